@@ -1,0 +1,44 @@
+//! Every bound of the system, named, with its reason. Docs print this page.
+
+/// Payload bytes of a full chunk: large enough that its name costs nothing, small enough to hold in memory.
+pub const CHUNK_BYTES: usize = 1 << 20;
+/// Bodies up to this size lie in the journal beside their record: one sync, no second write.
+pub const JOURNAL_BODY_BYTES: usize = 32 << 10;
+/// Bodies up to this size travel with their record on a feed: shorter than asking for them.
+pub const FEED_BODY_BYTES: usize = 256;
+/// Chunks listed in a record itself; more are named by a tree.
+pub const RECORD_CHUNKS: usize = 4;
+/// Children of one tree chunk: 8,192 × 1 MiB = 8 GiB below one tree of about 350 KiB.
+pub const TREE_CHILDREN: usize = 8192;
+/// Bytes of a record on a feed, key and user metadata apart.
+pub const RECORD_BYTES: usize = 4 << 10;
+/// Bytes of a key, as S3 has it.
+pub const KEY_BYTES: usize = 1024;
+/// Bytes of user metadata, as S3 has it.
+pub const USER_METADATA_BYTES: usize = 2 << 10;
+/// Heads of one key that are kept apart; beyond it the lowest are folded, counted and reported.
+pub const CONFLICTS_PER_KEY: usize = 16;
+/// Parts of a multipart upload, as S3 has it.
+pub const PARTS: u32 = 10_000;
+/// Smallest part but the last, as S3 has it.
+pub const PART_BYTES_MIN: u64 = 5 << 20;
+/// Largest part and largest single PUT, as S3 has it.
+pub const PUT_BYTES: u64 = 5 << 30;
+/// Largest object, as S3 has it.
+pub const OBJECT_BYTES: u64 = 5 << 40;
+/// Keys of a listing page, as S3 has it.
+pub const LIST_KEYS: usize = 1000;
+/// Keys of one DeleteObjects, as S3 has it.
+pub const DELETE_KEYS: usize = 1000;
+/// Bytes of one feed answer: bounds memory on both sides.
+pub const FEED_BATCH_BYTES: usize = 1 << 20;
+/// Bytes of one control message between sites; a longer one is refused before it is read.
+pub const MESSAGE_BYTES: usize = 4 << 20;
+/// Sites that get metrics of their own; the rest are summed.
+pub const METRIC_PEERS: usize = 64;
+/// A bucket whose records are at most this many bytes is followed whole after one read.
+pub const MEMBERSHIP_ON_READ_BYTES: u64 = 4 << 20;
+/// Milliseconds by which a record's clock may be ahead before it is flagged (15 minutes).
+pub const CLOCK_AHEAD_MS: u64 = 15 * 60 * 1000;
+/// Milliseconds a chunk that nothing refers to rests before it is collected (10 minutes).
+pub const CHUNK_REST_MS: u64 = 10 * 60 * 1000;
