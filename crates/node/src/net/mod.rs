@@ -1,0 +1,115 @@
+//! Links between nodes: who is reachable, and streams to them.
+//!
+//! Why here: everything above speaks of peers by [`NodeId`]; addresses, sockets, TLS and multiplexing stay in
+//! this folder. `tcp` is what sites use, [`memory`] its twin for tests; both keep the promises of [`Net`].
+//!
+//! Invariants: both ends of every link have proven their key; at most one link per pair of nodes; a stream of
+//! a link that broke gives an error and never bytes of another link; while cut, nothing goes in or out.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use skerry_base::NodeId;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::trust::PublicKey;
+
+pub mod frame;
+pub mod memory;
+
+mod links;
+mod sever;
+mod traffic;
+
+pub use links::{LinkEvent, LinkEvents};
+pub use traffic::PeerTraffic;
+
+/// One ordered, reliable stream of bytes to another node. An end of file is either the end that the other
+/// side made or a link that broke: protocols carry lengths and never take an early end for success.
+pub type Stream = Box<dyn Duplex>;
+
+/// What a [`Stream`] is.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// Who opened a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// A node of the set given to [`Net::set_peers`]; its key is proven.
+    Known(NodeId),
+    /// A node that wants to join. It has proven to hold this key and nothing else.
+    Stranger(PublicKey),
+}
+
+/// A node that links are kept to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// The key it must prove; its [`NodeId`] derives from it.
+    pub key: PublicKey,
+    /// Where to dial it, as `host:port`, `address:port` or `[v6]:port`, the best first. May be empty: then it
+    /// has to dial.
+    pub addresses: Vec<String>,
+}
+
+/// Why a stream could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// There is no link to this node now. A link is made as soon as one can be.
+    #[error("no link to node {0}")]
+    NoLink(NodeId),
+    /// This node is cut off by `skerry link cut`.
+    #[error("this site is cut off by `skerry link cut`")]
+    Cut,
+    /// The endpoint was closed.
+    #[error("the network endpoint is closed")]
+    Closed,
+    /// None of the addresses answered as the wanted node.
+    #[error("{address}: {reason}")]
+    Dial {
+        /// The last address tried.
+        address: String,
+        /// What went wrong there.
+        reason: String,
+    },
+}
+
+/// The network as one node sees it. Must be called within a tokio runtime.
+#[async_trait]
+pub trait Net: Send + Sync + 'static {
+    /// This node.
+    fn node(&self) -> NodeId;
+
+    /// The nodes that links are kept to; replaces the former set. Links to nodes no longer in it are dropped,
+    /// the others are dialled, again and again with growing pauses, until there is a link.
+    fn set_peers(&self, peers: Vec<PeerAddress>);
+
+    /// Opens a stream over the link to `peer`; waits when many streams are open already. The other side learns
+    /// of the stream with its first byte.
+    async fn open(&self, peer: NodeId) -> Result<Stream, NetError>;
+
+    /// The next stream that another node opened; `None` after [`Net::close`].
+    async fn accept(&self) -> Option<(Peer, Stream)>;
+
+    /// Opens a stream, as a stranger, to a node that must prove `key`: the way to join.
+    async fn join(&self, key: PublicKey, addresses: &[String]) -> Result<Stream, NetError>;
+
+    /// Links as they come and go, those that stand first.
+    fn links(&self) -> LinkEvents;
+
+    /// Smoothed round-trip time of the link to `peer`, if there is one and it was measured.
+    fn rtt(&self, peer: NodeId) -> Option<Duration>;
+
+    /// Bytes on the wire (TLS and framing included) by peer since start.
+    fn traffic(&self) -> Vec<PeerTraffic>;
+
+    /// Fault injection: `true` drops and refuses every connection to and from other nodes, `false` heals.
+    /// Not remembered beyond this process; the caller does that.
+    fn set_cut(&self, cut: bool);
+
+    /// Whether the node is cut off.
+    fn is_cut(&self) -> bool;
+
+    /// Drops all links and stops listening.
+    async fn close(&self);
+}
