@@ -1,0 +1,63 @@
+//! Good files mean what they say; bad ones are refused with the line.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::clock::millis;
+
+const GOOD: &str = r#"
+version = 1
+name = "two islands"
+[[site]]
+name = "oslo"
+clock = { offset_ms = -5000, drift_ppm = 40 }
+[[site]]
+name = "bergen"
+[matrix]
+rtt_ms = [[0, 12.5], [14, 0]]
+[link]
+jitter_ms = 2
+rate_mbit = 8
+[[pair]]
+from = "oslo"
+to = "bergen"
+loss = 0.02
+one_way = true
+"#;
+
+#[test]
+fn a_good_file_means_what_it_says() {
+    let topology = Topology::parse("t.toml", GOOD).unwrap();
+    assert_eq!(topology.name, "two islands");
+    assert_eq!(topology.site("bergen"), Some(1));
+    assert_eq!(topology.sites[0].clock, WallClock { offset_ms: -5000, drift_ppm: 40 });
+    let (there, back) = (topology.links[0][1], topology.links[1][0]);
+    assert_eq!(there.delay, Duration::from_micros(6250));
+    assert_eq!(back.delay, millis(7));
+    assert_eq!((there.loss, back.loss), (Ppm::percent(2), Ppm::NEVER));
+    assert_eq!((there.jitter, there.rate), (millis(2), 1_000_000));
+    assert_eq!(topology.links[0][0], Link::default());
+}
+
+fn refused(from: &str, to: &str, line: usize, reason: &str) {
+    let text = GOOD.replace(from, to);
+    assert_ne!(text, GOOD, "the mistake was not made");
+    let refusal = Topology::parse("t.toml", &text).unwrap_err();
+    assert_eq!(refusal.line, line, "{refusal}");
+    assert!(refusal.reason.contains(reason), "{refusal}");
+}
+
+#[test]
+fn mistakes_are_refused_with_their_line() {
+    refused("version = 1", "version = 2", 2, "version 1");
+    refused("loss = 0.02", "loss = 2", 17, "share from 0 to 1");
+    refused("loss = 0.02", "los = 0.02", 17, "unknown field");
+    refused("to = \"bergen\"", "to = \"bergn\"", 16, "no site is called");
+    refused("name = \"bergen\"", "name = \"oslo\"", 8, "used twice");
+    refused("[14, 0]", "[14]", 10, "1 columns for 2 sites");
+    refused(", [14, 0]]", "]", 10, "1 rows for 2 sites");
+    refused("rtt_ms = [[0, 12.5]", "rtt_ms = [[0, -1]", 10, "from 0");
+    refused("rate_mbit = 8", "rate_mbit = 0", 13, "above 0");
+    refused("jitter_ms = 2", "jitter_ms = \"x\"", 12, "invalid type");
+    refused("[link]", "[link", 11, "");
+}
