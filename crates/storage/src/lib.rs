@@ -1,1 +1,23 @@
-//! placeholder
+//! The disk of one node: journal, payload and cache segments, index, recovery, space.
+//!
+//! Why here: this is the only room that opens files. It does not know what an object is (journal entries are
+//! opaque and go to a [`skerry_base::kv::Reducer`]), nor that other sites exist. Everything blocks; there is
+//! no runtime, and below it all lies the trait [`Disk`], so that the simulator can take the real one's place.
+//!
+//! Invariants: the journal is the truth and the index can be thrown away; nothing is visible or answered before
+//! it is durable; a body is served only after its checksum was verified; a store that failed to write or sync
+//! its journal never writes again until it is opened anew.
+
+mod checksum;
+pub mod disk;
+mod error;
+mod settings;
+mod store;
+
+pub use disk::{Disk, File, real::RealDisk};
+pub use error::{CommitError, ReadError, StorageError};
+pub use settings::{Engine, Settings};
+pub use store::{
+    Class, ClassUsage, Collected, Committer, Damage, Entry, IndexState, Pin, Propose, Recovery, SmallBody,
+    Store, StoreView, SyncStats, TornTail, Usage,
+};

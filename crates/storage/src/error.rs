@@ -1,0 +1,90 @@
+//! What can go wrong, by what the caller should do about it.
+
+/// The store could not do it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StorageError {
+    /// No room: refuse the write; reads, deletes and the collector go on, and freed space lets writes resume.
+    #[error("the disk is full: writes are refused until space is freed")]
+    Full,
+    /// More waits than the store lets in: try again shortly.
+    #[error("too many writes wait for the disk")]
+    Busy,
+    /// A write or sync of the journal failed earlier: nothing is written until the store is opened anew.
+    #[error("writes stopped after a failed write or sync: {0}")]
+    Poisoned(String),
+    /// Another process has this directory.
+    #[error("the directory is in use by another process")]
+    Locked,
+    /// A single entry is larger than a journal segment can hold, or a chunk larger than a chunk may be.
+    #[error("too large: {found} bytes, at most {limit}")]
+    TooLarge {
+        /// What was handed in.
+        found: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// The reducer refused an entry: a fault of the caller, or (at open) a journal of a newer release.
+    #[error(transparent)]
+    Reduce(#[from] skerry_base::kv::ReduceError),
+    /// Bytes that are not what they should be, where the store cannot go on without them.
+    #[error("damaged: {0}")]
+    Damaged(String),
+    /// The index failed.
+    #[error("index: {0}")]
+    Index(String),
+    /// The file system failed.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        error: String,
+    },
+    /// The store is shutting down.
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl StorageError {
+    /// A failed call to the file system; no room is told apart.
+    pub(crate) fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Io { what: what.into(), error: error.to_string() },
+        }
+    }
+}
+
+impl From<skerry_base::kv::ViewError> for StorageError {
+    fn from(error: skerry_base::kv::ViewError) -> Self {
+        Self::Index(error.0)
+    }
+}
+
+/// Why a proposal was not carried out. Nothing of it is visible.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CommitError<E> {
+    /// The proposal itself said no.
+    #[error("refused")]
+    Refused(E),
+    /// The store could not.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a chunk was not read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ReadError {
+    /// It is not on this node.
+    #[error("the chunk is not here")]
+    Absent,
+    /// It is here but not what was stored: fetch it elsewhere and put it again, which mends it.
+    #[error("the chunk is damaged: {0}")]
+    Damaged(String),
+    /// The range is not within the chunk.
+    #[error("range outside of a chunk of {0} bytes")]
+    Range(u32),
+    /// The file system or the index failed.
+    #[error("{0}")]
+    Io(String),
+}

@@ -1,0 +1,69 @@
+//! Sizes and bounds of one store: they may differ per node and never decide what is stored.
+
+/// Which engine keeps the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// In memory, rebuilt from the journal at each open: the simulator's.
+    Memory,
+    /// `lsm-tree`.
+    Lsm,
+}
+
+/// Settings of a store.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The index engine.
+    pub engine: Engine,
+    /// Bytes of a journal segment.
+    pub journal_segment_bytes: u64,
+    /// Bytes of a payload segment.
+    pub payload_segment_bytes: u64,
+    /// Bytes of a cache segment: the grain of eviction.
+    pub cache_segment_bytes: u64,
+    /// Cached copies are evicted beyond this.
+    pub cache_bytes: u64,
+    /// Acts like a full disk when all files together would grow beyond it; none: only the disk is the limit.
+    pub capacity_bytes: Option<u64>,
+    /// Preallocated journal segments kept back so that deletes and the collector work on a full disk.
+    pub reserve_segments: u32,
+    /// Bytes of the disk that ordinary writes leave free for the index.
+    pub headroom_bytes: u64,
+    /// Bytes of changes the index holds in memory before it flushes.
+    pub memtable_bytes: u64,
+    /// Bytes of index blocks cached in memory.
+    pub index_cache_bytes: u64,
+    /// Payload bytes written but not synced before a writer has to wait for a sync: bounds dirty memory.
+    pub dirty_bytes: u64,
+    /// Proposals that may wait; more are refused as busy.
+    pub queue_proposals: usize,
+    /// Proposals of one commit group.
+    pub group_proposals: usize,
+    /// Files held open for reading.
+    pub open_files: usize,
+    /// Mixed into every checksum, so that a copy of a segment inside an object is never taken for a segment.
+    /// Fixed when the store is made; later values are ignored.
+    pub salt: [u8; 16],
+}
+
+impl Default for Settings {
+    /// For a machine of 1 GB with an SD card.
+    fn default() -> Self {
+        Self {
+            engine: Engine::Lsm,
+            journal_segment_bytes: 64 << 20,
+            payload_segment_bytes: 256 << 20,
+            cache_segment_bytes: 64 << 20,
+            cache_bytes: 4 << 30,
+            capacity_bytes: None,
+            reserve_segments: 2,
+            headroom_bytes: 32 << 20,
+            memtable_bytes: 8 << 20,
+            index_cache_bytes: 8 << 20,
+            dirty_bytes: 64 << 20,
+            queue_proposals: 4096,
+            group_proposals: 1024,
+            open_files: 128,
+            salt: [0; 16],
+        }
+    }
+}

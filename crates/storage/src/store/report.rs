@@ -1,0 +1,131 @@
+//! What a store tells about itself: recovery, usage, collection.
+
+/// What opening found and did. Log it; `damage` wants a human.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// How the index was found.
+    pub index: IndexState,
+    /// Journal frames replayed into the index.
+    pub replayed: u64,
+    /// A write cut short by the end of the last run: normal after a crash, nothing acknowledged is in it.
+    pub torn: Option<TornTail>,
+    /// Frames that were durable once and cannot be read. Never dropped silently: others may hold copies.
+    pub damage: Vec<Damage>,
+    /// Payload chunks dropped because no durable record refers to them.
+    pub chunks_dropped: u64,
+    /// Last journal position: entries written since the store was made.
+    pub lsn: u64,
+}
+
+/// How the index was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum IndexState {
+    /// There was no store: a new one.
+    #[default]
+    New,
+    /// Opened as it was.
+    Opened,
+    /// Lost or refused to open: moved aside and rebuilt from journal and payload.
+    Rebuilt(
+        /// Why.
+        String,
+    ),
+}
+
+/// Where the journal was cut short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornTail {
+    /// Segment number.
+    pub segment: u32,
+    /// Where in it the first incomplete frame begins.
+    pub offset: u64,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Part of the journal that was durable and cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Segment number.
+    pub segment: u32,
+    /// Where it begins.
+    pub offset: u64,
+    /// First journal position lost.
+    pub from: u64,
+    /// First journal position readable again.
+    pub to: u64,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// Bytes of one class of segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClassUsage {
+    /// Segments.
+    pub segments: u64,
+    /// Bytes taken from the disk.
+    pub allocated: u64,
+    /// Bytes of chunks that are stored.
+    pub live: u64,
+    /// Bytes of chunks no longer wanted whose space is not yet back.
+    pub dead: u64,
+}
+
+/// How the disk does.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Usage {
+    /// Records and small bodies.
+    pub journal: ClassUsage,
+    /// Chunks that count.
+    pub payload: ClassUsage,
+    /// Evictable copies.
+    pub cache: ClassUsage,
+    /// Bytes of the index's files.
+    pub index: u64,
+    /// Bytes that ordinary writes may still take.
+    pub free: u64,
+    /// Whether ordinary writes are refused for want of room.
+    pub full: bool,
+    /// Why nothing is written any more, if so.
+    pub poisoned: Option<String>,
+    /// Journal syncs.
+    pub journal_syncs: SyncStats,
+    /// Payload syncs.
+    pub payload_syncs: SyncStats,
+    /// Last journal position that is durable and applied.
+    pub lsn: u64,
+}
+
+/// Count and duration of syncs.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct SyncStats {
+    /// How many.
+    pub count: u64,
+    /// Seconds in all.
+    pub seconds: f64,
+    /// How many took at most [`SyncStats::BOUNDS`] seconds each (not cumulative); the last is the rest.
+    pub buckets: [u64; 14],
+}
+
+impl SyncStats {
+    /// Upper bounds of the buckets, in seconds.
+    pub const BOUNDS: [f64; 13] =
+        [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
+}
+
+/// What one step of the collector did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Chunks freed.
+    pub chunks: u64,
+    /// Bytes given back to the file system.
+    pub bytes: u64,
+    /// Segments removed.
+    pub segments: u64,
+    /// Cached chunks evicted.
+    pub evicted: u64,
+    /// Whether resting was cut short because the disk is full.
+    pub pressed: bool,
+    /// Whether there is more to do now.
+    pub more: bool,
+}

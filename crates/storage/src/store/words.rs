@@ -1,0 +1,88 @@
+//! What is handed to a store: entries, small bodies, classes.
+
+use bytes::Bytes;
+use skerry_base::kv::View;
+use skerry_base::{BucketId, ChunkId};
+
+/// What decides a commit: reads the index as it will be when its turn comes, answers a result and what to
+/// write. No entries: nothing is written, but `done` still waits for what it has seen to be durable.
+pub type Propose<T, E> = Box<dyn FnOnce(&dyn View) -> Result<(T, Vec<Entry>), E> + Send>;
+
+/// One journal entry.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    /// For the reducer; opaque here.
+    pub data: Vec<u8>,
+    /// Bodies that lie beside it in the journal. Each becomes a leaf chunk.
+    pub bodies: Vec<SmallBody>,
+    /// Lets go of space (a delete): carried out from the reserve when the disk is full.
+    pub frees: bool,
+}
+
+impl Entry {
+    /// An entry without bodies.
+    pub fn new(data: Vec<u8>) -> Self {
+        Self { data, bodies: Vec::new(), frees: false }
+    }
+
+    /// With one more body.
+    #[must_use]
+    pub fn with_body(mut self, body: SmallBody) -> Self {
+        self.bodies.push(body);
+        self
+    }
+
+    /// Marked as one that lets go of space.
+    #[must_use]
+    pub fn freeing(mut self) -> Self {
+        self.frees = true;
+        self
+    }
+}
+
+/// A body of at most [`skerry_base::limits::JOURNAL_BODY_BYTES`], stored in the journal as a leaf chunk.
+/// Hashed where it is made, so that the commit thread need not.
+#[derive(Debug, Clone)]
+pub struct SmallBody {
+    domain: BucketId,
+    id: ChunkId,
+    crc: u32,
+    bytes: Bytes,
+}
+
+impl SmallBody {
+    /// Names the bytes (BLAKE3) and checksums them.
+    pub fn new(domain: BucketId, bytes: Bytes) -> Self {
+        let id = ChunkId::of(&bytes);
+        Self { domain, id, crc: crate::checksum::crc32c(&[&bytes]), bytes }
+    }
+
+    /// Deduplication domain.
+    pub const fn domain(&self) -> BucketId {
+        self.domain
+    }
+
+    /// Its name.
+    pub const fn id(&self) -> ChunkId {
+        self.id
+    }
+
+    /// The bytes.
+    pub const fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// CRC32C of the bytes.
+    pub(crate) const fn crc(&self) -> u32 {
+        self.crc
+    }
+}
+
+/// What a chunk is to this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A copy that counts: synced before the record that refers to it.
+    Payload,
+    /// An evictable copy: never synced, dropped when torn, evicted under a cap.
+    Cache,
+}
