@@ -1,0 +1,48 @@
+//! What a [`crate::Federation`] is made from.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+use skerry_base::{BucketId, SiteId};
+
+/// Settings of one machine. All but `site`, `life` and `seed` must agree over the federation.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// This site.
+    pub site: SiteId,
+    /// The life of this process: larger than in any earlier life of the site (the shell stores the last one).
+    pub life: u64,
+    /// Source of all chance in here.
+    pub seed: u64,
+    /// Buckets of which every site is a member: the roster, claims and keys travel in them.
+    pub system: BTreeSet<BucketId>,
+    /// How often one other site is probed.
+    pub probe_period: Duration,
+    /// How long a probe waits before others are asked to probe.
+    pub probe_rtt: Duration,
+    /// How long a suspected site has to speak up.
+    pub suspicion: Duration,
+}
+
+impl Config {
+    /// Settings for sites over wide links: about 12 B/s of liveness per site, a silent death seen in a minute
+    /// (a closed link is seen at once, by the link).
+    pub fn new(site: SiteId, life: u64, seed: u64) -> Self {
+        Self {
+            site,
+            life,
+            seed,
+            system: BTreeSet::new(),
+            probe_period: Duration::from_secs(10),
+            probe_rtt: Duration::from_secs(3),
+            suspicion: Duration::from_secs(30),
+        }
+    }
+
+    /// Adds a bucket of which every site is a member.
+    #[must_use]
+    pub fn with_system(mut self, bucket: BucketId) -> Self {
+        self.system.insert(bucket);
+        self
+    }
+}

@@ -1,0 +1,92 @@
+//! What can happen to a [`crate::Federation`].
+
+use core::time::Duration;
+
+use skerry_base::{BucketId, SiteId};
+
+use crate::Message;
+
+/// Ties an answer to what it answers. The machine draws those of [`crate::Output::Apply`] and
+/// [`crate::Output::Drop`]; the shell draws those of [`Input::Locate`].
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+pub struct Ticket(pub u64);
+
+/// A site of the federation, as its record says.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SiteEntry {
+    /// Which.
+    pub site: SiteId,
+}
+
+/// Everything that can happen. Order of arrival is the order of the world: links may flap, messages may be
+/// lost, repeated or overtaken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// All sites as the roster now says; this site may be among them. Who is not listed is forgotten.
+    Roster(Vec<SiteEntry>),
+    /// Messages can be sent to this site. Repeated `LinkUp` means that the connection was made anew.
+    LinkUp(SiteId),
+    /// Messages can no longer be sent to this site.
+    LinkDown(SiteId),
+    /// A decoded message from a site whose identity the link has proven.
+    Received {
+        /// Who sent it.
+        from: SiteId,
+        /// What it says.
+        message: Message,
+    },
+    /// A measured round trip.
+    Rtt {
+        /// To whom.
+        site: SiteId,
+        /// How long.
+        rtt: Duration,
+    },
+    /// This site is a member of the bucket from now on (also said once per bucket after each start).
+    Join {
+        /// Which.
+        bucket: BucketId,
+    },
+    /// This site is no longer a member. The shell decides what happens to the records.
+    Leave {
+        /// Which.
+        bucket: BucketId,
+    },
+    /// The store has new durable records of this bucket (own writes; applied feeds need not be told).
+    Durable {
+        /// Which.
+        bucket: BucketId,
+    },
+    /// The answer to [`crate::Output::Apply`] or [`crate::Output::Drop`]; exactly one each, once it is durable.
+    Applied {
+        /// Of the output.
+        ticket: Ticket,
+        /// Whether it was committed. Refused: the vector did not include `base`, or the store is full or broken.
+        ok: bool,
+    },
+    /// Who is a member of this bucket? Answered by exactly one [`crate::Output::Located`].
+    Locate {
+        /// Drawn by the shell, unique among open questions.
+        ticket: Ticket,
+        /// Which.
+        bucket: BucketId,
+    },
+    /// A site that was named as a member said that it is not.
+    Refuted {
+        /// Which.
+        bucket: BucketId,
+        /// Who.
+        site: SiteId,
+    },
+    /// Compare all live dots of a bucket with one member now.
+    Reconcile {
+        /// Which.
+        bucket: BucketId,
+        /// With whom.
+        with: SiteId,
+    },
+    /// The time said by `next_wake` has come. Any input does as well.
+    Wake,
+}

@@ -1,0 +1,78 @@
+//! The bounds of this room, each with its reason. What crosses rooms stands in `skerry_base::limits`.
+
+use core::time::Duration;
+
+/// Sites of a roster. Ten times the size that K = 1 is meant for; beyond it entries are refused.
+pub const SITES: usize = 1024;
+/// Buckets of which this site may be a member.
+pub const BUCKETS: usize = 65_536;
+/// Batches that one pull may ask for: 4 MiB on the way fill 320 Mbit/s at 100 ms.
+pub const BATCHES_PER_PULL: u8 = 4;
+/// Batches of one bucket that wait for the store; a pull waits when there are as many.
+pub const BATCHES_UNAPPLIED: usize = 8;
+/// Pulls on the way at once over all buckets: bounds what can arrive unasked memory for.
+pub const PULLS_AT_ONCE: usize = 8;
+/// Smallest batch asked for: passes 13 kbit/s within [`PULL_TIMEOUT`].
+pub const BATCH_BYTES_MIN: u32 = 16 << 10;
+/// First batch asked of a source; doubles with each success up to `FEED_BATCH_BYTES`.
+pub const BATCH_BYTES_FIRST: u32 = 128 << 10;
+/// Items of one batch, whatever their size.
+pub const BATCH_ITEMS: usize = 16_384;
+/// Sources that a bucket listens to: the two nearest and one drawn, so that no cluster keeps to itself.
+pub const SOURCES: usize = 3;
+/// Sources whose vector is remembered per bucket.
+pub const SOURCES_KNOWN: usize = 8;
+/// Silence after which a pull is given up, beside four round trips.
+pub const PULL_TIMEOUT: Duration = Duration::from_secs(10);
+/// First wait after a failure of a source; doubles up to [`BACKOFF_MAX`].
+pub const BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// Longest wait after failures.
+pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// News about a bucket go out at most once in this time to one listener.
+pub const NEWS_PAUSE: Duration = Duration::from_millis(20);
+/// First safety-net check after activity; doubles up to [`CHECK_MAX`].
+pub const CHECK_MIN: Duration = Duration::from_secs(15);
+/// Safety-net checks at rest.
+pub const CHECK_MAX: Duration = Duration::from_secs(300);
+/// How long who pulled or checked is told news: longer than two checks at rest.
+pub const LISTEN: Duration = Duration::from_secs(660);
+/// Listeners of one bucket that are told news.
+pub const LISTENERS: usize = 256;
+/// Entries of one check or publish message.
+pub const ENTRIES_PER_MESSAGE: usize = 4096;
+/// Children of a span that differs.
+pub const SPAN_CHILDREN: usize = 16;
+/// A span with at most this many live dots on the answering side is answered by the list of them.
+pub const SPAN_LIST: u64 = 64;
+/// Spans of one probe.
+pub const SPANS_PER_PROBE: usize = 256;
+/// Origins that one comparison answers.
+pub const ORIGINS: usize = 65_536;
+/// Silence after which a step of a reconciliation is asked again.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Steps that may fail in a row before a reconciliation is given up.
+pub const PROBE_TRIES: u8 = 3;
+/// Reconciliations at once.
+pub const SESSIONS: usize = 8;
+/// Dots of one drop.
+pub const DROP_DOTS: usize = 16_384;
+/// Questions of this site that are open at once; beyond it the answer is "not yet known".
+pub const QUESTIONS: usize = 1024;
+/// Questions of others that wait here for a member to be published.
+pub const WAITING: usize = 4096;
+/// How long an unmatched question waits at a landmark.
+pub const WAIT: Duration = Duration::from_secs(1);
+/// After this a question is answered by what is known.
+pub const LOCATE_TIMEOUT: Duration = Duration::from_secs(4);
+/// First repetition of an unanswered question or publication, beside two round trips.
+pub const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// First repetition of an unacknowledged publication, beside two round trips; doubles up to [`BACKOFF_MAX`].
+pub const PUBLISH_AGAIN: Duration = Duration::from_secs(3);
+/// Members remembered per bucket.
+pub const HOLDERS: usize = 1024;
+/// Bytes of one SWIM packet.
+pub const SWIM_BYTES: usize = 1200;
+/// Members answered to one question.
+pub const FOUND: usize = 8;
+/// A round trip is taken for this long until it is measured.
+pub const RTT_UNKNOWN: Duration = Duration::from_millis(200);

@@ -1,0 +1,94 @@
+//! What a well-formed message must also be: within its limits, canonical. Said once, at the door.
+
+use skerry_base::{Vector, limits as bounds};
+
+use super::{Batch, Holding, Message, Publish, Said};
+use crate::limits;
+use crate::replica::Span;
+
+impl Message {
+    /// Why the message is refused, if it is.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        match self {
+            Self::Swim(packet) => within(packet.len(), limits::SWIM_BYTES),
+            Self::Pull(pull) => vectors(&[&pull.seen, &pull.cleared]),
+            Self::Batch(batch) => check_batch(batch),
+            Self::Behind(behind) => vectors(&[&behind.vector, &behind.horizon]),
+            Self::News { vector, .. } => vectors(&[vector]),
+            Self::Check { entries } => within(entries.len(), limits::ENTRIES_PER_MESSAGE),
+            Self::Compare(compare) => vectors(&[&compare.limit]),
+            Self::Compared { origins, .. } => within(origins.iter().flatten().count(), limits::ORIGINS),
+            Self::Probe(probe) => check_spans(&probe.spans),
+            Self::Probed { holdings, .. } => check_holdings(holdings),
+            Self::Dead { dots, .. } => within(dots.len(), limits::DROP_DOTS),
+            Self::Publish(publish) => check_publish(publish),
+            Self::Said { said: Said::Known(sites), .. } => within(sites.len(), limits::FOUND),
+            Self::PullRefused { .. }
+            | Self::Published { .. }
+            | Self::Locate { .. }
+            | Self::PassOn { .. }
+            | Self::Said { .. }
+            | Self::NotMember { .. } => Ok(()),
+        }
+    }
+}
+
+const fn within(count: usize, limit: usize) -> Result<(), &'static str> {
+    if count <= limit { Ok(()) } else { Err("more entries than allowed") }
+}
+
+/// Equal vectors must be equal values: an entry of 0 would break that.
+fn vectors(vectors: &[&Vector]) -> Result<(), &'static str> {
+    for vector in vectors {
+        within(vector.len(), limits::ORIGINS)?;
+        if vector.iter().any(|(_, seq)| seq == 0) {
+            return Err("a vector with an empty entry");
+        }
+    }
+    Ok(())
+}
+
+fn check_batch(batch: &Batch) -> Result<(), &'static str> {
+    vectors(&[&batch.vector, &batch.horizon])?;
+    if let Some(upto) = &batch.upto {
+        vectors(&[upto])?;
+    }
+    within(batch.items.len(), limits::BATCH_ITEMS)?;
+    if batch.items.iter().any(|item| item.dot.seq == 0) {
+        return Err("a dot without seq");
+    }
+    if batch
+        .items
+        .iter()
+        .any(|item| item.bodies.iter().map(bytes::Bytes::len).sum::<usize>() > bounds::FEED_BODY_BYTES)
+    {
+        return Err("a body too long for a feed");
+    }
+    if !batch.items.is_sorted_by(|a, b| a.dot < b.dot) {
+        return Err("items out of order");
+    }
+    Ok(())
+}
+
+fn check_spans(spans: &[Span]) -> Result<(), &'static str> {
+    within(spans.len(), limits::SPANS_PER_PROBE)?;
+    match spans.iter().all(|span| span.first >= 1 && span.first <= span.last) {
+        true => Ok(()),
+        false => Err("an empty span"),
+    }
+}
+
+fn check_holdings(holdings: &[Holding]) -> Result<(), &'static str> {
+    within(holdings.len(), limits::SPANS_PER_PROBE)?;
+    for holding in holdings {
+        match holding {
+            Holding::Children(children) => within(children.len(), limits::SPAN_CHILDREN)?,
+            Holding::Dots(dots) => within(dots.len(), limits::SPAN_LIST as usize)?,
+        }
+    }
+    Ok(())
+}
+
+fn check_publish(publish: &Publish) -> Result<(), &'static str> {
+    within(publish.changes.len(), limits::ENTRIES_PER_MESSAGE)
+}

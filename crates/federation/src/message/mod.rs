@@ -1,0 +1,298 @@
+//! What sites say to each other, and its encoding (one version byte, then postcard).
+//!
+//! Invariants: every message is idempotent and makes sense alone: links lose, repeat and reorder. The order of
+//! variants and fields is the wire format of version 1: add at the end, never reorder.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use skerry_base::codec::{self, DecodeError, Versioned};
+use skerry_base::{BucketId, SiteId, Vector, limits};
+
+use crate::replica::{FeedItem, Fingerprint, Span};
+
+mod check;
+#[cfg(test)]
+mod tests;
+
+/// Asks for a piece of a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pull {
+    /// Names the pull in its batches.
+    pub ticket: u64,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// What the asker has, or has on the way to its store.
+    pub seen: Vector,
+    /// The horizon up to which the asker was reconciled with this source; mostly empty.
+    pub cleared: Vector,
+    /// Bytes of one batch.
+    pub max_bytes: u32,
+    /// How many batches may be sent in a row.
+    pub batches: u8,
+}
+
+/// A piece of a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// Of the pull.
+    pub ticket: u64,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// Which of the pull's batches, from 0.
+    pub index: u8,
+    /// Whether it is the last one of this pull.
+    pub last: bool,
+    /// In order of (origin, seq).
+    pub items: Vec<FeedItem>,
+    /// What is complete with these items; none stands for `vector`, when there is nothing more.
+    pub upto: Option<Vector>,
+    /// The sender's vector.
+    pub vector: Vector,
+    /// The sender's horizon.
+    pub horizon: Vector,
+}
+
+/// "You lack tombstones that I dropped: reconcile before I feed you."
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Behind {
+    /// Of the pull.
+    pub ticket: u64,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// The sender's vector.
+    pub vector: Vector,
+    /// The sender's horizon.
+    pub horizon: Vector,
+}
+
+/// Why a pull is not answered by records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// Not a member of the bucket.
+    NotMember,
+    /// Too much to do, or the store cannot be read.
+    Busy,
+}
+
+/// First step of a reconciliation: one fingerprint over everything that both sides cover.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compare {
+    /// Names the step.
+    pub ticket: u64,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// Which dots: the lesser of both vectors, by origin.
+    pub limit: Vector,
+    /// Over the asker's live dots within the limit.
+    pub all: Fingerprint,
+}
+
+/// Next steps of a reconciliation: spans that differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// Names the step.
+    pub ticket: u64,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// Which; each within what both vectors cover.
+    pub spans: Vec<Span>,
+}
+
+/// What the other side holds in a span.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Holding {
+    /// Fingerprints of its children, see [`Span::children`].
+    Children(Vec<Fingerprint>),
+    /// The seqs of all live dots, as distances from the one before (the first from `span.first`).
+    Dots(Vec<u64>),
+}
+
+/// A bucket that a site became or is no longer a member of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// Which.
+    pub bucket: BucketId,
+    /// Counts the changes in this life of the publisher: the highest is true.
+    pub version: u64,
+    /// Is or is not.
+    pub member: bool,
+}
+
+/// "I am a member of these buckets", to a landmark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Publish {
+    /// For the acknowledgement.
+    pub ticket: u64,
+    /// The publisher's life: what an earlier life said is forgotten once `digest` is reached.
+    pub life: u64,
+    /// Changes; all of them after a reconnection.
+    pub changes: Vec<Membership>,
+    /// Over all memberships of the publisher.
+    pub digest: u64,
+}
+
+/// What a landmark says to a question, or a member to its asker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Said {
+    /// The sender is a member.
+    Member,
+    /// The question was passed on to a member, who will answer.
+    PassedOn(SiteId),
+    /// Members are known, but the sender cannot reach any.
+    Known(Vec<SiteId>),
+    /// Not heard of, but not all sites have been heard since the start.
+    NotYet,
+    /// Not heard of, and all live sites have been heard.
+    No,
+}
+
+/// Everything sites say to each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// A packet of the membership protocol.
+    Swim(Bytes),
+    /// Asks for records.
+    Pull(Pull),
+    /// Records.
+    Batch(Batch),
+    /// Reconcile first.
+    Behind(Behind),
+    /// No records.
+    PullRefused {
+        /// Of the pull.
+        ticket: u64,
+        /// Whose records.
+        bucket: BucketId,
+        /// Why.
+        reason: Refusal,
+    },
+    /// The sender has this much, durably.
+    News {
+        /// Of which bucket.
+        bucket: BucketId,
+        /// How much.
+        vector: Vector,
+    },
+    /// Digests of the sender's vectors: who differs answers with news.
+    Check {
+        /// Bucket and digest.
+        entries: Vec<(BucketId, u64)>,
+    },
+    /// First step of a reconciliation.
+    Compare(Compare),
+    /// Its answer: nothing if equal, else the sender's fingerprint for each origin of the limit, in order.
+    Compared {
+        /// Of the comparison.
+        ticket: u64,
+        /// Whose records.
+        bucket: BucketId,
+        /// Per origin.
+        origins: Option<Vec<Fingerprint>>,
+    },
+    /// Next steps.
+    Probe(Probe),
+    /// Their answers, one per span.
+    Probed {
+        /// Of the probe.
+        ticket: u64,
+        /// Whose records.
+        bucket: BucketId,
+        /// In order of the spans.
+        holdings: Vec<Holding>,
+    },
+    /// The sender's vector covers these and it lacks them: they are dead.
+    Dead {
+        /// Whose records.
+        bucket: BucketId,
+        /// Which.
+        dots: Vec<skerry_base::Dot>,
+    },
+    /// To a landmark.
+    Publish(Publish),
+    /// Of a landmark: the digest of what it holds for this publisher now.
+    Published {
+        /// Of the publication.
+        ticket: u64,
+        /// The life it holds.
+        life: u64,
+        /// What it holds.
+        digest: u64,
+    },
+    /// A question to a landmark.
+    Locate {
+        /// For the answer.
+        ticket: u64,
+        /// Which bucket.
+        bucket: BucketId,
+    },
+    /// A question passed on to a member, who answers the asker.
+    PassOn {
+        /// Of the question.
+        ticket: u64,
+        /// Which bucket.
+        bucket: BucketId,
+        /// Who asked.
+        asker: SiteId,
+    },
+    /// The answer.
+    Said {
+        /// Of the question.
+        ticket: u64,
+        /// Which bucket.
+        bucket: BucketId,
+        /// What.
+        said: Said,
+    },
+    /// The sender is not a member of a bucket it was taken for: forget it.
+    NotMember {
+        /// Which bucket.
+        bucket: BucketId,
+    },
+}
+
+impl Versioned for Message {
+    const NAME: &'static str = "message between sites";
+    const VERSION: u8 = 1;
+}
+
+/// What a message counts as in the accounts of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Carries records.
+    Record,
+    /// Anything else.
+    Control,
+}
+
+impl Message {
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        codec::encode(self)
+    }
+
+    /// Reads a wire form; refuses what is too long, not of this version, damaged or not canonical.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let malformed = |reason: &str| DecodeError::Malformed { name: Self::NAME, reason: reason.into() };
+        if bytes.len() > limits::MESSAGE_BYTES {
+            return Err(malformed("too long"));
+        }
+        let message: Self = codec::decode(bytes)?;
+        match message.check() {
+            Ok(()) => Ok(message),
+            Err(reason) => Err(malformed(reason)),
+        }
+    }
+
+    /// For the accounts of a link.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Batch(_) => Kind::Record,
+            _ => Kind::Control,
+        }
+    }
+
+    /// Whether it should travel as a datagram if there are any: late is as good as lost.
+    pub const fn is_datagram(&self) -> bool {
+        matches!(self, Self::Swim(_))
+    }
+}

@@ -1,0 +1,1 @@
+//! Fixtures and hostile bytes.

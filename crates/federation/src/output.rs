@@ -1,0 +1,150 @@
+//! What a [`crate::Federation`] wants done.
+
+use skerry_base::{BucketId, Dot, SiteId, Vector};
+
+use crate::{FeedItem, Message, Ticket};
+
+/// One batch of a feed, to be committed as a whole or not at all.
+///
+/// The shell does this in one proposal, in the order of outputs of one bucket:
+/// 1. refuse (answer `ok: false`) unless the bucket's vector includes `base`: an earlier batch failed;
+/// 2. store the items (a stored dot again changes nothing; a dot that the vector covers and that is not stored
+///    is dead and is not stored again);
+/// 3. every dot that is stored, not yet covered by the vector, covered by `upto` and *not* among `items` is
+///    dead at the source: drop it as [`Output::Drop`] says (these come from reads of single objects);
+/// 4. advance the vector by `upto`.
+///
+/// Answered by [`crate::Input::Applied`] when durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Apply {
+    /// For the answer.
+    pub ticket: Ticket,
+    /// The site that gave them, for accounts and for fetching payload.
+    pub from: SiteId,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// What the source took as seen when it chose the items.
+    pub base: Vector,
+    /// In order of (origin, seq).
+    pub items: Vec<FeedItem>,
+    /// What is complete once the items are durable.
+    pub upto: Vector,
+}
+
+/// What is known about the members of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// These are members and can be reached, nearest first; never empty.
+    Found {
+        /// At most [`crate::limits::FOUND`].
+        sites: Vec<SiteId>,
+    },
+    /// Members are known, but none can be reached now.
+    Unreachable {
+        /// The members.
+        sites: Vec<SiteId>,
+    },
+    /// Nobody named a member, but not everybody who could be asked has heard of all others since its start, or
+    /// did not answer: ask again.
+    NotYetKnown,
+    /// Everybody who can be reached says that nobody who can be reached is a member.
+    Unknown {
+        /// Sites of the roster that could not be asked: one of them may be a member.
+        unasked: Vec<SiteId>,
+    },
+}
+
+/// What an operator or a metric may want to know. No effect is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// A source has nothing more for us and everything taken from it is durable.
+    CaughtUp {
+        /// Of which bucket.
+        bucket: BucketId,
+        /// Which source.
+        source: SiteId,
+    },
+    /// A pull failed; another source is tried.
+    PullFailed {
+        /// Of which bucket.
+        bucket: BucketId,
+        /// Which source.
+        source: SiteId,
+        /// Why.
+        reason: &'static str,
+    },
+    /// All live dots that both sides cover were compared and are equal now (drops included).
+    Reconciled {
+        /// Of which bucket.
+        bucket: BucketId,
+        /// With whom.
+        with: SiteId,
+        /// Dots dropped here.
+        dropped: u64,
+        /// Dots the other side was told to drop.
+        told: u64,
+        /// Round trips it took.
+        rounds: u32,
+    },
+    /// A message made no sense and was dropped.
+    Refused {
+        /// Who sent it.
+        from: SiteId,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The replica could not be read; what needed it was left undone and will be tried again.
+    Unreadable {
+        /// The store's words.
+        reason: String,
+    },
+}
+
+/// What is to be done, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Send, best effort; what cannot be sent at once within the link's bounds is dropped.
+    Send {
+        /// A site whose link is up.
+        to: SiteId,
+        /// What.
+        message: Message,
+    },
+    /// Commit a batch.
+    Apply(Apply),
+    /// These dots are dead (a member that has seen everything up to them lacks them): remove those that are
+    /// stored, leave the vector alone, and raise the bucket's horizon to cover them. Answered by
+    /// [`crate::Input::Applied`] when durable.
+    Drop {
+        /// For the answer.
+        ticket: Ticket,
+        /// Whose records.
+        bucket: BucketId,
+        /// Which; in order.
+        dots: Vec<Dot>,
+    },
+    /// The answer to [`crate::Input::Locate`].
+    Located {
+        /// Of the question.
+        ticket: Ticket,
+        /// What is known.
+        answer: Answer,
+    },
+    /// A site became (or is no longer) a member of a bucket, as far as heard here.
+    MemberOf {
+        /// Which site.
+        site: SiteId,
+        /// Of which bucket.
+        bucket: BucketId,
+        /// Is or is not.
+        member: bool,
+    },
+    /// A site of the roster is alive: it was heard of, directly or through others.
+    SiteAlive(SiteId),
+    /// A site of the roster is silent for all who could ask. It stays in the roster.
+    SiteDead(SiteId),
+    /// For metrics and logs.
+    Report(Report),
+    /// An invariant of the machine's own state does not hold: a bug of ours, to be logged as an error.
+    Violation(&'static str),
+}

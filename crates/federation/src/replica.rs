@@ -1,0 +1,156 @@
+//! What the machines read of the local store, synchronously and without effect.
+//!
+//! Order of reading: within one call of `handle` the vector must not be newer than the dots (read it first, or
+//! read all from one snapshot). Then "my vector covers it and I lack it" is always true when it is said.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use skerry_base::{BucketId, Dot, Origin, Vector};
+
+use crate::limits;
+
+/// The store could not be read. Nothing may be concluded from it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("replica unreadable: {0}")]
+pub struct Unreadable(pub String);
+
+/// One record on a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeedItem {
+    /// Its identity in the bucket.
+    pub dot: Dot,
+    /// The record as stored; opaque here.
+    pub record: Bytes,
+    /// Chunks of its body, when the whole is at most `skerry_base::limits::FEED_BODY_BYTES`; else empty.
+    pub bodies: Vec<Bytes>,
+}
+
+impl FeedItem {
+    /// Bytes it takes in a batch, but for a few.
+    pub fn len(&self) -> usize {
+        self.record.len() + self.bodies.iter().map(Bytes::len).sum::<usize>() + 40
+    }
+
+    /// Whether it carries nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.record.is_empty() && self.bodies.is_empty()
+    }
+}
+
+/// A piece of a feed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FeedBatch {
+    /// Live records that `seen` does not cover and the own vector covers, in order of (origin, seq).
+    pub items: Vec<FeedItem>,
+    /// What who has seen `seen` has complete with these items. If `more` is false: the own vector.
+    pub upto: Vector,
+    /// Whether there is more beyond `upto`.
+    pub more: bool,
+}
+
+/// The dots of one origin with seq in `first..=last`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Span {
+    /// Whose.
+    pub origin: Origin,
+    /// From this seq.
+    pub first: u64,
+    /// To this seq, itself included.
+    pub last: u64,
+}
+
+impl Span {
+    /// Cuts a span into at most [`limits::SPAN_CHILDREN`] pieces of equal length (the last may be shorter).
+    /// Both sides cut alike, and pieces are powers of [`limits::SPAN_CHILDREN`] long and lie on multiples of
+    /// their length (from seq 1), so that a store that keeps fingerprints of such blocks answers without a scan.
+    pub fn children(&self) -> Vec<Self> {
+        let wide = limits::SPAN_CHILDREN as u64;
+        let (from, to) = (self.first.saturating_sub(1), self.last.saturating_sub(1));
+        let mut block = 1u64;
+        while to / block - from / block >= wide {
+            block = block.saturating_mul(wide);
+        }
+        let bounds = |index: u64| {
+            let first = (index * block).max(from) + 1;
+            let last = (index * block).saturating_add(block - 1).min(to).saturating_add(1);
+            Self { origin: self.origin, first, last }
+        };
+        (from / block..=to / block).map(bounds).collect()
+    }
+
+    /// How many seqs it spans.
+    pub const fn width(&self) -> u64 {
+        self.last.saturating_sub(self.first).saturating_add(1)
+    }
+
+    /// Whether a seq lies in it.
+    pub const fn contains(&self, seq: u64) -> bool {
+        self.first <= seq && seq <= self.last
+    }
+}
+
+/// A set of dots in 24 bytes: how many and the sum of their hashes. Fingerprints of disjoint sets add up, and a
+/// dot can be taken out again, so that a store keeps them per block of seqs without a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Fingerprint {
+    /// How many dots.
+    pub count: u64,
+    /// Sum of the first 16 bytes of their BLAKE3 hashes, modulo 2^128, big-endian.
+    pub sum: [u8; 16],
+}
+
+impl Fingerprint {
+    fn term(dot: Dot) -> u128 {
+        let mut head = [0; 16];
+        for (to, from) in head.iter_mut().zip(blake3::hash(&dot.to_bytes()).as_bytes()) {
+            *to = *from;
+        }
+        u128::from_be_bytes(head)
+    }
+
+    /// Adds one dot.
+    pub fn add(&mut self, dot: Dot) {
+        self.count = self.count.wrapping_add(1);
+        self.sum = u128::from_be_bytes(self.sum).wrapping_add(Self::term(dot)).to_be_bytes();
+    }
+
+    /// Takes one dot out.
+    pub fn remove(&mut self, dot: Dot) {
+        self.count = self.count.wrapping_sub(1);
+        self.sum = u128::from_be_bytes(self.sum).wrapping_sub(Self::term(dot)).to_be_bytes();
+    }
+
+    /// Adds a disjoint set.
+    pub fn merge(&mut self, other: &Self) {
+        self.count = self.count.wrapping_add(other.count);
+        self.sum = u128::from_be_bytes(self.sum).wrapping_add(u128::from_be_bytes(other.sum)).to_be_bytes();
+    }
+}
+
+impl FromIterator<Dot> for Fingerprint {
+    fn from_iter<I: IntoIterator<Item = Dot>>(dots: I) -> Self {
+        let mut print = Self::default();
+        dots.into_iter().for_each(|dot| print.add(dot));
+        print
+    }
+}
+
+/// The local store as the machines see it. "Live" here: a record (tombstones included) that is stored.
+pub trait Replica {
+    /// Up to where everything of a bucket is durable here; empty for an unknown bucket.
+    fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable>;
+
+    /// Covers every tombstone (and every other dot that still killed something) which was dropped here. Whoever
+    /// does not cover it may hold what the tombstone killed, and must reconcile before it is fed.
+    fn horizon(&self, bucket: BucketId) -> Result<Vector, Unreadable>;
+
+    /// The next piece of the feed for who has seen `seen`: at most `max_bytes` by [`FeedItem::len`], but at
+    /// least one item if there is any.
+    fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable>;
+
+    /// The fingerprint of the live dots within a span.
+    fn fingerprint(&self, bucket: BucketId, span: &Span) -> Result<Fingerprint, Unreadable>;
+
+    /// The seqs of the live dots within a span, in order, at most `limit`.
+    fn dots_in(&self, bucket: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable>;
+}
