@@ -1,0 +1,338 @@
+//! Administration: the JSON shapes of `/_skerry/v1/…` and the trait behind them.
+//!
+//! Invariants: every answer carries `version`; fields are added, never changed; unknown fields of a request
+//! are refused, so that a mistyped one is not ignored.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::Outcome;
+
+/// The version of all shapes here.
+pub const VERSION: u32 = 1;
+
+/// Whether the node can serve; never depends on other sites.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readiness {
+    /// Shape version.
+    pub version: u32,
+    /// Whether requests are served.
+    pub ready: bool,
+    /// Why not, or `serving`.
+    pub reason: String,
+}
+
+/// `GET status`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// Shape version.
+    pub version: u32,
+    /// The release that runs.
+    pub release: String,
+    /// Site id.
+    pub site: String,
+    /// Site name.
+    pub site_name: String,
+    /// Node id.
+    pub node: String,
+    /// Seconds since start.
+    pub uptime_seconds: u64,
+    /// Whether the links of this site are cut by `link cut`.
+    pub cut: bool,
+    /// Whether the wall clock was synchronised since boot.
+    pub clock_trusted: bool,
+    /// The other sites by name.
+    pub peers: Vec<PeerStatus>,
+    /// The disk.
+    pub storage: StorageStatus,
+    /// Buckets known.
+    pub buckets: u64,
+    /// Conflicts kept.
+    pub conflicts: u64,
+}
+
+/// Another site as this one sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Site id.
+    pub site: String,
+    /// Site name.
+    pub name: String,
+    /// `alive`, `suspect`, `down` or `unknown`.
+    pub state: String,
+    /// Where it is dialled.
+    pub addresses: Vec<String>,
+    /// Round-trip time, if known.
+    pub rtt_ms: Option<f64>,
+    /// How long ago it was heard, if ever.
+    pub heard_ms: Option<u64>,
+    /// By how much its records lag here, if known.
+    pub lag_ms: Option<u64>,
+    /// Records of ours that it is not known to have.
+    pub unsent_records: u64,
+    /// Bytes of them.
+    pub unsent_bytes: u64,
+}
+
+/// The disk of this node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StorageStatus {
+    /// Bytes of journal segments.
+    pub journal_bytes: u64,
+    /// Bytes of payload segments.
+    pub payload_bytes: u64,
+    /// Bytes of cache segments.
+    pub cache_bytes: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// Bytes in use by what lives.
+    pub live_bytes: u64,
+    /// Bytes free on the device.
+    pub free_bytes: u64,
+    /// Whether writes are refused for want of space.
+    pub full: bool,
+}
+
+/// `POST link`: cuts this site off from all others, or heals it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkRequest {
+    /// Cut or heal.
+    pub cut: bool,
+}
+
+/// What `POST link` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkState {
+    /// Shape version.
+    pub version: u32,
+    /// Whether the links are cut now.
+    pub cut: bool,
+}
+
+/// `GET conflicts`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConflictQuery {
+    /// Only of this bucket.
+    #[serde(default)]
+    pub bucket: Option<String>,
+    /// Go on after this `next`.
+    #[serde(default)]
+    pub after: Option<String>,
+    /// At most so many; 1000 by default.
+    #[serde(default)]
+    pub limit: Option<usize>,
+}
+
+/// One version that lost against a concurrent one and is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: String,
+    /// The version that lost: readable by this version id.
+    pub version_id: String,
+    /// Where it was written.
+    pub site: String,
+    /// By which access key.
+    pub writer: String,
+    /// When, in milliseconds since 1970.
+    pub modified_ms: u64,
+    /// Its size.
+    pub size: u64,
+    /// Its ETag.
+    pub etag: String,
+    /// Whether it is a delete.
+    pub delete: bool,
+    /// The version that won, if the key has one.
+    pub winner: Option<String>,
+}
+
+/// A page of conflicts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConflictPage {
+    /// Shape version.
+    pub version: u32,
+    /// By bucket, key and version.
+    pub conflicts: Vec<Conflict>,
+    /// Give it as `after` for the next page.
+    pub next: Option<String>,
+}
+
+/// `POST invites`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InviteRequest {
+    /// Name of the site that will join.
+    pub site: String,
+    /// Seconds it is good for; a day by default.
+    #[serde(default)]
+    pub expires_seconds: Option<u64>,
+}
+
+/// What `POST invites` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invite {
+    /// Shape version.
+    pub version: u32,
+    /// Goes to `skerry join`, once.
+    pub token: String,
+    /// When it ends, in milliseconds since 1970.
+    pub expires_ms: u64,
+}
+
+/// An access key without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyStatus {
+    /// Shape version.
+    pub version: u32,
+    /// The access key id.
+    pub id: String,
+    /// What it is called.
+    pub name: String,
+    /// Whom it belongs to.
+    pub owner: String,
+    /// When it was made, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// Whether it may sign.
+    pub enabled: bool,
+}
+
+/// `GET keys`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyList {
+    /// Shape version.
+    pub version: u32,
+    /// By id.
+    pub keys: Vec<KeyStatus>,
+}
+
+/// `POST keys`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyCreate {
+    /// What to call it.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Whom it belongs to; the first owner by default.
+    #[serde(default)]
+    pub owner: Option<String>,
+}
+
+/// What `POST keys` answers: the only time the secret is shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyCreated {
+    /// The key.
+    #[serde(flatten)]
+    pub key: KeyStatus,
+    /// Its secret.
+    pub secret: String,
+}
+
+impl core::fmt::Debug for KeyCreated {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("KeyCreated").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// `POST buckets`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BucketCreate {
+    /// The name.
+    pub name: String,
+    /// Whom it belongs to; the first owner by default.
+    #[serde(default)]
+    pub owner: Option<String>,
+}
+
+/// A bucket with its settings and figures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketStatus {
+    /// Shape version.
+    pub version: u32,
+    /// The name here.
+    pub name: String,
+    /// The bucket's id.
+    pub id: String,
+    /// Whom it belongs to.
+    pub owner: String,
+    /// When it was made, in milliseconds since 1970.
+    pub created_ms: u64,
+    /// `off`, `enabled` or `suspended`.
+    pub versioning: String,
+    /// The default acknowledgement scope of its writes.
+    pub ack_scope: String,
+    /// Copies wanted at distinct sites.
+    pub copies: u32,
+    /// `records`, `small` or `all`: what members take along with the records.
+    pub follow: String,
+    /// Current objects known here.
+    pub objects: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Bytes that have fewer copies than wanted.
+    pub unprotected_bytes: u64,
+    /// Conflicts kept.
+    pub conflicts: u64,
+    /// Names of the member sites known.
+    pub members: Vec<String>,
+}
+
+/// `GET buckets`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketList {
+    /// Shape version.
+    pub version: u32,
+    /// By name.
+    pub buckets: Vec<BucketStatus>,
+}
+
+/// `PATCH buckets/{name}`: what is absent stays.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BucketPatch {
+    /// `enabled` or `suspended`.
+    #[serde(default)]
+    pub versioning: Option<String>,
+    /// The default acknowledgement scope of writes.
+    #[serde(default)]
+    pub ack_scope: Option<String>,
+    /// Copies wanted at distinct sites.
+    #[serde(default)]
+    pub copies: Option<u32>,
+    /// `records`, `small` or `all`.
+    #[serde(default)]
+    pub follow: Option<String>,
+}
+
+/// What an operator does. The bearer of the admin token may do all of it.
+#[async_trait]
+pub trait AdminService: Send + Sync + 'static {
+    /// Whether the node can serve; must not wait for another site.
+    async fn ready(&self) -> Readiness;
+    /// The state of this site and what it knows of others.
+    async fn status(&self) -> Outcome<StatusReport>;
+    /// Cuts or heals the links of this site.
+    async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState>;
+    /// Lists conflicts; being listed counts as seen.
+    async fn conflicts(&self, query: ConflictQuery) -> Outcome<ConflictPage>;
+    /// Makes a one-time token for a new site.
+    async fn invite(&self, request: InviteRequest) -> Outcome<Invite>;
+    /// All access keys.
+    async fn keys(&self) -> Outcome<KeyList>;
+    /// Makes an access key.
+    async fn create_key(&self, request: KeyCreate) -> Outcome<KeyCreated>;
+    /// Disables an access key, everywhere it is heard.
+    async fn disable_key(&self, id: &str) -> Outcome<KeyStatus>;
+    /// All buckets known here.
+    async fn buckets(&self) -> Outcome<BucketList>;
+    /// Makes a bucket.
+    async fn create_bucket(&self, request: BucketCreate) -> Outcome<BucketStatus>;
+    /// One bucket.
+    async fn bucket(&self, name: &str) -> Outcome<BucketStatus>;
+    /// Changes its settings.
+    async fn update_bucket(&self, name: &str, patch: BucketPatch) -> Outcome<BucketStatus>;
+}

@@ -1,0 +1,221 @@
+//! Bodies: the bytes of an upload with their digests, and the bytes of a download.
+//!
+//! Why here: the service reads the bytes once, chunk by chunk, and the digests that S3 promises are computed
+//! while they pass; nothing is held.
+//!
+//! Invariant: [`UploadBody::finish`] answers digests only if every byte announced has passed and every digest
+//! the client declared is the true one; else it answers the precise refusal and nothing may be committed.
+
+use core::pin::Pin;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use md5::Md5;
+use sha2::{Digest, Sha256};
+
+use super::{Checksum, ChecksumKind, ChecksumShape, ErrorKind, Hasher, Outcome, ServiceError};
+
+type ByteStream = Pin<Box<dyn Stream<Item = Outcome<Bytes>> + Send>>;
+
+/// Reads the trailers of a body after its last byte: lower-case names with values.
+pub type Trailers = Box<dyn FnOnce() -> Vec<(String, String)> + Send>;
+
+/// What the client said about a body.
+#[derive(Default)]
+pub struct Expected {
+    /// Bytes announced.
+    pub length: Option<u64>,
+    /// `Content-MD5`.
+    pub md5: Option<[u8; 16]>,
+    /// `x-amz-content-sha256`.
+    pub sha256: Option<[u8; 32]>,
+    /// The declared checksum with its value, or none if the value comes in the trailers.
+    pub checksum: Option<(ChecksumKind, Option<String>)>,
+    /// How to read the trailers, if some were announced.
+    pub trailers: Option<Trailers>,
+}
+
+/// The digests of a body that was read to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Digests {
+    /// Bytes.
+    pub length: u64,
+    /// MD5.
+    pub md5: [u8; 16],
+    /// What the client declared, or CRC64NVME; then what [`UploadBody::also`] asked for.
+    pub checksums: Vec<Checksum>,
+}
+
+impl Digests {
+    /// The ETag of an object or part with these bytes, unquoted.
+    pub fn etag(&self) -> String {
+        hex(&self.md5)
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of an upload: `next` until it answers `None`, then `finish`, then commit.
+pub struct UploadBody {
+    stream: ByteStream,
+    expected: Expected,
+    length: u64,
+    ended: bool,
+    md5: Md5,
+    sha256: Option<Sha256>,
+    hashers: Vec<Hasher>,
+}
+
+impl UploadBody {
+    /// Over a stream, with what the client said about it.
+    pub fn new(stream: impl Stream<Item = Outcome<Bytes>> + Send + 'static, expected: Expected) -> Self {
+        let kind = expected.checksum.as_ref().map_or(ChecksumKind::Crc64Nvme, |(kind, _)| *kind);
+        Self {
+            stream: Box::pin(stream),
+            length: 0,
+            ended: false,
+            md5: Md5::new(),
+            sha256: expected.sha256.map(|_| Sha256::new()),
+            hashers: vec![Hasher::new(kind)],
+            expected,
+        }
+    }
+
+    /// Of bytes at hand; for tests and documents.
+    pub fn of(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        let expected = Expected { length: Some(bytes.len() as u64), ..Expected::default() };
+        Self::new(futures::stream::iter([Ok(bytes)]), expected)
+    }
+
+    /// Bytes announced, if they were.
+    pub const fn announced(&self) -> Option<u64> {
+        self.expected.length
+    }
+
+    /// Also compute this checksum; before the first `next`.
+    pub fn also(&mut self, kind: ChecksumKind) {
+        if self.length == 0 && self.hashers.iter().all(|hasher| hasher.kind() != kind) {
+            self.hashers.push(Hasher::new(kind));
+        }
+    }
+
+    /// The next bytes, of any length; `None` at the end.
+    pub async fn next(&mut self) -> Option<Outcome<Bytes>> {
+        let Some(next) = self.stream.next().await else {
+            self.ended = true;
+            return None;
+        };
+        Some(next.inspect(|bytes| self.pass(bytes)))
+    }
+
+    fn pass(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        self.md5.update(bytes);
+        if let Some(sha256) = &mut self.sha256 {
+            sha256.update(bytes);
+        }
+        self.hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
+    }
+
+    /// The digests, or why nothing may be committed.
+    pub fn finish(self) -> Outcome<Digests> {
+        let Self { expected, length, ended, md5, sha256, hashers, .. } = self;
+        if !ended || expected.length.is_some_and(|announced| announced != length) {
+            let announced = expected.length.map_or_else(|| "more".into(), |announced| announced.to_string());
+            return Err(ServiceError::new(
+                ErrorKind::IncompleteBody,
+                format!("{length} bytes came and {announced} were announced; send it again"),
+            ));
+        }
+        let md5: [u8; 16] = md5.finalize().into();
+        if expected.md5.is_some_and(|declared| declared != md5) {
+            return Err(bad_digest("Content-MD5", &STANDARD.encode(md5)));
+        }
+        let sha256: Option<[u8; 32]> = sha256.map(|hasher| hasher.finalize().into());
+        if expected.sha256 != sha256 {
+            return Err(ServiceError::new(
+                ErrorKind::ContentSha256Mismatch,
+                "the body is not the one whose x-amz-content-sha256 was signed; send it again",
+            ));
+        }
+        let sum = |hasher: Hasher| {
+            let kind = hasher.kind();
+            Checksum { kind, value: hasher.finish(), shape: ChecksumShape::Full }
+        };
+        let checksums: Vec<Checksum> = hashers.into_iter().map(sum).collect();
+        check_declared(expected, &checksums)?;
+        Ok(Digests { length, md5, checksums })
+    }
+}
+
+fn bad_digest(name: &str, value: &str) -> ServiceError {
+    ServiceError::new(
+        ErrorKind::BadDigest,
+        format!("the {name} of the bytes that came is {value}, another was declared; send it again"),
+    )
+}
+
+fn check_declared(expected: Expected, checksums: &[Checksum]) -> Outcome<()> {
+    let trailers = expected.trailers.map(|read| read()).unwrap_or_default();
+    let Some((kind, value)) = expected.checksum else { return Ok(()) };
+    let trailer = || trailers.into_iter().find(|(name, _)| name == kind.header()).map(|(_, value)| value);
+    let Some(declared) = value.or_else(trailer) else {
+        return Err(ServiceError::new(
+            ErrorKind::InvalidRequest,
+            format!("the trailer {} was announced and did not come", kind.header()),
+        ));
+    };
+    if !kind.is_value(&declared) {
+        return Err(ServiceError::new(
+            ErrorKind::InvalidRequest,
+            format!("the value of {} is not one; send base64 of {} bytes", kind.header(), kind.width()),
+        ));
+    }
+    match checksums.iter().find(|sum| sum.kind == kind) {
+        Some(sum) if sum.value == declared => Ok(()),
+        Some(sum) => Err(bad_digest(kind.header(), &sum.value)),
+        None => Err(ServiceError::new(ErrorKind::Internal, "a declared checksum was not computed")),
+    }
+}
+
+impl core::fmt::Debug for UploadBody {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("UploadBody").field("announced", &self.expected.length).finish_non_exhaustive()
+    }
+}
+
+/// The bytes of a download.
+pub struct DownloadBody(ByteStream);
+
+impl DownloadBody {
+    /// Over a stream. An error ends the connection before the announced length.
+    pub fn new(stream: impl Stream<Item = Outcome<Bytes>> + Send + 'static) -> Self {
+        Self(Box::pin(stream))
+    }
+
+    /// No bytes.
+    pub fn empty() -> Self {
+        Self::new(futures::stream::empty())
+    }
+
+    /// Of bytes at hand.
+    pub fn of(bytes: impl Into<Bytes>) -> Self {
+        Self::new(futures::stream::iter([Ok(bytes.into())]))
+    }
+
+    /// The stream.
+    pub fn into_stream(self) -> Pin<Box<dyn Stream<Item = Outcome<Bytes>> + Send>> {
+        self.0
+    }
+}
+
+impl core::fmt::Debug for DownloadBody {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("DownloadBody")
+    }
+}

@@ -1,0 +1,138 @@
+//! Dates as HTTP and S3 write them, from and to milliseconds since 1970.
+//!
+//! Why here: conditions, listings and signatures need three spellings of one instant, and no clock.
+
+use skerry_base::WallTime;
+
+const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Year, month (1 to 12), day, of the proleptic Gregorian calendar.
+fn civil(days: u64) -> (u64, u64, u64) {
+    // Days from 0000-03-01; years that begin in March put the leap day last.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + carry, month, day)
+}
+
+/// Days since 1970-01-01; `None` before it or for what is no date.
+fn days(year: u64, month: u64, day: u64) -> Option<u64> {
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let of_era = year % 400 * 365 + year % 400 / 4 - year % 400 / 100 + (153 * month + 2) / 5 + day - 1;
+    (year / 400 * 146_097 + of_era).checked_sub(719_468)
+}
+
+/// `Tue, 14 Nov 2023 22:13:20 GMT`.
+pub fn http(time: WallTime) -> String {
+    let seconds = time.0 / 1000;
+    let (year, month, day) = civil(seconds / 86_400);
+    let name = |names: &[&'static str], index: u64| names.get(index as usize).copied().unwrap_or("???");
+    let clock = seconds % 86_400;
+    format!(
+        "{}, {day:02} {} {year:04} {:02}:{:02}:{:02} GMT",
+        name(&DAYS, seconds / 86_400 % 7),
+        name(&MONTHS, month - 1),
+        clock / 3600,
+        clock / 60 % 60,
+        clock % 60
+    )
+}
+
+/// `2023-11-14T22:13:20.500Z`.
+pub fn iso(time: WallTime) -> String {
+    let (seconds, millis) = (time.0 / 1000, time.0 % 1000);
+    let (year, month, day) = civil(seconds / 86_400);
+    let clock = seconds % 86_400;
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
+        clock / 3600,
+        clock / 60 % 60,
+        clock % 60
+    )
+}
+
+/// `20231114T221320Z`, as signatures have it.
+pub fn amz(time: WallTime) -> String {
+    let text: String = iso(time).chars().filter(|c| !matches!(c, '-' | ':')).collect();
+    format!("{}Z", text.get(..15).unwrap_or_default())
+}
+
+/// Reads `20231114T221320Z`.
+pub fn parse_amz(text: &str) -> Option<WallTime> {
+    if text.len() != 16 || text.get(8..9) != Some("T") || text.get(15..) != Some("Z") {
+        return None;
+    }
+    let number = |from: usize, to: usize| {
+        let digits = text.get(from..to)?;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok()).flatten()
+    };
+    let days = days(number(0, 4)?, number(4, 6)?, number(6, 8)?)?;
+    stamp(days, number(9, 11)?, number(11, 13)?, number(13, 15)?)
+}
+
+/// Reads `Tue, 14 Nov 2023 22:13:20 GMT` (RFC 9110's preferred form).
+pub fn parse_http(text: &str) -> Option<WallTime> {
+    let mut words = text.split_ascii_whitespace().skip(1);
+    let (day, month, year, clock) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    if !matches!(words.next(), Some("GMT" | "UTC" | "+0000")) || words.next().is_some() {
+        return None;
+    }
+    let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
+    let days = days(year.parse().ok()?, month, day.parse().ok()?)?;
+    let mut fields = clock.split(':').map(|field| field.parse::<u64>().ok());
+    stamp(days, fields.next()??, fields.next()??, fields.next()??)
+}
+
+fn stamp(days: u64, hour: u64, minute: u64, second: u64) -> Option<WallTime> {
+    (hour < 24 && minute < 60 && second < 61)
+        .then_some(WallTime((days * 86_400 + hour * 3600 + minute * 60 + second) * 1000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_instant() {
+        let time = WallTime(1_700_000_000_500);
+        assert_eq!(http(time), "Tue, 14 Nov 2023 22:13:20 GMT");
+        assert_eq!(iso(time), "2023-11-14T22:13:20.500Z");
+        assert_eq!(amz(time), "20231114T221320Z");
+        assert_eq!(http(WallTime(0)), "Thu, 01 Jan 1970 00:00:00 GMT");
+    }
+
+    #[test]
+    fn every_day_of_four_centuries_reads_back() {
+        for day in 0..146_097 * 2 {
+            let time = WallTime(day * 86_400_000 + 3_723_000);
+            assert_eq!(parse_amz(&amz(time)), Some(time));
+            assert_eq!(parse_http(&http(time)), Some(time));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_no_date() {
+        for text in [
+            "",
+            "20231314T221320Z",
+            "2023111aT221320Z",
+            "20231114T251320Z",
+            "20231114 221320Z",
+            "é0231114T22132Z",
+        ] {
+            assert_eq!(parse_amz(text), None, "{text}");
+        }
+        for text in ["", "Tue, 14 Nov 2023", "Tue, 14 Foo 2023 22:13:20 GMT", "Tue, 14 Nov 2023 22:13 GMT"] {
+            assert_eq!(parse_http(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The one error of the services: few kinds, each with one S3 code, and a message that says what to do.
+//!
+//! Invariant: a refusal that a retry cannot mend within seconds is 4xx (501 if never), because S3 clients
+//! retry 5xx several times; 503 is for what passes by itself soon.
+
+/// What a service answers.
+pub type Outcome<T> = Result<T, ServiceError>;
+
+/// Declares the kinds with their S3 code and HTTP status, in one table.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $status:literal $code:literal;)*) => {
+        /// Why a request was refused.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind { $($(#[$doc])* $kind,)* }
+
+        impl ErrorKind {
+            /// The code in the error document, S3's where S3 has one.
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$kind => $code,)* }
+            }
+
+            /// The HTTP status.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$kind => $status,)* }
+            }
+
+            /// Every kind, for tests and documents.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+        }
+    };
+}
+
+kinds! {
+    /// The condition of a read holds against it: what the client has is current.
+    NotModified = 304 "NotModified";
+    /// The principal may not do this.
+    AccessDenied = 403 "AccessDenied";
+    /// No such access key here, or it is disabled.
+    InvalidAccessKeyId = 403 "InvalidAccessKeyId";
+    /// The signature is not that of the key.
+    SignatureDoesNotMatch = 403 "SignatureDoesNotMatch";
+    /// The request's time is too far from the server's.
+    RequestTimeTooSkewed = 403 "RequestTimeTooSkewed";
+    /// The Authorization header or its scope cannot be used.
+    AuthorizationHeaderMalformed = 400 "AuthorizationHeaderMalformed";
+    /// No such bucket, here or at any site that could be asked.
+    NoSuchBucket = 404 "NoSuchBucket";
+    /// No such key.
+    NoSuchKey = 404 "NoSuchKey";
+    /// No such version of the key.
+    NoSuchVersion = 404 "NoSuchVersion";
+    /// No such multipart upload.
+    NoSuchUpload = 404 "NoSuchUpload";
+    /// What was named is a delete marker.
+    MethodNotAllowed = 405 "MethodNotAllowed";
+    /// The name belongs to somebody else.
+    BucketAlreadyExists = 409 "BucketAlreadyExists";
+    /// The bucket is the caller's already.
+    BucketAlreadyOwnedByYou = 409 "BucketAlreadyOwnedByYou";
+    /// The bucket still has objects.
+    BucketNotEmpty = 409 "BucketNotEmpty";
+    /// Not a bucket name.
+    InvalidBucketName = 400 "InvalidBucketName";
+    /// A key of more than 1024 bytes.
+    KeyTooLong = 400 "KeyTooLongError";
+    /// An argument that cannot be used.
+    InvalidArgument = 400 "InvalidArgument";
+    /// A request that makes no sense as a whole.
+    InvalidRequest = 400 "InvalidRequest";
+    /// The body is not the XML that was expected.
+    MalformedXml = 400 "MalformedXML";
+    /// The body is larger than this request may carry.
+    MaxMessageLengthExceeded = 400 "MaxMessageLengthExceeded";
+    /// User metadata above 2 KiB.
+    MetadataTooLarge = 400 "MetadataTooLarge";
+    /// A body without a length.
+    MissingContentLength = 411 "MissingContentLength";
+    /// No byte of the range exists.
+    InvalidRange = 416 "InvalidRange";
+    /// No part of this number in the object.
+    InvalidPartNumber = 416 "InvalidPartNumber";
+    /// A part that was named was not uploaded, or with another ETag.
+    InvalidPart = 400 "InvalidPart";
+    /// The parts are not in ascending order.
+    InvalidPartOrder = 400 "InvalidPartOrder";
+    /// A part before the last below 5 MiB.
+    EntityTooSmall = 400 "EntityTooSmall";
+    /// An object above 5 GiB in one PUT, or above 5 TiB.
+    EntityTooLarge = 400 "EntityTooLarge";
+    /// The body is not what its digest said.
+    BadDigest = 400 "BadDigest";
+    /// A digest that cannot be one.
+    InvalidDigest = 400 "InvalidDigest";
+    /// The body is not what the signed hash said.
+    ContentSha256Mismatch = 400 "XAmzContentSHA256Mismatch";
+    /// The body ended before its announced length.
+    IncompleteBody = 400 "IncompleteBody";
+    /// The client sent nothing for too long.
+    RequestTimeout = 400 "RequestTimeout";
+    /// Not a storage class we have.
+    InvalidStorageClass = 400 "InvalidStorageClass";
+    /// A condition does not hold.
+    PreconditionFailed = 412 "PreconditionFailed";
+    /// A conditional request lost against one that was decided at the same time; may be repeated.
+    ConditionalConflict = 409 "ConditionalRequestConflict";
+    /// The write is kept but did not reach the acknowledgement scope that was asked for.
+    ScopeNotReached = 409 "ScopeNotReached";
+    /// A condition can only be decided at the bucket's home, which cannot be reached.
+    HomeUnreachable = 409 "HomeUnreachable";
+    /// What was asked for exists or may exist, but no site that has it can be reached.
+    Unreachable = 409 "Unreachable";
+    /// Every copy that can be reached is damaged.
+    Damaged = 409 "ObjectDamaged";
+    /// The disk is full: reads and deletes go on.
+    StorageFull = 507 "InsufficientStorage";
+    /// The bucket's or the principal's quota is used up.
+    QuotaFull = 507 "QuotaExceeded";
+    /// Never carried out by this release.
+    NotImplemented = 501 "NotImplemented";
+    /// Too much at once: come back a little later.
+    SlowDown = 503 "SlowDown";
+    /// A short outage: starting, stopping, changing hands.
+    Unavailable = 503 "ServiceUnavailable";
+    /// Our own fault.
+    Internal = 500 "InternalError";
+}
+
+/// A refusal.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {message}", kind.code())]
+pub struct ServiceError {
+    kind: ErrorKind,
+    message: String,
+    headers: Vec<(&'static str, String)>,
+}
+
+impl ServiceError {
+    /// A refusal; the message says what to do.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), headers: Vec::new() }
+    }
+
+    /// Adds a response header that the status asks for, such as `content-range` on 416.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// Why.
+    pub const fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What to do about it.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Headers of the answer, lower-case names.
+    pub fn headers(&self) -> &[(&'static str, String)] {
+        &self.headers
+    }
+
+    /// No such bucket.
+    pub fn no_such_bucket(bucket: &str) -> Self {
+        Self::new(
+            ErrorKind::NoSuchBucket,
+            format!("no bucket is named {bucket}; create it or correct the name"),
+        )
+    }
+
+    /// No such key.
+    pub fn no_such_key(key: &str) -> Self {
+        Self::new(ErrorKind::NoSuchKey, format!("no object has the key {key}"))
+    }
+
+    /// No such upload.
+    pub fn no_such_upload(upload: &str) -> Self {
+        Self::new(
+            ErrorKind::NoSuchUpload,
+            format!("no upload {upload}: it was completed, aborted or never begun; begin a new one"),
+        )
+    }
+
+    /// Not carried out by this release.
+    pub fn not_implemented(what: &str) -> Self {
+        Self::new(
+            ErrorKind::NotImplemented,
+            format!("{what} is not carried out by this server; leave it out"),
+        )
+    }
+}

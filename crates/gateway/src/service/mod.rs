@@ -1,0 +1,74 @@
+//! What the HTTP faces ask of a node, in plain words of our own.
+//!
+//! Why here: the node implements these traits over storage and federation, the memory double implements them
+//! for the conformance suite, and neither needs to know HTTP or XML.
+//!
+//! Invariants: all names are validated before a service sees them (bucket names, keys of 1 to 1024 bytes,
+//! part numbers, page sizes); a service decides existence, conditions and durability, and answers only what
+//! is durable in the scope it names.
+
+mod admin;
+mod body;
+mod bucket;
+mod checksum;
+mod completion;
+mod condition;
+mod context;
+mod credential;
+pub mod date;
+mod error;
+mod fold;
+mod list;
+mod multipart;
+mod object;
+mod range;
+
+use std::sync::Arc;
+
+pub use admin::{
+    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictPage, ConflictQuery,
+    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, PeerStatus,
+    Readiness, StatusReport, StorageStatus, VERSION,
+};
+pub use body::{Digests, DownloadBody, Expected, Trailers, UploadBody};
+pub use bucket::{BucketInfo, BucketService, CreateBucket, CreatedBucket, Versioning};
+pub use checksum::{Checksum, ChecksumKind, ChecksumShape, Hasher};
+pub use completion::{Completion, StoredPart, complete_parts};
+pub use condition::{EtagTest, ReadConditions, WriteCondition};
+pub use context::{Principal, ReadMode, Receipt, RequestContext};
+pub use credential::{Credential, CredentialService};
+pub use error::{ErrorKind, Outcome, ServiceError};
+pub use fold::{Fold, Folder};
+pub use list::{
+    ListEntry, ListPage, ListQuery, ObjectSummary, UploadEntry, UploadPage, UploadQuery, UploadSummary,
+    VersionEntry, VersionPage, VersionQuery, VersionSummary,
+};
+pub use multipart::{
+    CompleteUpload, CompletedPart, CopyPart, CreateUpload, CreatedUpload, ListParts, PartPage, PartSummary,
+    PutPart, PutPartOutcome, UploadTarget,
+};
+pub use object::{
+    CopyObject, CopyOutcome, DeleteObject, DeleteOutcome, DeleteTarget, GetObject, MetadataDirective,
+    ObjectHead, ObjectHeaders, ObjectInfo, ObjectRead, ObjectService, PutObject, PutOutcome, Source,
+    VersionId,
+};
+pub use range::{ByteRange, Selection};
+
+/// Everything the HTTP faces need from a node.
+#[derive(Clone)]
+pub struct Services {
+    /// Objects and uploads.
+    pub objects: Arc<dyn ObjectService>,
+    /// Buckets.
+    pub buckets: Arc<dyn BucketService>,
+    /// Access keys.
+    pub credentials: Arc<dyn CredentialService>,
+    /// Administration.
+    pub admin: Arc<dyn AdminService>,
+}
+
+impl core::fmt::Debug for Services {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Services")
+    }
+}
