@@ -1,1 +1,53 @@
-fn main() {}
+//! The project's own tool: `cargo xtask gate | test | docs | measure`.
+//!
+//! `gate` is every rule a machine can check; `test` is the gate, the tests of the workspace and the journeys of
+//! real clients, and is all that CI runs. A developer sees red here before a server does. Nothing but std,
+//! serde_json and toml: it must build in seconds on an empty machine.
+
+mod bans;
+mod checks;
+mod docs;
+mod gate;
+mod journeys;
+mod metadata;
+mod prerequisites;
+mod run;
+mod source;
+mod test;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "cargo xtask COMMAND
+
+gate                what a machine can check: format, lints, arrows, purity, dependencies, budgets, drift
+gate --only NAME    one of them
+test                prerequisites, gate, the tests of the workspace, the journeys of real clients
+journeys [NAME..]   only the journeys (arguments after -- go to them, e.g. -- --rounds 20)
+measure [-- ARGS]   the figures of a release build as a Markdown table (minutes; 10 GB of disk)
+docs                writes docs/cli.md, docs/configuration.md and the clippy.toml files again";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match arguments.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", [].as_slice()),
+    };
+    let outcome = match command {
+        "gate" => gate::command(rest),
+        "test" => test::command(),
+        "journeys" => journeys::command(rest),
+        "measure" => journeys::measure(rest),
+        "docs" => docs::write(),
+        _ => {
+            println!("{USAGE}");
+            return ExitCode::from(if command == "help" { 0 } else { 2 });
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Who may name whom. Arrows point down only; a new one needs a decision record and a line here.
+
+use super::Findings;
+use crate::metadata;
+
+/// Room → rooms it may depend on. ARCHITECTURE.md prints the same lines.
+pub(crate) const ARROWS: &[(&str, &[&str])] = &[
+    ("cli", &["node", "base"]),
+    ("node", &["gateway", "federation", "storage", "model", "base"]),
+    ("gateway", &["model", "base"]),
+    ("federation", &["base"]),
+    ("storage", &["base"]),
+    ("model", &["base"]),
+    ("sim", &["federation", "storage", "model", "base"]),
+    ("base", &[]),
+    ("xtask", &[]),
+];
+
+/// Libraries that belong to rooms: whoever else names them has taken over a trade.
+const TRADES: &[(&str, &[&str])] = &[
+    ("s3s", &["gateway"]),
+    ("hyper", &["gateway", "cli"]),
+    ("hyper-util", &["gateway", "cli"]),
+    ("foca", &["federation"]),
+    ("lsm-tree", &["storage"]),
+    ("redb", &["storage"]),
+    ("rustix", &["storage", "cli"]),
+    ("yamux", &["node"]),
+    ("rcgen", &["node"]),
+    ("tokio", &["gateway", "node", "cli"]),
+    ("clap", &["cli"]),
+];
+
+/// The name of a room's package without the prefix.
+fn room(package: &str) -> &str {
+    package.strip_prefix("skerry-").unwrap_or(package)
+}
+
+pub(crate) fn check() -> Findings {
+    let packages = metadata::load()?;
+    let members: Vec<_> = packages.iter().filter(|package| package.member).collect();
+    let mut findings = Vec::new();
+    for package in &members {
+        let from = room(&package.name);
+        let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == from) else {
+            findings.push(format!("{from}: a room without a line in xtask/src/checks/arrows.rs"));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let to = room(&dependency.name);
+            let is_room = members.iter().any(|member| member.name == dependency.name);
+            if is_room && !allowed.contains(&to) {
+                findings.push(format!("{from} → {to}: not an arrow of the house"));
+            }
+            let trade = TRADES.iter().find(|(library, _)| *library == dependency.name);
+            if let Some((library, rooms)) =
+                trade.filter(|(_, rooms)| !dependency.dev && !rooms.contains(&from))
+            {
+                findings.push(format!("{from} names {library}, the trade of {}", rooms.join(" and ")));
+            }
+        }
+    }
+    for (name, _) in
+        ARROWS.iter().filter(|(name, _)| !members.iter().any(|member| room(&member.name) == *name))
+    {
+        findings.push(format!("{name}: has arrows but is no crate"));
+    }
+    Ok(findings)
+}
