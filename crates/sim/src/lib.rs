@@ -8,6 +8,7 @@
 //! depends on a hash; two runs of a seed tell the same story to the byte.
 
 pub mod clock;
+pub mod disk;
 pub mod draw;
 pub mod net;
 pub mod queue;
