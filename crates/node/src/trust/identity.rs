@@ -106,7 +106,7 @@ impl Identity {
 
     /// Signs `message` for `purpose`.
     pub fn sign(&self, purpose: &str, message: &[u8]) -> Signature {
-        Signature(self.pair.sign(&framed(purpose, message)).as_ref().to_vec())
+        sign(&self.pair, purpose, message)
     }
 }
 
@@ -114,6 +114,11 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Identity({})", self.node())
     }
+}
+
+/// Signs with a bare key pair, as for invitations, whose keys have no stored form.
+pub(super) fn sign(pair: &Ed25519KeyPair, purpose: &str, message: &[u8]) -> Signature {
+    Signature(pair.sign(&framed(purpose, message)).as_ref().to_vec())
 }
 
 /// What is really signed: the purpose, a zero byte (no purpose holds one), the message.

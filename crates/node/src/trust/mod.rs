@@ -5,7 +5,48 @@
 //! Invariants: the root key is on no site; what is not signed by the chain root → admin → statement is
 //! refused, whoever sent it; secrets never appear in `Debug` or in logs.
 
+pub mod access;
+pub mod admission;
+pub mod ca;
 pub mod entropy;
+pub mod files;
+pub mod founding;
 pub mod identity;
+pub mod invite;
+pub mod join;
+pub mod seal;
+pub mod site;
+pub mod token;
 
+pub use admission::{
+    AdminCertificate, AdminKey, SignedSite, SiteStatement, Untrusted, federation_id, verify_site_document,
+};
 pub use identity::{Identity, InvalidKey, PublicKey, Signature};
+pub use seal::SealingKey;
+pub use site::SiteTrust;
+pub use token::JoinToken;
+
+/// Why an act on keys or trust files failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// A file could not be read or written.
+    #[error("{path}: {reason}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        reason: String,
+    },
+    /// A key is not one.
+    #[error(transparent)]
+    Key(#[from] InvalidKey),
+    /// No randomness.
+    #[error(transparent)]
+    Entropy(#[from] entropy::NoEntropy),
+    /// Not signed by whom it should be.
+    #[error(transparent)]
+    Untrusted(#[from] Untrusted),
+    /// A certificate could not be made.
+    #[error("certificate: {0}")]
+    Certificate(String),
+}

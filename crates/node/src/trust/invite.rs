@@ -1,0 +1,185 @@
+//! Invitations that this site gave out, kept in a file until they are used or expire.
+//!
+//! Invariants: the file holds the public half of each invitation's one-time key, so reading it lets nobody
+//! join; an invitation admits one node key, and the same node may ask again when the answer was lost; the use
+//! is on disk before it is answered.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use serde::{Deserialize, Serialize};
+use skerry_base::{SiteId, WallTime, codec};
+
+use super::admission::{AdminKey, SignedSite, SiteStatement, federation_id};
+use super::identity::PublicKey;
+use super::{JoinToken, SiteTrust, TrustError, entropy, files};
+
+/// Invitations kept at once; the oldest finished ones make room.
+pub const INVITES: usize = 1024;
+/// Longest life of an invitation.
+pub const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The public half of an invitation's key, and what is signed with the private half.
+pub(super) fn invite_key(secret: &[u8; 32]) -> Result<(Ed25519KeyPair, PublicKey), entropy::NoEntropy> {
+    // Every 32 bytes are a seed: this cannot fail.
+    let pair = Ed25519KeyPair::from_seed_unchecked(secret).map_err(|_| entropy::NoEntropy)?;
+    let mut key = [0; 32];
+    key.copy_from_slice(pair.public_key().as_ref());
+    Ok((pair, PublicKey(key)))
+}
+
+/// One invitation as stored.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Invite {
+    key: String,
+    site: String,
+    expires: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    admitted: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InviteFile {
+    version: u8,
+    invites: Vec<Invite>,
+}
+
+/// Why an invitation was not made or not honoured.
+#[derive(Debug, thiserror::Error)]
+pub enum InviteError {
+    /// This site holds no admin key.
+    #[error("this site holds no admin key and cannot admit others; invite from the site that was made first")]
+    NoAdmin,
+    /// Too long, or too many.
+    #[error("{0}")]
+    Refused(String),
+    /// The token is not of this site, or forged.
+    #[error("the token was not given out by this site")]
+    Unknown,
+    /// Somebody else joined with it.
+    #[error("the token was used already; ask for a new one")]
+    Used,
+    /// Too late.
+    #[error("the token has expired; ask for a new one")]
+    Expired,
+    /// The file failed.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+/// The invitations of a site.
+#[derive(Debug)]
+pub struct InviteBook {
+    path: PathBuf,
+    file: Mutex<InviteFile>,
+}
+
+impl InviteBook {
+    /// Opens the book at `path`; a missing file is an empty book.
+    pub fn open(path: &Path) -> Result<Self, TrustError> {
+        let damaged = |reason: String| TrustError::File { path: path.display().to_string(), reason };
+        let file = if files::exists(path) {
+            serde_json::from_str(&files::read_secret(path)?).map_err(|error| damaged(error.to_string()))?
+        } else {
+            InviteFile { version: 1, invites: Vec::new() }
+        };
+        if file.version != 1 {
+            return Err(damaged(format!("version {}; this release reads version 1", file.version)));
+        }
+        Ok(Self { path: path.to_path_buf(), file: Mutex::new(file) })
+    }
+
+    /// Gives out an invitation for a site of this name. `addresses` are where this node can be dialled.
+    pub fn invite(
+        &self,
+        trust: &SiteTrust,
+        site: &str,
+        addresses: Vec<String>,
+        life: Duration,
+        now: WallTime,
+    ) -> Result<JoinToken, InviteError> {
+        if trust.admin.is_none() {
+            return Err(InviteError::NoAdmin);
+        }
+        if life.is_zero() || life > LONGEST {
+            return Err(InviteError::Refused("an invitation lives up to 30 days".into()));
+        }
+        let secret = entropy::bytes().map_err(TrustError::from)?;
+        let (_, key) = invite_key(&secret).map_err(TrustError::from)?;
+        let expires = WallTime(now.0.saturating_add(life.as_millis() as u64));
+        let invite = Invite { key: key.to_string(), site: site.into(), expires: expires.0, admitted: None };
+        self.change(|invites| {
+            invites.retain(|known| known.expires > now.0);
+            if invites.len() >= INVITES {
+                return Err(InviteError::Refused(format!("{INVITES} invitations are open already")));
+            }
+            invites.push(invite);
+            Ok(())
+        })?;
+        let (federation, inviter) = (federation_id(&trust.root), trust.identity.public());
+        Ok(JoinToken { federation, root: trust.root, inviter, addresses, site: site.into(), secret, expires })
+    }
+
+    /// Honours an invitation whose one-time key `invite` the node `joiner` has proven to hold.
+    pub(super) fn redeem(
+        &self,
+        admin: &AdminKey,
+        root: &PublicKey,
+        invite: PublicKey,
+        joiner: PublicKey,
+        now: WallTime,
+    ) -> Result<SignedSite, InviteError> {
+        let name = invite.to_string();
+        self.change(|invites| {
+            let invite = invites.iter_mut().find(|known| known.key == name).ok_or(InviteError::Unknown)?;
+            if let Some(admitted) = &invite.admitted {
+                return same_node(admitted, root, joiner);
+            }
+            if invite.expires <= now.0 {
+                return Err(InviteError::Expired);
+            }
+            let statement = SiteStatement {
+                federation: federation_id(root),
+                site: SiteId(entropy::bytes().map_err(TrustError::from)?),
+                name: invite.site.clone(),
+                node: joiner,
+                admitted: now,
+            };
+            let signed = admin.admit(&statement);
+            invite.admitted = Some(STANDARD.encode(signed.encode()));
+            Ok(signed)
+        })
+    }
+
+    /// Changes the list and stores it; on an error nothing changes.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Vec<Invite>) -> Result<T, InviteError>,
+    ) -> Result<T, InviteError> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut invites = file.invites.clone();
+        let result = change(&mut invites)?;
+        let changed = InviteFile { version: 1, invites };
+        let text = serde_json::to_string_pretty(&changed)
+            .map_err(|error| InviteError::Refused(error.to_string()))?;
+        files::write_secret(&self.path, &text)?;
+        *file = changed;
+        Ok(result)
+    }
+}
+
+/// The admission given before, if it was given to this node.
+fn same_node(admitted: &str, root: &PublicKey, joiner: PublicKey) -> Result<SignedSite, InviteError> {
+    let signed = STANDARD.decode(admitted).ok().and_then(|bytes| codec::decode::<SignedSite>(&bytes).ok());
+    let signed = signed.ok_or(InviteError::Used)?;
+    match signed.verify(root) {
+        Ok(statement) if statement.node == joiner => Ok(signed),
+        _ => Err(InviteError::Used),
+    }
+}

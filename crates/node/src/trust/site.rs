@@ -1,0 +1,137 @@
+//! What one site holds of the trust, and its files: `node.key`, `credential.key`, `trust.json` and, where
+//! sites may be invited, `admin.key`.
+//!
+//! Secrets lie in files that only the owner reads (`seal = file`); the disk itself is not sealed.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use skerry_base::codec;
+
+use super::admission::{AdminCertificate, AdminKey, SignedSite, SiteStatement};
+use super::identity::{Identity, PublicKey};
+use super::{SealingKey, TrustError, Untrusted, files};
+
+const NODE_KEY: &str = "node.key";
+const CREDENTIAL_KEY: &str = "credential.key";
+const ADMIN_KEY: &str = "admin.key";
+const TRUST: &str = "trust.json";
+const KEY_TAG: &str = "PRIVATE KEY";
+const CREDENTIAL_TAG: &str = "SKERRY CREDENTIAL KEY";
+const CERTIFICATE_TAG: &str = "SKERRY ADMIN CERTIFICATE";
+
+/// The keys of a site and its proof of membership.
+#[derive(Debug)]
+pub struct SiteTrust {
+    /// The node's own key.
+    pub identity: Identity,
+    /// The federation's root.
+    pub root: PublicKey,
+    /// Why other sites believe that this one belongs.
+    pub admission: SignedSite,
+    /// What the admission states.
+    pub statement: SiteStatement,
+    /// Seals the secrets of access keys, the same on all sites.
+    pub credentials: SealingKey,
+    /// The key that admits sites, at sites that may invite.
+    pub admin: Option<AdminKey>,
+}
+
+/// `trust.json`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrustFile {
+    version: u8,
+    root: String,
+    admission: String,
+}
+
+impl SiteTrust {
+    /// Whether a directory holds a site.
+    pub fn exists(directory: &Path) -> bool {
+        files::exists(&directory.join(TRUST))
+    }
+
+    /// Writes the files. `trust.json` comes last: with it the site exists.
+    pub fn store(&self, directory: &Path) -> Result<(), TrustError> {
+        files::private_directory(directory)?;
+        files::write_secret(&directory.join(NODE_KEY), &files::pem(KEY_TAG, self.identity.pkcs8()))?;
+        let credentials = files::pem(CREDENTIAL_TAG, self.credentials.as_bytes());
+        files::write_secret(&directory.join(CREDENTIAL_KEY), &credentials)?;
+        if let Some(admin) = &self.admin {
+            admin.store(&directory.join(ADMIN_KEY))?;
+        }
+        let admission = STANDARD.encode(self.admission.encode());
+        let file = TrustFile { version: 1, root: self.root.to_string(), admission };
+        let path = directory.join(TRUST);
+        let text = serde_json::to_string_pretty(&file).map_err(|error| damaged(&path, error))?;
+        files::write_text(&path, &(text + "\n"))
+    }
+
+    /// Reads the files and checks that they fit together.
+    pub fn load(directory: &Path) -> Result<Self, TrustError> {
+        let path = directory.join(TRUST);
+        let file: TrustFile =
+            serde_json::from_str(&files::read_text(&path)?).map_err(|error| damaged(&path, error))?;
+        if file.version != 1 {
+            return Err(damaged(&path, format!("version {}; this release reads version 1", file.version)));
+        }
+        let root: PublicKey = file.root.parse().map_err(|error| damaged(&path, error))?;
+        let admission = STANDARD.decode(&file.admission).map_err(|error| damaged(&path, error))?;
+        let admission: SignedSite = codec::decode(&admission).map_err(|error| damaged(&path, error))?;
+        let statement = admission.verify(&root)?;
+        let identity = load_identity(&directory.join(NODE_KEY))?;
+        if statement.node != identity.public() {
+            return Err(damaged(&path, "the admission is for another node key than node.key"));
+        }
+        let credentials = load_credentials(&directory.join(CREDENTIAL_KEY))?;
+        let admin_path = directory.join(ADMIN_KEY);
+        let admin = if files::exists(&admin_path) { Some(AdminKey::load(&admin_path, &root)?) } else { None };
+        Ok(Self { identity, root, admission, statement, credentials, admin })
+    }
+}
+
+impl AdminKey {
+    /// Writes the key and its certificate to one secret file.
+    pub fn store(&self, path: &Path) -> Result<(), TrustError> {
+        let key = files::pem(KEY_TAG, self.identity.pkcs8());
+        files::write_secret(path, &(key + &files::pem(CERTIFICATE_TAG, &codec::encode(&self.certificate))))
+    }
+
+    /// Reads the file and checks the certificate.
+    pub fn load(path: &Path, root: &PublicKey) -> Result<Self, TrustError> {
+        let identity = load_identity(path)?;
+        let bytes = files::from_pem(path, CERTIFICATE_TAG, &files::read_secret(path)?)?;
+        let certificate: AdminCertificate = codec::decode(&bytes).map_err(|error| damaged(path, error))?;
+        certificate.verify(root)?;
+        if certificate.key != identity.public() {
+            return Err(Untrusted::Admin.into());
+        }
+        Ok(Self { identity, certificate })
+    }
+}
+
+impl codec::Versioned for AdminCertificate {
+    const NAME: &'static str = "admin certificate";
+    const VERSION: u8 = 1;
+}
+
+fn load_identity(path: &Path) -> Result<Identity, TrustError> {
+    Ok(Identity::from_pkcs8(&files::from_pem(path, KEY_TAG, &files::read_secret(path)?)?)?)
+}
+
+fn load_credentials(path: &Path) -> Result<SealingKey, TrustError> {
+    let bytes = files::from_pem(path, CREDENTIAL_TAG, &files::read_secret(path)?)?;
+    let bytes = bytes.try_into().map_err(|_| damaged(path, "a credential key has 32 bytes"))?;
+    Ok(SealingKey::from_bytes(bytes))
+}
+
+fn damaged(path: &Path, reason: impl ToString) -> TrustError {
+    TrustError::File { path: path.display().to_string(), reason: reason.to_string() }
+}
+
+#[cfg(test)]
+#[path = "site_tests.rs"]
+mod tests;

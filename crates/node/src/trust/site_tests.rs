@@ -1,0 +1,58 @@
+//! A site comes back from its files, and files that do not fit together are refused.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+
+use skerry_base::WallTime;
+
+use super::*;
+use crate::trust::founding::{Founding, ROOT_KEY};
+
+#[test]
+fn a_founded_site_comes_back_and_its_root_lies_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let (site, federation) = (dir.path().join("site"), dir.path().join("federation"));
+    let founding = Founding::new("north", WallTime(5)).unwrap();
+    founding.store_root(&federation).unwrap();
+    founding.first.store(&site).unwrap();
+    let loaded = SiteTrust::load(&site).unwrap();
+    assert_eq!(loaded.statement, founding.first.statement);
+    assert_eq!(loaded.credentials, founding.first.credentials);
+    assert!(loaded.admin.is_some());
+    let root = fs::read_to_string(federation.join(ROOT_KEY)).unwrap();
+    for file in fs::read_dir(&site).unwrap() {
+        assert_ne!(fs::read_to_string(file.unwrap().path()).unwrap(), root);
+    }
+    let error = Founding::new("north", WallTime(5)).unwrap().store_root(&federation).unwrap_err();
+    assert!(error.to_string().contains("never overwritten"), "{error}");
+}
+
+#[test]
+fn files_of_two_sites_do_not_mix() {
+    let dir = tempfile::tempdir().unwrap();
+    let sites = ["a", "b"].map(|name| dir.path().join(name));
+    for site in &sites {
+        Founding::new("x", WallTime(0)).unwrap().first.store(site).unwrap();
+    }
+    let [a, b] = &sites;
+    fs::copy(b.join(NODE_KEY), a.join(NODE_KEY)).unwrap();
+    assert!(SiteTrust::load(a).unwrap_err().to_string().contains("another node key"));
+    fs::copy(a.join(ADMIN_KEY), b.join(ADMIN_KEY)).unwrap();
+    let restored = Founding::new("x", WallTime(0)).unwrap();
+    restored.first.store(a).unwrap();
+    fs::copy(a.join(NODE_KEY), b.join("ignored")).unwrap();
+    assert!(matches!(SiteTrust::load(b), Err(TrustError::Untrusted(Untrusted::Admin))));
+}
+
+#[test]
+fn an_unknown_field_or_version_of_the_trust_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    Founding::new("x", WallTime(0)).unwrap().first.store(dir.path()).unwrap();
+    let path = dir.path().join(TRUST);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    assert!(SiteTrust::load(dir.path()).unwrap_err().to_string().contains("version 2"));
+    fs::write(&path, text.replace("\"root\"", "\"extra\": 1, \"root\"")).unwrap();
+    assert!(SiteTrust::load(dir.path()).unwrap_err().to_string().contains("extra"));
+}
