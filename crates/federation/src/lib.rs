@@ -28,6 +28,6 @@ pub use config::Config;
 pub use federation::Federation;
 pub use input::{Input, SiteEntry, Ticket};
 pub use message::Message;
-pub use output::{Answer, Apply, Output, Report};
+pub use output::{Answer, Apply, Drop, Output, Report};
 pub use replica::{FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
 pub use stats::{Lag, Stats};

@@ -12,7 +12,7 @@ use crate::{FeedItem, Message, Ticket};
 ///    is dead and is not stored again);
 /// 3. every dot that is stored, not yet covered by the vector, covered by `upto` and *not* among `items` is
 ///    dead at the source: drop it as [`Output::Drop`] says (these come from reads of single objects);
-/// 4. advance the vector by `upto`.
+/// 4. advance the vector by `upto`, merge `horizon` and `doubt` into what is stored of each.
 ///
 /// Answered by [`crate::Input::Applied`] when durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,27 @@ pub struct Apply {
     pub items: Vec<FeedItem>,
     /// What is complete once the items are durable.
     pub upto: Vector,
+    /// Merged into the bucket's horizon: tombstones that the source lacks and we now cover. Mostly empty.
+    pub horizon: Vector,
+    /// Merged into the bucket's stored doubt ([`crate::Replica::doubt`]). Mostly empty.
+    pub doubt: Vector,
+}
+
+/// Dots that are dead: a member that has seen everything up to them lacks them. One commit: remove those that
+/// are stored (as if they had never come: no tombstone, no successor is touched), leave the vector alone, merge
+/// `horizon`, clear the doubt. Answered by [`crate::Input::Applied`] when durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drop {
+    /// For the answer.
+    pub ticket: Ticket,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// Which; may be empty.
+    pub dots: Vec<Dot>,
+    /// Merged into the bucket's horizon.
+    pub horizon: Vector,
+    /// If this includes the stored doubt, the doubt is cleared.
+    pub settles: Vector,
 }
 
 /// What is known about the members of a bucket.
@@ -112,17 +133,8 @@ pub enum Output {
     },
     /// Commit a batch.
     Apply(Apply),
-    /// These dots are dead (a member that has seen everything up to them lacks them): remove those that are
-    /// stored, leave the vector alone, and raise the bucket's horizon to cover them. Answered by
-    /// [`crate::Input::Applied`] when durable.
-    Drop {
-        /// For the answer.
-        ticket: Ticket,
-        /// Whose records.
-        bucket: BucketId,
-        /// Which; in order.
-        dots: Vec<Dot>,
-    },
+    /// Remove what is dead.
+    Drop(Drop),
     /// The answer to [`crate::Input::Locate`].
     Located {
         /// Of the question.

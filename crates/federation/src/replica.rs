@@ -140,9 +140,14 @@ pub trait Replica {
     /// Up to where everything of a bucket is durable here; empty for an unknown bucket.
     fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable>;
 
-    /// Covers every tombstone (and every other dot that still killed something) which was dropped here. Whoever
-    /// does not cover it may hold what the tombstone killed, and must reconcile before it is fed.
+    /// Covers every tombstone that is covered by the own vector and no longer stored: dropped here (the store
+    /// adds its dot), or passed over by [`crate::Apply::horizon`]. Whoever does not cover it may hold what the
+    /// tombstone killed. A tombstone may be dropped only when the own vector covers its context too.
     fn horizon(&self, bucket: BucketId) -> Result<Vector, Unreadable>;
+
+    /// Not empty: tombstones were passed over (their source had dropped them), so that what they killed may still
+    /// be stored here. It is the vector of those sources; a comparison with a member that covers it settles it.
+    fn doubt(&self, bucket: BucketId) -> Result<Vector, Unreadable>;
 
     /// The next piece of the feed for who has seen `seen`: at most `max_bytes` by [`FeedItem::len`], but at
     /// least one item if there is any.

@@ -2,7 +2,7 @@
 
 use skerry_base::{Vector, limits as bounds};
 
-use super::{Batch, Holding, Message, Publish, Said};
+use super::{Batch, Holding, Message, Publish, Said, Verdict};
 use crate::limits;
 use crate::replica::Span;
 
@@ -11,19 +11,25 @@ impl Message {
     pub(super) fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::Swim(packet) => within(packet.len(), limits::SWIM_BYTES),
-            Self::Pull(pull) => vectors(&[&pull.seen, &pull.cleared]),
+            Self::Pull(pull) => vectors(&[&pull.seen]),
             Self::Batch(batch) => check_batch(batch),
-            Self::Behind(behind) => vectors(&[&behind.vector, &behind.horizon]),
             Self::News { vector, .. } => vectors(&[vector]),
-            Self::Check { entries } => within(entries.len(), limits::ENTRIES_PER_MESSAGE),
-            Self::Compare(compare) => vectors(&[&compare.limit]),
-            Self::Compared { origins, .. } => within(origins.iter().flatten().count(), limits::ORIGINS),
+            Self::Check { entries, .. } => within(entries.len(), limits::ENTRIES_PER_MESSAGE),
+            Self::Compare(compare) => vectors(&[&compare.limit, &compare.doubt]),
+            Self::Compared { verdict: Verdict::Differs(origins), .. } => {
+                within(origins.len(), limits::ORIGINS)
+            }
+            Self::Compared { verdict: Verdict::Beyond(vector), .. } => vectors(&[vector]),
             Self::Probe(probe) => check_spans(&probe.spans),
             Self::Probed { holdings, .. } => check_holdings(holdings),
-            Self::Dead { dots, .. } => within(dots.len(), limits::DROP_DOTS),
+            Self::Dead { dots, vector, .. } => {
+                vectors(&[vector])?;
+                within(dots.len(), limits::DROP_DOTS)
+            }
             Self::Publish(publish) => check_publish(publish),
             Self::Said { said: Said::Known(sites), .. } => within(sites.len(), limits::FOUND),
             Self::PullRefused { .. }
+            | Self::Compared { .. }
             | Self::Published { .. }
             | Self::Locate { .. }
             | Self::PassOn { .. }
@@ -49,10 +55,7 @@ fn vectors(vectors: &[&Vector]) -> Result<(), &'static str> {
 }
 
 fn check_batch(batch: &Batch) -> Result<(), &'static str> {
-    vectors(&[&batch.vector, &batch.horizon])?;
-    if let Some(upto) = &batch.upto {
-        vectors(&[upto])?;
-    }
+    vectors(&[&batch.upto, &batch.vector, &batch.horizon, &batch.doubt])?;
     within(batch.items.len(), limits::BATCH_ITEMS)?;
     if batch.items.iter().any(|item| item.dot.seq == 0) {
         return Err("a dot without seq");

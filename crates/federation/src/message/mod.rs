@@ -23,8 +23,6 @@ pub struct Pull {
     pub bucket: BucketId,
     /// What the asker has, or has on the way to its store.
     pub seen: Vector,
-    /// The horizon up to which the asker was reconciled with this source; mostly empty.
-    pub cleared: Vector,
     /// Bytes of one batch.
     pub max_bytes: u32,
     /// How many batches may be sent in a row.
@@ -44,25 +42,16 @@ pub struct Batch {
     pub last: bool,
     /// In order of (origin, seq).
     pub items: Vec<FeedItem>,
-    /// What is complete with these items; none stands for `vector`, when there is nothing more.
-    pub upto: Option<Vector>,
-    /// The sender's vector.
+    /// What is complete with these items beyond what the batch started from.
+    pub upto: Vector,
+    /// Whether the sender has nothing beyond `upto`.
+    pub end: bool,
+    /// The sender's vector: all of it if `horizon` is not empty, else what lies beyond the start.
     pub vector: Vector,
-    /// The sender's horizon.
+    /// The sender's horizon, if what the batch started from does not include it; else empty.
     pub horizon: Vector,
-}
-
-/// "You lack tombstones that I dropped: reconcile before I feed you."
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Behind {
-    /// Of the pull.
-    pub ticket: u64,
-    /// Whose records.
-    pub bucket: BucketId,
-    /// The sender's vector.
-    pub vector: Vector,
-    /// The sender's horizon.
-    pub horizon: Vector,
+    /// The sender's own doubt: it may pass on what is dead. Mostly empty.
+    pub doubt: Vector,
 }
 
 /// Why a pull is not answered by records.
@@ -83,8 +72,23 @@ pub struct Compare {
     pub bucket: BucketId,
     /// Which dots: the lesser of both vectors, by origin.
     pub limit: Vector,
+    /// What the answerer must cover, so that the comparison settles the asker's doubt.
+    pub doubt: Vector,
     /// Over the asker's live dots within the limit.
     pub all: Fingerprint,
+}
+
+/// The answer to [`Compare`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Nothing differs.
+    Equal,
+    /// The answerer's fingerprint for each origin of the limit, in order.
+    Differs(Vec<Fingerprint>),
+    /// The limit exceeds the answerer's vector, which is this: ask again within it.
+    Beyond(Vector),
+    /// Not a member, in doubt itself, or not covering the asker's doubt.
+    Unfit,
 }
 
 /// Next steps of a reconciliation: spans that differ.
@@ -155,8 +159,6 @@ pub enum Message {
     Pull(Pull),
     /// Records.
     Batch(Batch),
-    /// Reconcile first.
-    Behind(Behind),
     /// No records.
     PullRefused {
         /// Of the pull.
@@ -175,19 +177,21 @@ pub enum Message {
     },
     /// Digests of the sender's vectors: who differs answers with news.
     Check {
+        /// Whether the sender wants news about these buckets from now on.
+        listen: bool,
         /// Bucket and digest.
         entries: Vec<(BucketId, u64)>,
     },
     /// First step of a reconciliation.
     Compare(Compare),
-    /// Its answer: nothing if equal, else the sender's fingerprint for each origin of the limit, in order.
+    /// Its answer.
     Compared {
         /// Of the comparison.
         ticket: u64,
         /// Whose records.
         bucket: BucketId,
-        /// Per origin.
-        origins: Option<Vec<Fingerprint>>,
+        /// What came out.
+        verdict: Verdict,
     },
     /// Next steps.
     Probe(Probe),
@@ -200,10 +204,13 @@ pub enum Message {
         /// In order of the spans.
         holdings: Vec<Holding>,
     },
-    /// The sender's vector covers these and it lacks them: they are dead.
+    /// The sender's vector covers these and it lacks them: they are dead. Heeded by who includes that vector, so
+    /// that what replaced them is there before they go.
     Dead {
         /// Whose records.
         bucket: BucketId,
+        /// The sender's vector.
+        vector: Vector,
         /// Which.
         dots: Vec<skerry_base::Dot>,
     },
