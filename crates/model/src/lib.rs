@@ -7,9 +7,11 @@
 //! in any order with repeats; every stored and wire type is versioned and pinned by fixtures.
 
 pub mod entry;
+pub mod merge;
 pub mod multipart;
 pub mod object;
 pub mod record;
+pub mod space;
 
 pub use entry::Entry;
 pub use object::Object;

@@ -9,6 +9,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use skerry_base::codec::Versioned;
 use skerry_base::id::{InvalidId, parse_hex};
 use skerry_base::limits;
 use skerry_base::{BucketId, ChunkRef, SiteId, WallTime};
@@ -105,6 +106,16 @@ pub struct Part {
     pub checksums: Vec<Checksum>,
     /// When it arrived.
     pub modified: WallTime,
+}
+
+impl Versioned for Upload {
+    const NAME: &'static str = "upload";
+    const VERSION: u8 = 1;
+}
+
+impl Versioned for Part {
+    const NAME: &'static str = "part";
+    const VERSION: u8 = 1;
 }
 
 /// A part as the client lists it in CompleteMultipartUpload.

@@ -1,0 +1,60 @@
+//! The tables of a node: how records lie in them, how an entry changes them, how they are read.
+//!
+//! Why here: storage keeps tables without knowing what they say; node, gateway and simulator read them only
+//! through the functions here. Hop before: `storage`'s commit thread calls [`SpaceReducer`].
+//!
+//! Invariants: the tables are a function of the set of records and vector entries applied (`Local`, `Uploads`
+//! and `Parts` apart, which are this node's own); a page of a listing costs the page.
+
+mod change;
+mod feed;
+mod keys;
+mod list;
+mod parts;
+mod prints;
+mod read;
+mod reduce;
+mod rows;
+
+pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
+pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
+pub use parts::{list_parts, list_uploads, local, part, upload};
+pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
+pub use read::{
+    Conflict, VersionId, accept, conflicts, conflict, current, heads, null_version, record, sums, version,
+};
+pub use reduce::SpaceReducer;
+pub use rows::{Listed, Loser, Sums};
+
+pub(crate) use change::State;
+
+use skerry_base::codec::DecodeError;
+use skerry_base::kv::ViewError;
+
+/// The tables could not be read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SpaceError {
+    /// The index below failed.
+    #[error(transparent)]
+    View(#[from] ViewError),
+    /// A row is not what this release writes.
+    #[error("index row: {0}")]
+    Row(#[from] DecodeError),
+    /// Two rows contradict each other.
+    #[error("index is inconsistent: {0}")]
+    Inconsistent(&'static str),
+}
+
+/// What an arriving record means here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// To be stored.
+    New,
+    /// Stored already.
+    Duplicate,
+    /// Seen and gone, or replaced by what is here: ignored.
+    Dead,
+}
+
+#[cfg(test)]
+mod tests;

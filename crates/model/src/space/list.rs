@@ -1,0 +1,270 @@
+//! Listings: pages over visible keys and over versions.
+//!
+//! A page costs the page: common prefixes are skipped by seeking to their end, whatever lies below them.
+
+use std::ops::{Bound, ControlFlow};
+
+use bytes::Bytes;
+use skerry_base::BucketId;
+use skerry_base::kv::{Table, View, prefix_end};
+
+use super::change::State;
+use super::read::{VersionId, row};
+use super::rows::Listed;
+use super::{SpaceError, keys};
+use crate::merge;
+use crate::record::Record;
+
+/// What to list.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cursor<'a> {
+    /// Keys that begin so.
+    pub prefix: &'a str,
+    /// Keys after this one; a common prefix of an earlier page skips all below it.
+    pub start_after: Option<&'a str>,
+    /// Folds keys that contain it after the prefix; none or empty folds nothing.
+    pub delimiter: Option<&'a str>,
+    /// Keys and common prefixes on the page.
+    pub max: usize,
+}
+
+/// A page of visible keys.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Listing {
+    /// Keys in order.
+    pub keys: Vec<(String, Listed)>,
+    /// Common prefixes in order.
+    pub prefixes: Vec<String>,
+    /// What to pass as `start_after` for the next page; none at the end.
+    pub next: Option<String>,
+}
+
+/// One version as a listing shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// How clients name it.
+    pub id: VersionId,
+    /// Whether a plain read gets it.
+    pub is_latest: bool,
+    /// The version; a `Delete` is a delete marker.
+    pub record: Record,
+}
+
+/// A page of versions.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Versions {
+    /// By key, newest first.
+    pub versions: Vec<Shown>,
+    /// Common prefixes in order.
+    pub prefixes: Vec<String>,
+    /// Key and, unless all its versions were shown, version after which the next page starts.
+    pub next: Option<(String, Option<VersionId>)>,
+}
+
+/// A walk over the object keys of a table that folds common prefixes.
+struct Walk<'a> {
+    view: &'a dyn View,
+    table: Table,
+    bucket: BucketId,
+    cursor: Cursor<'a>,
+    from: Vec<u8>,
+    end: Option<Vec<u8>>,
+    /// Rows are read ahead: seeks cost more than neighbours.
+    ahead: std::collections::VecDeque<(Vec<u8>, Bytes)>,
+    exhausted: bool,
+}
+
+/// A row, or a common prefix in place of the rows below it.
+enum Step {
+    Row(String, Bytes),
+    Prefix(String),
+}
+
+/// Rows read ahead at most.
+const AHEAD: usize = 128;
+
+impl<'a> Walk<'a> {
+    fn new(view: &'a dyn View, table: Table, bucket: BucketId, cursor: Cursor<'a>) -> Self {
+        let first = keys::prefix(bucket, cursor.prefix);
+        let end = prefix_end(&first);
+        let mut walk =
+            Self { view, table, bucket, cursor, from: first, end, ahead: [].into(), exhausted: false };
+        if let Some(after) = cursor.start_after {
+            let folded = walk.common_prefix(after).is_some_and(|prefix| prefix == after);
+            match folded {
+                true => walk.skip(&keys::prefix(bucket, after)),
+                false => walk.skip(&keys::object(bucket, after)),
+            }
+        }
+        walk
+    }
+
+    /// Goes on behind everything that begins so.
+    fn skip(&mut self, bytes: &[u8]) {
+        match prefix_end(bytes) {
+            Some(next) if next > self.from => self.from = next,
+            Some(_) => {}
+            None => self.exhausted = true,
+        }
+        while self.ahead.front().is_some_and(|(name, _)| *name < self.from) {
+            self.ahead.pop_front();
+        }
+    }
+
+    fn common_prefix(&self, key: &str) -> Option<String> {
+        let delimiter = self.cursor.delimiter.filter(|delimiter| !delimiter.is_empty())?;
+        let tail = key.strip_prefix(self.cursor.prefix)?;
+        let at = tail.find(delimiter)? + self.cursor.prefix.len() + delimiter.len();
+        key.get(..at).map(str::to_owned)
+    }
+
+    fn fill(&mut self, want: usize) -> Result<(), SpaceError> {
+        if self.exhausted || !self.ahead.is_empty() {
+            return Ok(());
+        }
+        let to = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let most = want.clamp(1, AHEAD);
+        let ahead = &mut self.ahead;
+        self.view.scan(self.table, Bound::Included(&self.from), to, &mut |name, value| {
+            ahead.push_back((name.to_vec(), Bytes::copy_from_slice(value)));
+            if ahead.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        self.exhausted = self.ahead.len() < most;
+        Ok(())
+    }
+
+    /// The next row or common prefix. Rows of one object key all come, one by one.
+    fn next(&mut self, want: usize) -> Result<Option<Step>, SpaceError> {
+        self.fill(want)?;
+        let Some((name, value)) = self.ahead.pop_front() else { return Ok(None) };
+        let (key, _) = keys::split_object(&name).ok_or(SpaceError::Inconsistent("a row has no key"))?;
+        match self.common_prefix(&key) {
+            Some(prefix) => {
+                self.skip(&keys::prefix(self.bucket, &prefix));
+                Ok(Some(Step::Prefix(prefix)))
+            }
+            None => {
+                self.from = [&name[..], &[0]].concat();
+                Ok(Some(Step::Row(key, value)))
+            }
+        }
+    }
+}
+
+/// A page of the visible keys of a bucket.
+pub fn list_current(view: &dyn View, bucket: BucketId, cursor: Cursor<'_>) -> Result<Listing, SpaceError> {
+    let mut walk = Walk::new(view, Table::Current, bucket, cursor);
+    let mut page = Listing::default();
+    let mut last = None;
+    if cursor.max == 0 {
+        return Ok(page);
+    }
+    loop {
+        let found = page.keys.len() + page.prefixes.len();
+        let Some(step) = walk.next(cursor.max + 1 - found)? else { return Ok(page) };
+        if found == cursor.max {
+            page.next = last;
+            return Ok(page);
+        }
+        match step {
+            Step::Row(key, value) => {
+                last = Some(key.clone());
+                page.keys.push((key, row(&value)?));
+            }
+            Step::Prefix(prefix) => {
+                last = Some(prefix.clone());
+                page.prefixes.push(prefix);
+            }
+        }
+    }
+}
+
+/// A page of the versions of a bucket. `after` names the version of the key `cursor.start_after` behind which
+/// the page starts; without it the page starts behind all versions of that key. Tombstones of a bucket that
+/// never had versioning are not shown.
+pub fn list_versions(
+    view: &dyn View,
+    bucket: BucketId,
+    cursor: Cursor<'_>,
+    after: Option<VersionId>,
+) -> Result<Versions, SpaceError> {
+    let mut page = Versions::default();
+    if cursor.max == 0 {
+        return Ok(page);
+    }
+    if let (Some(key), Some(after)) = (cursor.start_after, after) {
+        let shown = versions_of(view, bucket, key)?;
+        let at = shown.iter().position(|shown| shown.id == after).map_or(0, |at| at + 1);
+        page.add(shown.into_iter().skip(at), cursor.max);
+    }
+    let mut walk = Walk::new(view, Table::Versions, bucket, cursor);
+    while page.next.is_none() {
+        let full = page.versions.len() + page.prefixes.len() == cursor.max;
+        let Some(step) = walk.next(1)? else { break };
+        match step {
+            Step::Row(key, _) => {
+                walk.skip(&keys::object(bucket, &key));
+                page.add(versions_of(view, bucket, &key)?.into_iter(), cursor.max);
+            }
+            Step::Prefix(prefix) if !has_versions(view, bucket, &prefix)? => {}
+            Step::Prefix(_) if full => page.next = page.end(),
+            Step::Prefix(prefix) => page.prefixes.push(prefix),
+        }
+    }
+    Ok(page)
+}
+
+impl Versions {
+    /// Adds versions of one key up to `max` in all; what does not fit sets `next`.
+    fn add(&mut self, shown: impl Iterator<Item = Shown>, max: usize) {
+        for shown in shown {
+            if self.versions.len() + self.prefixes.len() == max {
+                self.next = match self.versions.last() {
+                    Some(last) if last.record.key == shown.record.key => {
+                        Some((last.record.key.clone(), Some(last.id)))
+                    }
+                    _ => self.end(),
+                };
+                return;
+            }
+            self.versions.push(shown);
+        }
+    }
+
+    /// Behind all that is on the page.
+    fn end(&self) -> Option<(String, Option<VersionId>)> {
+        let key = self.versions.last().map(|shown| shown.record.key.as_str());
+        let prefix = self.prefixes.last().map(String::as_str);
+        key.max(prefix).map(|last| (last.to_owned(), None))
+    }
+}
+
+/// The versions of a key that a client sees, newest first.
+fn versions_of(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Shown>, SpaceError> {
+    let state = State::load(view, bucket, key)?;
+    let latest = state.heads().first().map(|head| head.dot);
+    let null = state.alive().filter(|record| record.is_null()).min_by(|one, other| merge::by_rank(one, other));
+    let null = null.map(|record| record.dot);
+    let mut shown = Vec::new();
+    super::change::for_each_alive(view, bucket, key, &mut |record| {
+        if record.is_delete() && record.versioning == crate::record::Versioning::Off {
+            return;
+        }
+        let id = if Some(record.dot) == null { VersionId::Null } else { VersionId::Dot(record.dot) };
+        shown.push(Shown { id, is_latest: Some(record.dot) == latest, record });
+    })?;
+    Ok(shown)
+}
+
+/// Whether a common prefix stands for anything a client sees.
+fn has_versions(view: &dyn View, bucket: BucketId, prefix: &str) -> Result<bool, SpaceError> {
+    let cursor = Cursor { prefix, ..Cursor::default() };
+    let mut walk = Walk::new(view, Table::Versions, bucket, cursor);
+    while let Some(Step::Row(key, _)) = walk.next(1)? {
+        if !versions_of(view, bucket, &key)?.is_empty() {
+            return Ok(true);
+        }
+        walk.skip(&keys::object(bucket, &key));
+    }
+    Ok(false)
+}

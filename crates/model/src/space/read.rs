@@ -1,0 +1,192 @@
+//! Reading single keys.
+
+use std::ops::{Bound, ControlFlow};
+
+use core::fmt;
+use core::str::FromStr;
+
+use bytes::Bytes;
+use skerry_base::codec::{self, Versioned};
+use skerry_base::id::{InvalidId, parse_hex};
+use skerry_base::kv::{Table, View, prefix_end};
+use skerry_base::{BucketId, Dot};
+
+use super::change::State;
+use super::rows::{ConflictRow, DotRow, Listed, Pointer};
+use super::{Loser, SpaceError, Sums, Verdict, feed, keys};
+use crate::merge;
+use crate::record::Record;
+
+/// How a client names a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VersionId {
+    /// `null`: the version written while versioning was off or suspended.
+    Null,
+    /// 64 hexadecimal digits: the dot.
+    Dot(Dot),
+}
+
+impl fmt::Display for VersionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Dot(dot) => dot.to_bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+        }
+    }
+}
+
+impl FromStr for VersionId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        match text {
+            "null" => Ok(Self::Null),
+            _ => parse_hex(text).map(|bytes| Self::Dot(Dot::from_bytes(&bytes))),
+        }
+    }
+}
+
+/// A key with a conflict, or with losers that are still kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The bucket.
+    pub bucket: BucketId,
+    /// The key.
+    pub key: String,
+    /// The version a read gets.
+    pub current: Dot,
+    /// The others, highest rank first, kept ones last; at most `limits::CONFLICTS_PER_KEY`.
+    pub losers: Vec<Loser>,
+    /// How many more there are.
+    pub more: u32,
+}
+
+pub(super) fn row<T: Versioned>(bytes: &Bytes) -> Result<T, SpaceError> {
+    Ok(codec::decode(bytes)?)
+}
+
+pub(super) fn get<T: Versioned>(view: &dyn View, table: Table, key: &[u8]) -> Result<Option<T>, SpaceError> {
+    view.get(table, key)?.as_ref().map(row).transpose()
+}
+
+pub(super) fn load(
+    view: &dyn View,
+    bucket: BucketId,
+    key: &str,
+    pointer: Pointer,
+) -> Result<Record, SpaceError> {
+    let at = if pointer.remembered { keys::REMEMBERED } else { keys::ALIVE };
+    let name = keys::version(bucket, key, at, pointer.clock, pointer.dot);
+    let found = get(view, Table::Versions, &name)?;
+    found.ok_or(SpaceError::Inconsistent("a pointer leads to no record"))
+}
+
+pub(super) fn dot_row(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<Option<DotRow>, SpaceError> {
+    get(view, Table::Dots, &keys::dot(bucket, dot))
+}
+
+/// The record a read of the key gets: a `Put`, or the `Delete` that hides it; none if nothing is known.
+pub fn current(view: &dyn View, bucket: BucketId, key: &str) -> Result<Option<Record>, SpaceError> {
+    let listed: Option<Listed> = get(view, Table::Current, &keys::object(bucket, key))?;
+    if let Some(Listed { dot, clock, .. }) = listed {
+        return load(view, bucket, key, Pointer { clock, dot, remembered: false }).map(Some);
+    }
+    Ok(heads(view, bucket, key)?.into_iter().next())
+}
+
+/// The heads of a key, highest rank first: the current one, then the conflicts and their equals.
+pub fn heads(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>, SpaceError> {
+    Ok(State::load(view, bucket, key)?.into_heads())
+}
+
+/// One stored record by its dot, whatever it says; a spent one has lost its payload and is not returned.
+pub fn record(view: &dyn View, bucket: BucketId, key: &str, dot: Dot) -> Result<Option<Record>, SpaceError> {
+    let Some(DotRow { clock, remembered, key: found }) = dot_row(view, bucket, dot)? else {
+        return Ok(None);
+    };
+    if found != key {
+        return Ok(None);
+    }
+    let record = load(view, bucket, key, Pointer { clock, dot, remembered })?;
+    Ok((!remembered || !record.is_version()).then_some(record))
+}
+
+/// One living version as a client names it.
+pub fn version(
+    view: &dyn View,
+    bucket: BucketId,
+    key: &str,
+    id: VersionId,
+) -> Result<Option<Record>, SpaceError> {
+    match id {
+        VersionId::Null => null_version(view, bucket, key),
+        VersionId::Dot(dot) => Ok(record(view, bucket, key, dot)?.filter(Record::is_version)),
+    }
+}
+
+/// The version called `null`: the highest-ranked living null-type version. Conflict losers beside it are named
+/// by their dots.
+pub fn null_version(view: &dyn View, bucket: BucketId, key: &str) -> Result<Option<Record>, SpaceError> {
+    let state = State::load(view, bucket, key)?;
+    Ok(state.into_alive().filter(Record::is_null).min_by(merge::by_rank))
+}
+
+/// What the arriving record means here; the reducer does accordingly.
+pub fn accept(view: &dyn View, record: &Record) -> Result<Verdict, SpaceError> {
+    if dot_row(view, record.bucket, record.dot)?.is_some() {
+        return Ok(Verdict::Duplicate);
+    }
+    if feed::vector_entry(view, record.bucket, record.dot.origin)? >= record.dot.seq {
+        return Ok(Verdict::Dead);
+    }
+    let state = State::load(view, record.bucket, &record.key)?;
+    let forgotten = state.forgets(view, record)?;
+    Ok(if forgotten { Verdict::Dead } else { Verdict::New })
+}
+
+/// Keys with conflicts in order of (bucket, key), after the given one; of one bucket or of all.
+pub fn conflicts(
+    view: &dyn View,
+    bucket: Option<BucketId>,
+    after: Option<(BucketId, &str)>,
+    max: usize,
+) -> Result<Vec<Conflict>, SpaceError> {
+    let start = after.map(|(bucket, key)| keys::object(bucket, key));
+    let first = bucket.map_or_else(Vec::new, |bucket| bucket.0.to_vec());
+    let from = match &start {
+        Some(start) if *start >= first => Bound::Excluded(start.as_slice()),
+        _ => Bound::Included(first.as_slice()),
+    };
+    let end = bucket.and_then(|bucket| prefix_end(&bucket.0));
+    let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut found = Vec::new();
+    view.scan(Table::Conflicts, from, to, &mut |name, value| {
+        if found.len() == max {
+            return ControlFlow::Break(());
+        }
+        found.push((name.to_vec(), Bytes::copy_from_slice(value)));
+        ControlFlow::Continue(())
+    })?;
+    found.iter().map(|(name, value)| named_conflict(name, value)).collect()
+}
+
+/// The conflict of one key.
+pub fn conflict(view: &dyn View, bucket: BucketId, key: &str) -> Result<Option<Conflict>, SpaceError> {
+    let name = keys::object(bucket, key);
+    let found = view.get(Table::Conflicts, &name)?;
+    found.map(|value| named_conflict(&name, &value)).transpose()
+}
+
+fn named_conflict(name: &[u8], value: &Bytes) -> Result<Conflict, SpaceError> {
+    let malformed = SpaceError::Inconsistent("a conflict has no key");
+    let Some((id, (key, _))) = name.first_chunk::<16>().zip(keys::split_object(name)) else {
+        return Err(malformed);
+    };
+    let ConflictRow { current, losers, more } = row(value)?;
+    Ok(Conflict { bucket: BucketId(*id), key, current, losers, more })
+}
+
+/// What the bucket amounts to at this node.
+pub fn sums(view: &dyn View, bucket: BucketId) -> Result<Sums, SpaceError> {
+    Ok(get(view, Table::Sums, &keys::sums(bucket))?.unwrap_or_default())
+}

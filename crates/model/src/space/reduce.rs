@@ -1,0 +1,94 @@
+//! The reducer: journal entries become changes of the tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use skerry_base::kv::{Batch, Overlay, ReduceError, Reducer, Table, View};
+use skerry_base::{BucketId, Dot, Vector};
+
+use super::change::State;
+use super::{SpaceError, Verdict, feed, keys, parts, read};
+use crate::entry::Entry;
+use crate::record::Record;
+
+/// Name of a node-local row: set apart from every bucket's rows by its table.
+const SEQ_BYTES: usize = 8;
+
+/// Applies [`Entry`]s. It holds nothing: all state is in the view.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SpaceReducer;
+
+impl Reducer for SpaceReducer {
+    fn reduce(&self, entry: &[u8], view: &dyn View, batch: &mut Batch) -> Result<(), ReduceError> {
+        let entry = Entry::decode(entry).map_err(|error| ReduceError(error.to_string()))?;
+        apply(entry, view, batch).map_err(|error| ReduceError(error.to_string()))
+    }
+}
+
+fn apply(entry: Entry, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
+    match entry {
+        Entry::Write(record) => {
+            let (bucket, dot) = (record.bucket, record.dot);
+            arrive(*record, view, batch)?;
+            let upto = Vector::from_iter([(dot.origin, dot.seq)]);
+            advance(bucket, &upto, view, batch)
+        }
+        Entry::Record(record) => arrive(*record, view, batch),
+        Entry::Vector { bucket, upto } => advance(bucket, &upto, view, batch),
+        Entry::Drop { bucket, dots } => drop_all(bucket, &dots, view, batch),
+        Entry::Upload(upload) => {
+            parts::put_upload(&upload, batch);
+            Ok(())
+        }
+        Entry::UploadEnd { bucket, key, id } => parts::end(bucket, &key, id, view, batch),
+        Entry::Part(part) => parts::put_part(&part, view, batch),
+        Entry::Local { key, value } => {
+            batch.writes.insert((Table::Local, key.to_vec()), value);
+            Ok(())
+        }
+    }
+}
+
+fn arrive(record: Record, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
+    match read::accept(view, &record)? {
+        Verdict::Duplicate | Verdict::Dead => Ok(()),
+        Verdict::New => State::load(view, record.bucket, &record.key)?.arrive(view, record, batch),
+    }
+}
+
+fn advance(bucket: BucketId, upto: &Vector, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
+    for (origin, seq) in upto.iter() {
+        if seq > feed::vector_entry(view, bucket, origin)? {
+            let row: [u8; SEQ_BYTES] = seq.to_be_bytes();
+            batch.put(Table::Vectors, keys::vector(bucket, origin), row.to_vec());
+        }
+    }
+    Ok(())
+}
+
+fn drop_all(bucket: BucketId, dots: &[Dot], view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
+    let mut by_key: BTreeMap<String, BTreeSet<Dot>> = BTreeMap::new();
+    for &dot in dots {
+        if let Some(row) = read::dot_row(view, bucket, dot)? {
+            by_key.entry(row.key).or_default().insert(dot);
+        }
+    }
+    let mut sofar = Batch::default();
+    for (key, dots) in by_key {
+        let mut next = Batch::default();
+        let seen = Overlay::new(view, &sofar);
+        State::load(&seen, bucket, &key)?.drop_records(&seen, &dots, &mut next)?;
+        sofar.writes.append(&mut next.writes);
+        sofar.references.append(&mut next.references);
+    }
+    batch.writes.append(&mut sofar.writes);
+    batch.references.append(&mut sofar.references);
+    Ok(())
+}
+
+/// A value of eight bytes, big endian.
+pub(super) fn number(value: &Bytes) -> Result<u64, SpaceError> {
+    let bytes: [u8; SEQ_BYTES] =
+        value.as_ref().try_into().map_err(|_| SpaceError::Inconsistent("a number is not eight bytes"))?;
+    Ok(u64::from_be_bytes(bytes))
+}
