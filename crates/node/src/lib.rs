@@ -4,5 +4,6 @@
 //! Invariants: sockets between sites only in [`net`], randomness only through [`trust::entropy`], every task
 //! ends when the server is told to stop.
 
+pub mod admin_shapes;
 pub mod net;
 pub mod trust;
