@@ -1,7 +1,7 @@
 //! Links between nodes: who is reachable, and streams to them.
 //!
 //! Why here: everything above speaks of peers by [`NodeId`]; addresses, sockets, TLS and multiplexing stay in
-//! this folder. `tcp` is what sites use, [`memory`] its twin for tests; both keep the promises of [`Net`].
+//! this folder. [`tcp`] is what sites use, [`memory`] its twin for tests; both keep the promises of [`Net`].
 //!
 //! Invariants: both ends of every link have proven their key; at most one link per pair of nodes; a stream of
 //! a link that broke gives an error and never bytes of another link; while cut, nothing goes in or out.
@@ -16,9 +16,12 @@ use crate::trust::PublicKey;
 
 pub mod frame;
 pub mod memory;
+pub mod tcp;
 
+mod link;
 mod links;
 mod sever;
+mod tls;
 mod traffic;
 
 pub use links::{LinkEvent, LinkEvents};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::traffic::Meter;
@@ -15,11 +16,18 @@ pub(super) struct Severable<S> {
     inner: S,
     meter: Option<Arc<Meter>>,
     severed: Pin<Box<WaitForCancellationFutureOwned>>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl<S> Severable<S> {
     pub(super) fn new(inner: S, link: &CancellationToken, meter: Option<Arc<Meter>>) -> Self {
-        Self { inner, meter, severed: Box::pin(link.clone().cancelled_owned()) }
+        Self { inner, meter, severed: Box::pin(link.clone().cancelled_owned()), _permit: None }
+    }
+
+    /// Gives the permit back when the stream is dropped.
+    pub(super) fn holding(mut self, permit: OwnedSemaphorePermit) -> Self {
+        self._permit = Some(permit);
+        self
     }
 
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {

@@ -1,0 +1,267 @@
+//! One link: a proven TLS connection that carries many streams, and the pings that measure it.
+//!
+//! Invariants: one task owns the connection; when it ends, for whatever reason, the token is cancelled before
+//! anything else, so that streams fail instead of ending; the memory of a link is bounded by its windows.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
+use tokio_util::sync::CancellationToken;
+
+use super::Stream;
+use super::sever::Severable;
+
+/// Streams that this side holds open on a link; more wait.
+const OPEN_STREAMS: usize = 64;
+/// Streams of both sides together before the multiplexer ends the link: room for those that one side has
+/// dropped and the other not yet.
+const ALL_STREAMS: usize = 256;
+/// Receive windows of all streams of a link: what a peer can make this node hold at most.
+const WINDOW_BYTES: usize = 64 << 20;
+/// Payload of a multiplexer frame: one TLS record with its header of 12 bytes.
+const FRAME_BYTES: usize = (16 << 10) - 12;
+/// The pause between pings at rest.
+const PING_EVERY: Duration = Duration::from_secs(50);
+/// A ping that is not answered in this time ends the link. The kernel notices sooner when packets get lost;
+/// this is for a process that hangs.
+const PONG_WITHIN: Duration = Duration::from_secs(60);
+/// Round trips of which the shortest counts: the others waited in queues.
+const SAMPLES: usize = 5;
+/// The number of the dialler's first stream: the control stream.
+const CONTROL: u32 = 1;
+
+/// Asks the task of the link for a stream.
+type Ask = oneshot::Sender<Result<yamux::Stream, yamux::ConnectionError>>;
+
+/// A link as others hold it.
+pub(super) struct Link {
+    asks: mpsc::Sender<Ask>,
+    permits: Arc<Semaphore>,
+    token: CancellationToken,
+    rtt: Arc<Mutex<VecDeque<Duration>>>,
+}
+
+/// What a link does with streams that the other side opens.
+pub(super) type Inbound = Box<dyn FnMut(Stream) + Send>;
+
+impl Link {
+    /// The link over `socket` and its task, which runs until the link ends or `token` is cancelled.
+    pub(super) fn new<S>(
+        socket: S,
+        dialler: bool,
+        token: CancellationToken,
+        inbound: Inbound,
+    ) -> (Self, impl Future<Output = ()> + Send)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut config = yamux::Config::default();
+        config.set_max_num_streams(ALL_STREAMS);
+        config.set_max_connection_receive_window(Some(WINDOW_BYTES));
+        config.set_split_send_size(FRAME_BYTES);
+        let mode = if dialler { yamux::Mode::Client } else { yamux::Mode::Server };
+        // The writer joins a frame's header and body into one record.
+        let socket = BufWriter::with_capacity(FRAME_BYTES + 12, socket).compat();
+        let connection = yamux::Connection::new(socket, config, mode);
+        let (asks, asked) = mpsc::channel(OPEN_STREAMS);
+        let (control, controlled) = oneshot::channel();
+        let rtt = Arc::new(Mutex::new(VecDeque::new()));
+        let permits = Arc::new(Semaphore::new(OPEN_STREAMS));
+        let driver = Driver { connection, asked, waiting: None, control: Some(control), dialler, inbound };
+        let task = run(driver, token.clone(), controlled, rtt.clone());
+        (Self { asks, permits, token, rtt }, task)
+    }
+
+    /// Opens a stream; `None` when the link has ended.
+    pub(super) async fn open(&self) -> Option<Stream> {
+        let permit = self.permits.clone().acquire_owned().await.ok()?;
+        let (ask, answer) = oneshot::channel();
+        let open = async {
+            self.asks.send(ask).await.ok()?;
+            answer.await.ok()?.ok()
+        };
+        let stream = self.token.run_until_cancelled(open).await??;
+        Some(Box::new(Severable::new(stream.compat(), &self.token, None).holding(permit)))
+    }
+
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        self.rtt.lock().unwrap_or_else(PoisonError::into_inner).iter().min().copied()
+    }
+
+    /// Ends the link; its streams fail.
+    pub(super) fn sever(&self) {
+        self.token.cancel();
+    }
+}
+
+async fn run<S>(
+    mut driver: Driver<S>,
+    token: CancellationToken,
+    control: oneshot::Receiver<yamux::Stream>,
+    rtt: Arc<Mutex<VecDeque<Duration>>>,
+) where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut ended = None;
+    {
+        let pinging = async {
+            match control.await {
+                Ok(stream) => ping(stream, &rtt).await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = token.cancelled() => {}
+            () = pinging => tracing::debug!("a peer did not answer a ping"),
+            error = poll_fn(|cx| driver.poll(cx, &token)) => ended = error,
+        }
+    }
+    token.cancel();
+    if let Some(error) = ended {
+        tracing::debug!(%error, "link ended");
+    }
+}
+
+/// Owns the connection.
+struct Driver<S> {
+    connection: yamux::Connection<Compat<BufWriter<S>>>,
+    asked: mpsc::Receiver<Ask>,
+    waiting: Option<Ask>,
+    /// Where the control stream goes once it is there.
+    control: Option<oneshot::Sender<yamux::Stream>>,
+    dialler: bool,
+    inbound: Inbound,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
+    /// Ready when the connection has ended, with the reason if there is one.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        token: &CancellationToken,
+    ) -> Poll<Option<yamux::ConnectionError>> {
+        loop {
+            if let Some(error) = self.poll_outbound(cx) {
+                return Poll::Ready(Some(error));
+            }
+            match self.connection.poll_next_inbound(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(error)),
+                Poll::Ready(Some(Ok(stream))) => self.take(stream, token),
+            }
+        }
+    }
+
+    fn take(&mut self, stream: yamux::Stream, token: &CancellationToken) {
+        if !self.dialler && stream.id().val() == CONTROL {
+            if let Some(control) = self.control.take() {
+                // Refused only when the link is ending.
+                let _ = control.send(stream);
+            }
+        } else {
+            (self.inbound)(Box::new(Severable::new(stream.compat(), token, None)));
+        }
+    }
+
+    /// Opens what was asked for; the dialler's control stream before anything else.
+    fn poll_outbound(&mut self, cx: &mut Context<'_>) -> Option<yamux::ConnectionError> {
+        if self.dialler && self.control.is_some() {
+            match self.connection.poll_new_outbound(cx) {
+                Poll::Pending => return None,
+                Poll::Ready(Err(error)) => return Some(error),
+                Poll::Ready(Ok(stream)) => {
+                    let _ = self.control.take().map(|control| control.send(stream));
+                }
+            }
+        }
+        loop {
+            if self.waiting.is_none() {
+                match self.asked.poll_recv(cx) {
+                    Poll::Ready(Some(ask)) => self.waiting = Some(ask),
+                    Poll::Ready(None) | Poll::Pending => return None,
+                }
+            }
+            match self.connection.poll_new_outbound(cx) {
+                Poll::Pending => return None,
+                Poll::Ready(stream) => {
+                    // Whoever asked may have gone; the stream is closed by its drop then.
+                    let _ = self.waiting.take().map(|ask| ask.send(stream));
+                }
+            }
+        }
+    }
+}
+
+const PING: u8 = 0;
+const PONG: u8 = 1;
+
+/// Pings and answers pings on the control stream; returns when the other side does not answer.
+async fn ping(stream: yamux::Stream, rtt: &Mutex<VecDeque<Duration>>) {
+    let (mut reader, mut writer) = tokio::io::split(stream.compat());
+    let start = Instant::now();
+    let (mut next, mut deadline): (Instant, Option<Instant>) = (start, None);
+    let (words, mut heard) = mpsc::channel(4);
+    let reading = async {
+        let mut word = [0; 9];
+        while reader.read_exact(&mut word).await.is_ok() && words.send(word).await.is_ok() {}
+    };
+    let talking = async {
+        loop {
+            let wake = deadline.unwrap_or(next);
+            let word = tokio::select! {
+                word = heard.recv() => word,
+                () = tokio::time::sleep_until(wake) => None,
+            };
+            match word {
+                Some([PING, rest @ ..]) => {
+                    writer.write_all(&said(PONG, rest)).await?;
+                    writer.flush().await?;
+                }
+                Some([PONG, rest @ ..]) => {
+                    let sent = start + Duration::from_nanos(u64::from_be_bytes(rest));
+                    note(rtt, Instant::now().saturating_duration_since(sent));
+                    (next, deadline) = (Instant::now() + PING_EVERY, None);
+                }
+                Some(_) => return Err(std::io::ErrorKind::InvalidData.into()),
+                None if deadline.is_some() => return Err(std::io::ErrorKind::TimedOut.into()),
+                None => {
+                    let nanos = start.elapsed().as_nanos() as u64;
+                    writer.write_all(&said(PING, nanos.to_be_bytes())).await?;
+                    writer.flush().await?;
+                    deadline = Some(Instant::now() + PONG_WITHIN);
+                }
+            }
+        }
+    };
+    let ended: std::io::Result<()> = tokio::select! {
+        () = reading => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        ended = talking => ended,
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "control stream ended");
+    }
+}
+
+fn said(kind: u8, rest: [u8; 8]) -> [u8; 9] {
+    let mut word = [kind; 9];
+    for (to, from) in word.iter_mut().skip(1).zip(rest) {
+        *to = from;
+    }
+    word
+}
+
+fn note(rtt: &Mutex<VecDeque<Duration>>, sample: Duration) {
+    let mut samples = rtt.lock().unwrap_or_else(PoisonError::into_inner);
+    samples.push_back(sample);
+    if samples.len() > SAMPLES {
+        samples.pop_front();
+    }
+}

@@ -1,0 +1,328 @@
+//! The network over TCP: TLS 1.3 with raw public keys, many streams on one link.
+//!
+//! Every node dials every peer that it has an address of, and keeps trying; [`greet`] makes one link of two
+//! connections that cross. The kernel notices dead paths (user timeout, keepalive), pings notice hung peers.
+//!
+//! Invariants: a connection is anonymous for at most [`HANDSHAKE`], and at most [`ANONYMOUS`] are at a time;
+//! what is not a member asking for a link, or a stranger asking to join, gets no byte of the application.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use skerry_base::NodeId;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::link::Link;
+use super::links::{LinkEvents, Links};
+use super::tls::{KnownKeys, Tls};
+use super::traffic::Counters;
+use super::{Net, NetError, Peer, PeerAddress, PeerTraffic, Stream};
+use crate::trust::{Identity, PublicKey, TrustError, entropy};
+
+mod accept;
+mod dial;
+mod greet;
+
+use greet::Standing;
+
+/// Time for TCP, TLS and greeting together of an incoming connection.
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Incoming connections that have not proven a key yet; more are hung up on.
+pub const ANONYMOUS: usize = 64;
+/// Strangers that are served at once, and for how long at most.
+pub const STRANGERS: usize = 8;
+/// The longest life of a stranger's connection.
+pub const STRANGER: Duration = Duration::from_secs(60);
+/// Streams that wait for [`Net::accept`]; more are dropped.
+const WAITING_STREAMS: usize = 256;
+
+/// Incoming connections that were refused, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Refused {
+    /// Not TLS, not our protocol, or broken off within the handshake.
+    pub garbage: u64,
+    /// A key that is not of the set.
+    pub identity: u64,
+    /// Too slow.
+    pub slow: u64,
+    /// Too many at once.
+    pub busy: u64,
+}
+
+#[derive(Debug, Default)]
+struct Refusals {
+    garbage: AtomicU64,
+    identity: AtomicU64,
+    slow: AtomicU64,
+    busy: AtomicU64,
+}
+
+/// The network of one node over TCP.
+pub struct TcpNet {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    streams: tokio::sync::Mutex<mpsc::Receiver<(Peer, Stream)>>,
+}
+
+/// What all tasks of the network share.
+struct Shared {
+    node: NodeId,
+    /// Drawn at start: tells a restarted peer from one that lost a link.
+    instance: u64,
+    tls: Tls,
+    known: KnownKeys,
+    state: Mutex<State>,
+    links: Links,
+    streams: mpsc::Sender<(Peer, Stream)>,
+    anonymous: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    refusals: Refusals,
+    tasks: TaskTracker,
+    closed: CancellationToken,
+}
+
+struct State {
+    peers: BTreeMap<NodeId, PeerState>,
+    /// Numbers of links, rising over all peers.
+    numbers: u64,
+    cut: bool,
+    /// Parent of the tokens of all connections: cancelled by a cut, new after it.
+    connected: CancellationToken,
+}
+
+/// What is known of one peer.
+struct PeerState {
+    address: PeerAddress,
+    counters: Arc<Counters>,
+    /// The connection that is, or is about to become, the link.
+    standing: Option<Standing>,
+    link: Option<Arc<Link>>,
+    /// The last link that stood, for greetings.
+    last: greet::LinkId,
+    /// Wake the dialling task.
+    wakers: dial::Wakers,
+    /// Ends the dialling task.
+    stop: CancellationToken,
+}
+
+impl Shared {
+    fn state<T>(&self, with: impl FnOnce(&mut State) -> T) -> T {
+        with(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The parent token for a new connection; `None` while cut.
+    fn connected(&self) -> Option<CancellationToken> {
+        self.state(|state| (!state.cut).then(|| state.connected.child_token()))
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+}
+
+impl TcpNet {
+    /// Listens on `listen` (`host:port`) as the node with this key.
+    pub async fn bind(listen: &str, identity: &Identity) -> Result<Arc<Self>, BindError> {
+        let failed = |reason: String| BindError { address: listen.into(), reason };
+        let listener = TcpListener::bind(listen).await.map_err(|error| failed(error.to_string()))?;
+        let address = listener.local_addr().map_err(|error| failed(error.to_string()))?;
+        let known: KnownKeys = Arc::new(RwLock::default());
+        let tls = Tls::new(identity, known.clone()).map_err(|error| failed(error.to_string()))?;
+        let instance = entropy::number().map_err(|error| failed(TrustError::from(error).to_string()))?;
+        let (sender, receiver) = mpsc::channel(WAITING_STREAMS);
+        let connected = CancellationToken::new();
+        let state = State { peers: BTreeMap::new(), numbers: 0, cut: false, connected };
+        let shared = Arc::new(Shared {
+            node: identity.node(),
+            instance,
+            tls,
+            known,
+            state: Mutex::new(state),
+            links: Links::new(),
+            streams: sender,
+            anonymous: Arc::new(Semaphore::new(ANONYMOUS)),
+            strangers: Arc::new(Semaphore::new(STRANGERS)),
+            refusals: Refusals::default(),
+            tasks: TaskTracker::new(),
+            closed: CancellationToken::new(),
+        });
+        shared.spawn(accept::run(shared.clone(), listener));
+        Ok(Arc::new(Self { shared, address, streams: tokio::sync::Mutex::new(receiver) }))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Incoming connections refused since start.
+    pub fn refused(&self) -> Refused {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Refusals { garbage, identity, slow, busy } = &self.shared.refusals;
+        Refused { garbage: read(garbage), identity: read(identity), slow: read(slow), busy: read(busy) }
+    }
+}
+
+/// The peer port could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot listen for other sites on {address}: {reason}")]
+pub struct BindError {
+    /// Where.
+    pub address: String,
+    /// Why not.
+    pub reason: String,
+}
+
+#[async_trait]
+impl Net for TcpNet {
+    fn node(&self) -> NodeId {
+        self.shared.node
+    }
+
+    fn set_peers(&self, peers: Vec<PeerAddress>) {
+        let me = self.shared.node;
+        let wanted: BTreeMap<NodeId, PeerAddress> =
+            peers.into_iter().map(|peer| (peer.key.node(), peer)).filter(|(node, _)| *node != me).collect();
+        let keys = wanted.values().map(|peer| peer.key).collect();
+        *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        let new = self.shared.state(|state| state.set_peers(wanted, &self.shared.links));
+        for (node, wakers, stop) in new {
+            self.shared.spawn(dial::keep(self.shared.clone(), node, wakers, stop));
+        }
+    }
+
+    async fn open(&self, peer: NodeId) -> Result<Stream, NetError> {
+        if self.shared.closed.is_cancelled() {
+            return Err(NetError::Closed);
+        }
+        let link = self.shared.state(|state| {
+            if state.cut {
+                return Err(NetError::Cut);
+            }
+            let link = state.peers.get(&peer).and_then(|peer| peer.link.clone());
+            link.ok_or(NetError::NoLink(peer))
+        })?;
+        link.open().await.ok_or(NetError::NoLink(peer))
+    }
+
+    async fn accept(&self) -> Option<(Peer, Stream)> {
+        let mut streams = self.streams.lock().await;
+        tokio::select! {
+            () = self.shared.closed.cancelled() => None,
+            stream = streams.recv() => stream,
+        }
+    }
+
+    async fn join(&self, key: PublicKey, addresses: &[String]) -> Result<Stream, NetError> {
+        dial::join(&self.shared, key, addresses).await
+    }
+
+    fn links(&self) -> LinkEvents {
+        self.shared.links.follow()
+    }
+
+    fn rtt(&self, peer: NodeId) -> Option<Duration> {
+        self.shared.state(|state| state.peers.get(&peer)?.link.as_ref()?.rtt())
+    }
+
+    fn traffic(&self) -> Vec<PeerTraffic> {
+        self.shared.state(|state| state.peers.iter().map(|(&node, peer)| peer.counters.read(node)).collect())
+    }
+
+    fn set_cut(&self, cut: bool) {
+        self.shared.state(|state| {
+            state.cut = cut;
+            if cut {
+                state.connected.cancel();
+                for (&node, peer) in &mut state.peers {
+                    peer.fall(node, &self.shared.links);
+                }
+            } else {
+                state.connected = self.shared.closed.child_token();
+                state.peers.values().for_each(|peer| peer.wakers.hurry());
+            }
+        });
+    }
+
+    fn is_cut(&self) -> bool {
+        self.shared.state(|state| state.cut)
+    }
+
+    async fn close(&self) {
+        self.shared.closed.cancel();
+        self.shared.state(|state| {
+            state.connected.cancel();
+            for (&node, peer) in &mut state.peers {
+                peer.stop.cancel();
+                peer.fall(node, &self.shared.links);
+            }
+        });
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl State {
+    /// Takes over the set; answers the nodes that are new, with what drives their dialling.
+    fn set_peers(
+        &mut self,
+        wanted: BTreeMap<NodeId, PeerAddress>,
+        links: &Links,
+    ) -> Vec<(NodeId, dial::Wakers, CancellationToken)> {
+        for (&node, peer) in self.peers.iter_mut().filter(|(node, _)| !wanted.contains_key(node)) {
+            peer.stop.cancel();
+            peer.fall(node, links);
+        }
+        self.peers.retain(|node, _| wanted.contains_key(node));
+        let mut new = Vec::new();
+        for (node, address) in wanted {
+            if let Some(peer) = self.peers.get_mut(&node) {
+                if peer.address != address {
+                    peer.address = address;
+                    peer.wakers.hurry();
+                }
+                continue;
+            }
+            let peer = PeerState::new(address);
+            new.push((node, peer.wakers.clone(), peer.stop.clone()));
+            self.peers.insert(node, peer);
+        }
+        new
+    }
+}
+
+impl PeerState {
+    fn new(address: PeerAddress) -> Self {
+        Self {
+            address,
+            counters: Arc::default(),
+            standing: None,
+            link: None,
+            last: greet::LinkId::default(),
+            wakers: dial::Wakers::default(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// The link is gone.
+    fn fall(&mut self, node: NodeId, links: &Links) {
+        if let Some(standing) = self.standing.take() {
+            links.down(node, standing.number);
+            standing.token.cancel();
+        }
+        if let Some(link) = self.link.take() {
+            link.sever();
+        }
+        self.wakers.change.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! Incoming connections: limits first, then TLS, then either a greeting or a stranger's one stream.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustls::{CertificateError, Error as TlsError};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use super::super::sever::Severable;
+use super::super::tls::{self, peer_key};
+use super::super::traffic::Meter;
+use super::super::{Peer, Stream};
+use super::{HANDSHAKE, STRANGER, Shared, dial, greet};
+use crate::trust::PublicKey;
+
+/// The pause after the kernel could not accept (no file descriptors): more tries in a row change nothing.
+const EXHAUSTED: Duration = Duration::from_millis(100);
+
+/// Accepts until the network is closed.
+pub(super) async fn run(shared: Arc<Shared>, listener: TcpListener) {
+    loop {
+        let accepted = tokio::select! {
+            () = shared.closed.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let socket = match accepted {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections of other sites");
+                tokio::time::sleep(EXHAUSTED).await;
+                continue;
+            }
+        };
+        // While cut, the socket is dropped: the other side sees the connection refused at once.
+        let Some(token) = shared.connected() else { continue };
+        let Ok(permit) = shared.anonymous.clone().try_acquire_owned() else {
+            refuse(&shared.refusals.busy, "too many unproven connections");
+            continue;
+        };
+        let task = shared.clone();
+        shared.spawn(async move {
+            let serving = incoming(&task, socket, token.clone());
+            let served = token.run_until_cancelled(serving).await;
+            drop(permit);
+            if let Some(Some(served)) = served {
+                served.run(&task, token).await;
+            }
+        });
+    }
+}
+
+fn refuse(counter: &AtomicU64, reason: impl std::fmt::Display) {
+    counter.fetch_add(1, Ordering::Relaxed);
+    tracing::debug!(%reason, "refused a connection at the peer port");
+}
+
+type Socket = TlsStream<Severable<TcpStream>>;
+
+/// A connection that has proven who it is.
+enum Proven {
+    Link(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>),
+    Stranger(PublicKey, Box<Socket>),
+}
+
+impl Proven {
+    async fn run(self, shared: &Arc<Shared>, token: CancellationToken) {
+        match self {
+            Self::Link(link) => link.await,
+            Self::Stranger(key, socket) => stranger(shared, key, *socket, token).await,
+        }
+    }
+}
+
+async fn incoming(shared: &Arc<Shared>, socket: TcpStream, token: CancellationToken) -> Option<Proven> {
+    let deadline = Instant::now() + HANDSHAKE;
+    let meter = Arc::new(Meter::default());
+    dial::tune(&socket);
+    let socket = Severable::new(socket, &token, Some(meter.clone()));
+    match timeout_at(deadline, prove(shared, socket, &meter, token)).await {
+        Ok(Ok(proven)) => proven,
+        Ok(Err(error)) => {
+            let counter =
+                if wrong_identity(&error) { &shared.refusals.identity } else { &shared.refusals.garbage };
+            refuse(counter, error);
+            None
+        }
+        Err(_) => {
+            refuse(&shared.refusals.slow, "no handshake in time");
+            None
+        }
+    }
+}
+
+async fn prove(
+    shared: &Arc<Shared>,
+    socket: Severable<TcpStream>,
+    meter: &Meter,
+    token: CancellationToken,
+) -> io::Result<Option<Proven>> {
+    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), socket).await?;
+    let joins = start.client_hello().alpn().is_some_and(|mut offered| offered.any(|name| name == tls::JOIN));
+    let config = if joins { &shared.tls.join } else { &shared.tls.link };
+    let stream = start.into_stream(config.clone()).await?;
+    let key = peer_key(stream.get_ref().1.peer_certificates());
+    let key = key.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no key was proven"))?;
+    if stream.get_ref().1.alpn_protocol().is_none() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "no protocol was agreed on"));
+    }
+    if joins {
+        return Ok(Some(Proven::Stranger(key, Box::new(stream))));
+    }
+    let peer = key.node();
+    let Some(counters) = shared.state(|state| state.peers.get(&peer).map(|peer| peer.counters.clone()))
+    else {
+        return Ok(None);
+    };
+    meter.belongs_to(&counters);
+    match greet::greet(shared, stream, peer, None, token).await? {
+        greet::Greeted::Link(link) => Ok(Some(Proven::Link(link))),
+        greet::Greeted::Spare => Ok(None),
+    }
+}
+
+fn wrong_identity(error: &io::Error) -> bool {
+    let refused = TlsError::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+    inner == Some(&refused)
+}
+
+/// Hands a stranger's stream on, and ends it in time whatever is done with it.
+async fn stranger(shared: &Arc<Shared>, key: PublicKey, socket: Socket, token: CancellationToken) {
+    let Ok(permit) = shared.strangers.clone().try_acquire_owned() else {
+        return refuse(&shared.refusals.busy, "too many strangers");
+    };
+    let stream: Stream = Box::new(Severable::new(socket, &token, None).holding(permit));
+    if shared.streams.try_send((Peer::Stranger(key), stream)).is_err() {
+        return refuse(&shared.refusals.busy, "too many streams wait to be served");
+    }
+    tokio::select! {
+        () = token.cancelled() => {}
+        () = tokio::time::sleep(STRANGER) => token.cancel(),
+    }
+}

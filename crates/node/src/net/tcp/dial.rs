@@ -1,0 +1,237 @@
+//! Outgoing connections: one task per peer that dials whenever there is no link.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skerry_base::NodeId;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use super::super::sever::Severable;
+use super::super::tls;
+use super::super::traffic::{Counters, Meter};
+use super::super::{NetError, PeerAddress, Stream};
+use super::{HANDSHAKE, Shared, greet};
+use crate::trust::{PublicKey, entropy};
+
+/// Time for TCP to connect to one address.
+const CONNECT: Duration = Duration::from_secs(5);
+/// The pause before the second try; doubles up to [`LONGEST`].
+const SHORTEST: Duration = Duration::from_millis(200);
+/// A peer that is away for long is met within this time of its return, if it does not dial itself.
+const LONGEST: Duration = Duration::from_secs(30);
+/// A link that lived this long has earned a quick redial.
+const STEADY: Duration = Duration::from_secs(10);
+/// Socket addresses tried per round, whatever names resolve to.
+const ADDRESSES: usize = 16;
+
+/// Unanswered bytes end a connection after this time.
+const DEAD: Duration = Duration::from_secs(20);
+/// The first probe of a silent connection, and the pause between further ones.
+const PROBE: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(5));
+/// Unsent bytes that the kernel takes: little, so that a record does not wait behind a whole payload.
+const UNSENT: u32 = 128 << 10;
+
+/// Sets the options of a socket between sites. A kernel that lacks one only notices dead paths later.
+pub(super) fn tune(socket: &TcpStream) {
+    let socket = SockRef::from(socket);
+    let keepalive = TcpKeepalive::new().with_time(PROBE.0).with_interval(PROBE.1).with_retries(3);
+    let results = [
+        socket.set_tcp_nodelay(true),
+        socket.set_tcp_keepalive(&keepalive),
+        #[cfg(target_os = "linux")]
+        socket.set_tcp_user_timeout(Some(DEAD)),
+        #[cfg(target_os = "linux")]
+        socket.set_tcp_notsent_lowat(UNSENT),
+    ];
+    for error in results.into_iter().filter_map(Result::err) {
+        tracing::debug!(%error, "a socket option was refused");
+    }
+}
+
+type Socket = TlsStream<Severable<TcpStream>>;
+
+/// Keeps a link to `node` until told to stop.
+pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop: CancellationToken) {
+    let mut pause = SHORTEST;
+    // The arbiter of the pair dials first; the other gives its dial a moment to arrive.
+    if shared.node > node {
+        let _ = timeout(jittered(SHORTEST), stop.cancelled()).await;
+    }
+    while !stop.is_cancelled() {
+        let Some(want) = wanted(&shared, node) else {
+            pause = SHORTEST;
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = wakers.change.notified() => continue,
+            }
+        };
+        let begun = Instant::now();
+        let round = async {
+            let token = want.token.clone();
+            match token.run_until_cancelled(dial(&shared, node, want)).await {
+                Some(Ok(greet::Greeted::Link(link))) => link.await,
+                Some(Ok(greet::Greeted::Spare)) | None => {}
+                Some(Err(error)) => tracing::debug!(peer = %node, %error, "could not dial"),
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = round => {}
+        }
+        pause = if begun.elapsed() > STEADY { SHORTEST } else { (pause * 2).min(LONGEST) };
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = wakers.hurry.notified() => pause = SHORTEST,
+            () = tokio::time::sleep(jittered(pause)) => {}
+        }
+    }
+}
+
+/// What wakes a dialling task.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Wakers {
+    /// Anything changed: look again whether to dial.
+    pub(super) change: Arc<Notify>,
+    /// Dial now: healed, or a new address.
+    pub(super) hurry: Arc<Notify>,
+}
+
+impl Wakers {
+    pub(super) fn hurry(&self) {
+        self.change.notify_one();
+        self.hurry.notify_one();
+    }
+}
+
+/// What to dial.
+struct Wanted {
+    address: PeerAddress,
+    counters: Arc<Counters>,
+    last: greet::LinkId,
+    token: CancellationToken,
+}
+
+/// Whether `node` is to be dialled now, and how.
+fn wanted(shared: &Shared, node: NodeId) -> Option<Wanted> {
+    shared.state(|state| {
+        let token = (!state.cut).then(|| state.connected.child_token())?;
+        let peer = state.peers.get(&node)?;
+        if peer.standing.is_some() || peer.address.addresses.is_empty() {
+            return None;
+        }
+        let (address, counters) = (peer.address.clone(), peer.counters.clone());
+        Some(Wanted { address, counters, last: peer.last, token })
+    })
+}
+
+async fn dial(shared: &Arc<Shared>, node: NodeId, want: Wanted) -> Result<greet::Greeted, NetError> {
+    let Wanted { address: PeerAddress { key, addresses }, counters, last, token } = want;
+    let meter = Arc::new(Meter::default());
+    meter.belongs_to(&counters);
+    let connection = connect(shared, key, &addresses, tls::LINK, meter, &token).await?;
+    let greeting = greet::greet(shared, connection.socket, node, Some(last), token);
+    let failed = |reason: String| NetError::Dial { address: connection.address.clone(), reason };
+    match timeout(HANDSHAKE, greeting).await {
+        Ok(greeted) => greeted.map_err(|error| failed(error.to_string())),
+        Err(_) => Err(failed("no greeting in time".into())),
+    }
+}
+
+/// Opens a stranger's stream.
+pub(super) async fn join(
+    shared: &Arc<Shared>,
+    key: PublicKey,
+    addresses: &[String],
+) -> Result<Stream, NetError> {
+    if shared.closed.is_cancelled() {
+        return Err(NetError::Closed);
+    }
+    let token = shared.connected().ok_or(NetError::Cut)?;
+    let dialling = connect(shared, key, addresses, tls::JOIN, Arc::default(), &token);
+    let connection = token.run_until_cancelled(dialling).await.ok_or(NetError::Cut)??;
+    Ok(Box::new(connection.socket))
+}
+
+/// A connection whose other end has proven its key.
+struct Connection {
+    socket: Socket,
+    address: String,
+}
+
+/// Tries all addresses in order.
+async fn connect(
+    shared: &Shared,
+    key: PublicKey,
+    addresses: &[String],
+    protocol: &[u8],
+    meter: Arc<Meter>,
+    token: &CancellationToken,
+) -> Result<Connection, NetError> {
+    let mut last = NetError::Dial { address: String::new(), reason: "there is no address to dial".into() };
+    let config = shared.tls.client(key, protocol);
+    let config =
+        config.map_err(|error| NetError::Dial { address: String::new(), reason: error.to_string() })?;
+    for address in addresses.iter().take(ADDRESSES) {
+        let connector = TlsConnector::from(config.clone());
+        match connect_one(connector, address, &meter, token).await {
+            Ok(socket) => return Ok(Connection { socket, address: address.clone() }),
+            Err(error) => {
+                last = NetError::Dial { address: address.clone(), reason: reason(&error) };
+            }
+        }
+    }
+    Err(last)
+}
+
+async fn connect_one(
+    connector: TlsConnector,
+    address: &str,
+    meter: &Arc<Meter>,
+    token: &CancellationToken,
+) -> io::Result<Socket> {
+    let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} in time"));
+    let resolved =
+        timeout(CONNECT, lookup_host(address)).await.map_err(|_| late("the name was not resolved"))??;
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for resolved in resolved.take(ADDRESSES) {
+        let socket = match timeout(CONNECT, TcpStream::connect(resolved)).await {
+            Ok(Ok(socket)) => socket,
+            Ok(Err(error)) => {
+                last = error;
+                continue;
+            }
+            Err(_) => {
+                last = late("no answer");
+                continue;
+            }
+        };
+        tune(&socket);
+        let socket = Severable::new(socket, token, Some(meter.clone()));
+        return match timeout(HANDSHAKE, connector.connect(tls::server_name(), socket)).await {
+            Ok(result) => result,
+            Err(_) => Err(late("no TLS handshake")),
+        };
+    }
+    Err(last)
+}
+
+/// A reason that a person understands.
+fn reason(error: &io::Error) -> String {
+    let wrong = rustls::Error::InvalidCertificate(rustls::CertificateError::ApplicationVerificationFailure);
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(found) if *found == wrong => "another node answers there (its key is not the wanted one)".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// Between a half and one and a half of a pause, so that many sites do not dial in step.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.5 + entropy::share())
+}

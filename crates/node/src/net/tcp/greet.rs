@@ -1,0 +1,206 @@
+//! The greeting after TLS: makes exactly one link of whatever connections two nodes have between them.
+//!
+//! The node with the lower id is the *arbiter* of the pair: it alone decides which connection is the link and
+//! numbers it, the other follows the highest number. It keeps the link that stands, unless the other end was
+//! restarted since, or dialled because that very link had failed there: so two dials that cross end as one
+//! link without a flap, and a half-dead link never locks a returning peer out.
+
+use std::io;
+use std::sync::Arc;
+
+use skerry_base::NodeId;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio_util::sync::CancellationToken;
+
+use super::super::Peer;
+use super::super::link::{Inbound, Link};
+use super::Shared;
+
+const VERSION: u8 = 1;
+const HELLO_BYTES: usize = 25;
+
+/// A link as its arbiter numbered it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct LinkId {
+    arbiter: u64,
+    number: u64,
+}
+
+/// A connection that was decided to be the link.
+#[derive(Debug, Clone)]
+pub(super) struct Standing {
+    pub(super) id: LinkId,
+    /// The instance of the other end.
+    instance: u64,
+    /// Own number, for followers of the links.
+    pub(super) number: u64,
+    pub(super) token: CancellationToken,
+}
+
+/// What both ends say first.
+#[derive(Debug, Clone, Copy)]
+struct Hello {
+    instance: u64,
+    /// The dialler's last link with the other end when it began to dial.
+    last: LinkId,
+}
+
+impl Hello {
+    fn encode(self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        let numbers = [self.instance, self.last.arbiter, self.last.number];
+        let words = numbers.iter().flat_map(|number| number.to_be_bytes());
+        for (to, from) in bytes.iter_mut().zip(std::iter::once(VERSION).chain(words)) {
+            *to = from;
+        }
+        bytes
+    }
+
+    async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
+        let version = stream.read_u8().await?;
+        if version != VERSION {
+            let reason = format!("greeting of version {version}; this release speaks version {VERSION}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        let instance = stream.read_u64().await?;
+        let (arbiter, number) = (stream.read_u64().await?, stream.read_u64().await?);
+        Ok(Self { instance, last: LinkId { arbiter, number } })
+    }
+}
+
+/// How a greeting ended.
+pub(super) enum Greeted {
+    /// This connection is the link; the future runs it to its end.
+    Link(std::pin::Pin<Box<dyn Future<Output = ()> + Send>>),
+    /// Another connection is.
+    Spare,
+}
+
+/// Greets over a proven connection with `peer`. `dialled` is the last link known when this side dialled, none
+/// if the other side did. `token` is the connection's.
+pub(super) async fn greet<S>(
+    shared: &Arc<Shared>,
+    mut stream: S,
+    peer: NodeId,
+    dialled: Option<LinkId>,
+    token: CancellationToken,
+) -> io::Result<Greeted>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let own = Hello { instance: shared.instance, last: dialled.unwrap_or_default() };
+    stream.write_all(&own.encode()).await?;
+    stream.flush().await?;
+    let theirs = Hello::read(&mut stream).await?;
+    let standing = if shared.node < peer {
+        let standing = decide(shared, peer, theirs, dialled.is_some(), &token);
+        stream.write_u64(standing.as_ref().map_or(0, |standing| standing.id.number)).await?;
+        stream.flush().await?;
+        standing
+    } else {
+        let number = stream.read_u64().await?;
+        let id = LinkId { arbiter: theirs.instance, number };
+        if number == 0 { None } else { follow(shared, peer, id, &token) }
+    };
+    match standing {
+        Some(standing) => {
+            Ok(Greeted::Link(Box::pin(install(shared.clone(), stream, peer, standing, dialled.is_some()))))
+        }
+        None => Ok(Greeted::Spare),
+    }
+}
+
+/// The arbiter's side.
+fn decide(
+    shared: &Shared,
+    peer: NodeId,
+    theirs: Hello,
+    dialler: bool,
+    token: &CancellationToken,
+) -> Option<Standing> {
+    shared.state(|state| {
+        let number = state.numbers + 1;
+        let entry = state.peers.get_mut(&peer).filter(|_| !token.is_cancelled())?;
+        let keep = entry.standing.as_ref().is_some_and(|standing| {
+            let failed_there = !dialler && theirs.last == standing.id;
+            !standing.token.is_cancelled() && standing.instance == theirs.instance && !failed_there
+        });
+        if keep {
+            return None;
+        }
+        entry.fall(peer, &shared.links);
+        let id = LinkId { arbiter: shared.instance, number };
+        let standing = Standing { id, instance: theirs.instance, number, token: token.clone() };
+        entry.standing = Some(standing.clone());
+        state.numbers = number;
+        Some(standing)
+    })
+}
+
+/// The other side: obeys, unless a later decision was heard first.
+fn follow(shared: &Shared, peer: NodeId, id: LinkId, token: &CancellationToken) -> Option<Standing> {
+    shared.state(|state| {
+        let number = state.numbers + 1;
+        let entry = state.peers.get_mut(&peer).filter(|_| !token.is_cancelled())?;
+        let later = entry
+            .standing
+            .as_ref()
+            .is_some_and(|standing| standing.id.arbiter == id.arbiter && standing.id.number > id.number);
+        if later {
+            return None;
+        }
+        entry.fall(peer, &shared.links);
+        let standing = Standing { id, instance: id.arbiter, number, token: token.clone() };
+        entry.standing = Some(standing.clone());
+        state.numbers = number;
+        Some(standing)
+    })
+}
+
+/// Makes the link, tells of it, runs it, takes it down.
+async fn install<S>(shared: Arc<Shared>, stream: S, peer: NodeId, standing: Standing, dialler: bool)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let inbound = inbound(&shared, peer);
+    let (link, task) = Link::new(stream, dialler, standing.token.clone(), inbound);
+    let current = shared.state(|state| {
+        let entry = state.peers.get_mut(&peer)?;
+        let current = entry.standing.as_ref().is_some_and(|now| now.number == standing.number);
+        if current && !standing.token.is_cancelled() {
+            entry.link = Some(Arc::new(link));
+            entry.last = standing.id;
+            shared.links.up(peer, standing.number);
+            return Some(());
+        }
+        None
+    });
+    if current.is_none() {
+        return abandon(&shared, peer, standing.number);
+    }
+    tracing::debug!(%peer, "link up");
+    task.await;
+    tracing::debug!(%peer, "link down");
+    abandon(&shared, peer, standing.number);
+}
+
+/// Takes a link down, unless another one stands in its place.
+pub(super) fn abandon(shared: &Shared, peer: NodeId, number: u64) {
+    shared.state(|state| {
+        if let Some(entry) = state.peers.get_mut(&peer) {
+            if entry.standing.as_ref().is_some_and(|standing| standing.number == number) {
+                entry.fall(peer, &shared.links);
+            }
+        }
+    });
+}
+
+/// Hands the streams that the peer opens to [`super::Net::accept`].
+fn inbound(shared: &Arc<Shared>, peer: NodeId) -> Inbound {
+    let streams = shared.streams.clone();
+    Box::new(move |stream| {
+        if streams.try_send((Peer::Known(peer), stream)).is_err() {
+            tracing::warn!(%peer, "a stream was dropped: too many wait to be served");
+        }
+    })
+}

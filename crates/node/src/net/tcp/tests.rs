@@ -1,0 +1,349 @@
+//! Real sockets on loopback.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::net::{LinkEvent, frame};
+
+/// A node with its key and what it tells of its links.
+struct Site {
+    net: Arc<TcpNet>,
+    identity: Identity,
+    events: LinkEvents,
+}
+
+impl Site {
+    async fn new() -> Self {
+        Self::at("127.0.0.1:0", Identity::generate().unwrap()).await
+    }
+
+    async fn at(listen: &str, identity: Identity) -> Self {
+        let net = TcpNet::bind(listen, &identity).await.unwrap();
+        let events = net.links();
+        Self { net, identity, events }
+    }
+
+    fn node(&self) -> NodeId {
+        self.net.node()
+    }
+
+    fn address(&self) -> PeerAddress {
+        PeerAddress { key: self.identity.public(), addresses: vec![self.net.address().to_string()] }
+    }
+
+    fn silent(&self) -> PeerAddress {
+        PeerAddress { key: self.identity.public(), addresses: Vec::new() }
+    }
+
+    async fn up(&mut self, other: NodeId) {
+        assert_eq!(self.events.next().await, Some(LinkEvent::Up(other)));
+    }
+
+    async fn down(&mut self, other: NodeId) {
+        assert_eq!(self.events.next().await, Some(LinkEvent::Down(other)));
+    }
+}
+
+async fn linked() -> (Site, Site) {
+    let (mut a, mut b) = (Site::new().await, Site::new().await);
+    a.net.set_peers(vec![b.address()]);
+    b.net.set_peers(vec![a.address()]);
+    a.up(b.node()).await;
+    b.up(a.node()).await;
+    (a, b)
+}
+
+/// Sends a message from one to the other and back.
+async fn echo(a: &Site, b: &Site, bytes: &[u8]) {
+    let mut ours = a.net.open(b.node()).await.unwrap();
+    let asking = async {
+        frame::write(&mut ours, bytes).await.unwrap();
+        assert_eq!(frame::read(&mut ours).await.unwrap().unwrap(), bytes);
+    };
+    let serving = async {
+        let (peer, mut theirs) = b.net.accept().await.unwrap();
+        assert_eq!(peer, Peer::Known(a.node()));
+        let said = frame::read(&mut theirs).await.unwrap().unwrap();
+        frame::write(&mut theirs, &said).await.unwrap();
+    };
+    tokio::join!(asking, serving);
+}
+
+#[tokio::test]
+async fn streams_carry_bytes_both_ways_and_the_wire_is_counted() {
+    let (a, b) = linked().await;
+    let bytes = vec![7; 3 << 20];
+    echo(&a, &b, &bytes).await;
+    echo(&b, &a, b"small").await;
+    let [traffic] = a.net.traffic()[..] else { panic!() };
+    assert_eq!(traffic.node, b.node());
+    let payload = bytes.len() as u64;
+    for count in [traffic.sent, traffic.received] {
+        assert!(count > payload && count < payload + payload / 50, "{count} for {payload}");
+    }
+    assert_eq!(a.net.refused(), Refused::default());
+}
+
+#[tokio::test]
+async fn the_round_trip_is_measured_on_both_ends() {
+    let (a, b) = linked().await;
+    // The first ping goes ahead of what follows it on the wire; a few echoes later its answer is there.
+    while a.net.rtt(b.node()).is_none() || b.net.rtt(a.node()).is_none() {
+        echo(&a, &b, b"x").await;
+        echo(&b, &a, b"x").await;
+    }
+    assert!(a.net.rtt(b.node()).unwrap() < Duration::from_secs(5));
+    assert_eq!(a.net.rtt(NodeId([0; 16])), None);
+}
+
+#[tokio::test]
+async fn many_streams_share_the_link() {
+    let (a, b) = linked().await;
+    let serving = async {
+        for _ in 0..200 {
+            let (_, mut stream) = b.net.accept().await.unwrap();
+            tokio::spawn(async move {
+                let said = frame::read(&mut stream).await.unwrap().unwrap();
+                frame::write(&mut stream, &said).await.unwrap();
+            });
+        }
+    };
+    let asking = futures::future::join_all((0..200_u32).map(|n| {
+        let (net, to) = (a.net.clone(), b.node());
+        async move {
+            let mut stream = net.open(to).await.unwrap();
+            frame::write(&mut stream, &n.to_be_bytes()).await.unwrap();
+            assert_eq!(frame::read(&mut stream).await.unwrap().unwrap(), n.to_be_bytes());
+        }
+    }));
+    tokio::join!(serving, asking);
+}
+
+#[tokio::test]
+async fn dials_that_cross_end_as_one_link_without_a_flap() {
+    for _ in 0..20 {
+        let (a, b) = linked().await;
+        echo(&a, &b, b"one").await;
+        echo(&b, &a, b"two").await;
+        let id = |site: &Site, other: NodeId| {
+            site.net.shared.state(|state| state.peers[&other].standing.clone().unwrap().id)
+        };
+        assert_eq!(id(&a, b.node()), id(&b, a.node()));
+        // Links made so far on either side: exactly one.
+        for site in [&a, &b] {
+            assert_eq!(site.net.shared.state(|state| state.numbers), 1);
+        }
+        tokio::join!(a.net.close(), b.net.close());
+    }
+}
+
+/// Greets on both ends of a connection that `from` dialled; true where it became the link.
+async fn greeted(from: &Site, to: &Site, bytes: usize) -> (bool, bool) {
+    let (a, b) = tokio::io::duplex(bytes);
+    let last = from.net.shared.state(|state| state.peers[&to.node()].last);
+    let end = |site: &Site, end, peer, last| {
+        let (shared, token) = (site.net.shared.clone(), site.net.shared.connected().unwrap());
+        async move {
+            match greet::greet(&shared, end, peer, last, token).await.unwrap() {
+                greet::Greeted::Link(link) => {
+                    shared.spawn(link);
+                    true
+                }
+                greet::Greeted::Spare => false,
+            }
+        }
+    };
+    tokio::join!(end(from, a, to.node(), Some(last)), end(to, b, from.node(), None))
+}
+
+#[tokio::test]
+async fn greetings_that_cross_agree_on_one_connection() {
+    for bytes in 1..40 {
+        let (mut a, mut b) = (Site::new().await, Site::new().await);
+        a.net.set_peers(vec![b.silent()]);
+        b.net.set_peers(vec![a.silent()]);
+        // Different buffers let now one, now the other be first, and mix the halves of their messages.
+        let ((a_dialled, b_took), (b_dialled, a_took)) =
+            tokio::join!(greeted(&a, &b, bytes), greeted(&b, &a, 40 - bytes));
+        assert_eq!((a_dialled, b_dialled), (b_took, a_took), "both ends agree on each connection");
+        assert!(a_dialled != b_dialled, "exactly one is the link");
+        a.up(b.node()).await;
+        b.up(a.node()).await;
+        echo(&a, &b, b"x").await;
+        echo(&b, &a, b"y").await;
+    }
+}
+
+#[tokio::test]
+async fn one_side_alone_may_dial() {
+    for a_dials in [true, false] {
+        let (mut a, mut b) = (Site::new().await, Site::new().await);
+        a.net.set_peers(vec![if a_dials { b.address() } else { b.silent() }]);
+        b.net.set_peers(vec![if a_dials { a.silent() } else { a.address() }]);
+        a.up(b.node()).await;
+        b.up(a.node()).await;
+        echo(&a, &b, b"x").await;
+    }
+}
+
+#[tokio::test]
+async fn a_cut_breaks_everything_and_heals_by_itself() {
+    let (mut a, mut b) = linked().await;
+    let mut stream = a.net.open(b.node()).await.unwrap();
+    b.net.set_cut(true);
+    a.down(b.node()).await;
+    b.down(a.node()).await;
+    stream.read_u8().await.unwrap_err();
+    assert!(matches!(b.net.open(a.node()).await, Err(NetError::Cut)));
+    assert!(matches!(a.net.open(b.node()).await, Err(NetError::NoLink(_))));
+    let addresses = [b.net.address().to_string()];
+    assert!(a.net.join(b.identity.public(), &addresses).await.is_err());
+    assert!(matches!(b.net.join(a.identity.public(), &[]).await, Err(NetError::Cut)));
+    b.net.set_cut(false);
+    a.up(b.node()).await;
+    b.up(a.node()).await;
+    echo(&a, &b, b"healed").await;
+}
+
+#[tokio::test]
+async fn a_restarted_peer_is_met_again_at_its_address() {
+    let (mut a, b) = linked().await;
+    let (node, address) = (b.node(), b.net.address().to_string());
+    b.net.close().await;
+    a.down(node).await;
+    let mut b = Site::at(&address, b.identity).await;
+    b.net.set_peers(vec![a.silent()]);
+    a.up(node).await;
+    b.up(a.node()).await;
+    echo(&a, &b, b"again").await;
+}
+
+#[tokio::test]
+async fn a_peer_that_came_back_replaces_a_link_that_still_seems_to_stand() {
+    // The old process of b is silent, not gone: its links stay open on the wire.
+    for _ in 0..4 {
+        let (mut a, old) = linked().await;
+        let mut new = Site::at("127.0.0.1:0", Identity::from_pkcs8(old.identity.pkcs8()).unwrap()).await;
+        // Else both would dial for ever.
+        old.net.shared.state(|state| state.peers.values().for_each(|peer| peer.stop.cancel()));
+        new.net.set_peers(vec![a.address()]);
+        a.down(old.node()).await;
+        a.up(old.node()).await;
+        new.up(a.node()).await;
+        echo(&a, &new, b"new").await;
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_identity_is_refused_and_counted() {
+    let (mut a, mut b) = linked().await;
+    // A stranger that speaks the links' protocol.
+    let stranger = Site::new().await;
+    stranger.net.set_peers(vec![a.address()]);
+    while a.net.refused().identity == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(stranger.net.open(a.node()).await, Err(NetError::NoLink(_))));
+    // A known node at whose address another one answers.
+    let wanted = Identity::generate().unwrap().public();
+    let error = b.net.join(wanted, &a.address().addresses).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("another node answers there"), "{error}");
+    // A node that is taken from the set loses its link.
+    a.net.set_peers(Vec::new());
+    a.down(b.node()).await;
+    b.down(a.node()).await;
+}
+
+#[tokio::test]
+async fn garbage_at_the_port_is_refused_and_counted() {
+    let (a, b) = linked().await;
+    for garbage in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], &[0; 64], &[0x16, 3, 1, 0xff, 0xff, 1]] {
+        let before = a.net.refused().garbage;
+        let mut socket = TcpStream::connect(a.net.address()).await.unwrap();
+        socket.write_all(garbage).await.unwrap();
+        socket.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        // An alert at most, then the end.
+        let _ = socket.read_to_end(&mut answer).await;
+        assert!(answer.len() < 64);
+        while a.net.refused().garbage == before {
+            tokio::task::yield_now().await;
+        }
+    }
+    echo(&a, &b, b"still well").await;
+}
+
+#[tokio::test]
+async fn too_many_unproven_connections_are_hung_up_on() {
+    let (a, b) = linked().await;
+    let mut silent = Vec::new();
+    for _ in 0..ANONYMOUS {
+        silent.push(TcpStream::connect(a.net.address()).await.unwrap());
+    }
+    let mut one_more = TcpStream::connect(a.net.address()).await.unwrap();
+    let mut byte = [0];
+    assert!(matches!(one_more.read(&mut byte).await, Ok(0) | Err(_)));
+    assert_eq!(a.net.refused().busy, 1);
+    echo(&a, &b, b"links go on").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_is_dropped_in_time() {
+    let a = Site::new().await;
+    let mut socket = TcpStream::connect(a.net.address()).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let mut byte = [0];
+    assert!(matches!(socket.read(&mut byte).await, Ok(0) | Err(_)));
+    assert!(begun.elapsed() >= HANDSHAKE);
+    assert_eq!(a.net.refused().slow, 1);
+}
+
+#[tokio::test]
+async fn a_stranger_gets_its_one_stream_and_no_link() {
+    let (a, stranger) = (Site::new().await, Site::new().await);
+    let addresses = ["127.0.0.1:1".to_string(), format!("localhost:{}", a.net.address().port())];
+    let mut ours = stranger.net.join(a.identity.public(), &addresses).await.unwrap();
+    let (peer, mut theirs) = a.net.accept().await.unwrap();
+    assert_eq!(peer, Peer::Stranger(stranger.identity.public()));
+    frame::write(&mut ours, b"may I?").await.unwrap();
+    assert_eq!(frame::read(&mut theirs).await.unwrap().unwrap(), b"may I?");
+    frame::write(&mut theirs, b"no").await.unwrap();
+    assert_eq!(frame::read(&mut ours).await.unwrap().unwrap(), b"no");
+    assert!(matches!(stranger.net.open(a.node()).await, Err(NetError::NoLink(_))));
+}
+
+#[tokio::test]
+async fn close_ends_everything() {
+    let (mut a, b) = linked().await;
+    b.net.close().await;
+    a.down(b.node()).await;
+    assert!(b.net.accept().await.is_none());
+    assert!(matches!(b.net.open(a.node()).await, Err(NetError::Closed)));
+    assert!(TcpStream::connect(b.net.address()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_busy_port_is_named() {
+    let a = Site::new().await;
+    let address = a.net.address().to_string();
+    let error = TcpNet::bind(&address, &a.identity).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains(&address), "{error}");
+}
+
+#[tokio::test]
+async fn version_six_addresses_work() {
+    let Ok(net) = TcpNet::bind("[::1]:0", &Identity::generate().unwrap()).await else {
+        // A machine without IPv6 cannot show it.
+        return;
+    };
+    drop(net);
+    let (mut a, mut b) = (Site::at("[::1]:0", Identity::generate().unwrap()).await, Site::new().await);
+    a.net.set_peers(vec![b.silent()]);
+    b.net.set_peers(vec![a.address()]);
+    b.up(a.node()).await;
+    a.up(b.node()).await;
+    echo(&a, &b, b"six").await;
+}
