@@ -6,12 +6,15 @@
 //! Invariants: no files, sockets, clocks, threads or randomness; the same set of records gives the same tables
 //! in any order with repeats; every stored and wire type is versioned and pinned by fixtures.
 
+pub mod body;
 pub mod entry;
 pub mod merge;
 pub mod multipart;
 pub mod object;
 pub mod record;
+pub mod retire;
 pub mod space;
+pub mod write;
 
 pub use entry::Entry;
 pub use object::Object;

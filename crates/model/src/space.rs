@@ -26,7 +26,8 @@ pub use read::{
 pub use reduce::SpaceReducer;
 pub use rows::{Listed, Loser, Sums};
 
-pub(crate) use change::State;
+pub(crate) use change::{State, for_each_alive};
+pub(crate) use read::{aimed, keys_with_heads};
 
 use skerry_base::codec::DecodeError;
 use skerry_base::kv::ViewError;

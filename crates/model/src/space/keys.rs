@@ -101,6 +101,12 @@ pub(crate) fn erase(bucket: BucketId, target: Dot, erase: Dot) -> Vec<u8> {
     [&erases_of(bucket, target)[..], &erase.to_bytes()].concat()
 }
 
+/// Target and erase at the end of a key of [`erase`].
+pub(crate) fn split_erase(bytes: &[u8]) -> Option<(Dot, Dot)> {
+    let (rest, erase) = bytes.split_last_chunk::<32>()?;
+    Some((Dot::from_bytes(rest.last_chunk::<32>()?), Dot::from_bytes(erase)))
+}
+
 /// An origin's entry of the bucket's vector.
 pub(crate) fn vector(bucket: BucketId, origin: Origin) -> Vec<u8> {
     [&bucket.0[..], &origin.to_bytes()].concat()

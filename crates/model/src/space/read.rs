@@ -186,6 +186,59 @@ fn named_conflict(name: &[u8], value: &Bytes) -> Result<Conflict, SpaceError> {
     Ok(Conflict { bucket: BucketId(*id), key, current, losers, more })
 }
 
+/// Keys after `after` whose heads are not just one object.
+pub(crate) fn keys_with_heads(
+    view: &dyn View,
+    bucket: BucketId,
+    after: Option<&str>,
+    max: usize,
+) -> Result<Vec<String>, SpaceError> {
+    let from = after.map_or_else(|| bucket.0.to_vec(), |key| keys::object(bucket, key));
+    let end = prefix_end(&bucket.0);
+    let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut names = Vec::new();
+    view.scan(Table::Heads, Bound::Excluded(&from), to, &mut |name, _| {
+        if names.len() == max {
+            return ControlFlow::Break(());
+        }
+        names.push(keys::split_object(name).map(|(key, _)| key));
+        ControlFlow::Continue(())
+    })?;
+    let malformed = SpaceError::Inconsistent("a heads row has no key");
+    names.into_iter().collect::<Option<_>>().ok_or(malformed)
+}
+
+/// Erases and notes of the versions after `after`, by target; at most about `max`.
+pub(crate) fn aimed(
+    view: &dyn View,
+    bucket: BucketId,
+    after: Option<Dot>,
+    max: usize,
+) -> Result<Vec<(Dot, Record)>, SpaceError> {
+    let first = keys::erases(bucket);
+    let from = match after {
+        Some(after) => prefix_end(&keys::erases_of(bucket, after)).unwrap_or(first.clone()),
+        None => first.clone(),
+    };
+    let end = prefix_end(&first);
+    let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut found: Vec<(Dot, Dot)> = Vec::new();
+    view.scan(Table::Dots, Bound::Included(&from), to, &mut |name, _| {
+        let Some((target, dot)) = keys::split_erase(name) else { return ControlFlow::Continue(()) };
+        if found.len() >= max && found.last().is_some_and(|(last, _)| *last != target) {
+            return ControlFlow::Break(());
+        }
+        found.push((target, dot));
+        ControlFlow::Continue(())
+    })?;
+    let mut aimed = Vec::new();
+    for (target, dot) in found {
+        let Some(DotRow { clock, remembered, key }) = dot_row(view, bucket, dot)? else { continue };
+        aimed.push((target, load(view, bucket, &key, Pointer { clock, dot, remembered })?));
+    }
+    Ok(aimed)
+}
+
 /// What the bucket amounts to at this node.
 pub fn sums(view: &dyn View, bucket: BucketId) -> Result<Sums, SpaceError> {
     Ok(get(view, Table::Sums, &keys::sums(bucket))?.unwrap_or_default())

@@ -1,0 +1,107 @@
+//! Which remembered records may go: tombstones, erases, spent versions that everybody has seen.
+//!
+//! A record that only kills may be dropped when every member's vector covers it *and everything that it kills*:
+//! whatever it would have killed is then refused by the vectors alone. To cover the record is not enough; what
+//! it covers may still be on its way to somebody. A tombstone that covers a living version (a kept loser, an
+//! enabled version) stays: it is what hides it. Delete markers are versions that clients see, and stay.
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, Hlc, Vector};
+
+use crate::record::{Record, Statement, Versioning};
+use crate::space::{self, SpaceError, State};
+
+/// How far a sweep of a bucket has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sweep {
+    /// Behind this key, of those whose heads are not just one object.
+    Keys(Option<String>),
+    /// Behind the erases of this version.
+    Erases(Option<Dot>),
+}
+
+impl Sweep {
+    /// The beginning.
+    pub const START: Self = Self::Keys(None);
+}
+
+/// What everybody has seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Settled<'a> {
+    /// The minimum of all members' vectors.
+    pub covered_by_all: &'a Vector,
+    /// Only what is older goes: feeds still want the younger.
+    pub older_than: Hlc,
+}
+
+impl Settled<'_> {
+    fn holds(&self, record: &Record) -> bool {
+        let targeted = record.target().is_none_or(|target| self.covered_by_all.covers(target));
+        let seen = self.covered_by_all.covers(record.dot) && self.covered_by_all.includes(&record.context);
+        record.clock < self.older_than && seen && targeted
+    }
+}
+
+/// Some dots that [`crate::Entry::Drop`] may take, and where to go on; none at the end. Looks at `max` keys or
+/// erases.
+pub fn droppable(
+    view: &dyn View,
+    bucket: BucketId,
+    settled: Settled<'_>,
+    from: &Sweep,
+    max: usize,
+) -> Result<(Vec<Dot>, Option<Sweep>), SpaceError> {
+    let mut dots = Vec::new();
+    let next = match from {
+        Sweep::Keys(after) => {
+            let keys = space::keys_with_heads(view, bucket, after.as_deref(), max)?;
+            for key in &keys {
+                of_key(view, bucket, key, settled, &mut dots)?;
+            }
+            let last = keys.into_iter().nth(max.saturating_sub(1));
+            Some(last.map_or(Sweep::Erases(None), |key| Sweep::Keys(Some(key))))
+        }
+        Sweep::Erases(after) => {
+            let aimed = space::aimed(view, bucket, *after, max)?;
+            let full = aimed.len() >= max;
+            let last = aimed.last().map(|(target, _)| *target);
+            for (_, record) in aimed {
+                let erase = matches!(record.statement, Statement::Erase { .. });
+                if erase && !record.is_null() && settled.holds(&record) {
+                    dots.push(record.dot);
+                }
+            }
+            last.filter(|_| full).map(|target| Sweep::Erases(Some(target)))
+        }
+    };
+    Ok((dots, next))
+}
+
+fn of_key(
+    view: &dyn View,
+    bucket: BucketId,
+    key: &str,
+    settled: Settled<'_>,
+    dots: &mut Vec<Dot>,
+) -> Result<(), SpaceError> {
+    let state = State::load(view, bucket, key)?;
+    let mut tombstones = Vec::new();
+    for stored in state.active.iter().filter(|stored| settled.holds(&stored.record)) {
+        match &stored.record.statement {
+            Statement::Note { .. } => {}
+            _ if stored.remembered => dots.push(stored.record.dot),
+            Statement::Delete if stored.record.versioning == Versioning::Off => {
+                tombstones.push(&stored.record);
+            }
+            _ => {}
+        }
+    }
+    if tombstones.is_empty() {
+        return Ok(());
+    }
+    space::for_each_alive(view, bucket, key, &mut |living| {
+        tombstones.retain(|tombstone| !tombstone.context.covers(living.dot));
+    })?;
+    dots.extend(tombstones.into_iter().map(|tombstone| tombstone.dot));
+    Ok(())
+}
