@@ -148,8 +148,8 @@ pub enum WalkError {
     Depth,
 }
 
-/// Levels of trees: 8,192³ MiB is far beyond the largest object.
-const DEPTH: usize = 4;
+/// Levels of trees. One upload makes at most three; copies of copies by parts add one each.
+const DEPTH: usize = 16;
 
 impl Walk {
     /// Over these bytes of the body that `top` names.

@@ -7,10 +7,12 @@
 //! in any order with repeats; every stored and wire type is versioned and pinned by fixtures.
 
 pub mod body;
+pub mod bucket;
 pub mod entry;
 pub mod merge;
 pub mod multipart;
 pub mod object;
+pub mod policy;
 pub mod record;
 pub mod retire;
 pub mod space;

@@ -54,9 +54,7 @@ impl Versioned for Record {
 }
 
 /// Whether a bucket keeps older versions.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub enum Versioning {
     /// Never switched on.
     #[default]

@@ -171,11 +171,7 @@ pub enum Proposed {
 }
 
 /// Decides what a write becomes, against a view that holds everything earlier.
-pub fn propose(
-    view: &dyn View,
-    intent: Intent<'_>,
-    clock: &mut HlcClock,
-) -> Result<Proposed, WriteRefusal> {
+pub fn propose(view: &dyn View, intent: Intent<'_>, clock: &mut HlcClock) -> Result<Proposed, WriteRefusal> {
     let state = State::load(view, intent.bucket, intent.key)?;
     let heads = state.heads();
     intent.conditions.check(heads.first().and_then(|head| head.object()))?;

@@ -111,7 +111,7 @@ fn lying_trees_are_refused() {
 fn nesting_has_an_end() {
     let mut top = leaf(0, 1);
     let mut bytes = Vec::new();
-    for _ in 0..9 {
+    for _ in 0..=DEPTH + 1 {
         let tree = Tree { children: vec![top] };
         bytes.push(tree.encode());
         let id = ChunkId::of(&tree.encode());

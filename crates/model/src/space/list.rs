@@ -243,7 +243,8 @@ impl Versions {
 fn versions_of(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Shown>, SpaceError> {
     let state = State::load(view, bucket, key)?;
     let latest = state.heads().first().map(|head| head.dot);
-    let null = state.alive().filter(|record| record.is_null()).min_by(|one, other| merge::by_rank(one, other));
+    let null =
+        state.alive().filter(|record| record.is_null()).min_by(|one, other| merge::by_rank(one, other));
     let null = null.map(|record| record.dot);
     let mut shown = Vec::new();
     super::change::for_each_alive(view, bucket, key, &mut |record| {

@@ -1,0 +1,140 @@
+//! Buckets: names, claims on names, incarnations, settings; and the system bucket that holds them.
+//!
+//! Why here: which bucket a name means must be the same at every site that has seen the same claims. A claim is
+//! a record of the system bucket, which every site follows, so claims travel like objects.
+//!
+//! Invariants: a bucket's id is derived ([`incarnation`]), never drawn, so that two cut-off sites that make the
+//! same bucket for the same owner make the same one; data and policies of two incarnations never merge.
+
+mod claim;
+mod name;
+mod system;
+
+pub use claim::{
+    ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, claim, list_buckets,
+    resolve, revivals, unclaim,
+};
+pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
+pub use system::{
+    KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
+    sites, system_bucket,
+};
+
+use serde::{Deserialize, Serialize};
+use skerry_base::{BucketId, Dot, SiteId};
+
+use crate::record::{Scope, Versioning};
+
+/// The id of the bucket that `owner` makes under this name after having seen `last_delete` as the last deletion
+/// of a bucket of that name.
+pub fn incarnation(name: &str, owner: &str, last_delete: Option<Dot>) -> BucketId {
+    let mut hasher = blake3::Hasher::new();
+    for text in [name, owner] {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    if let Some(dot) = last_delete {
+        hasher.update(&dot.to_bytes());
+    }
+    let mut id = [0; 16];
+    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    BucketId(id)
+}
+
+/// Settings of a bucket; part of its claim.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketConfig {
+    /// Whether writes keep older versions.
+    pub versioning: Versioning,
+    /// Copies of the payload at distinct sites.
+    pub copies: u8,
+    /// How far a write must be durable before it is acknowledged.
+    pub scope: Scope,
+    /// Acknowledge though the scope was not reached.
+    pub accept_less: bool,
+    /// What feeds carry beside records.
+    pub follow: Follow,
+    /// When a site becomes a member.
+    pub join: Join,
+    /// What a miss does at a member that is behind.
+    pub miss: Miss,
+    /// Where plain writes are accepted.
+    pub writes: Writes,
+    /// The site that decides conditional operations, and its epoch; the claiming site when none.
+    pub home: Option<(SiteId, u64)>,
+    /// Reliability over a period, in parts of a million that may be lost; none for copies only.
+    pub loss_ppm: Option<u32>,
+    /// Sites that may hold copies; empty for all.
+    pub residency: Vec<SiteId>,
+    /// Chunks are stored plain: readable without keys.
+    pub public: bool,
+    /// Settings of later releases and tags, by name.
+    pub more: Vec<(String, String)>,
+}
+
+impl Default for BucketConfig {
+    fn default() -> Self {
+        Self {
+            versioning: Versioning::Off,
+            copies: 2,
+            scope: Scope::Site,
+            accept_less: false,
+            follow: Follow::Records,
+            join: Join::WhenFew,
+            miss: Miss::Ask,
+            writes: Writes::Anywhere,
+            home: None,
+            loss_ppm: None,
+            residency: Vec::new(),
+            public: false,
+            more: Vec::new(),
+        }
+    }
+}
+
+/// What a feed carries beside records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Follow {
+    /// Records, and bodies of at most `limits::FEED_BODY_BYTES`.
+    #[default]
+    Records,
+    /// Bodies that lie in the journal too.
+    Small,
+    /// All payload.
+    All,
+}
+
+/// When a site becomes a member of a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Join {
+    /// On the first read when the records are few, else by repeated use.
+    #[default]
+    WhenFew,
+    /// On the first read.
+    Always,
+    /// By command or by a write only.
+    Asked,
+}
+
+/// What a read of an unknown key does at a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Miss {
+    /// Ask on while the vector is known to be behind.
+    #[default]
+    Ask,
+    /// Answer from what is here.
+    Local,
+}
+
+/// Where plain writes are accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum Writes {
+    /// At every site.
+    #[default]
+    Anywhere,
+    /// At the home only.
+    Home,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! Claims: which bucket a name means.
+//!
+//! A name is kept by the earliest living claim; later ones of concurrent sites appear as `name--site`. Deleting
+//! a bucket is a claim that says so and what of the bucket had been seen; a write that it had not seen makes
+//! the bucket visible again, and the member that notices writes the claim anew.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+use skerry_base::codec::Versioned;
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, Origin, SiteId, Vector, WallTime};
+
+use super::name::{NameError, SITE_SEPARATOR, check_name};
+use super::system::{SystemKey, document, document_object, each_document};
+use super::{BucketConfig, incarnation};
+use crate::merge::Rank;
+use crate::object::Object;
+use crate::record::Versioning;
+use crate::space::{self, Cursor, SpaceError};
+
+/// A claim on a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimDocument {
+    /// The name.
+    pub name: String,
+    /// The incarnation.
+    pub bucket: BucketId,
+    /// Whose it is.
+    pub owner: String,
+    /// When it was claimed first. The earliest keeps the name.
+    pub created: WallTime,
+    /// Where.
+    pub site: SiteId,
+    /// Name of that site: the suffix of the name under which it appears when another keeps the name.
+    pub site_name: String,
+    /// Living or deleted.
+    pub state: ClaimState,
+    /// How often a write that a deletion had not seen brought it back.
+    pub revived: u32,
+    /// Settings.
+    pub config: BucketConfig,
+}
+
+impl Versioned for ClaimDocument {
+    const NAME: &'static str = "claim document";
+    const VERSION: u8 = 1;
+}
+
+/// Whether the bucket exists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ClaimState {
+    /// It does.
+    Live,
+    /// It was deleted when it was empty as far as this had been seen.
+    Deleted(Seen),
+}
+
+/// A vector in short: 8 bytes of each origin's hash, so that some 150 lives of nodes fit into a document.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Seen(BTreeMap<u64, u64>);
+
+impl Seen {
+    /// The short form.
+    pub fn of(vector: &Vector) -> Self {
+        Self(vector.iter().map(|(origin, seq)| (short(origin), seq)).collect())
+    }
+
+    /// Whether the vector covers all of it.
+    pub fn is_included_in(&self, vector: &Vector) -> bool {
+        let other = Self::of(vector);
+        self.0.iter().all(|(origin, seq)| other.0.get(origin).is_some_and(|covered| covered >= seq))
+    }
+}
+
+fn short(origin: Origin) -> u64 {
+    let hash = blake3::hash(&origin.to_bytes());
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&hash.as_bytes()[..8]);
+    u64::from_le_bytes(bytes)
+}
+
+/// A bucket under the name by which it is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The name that finds it: the claimed one, or `name--site`.
+    pub name: String,
+    /// Its claim.
+    pub claim: ClaimDocument,
+}
+
+/// A claim to be written: `Ask::Put(object)` at `key` of the system bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimed {
+    /// The bucket claimed.
+    pub bucket: BucketId,
+    /// Key in the system bucket.
+    pub key: String,
+    /// What to put there.
+    pub object: Object,
+}
+
+impl Claimed {
+    /// A claim as it shall be from now on: also how settings change.
+    pub fn new(claim: &ClaimDocument, wall: WallTime) -> Self {
+        let key = SystemKey::Claim { name: claim.name.clone(), bucket: claim.bucket };
+        Self { bucket: claim.bucket, key: key.to_string(), object: document_object(claim, wall) }
+    }
+}
+
+/// Why a bucket is not made or not deleted.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ClaimRefusal {
+    /// `InvalidBucketName`.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// `BucketAlreadyOwnedByYou`.
+    #[error("you own this bucket already")]
+    Yours(Box<Resolved>),
+    /// `BucketAlreadyExists`.
+    #[error("the name is taken")]
+    Taken(Box<Resolved>),
+    /// `BucketNotEmpty`.
+    #[error("the bucket is not empty")]
+    NotEmpty,
+    /// The tables could not be read.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+}
+
+/// One current claim, and the record it came in.
+struct Found {
+    claim: ClaimDocument,
+    rank: Rank,
+    dot: Dot,
+}
+
+fn claims_below(view: &dyn View, system: BucketId, prefix: &str) -> Result<Vec<Found>, SpaceError> {
+    let mut found = Vec::new();
+    each_document(view, system, prefix, &mut |key, record| {
+        if let (SystemKey::Claim { name, bucket }, Some(claim)) = (key, document::<ClaimDocument>(&record)?)
+            && claim.name == name
+            && claim.bucket == bucket
+        {
+            found.push(Found { claim, rank: Rank::of(&record), dot: record.dot });
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+fn claims_on(view: &dyn View, system: BucketId, name: &str) -> Result<Vec<Found>, SpaceError> {
+    claims_below(view, system, &format!("claim/{name}/"))
+}
+
+/// The living claims on one name with the names that find them, the keeper first.
+fn named(found: Vec<Found>) -> Vec<Resolved> {
+    let mut live: Vec<ClaimDocument> =
+        found.into_iter().map(|found| found.claim).filter(|claim| claim.state == ClaimState::Live).collect();
+    live.sort_by_key(|claim| (claim.created, claim.bucket));
+    let mut named: Vec<Resolved> = Vec::new();
+    for claim in live {
+        let with_site = [&claim.name, SITE_SEPARATOR, &claim.site_name].concat();
+        let with_id = format!("{with_site}{SITE_SEPARATOR}{}", claim.bucket);
+        let taken = |name: &String| named.iter().any(|other| other.name == *name);
+        let wishes = [claim.name.clone(), with_site, with_id];
+        let name = wishes.into_iter().find(|wish| !taken(wish)).unwrap_or_else(|| claim.bucket.to_string());
+        named.push(Resolved { name, claim });
+    }
+    named
+}
+
+/// The bucket that a name finds: the keeper of the name, else the one that appears under it.
+pub fn resolve(view: &dyn View, system: BucketId, name: &str) -> Result<Option<Resolved>, SpaceError> {
+    let mut base = name;
+    loop {
+        let named = named(claims_on(view, system, base)?);
+        if let Some(found) = named.into_iter().find(|resolved| resolved.name == name) {
+            return Ok(Some(found));
+        }
+        match base.rsplit_once(SITE_SEPARATOR) {
+            Some((shorter, _)) => base = shorter,
+            None => return Ok(None),
+        }
+    }
+}
+
+/// All buckets, or one owner's, by name. A claim on a name as such hides one that only appears under it.
+pub fn list_buckets(
+    view: &dyn View,
+    system: BucketId,
+    owner: Option<&str>,
+) -> Result<Vec<Resolved>, SpaceError> {
+    let mut by_name: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+    for found in claims_below(view, system, "claim/")? {
+        by_name.entry(found.claim.name.clone()).or_default().push(found);
+    }
+    let mut buckets: BTreeMap<String, Resolved> = BTreeMap::new();
+    for resolved in by_name.into_values().flat_map(named) {
+        let direct = resolved.name == resolved.claim.name;
+        if direct || !buckets.contains_key(&resolved.name) {
+            buckets.insert(resolved.name.clone(), resolved);
+        }
+    }
+    Ok(buckets.into_values().filter(|found| owner.is_none_or(|owner| found.claim.owner == owner)).collect())
+}
+
+/// A bucket that is asked for.
+#[derive(Debug, Clone)]
+pub struct NewBucket<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whose it shall be.
+    pub owner: &'a str,
+    /// Where it is claimed.
+    pub site: SiteId,
+    /// Name of that site.
+    pub site_name: &'a str,
+    /// Settings.
+    pub config: BucketConfig,
+}
+
+/// A new bucket: its id, and the claim to write. Names reserved for a site are the caller's to refuse
+/// ([`super::reserved_for`]): it knows the roster.
+pub fn claim(
+    view: &dyn View,
+    system: BucketId,
+    new: NewBucket<'_>,
+    wall: WallTime,
+) -> Result<Claimed, ClaimRefusal> {
+    check_name(new.name)?;
+    if let Some(resolved) = resolve(view, system, new.name)? {
+        let yours = resolved.claim.owner == new.owner;
+        let resolved = Box::new(resolved);
+        return Err(if yours { ClaimRefusal::Yours(resolved) } else { ClaimRefusal::Taken(resolved) });
+    }
+    let deleted = claims_on(view, system, new.name)?;
+    let last_delete = deleted.iter().max_by_key(|found| found.rank).map(|found| found.dot);
+    let claim = ClaimDocument {
+        name: new.name.into(),
+        bucket: incarnation(new.name, new.owner, last_delete),
+        owner: new.owner.into(),
+        created: wall,
+        site: new.site,
+        site_name: new.site_name.into(),
+        state: ClaimState::Live,
+        revived: 0,
+        config: new.config,
+    };
+    Ok(Claimed::new(&claim, wall))
+}
+
+/// The deletion of a bucket: the claim to write. Refused while anything in it is visible here. Kept losers of
+/// conflicts do not count; they stay readable by the bucket's id.
+pub fn unclaim(view: &dyn View, claim: &ClaimDocument, wall: WallTime) -> Result<Claimed, ClaimRefusal> {
+    let bucket = claim.bucket;
+    let cursor = Cursor { max: 1, ..Cursor::default() };
+    let versions = claim.config.versioning != Versioning::Off
+        && !space::list_versions(view, bucket, cursor, None)?.versions.is_empty();
+    if versions || !space::list_current(view, bucket, cursor)?.keys.is_empty() {
+        return Err(ClaimRefusal::NotEmpty);
+    }
+    let state = ClaimState::Deleted(Seen::of(&space::vector(view, bucket)?));
+    Ok(Claimed::new(&ClaimDocument { state, ..claim.clone() }, wall))
+}
+
+/// Claims to write because their deletion had not seen what is visible in the bucket now. Looks only at buckets
+/// of which this node has seen all that the deletion saw: else what is visible may be what was deleted.
+pub fn revivals(view: &dyn View, system: BucketId, wall: WallTime) -> Result<Vec<Claimed>, SpaceError> {
+    let mut revived = Vec::new();
+    for Found { claim, .. } in claims_below(view, system, "claim/")? {
+        let ClaimState::Deleted(seen) = &claim.state else { continue };
+        let visible = space::sums(view, claim.bucket)?.keys > 0;
+        if visible && seen.is_included_in(&space::vector(view, claim.bucket)?) {
+            let count = claim.revived.saturating_add(1);
+            let claim = ClaimDocument { state: ClaimState::Live, revived: count, ..claim };
+            revived.push(Claimed::new(&claim, wall));
+        }
+    }
+    Ok(revived)
+}

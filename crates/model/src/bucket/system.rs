@@ -1,0 +1,216 @@
+//! The system bucket: what every site holds. Sites, claims on bucket names, access keys; nothing else.
+//!
+//! Each is a record whose object carries a small versioned document instead of a body.
+
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use skerry_base::codec::{self, Versioned};
+use skerry_base::kv::View;
+use skerry_base::{BucketId, NodeId, SiteId, WallTime};
+
+use crate::object::Object;
+use crate::record::Record;
+use crate::space::{self, Cursor, SpaceError};
+
+/// The system bucket of a federation, named by the federation's id (of any form).
+pub fn system_bucket(federation: &[u8]) -> BucketId {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"skerry system");
+    hasher.update(federation);
+    let mut id = [0; 16];
+    id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    BucketId(id)
+}
+
+/// What a key of the system bucket names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SystemKey {
+    /// A site: [`SiteDocument`].
+    Site(SiteId),
+    /// A claim: [`super::ClaimDocument`].
+    Claim {
+        /// The name claimed.
+        name: String,
+        /// For this incarnation.
+        bucket: BucketId,
+    },
+    /// An access key: [`KeyDocument`].
+    AccessKey(String),
+}
+
+impl SystemKey {
+    /// Reads a key; none if it names nothing this release knows.
+    pub fn parse(key: &str) -> Option<Self> {
+        let (kind, rest) = key.split_once('/')?;
+        match kind {
+            "site" => rest.parse().ok().map(Self::Site),
+            "key" => Some(Self::AccessKey(rest.to_owned())),
+            "claim" => {
+                let (name, bucket) = rest.split_once('/')?;
+                Some(Self::Claim { name: name.to_owned(), bucket: bucket.parse().ok()? })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl core::fmt::Display for SystemKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Site(site) => write!(f, "site/{site}"),
+            Self::Claim { name, bucket } => write!(f, "claim/{name}/{bucket}"),
+            Self::AccessKey(key) => write!(f, "key/{key}"),
+        }
+    }
+}
+
+/// A site of the roster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SiteDocument {
+    /// Its name, unique in the federation.
+    pub name: String,
+    /// Its nodes.
+    pub nodes: Vec<NodeEntry>,
+    /// Signatures of admin keys over what they admitted.
+    pub admissions: Vec<Bytes>,
+    /// Whether it still belongs.
+    pub state: SiteState,
+    /// When it joined.
+    pub joined: WallTime,
+}
+
+impl Versioned for SiteDocument {
+    const NAME: &'static str = "site document";
+    const VERSION: u8 = 1;
+}
+
+/// A node of a site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeEntry {
+    /// Derived from the key.
+    pub node: NodeId,
+    /// Ed25519.
+    pub key: [u8; 32],
+    /// `host:port`, best first.
+    pub addresses: Vec<String>,
+}
+
+/// Whether a site belongs to the federation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum SiteState {
+    /// It does.
+    #[default]
+    Member,
+    /// It was expelled.
+    Expelled,
+    /// Another site took its place.
+    Replaced(SiteId),
+}
+
+/// An access key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyDocument {
+    /// The secret, sealed to the sites in scope.
+    pub secret: Bytes,
+    /// Whose buckets it makes and opens.
+    pub owner: String,
+    /// Whether it works.
+    pub status: KeyStatus,
+    /// When it was made.
+    pub created: WallTime,
+    /// When it ends.
+    pub expires: Option<WallTime>,
+    /// Sites where it works; empty for all.
+    pub sites: Vec<SiteId>,
+    /// May do everything, at every owner's buckets.
+    pub admin: bool,
+    /// Buckets it is limited to, by name.
+    pub buckets: Option<Vec<String>>,
+    /// May read and list.
+    pub read: bool,
+    /// May write and delete.
+    pub write: bool,
+    /// A policy of a later release: this one refuses what it does not understand.
+    pub policy: String,
+    /// For people.
+    pub description: String,
+}
+
+impl Versioned for KeyDocument {
+    const NAME: &'static str = "access key document";
+    const VERSION: u8 = 1;
+}
+
+/// Whether an access key works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum KeyStatus {
+    /// It does.
+    #[default]
+    Active,
+    /// It was disabled.
+    Disabled,
+}
+
+/// The object that carries a document.
+pub fn document_object<T: Versioned>(document: &T, modified: WallTime) -> Object {
+    Object { document: Some(codec::encode(document).into()), modified, ..Object::default() }
+}
+
+/// The document that a record carries; none for a deleted one.
+pub fn document<T: Versioned>(record: &Record) -> Result<Option<T>, SpaceError> {
+    let bytes = record.object().and_then(|object| object.document.as_ref());
+    Ok(bytes.map(|bytes| codec::decode(bytes)).transpose()?)
+}
+
+/// All sites ever admitted, in order of their ids.
+pub fn sites(view: &dyn View, system: BucketId) -> Result<Vec<(SiteId, SiteDocument)>, SpaceError> {
+    let mut found = Vec::new();
+    each_document(view, system, "site/", &mut |key, record| {
+        if let (SystemKey::Site(site), Some(site_document)) = (key, document(&record)?) {
+            found.push((site, site_document));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// All access keys, in order.
+pub fn keys(view: &dyn View, system: BucketId) -> Result<Vec<(String, KeyDocument)>, SpaceError> {
+    let mut found = Vec::new();
+    each_document(view, system, "key/", &mut |key, record| {
+        if let (SystemKey::AccessKey(id), Some(key_document)) = (key, document(&record)?) {
+            found.push((id, key_document));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+type VisitDocument<'a> = dyn FnMut(SystemKey, Record) -> Result<ControlFlow<()>, SpaceError> + 'a;
+
+/// Visits the current records below a prefix of the system bucket.
+pub(super) fn each_document(
+    view: &dyn View,
+    system: BucketId,
+    prefix: &str,
+    visit: &mut VisitDocument<'_>,
+) -> Result<(), SpaceError> {
+    let mut after: Option<String> = None;
+    loop {
+        let cursor = Cursor { prefix, start_after: after.as_deref(), delimiter: None, max: 256 };
+        let page = space::list_current(view, system, cursor)?;
+        for (key, _) in page.keys {
+            let Some(parsed) = SystemKey::parse(&key) else { continue };
+            let Some(record) = space::current(view, system, &key)? else { continue };
+            if visit(parsed, record)?.is_break() {
+                return Ok(());
+            }
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(()),
+        }
+    }
+}
