@@ -5,5 +5,7 @@
 //! ends when the server is told to stop.
 
 pub mod admin_shapes;
+pub mod config;
 pub mod net;
+pub mod telemetry;
 pub mod trust;

@@ -1,0 +1,161 @@
+//! Every field of the configuration, once: type, default, doc. All else derives from this table.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::kinds::{Clock, Engine, LogFormat, Seal, Setting, Size, Span, Sync};
+
+/// One field, for docs and the environment.
+#[derive(Debug, Clone)]
+pub struct Field {
+    /// Its section.
+    pub section: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+    /// What may be written.
+    pub form: &'static str,
+}
+
+/// Declares the sections, and from them the structs, the defaults, the list of fields, reading and setting.
+macro_rules! settings {
+    ($($(#[doc = $section_doc:literal])* $section:ident: $Type:ident {
+        $($(#[doc = $doc:literal])* $field:ident: $kind:ty = $default:expr,)*
+    })*) => {
+        $(
+            $(#[doc = $section_doc])*
+            #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+            #[serde(deny_unknown_fields, default)]
+            pub struct $Type { $($(#[doc = $doc])* pub $field: $kind,)* }
+
+            impl Default for $Type {
+                fn default() -> Self {
+                    Self { $($field: $default,)* }
+                }
+            }
+        )*
+
+        /// The configuration of a node.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Config { $($(#[doc = $section_doc])* pub $section: $Type,)* }
+
+        impl Config {
+            /// All fields in order.
+            pub const FIELDS: &[Field] = &[$($(Field {
+                section: stringify!($section),
+                name: stringify!($field),
+                doc: concat!($($doc),*),
+                form: <$kind as Setting>::FORM,
+            },)*)*];
+
+            /// What each section is about, in order.
+            pub const SECTIONS: &[(&str, &str)] = &[$((stringify!($section), concat!($($section_doc),*)),)*];
+
+            /// Sets one field from text.
+            pub(super) fn set(&mut self, section: &str, field: &str, text: &str) -> Result<(), String> {
+                match (section, field) {
+                    $($((stringify!($section), stringify!($field)) => {
+                        self.$section.$field = Setting::parse(text)?;
+                    })*)*
+                    _ => return Err(format!("there is no field `{field}` in section `{section}`")),
+                }
+                Ok(())
+            }
+
+            /// The value of one field as TOML; empty for a field that is not.
+            pub fn toml(&self, section: &str, field: &str) -> String {
+                match (section, field) {
+                    $($((stringify!($section), stringify!($field)) => self.$section.$field.toml(),)*)*
+                    _ => String::new(),
+                }
+            }
+        }
+    };
+}
+
+settings! {
+    /// The node itself.
+    node: Node {
+        /// Directory of the site: keys, admin token and data.
+        dir: String = "skerry".into(),
+        /// How secrets at rest are sealed. `file`: by file permissions only, so that whoever takes the disk has the site's keys. Other seals are not built yet.
+        seal: Seal = Seal::File,
+    }
+    /// The S3 endpoint.
+    s3: S3 {
+        /// Where it listens.
+        listen: String = "127.0.0.1:7600".into(),
+        /// Host names under which buckets are addressed as `BUCKET.NAME`; path style works always.
+        domains: Vec<String> = Vec::new(),
+        /// The region that signatures must name. Empty: any.
+        region: String = String::new(),
+        /// Allows plain HTTP off loopback: bodies then cross the network readable.
+        insecure: bool = false,
+    }
+    /// The admin interface under `/_skerry/`.
+    admin: Admin {
+        /// Where it listens. Empty: on the S3 endpoint.
+        listen: String = String::new(),
+        /// File of the admin token, from `node.dir`. Made at the first start.
+        token_file: String = "admin.token".into(),
+    }
+    /// Links to other sites.
+    peer: Peer {
+        /// Where it listens. Only nodes that prove a known key, or join with a token, get past the handshake.
+        listen: String = "0.0.0.0:7700".into(),
+        /// Where other sites can dial this one, as `host:port`, the best first. Empty: `peer.listen` if it names an address; else this site has to dial the others.
+        advertise: Vec<String> = Vec::new(),
+    }
+    /// TLS of the S3 endpoint.
+    tls: Tls {
+        /// File of the certificate chain (PEM). Reloaded when it changes. Empty: plain HTTP.
+        certificate: String = String::new(),
+        /// File of its private key (PEM).
+        key: String = String::new(),
+    }
+    /// Who may do what.
+    auth: Auth {
+        /// The rule for clock skew of signed requests. `strict`: 15 minutes. `island`: also while this site's clock is not to be trusted.
+        clock: Clock = Clock::Island,
+    }
+    /// The disk.
+    storage: Storage {
+        /// When an answered write is on disk. `full`: before the answer. `os`: later; a power cut then loses what was answered lately.
+        sync: Sync = Sync::Full,
+        /// Acts like a full disk beyond this. 0: only the disk is the limit.
+        capacity: Size = Size(0),
+        /// Size of a journal segment.
+        journal_segment: Size = Size(64 << 20),
+        /// Size of a payload segment.
+        payload_segment: Size = Size(256 << 20),
+        /// Memory of the index: changes not flushed yet and cached blocks, half each.
+        memory: Size = Size(16 << 20),
+        /// Payload written but not synced before writers wait: bounds dirty memory.
+        dirty: Size = Size(64 << 20),
+        /// Copies of remote objects are evicted beyond this.
+        cache: Size = Size(4 << 30),
+        /// The index engine. `memory` rebuilds it at each start.
+        index: Engine = Engine::Lsm,
+    }
+    /// Bounds on what clients may take up.
+    limits: Limits {
+        /// Connections at once; more wait.
+        connections: u32 = 512,
+        /// A client that sends no header in this time is hung up on.
+        header_timeout: Span = Span(Duration::from_secs(30)),
+        /// A body that makes no progress in this time ends its request.
+        body_timeout: Span = Span(Duration::from_secs(60)),
+        /// Requests under way get this time to end when the server is told to stop.
+        drain: Span = Span(Duration::from_secs(20)),
+    }
+    /// What is logged.
+    log: Log {
+        /// Level, or levels by target as `info,skerry_node::net=debug`.
+        level: String = "info".into(),
+        /// The form of log lines.
+        format: LogFormat = LogFormat::Text,
+    }
+}

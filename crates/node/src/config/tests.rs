@@ -1,0 +1,206 @@
+//! Files, environment and texts say the same; what is wrong is named.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::kinds::Setting;
+use super::*;
+
+fn toml(text: &str) -> Result<Config, ConfigError> {
+    let config = Config::from_toml("skerry.toml", text)?;
+    config.check().map(|()| config)
+}
+
+fn refused(text: &str) -> String {
+    toml(text).unwrap_err().to_string()
+}
+
+fn environment(name: &str, value: &str) -> Result<Config, ConfigError> {
+    Config::load(None, [(name.to_string(), value.to_string())])
+}
+
+#[test]
+fn no_file_is_needed_and_the_defaults_are_sound() {
+    assert_eq!(Config::load(None, []).unwrap(), Config::default());
+    assert_eq!(toml("").unwrap(), Config::default());
+}
+
+#[test]
+fn what_is_shown_reads_back_the_same() {
+    let mut config = Config::default();
+    config.s3.domains = vec!["s3.island.example".into()];
+    config.storage.capacity = Size(7 << 30);
+    config.limits.body_timeout = Span(Duration::from_millis(1500));
+    config.log.level = "info,\"x\"=debug".into();
+    for docs in [false, true] {
+        assert_eq!(Config::from_toml("shown", &show(&config, docs)).unwrap(), config);
+        assert_eq!(toml(&show(&Config::default(), docs)).unwrap(), Config::default());
+    }
+}
+
+#[test]
+fn an_unknown_field_or_section_is_named_with_its_line() {
+    let error = refused("[s3]\nlisten = \"127.0.0.1:1\"\nlisen = \"x\"\n");
+    assert!(error.contains("skerry.toml") && error.contains("line 3") && error.contains("lisen"), "{error}");
+    assert!(error.contains("`listen`"), "names what is known: {error}");
+    let error = refused("\n[s4]\n");
+    assert!(error.contains("line 2") && error.contains("s4"), "{error}");
+}
+
+#[test]
+fn bad_values_are_named_with_their_line() {
+    for (text, says) in [
+        ("[storage]\nsync = \"yes\"", "`yes` is none of full or os"),
+        ("[storage]\ncapacity = \"many\"", "`many` is not a size like `64 MiB`"),
+        ("[storage]\ncapacity = true", "bytes, as `64 MiB`"),
+        ("[limits]\nbody_timeout = 60", "`60` is not a span of time like `30s`"),
+        ("[limits]\nconnections = -1", "-1"),
+        ("[s3]\ninsecure = \"true\"", "boolean"),
+    ] {
+        let error = refused(text);
+        assert!(error.contains(says) && error.contains("line 2"), "{text}: {error}");
+    }
+    assert!(refused("[s3\n").contains("line 1"));
+}
+
+#[test]
+fn values_that_do_not_go_together_are_refused_by_name() {
+    for (text, field) in [
+        ("[s3]\nlisten = \"7600\"", "s3.listen"),
+        ("[s3]\nlisten = \"::1:7600\"", "s3.listen"),
+        ("[s3]\nlisten = \"0.0.0.0:7600\"", "s3.listen"),
+        ("[admin]\nlisten = \"10.0.0.1:7601\"", "admin.listen"),
+        ("[peer]\nlisten = \"127.0.0.1:7600\"", "peer.listen"),
+        ("[peer]\nadvertise = [\"host\"]", "peer.advertise"),
+        ("[peer]\nadvertise = [\"host:0\"]", "peer.advertise"),
+        ("[s3]\ndomains = [\"a..b\"]", "s3.domains"),
+        ("[tls]\ncertificate = \"a.pem\"", "tls.key"),
+        ("[tls]\nkey = \"a.pem\"", "tls.certificate"),
+        ("[storage]\njournal_segment = \"1 kB\"", "storage.journal_segment"),
+        ("[storage]\ncapacity = \"100 MiB\"", "storage.capacity"),
+        ("[limits]\nconnections = 0", "limits.connections"),
+        ("[limits]\nbody_timeout = \"1ms\"", "limits.body_timeout"),
+        ("[log]\nlevel = \"loud\"", "log.level"),
+    ] {
+        let error = refused(text);
+        assert!(error.starts_with(field), "{text}: {error}");
+    }
+}
+
+#[test]
+fn off_loopback_needs_tls_or_a_word() {
+    for good in [
+        "[s3]\nlisten = \"0.0.0.0:7600\"\ninsecure = true",
+        "[s3]\nlisten = \"[::]:7600\"\n[tls]\ncertificate = \"c\"\nkey = \"k\"",
+        "[s3]\nlisten = \"[::1]:7600\"",
+        "[s3]\nlisten = \"localhost:7600\"",
+    ] {
+        toml(good).unwrap();
+    }
+}
+
+#[test]
+fn the_environment_wins_over_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("skerry.toml");
+    std::fs::write(&path, "[s3]\nregion = \"here\"\nlisten = \"127.0.0.1:1000\"\n").unwrap();
+    let variables = [
+        ("SKERRY_S3_REGION", "there"),
+        ("SKERRY_PEER_ADVERTISE", "a.example:1, [::1]:2"),
+        ("SKERRY_STORAGE_CACHE", "1.5 GiB"),
+        ("SKERRY_LIMITS_BODY_TIMEOUT", "2m"),
+        ("SKERRY_ACCESS_KEY", "not ours"),
+        ("SKERRY_CONFIG", "not ours"),
+        ("PATH", "/bin"),
+    ];
+    let variables = variables.map(|(name, value)| (name.to_string(), value.to_string()));
+    let config = Config::load(Some(&path), variables).unwrap();
+    assert_eq!((config.s3.region.as_str(), config.s3.listen.as_str()), ("there", "127.0.0.1:1000"));
+    assert_eq!(config.peer.advertise, ["a.example:1", "[::1]:2"]);
+    assert_eq!(config.storage.cache, Size(3 << 29));
+    assert_eq!(config.limits.body_timeout, Span(Duration::from_secs(120)));
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let error = environment("SKERRY_S3_LISEN", "x").unwrap_err().to_string();
+    assert!(error.contains("SKERRY_S3_LISEN") && error.contains("`lisen`"), "{error}");
+    let error = environment("SKERRY_S3_INSECURE", "maybe").unwrap_err().to_string();
+    assert!(error.contains("SKERRY_S3_INSECURE") && error.contains("`maybe`"), "{error}");
+    assert!(environment("SKERRY_S3_LISTEN", "nowhere").unwrap_err().to_string().starts_with("s3.listen"));
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Config::load(Some(Path::new("/nonexistent/skerry.toml")), []).unwrap_err().to_string();
+    assert!(error.contains("/nonexistent/skerry.toml"), "{error}");
+}
+
+#[test]
+fn every_field_can_be_set_by_its_variable() {
+    let defaults = Config::default();
+    for field in Config::FIELDS {
+        let shown = defaults.toml(field.section, field.name);
+        assert!(!shown.is_empty() && !field.doc.trim().is_empty(), "{field:?}");
+        let text = shown.trim_matches(['"', '[', ']']);
+        let mut config = defaults.clone();
+        config.set(field.section, field.name, text).unwrap();
+        assert_eq!(config, defaults, "{field:?}");
+    }
+}
+
+#[test]
+fn sizes_and_spans_are_human() {
+    for (text, bytes) in [("64 MiB", 64 << 20), ("64mib", 64 << 20), ("1.5 kB", 1500), ("7", 7), ("0", 0)] {
+        assert_eq!(Size::parse(text).unwrap(), Size(bytes), "{text}");
+    }
+    for text in ["", "MiB", "1..2 MiB", "1. MiB", "-1", "5 parsecs", "99999999999 TiB", "1e3"] {
+        Size::parse(text).unwrap_err();
+    }
+    for (text, millis) in [("30s", 30_000), ("24h", 86_400_000), ("1.5m", 90_000), ("250 ms", 250)] {
+        assert_eq!(Span::parse(text).unwrap(), Span(Duration::from_millis(millis)), "{text}");
+    }
+    Span::parse("30").unwrap_err();
+    assert_eq!(
+        (Size(64 << 20).to_string(), Span(Duration::from_secs(90)).to_string()),
+        ("64 MiB".into(), "90s".into())
+    );
+}
+
+proptest! {
+    #[test]
+    fn sizes_and_spans_read_back(bytes: u64, millis in 0..u64::MAX / 86_400_000) {
+        prop_assert_eq!(Size::parse(&Size(bytes).to_string()).unwrap(), Size(bytes));
+        let span = Span(Duration::from_millis(millis));
+        prop_assert_eq!(Span::parse(&span.to_string()).unwrap(), span);
+    }
+
+    #[test]
+    fn no_text_breaks_the_readers(text in "\\PC*") {
+        let _ = (Size::parse(&text), Span::parse(&text), Config::from_toml("x", &text));
+    }
+}
+
+#[test]
+fn the_rules_name_the_ports_that_are_open() {
+    let mut config = Config::default();
+    let text = ports(&config);
+    assert!(text.contains("dport 7700") && !text.contains("dport 7600"), "{text}");
+    config.s3.listen = "0.0.0.0:443".into();
+    config.admin.listen = "[::]:9000".into();
+    let text = ports(&config);
+    assert!(text.contains("dport 443") && text.contains("dport 9000"), "{text}");
+}
+
+/// `SKERRY_BLESS=1 cargo test -p skerry-node reference` writes the page anew.
+#[test]
+fn the_reference_page_is_up_to_date() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    if std::env::var_os("SKERRY_BLESS").is_some() {
+        std::fs::write(path, reference()).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), reference());
+}

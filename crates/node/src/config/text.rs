@@ -1,0 +1,64 @@
+//! The configuration as text for people: TOML with docs, and the reference page.
+
+use std::fmt::Write as _;
+
+use super::{Config, PREFIX, table::Field};
+
+/// The environment variable of a field.
+fn variable(field: &Field) -> String {
+    format!("{PREFIX}_{}_{}", field.section, field.name).to_ascii_uppercase()
+}
+
+fn fields<'a>(section: &'a str) -> impl Iterator<Item = &'a Field> {
+    Config::FIELDS.iter().filter(move |field| field.section == section)
+}
+
+/// The configuration as a file that means the same; with docs, every field is explained.
+pub fn show(config: &Config, docs: bool) -> String {
+    let mut text = String::new();
+    for (section, about) in Config::SECTIONS {
+        let gap = if text.is_empty() { "" } else { "\n" };
+        // Writing to a String cannot fail.
+        let _ = if docs {
+            writeln!(text, "{gap}#{about}\n[{section}]")
+        } else {
+            writeln!(text, "{gap}[{section}]")
+        };
+        for field in fields(section) {
+            if docs {
+                let _ = writeln!(text, "#{} ({}; {})", field.doc, field.form, variable(field));
+            }
+            let _ = writeln!(text, "{} = {}", field.name, config.toml(section, field.name));
+        }
+    }
+    text
+}
+
+/// docs/configuration.md.
+pub fn reference() -> String {
+    let defaults = Config::default();
+    let mut text = String::from(INTRODUCTION);
+    for (section, about) in Config::SECTIONS {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n## [{section}]\n\n{}\n\n", about.trim());
+        text.push_str("| field | default | form | variable | meaning |\n|---|---|---|---|---|\n");
+        for field in fields(section) {
+            let (name, form, doc) = (field.name, field.form, field.doc.trim());
+            let default = defaults.toml(section, name);
+            let variable = variable(field);
+            let _ = writeln!(text, "| `{name}` | `{default}` | {form} | `{variable}` | {doc} |");
+        }
+    }
+    text
+}
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+A node reads one TOML file (`skerry server --config FILE`); no file is needed. Every field has a default, and an
+environment variable that wins over the file. An unknown field, an unknown variable of a section, or a bad value is
+an error that names it, in a file with its line. `skerry config show --defaults` prints this page as TOML,
+`skerry config ports` the firewall rules.
+
+This page is generated from the table in `crates/node/src/config/table.rs`; a test compares them.
+";

@@ -1,0 +1,143 @@
+//! What a node tells of itself: metrics in one registry, and log lines.
+//!
+//! The names and labels of the metrics here are contract: dashboards and tests read them. Values that live
+//! elsewhere (bytes on the wire, memory of the process) are read when somebody asks, not counted twice.
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+pub mod log;
+mod peers;
+mod process;
+mod wan;
+
+pub use peers::{FeedLag, PeerLabels};
+pub use wan::{Kind, Wan, WanPeer};
+
+/// Buckets that get a series of their own; the rest are summed as `other`.
+pub const METRIC_BUCKETS: usize = 256;
+
+/// A fraction.
+pub type FloatGauge = Gauge<f64, std::sync::atomic::AtomicU64>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClassLabel {
+    class: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BucketLabel {
+    bucket: String,
+}
+
+/// The contract metrics of a node; the S3 ones are the gateway's, in the same registry.
+#[derive(Debug, Clone)]
+pub struct Telemetry {
+    /// Bytes between sites.
+    pub wan: Arc<Wan>,
+    /// How far feeds are behind.
+    pub feed_lag: FeedLag,
+    /// Bytes that no other site has yet.
+    pub unsent_bytes: Gauge,
+    /// Keys with a conflict.
+    pub conflicts: Gauge,
+    /// This clock minus the median of the peers'.
+    pub clock_offset_seconds: FloatGauge,
+    /// How long syncs took.
+    pub sync_seconds: Histogram,
+    disk_bytes: Family<ClassLabel, Gauge>,
+    unprotected_bytes: Family<BucketLabel, Gauge>,
+}
+
+impl Telemetry {
+    /// Registers all metrics of the node.
+    pub fn register(registry: &mut Registry) -> Self {
+        let labels = Arc::new(PeerLabels::default());
+        let sync_seconds = Histogram::new([
+            0.0001, 0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
+        ]);
+        let telemetry = Self {
+            wan: Arc::new(Wan::new(labels.clone())),
+            feed_lag: FeedLag::new(labels),
+            unsent_bytes: Gauge::default(),
+            conflicts: Gauge::default(),
+            clock_offset_seconds: FloatGauge::default(),
+            sync_seconds,
+            disk_bytes: Family::default(),
+            unprotected_bytes: Family::default(),
+        };
+        telemetry.enter(registry);
+        telemetry
+    }
+
+    fn enter(&self, registry: &mut Registry) {
+        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION")), ("arch", std::env::consts::ARCH)]);
+        registry.register("skerry_build", "The release that runs", build);
+        self.feed_lag.register(registry);
+        registry.register(
+            "skerry_unsent_bytes",
+            "Bytes of records and payload that no other site has yet",
+            self.unsent_bytes.clone(),
+        );
+        registry.register(
+            "skerry_conflicts",
+            "Keys with versions that lost against a concurrent one",
+            self.conflicts.clone(),
+        );
+        registry.register(
+            "skerry_clock_offset_seconds",
+            "This clock minus the median of the other sites' clocks",
+            self.clock_offset_seconds.clone(),
+        );
+        registry.register(
+            "skerry_disk_bytes",
+            "Bytes on disk by class: journal, payload, cache, index, dead, free",
+            self.disk_bytes.clone(),
+        );
+        registry.register(
+            "skerry_sync_seconds",
+            "Time of syncs to disk that answers waited for",
+            self.sync_seconds.clone(),
+        );
+        registry.register(
+            "skerry_unprotected_bytes",
+            "Bytes by bucket that have no second copy at another site yet",
+            self.unprotected_bytes.clone(),
+        );
+        registry.register_collector(Box::new(self.wan.clone()));
+        registry.register_collector(Box::new(process::Process));
+    }
+
+    /// Sets the bytes of a class of the disk.
+    pub fn disk_bytes(&self, class: &str, bytes: u64) {
+        let gauge = self.disk_bytes.get_or_create(&ClassLabel { class: class.into() });
+        gauge.set(signed(bytes));
+    }
+
+    /// Sets the unprotected bytes of all buckets: the largest [`METRIC_BUCKETS`] by name, the rest summed as
+    /// `other`. Buckets that are not named any more vanish.
+    pub fn unprotected_bytes(&self, mut buckets: Vec<(String, u64)>) {
+        buckets.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let rest = buckets.split_off(buckets.len().min(METRIC_BUCKETS));
+        if !rest.is_empty() {
+            buckets.push(("other".into(), rest.iter().map(|(_, bytes)| bytes).sum()));
+        }
+        self.unprotected_bytes.clear();
+        for (bucket, bytes) in buckets {
+            self.unprotected_bytes.get_or_create(&BucketLabel { bucket }).set(signed(bytes));
+        }
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
