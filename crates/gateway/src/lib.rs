@@ -6,4 +6,6 @@
 //! Invariants: no S3 library type leaves `s3/`; bodies stream through and are never held whole; a request
 //! that is not carried out in full is refused by name, nothing is silently ignored.
 
+pub mod http;
+pub mod s3;
 pub mod service;

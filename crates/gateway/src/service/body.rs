@@ -21,6 +21,17 @@ type ByteStream = Pin<Box<dyn Stream<Item = Outcome<Bytes>> + Send>>;
 /// Reads the trailers of a body after its last byte: lower-case names with values.
 pub type Trailers = Box<dyn FnOnce() -> Vec<(String, String)> + Send>;
 
+/// Where the value of a named checksum is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Declared {
+    /// This must come out.
+    Value(String),
+    /// In the trailers.
+    Trailer,
+    /// Nowhere: compute and keep it.
+    Nothing,
+}
+
 /// What the client said about a body.
 #[derive(Default)]
 pub struct Expected {
@@ -30,8 +41,8 @@ pub struct Expected {
     pub md5: Option<[u8; 16]>,
     /// `x-amz-content-sha256`.
     pub sha256: Option<[u8; 32]>,
-    /// The declared checksum with its value, or none if the value comes in the trailers.
-    pub checksum: Option<(ChecksumKind, Option<String>)>,
+    /// The checksum that the client named.
+    pub checksum: Option<(ChecksumKind, Declared)>,
     /// How to read the trailers, if some were announced.
     pub trailers: Option<Trailers>,
 }
@@ -110,7 +121,19 @@ impl UploadBody {
             self.ended = true;
             return None;
         };
-        Some(next.inspect(|bytes| self.pass(bytes)))
+        let next = next.inspect(|bytes| self.pass(bytes));
+        match self.expected.length {
+            Some(announced) if self.length > announced => Some(Err(self.incomplete())),
+            _ => Some(next),
+        }
+    }
+
+    fn incomplete(&self) -> ServiceError {
+        let announced = self.expected.length.map_or_else(|| "more".into(), |bytes| bytes.to_string());
+        ServiceError::new(
+            ErrorKind::IncompleteBody,
+            format!("{} bytes came and {announced} were announced; send it again", self.length),
+        )
     }
 
     fn pass(&mut self, bytes: &[u8]) {
@@ -124,14 +147,10 @@ impl UploadBody {
 
     /// The digests, or why nothing may be committed.
     pub fn finish(self) -> Outcome<Digests> {
-        let Self { expected, length, ended, md5, sha256, hashers, .. } = self;
-        if !ended || expected.length.is_some_and(|announced| announced != length) {
-            let announced = expected.length.map_or_else(|| "more".into(), |announced| announced.to_string());
-            return Err(ServiceError::new(
-                ErrorKind::IncompleteBody,
-                format!("{length} bytes came and {announced} were announced; send it again"),
-            ));
+        if !self.ended || self.expected.length.is_some_and(|announced| announced != self.length) {
+            return Err(self.incomplete());
         }
+        let Self { expected, length, md5, sha256, hashers, .. } = self;
         let md5: [u8; 16] = md5.finalize().into();
         if expected.md5.is_some_and(|declared| declared != md5) {
             return Err(bad_digest("Content-MD5", &STANDARD.encode(md5)));
@@ -162,9 +181,14 @@ fn bad_digest(name: &str, value: &str) -> ServiceError {
 
 fn check_declared(expected: Expected, checksums: &[Checksum]) -> Outcome<()> {
     let trailers = expected.trailers.map(|read| read()).unwrap_or_default();
-    let Some((kind, value)) = expected.checksum else { return Ok(()) };
+    let Some((kind, declared)) = expected.checksum else { return Ok(()) };
     let trailer = || trailers.into_iter().find(|(name, _)| name == kind.header()).map(|(_, value)| value);
-    let Some(declared) = value.or_else(trailer) else {
+    let declared = match declared {
+        Declared::Nothing => return Ok(()),
+        Declared::Value(value) => Some(value),
+        Declared::Trailer => trailer(),
+    };
+    let Some(declared) = declared else {
         return Err(ServiceError::new(
             ErrorKind::InvalidRequest,
             format!("the trailer {} was announced and did not come", kind.header()),

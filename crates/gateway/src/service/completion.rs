@@ -136,11 +136,16 @@ fn checked_sum(
             ErrorKind::InvalidRequest,
             format!("the upload was begun with {} and the completion has {}", kind.name(), wanted.name()),
         ),
-        Some((_, value)) if *value != sum.value => {
+        Some((_, value)) if *value != sum.value && Some(value.as_str()) != bare(&sum) => {
             refuse(ErrorKind::BadDigest, format!("the {} of the object is {}", kind.name(), sum.value))
         }
         _ => Ok(sum),
     }
+}
+
+/// The value of a composite checksum without its count: clients send either.
+fn bare(sum: &Checksum) -> Option<&str> {
+    sum.value.rsplit_once('-').map(|(value, _)| value)
 }
 
 /// MD5 over the parts' MD5s, and their number.
@@ -155,7 +160,7 @@ fn multipart_etag(parts: &[&StoredPart]) -> Outcome<String> {
         };
         md5.update(digest);
     }
-    Ok(format!("{}-{}", super::body::hex(&md5.finalize()), parts.len()))
+    Ok(format!("{}-{}", super::hex(&md5.finalize()), parts.len()))
 }
 
 #[cfg(test)]

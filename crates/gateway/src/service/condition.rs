@@ -91,6 +91,33 @@ impl ReadConditions {
     }
 }
 
+/// An `If-Range` header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IfRange {
+    /// This ETag; a weak one never holds.
+    Etag(String),
+    /// Written exactly then.
+    Date(WallTime),
+}
+
+impl IfRange {
+    /// Reads a header.
+    pub fn parse(header: &str) -> Self {
+        match date::parse_http(header.trim()) {
+            Some(date) => Self::Date(date),
+            None => Self::Etag(header.trim().trim_matches('"').to_owned()),
+        }
+    }
+
+    /// Whether the range counts.
+    pub fn holds(&self, etag: &str, modified: WallTime) -> bool {
+        match self {
+            Self::Etag(wanted) => wanted == etag,
+            Self::Date(date) => seconds(*date) == seconds(modified),
+        }
+    }
+}
+
 /// HTTP dates have whole seconds.
 const fn seconds(time: WallTime) -> u64 {
     time.0 / 1000

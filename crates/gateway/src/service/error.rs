@@ -68,6 +68,8 @@ kinds! {
     InvalidArgument = 400 "InvalidArgument";
     /// A request that makes no sense as a whole.
     InvalidRequest = 400 "InvalidRequest";
+    /// A path that is not percent-encoded UTF-8.
+    InvalidUri = 400 "InvalidURI";
     /// The body is not the XML that was expected.
     MalformedXml = 400 "MalformedXML";
     /// The body is larger than this request may carry.

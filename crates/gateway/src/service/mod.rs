@@ -30,11 +30,12 @@ pub use admin::{
     Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, PeerStatus,
     Readiness, StatusReport, StorageStatus, VERSION,
 };
-pub use body::{Digests, DownloadBody, Expected, Trailers, UploadBody};
+pub(crate) use body::hex;
+pub use body::{Declared, Digests, DownloadBody, Expected, Trailers, UploadBody};
 pub use bucket::{BucketInfo, BucketService, CreateBucket, CreatedBucket, Versioning};
 pub use checksum::{Checksum, ChecksumKind, ChecksumShape, Hasher};
 pub use completion::{Completion, StoredPart, complete_parts};
-pub use condition::{EtagTest, ReadConditions, WriteCondition};
+pub use condition::{EtagTest, IfRange, ReadConditions, WriteCondition};
 pub use context::{Principal, ReadMode, Receipt, RequestContext};
 pub use credential::{Credential, CredentialService};
 pub use error::{ErrorKind, Outcome, ServiceError};

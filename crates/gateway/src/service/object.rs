@@ -5,9 +5,9 @@ use skerry_base::WallTime;
 
 use super::{
     ByteRange, Checksum, ChecksumKind, CompleteUpload, CopyPart, CreateUpload, CreatedUpload, DownloadBody,
-    ErrorKind, ListPage, ListParts, ListQuery, Outcome, PartPage, PutPart, PutPartOutcome, ReadConditions,
-    Receipt, RequestContext, Selection, ServiceError, UploadBody, UploadPage, UploadQuery, UploadTarget,
-    VersionPage, VersionQuery, WriteCondition,
+    ErrorKind, IfRange, ListPage, ListParts, ListQuery, Outcome, PartPage, PutPart, PutPartOutcome,
+    ReadConditions, Receipt, RequestContext, Selection, ServiceError, UploadBody, UploadPage, UploadQuery,
+    UploadTarget, VersionPage, VersionQuery, WriteCondition,
 };
 
 /// An S3 version id; `null` for the null version.
@@ -82,6 +82,8 @@ pub struct GetObject {
     pub part: Option<u32>,
     /// Conditions; checked by [`GetObject::select`].
     pub conditions: ReadConditions,
+    /// `If-Range`: the range only counts for this version, else the whole object is meant.
+    pub if_range: Option<IfRange>,
 }
 
 impl GetObject {
@@ -89,7 +91,9 @@ impl GetObject {
     /// implementation calls it once it knows the version and before it reads a byte.
     pub fn select(&self, info: &ObjectInfo) -> Outcome<Selection> {
         self.conditions.check(&info.etag, info.modified)?;
-        match (self.range, self.part) {
+        let current = |test: &IfRange| test.holds(&info.etag, info.modified);
+        let range = self.range.filter(|_| self.if_range.as_ref().is_none_or(current));
+        match (range, self.part) {
             (Some(_), Some(_)) => Err(ServiceError::new(
                 ErrorKind::InvalidRequest,
                 "a request names either a range or a part number; leave one out",

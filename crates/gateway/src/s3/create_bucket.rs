@@ -1,0 +1,29 @@
+//! CreateBucket.
+
+use hyper::StatusCode;
+use s3s::dto;
+
+use super::reply::{Reply, read_xml};
+use super::{Call, documents, headers};
+use crate::service::{CreateBucket, Outcome, ServiceError, Services};
+
+/// Creates a bucket; the only configuration taken is its location.
+pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
+    headers::check_acl(&call.headers)?;
+    match headers::text(&call.headers, "x-amz-bucket-object-lock-enabled")?.as_deref() {
+        None | Some("false" | "False") => {}
+        Some(_) => return Err(ServiceError::not_implemented("object lock")),
+    }
+    let location = if call.document.is_empty() { None } else { location(&call.document)? };
+    let request = CreateBucket { name: call.bucket, location };
+    let created = services.buckets.create(&call.context, request).await?;
+    let reply = Reply::empty(StatusCode::OK).with("location", format!("/{}", created.name));
+    Ok(reply.with_receipt(&created.receipt))
+}
+
+fn location(document: &[u8]) -> Outcome<Option<String>> {
+    documents::check_elements(document, &["CreateBucketConfiguration", "LocationConstraint"])?;
+    let configuration: dto::CreateBucketConfiguration = read_xml(document)?;
+    let constraint = configuration.location_constraint.map(|constraint| constraint.as_str().to_owned());
+    Ok(constraint.filter(|name| !name.is_empty()))
+}

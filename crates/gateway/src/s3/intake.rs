@@ -1,0 +1,157 @@
+//! From the body on the connection to the body a service reads: chunks decoded, limits and digests attached.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use futures::stream;
+use http_body_util::BodyExt;
+use hyper::HeaderMap;
+use skerry_base::limits;
+
+use super::headers;
+use super::sigv4::{ChunkKeys, Decoder, Payload};
+use crate::http::body::Inflow;
+use crate::service::{ErrorKind, Expected, Outcome, ServiceError, Trailers, UploadBody};
+
+/// What a request says about its body, and the body.
+pub(super) struct Intake<'a> {
+    pub(super) payload: Payload,
+    pub(super) keys: ChunkKeys,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: Inflow,
+}
+
+impl Intake<'_> {
+    /// A body that streams to the service: its length must be announced and within one PUT.
+    pub(super) fn upload(self) -> Outcome<UploadBody> {
+        let Some(length) = self.length()? else {
+            return Err(ServiceError::new(
+                ErrorKind::MissingContentLength,
+                "You must provide the Content-Length HTTP header, or x-amz-decoded-content-length for a chunked body.",
+            ));
+        };
+        if length > limits::PUT_BYTES {
+            return Err(ServiceError::new(
+                ErrorKind::EntityTooLarge,
+                format!("one PUT carries at most {} bytes; use a multipart upload", limits::PUT_BYTES),
+            ));
+        }
+        let expected =
+            Expected { checksum: headers::declared(self.headers)?, ..self.expected(Some(length))? };
+        self.body(expected)
+    }
+
+    /// A document, whole, of at most `limit` bytes. `summed`: the checksum headers are of this body.
+    pub(super) async fn document(self, limit: usize, summed: bool) -> Outcome<Bytes> {
+        let length = self.length()?;
+        let too_long = || {
+            ServiceError::new(
+                ErrorKind::MaxMessageLengthExceeded,
+                format!("the document of this request may have {limit} bytes; ask for less at once"),
+            )
+        };
+        if length.is_some_and(|length| length > limit as u64) {
+            return Err(too_long());
+        }
+        let checksum = if summed { headers::declared(self.headers)? } else { None };
+        let expected = Expected { checksum, ..self.expected(length)? };
+        let mut body = self.body(expected)?;
+        let mut document = BytesMut::new();
+        while let Some(bytes) = body.next().await {
+            document.extend_from_slice(&bytes?);
+            if document.len() > limit {
+                return Err(too_long());
+            }
+        }
+        body.finish()?;
+        Ok(document.freeze())
+    }
+
+    fn length(&self) -> Outcome<Option<u64>> {
+        match self.payload {
+            Payload::Chunked { .. } => headers::decoded_length(self.headers),
+            _ => headers::content_length(self.headers),
+        }
+    }
+
+    fn expected(&self, length: Option<u64>) -> Outcome<Expected> {
+        let sha256 = match self.payload {
+            Payload::Hash(hash) => Some(hash),
+            _ => None,
+        };
+        let md5 = headers::content_md5(self.headers)?;
+        Ok(Expected { length, md5, sha256, checksum: None, trailers: None })
+    }
+
+    fn body(self, expected: Expected) -> Outcome<UploadBody> {
+        let Payload::Chunked { signed, trailer } = self.payload else {
+            return Ok(UploadBody::new(plain(self.body), expected));
+        };
+        let announced = if trailer { headers::trailer_names(self.headers)? } else { Vec::new() };
+        let decoder = Decoder::new(signed.then_some(self.keys), announced);
+        let (trailers, read) = trailer_slot();
+        let expected = Expected { trailers: Some(read), ..expected };
+        Ok(UploadBody::new(chunked(self.body, decoder, trailers), expected))
+    }
+}
+
+type Slot = Arc<Mutex<Vec<(String, String)>>>;
+
+/// Where the decoder leaves the trailers, and how the end of the body reads them.
+fn trailer_slot() -> (Slot, Trailers) {
+    let slot = Slot::default();
+    let reader = Arc::clone(&slot);
+    let read = move || core::mem::take(&mut *reader.lock().unwrap_or_else(PoisonError::into_inner));
+    (slot, Box::new(read))
+}
+
+/// The data frames of a body.
+fn plain(body: Inflow) -> impl futures::Stream<Item = Outcome<Bytes>> + Send {
+    stream::try_unfold(body, |mut body| async move { Ok(data(&mut body).await?.map(|bytes| (bytes, body))) })
+}
+
+async fn data(body: &mut Inflow) -> Outcome<Option<Bytes>> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(bytes) = frame?.into_data() {
+            return Ok(Some(bytes));
+        }
+    }
+    Ok(None)
+}
+
+struct Chunked {
+    body: Inflow,
+    input: Bytes,
+    /// Gone once the end was checked.
+    decoder: Option<Decoder>,
+    trailers: Slot,
+}
+
+fn chunked(
+    body: Inflow,
+    decoder: Decoder,
+    trailers: Slot,
+) -> impl futures::Stream<Item = Outcome<Bytes>> + Send {
+    let state = Chunked { body, input: Bytes::new(), decoder: Some(decoder), trailers };
+    stream::try_unfold(state, |mut state| async move { Ok(state.next().await?.map(|bytes| (bytes, state))) })
+}
+
+impl Chunked {
+    async fn next(&mut self) -> Outcome<Option<Bytes>> {
+        let Some(mut decoder) = self.decoder.take() else { return Ok(None) };
+        loop {
+            if let Some(bytes) = decoder.next(&mut self.input)? {
+                self.decoder = Some(decoder);
+                return Ok(Some(bytes));
+            }
+            match data(&mut self.body).await? {
+                Some(bytes) => self.input = bytes,
+                None => {
+                    let found = decoder.finish()?;
+                    *self.trailers.lock().unwrap_or_else(PoisonError::into_inner) = found;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! ListBuckets.
+
+use s3s::dto;
+
+use super::reply::{Reply, owner, timestamp};
+use super::{Call, documents};
+use crate::service::{Outcome, Services};
+
+/// Pages through the caller's buckets by name.
+pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
+    let limit = match call.query.has("max-buckets") {
+        true => documents::page_size(&call, "max-buckets")?,
+        false => usize::MAX,
+    };
+    let prefix = call.query.text("prefix").unwrap_or_default();
+    let after = call.query.text("continuation-token").unwrap_or_default();
+    let all = services.buckets.list(&call.context).await?;
+    let mut left = all.into_iter().filter(|one| one.name.starts_with(&prefix) && one.name > after);
+    let page: Vec<_> = left.by_ref().take(limit).collect();
+    let next = page.last().filter(|_| left.next().is_some()).map(|last| last.name.clone());
+    let buckets = page.into_iter().map(|bucket| dto::Bucket {
+        name: Some(bucket.name),
+        creation_date: timestamp(bucket.created),
+        bucket_region: None,
+    });
+    Reply::xml(&dto::ListBucketsOutput {
+        buckets: Some(buckets.collect()),
+        owner: owner(&call.context.principal.owner),
+        continuation_token: next,
+        prefix: call.query.text("prefix"),
+    })
+}

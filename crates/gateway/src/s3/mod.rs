@@ -1,0 +1,291 @@
+//! The S3 face: from an HTTP request to a service and back.
+//!
+//! Hops: `http::serve` → [`Front::answer`] → `address` (bucket and key) → `sigv4` (who signed it) →
+//! `operation` (what it asks, and that it asks nothing else) → `intake` (its body) → one file per operation →
+//! the service → `reply`.
+//!
+//! Invariants: nothing is done for a request whose signature was not verified; everything a request carries
+//! that we do not carry out is refused by name; every refusal is S3's error document with a request id.
+
+mod abort_multipart_upload;
+mod address;
+mod complete_multipart_upload;
+mod copy_object;
+mod create_bucket;
+mod create_multipart_upload;
+mod delete_bucket;
+mod delete_object;
+mod delete_objects;
+mod documents;
+mod get_bucket_location;
+mod get_bucket_versioning;
+mod get_object;
+mod get_object_tagging;
+mod head_bucket;
+mod head_object;
+mod headers;
+mod intake;
+mod list_buckets;
+mod list_multipart_uploads;
+mod list_object_versions;
+mod list_objects;
+mod list_objects_v2;
+mod list_parts;
+mod operation;
+mod put_bucket_versioning;
+mod put_object;
+mod reply;
+pub(crate) mod sigv4;
+mod upload_part;
+mod upload_part_copy;
+pub(crate) mod uri;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::header::HOST;
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, Request, Response};
+
+pub(crate) use self::address::Address;
+use self::intake::Intake;
+use self::operation::{Operation, route};
+use self::reply::Reply;
+use self::sigv4::{Canonical, ChunkKeys, Claim};
+pub use self::sigv4::{ClockReading, ClockRule};
+use self::uri::Query;
+use crate::http::body::{Inflow, Outflow};
+use crate::service::{
+    ErrorKind, Outcome, Principal, ReadMode, RequestContext, ServiceError, Services, UploadBody,
+};
+
+/// Bytes of a request document: 10,000 parts with a SHA-256 each fit.
+const DOCUMENT_BYTES: usize = 2 << 20;
+
+/// How the S3 face behaves.
+#[derive(Clone)]
+pub struct Settings {
+    /// Base domains of virtual-host names, such as `s3.island.example`.
+    pub domains: Vec<String>,
+    /// The only region that may sign; any, if absent.
+    pub region: Option<String>,
+    /// What to do while the clock is not trusted.
+    pub clock_rule: ClockRule,
+    /// The node's wall clock.
+    pub clock: Arc<dyn Fn() -> ClockReading + Send + Sync>,
+    /// What `x-amz-id-2` says: the site's name.
+    pub host_id: String,
+}
+
+impl core::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Settings")
+            .field("domains", &self.domains)
+            .field("region", &self.region)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name of the operation, left in the answer for whoever measures.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Served(pub(crate) &'static str);
+
+/// The S3 face.
+#[derive(Debug, Clone)]
+pub struct Front {
+    services: Services,
+    settings: Settings,
+}
+
+/// A request whose signature was verified, as an operation sees it.
+pub(super) struct Call {
+    context: RequestContext,
+    bucket: String,
+    key: String,
+    query: Query,
+    headers: HeaderMap,
+    /// The body of an operation that streams.
+    upload: Option<UploadBody>,
+    /// The document of one that does not.
+    document: Bytes,
+    /// The address of the object as the client wrote it.
+    location: String,
+}
+
+impl Front {
+    /// Over these services.
+    pub const fn new(services: Services, settings: Settings) -> Self {
+        Self { services, settings }
+    }
+
+    /// Where the request goes: read before anything else, to tell our own paths from S3's.
+    pub(crate) fn address(&self, host: &str, raw_path: &str) -> Outcome<Address> {
+        Address::read(host, raw_path, &self.settings.domains)
+    }
+
+    /// Answers a request, whatever it is.
+    pub(crate) async fn answer(&self, request: Request<Inflow>, request_id: &str) -> Response<Outflow> {
+        let (parts, body) = request.into_parts();
+        let mut operation = "Unknown";
+        let reply = self.serve(&parts, body, request_id, &mut operation).await;
+        let reply = reply.unwrap_or_else(|error| {
+            if error.kind() == ErrorKind::Internal {
+                tracing::error!(%error, request_id, "a request failed through our own fault");
+            } else {
+                tracing::debug!(%error, request_id, "refused");
+            }
+            let resource = uri::decode(parts.uri.path(), false).unwrap_or_default();
+            Reply::error(&error, &resource, request_id, parts.method == Method::HEAD)
+        });
+        let mut response = reply.finish(request_id, &self.settings.host_id);
+        response.extensions_mut().insert(Served(operation));
+        response
+    }
+
+    async fn serve(
+        &self,
+        parts: &Parts,
+        body: Inflow,
+        request_id: &str,
+        operation: &mut &'static str,
+    ) -> Outcome<Reply> {
+        let address = self.address(&host(parts), parts.uri.path())?;
+        let query = Query::parse(parts.uri.query())?;
+        let (claim, principal, keys) = self.authenticate(parts, &address, &query).await?;
+        let (level, bucket, key) = address.target()?;
+        let row = route(&parts.method, level, &query, &parts.headers)?;
+        *operation = row.operation.name();
+        let context = RequestContext {
+            principal,
+            request_id: request_id.into(),
+            operation: row.operation.name(),
+            read: read_mode(&parts.headers)?,
+            scope: headers::text(&parts.headers, "x-skerry-scope")?,
+        };
+        let intake = Intake { payload: claim.payload, keys, headers: &parts.headers, body };
+        let (upload, document) = if row.streams {
+            (Some(intake.upload()?), Bytes::new())
+        } else {
+            let summed = row.operation != Operation::CompleteMultipartUpload;
+            (None, intake.document(DOCUMENT_BYTES, summed).await?)
+        };
+        let location = format!("http://{}{}", host(parts), parts.uri.path());
+        let headers = parts.headers.clone();
+        let call = Call { context, bucket, key, query, headers, upload, document, location };
+        dispatch(row.operation, &self.services, call).await
+    }
+
+    /// Who signed the request, proven.
+    async fn authenticate(
+        &self,
+        parts: &Parts,
+        address: &Address,
+        query: &Query,
+    ) -> Outcome<(Claim, Principal, ChunkKeys)> {
+        let Some(claim) = Claim::read(&parts.headers, query)? else {
+            return Err(ServiceError::new(
+                ErrorKind::AccessDenied,
+                "Access Denied: sign the request with a key",
+            ));
+        };
+        claim.check_region(self.settings.region.as_deref())?;
+        claim.check_signed(&parts.headers)?;
+        self.settings.clock_rule.check((self.settings.clock)(), claim.time, claim.expires)?;
+        let credential = self.services.credentials.credential(&claim.access_key).await?;
+        let canonical = Canonical {
+            method: parts.method.as_str(),
+            path: &address.path,
+            query,
+            headers: &parts.headers,
+            host: &host(parts),
+            signed: &[],
+            payload: "",
+        };
+        let keys = claim.verify(&credential.secret, canonical, parts.uri.path())?;
+        Ok((claim, credential.principal, keys))
+    }
+}
+
+/// The host that a request names: a header, or `:authority` in HTTP/2.
+pub(crate) fn host(parts: &Parts) -> String {
+    let header = parts.headers.get(HOST).and_then(|value| value.to_str().ok());
+    let authority = parts.uri.authority().map(hyper::http::uri::Authority::as_str);
+    header.or(authority).unwrap_or_default().to_owned()
+}
+
+fn read_mode(headers: &HeaderMap) -> Outcome<ReadMode> {
+    if let Some(token) = headers::text(headers, "x-skerry-token")? {
+        return Ok(ReadMode::After(token));
+    }
+    match headers::text(headers, "x-skerry-read")?.as_deref() {
+        None | Some("local") => Ok(ReadMode::Local),
+        Some("latest") => Ok(ReadMode::Latest),
+        Some(_) => Err(headers::argument("x-skerry-read", "is neither local nor latest")),
+    }
+}
+
+async fn dispatch(operation: Operation, services: &Services, call: Call) -> Outcome<Reply> {
+    match operation {
+        Operation::ListBuckets => list_buckets::run(services, call).await,
+        Operation::CreateBucket => create_bucket::run(services, call).await,
+        Operation::HeadBucket => head_bucket::run(services, call).await,
+        Operation::DeleteBucket => delete_bucket::run(services, call).await,
+        Operation::GetBucketLocation => get_bucket_location::run(services, call).await,
+        Operation::GetBucketVersioning => get_bucket_versioning::run(services, call).await,
+        Operation::PutBucketVersioning => put_bucket_versioning::run(services, call).await,
+        Operation::ListObjects => list_objects::run(services, call).await,
+        Operation::ListObjectsV2 => list_objects_v2::run(services, call).await,
+        Operation::ListObjectVersions => list_object_versions::run(services, call).await,
+        Operation::ListMultipartUploads => list_multipart_uploads::run(services, call).await,
+        Operation::DeleteObjects => delete_objects::run(services, call).await,
+        Operation::GetObject => get_object::run(services, call).await,
+        Operation::HeadObject => head_object::run(services, call).await,
+        Operation::PutObject => put_object::run(services, call).await,
+        Operation::CopyObject => copy_object::run(services, call).await,
+        Operation::DeleteObject => delete_object::run(services, call).await,
+        Operation::GetObjectTagging => get_object_tagging::run(services, call).await,
+        Operation::CreateMultipartUpload => create_multipart_upload::run(services, call).await,
+        Operation::UploadPart => upload_part::run(services, call).await,
+        Operation::UploadPartCopy => upload_part_copy::run(services, call).await,
+        Operation::CompleteMultipartUpload => complete_multipart_upload::run(services, call).await,
+        Operation::AbortMultipartUpload => abort_multipart_upload::run(services, call).await,
+        Operation::ListParts => list_parts::run(services, call).await,
+    }
+}
+
+impl Call {
+    /// The version that the query names.
+    fn version(&self) -> Option<crate::service::VersionId> {
+        self.query.text("versionId").map(crate::service::VersionId)
+    }
+
+    /// The upload that the query names.
+    fn upload_target(&self) -> crate::service::UploadTarget {
+        let upload = self.query.text("uploadId").unwrap_or_default();
+        crate::service::UploadTarget { bucket: self.bucket.clone(), key: self.key.clone(), upload }
+    }
+
+    /// The part number that the query names, 1 to 10,000.
+    fn part_number(&self) -> Outcome<Option<u32>> {
+        let Some(text) = self.query.get("partNumber") else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| (1..=skerry_base::limits::PARTS).contains(number));
+        number.map(Some).ok_or_else(|| {
+            ServiceError::new(
+                ErrorKind::InvalidArgument,
+                "Part number must be an integer between 1 and 10000, inclusive",
+            )
+        })
+    }
+
+    /// The part number of a request that must have one.
+    fn required_part(&self) -> Outcome<u32> {
+        self.part_number().map(Option::unwrap_or_default)
+    }
+
+    /// The body of an operation that streams.
+    fn take_upload(&mut self) -> Outcome<UploadBody> {
+        self.upload
+            .take()
+            .ok_or_else(|| ServiceError::new(ErrorKind::Internal, "the body of the request was not attached"))
+    }
+}

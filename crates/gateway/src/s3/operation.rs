@@ -1,0 +1,380 @@
+//! The S3 operations we carry out, how a request names one, and what it may carry.
+//!
+//! Invariant: this table is the whole truth. A sub-resource, an AWS parameter, an `x-amz-` or an `If-` header
+//! that its row does not allow is refused by name ([`Row::check`]), so that nothing is silently ignored.
+
+use hyper::{HeaderMap, Method};
+
+use super::uri::Query;
+use crate::service::{ErrorKind, Outcome, ServiceError};
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// The service.
+    Root,
+    /// A bucket.
+    Bucket,
+    /// A key.
+    Object,
+}
+
+/// Declares the operations with their S3 names.
+macro_rules! operations {
+    ($($name:ident),* $(,)?) => {
+        /// An operation.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Operation { $(#[doc = stringify!($name)] $name,)* }
+
+        impl Operation {
+            /// Its S3 name.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+        }
+    };
+}
+
+operations! {
+    ListBuckets, CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation, GetBucketVersioning,
+    PutBucketVersioning, ListObjects, ListObjectsV2, ListObjectVersions, ListMultipartUploads, DeleteObjects,
+    GetObject, HeadObject, PutObject, CopyObject, DeleteObject, GetObjectTagging, CreateMultipartUpload,
+    UploadPart, UploadPartCopy, CompleteMultipartUpload, AbortMultipartUpload, ListParts,
+}
+
+/// How a request names an operation, and what it may carry.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The operation.
+    pub(crate) operation: Operation,
+    method: &'static str,
+    level: Level,
+    /// Query names that must be there.
+    selectors: &'static [&'static str],
+    /// Further query names that may be there.
+    queries: &'static [&'static str],
+    /// Groups of headers that may be there.
+    headers: &'static [&'static [&'static str]],
+    /// Whether `x-amz-meta-` may be there.
+    metadata: bool,
+    /// Whether the body streams to the service; else it is read before, up to the limit of documents.
+    pub(crate) streams: bool,
+}
+
+/// Headers of signatures and of SDKs, and ours, on every operation.
+const EVERY: &[&str] = &[
+    "x-amz-date",
+    "x-amz-content-sha256",
+    "x-amz-user-agent",
+    "x-amz-decoded-content-length",
+    "x-amz-trailer",
+    "x-skerry-read",
+    "x-skerry-token",
+    "x-skerry-scope",
+];
+/// Checksums of the body that comes with the request.
+const SUMS: &[&str] = &[
+    "x-amz-sdk-checksum-algorithm",
+    "x-amz-checksum-crc32",
+    "x-amz-checksum-crc32c",
+    "x-amz-checksum-crc64nvme",
+    "x-amz-checksum-sha1",
+    "x-amz-checksum-sha256",
+];
+/// Conditions of a read.
+const READ_IF: &[&str] =
+    &["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range"];
+/// Conditions of a write.
+const WRITE_IF: &[&str] = &["if-match", "if-none-match"];
+/// Properties of a new object; only the values that change nothing are taken, see `s3::headers`.
+const NEW: &[&str] = &["x-amz-acl", "x-amz-storage-class"];
+/// The source of a copy.
+const SOURCE: &[&str] = &[
+    "x-amz-copy-source",
+    "x-amz-copy-source-if-match",
+    "x-amz-copy-source-if-none-match",
+    "x-amz-copy-source-if-modified-since",
+    "x-amz-copy-source-if-unmodified-since",
+];
+/// Overrides of response headers.
+const OVERRIDES: &[&str] = &[
+    "response-cache-control",
+    "response-content-disposition",
+    "response-content-encoding",
+    "response-content-language",
+    "response-content-type",
+    "response-expires",
+];
+
+const fn row(operation: Operation, method: &'static str, level: Level) -> Row {
+    let (selectors, queries, headers): (&[_], &[_], &[&[_]]) = (&[], &[], &[]);
+    Row { operation, method, level, selectors, queries, headers, metadata: false, streams: false }
+}
+
+/// All operations; of those that fit, the first counts.
+pub(crate) const TABLE: &[Row] = &[
+    Row {
+        queries: &["prefix", "max-buckets", "continuation-token"],
+        ..row(Operation::ListBuckets, "GET", Level::Root)
+    },
+    Row {
+        headers: &[SUMS, &["x-amz-acl", "x-amz-bucket-object-lock-enabled"]],
+        selectors: &[],
+        ..row(Operation::CreateBucket, "PUT", Level::Bucket)
+    },
+    row(Operation::HeadBucket, "HEAD", Level::Bucket),
+    row(Operation::DeleteBucket, "DELETE", Level::Bucket),
+    Row { selectors: &["location"], ..row(Operation::GetBucketLocation, "GET", Level::Bucket) },
+    Row { selectors: &["versioning"], ..row(Operation::GetBucketVersioning, "GET", Level::Bucket) },
+    Row {
+        selectors: &["versioning"],
+        headers: &[SUMS],
+        ..row(Operation::PutBucketVersioning, "PUT", Level::Bucket)
+    },
+    Row {
+        selectors: &["versions"],
+        queries: &["prefix", "delimiter", "encoding-type", "key-marker", "version-id-marker", "max-keys"],
+        ..row(Operation::ListObjectVersions, "GET", Level::Bucket)
+    },
+    Row {
+        selectors: &["uploads"],
+        queries: &["prefix", "delimiter", "encoding-type", "key-marker", "upload-id-marker", "max-uploads"],
+        ..row(Operation::ListMultipartUploads, "GET", Level::Bucket)
+    },
+    Row {
+        selectors: &["list-type"],
+        queries: &[
+            "prefix",
+            "delimiter",
+            "encoding-type",
+            "start-after",
+            "continuation-token",
+            "fetch-owner",
+            "max-keys",
+        ],
+        ..row(Operation::ListObjectsV2, "GET", Level::Bucket)
+    },
+    Row {
+        queries: &["prefix", "delimiter", "encoding-type", "marker", "max-keys"],
+        ..row(Operation::ListObjects, "GET", Level::Bucket)
+    },
+    Row { selectors: &["delete"], headers: &[SUMS], ..row(Operation::DeleteObjects, "POST", Level::Bucket) },
+    Row {
+        selectors: &["uploadId"],
+        queries: &["max-parts", "part-number-marker"],
+        ..row(Operation::ListParts, "GET", Level::Object)
+    },
+    Row {
+        selectors: &["tagging"],
+        queries: &["versionId"],
+        ..row(Operation::GetObjectTagging, "GET", Level::Object)
+    },
+    Row {
+        queries: &["versionId", "partNumber"],
+        headers: &[READ_IF, &["x-amz-checksum-mode"]],
+        ..row(Operation::GetObject, "GET", Level::Object)
+    },
+    Row {
+        queries: &["versionId", "partNumber"],
+        headers: &[READ_IF, &["x-amz-checksum-mode"]],
+        ..row(Operation::HeadObject, "HEAD", Level::Object)
+    },
+    Row {
+        selectors: &["uploadId", "partNumber"],
+        headers: &[SOURCE, &["x-amz-copy-source-range"]],
+        ..row(Operation::UploadPartCopy, "PUT", Level::Object)
+    },
+    Row {
+        selectors: &["uploadId", "partNumber"],
+        headers: &[SUMS],
+        streams: true,
+        ..row(Operation::UploadPart, "PUT", Level::Object)
+    },
+    Row {
+        headers: &[
+            SOURCE,
+            NEW,
+            WRITE_IF,
+            &["x-amz-metadata-directive", "x-amz-tagging-directive", "x-amz-checksum-algorithm"],
+        ],
+        metadata: true,
+        ..row(Operation::CopyObject, "PUT", Level::Object)
+    },
+    Row {
+        headers: &[SUMS, NEW, WRITE_IF, &["x-amz-checksum-algorithm"]],
+        metadata: true,
+        streams: true,
+        ..row(Operation::PutObject, "PUT", Level::Object)
+    },
+    Row {
+        selectors: &["uploads"],
+        headers: &[NEW, &["x-amz-checksum-algorithm", "x-amz-checksum-type", "x-amz-sdk-checksum-algorithm"]],
+        metadata: true,
+        ..row(Operation::CreateMultipartUpload, "POST", Level::Object)
+    },
+    Row {
+        selectors: &["uploadId"],
+        headers: &[SUMS, WRITE_IF, &["x-amz-checksum-type", "x-amz-mp-object-size"]],
+        ..row(Operation::CompleteMultipartUpload, "POST", Level::Object)
+    },
+    Row { selectors: &["uploadId"], ..row(Operation::AbortMultipartUpload, "DELETE", Level::Object) },
+    Row {
+        queries: &["versionId"],
+        headers: &[&["if-match"]],
+        ..row(Operation::DeleteObject, "DELETE", Level::Object)
+    },
+];
+
+/// Every sub-resource of S3's API. One that no row takes is 501.
+pub(crate) const SUBRESOURCES: &[&str] = &[
+    "abac",
+    "accelerate",
+    "acl",
+    "analytics",
+    "annotation",
+    "attributes",
+    "cors",
+    "delete",
+    "encryption",
+    "events",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "location",
+    "logging",
+    "metadataConfiguration",
+    "metadataInventoryTable",
+    "metadataJournalTable",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "renameObject",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "session",
+    "tagging",
+    "torrent",
+    "uploads",
+    "versioning",
+    "versions",
+    "website",
+    "append",
+    "position",
+];
+
+/// Parameters of S3's API that are no sub-resources. One that the row does not take is an error of the caller.
+const PARAMETERS: &[&str] = &[
+    "bucket-region",
+    "continuation-token",
+    "delimiter",
+    "encoding-type",
+    "fetch-owner",
+    "key-marker",
+    "list-type",
+    "marker",
+    "max-buckets",
+    "max-keys",
+    "max-parts",
+    "max-uploads",
+    "part-number-marker",
+    "partNumber",
+    "prefix",
+    "select-type",
+    "start-after",
+    "upload-id-marker",
+    "uploadId",
+    "version-id-marker",
+    "versionId",
+];
+
+/// The row of a request.
+pub(crate) fn route(
+    method: &Method,
+    level: Level,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Outcome<&'static Row> {
+    let copies = headers.contains_key("x-amz-copy-source");
+    let fits = |row: &&Row| {
+        let is_copy = matches!(row.operation, Operation::CopyObject | Operation::UploadPartCopy);
+        row.method == method.as_str()
+            && row.level == level
+            && row.selectors.iter().all(|name| query.has(name))
+            && (!is_copy || copies)
+    };
+    let row = TABLE.iter().find(fits).ok_or_else(|| unknown(method, level, query))?;
+    row.check(query, headers)?;
+    Ok(row)
+}
+
+fn unknown(method: &Method, level: Level, query: &Query) -> ServiceError {
+    let named = query.names().find(|name| SUBRESOURCES.contains(name));
+    match (named, method.as_str()) {
+        (Some(name), _) => ServiceError::not_implemented(&format!("{method} with the sub-resource ?{name}")),
+        (None, "POST") if level == Level::Bucket => {
+            ServiceError::not_implemented("the upload of a browser form (POST Object)")
+        }
+        (None, "OPTIONS") => ServiceError::not_implemented("cross-origin requests (CORS)"),
+        _ => ServiceError::new(
+            ErrorKind::MethodNotAllowed,
+            format!("the method {method} is not allowed against this resource"),
+        ),
+    }
+}
+
+impl Row {
+    fn check(&self, query: &Query, headers: &HeaderMap) -> Outcome<()> {
+        query.names().try_for_each(|name| self.check_query(name))?;
+        headers.keys().try_for_each(|name| self.check_header(name.as_str()))
+    }
+
+    fn check_query(&self, name: &str) -> Outcome<()> {
+        let overrides = self.operation == Operation::GetObject || self.operation == Operation::HeadObject;
+        if self.selectors.contains(&name)
+            || self.queries.contains(&name)
+            || (overrides && OVERRIDES.contains(&name))
+        {
+            return Ok(());
+        }
+        let operation = self.operation.name();
+        if SUBRESOURCES.contains(&name) {
+            return Err(ServiceError::not_implemented(&format!("the sub-resource ?{name} of {operation}")));
+        }
+        let signature =
+            ["algorithm", "credential", "date", "expires", "signedheaders", "signature", "content-sha256"];
+        match name.to_ascii_lowercase().strip_prefix("x-amz-") {
+            Some(rest) if signature.contains(&rest) => Ok(()),
+            Some(_) => Err(ServiceError::not_implemented(&format!("the parameter {name} of {operation}"))),
+            None if PARAMETERS.contains(&name) || OVERRIDES.contains(&name) => Err(ServiceError::new(
+                ErrorKind::InvalidArgument,
+                format!("the parameter {name} has no meaning for {operation}; leave it out"),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check_header(&self, name: &str) -> Outcome<()> {
+        let watched = ["x-amz-", "x-skerry-", "if-"].iter().any(|prefix| name.starts_with(prefix));
+        let taken = EVERY.contains(&name)
+            || self.headers.iter().any(|group| group.contains(&name))
+            || (self.metadata && name.starts_with("x-amz-meta-"));
+        if watched && !taken {
+            let operation = self.operation.name();
+            return Err(ServiceError::not_implemented(&format!("the header {name} of {operation}")));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "operation_tests.rs"]
+mod tests;

@@ -1,0 +1,190 @@
+//! Walks every sub-resource and every header of AWS over every operation: taken by its row, or refused.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use hyper::header::{HeaderName, HeaderValue};
+
+use super::*;
+
+/// Every request header of the S3 API reference that begins with `x-amz-`, and every `If-` header.
+const HEADERS: &[&str] = &[
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+    "if-range",
+    "if-match-last-modified-time",
+    "x-amz-abort-date",
+    "x-amz-abort-rule-id",
+    "x-amz-acl",
+    "x-amz-bucket-namespace",
+    "x-amz-bucket-object-lock-enabled",
+    "x-amz-bucket-object-lock-token",
+    "x-amz-bypass-governance-retention",
+    "x-amz-checksum-algorithm",
+    "x-amz-checksum-crc32",
+    "x-amz-checksum-crc32c",
+    "x-amz-checksum-crc64nvme",
+    "x-amz-checksum-md5",
+    "x-amz-checksum-mode",
+    "x-amz-checksum-sha1",
+    "x-amz-checksum-sha256",
+    "x-amz-checksum-sha512",
+    "x-amz-checksum-type",
+    "x-amz-checksum-xxhash128",
+    "x-amz-checksum-xxhash3",
+    "x-amz-checksum-xxhash64",
+    "x-amz-client-token",
+    "x-amz-confirm-remove-self-bucket-access",
+    "x-amz-copy-source",
+    "x-amz-copy-source-if-match",
+    "x-amz-copy-source-if-modified-since",
+    "x-amz-copy-source-if-none-match",
+    "x-amz-copy-source-if-unmodified-since",
+    "x-amz-copy-source-range",
+    "x-amz-copy-source-server-side-encryption-customer-algorithm",
+    "x-amz-copy-source-server-side-encryption-customer-key",
+    "x-amz-copy-source-server-side-encryption-customer-key-md5",
+    "x-amz-create-session-mode",
+    "x-amz-expected-bucket-owner",
+    "x-amz-grant-full-control",
+    "x-amz-grant-read",
+    "x-amz-grant-read-acp",
+    "x-amz-grant-write",
+    "x-amz-grant-write-acp",
+    "x-amz-if-match-last-modified-time",
+    "x-amz-if-match-size",
+    "x-amz-max-parts",
+    "x-amz-metadata-directive",
+    "x-amz-mfa",
+    "x-amz-mp-object-size",
+    "x-amz-object-attributes",
+    "x-amz-object-lock-legal-hold",
+    "x-amz-object-lock-mode",
+    "x-amz-object-lock-retain-until-date",
+    "x-amz-object-ownership",
+    "x-amz-optional-object-attributes",
+    "x-amz-part-number-marker",
+    "x-amz-rename-source",
+    "x-amz-rename-source-if-match",
+    "x-amz-request-payer",
+    "x-amz-sdk-checksum-algorithm",
+    "x-amz-security-token",
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-aws-kms-key-id",
+    "x-amz-server-side-encryption-bucket-key-enabled",
+    "x-amz-server-side-encryption-context",
+    "x-amz-server-side-encryption-customer-algorithm",
+    "x-amz-server-side-encryption-customer-key",
+    "x-amz-server-side-encryption-customer-key-md5",
+    "x-amz-skip-destination-validation",
+    "x-amz-source-expected-bucket-owner",
+    "x-amz-storage-class",
+    "x-amz-tagging",
+    "x-amz-tagging-directive",
+    "x-amz-te",
+    "x-amz-transition-default-minimum-object-size",
+    "x-amz-website-redirect-location",
+    "x-amz-write-offset-bytes",
+    "x-amz-something-new",
+];
+
+fn headers(names: &[&'static str]) -> HeaderMap {
+    names.iter().map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x"))).collect()
+}
+
+/// The plain request of a row.
+fn ask(row: &Row, query: &str, names: &[&'static str]) -> Outcome<&'static Row> {
+    let base = row.selectors.join("&");
+    let query = Query::parse(Some(&format!("{base}&{query}"))).unwrap();
+    let method = Method::from_bytes(row.method.as_bytes()).unwrap();
+    let mut headers = headers(names);
+    if matches!(row.operation, Operation::CopyObject | Operation::UploadPartCopy) {
+        headers.insert("x-amz-copy-source", HeaderValue::from_static("b/k"));
+    }
+    route(&method, row.level, &query, &headers)
+}
+
+#[test]
+fn every_row_is_reached() {
+    for row in TABLE {
+        assert_eq!(ask(row, "", &[]).unwrap().operation, row.operation);
+        assert_eq!(ask(row, "x-id=X&unknown=1", &["x-amz-date"]).unwrap().operation, row.operation);
+    }
+}
+
+#[test]
+fn every_sub_resource_is_taken_or_not_implemented() {
+    let mut refused = 0;
+    for row in TABLE {
+        for name in SUBRESOURCES {
+            match ask(row, name, &[]) {
+                // It made another operation of it, or it is this row's own selector.
+                Ok(found) => assert!(found.selectors.contains(name), "{:?} ?{name}", row.operation),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::NotImplemented, "{:?} ?{name}", row.operation);
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 800, "{refused}");
+}
+
+#[test]
+fn sub_resources_of_methods_without_a_row_are_not_implemented() {
+    for method in [Method::GET, Method::PUT, Method::POST, Method::DELETE, Method::HEAD] {
+        for level in [Level::Root, Level::Bucket, Level::Object] {
+            for name in SUBRESOURCES {
+                let query = Query::parse(Some(name)).unwrap();
+                match route(&method, level, &query, &HeaderMap::new()) {
+                    Ok(row) => assert!(row.selectors.contains(name), "{method} {level:?} ?{name}"),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::NotImplemented, "{method} ?{name}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_header_is_taken_by_its_row_or_not_implemented() {
+    let mut refused = 0;
+    for row in TABLE {
+        for name in HEADERS {
+            let allowed = EVERY.contains(name) || row.headers.iter().any(|group| group.contains(name));
+            match ask(row, "", &[*name]) {
+                // A copy source makes a copy of a put.
+                Ok(found) => {
+                    assert!(allowed || found.operation != row.operation, "{:?} {name}", row.operation)
+                }
+                Err(error) => {
+                    assert!(!allowed, "{:?} {name}", row.operation);
+                    assert_eq!(error.kind(), ErrorKind::NotImplemented, "{:?} {name}", row.operation);
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 1400, "{refused}");
+}
+
+#[test]
+fn metadata_is_taken_where_objects_are_made() {
+    for row in TABLE {
+        assert_eq!(ask(row, "", &["x-amz-meta-colour"]).is_ok(), row.metadata, "{:?}", row.operation);
+    }
+}
+
+#[test]
+fn misplaced_parameters_and_methods_are_refused() {
+    let kind = |method: Method, level, query: &str| {
+        let query = Query::parse(Some(query)).unwrap();
+        route(&method, level, &query, &HeaderMap::new()).unwrap_err().kind()
+    };
+    assert_eq!(kind(Method::PUT, Level::Object, "versionId=1"), ErrorKind::InvalidArgument);
+    assert_eq!(kind(Method::GET, Level::Bucket, "X-Amz-Security-Token=t"), ErrorKind::NotImplemented);
+    assert_eq!(kind(Method::GET, Level::Bucket, "response-expires=1"), ErrorKind::InvalidArgument);
+    assert_eq!(kind(Method::PATCH, Level::Object, ""), ErrorKind::MethodNotAllowed);
+    assert_eq!(kind(Method::POST, Level::Bucket, ""), ErrorKind::NotImplemented);
+    assert_eq!(kind(Method::OPTIONS, Level::Object, ""), ErrorKind::NotImplemented);
+}
