@@ -1,9 +1,20 @@
 //! The one machine of a node: takes every input, hands it to the machine of its mechanism, collects what they
 //! want done.
 
+use std::collections::BTreeSet;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use skerry_base::{BucketId, Instant, SiteId};
 
-use crate::{Config, Input, Lag, Output, Replica, Stats};
+use crate::context::Context;
+use crate::feed::{Feed, Wish};
+use crate::location::{Change, Location};
+use crate::membership::Membership;
+use crate::message::Message;
+use crate::peers::Peers;
+use crate::reconcile::{Next, Reconcile};
+use crate::{Config, Input, Lag, Output, Replica, SiteEntry, Stats, Ticket};
 
 /// All of a node's decisions about other sites.
 ///
@@ -11,24 +22,65 @@ use crate::{Config, Input, Lag, Output, Replica, Stats};
 /// is answered by exactly one [`Input::Applied`]; `handle` is called at the latest at [`Self::next_wake`].
 /// Two machines that are given the same inputs give the same outputs.
 pub struct Federation {
-    config: Config,
+    site: SiteId,
+    system: BTreeSet<BucketId>,
+    started: bool,
+    now: Instant,
+    peers: Peers,
     stats: Stats,
+    rng: StdRng,
+    tickets: u64,
+    membership: Membership,
+    location: Location,
+    feed: Feed,
+    reconcile: Reconcile,
 }
 
 impl Federation {
     /// A machine at its start: no roster, no links, no memberships but the system buckets.
     pub fn new(config: Config) -> Self {
-        Self { config, stats: Stats::default() }
+        let mut rng = StdRng::seed_from_u64(config.seed);
+        // Answers to questions of an earlier life must not fit those of this one.
+        let tickets = rng.random::<u64>() >> 16;
+        Self {
+            site: config.site,
+            started: false,
+            now: Instant::default(),
+            peers: Peers::new(config.site),
+            stats: Stats::default(),
+            tickets,
+            membership: Membership::new(&config),
+            location: Location::new(&config),
+            feed: Feed::new(&mut rng),
+            reconcile: Reconcile::default(),
+            rng,
+            system: config.system,
+        }
     }
 
     /// Takes in what happened and appends what is to be done.
     pub fn handle(&mut self, input: Input, now: Instant, replica: &dyn Replica, out: &mut Vec<Output>) {
-        let _ = (input, now, replica, out);
+        let mut hands = self.hands(now, replica, out);
+        hands.cx.hold(now >= hands.before, "time falls");
+        if !core::mem::replace(hands.started, true) {
+            hands.start();
+        }
+        hands.take(input);
+        hands.tick();
+        hands.exchange();
     }
 
     /// When `handle` must be called next at the latest.
     pub fn next_wake(&self) -> Option<Instant> {
-        None
+        [
+            self.membership.next_wake(),
+            self.location.next_wake(),
+            self.feed.next_wake(),
+            self.reconcile.next_wake(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Counters since the start.
@@ -38,18 +90,227 @@ impl Federation {
 
     /// How far this site is behind its sources.
     pub fn lag(&self, replica: &dyn Replica) -> Vec<Lag> {
-        let _ = replica;
-        Vec::new()
+        self.feed.lag(replica)
     }
 
     /// The known members of a bucket but this site, nearest first, reachable or not.
     pub fn members(&self, bucket: BucketId) -> Vec<SiteId> {
-        let _ = bucket;
-        Vec::new()
+        let members = match self.system.contains(&bucket) {
+            true => self.peers.roster().clone(),
+            false => self.location.published(bucket),
+        };
+        let mut sites: Vec<SiteId> = members.into_iter().collect();
+        sites.sort_by_key(|site| self.peers.distance(*site));
+        sites
     }
 
-    /// Whether a site counts as alive.
+    /// Whether a site counts as alive: it speaks to somebody.
     pub fn is_alive(&self, site: SiteId) -> bool {
-        site == self.config.site
+        site == self.site || self.membership.is_alive(site)
+    }
+
+    fn hands<'a>(
+        &'a mut self,
+        now: Instant,
+        replica: &'a dyn Replica,
+        out: &'a mut Vec<Output>,
+    ) -> Hands<'a> {
+        let before = self.now;
+        self.now = now.max(before);
+        Hands {
+            before,
+            started: &mut self.started,
+            system: &self.system,
+            membership: &mut self.membership,
+            location: &mut self.location,
+            feed: &mut self.feed,
+            reconcile: &mut self.reconcile,
+            cx: Context {
+                now: self.now,
+                replica,
+                peers: &mut self.peers,
+                out,
+                stats: &mut self.stats,
+                rng: &mut self.rng,
+                tickets: &mut self.tickets,
+            },
+        }
+    }
+}
+
+/// The machines during one transition.
+struct Hands<'a> {
+    before: Instant,
+    started: &'a mut bool,
+    system: &'a BTreeSet<BucketId>,
+    membership: &'a mut Membership,
+    location: &'a mut Location,
+    feed: &'a mut Feed,
+    reconcile: &'a mut Reconcile,
+    cx: Context<'a>,
+}
+
+impl Hands<'_> {
+    fn start(&mut self) {
+        for bucket in self.system.clone() {
+            self.join(bucket);
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Roster(entries) => self.roster(&entries),
+            Input::LinkUp(site) => self.link_up(site),
+            Input::LinkDown(site) => self.link_down(site),
+            Input::Received { from, message } => self.receive(from, message),
+            Input::Rtt { site, rtt } => self.cx.peers.measured(site, rtt),
+            Input::Join { bucket } => self.join(bucket),
+            Input::Leave { bucket } => self.leave(bucket),
+            Input::Durable { bucket } => self.feed.news(bucket, &mut self.cx),
+            Input::Applied { ticket, ok } => self.applied(ticket, ok),
+            Input::Locate { ticket, bucket } => self.location.locate(ticket, bucket, &mut self.cx),
+            Input::Refuted { bucket, site } => self.not_member(site, bucket),
+            Input::Reconcile { bucket, with } => self.feed.reconcile(bucket, with, &mut self.cx),
+            Input::Wake => {}
+        }
+    }
+
+    fn roster(&mut self, entries: &[SiteEntry]) {
+        let before = self.cx.peers.roster().clone();
+        let gone = self.cx.peers.set_roster(entries);
+        for site in &gone {
+            self.reconcile.link_down(*site, &mut self.cx);
+        }
+        let come: Vec<SiteId> = self.cx.peers.roster().difference(&before).copied().collect();
+        let mut changes: Vec<Change> = Vec::new();
+        for bucket in self.system {
+            changes.extend(gone.iter().map(|site| Change { site: *site, bucket: *bucket, member: false }));
+            changes.extend(come.iter().map(|site| Change { site: *site, bucket: *bucket, member: true }));
+        }
+        self.feed.members_changed(&changes, &mut self.cx);
+        self.location.roster_changed(&gone, &mut self.cx);
+        for site in come {
+            self.membership.link_up(site, &mut self.cx);
+        }
+        self.membership.roster_changed(&mut self.cx);
+    }
+
+    fn link_up(&mut self, site: SiteId) {
+        self.cx.peers.link_up(site);
+        self.membership.link_up(site, &mut self.cx);
+        self.location.link_up(site, &mut self.cx);
+        self.feed.link_up(site, &mut self.cx);
+    }
+
+    fn link_down(&mut self, site: SiteId) {
+        self.cx.peers.link_down(site);
+        self.location.link_down(site);
+        self.reconcile.link_down(site, &mut self.cx);
+        self.feed.link_down(site, &mut self.cx);
+    }
+
+    fn join(&mut self, bucket: BucketId) {
+        let members = self.location.members(bucket, &self.cx);
+        self.feed.join(bucket, members, &mut self.cx);
+        self.location.join(bucket, &mut self.cx);
+    }
+
+    fn leave(&mut self, bucket: BucketId) {
+        if !self.system.contains(&bucket) {
+            self.reconcile.leave(bucket);
+            self.feed.leave(bucket, &mut self.cx);
+            self.location.leave(bucket, &mut self.cx);
+        }
+    }
+
+    fn applied(&mut self, ticket: Ticket, ok: bool) {
+        let known =
+            self.feed.applied(ticket, ok, &mut self.cx) || self.reconcile.applied(ticket, ok, &mut self.cx);
+        if !known {
+            self.cx.stale();
+        }
+    }
+
+    fn not_member(&mut self, site: SiteId, bucket: BucketId) {
+        if !self.system.contains(&bucket) {
+            self.location.refuted(bucket, site, &mut self.cx);
+            self.feed.members_changed(&[Change { site, bucket, member: false }], &mut self.cx);
+        }
+    }
+
+    fn receive(&mut self, from: SiteId, message: Message) {
+        let cx = &mut self.cx;
+        if !cx.peers.knows(from) {
+            return cx.refuse(from, "not in the roster");
+        }
+        match message {
+            Message::Swim(packet) => self.membership.receive(from, &packet, cx),
+            Message::Pull(pull) => self.feed.serve(from, pull, cx),
+            Message::Batch(batch) => self.feed.batch(from, batch, cx),
+            Message::PullRefused { ticket, bucket, reason } => {
+                self.feed.refused(from, ticket, bucket, reason, cx)
+            }
+            Message::News { bucket, vector } => self.feed.told(from, bucket, &vector, cx),
+            Message::Check { listen, entries } => self.feed.checked(from, listen, &entries, cx),
+            Message::Compare(compare) => {
+                self.reconcile.compare(from, &compare, self.feed.has_joined(compare.bucket), cx);
+            }
+            Message::Compared { ticket, bucket, verdict } => {
+                self.reconcile.compared(from, ticket, bucket, verdict, cx);
+            }
+            Message::Probe(probe) => {
+                self.reconcile.probe(from, &probe, self.feed.has_joined(probe.bucket), cx);
+            }
+            Message::Probed { ticket, bucket, holdings } => {
+                self.reconcile.probed(from, ticket, bucket, &holdings, cx);
+            }
+            Message::Dead { bucket, vector, dots } => {
+                if self.feed.has_joined(bucket) {
+                    self.reconcile.dead(from, bucket, &vector, dots, cx);
+                }
+            }
+            Message::Publish(publish) => self.location.published_by(from, publish, cx),
+            Message::Published { ticket, life: _, digest } => {
+                self.location.acknowledged(from, ticket, digest, cx)
+            }
+            Message::Locate { ticket, bucket } => self.location.asked(from, ticket, bucket, cx),
+            Message::PassOn { ticket, bucket, asker } => {
+                self.location.passed_on(from, (asker, ticket, bucket), cx);
+            }
+            Message::Said { ticket, bucket, said } => self.location.said(from, (ticket, bucket, said), cx),
+            Message::NotMember { bucket } => self.not_member(from, bucket),
+        }
+    }
+
+    fn tick(&mut self) {
+        self.membership.tick(&mut self.cx);
+        self.location.tick(&mut self.cx);
+        self.feed.tick(&mut self.cx);
+        self.reconcile.tick(&mut self.cx);
+    }
+
+    /// Carries what one machine found to the others, until nothing is left to carry.
+    fn exchange(&mut self) {
+        loop {
+            let changes = self.location.take_changes();
+            let wishes = self.feed.take_wishes();
+            let next = self.reconcile.take_next();
+            if changes.is_empty() && wishes.is_empty() && next.is_empty() {
+                return;
+            }
+            self.feed.members_changed(&changes, &mut self.cx);
+            for wish in wishes {
+                match wish {
+                    Wish::Compare(bucket, with) => self.reconcile.start(bucket, with, &mut self.cx),
+                    Wish::Settle(bucket, with) => self.reconcile.settled(bucket, with, &mut self.cx),
+                }
+            }
+            for next in next {
+                match next {
+                    Next::Settle(bucket, with) => self.feed.settle(bucket, with, &mut self.cx),
+                    Next::Done(done) => self.feed.compared(done.bucket, done.with, done.ok, &mut self.cx),
+                }
+            }
+        }
     }
 }

@@ -16,11 +16,17 @@
 //! asserted on; own state is checked on every transition and reported as [`Output::Violation`].
 
 mod config;
+mod context;
 mod federation;
+mod feed;
 mod input;
 pub mod limits;
+mod location;
+mod membership;
 pub mod message;
 mod output;
+mod peers;
+mod reconcile;
 mod replica;
 mod stats;
 

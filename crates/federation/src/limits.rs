@@ -20,8 +20,6 @@ pub const BATCH_BYTES_FIRST: u32 = 128 << 10;
 pub const BATCH_ITEMS: usize = 16_384;
 /// Sources that a bucket listens to: the two nearest and one drawn, so that no cluster keeps to itself.
 pub const SOURCES: usize = 3;
-/// Sources whose vector is remembered per bucket.
-pub const SOURCES_KNOWN: usize = 8;
 /// Silence after which a pull is given up, beside four round trips.
 pub const PULL_TIMEOUT: Duration = Duration::from_secs(10);
 /// First wait after a failure of a source; doubles up to [`BACKOFF_MAX`].
@@ -54,6 +52,8 @@ pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 pub const PROBE_TRIES: u8 = 3;
 /// Reconciliations at once.
 pub const SESSIONS: usize = 8;
+/// Dead dots that one session gathers; what is beyond is found by the next.
+pub const DEAD: usize = 262_144;
 /// Dots of one drop.
 pub const DROP_DOTS: usize = 16_384;
 /// Questions of this site that are open at once; beyond it the answer is "not yet known".

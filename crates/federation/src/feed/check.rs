@@ -1,0 +1,84 @@
+//! The safety net: digests of vectors, told now and then to the members listened to.
+//!
+//! News can be lost; a check finds out. It costs 24 bytes per bucket, all buckets of one moment in one message,
+//! and no answer when nothing differs. The pause doubles from 15 s to 5 min while nothing happens.
+
+use std::collections::BTreeMap;
+
+use skerry_base::{BucketId, Instant, SiteId, Vector};
+
+use super::{Feed, digest};
+use crate::context::Context;
+use crate::limits;
+use crate::message::Message;
+
+impl Feed {
+    /// Checks the buckets whose time has come, one message per site.
+    pub(super) fn check_due(&mut self, due: &[BucketId], cx: &mut Context<'_>) {
+        let mut plan: BTreeMap<SiteId, Vec<BucketId>> = BTreeMap::new();
+        let draw = if due.is_empty() { 0.0 } else { cx.draw() };
+        for id in due {
+            let Some(bucket) = self.buckets.get_mut(id) else { continue };
+            bucket.scheduled_at = None;
+            if bucket.check_at.is_none_or(|at| at > cx.now) {
+                continue;
+            }
+            let listened = bucket.listened(draw, cx);
+            listened.into_iter().for_each(|site| plan.entry(site).or_default().push(*id));
+            bucket.check_at = Some(on_the_grid(cx.now.after(bucket.check_every), self.phase));
+            bucket.check_every = (bucket.check_every * 2).min(limits::CHECK_MAX);
+        }
+        for (site, buckets) in plan {
+            self.check(site, &buckets, true, cx);
+        }
+    }
+
+    /// Tells a site the digests of some buckets.
+    pub(super) fn check(&mut self, site: SiteId, buckets: &[BucketId], listen: bool, cx: &mut Context<'_>) {
+        for piece in buckets.chunks(limits::ENTRIES_PER_MESSAGE) {
+            let mut entries = Vec::with_capacity(piece.len());
+            for id in piece {
+                if let Some(vector) = cx.read(cx.replica.vector(*id)) {
+                    entries.push((*id, digest(&vector)));
+                }
+            }
+            if !entries.is_empty() {
+                cx.send(site, Message::Check { listen, entries });
+            }
+        }
+    }
+
+    /// Answers the digests of another: by all we have, where it differs.
+    pub(crate) fn checked(
+        &mut self,
+        from: SiteId,
+        listen: bool,
+        entries: &[(BucketId, u64)],
+        cx: &mut Context<'_>,
+    ) {
+        for (id, theirs) in entries {
+            let id = *id;
+            if !self.has_joined(id) {
+                cx.send(from, Message::NotMember { bucket: id });
+                continue;
+            }
+            let Some(vector) = cx.read(cx.replica.vector(id)) else { continue };
+            let equal = digest(&vector) == *theirs;
+            if listen {
+                self.listen(id, from, if equal { &vector } else { const { &Vector::new() } }, cx);
+            }
+            if !equal {
+                if let Some(listener) = self.buckets.get_mut(&id).and_then(|b| b.listeners.get_mut(&from)) {
+                    listener.told = vector.clone();
+                }
+                cx.send(from, Message::News { bucket: id, vector });
+            }
+        }
+    }
+}
+
+/// The next common moment of all checks of this site, so that they share messages.
+fn on_the_grid(at: Instant, phase: u64) -> Instant {
+    let step = limits::CHECK_MIN.as_nanos() as u64;
+    Instant((at.0.saturating_sub(phase)).div_ceil(step).saturating_mul(step).saturating_add(phase))
+}

@@ -1,0 +1,297 @@
+//! Feeds: every member of a bucket pulls from two or three others what its vector does not cover.
+//!
+//! The cursor is the vector, so it does not matter who serves: records pass from A by B to C when A and C cannot
+//! reach each other. [`pull`] asks and takes, [`serve`] gives and tells news, [`check`] is the safety net under
+//! lost news, [`choose`] says whom to ask, [`bucket`] is the state of one bucket.
+//!
+//! Invariants: one pull on its way per bucket, [`limits::PULLS_AT_ONCE`] in all; at most
+//! [`limits::BATCHES_UNAPPLIED`] batches of a bucket wait for the store; a batch is handed over only if it
+//! continues exactly what was handed over before.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use skerry_base::{BucketId, Instant, SiteId, Vector};
+
+use crate::context::Context;
+use crate::location::Change;
+use crate::{Lag, Replica, Ticket, limits};
+
+mod bucket;
+mod check;
+mod choose;
+mod pull;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+use bucket::Bucket;
+
+/// A comparison that the feed asks for: caught up with this site, and in doubt or asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Start one.
+    Compare(BucketId, SiteId),
+    /// The one that runs found what is dead; all that could replace it has come since.
+    Settle(BucketId, SiteId),
+}
+
+/// The feed machine.
+pub(crate) struct Feed {
+    buckets: BTreeMap<BucketId, Bucket>,
+    /// When each bucket wants to be looked at.
+    agenda: BTreeSet<(Instant, BucketId)>,
+    applies: BTreeMap<Ticket, BucketId>,
+    /// Buckets that would pull if fewer pulls were on their way.
+    queue: VecDeque<BucketId>,
+    pulls: usize,
+    wishes: Vec<Wish>,
+    /// Where in the check period this site's checks lie, so that sites do not check in step.
+    phase: u64,
+}
+
+impl Feed {
+    pub(crate) fn new(rng: &mut StdRng) -> Self {
+        Self {
+            buckets: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            applies: BTreeMap::new(),
+            queue: VecDeque::new(),
+            pulls: 0,
+            wishes: Vec::new(),
+            phase: rng.random_range(0..limits::CHECK_MIN.as_nanos() as u64),
+        }
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        self.agenda.first().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn take_wishes(&mut self) -> Vec<Wish> {
+        core::mem::take(&mut self.wishes)
+    }
+
+    pub(crate) fn has_joined(&self, bucket: BucketId) -> bool {
+        self.buckets.contains_key(&bucket)
+    }
+
+    /// Becomes a member: catch up from the nearest, listen to two more.
+    pub(crate) fn join(&mut self, id: BucketId, members: BTreeSet<SiteId>, cx: &mut Context<'_>) {
+        if self.buckets.contains_key(&id) || self.buckets.len() >= limits::BUCKETS {
+            return;
+        }
+        let mut bucket = Bucket::new(cx.now);
+        bucket.members = members;
+        self.buckets.insert(id, bucket);
+        self.look_for_doubt(id, cx);
+        self.greet(id, cx);
+    }
+
+    fn greet(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        let near = cx.peers.nearest(bucket.members.iter().copied());
+        if let Some(nearest) = near.first() {
+            bucket.source(*nearest).ask = true;
+        }
+        bucket.rest(cx.now);
+        let others: Vec<SiteId> = near.into_iter().skip(1).take(limits::SOURCES - 1).collect();
+        for site in others {
+            self.check(site, &[id], true, cx);
+        }
+        self.proceed(id, cx);
+    }
+
+    /// Stops following. Batches on their way to the store are no longer waited for.
+    pub(crate) fn leave(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.remove(&id) else { return };
+        self.pulls -= usize::from(bucket.pull.is_some());
+        self.applies.retain(|_, of| *of != id);
+        self.queue.retain(|queued| *queued != id);
+        self.agenda.retain(|(_, of)| *of != id);
+        self.start_queued(cx);
+    }
+
+    /// A connection: whatever failed before is forgotten, and both sides tell each other what differs.
+    pub(crate) fn link_up(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        if !cx.peers.is_linked(site) {
+            return;
+        }
+        let shared = self.shared(site);
+        for id in &shared {
+            if let Some(bucket) = self.buckets.get_mut(id) {
+                bucket.meet(site);
+                bucket.doubt_at = None;
+            }
+            self.look_for_doubt(*id, cx);
+        }
+        self.check(site, &shared, true, cx);
+        shared.into_iter().for_each(|id| self.proceed(id, cx));
+    }
+
+    pub(crate) fn link_down(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        for id in self.shared(site) {
+            let Some(bucket) = self.buckets.get_mut(&id) else { continue };
+            bucket.listeners.remove(&site);
+            if bucket.pull.as_ref().is_some_and(|pull| pull.source == site) {
+                self.end_pull(id, cx);
+            }
+            self.proceed(id, cx);
+        }
+    }
+
+    /// Others became or are no longer members.
+    pub(crate) fn members_changed(&mut self, changes: &[Change], cx: &mut Context<'_>) {
+        let mut met: BTreeMap<SiteId, Vec<BucketId>> = BTreeMap::new();
+        for change in changes {
+            let Some(bucket) = self.buckets.get_mut(&change.bucket) else { continue };
+            if change.member {
+                if bucket.members.insert(change.site) {
+                    met.entry(change.site).or_default().push(change.bucket);
+                }
+            } else {
+                bucket.forget(change.site);
+                if bucket.pull.as_ref().is_some_and(|pull| pull.source == change.site) {
+                    self.end_pull(change.bucket, cx);
+                }
+            }
+        }
+        for (site, buckets) in met {
+            self.check(site, &buckets, true, cx);
+        }
+        for change in changes {
+            self.look_for_doubt(change.bucket, cx);
+            self.proceed(change.bucket, cx);
+        }
+    }
+
+    /// Compare with one member, whether in doubt or not.
+    pub(crate) fn reconcile(&mut self, id: BucketId, with: SiteId, cx: &mut Context<'_>) {
+        if let Some(bucket) = self.buckets.get_mut(&id) {
+            bucket.compare_with = Some(with);
+            bucket.source(with).ask = true;
+            self.proceed(id, cx);
+        }
+    }
+
+    /// The comparison has found what is dead: pull once more, so that no key is left without its successor.
+    pub(crate) fn settle(&mut self, id: BucketId, with: SiteId, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        bucket.settling = Some(with);
+        bucket.source(with).ask = true;
+        // What ends before the next pull starts does not count.
+        bucket.pending.iter_mut().for_each(|pending| pending.end = false);
+        if let Some(pull) = &mut bucket.pull {
+            pull.again = true;
+        }
+        self.proceed(id, cx);
+    }
+
+    /// A comparison ended.
+    pub(crate) fn compared(&mut self, id: BucketId, with: SiteId, ok: bool, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        bucket.comparing = None;
+        bucket.settling = None;
+        if ok {
+            (bucket.doubt_tries, bucket.doubt_at) = (0, None);
+        } else {
+            bucket.failed(with, cx);
+            bucket.doubt_at = Some(cx.backoff(limits::BACKOFF_MIN, bucket.doubt_tries));
+            bucket.doubt_tries = bucket.doubt_tries.saturating_add(1);
+        }
+        self.look_for_doubt(id, cx);
+        self.proceed(id, cx);
+    }
+
+    /// In doubt, every source is worth a pull: being caught up with one starts a comparison.
+    fn look_for_doubt(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        let Some(doubt) = cx.read(cx.replica.doubt(id)) else {
+            bucket.doubt_at = Some(cx.now.after(limits::BACKOFF_MAX));
+            return;
+        };
+        bucket.doubtful = !doubt.is_empty();
+        if !bucket.doubtful {
+            bucket.doubt_at = None;
+        }
+        let rests = bucket.doubt_at.is_some_and(|at| at > cx.now);
+        if bucket.doubtful && bucket.comparing.is_none() && !rests {
+            bucket.doubt_at = None;
+            for site in cx.peers.nearest(bucket.members.iter().copied()) {
+                bucket.source(site).ask = true;
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, cx: &mut Context<'_>) {
+        let mut due = Vec::new();
+        while let Some((_, id)) = self.agenda.first().copied().filter(|(at, _)| *at <= cx.now) {
+            self.agenda.pop_first();
+            due.push(id);
+        }
+        self.check_due(&due, cx);
+        for id in due {
+            self.time_out(id, cx);
+            self.tell_due(id, cx);
+            let rested = |bucket: &Bucket| bucket.doubt_at.is_some_and(|at| at <= cx.now);
+            if self.buckets.get(&id).is_some_and(rested) {
+                self.look_for_doubt(id, cx);
+            }
+            self.proceed(id, cx);
+        }
+        cx.hold(self.pulls <= limits::PULLS_AT_ONCE, "more pulls on their way than may");
+        cx.hold(
+            self.applies.len() <= self.buckets.len() * limits::BATCHES_UNAPPLIED,
+            "batches without a bucket",
+        );
+    }
+
+    /// How far behind its sources each bucket is.
+    pub(crate) fn lag(&self, replica: &dyn Replica) -> Vec<Lag> {
+        let mut lags = Vec::new();
+        for (id, bucket) in &self.buckets {
+            let Ok(mine) = replica.vector(*id) else { continue };
+            for (site, source) in &bucket.sources {
+                let behind = |(origin, seq): (_, u64)| seq.saturating_sub(mine.get(origin));
+                let records = source.vector.iter().map(behind).sum();
+                lags.push(Lag { bucket: *id, source: *site, records });
+            }
+        }
+        lags
+    }
+
+    /// Buckets of which this site and another are members.
+    fn shared(&self, site: SiteId) -> Vec<BucketId> {
+        self.buckets.iter().filter(|(_, bucket)| bucket.members.contains(&site)).map(|(id, _)| *id).collect()
+    }
+
+    /// Puts the bucket on the agenda again after a change. `scheduled` is where it stands now.
+    fn reschedule(&mut self, id: BucketId) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        let wake = bucket.next_wake();
+        if bucket.scheduled_at != wake {
+            if let Some(at) = bucket.scheduled_at {
+                self.agenda.remove(&(at, id));
+            }
+            bucket.scheduled_at = wake;
+        }
+        self.agenda.extend(wake.map(|at| (at, id)));
+    }
+}
+
+/// Eight bytes that tell whether two vectors are equal.
+fn digest(vector: &Vector) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    for (origin, seq) in vector.iter() {
+        hasher.update(&origin.to_bytes());
+        hasher.update(&seq.to_be_bytes());
+    }
+    let hash = hasher.finalize();
+    hash.as_bytes().iter().take(8).fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
+}
+
+/// The entries of `vector` that `base` does not cover.
+fn beyond(vector: &Vector, base: &Vector) -> Vector {
+    vector.iter().filter(|(origin, seq)| *seq > base.get(*origin)).collect()
+}

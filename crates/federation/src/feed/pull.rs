@@ -1,0 +1,310 @@
+//! Asking for records and taking them.
+//!
+//! A pull asks for a few batches in a row, so that a long link is full while the store syncs. Batches are taken
+//! in order; each starts where the one before ended. The next pull starts when the last batch is here, not when
+//! it is durable: its cursor is the vector plus what is on its way to the store. A refusal of the store breaks
+//! the chain: what is behind it is refused as well (by its `base`), and pulling starts again from the vector.
+
+use std::collections::BTreeMap;
+
+use skerry_base::{BucketId, SiteId, Vector, limits as bounds};
+
+use super::bucket::{Bucket, Pending, Running};
+use super::choose::Choice;
+use super::{Feed, Wish, beyond};
+use crate::context::Context;
+use crate::message::{Batch, Message, Pull, Refusal};
+use crate::{Apply, Output, Report, Ticket, limits};
+
+impl Feed {
+    /// Starts what can be started for this bucket, and puts it on the agenda.
+    pub(super) fn proceed(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        self.start_pull(id, cx);
+        self.reschedule(id);
+    }
+
+    fn start_pull(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        bucket.retry_at = None;
+        bucket.hold = bucket.hold.filter(|until| *until > cx.now);
+        let full = bucket.pending.len() + usize::from(limits::BATCHES_PER_PULL) > limits::BATCHES_UNAPPLIED;
+        if bucket.pull.is_some() || full || bucket.broken || bucket.hold.is_some() {
+            return;
+        }
+        let idle = bucket.sources.values().all(|source| !source.ask && source.vector.is_empty());
+        if idle {
+            return;
+        }
+        let Some(mut mine) = cx.read(cx.replica.vector(id)) else {
+            bucket.hold = Some(cx.now.after(limits::BACKOFF_MIN));
+            return;
+        };
+        mine.merge(&bucket.handed);
+        match bucket.choose(&mine, cx) {
+            Choice::Nobody => {}
+            Choice::Later(at) => bucket.retry_at = Some(at),
+            Choice::Ask(_) if self.pulls >= limits::PULLS_AT_ONCE => {
+                if !self.queue.contains(&id) {
+                    self.queue.push_back(id);
+                }
+            }
+            Choice::Ask(source) => {
+                self.pulls += 1;
+                ask(id, bucket, source, mine, cx);
+            }
+        }
+    }
+
+    /// Lets waiting buckets pull, oldest first.
+    pub(super) fn start_queued(&mut self, cx: &mut Context<'_>) {
+        while self.pulls < limits::PULLS_AT_ONCE {
+            let Some(id) = self.queue.pop_front() else { return };
+            self.proceed(id, cx);
+        }
+    }
+
+    /// The pull of this bucket is over, for better or worse.
+    pub(super) fn end_pull(&mut self, id: BucketId, cx: &mut Context<'_>) -> Option<Running> {
+        let pull = self.buckets.get_mut(&id)?.pull.take()?;
+        self.pulls = self.pulls.saturating_sub(1);
+        self.start_queued(cx);
+        Some(pull)
+    }
+
+    /// Gives a pull up and its source a pause.
+    pub(super) fn fail_pull(&mut self, id: BucketId, reason: &'static str, cx: &mut Context<'_>) {
+        let Some(pull) = self.end_pull(id, cx) else { return };
+        cx.stats.pulls_failed += 1;
+        cx.out.push(Output::Report(Report::PullFailed { bucket: id, source: pull.source, reason }));
+        if let Some(bucket) = self.buckets.get_mut(&id) {
+            let source = bucket.source(pull.source);
+            source.bytes = (source.bytes / 2).max(limits::BATCH_BYTES_MIN);
+            bucket.failed(pull.source, cx);
+        }
+        self.proceed(id, cx);
+    }
+
+    /// Silence for too long.
+    pub(super) fn time_out(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        let late = |bucket: &Bucket| bucket.pull.as_ref().is_some_and(|pull| pull.deadline <= cx.now);
+        if self.buckets.get(&id).is_some_and(late) {
+            self.fail_pull(id, "silence", cx);
+        }
+    }
+
+    pub(crate) fn refused(
+        &mut self,
+        from: SiteId,
+        ticket: u64,
+        id: BucketId,
+        why: Refusal,
+        cx: &mut Context<'_>,
+    ) {
+        if !self.is_pulling(id, from, ticket) {
+            return cx.stale();
+        }
+        let reason = match why {
+            Refusal::NotMember => "not a member",
+            Refusal::Busy => "busy",
+        };
+        if let Some(bucket) = self.buckets.get_mut(&id) {
+            // Nothing is known to be there any more; news will say so if there is.
+            let source = bucket.source(from);
+            (source.vector, source.ask) = (Vector::new(), why == Refusal::Busy);
+        }
+        self.fail_pull(id, reason, cx);
+    }
+
+    fn is_pulling(&self, id: BucketId, from: SiteId, ticket: u64) -> bool {
+        let pull = self.buckets.get(&id).and_then(|bucket| bucket.pull.as_ref());
+        pull.is_some_and(|pull| pull.ticket == ticket && pull.source == from)
+    }
+
+    pub(crate) fn batch(&mut self, from: SiteId, batch: Batch, cx: &mut Context<'_>) {
+        let id = batch.bucket;
+        if !self.is_pulling(id, from, batch.ticket) {
+            return cx.stale();
+        }
+        let Some(pull) = self.buckets.get_mut(&id).and_then(|bucket| bucket.pull.as_mut()) else { return };
+        if batch.index < pull.next || batch.index >= pull.batches {
+            return cx.stale();
+        }
+        pull.deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(from) * 4);
+        pull.early.insert(batch.index, batch);
+        while let Some(next) = self.next_in_order(id) {
+            if !self.take(id, next, cx) {
+                break;
+            }
+        }
+        self.proceed(id, cx);
+    }
+
+    fn next_in_order(&mut self, id: BucketId) -> Option<Batch> {
+        let pull = self.buckets.get_mut(&id)?.pull.as_mut()?;
+        pull.early.remove(&pull.next)
+    }
+
+    /// Takes the next batch in order; answers whether the pull goes on.
+    fn take(&mut self, id: BucketId, batch: Batch, cx: &mut Context<'_>) -> bool {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return false };
+        let Some(pull) = bucket.pull.as_mut() else { return false };
+        let from = pull.source;
+        let mut upto = pull.base.clone();
+        upto.merge(&batch.upto);
+        let fits = |item: &crate::FeedItem| upto.covers(item.dot) && !pull.base.covers(item.dot);
+        let progress = upto != pull.base;
+        if !batch.items.iter().all(fits) || (!progress && !(batch.end && batch.items.is_empty())) {
+            cx.refuse(from, "a batch that does not continue the feed");
+            self.fail_pull(id, "senseless", cx);
+            return false;
+        }
+        let base = core::mem::replace(&mut pull.base, upto);
+        pull.next += 1;
+        let (last, end, again) = (batch.last, batch.end, pull.again);
+        let fresh = pull.fresh;
+        note_source(bucket, from, &batch, again);
+        if progress {
+            let apply = hand_over(id, bucket, batch, Start { from, base, fresh, again }, cx);
+            self.applies.insert(apply.ticket, id);
+            cx.out.push(Output::Apply(apply));
+        } else if end && !again {
+            bucket.refusals = 0;
+            if bucket.pending.is_empty() {
+                self.caught_up(id, from, cx);
+            } else if let Some(pending) = bucket.pending.back_mut() {
+                (pending.source, pending.end) = (from, true);
+            }
+        }
+        if last {
+            self.end_pull(id, cx);
+        }
+        !last
+    }
+
+    /// The store's answer to a batch; answers whether the ticket was one of the feed's.
+    pub(crate) fn applied(&mut self, ticket: Ticket, ok: bool, cx: &mut Context<'_>) -> bool {
+        let Some(id) = self.applies.remove(&ticket) else { return false };
+        let Some(bucket) = self.buckets.get_mut(&id) else { return true };
+        let index = bucket.pending.iter().position(|pending| pending.ticket == ticket);
+        let done = index.and_then(|index| bucket.pending.remove(index));
+        if !ok {
+            cx.stats.applies_refused += 1;
+            bucket.broken = true;
+            bucket.fresh_from = None;
+            self.end_pull(id, cx);
+        }
+        let Some(bucket) = self.buckets.get_mut(&id) else { return true };
+        if bucket.pending.is_empty() {
+            bucket.handed = Vector::new();
+            if core::mem::take(&mut bucket.broken) {
+                bucket.hold = Some(cx.backoff(limits::BACKOFF_MIN, bucket.refusals));
+                bucket.refusals = bucket.refusals.saturating_add(1);
+            }
+        }
+        if ok {
+            self.news(id, cx);
+            if let Some(done) = done.filter(|done| done.end) {
+                self.caught_up(id, done.source, cx);
+            }
+        }
+        self.proceed(id, cx);
+        true
+    }
+
+    /// The source has nothing more, and all of it is durable here.
+    fn caught_up(&mut self, id: BucketId, source: SiteId, cx: &mut Context<'_>) {
+        cx.out.push(Output::Report(Report::CaughtUp { bucket: id, source }));
+        let doubt = cx.read(cx.replica.doubt(id)).unwrap_or_default();
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        bucket.doubtful = !doubt.is_empty();
+        if bucket.settling == Some(source) {
+            bucket.settling = None;
+            self.wishes.push(Wish::Settle(id, source));
+            return;
+        }
+        let asked = bucket.compare_with == Some(source);
+        let clean = bucket.sources.get(&source).is_some_and(|source| !source.doubtful);
+        if bucket.comparing.is_none() && (asked || (bucket.doubtful && clean)) {
+            bucket.comparing = Some(source);
+            bucket.compare_with = bucket.compare_with.filter(|with| *with != source);
+            self.wishes.push(Wish::Compare(id, source));
+        }
+    }
+}
+
+/// Sends a pull.
+fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut Context<'_>) {
+    let ticket = cx.ticket().0;
+    let known = bucket.source(source);
+    known.ask = false;
+    let batches = limits::BATCHES_PER_PULL;
+    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes: known.bytes, batches };
+    if mine.is_empty() {
+        bucket.fresh_from = Some(source);
+    }
+    let fresh = bucket.fresh_from == Some(source);
+    let deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4);
+    bucket.pull = Some(Running {
+        ticket,
+        source,
+        base: mine,
+        next: 0,
+        batches,
+        early: BTreeMap::new(),
+        deadline,
+        again: false,
+        fresh,
+    });
+    cx.stats.pulls += 1;
+    cx.send(source, Message::Pull(pull));
+}
+
+/// What must be remembered as doubtful with this batch: the source dropped tombstones that we never saw, and we
+/// have records that they may have killed; or the source is in doubt itself.
+fn doubt_of(batch: &Batch, base: &Vector, fresh: bool) -> Vector {
+    let mut doubt = batch.doubt.clone();
+    if !fresh && !base.is_empty() && !base.includes(&batch.horizon) {
+        doubt.merge(&batch.vector);
+    }
+    doubt
+}
+
+/// Remembers what the source has. Its end is all it has (whatever was believed before), unless it told news
+/// meanwhile.
+fn note_source(bucket: &mut Bucket, from: SiteId, batch: &Batch, again: bool) {
+    let reached = bucket.pull.as_ref().map(|pull| pull.base.clone()).unwrap_or_default();
+    let source = bucket.source(from);
+    (source.tries, source.until) = (0, None);
+    source.doubtful = !batch.doubt.is_empty();
+    source.bytes = source.bytes.saturating_mul(2).min(bounds::FEED_BATCH_BYTES as u32);
+    if batch.end {
+        source.ask = again;
+        if !again && !reached.includes(&source.vector) {
+            source.vector = Vector::new();
+        }
+    }
+    source.vector.merge(&batch.vector);
+    source.vector.merge(&batch.upto);
+}
+
+/// Where a batch starts.
+struct Start {
+    from: SiteId,
+    base: Vector,
+    fresh: bool,
+    again: bool,
+}
+
+fn hand_over(id: BucketId, bucket: &mut Bucket, batch: Batch, start: Start, cx: &mut Context<'_>) -> Apply {
+    let ticket = cx.ticket();
+    let Start { from, base, fresh, again } = start;
+    let doubt = doubt_of(&batch, &base, fresh);
+    let upto = beyond(&batch.upto, &base);
+    cx.stats.items_in += batch.items.len() as u64;
+    bucket.handed.merge(&upto);
+    bucket.fresh_from = bucket.fresh_from.filter(|fresh| *fresh == from);
+    bucket.doubtful |= !doubt.is_empty();
+    bucket.pending.push_back(Pending { ticket, source: from, end: batch.end && !again });
+    bucket.rest(cx.now);
+    Apply { ticket, from, bucket: id, base, items: batch.items, upto, horizon: batch.horizon, doubt }
+}

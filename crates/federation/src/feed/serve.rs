@@ -1,0 +1,119 @@
+//! Giving records to who asks, and news to who listens.
+//!
+//! Only what is durable is fed, and news are told after durability: both read the store, not the outputs.
+
+use skerry_base::{BucketId, SiteId, Vector, limits as bounds};
+
+use super::bucket::Listener;
+use super::{Feed, beyond};
+use crate::context::Context;
+use crate::message::{Batch, Message, Pull, Refusal};
+use crate::{FeedBatch, limits};
+
+impl Feed {
+    /// Answers a pull by a few batches in a row.
+    pub(crate) fn serve(&mut self, from: SiteId, pull: Pull, cx: &mut Context<'_>) {
+        let (ticket, id) = (pull.ticket, pull.bucket);
+        let refuse = |reason| Message::PullRefused { ticket, bucket: id, reason };
+        if !self.has_joined(id) {
+            return cx.send(from, refuse(Refusal::NotMember));
+        }
+        self.listen(id, from, &pull.seen, cx);
+        let state = || Ok((cx.replica.vector(id)?, cx.replica.horizon(id)?, cx.replica.doubt(id)?));
+        let Some((vector, horizon, doubt)) = cx.read(state()) else {
+            return cx.send(from, refuse(Refusal::Busy));
+        };
+        let bytes = pull.max_bytes.clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32) as usize;
+        let count = pull.batches.clamp(1, limits::BATCHES_PER_PULL);
+        let mut seen = pull.seen;
+        for index in 0..count {
+            let Some(piece) = cx.read(cx.replica.after(id, &seen, bytes)) else {
+                return cx.send(from, refuse(Refusal::Busy));
+            };
+            let passed = !seen.includes(&horizon);
+            let FeedBatch { items, upto, more } = piece;
+            let batch = Batch {
+                ticket,
+                bucket: id,
+                index,
+                last: !more || index + 1 == count,
+                upto: beyond(&upto, &seen),
+                end: !more,
+                vector: if passed { vector.clone() } else { beyond(&vector, &seen) },
+                horizon: if passed { horizon.clone() } else { Vector::new() },
+                doubt: doubt.clone(),
+                items,
+            };
+            cx.stats.items_out += batch.items.len() as u64;
+            seen.merge(&upto);
+            cx.send(from, Message::Batch(batch));
+            if !more {
+                break;
+            }
+        }
+    }
+
+    /// Who asks wants to hear of what comes.
+    pub(super) fn listen(&mut self, id: BucketId, site: SiteId, seen: &Vector, cx: &Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        let until = cx.now.after(limits::LISTEN);
+        if let Some(listener) = bucket.listeners.get_mut(&site) {
+            listener.until = until;
+            listener.told.merge(seen);
+        } else if bucket.listeners.len() < limits::LISTENERS {
+            bucket.listeners.insert(site, Listener { until, told: seen.clone() });
+        }
+    }
+
+    /// The store has new durable records: tell the listeners, at most once per [`limits::NEWS_PAUSE`].
+    pub(crate) fn news(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        bucket.rest(cx.now);
+        let soonest = bucket.told_at.map(|told| told.after(limits::NEWS_PAUSE)).filter(|at| *at > cx.now);
+        bucket.news_at = bucket.news_at.or(Some(soonest.unwrap_or(cx.now)));
+        self.tell_due(id, cx);
+        self.reschedule(id);
+    }
+
+    /// Tells the news that are due.
+    pub(super) fn tell_due(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        if bucket.news_at.is_none_or(|at| at > cx.now) {
+            return;
+        }
+        bucket.news_at = None;
+        bucket.told_at = Some(cx.now);
+        bucket.listeners.retain(|_, listener| listener.until > cx.now);
+        if bucket.listeners.is_empty() {
+            return;
+        }
+        let Some(vector) = cx.read(cx.replica.vector(id)) else { return };
+        for (site, listener) in &mut bucket.listeners {
+            // What came from there is known there.
+            if let Some(source) = bucket.sources.get(site) {
+                listener.told.merge(&source.vector);
+            }
+            let news = beyond(&vector, &listener.told);
+            if !news.is_empty() && cx.peers.is_linked(*site) {
+                listener.told.merge(&news);
+                cx.send(*site, Message::News { bucket: id, vector: news });
+            }
+        }
+    }
+
+    /// Another member has this much.
+    pub(crate) fn told(&mut self, from: SiteId, id: BucketId, vector: &Vector, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else {
+            return cx.send(from, Message::NotMember { bucket: id });
+        };
+        if bucket.sources.len() >= limits::SITES && !bucket.sources.contains_key(&from) {
+            return cx.refuse(from, "news of more sites than there are");
+        }
+        bucket.members.insert(from);
+        bucket.source(from).vector.merge(vector);
+        if let Some(pull) = bucket.pull.as_mut().filter(|pull| pull.source == from) {
+            pull.again |= !pull.base.includes(vector);
+        }
+        self.proceed(id, cx);
+    }
+}

@@ -1,0 +1,1 @@
+//! Transcripts of feeds.

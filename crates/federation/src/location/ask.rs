@@ -1,0 +1,184 @@
+//! This site's own questions: waves, repetitions, and what is concluded from the answers.
+//!
+//! Invariants: every question is answered once, at the latest after [`limits::LOCATE_TIMEOUT`]; "unknown" is
+//! said only if every landmark that could be asked said "no".
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_base::{BucketId, Instant, SiteId};
+
+use super::landmarks::Landmarks;
+use crate::context::Context;
+use crate::message::{Message, Said};
+use crate::{Answer, Output, Ticket, limits};
+
+/// Times that one landmark is asked one question.
+const TRIES: u8 = 3;
+
+/// Members by what is known here.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Nearest first.
+    pub(super) reachable: Vec<SiteId>,
+    /// No link to them.
+    pub(super) apart: BTreeSet<SiteId>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    No,
+    NotYet,
+    Known,
+}
+
+#[derive(Debug)]
+struct Asked {
+    /// When it is (or was last) asked; asked again then if it has not replied.
+    due: Instant,
+    tries: u8,
+    reply: Option<Reply>,
+}
+
+#[derive(Debug)]
+struct Question {
+    bucket: BucketId,
+    wire: u64,
+    opened: Instant,
+    asked: BTreeMap<SiteId, Asked>,
+    apart: BTreeSet<SiteId>,
+}
+
+impl Question {
+    const fn waited(&self) -> Instant {
+        self.opened.after(limits::WAIT)
+    }
+
+    const fn deadline(&self) -> Instant {
+        self.opened.after(limits::LOCATE_TIMEOUT)
+    }
+
+    fn all_replied(&self) -> bool {
+        self.asked.values().all(|asked| asked.reply.is_some())
+    }
+
+    fn all_no(&self) -> bool {
+        self.asked.values().all(|asked| asked.reply == Some(Reply::No))
+    }
+
+    fn next_wake(&self) -> Instant {
+        let open = self.asked.values().filter(|asked| asked.reply.is_none() && asked.tries < TRIES);
+        let end = if self.all_replied() { self.waited() } else { self.deadline() };
+        open.map(|asked| asked.due).chain([end, self.deadline()]).min().unwrap_or(end)
+    }
+
+    /// What can be concluded now, if anything.
+    fn conclusion(&self, known: &Known, cx: &Context<'_>) -> Option<Answer> {
+        if !known.reachable.is_empty() {
+            let sites = known.reachable.iter().copied().take(limits::FOUND).collect();
+            return Some(Answer::Found { sites });
+        }
+        let over = cx.now >= self.deadline() || (self.all_replied() && cx.now >= self.waited());
+        if !over && !self.all_no() {
+            return None;
+        }
+        let apart: BTreeSet<SiteId> = self.apart.union(&known.apart).copied().collect();
+        if !apart.is_empty() {
+            return Some(Answer::Unreachable { sites: apart.into_iter().take(limits::FOUND).collect() });
+        }
+        if !self.all_no() {
+            return Some(Answer::NotYetKnown);
+        }
+        let unasked = cx.peers.roster().iter().filter(|site| !self.asked.contains_key(site));
+        Some(Answer::Unknown { unasked: unasked.copied().collect() })
+    }
+}
+
+/// Open questions by the shell's ticket.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    open: BTreeMap<Ticket, Question>,
+}
+
+impl Questions {
+    pub(super) fn is_bounded(&self) -> bool {
+        self.open.len() <= limits::QUESTIONS
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.open.values().map(Question::next_wake).min()
+    }
+
+    pub(super) fn due(&self, now: Instant) -> Vec<(Ticket, BucketId)> {
+        let due = self.open.iter().filter(|(_, question)| question.next_wake() <= now);
+        due.map(|(ticket, question)| (*ticket, question.bucket)).collect()
+    }
+
+    pub(super) fn is_open(&self, wire: u64, bucket: BucketId) -> bool {
+        self.open.values().any(|question| question.wire == wire && question.bucket == bucket)
+    }
+
+    pub(super) fn open(&mut self, ticket: Ticket, bucket: BucketId, known: Known, cx: &mut Context<'_>) {
+        if self.open.len() >= limits::QUESTIONS && known.reachable.is_empty() {
+            cx.stats.located += 1;
+            cx.out.push(Output::Located { ticket, answer: Answer::NotYetKnown });
+            return;
+        }
+        let plan = Landmarks::of(cx.peers).waves(cx.peers);
+        let asked = |(wait, site)| (site, Asked { due: cx.now.after(wait), tries: 0, reply: None });
+        let asked = plan.into_iter().map(asked).collect();
+        let wire = cx.ticket().0;
+        let question = Question { bucket, wire, opened: cx.now, asked, apart: BTreeSet::new() };
+        self.open.insert(ticket, question);
+        self.tick(ticket, known, cx);
+    }
+
+    /// Asks who is due, and concludes if possible.
+    pub(super) fn tick(&mut self, ticket: Ticket, known: Known, cx: &mut Context<'_>) {
+        let Some(question) = self.open.get_mut(&ticket) else { return };
+        if let Some(answer) = question.conclusion(&known, cx) {
+            self.open.remove(&ticket);
+            cx.stats.located += 1;
+            cx.out.push(Output::Located { ticket, answer });
+            return;
+        }
+        let (wire, bucket) = (question.wire, question.bucket);
+        for (site, asked) in &mut question.asked {
+            if asked.reply.is_none() && asked.tries < TRIES && asked.due <= cx.now {
+                asked.tries += 1;
+                asked.due = cx.now.after(patience(cx, *site));
+                cx.send(*site, Message::Locate { ticket: wire, bucket });
+            }
+        }
+    }
+
+    /// Takes an answer and concludes if possible.
+    pub(super) fn said(&mut self, from: SiteId, wire: u64, said: Said, known: Known, cx: &mut Context<'_>) {
+        let found = self.open.iter_mut().find(|(_, question)| question.wire == wire);
+        let Some((&ticket, question)) = found else { return cx.stale() };
+        let mut known = known;
+        let patience = patience(cx, from);
+        let asked = question.asked.get_mut(&from);
+        match (said, asked) {
+            (Said::Member, _) => {
+                if !known.reachable.contains(&from) {
+                    known.reachable.push(from);
+                }
+            }
+            (Said::PassedOn(_), Some(asked)) => asked.due = cx.now.after(patience),
+            (Said::Known(sites), Some(asked)) => {
+                asked.reply = Some(Reply::Known);
+                question.apart.extend(sites);
+            }
+            (Said::NotYet, Some(asked)) => asked.reply = Some(Reply::NotYet),
+            (Said::No, Some(asked)) => asked.reply = Some(Reply::No),
+            (_, None) => return cx.refuse(from, "an answer of a site that was not asked"),
+        }
+        self.tick(ticket, known, cx);
+    }
+}
+
+/// How long an answer may take before the question is repeated.
+fn patience(cx: &Context<'_>, site: SiteId) -> Duration {
+    limits::ASK_AGAIN + cx.peers.rtt(site) * 2
+}

@@ -1,0 +1,171 @@
+//! What a landmark has heard: which site is a member of which bucket.
+//!
+//! Every entry is a register of its publisher: in one life the highest version is true. A new life makes all
+//! earlier entries stale: they still count as members (most are) until the digest says that the new life has
+//! said everything.
+//!
+//! Invariants: the index by bucket is exactly what the entries of all publishers say; at most
+//! [`limits::BUCKETS`] entries per publisher and [`limits::HOLDERS`] members per bucket.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_base::{BucketId, SiteId};
+
+use crate::context::Context;
+use crate::message::Publish;
+use crate::{Output, limits};
+
+/// A site became or is no longer a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub(crate) site: SiteId,
+    pub(crate) bucket: BucketId,
+    pub(crate) member: bool,
+}
+
+impl Change {
+    pub(super) const fn output(&self) -> Output {
+        Output::MemberOf { site: self.site, bucket: self.bucket, member: self.member }
+    }
+}
+
+/// Order-free digest of a set of buckets: the sum of their hashes.
+pub(super) fn term(bucket: BucketId) -> u64 {
+    let hash = blake3::hash(&bucket.0);
+    hash.as_bytes().iter().take(8).fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    life: u64,
+    entries: BTreeMap<BucketId, (u64, bool)>,
+    /// Memberships that an earlier life published, or that were seen without being published.
+    stale: BTreeSet<BucketId>,
+    digest: u64,
+    complete: bool,
+}
+
+impl Heard {
+    fn is_member(&self, bucket: BucketId) -> bool {
+        match self.entries.get(&bucket) {
+            Some((_, member)) => *member,
+            None => self.stale.contains(&bucket),
+        }
+    }
+
+    fn new_life(&mut self, life: u64) {
+        let old = core::mem::take(&mut self.entries);
+        self.stale.extend(old.into_iter().filter(|(_, (_, member))| *member).map(|(bucket, _)| bucket));
+        (self.life, self.digest, self.complete) = (life, 0, false);
+    }
+
+    fn set(&mut self, bucket: BucketId, version: u64, member: bool) {
+        let old = self.entries.get(&bucket).copied();
+        if old.is_some_and(|(known, _)| known >= version) {
+            return;
+        }
+        let was = old.is_some_and(|(_, was)| was);
+        self.entries.insert(bucket, (version, member));
+        self.stale.remove(&bucket);
+        match (was, member) {
+            (false, true) => self.digest = self.digest.wrapping_add(term(bucket)),
+            (true, false) => self.digest = self.digest.wrapping_sub(term(bucket)),
+            _ => {}
+        }
+    }
+}
+
+/// The table of a landmark.
+#[derive(Debug, Default)]
+pub(super) struct Holders {
+    heard: BTreeMap<SiteId, Heard>,
+    index: BTreeMap<BucketId, BTreeSet<SiteId>>,
+}
+
+impl Holders {
+    pub(super) fn of(&self, bucket: BucketId) -> BTreeSet<SiteId> {
+        self.index.get(&bucket).cloned().unwrap_or_default()
+    }
+
+    /// Takes a publication; none if it is more than allowed.
+    pub(super) fn take(&mut self, from: SiteId, publish: Publish) -> Option<Vec<Change>> {
+        let heard = self.heard.entry(from).or_default();
+        if publish.life < heard.life {
+            return Some(Vec::new());
+        }
+        if heard.entries.len() + publish.changes.len() > 2 * limits::BUCKETS {
+            return None;
+        }
+        if publish.life > heard.life {
+            heard.new_life(publish.life);
+        }
+        let mut touched: BTreeSet<BucketId> = BTreeSet::new();
+        for change in publish.changes {
+            heard.set(change.bucket, change.version, change.member);
+            touched.insert(change.bucket);
+        }
+        heard.complete = heard.digest == publish.digest;
+        if heard.complete {
+            touched.append(&mut heard.stale);
+        }
+        Some(self.reindex(from, touched))
+    }
+
+    /// A site that was met as a member though its publication has not come.
+    pub(super) fn hint(&mut self, site: SiteId, bucket: BucketId) -> Vec<Change> {
+        let heard = self.heard.entry(site).or_default();
+        if !heard.is_member(bucket) && heard.stale.len() < limits::BUCKETS {
+            heard.entries.remove(&bucket);
+            heard.stale.insert(bucket);
+        }
+        self.reindex(site, [bucket].into())
+    }
+
+    /// A site that is no member after all. If its publication said so the digests differ from now on, and the
+    /// next greeting brings the whole again.
+    pub(super) fn refute(&mut self, site: SiteId, bucket: BucketId) -> Vec<Change> {
+        let Some(heard) = self.heard.get_mut(&site) else { return Vec::new() };
+        heard.stale.remove(&bucket);
+        if let Some((_, true)) = heard.entries.remove(&bucket) {
+            heard.digest = heard.digest.wrapping_sub(term(bucket));
+        }
+        self.reindex(site, [bucket].into())
+    }
+
+    pub(super) fn forget(&mut self, site: SiteId) -> Vec<Change> {
+        let Some(heard) = self.heard.remove(&site) else { return Vec::new() };
+        let buckets = heard.entries.into_keys().chain(heard.stale).collect();
+        self.reindex(site, buckets)
+    }
+
+    /// What is held for a publisher in this life of it.
+    pub(super) fn digest(&self, site: SiteId, life: u64) -> u64 {
+        self.heard.get(&site).filter(|heard| heard.life == life).map_or(0, |heard| heard.digest)
+    }
+
+    /// Whether every site that is linked has said everything since this machine's start.
+    pub(super) fn complete(&self, cx: &Context<'_>) -> bool {
+        let said = |site: &SiteId| self.heard.get(site).is_some_and(|heard| heard.complete);
+        cx.peers.near().iter().all(said)
+    }
+
+    fn reindex(&mut self, site: SiteId, buckets: BTreeSet<BucketId>) -> Vec<Change> {
+        let heard = self.heard.get(&site);
+        let mut changes = Vec::new();
+        for bucket in buckets {
+            let member = heard.is_some_and(|heard| heard.is_member(bucket));
+            let sites = self.index.entry(bucket).or_default();
+            let changed = match member {
+                true => sites.len() < limits::HOLDERS && sites.insert(site),
+                false => sites.remove(&site),
+            };
+            if sites.is_empty() {
+                self.index.remove(&bucket);
+            }
+            if changed {
+                changes.push(Change { site, bucket, member });
+            }
+        }
+        changes
+    }
+}

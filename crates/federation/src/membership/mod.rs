@@ -1,0 +1,174 @@
+//! Liveness: SWIM over sites, by foca.
+//!
+//! Only *whether a site speaks*, to anybody. Who belongs to the federation is the roster's to say: a dead site
+//! stays in it and is met again when its link returns. Closed links are seen by the links themselves; this
+//! machine sees what they cannot: a silent site, and that a site which we cannot reach is alive for others.
+//!
+//! Quiet at rest: one probe and its answer per site and period, 10 s over wide links.
+//!
+//! Invariants: only sites of the roster are reported; alive and dead alternate for a site; a timer that foca
+//! asked for is delivered once, in order.
+
+use core::num::{NonZeroU8, NonZeroUsize};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use foca::{Foca, NoCustomBroadcast, PostcardCodec, Timer};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use skerry_base::{Instant, SiteId};
+
+use crate::context::Context;
+use crate::{Config, Message, Output, limits};
+
+mod identity;
+mod runtime;
+#[cfg(test)]
+mod tests;
+
+use identity::Identity;
+use runtime::Effects;
+
+/// How often a linked site that is not heard of is greeted.
+const GREET: Duration = Duration::from_secs(30);
+
+/// Timers keep the order of submission among equals.
+type TimerKey = (Instant, u64);
+
+/// The liveness machine.
+pub(crate) struct Membership {
+    foca: Foca<Identity, PostcardCodec, StdRng, NoCustomBroadcast>,
+    timers: BTreeMap<TimerKey, Timer<Identity>>,
+    submitted: u64,
+    heard: BTreeSet<SiteId>,
+    reported: BTreeSet<SiteId>,
+    greet_at: Option<Instant>,
+}
+
+impl Membership {
+    pub(crate) fn new(config: &Config) -> Self {
+        let identity = Identity::new(config.site, config.life);
+        let rng = StdRng::seed_from_u64(config.seed ^ 0x5157_494d);
+        Self {
+            foca: Foca::new(identity, settings(config), rng, PostcardCodec),
+            timers: BTreeMap::new(),
+            submitted: 0,
+            heard: BTreeSet::new(),
+            reported: BTreeSet::new(),
+            greet_at: None,
+        }
+    }
+
+    pub(crate) fn is_alive(&self, site: SiteId) -> bool {
+        self.reported.contains(&site)
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        let timer = self.timers.keys().next().map(|(at, _)| *at);
+        [timer, self.greet_at].into_iter().flatten().min()
+    }
+
+    /// A link is up: say hello. Whatever life the other is in, it answers with who is alive.
+    pub(crate) fn link_up(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        if cx.peers.is_linked(site) {
+            self.run(cx, |foca, effects| foca.announce(Identity::unknown(site), effects));
+            self.greet_at.get_or_insert(cx.now.after(GREET));
+        }
+    }
+
+    pub(crate) fn receive(&mut self, from: SiteId, packet: &Bytes, cx: &mut Context<'_>) {
+        if !self.run(cx, |foca, effects| foca.handle_data(packet, effects)) {
+            cx.refuse(from, "a packet that SWIM does not take");
+        }
+    }
+
+    /// The roster changed: report those who count now.
+    pub(crate) fn roster_changed(&mut self, cx: &mut Context<'_>) {
+        self.greet_at.get_or_insert(cx.now);
+        self.report(cx);
+    }
+
+    /// Delivers what is due.
+    pub(crate) fn tick(&mut self, cx: &mut Context<'_>) {
+        while let Some((&key, _)) = self.timers.range(..=(cx.now, u64::MAX)).next() {
+            let Some(timer) = self.timers.remove(&key) else { break };
+            let delivered = self.run(cx, |foca, effects| foca.handle_timer(timer, effects));
+            cx.hold(delivered, "SWIM does not take its own timer");
+        }
+        if self.greet_at.is_some_and(|at| at <= cx.now) {
+            self.greet(cx);
+        }
+        cx.hold(self.reported.iter().all(|site| cx.peers.knows(*site)), "a stranger counts as alive");
+    }
+
+    /// Greets one linked site that is not known to be alive, drawn.
+    fn greet(&mut self, cx: &mut Context<'_>) {
+        let silent: Vec<SiteId> =
+            cx.peers.near().into_iter().filter(|site| !self.heard.contains(site)).collect();
+        let index = cx.pick(silent.len());
+        self.greet_at = (!silent.is_empty()).then(|| cx.now.after(GREET));
+        if let Some(site) = silent.get(index) {
+            self.run(cx, |foca, effects| foca.announce(Identity::unknown(*site), effects));
+        }
+    }
+
+    /// Lets foca act and carries out what it wants; answers whether it was content.
+    fn run(
+        &mut self,
+        cx: &mut Context<'_>,
+        act: impl FnOnce(
+            &mut Foca<Identity, PostcardCodec, StdRng, NoCustomBroadcast>,
+            &mut Effects,
+        ) -> Result<(), foca::Error>,
+    ) -> bool {
+        let mut effects = Effects::default();
+        let result = act(&mut self.foca, &mut effects);
+        for (to, packet) in effects.packets {
+            cx.send(to.site(), Message::Swim(packet));
+        }
+        for (timer, wait) in effects.timers {
+            self.submitted += 1;
+            self.timers.insert((cx.now.after(wait), self.submitted), timer);
+        }
+        for (site, alive) in effects.changes {
+            if alive {
+                self.heard.insert(site);
+            } else {
+                self.heard.remove(&site);
+                self.greet_at.get_or_insert(cx.now.after(GREET));
+            }
+        }
+        self.report(cx);
+        result.is_ok()
+    }
+
+    fn report(&mut self, cx: &mut Context<'_>) {
+        let alive: BTreeSet<SiteId> = self.heard.intersection(cx.peers.roster()).copied().collect();
+        cx.out.extend(alive.difference(&self.reported).map(|site| Output::SiteAlive(*site)));
+        cx.out.extend(self.reported.difference(&alive).map(|site| Output::SiteDead(*site)));
+        self.reported = alive;
+    }
+}
+
+/// For wide links: slow, patient, and silent unless something changed. Down members are never forgotten (the
+/// roster bounds them); they learn of it and come back in a new life of theirs.
+fn settings(config: &Config) -> foca::Config {
+    let one = NonZeroUsize::MIN;
+    foca::Config {
+        probe_period: config.probe_period,
+        probe_rtt: config.probe_rtt,
+        num_indirect_probes: one.saturating_add(1),
+        max_transmissions: NonZeroU8::MIN.saturating_add(5),
+        suspect_to_down_after: config.suspicion,
+        remove_down_after: None,
+        max_packet_size: one.saturating_add(limits::SWIM_BYTES - 1),
+        notify_down_members: true,
+        periodic_announce: None,
+        periodic_announce_to_down_members: Some(foca::PeriodicParams {
+            frequency: Duration::from_secs(60),
+            num_members: one,
+        }),
+        periodic_gossip: Some(foca::PeriodicParams { frequency: Duration::from_secs(2), num_members: one }),
+    }
+}

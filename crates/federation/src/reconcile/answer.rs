@@ -1,0 +1,63 @@
+//! The answering side of a comparison: reads, answers, keeps nothing.
+
+use skerry_base::SiteId;
+
+use super::session::within;
+use crate::context::Context;
+use crate::message::{Compare, Holding, Message, Probe, Verdict};
+use crate::{Fingerprint, Span, Unreadable, limits};
+
+impl super::Reconcile {
+    /// Answers the first step. `member` says whether this site follows the bucket.
+    pub(crate) fn compare(&self, from: SiteId, compare: &Compare, member: bool, cx: &mut Context<'_>) {
+        let verdict = match member {
+            true => cx.read(verdict(compare, cx)),
+            false => Some(Verdict::Unfit),
+        };
+        let (ticket, bucket) = (compare.ticket, compare.bucket);
+        let verdict = verdict.unwrap_or(Verdict::Unfit);
+        cx.send(from, Message::Compared { ticket, bucket, verdict });
+    }
+
+    /// Answers the next steps.
+    pub(crate) fn probe(&self, from: SiteId, probe: &Probe, member: bool, cx: &mut Context<'_>) {
+        let (ticket, bucket) = (probe.ticket, probe.bucket);
+        if !member {
+            return cx.send(from, Message::NotMember { bucket });
+        }
+        let holdings = probe.spans.iter().map(|span| holding(probe, span, cx)).collect();
+        if let Some(holdings) = cx.read(holdings) {
+            cx.send(from, Message::Probed { ticket, bucket, holdings });
+        }
+    }
+}
+
+fn verdict(compare: &Compare, cx: &Context<'_>) -> Result<Verdict, Unreadable> {
+    let bucket = compare.bucket;
+    let vector = cx.replica.vector(bucket)?;
+    if !cx.replica.doubt(bucket)?.is_empty() || !vector.includes(&compare.doubt) {
+        return Ok(Verdict::Unfit);
+    }
+    if !vector.includes(&compare.limit) {
+        return Ok(Verdict::Beyond(vector));
+    }
+    if within(bucket, &compare.limit, cx)? == compare.all {
+        return Ok(Verdict::Equal);
+    }
+    let print = |(origin, last)| cx.replica.fingerprint(bucket, &Span { origin, first: 1, last });
+    Ok(Verdict::Differs(compare.limit.iter().map(print).collect::<Result<Vec<Fingerprint>, _>>()?))
+}
+
+fn holding(probe: &Probe, span: &Span, cx: &Context<'_>) -> Result<Holding, Unreadable> {
+    let bucket = probe.bucket;
+    let print = cx.replica.fingerprint(bucket, span)?;
+    if print.count > limits::SPAN_LIST {
+        let print = |child: &Span| cx.replica.fingerprint(bucket, child);
+        let prints: Result<Vec<Fingerprint>, _> = span.children().iter().map(print).collect();
+        return prints.map(Holding::Children);
+    }
+    let seqs = cx.replica.dots_in(bucket, span, limits::SPAN_LIST as usize)?;
+    let mut before = span.first;
+    let gap = |seq: u64| seq.saturating_sub(core::mem::replace(&mut before, seq));
+    Ok(Holding::Dots(seqs.into_iter().map(gap).collect()))
+}

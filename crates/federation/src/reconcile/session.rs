@@ -1,0 +1,290 @@
+//! One comparison with one member, from the asking side.
+//!
+//! Depth first, so that what is left to compare stays small: a step asks for up to
+//! [`limits::SPANS_PER_PROBE`] spans, each answered by its children or by the list of its dots.
+
+use std::collections::BTreeSet;
+
+use skerry_base::{BucketId, Dot, Instant, SiteId, Vector};
+
+use crate::context::Context;
+use crate::message::{Compare, Holding, Message, Probe, Verdict};
+use crate::{Drop, Fingerprint, Span, Ticket, Unreadable, limits};
+
+/// What became of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Another question is on its way, or drops are.
+    Wait,
+    /// All differences are known.
+    Found,
+    /// Not with this site.
+    Failed,
+}
+
+/// What was asked.
+#[derive(Debug)]
+enum Asked {
+    All,
+    Spans(Vec<Span>),
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    bucket: BucketId,
+    pub(super) with: SiteId,
+    /// What both vectors cover.
+    limit: Vector,
+    /// The doubt that this settles.
+    doubt: Vector,
+    /// Differing spans, deepest last.
+    open: Vec<Span>,
+    asked: Asked,
+    ticket: u64,
+    /// None while the feed settles and the store drops.
+    due: Option<Instant>,
+    tries: u8,
+    pub(super) rounds: u32,
+    /// Held here, dead there.
+    mine: Vec<Dot>,
+    /// Held there, dead here.
+    theirs: Vec<Dot>,
+    /// Too much was found for one session: the rest is for the next.
+    cut: bool,
+    drops: BTreeSet<Ticket>,
+    found: u64,
+    ok: bool,
+}
+
+/// The fingerprint of all live dots within a limit.
+pub(super) fn within(bucket: BucketId, limit: &Vector, cx: &Context<'_>) -> Result<Fingerprint, Unreadable> {
+    let mut all = Fingerprint::default();
+    for (origin, last) in limit.iter() {
+        all.merge(&cx.replica.fingerprint(bucket, &Span { origin, first: 1, last })?);
+    }
+    Ok(all)
+}
+
+impl Session {
+    /// Asks for the first step; none if the store cannot be read or is itself behind its doubt.
+    pub(super) fn start(bucket: BucketId, with: SiteId, cx: &mut Context<'_>) -> Option<Self> {
+        let state = || Ok((cx.replica.vector(bucket)?, cx.replica.doubt(bucket)?));
+        let (limit, doubt) = cx.read(state())?;
+        if !limit.includes(&doubt) {
+            return None;
+        }
+        let mut session = Self {
+            bucket,
+            with,
+            limit,
+            doubt,
+            open: Vec::new(),
+            asked: Asked::All,
+            ticket: 0,
+            due: None,
+            tries: 0,
+            rounds: 0,
+            mine: Vec::new(),
+            theirs: Vec::new(),
+            cut: false,
+            drops: BTreeSet::new(),
+            found: 0,
+            ok: true,
+        };
+        session.ask(cx).then_some(session)
+    }
+
+    pub(super) const fn next_wake(&self) -> Option<Instant> {
+        self.due
+    }
+
+    pub(super) fn awaits(&self, ticket: u64) -> bool {
+        self.due.is_some() && self.ticket == ticket
+    }
+
+    pub(super) const fn found(&self) -> u64 {
+        self.found
+    }
+
+    pub(super) fn theirs(&self) -> &[Dot] {
+        &self.theirs
+    }
+
+    /// Sends what is asked now; answers whether it could be read.
+    fn ask(&mut self, cx: &mut Context<'_>) -> bool {
+        self.ticket = cx.ticket().0;
+        let (ticket, bucket) = (self.ticket, self.bucket);
+        let message = match &self.asked {
+            Asked::All => {
+                let Some(all) = cx.read(within(bucket, &self.limit, cx)) else { return false };
+                let (limit, doubt) = (self.limit.clone(), self.doubt.clone());
+                Message::Compare(Compare { ticket, bucket, limit, doubt, all })
+            }
+            Asked::Spans(spans) => Message::Probe(Probe { ticket, bucket, spans: spans.clone() }),
+        };
+        self.due = Some(cx.now.after(limits::PROBE_TIMEOUT + cx.peers.rtt(self.with) * 4));
+        self.rounds += 1;
+        cx.send(self.with, message);
+        true
+    }
+
+    /// No answer in time.
+    pub(super) fn again(&mut self, cx: &mut Context<'_>) -> Step {
+        self.tries += 1;
+        if self.tries < limits::PROBE_TRIES && self.ask(cx) { Step::Wait } else { Step::Failed }
+    }
+
+    /// Takes the answer to the first step.
+    pub(super) fn compared(&mut self, verdict: Verdict, cx: &mut Context<'_>) -> Step {
+        if !matches!(self.asked, Asked::All) {
+            return Step::Wait;
+        }
+        match verdict {
+            Verdict::Unfit => Step::Failed,
+            Verdict::Equal => self.advance(cx),
+            Verdict::Beyond(vector) => {
+                let lesser = |(origin, seq): (_, u64)| (origin, seq.min(vector.get(origin)));
+                let limit: Vector = self.limit.iter().map(lesser).collect();
+                self.tries += 1;
+                let shrunk = limit != self.limit && self.tries < limits::PROBE_TRIES;
+                self.limit = limit;
+                if shrunk && self.ask(cx) { Step::Wait } else { Step::Failed }
+            }
+            Verdict::Differs(origins) if origins.len() != self.limit.len() => {
+                cx.refuse(self.with, "fingerprints for other origins than asked");
+                Step::Failed
+            }
+            Verdict::Differs(origins) => {
+                let spans = self.limit.iter().map(|(origin, last)| Span { origin, first: 1, last }).collect();
+                self.keep_differing(spans, &origins, cx)
+            }
+        }
+    }
+
+    /// Takes the answer to a probe.
+    pub(super) fn probed(&mut self, holdings: &[Holding], cx: &mut Context<'_>) -> Step {
+        let Asked::Spans(spans) = core::mem::replace(&mut self.asked, Asked::Spans(Vec::new())) else {
+            return Step::Failed;
+        };
+        if spans.len() != holdings.len() {
+            cx.refuse(self.with, "answers to other spans than asked");
+            return Step::Failed;
+        }
+        for (span, holding) in spans.iter().zip(holdings) {
+            let fits = match holding {
+                Holding::Children(prints) => {
+                    let children = span.children();
+                    if prints.len() != children.len() || children.len() < 2 {
+                        false
+                    } else if self.differing(children, prints, cx).is_none() {
+                        return Step::Failed;
+                    } else {
+                        true
+                    }
+                }
+                Holding::Dots(gaps) => match decode_dots(span, gaps) {
+                    None => false,
+                    Some(seqs) => {
+                        if !self.weigh(span, &seqs, cx) {
+                            return Step::Failed;
+                        }
+                        true
+                    }
+                },
+            };
+            if !fits {
+                cx.refuse(self.with, "a holding that does not fit its span");
+                return Step::Failed;
+            }
+        }
+        self.advance(cx)
+    }
+
+    fn keep_differing(&mut self, spans: Vec<Span>, prints: &[Fingerprint], cx: &mut Context<'_>) -> Step {
+        match self.differing(spans, prints, cx) {
+            Some(()) => self.advance(cx),
+            None => Step::Failed,
+        }
+    }
+
+    /// Keeps the spans whose fingerprint is not ours.
+    fn differing(&mut self, spans: Vec<Span>, prints: &[Fingerprint], cx: &mut Context<'_>) -> Option<()> {
+        for (span, print) in spans.into_iter().zip(prints) {
+            if cx.read(cx.replica.fingerprint(self.bucket, &span))? != *print {
+                self.open.push(span);
+            }
+        }
+        Some(())
+    }
+
+    /// Compares a list of theirs with ours; false if ours cannot be read.
+    fn weigh(&mut self, span: &Span, theirs: &[u64], cx: &mut Context<'_>) -> bool {
+        let room = limits::DEAD.saturating_sub(self.mine.len()) + theirs.len();
+        let Some(ours) = cx.read(cx.replica.dots_in(self.bucket, span, room + 1)) else { return false };
+        self.cut |= ours.len() > room;
+        let dot = |seq: &u64| Dot { origin: span.origin, seq: *seq };
+        let held: BTreeSet<u64> = theirs.iter().copied().collect();
+        let own: BTreeSet<u64> = ours.into_iter().collect();
+        self.mine.extend(own.difference(&held).take(room).map(dot));
+        // Our list may have been cut: what lies behind its end says nothing.
+        if !self.cut && self.theirs.len() < limits::DEAD {
+            self.theirs.extend(held.difference(&own).map(dot));
+        }
+        true
+    }
+
+    /// The next spans, or the end.
+    fn advance(&mut self, cx: &mut Context<'_>) -> Step {
+        self.tries = 0;
+        self.cut |= self.mine.len() >= limits::DEAD;
+        if self.open.is_empty() || self.cut {
+            self.due = None;
+            return Step::Found;
+        }
+        let from = self.open.len().saturating_sub(limits::SPANS_PER_PROBE);
+        self.asked = Asked::Spans(self.open.split_off(from));
+        if self.ask(cx) { Step::Wait } else { Step::Failed }
+    }
+
+    /// What is to be dropped here; the last one settles the doubt, if nothing was left out.
+    pub(super) fn drops(&mut self, cx: &mut Context<'_>) -> Vec<Drop> {
+        let dots = core::mem::take(&mut self.mine);
+        self.found = dots.len() as u64;
+        let mut pieces: Vec<Vec<Dot>> = dots.chunks(limits::DROP_DOTS).map(<[Dot]>::to_vec).collect();
+        if pieces.is_empty() {
+            pieces.push(Vec::new());
+        }
+        let (bucket, horizon) = (self.bucket, Vector::new());
+        let drop = |dots| {
+            let (ticket, settles) = (cx.ticket(), Vector::new());
+            Drop { ticket, bucket, dots, horizon: horizon.clone(), settles }
+        };
+        let mut drops: Vec<Drop> = pieces.into_iter().map(drop).collect();
+        if let Some(last) = drops.last_mut().filter(|_| !self.cut) {
+            last.settles = self.doubt.clone();
+        }
+        self.drops = drops.iter().map(|drop| drop.ticket).collect();
+        drops
+    }
+
+    /// The store's answer; whether all went well, once the last one is here.
+    pub(super) fn dropped(&mut self, ticket: Ticket, ok: bool) -> Option<bool> {
+        self.drops.remove(&ticket);
+        self.ok &= ok;
+        self.drops.is_empty().then_some(self.ok)
+    }
+}
+
+/// Reads a list of seqs sent as distances; none if it leaves the span.
+fn decode_dots(span: &Span, gaps: &[u64]) -> Option<Vec<u64>> {
+    let mut seqs = Vec::with_capacity(gaps.len());
+    let mut at = span.first;
+    for (index, gap) in gaps.iter().enumerate() {
+        if index > 0 && *gap == 0 {
+            return None;
+        }
+        at = at.checked_add(*gap).filter(|seq| span.contains(*seq))?;
+        seqs.push(at);
+    }
+    Some(seqs)
+}

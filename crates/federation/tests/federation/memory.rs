@@ -1,0 +1,198 @@
+//! A replica in memory: a set of dots with vectors and tombstones, as the contract of outputs says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use skerry_base::{BucketId, Dot, Origin, Vector};
+use skerry_federation::{Apply, Drop, FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
+
+/// What the records of these tests say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) key: u32,
+    pub(crate) context: Vector,
+    pub(crate) tombstone: bool,
+    pub(crate) payload: Bytes,
+}
+
+impl Record {
+    pub(crate) fn kills(&self, dot: Dot, other: &Self) -> bool {
+        self.key == other.key && self.context.covers(dot)
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Held {
+    pub(crate) live: BTreeMap<Dot, Record>,
+    pub(crate) keys: BTreeMap<u32, BTreeSet<Dot>>,
+    pub(crate) vector: Vector,
+    pub(crate) horizon: Vector,
+    pub(crate) doubt: Vector,
+}
+
+impl Held {
+    fn remove(&mut self, dot: Dot) {
+        if let Some(record) = self.live.remove(&dot)
+            && let Some(dots) = self.keys.get_mut(&record.key)
+        {
+            dots.remove(&dot);
+        }
+    }
+
+    fn of_key(&self, key: u32) -> Vec<Dot> {
+        self.keys.get(&key).into_iter().flatten().copied().collect()
+    }
+
+    pub(crate) fn store(&mut self, dot: Dot, record: Record) {
+        let others = self.of_key(record.key);
+        let dead = others.iter().any(|other| self.live[other].kills(dot, &record));
+        if self.live.contains_key(&dot) || self.vector.covers(dot) || dead {
+            return;
+        }
+        for other in others {
+            if record.kills(other, &self.live[&other]) {
+                self.remove(other);
+            }
+        }
+        self.keys.entry(record.key).or_default().insert(dot);
+        self.live.insert(dot, record);
+    }
+}
+
+/// One site's store. What is in it is durable.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory {
+    pub(crate) buckets: BTreeMap<BucketId, Held>,
+}
+
+impl Memory {
+    pub(crate) fn held(&mut self, bucket: BucketId) -> &mut Held {
+        self.buckets.entry(bucket).or_default()
+    }
+
+    /// A write at this site; answers its dot and record.
+    pub(crate) fn write(
+        &mut self,
+        bucket: BucketId,
+        origin: Origin,
+        record: (u32, bool, Bytes),
+    ) -> (Dot, Record) {
+        let held = self.held(bucket);
+        let (key, tombstone, payload) = record;
+        let mut context = Vector::new();
+        for dot in held.of_key(key) {
+            context.add(dot);
+            context.merge(&held.live[&dot].context);
+        }
+        let dot = Dot { origin, seq: held.vector.get(origin) + 1 };
+        let record = Record { key, context, tombstone, payload };
+        held.store(dot, record.clone());
+        held.vector.add(dot);
+        (dot, record)
+    }
+
+    pub(crate) fn apply(&mut self, apply: &Apply) -> bool {
+        let held = self.held(apply.bucket);
+        if !held.vector.includes(&apply.base) {
+            return false;
+        }
+        let given: BTreeSet<Dot> = apply.items.iter().map(|item| item.dot).collect();
+        let stray = |dot: &Dot| !held.vector.covers(*dot) && apply.upto.covers(*dot) && !given.contains(dot);
+        let strays: Vec<Dot> = held.live.keys().copied().filter(stray).collect();
+        strays.into_iter().for_each(|dot| held.remove(dot));
+        for item in &apply.items {
+            held.store(item.dot, postcard::from_bytes(&item.record).unwrap());
+        }
+        held.vector.merge(&apply.upto);
+        held.horizon.merge(&apply.horizon);
+        held.doubt.merge(&apply.doubt);
+        true
+    }
+
+    pub(crate) fn drop(&mut self, drop: &Drop) {
+        let held = self.held(drop.bucket);
+        drop.dots.iter().for_each(|dot| held.remove(*dot));
+        held.horizon.merge(&drop.horizon);
+        if drop.settles.includes(&held.doubt) {
+            held.doubt = Vector::new();
+        }
+    }
+
+    /// Drops every tombstone whose context is covered, as a store does after its horizon.
+    pub(crate) fn forget_tombstones(&mut self, bucket: BucketId) {
+        let held = self.held(bucket);
+        let old: Vec<Dot> = held
+            .live
+            .iter()
+            .filter(|(dot, record)| {
+                record.tombstone && held.vector.covers(**dot) && held.vector.includes(&record.context)
+            })
+            .map(|(dot, _)| *dot)
+            .collect();
+        for dot in old {
+            held.remove(dot);
+            held.horizon.add(dot);
+        }
+    }
+
+    pub(crate) fn visible(&self, bucket: BucketId) -> BTreeSet<Dot> {
+        let live = self.buckets.get(&bucket).into_iter().flat_map(|held| &held.live);
+        live.filter(|(_, record)| !record.tombstone).map(|(dot, _)| *dot).collect()
+    }
+
+    fn span<'a>(&'a self, bucket: BucketId, span: &Span) -> impl Iterator<Item = Dot> + 'a {
+        let dot = |seq| Dot { origin: span.origin, seq };
+        let range = dot(span.first)..=dot(span.last);
+        let held = self.buckets.get(&bucket).into_iter();
+        held.flat_map(move |held| held.live.range(range.clone())).map(|(dot, _)| *dot)
+    }
+}
+
+impl Replica for Memory {
+    fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
+        Ok(self.buckets.get(&bucket).map(|held| held.vector.clone()).unwrap_or_default())
+    }
+
+    fn horizon(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
+        Ok(self.buckets.get(&bucket).map(|held| held.horizon.clone()).unwrap_or_default())
+    }
+
+    fn doubt(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
+        Ok(self.buckets.get(&bucket).map(|held| held.doubt.clone()).unwrap_or_default())
+    }
+
+    fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
+        let Some(held) = self.buckets.get(&bucket) else { return Ok(FeedBatch::default()) };
+        let mut batch = FeedBatch::default();
+        let mut bytes = 0;
+        for (origin, last) in held.vector.iter() {
+            if last <= seen.get(origin) {
+                continue;
+            }
+            let first = Dot { origin, seq: seen.get(origin) + 1 };
+            for (dot, record) in held.live.range(first..=Dot { origin, seq: last }) {
+                let record: Bytes = postcard::to_stdvec(record).unwrap().into();
+                let item = FeedItem { dot: *dot, record, bodies: Vec::new() };
+                if bytes > 0 && bytes + item.len() > max_bytes {
+                    batch.upto.advance(origin, dot.seq - 1);
+                    batch.more = true;
+                    return Ok(batch);
+                }
+                bytes += item.len();
+                batch.items.push(item);
+            }
+            batch.upto.advance(origin, last);
+        }
+        batch.upto = held.vector.clone();
+        Ok(batch)
+    }
+
+    fn fingerprint(&self, bucket: BucketId, span: &Span) -> Result<Fingerprint, Unreadable> {
+        Ok(self.span(bucket, span).collect())
+    }
+
+    fn dots_in(&self, bucket: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable> {
+        Ok(self.span(bucket, span).take(limit).map(|dot| dot.seq).collect())
+    }
+}
