@@ -1,0 +1,190 @@
+//! The client of a site's admin face: one connection, one request, one JSON answer.
+//!
+//! Invariants: nothing waits longer than the deadline; an answer is bounded; a token is only ever sent to the
+//! loopback or over TLS, because the admin face off loopback is TLS unless its operator said otherwise.
+
+mod endpoint;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use crate::exit::{Failure, Outcome};
+
+pub(crate) use endpoint::Endpoint;
+
+/// No answer is longer.
+const ANSWER_BYTES: usize = 16 << 20;
+
+/// How to ask one site.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    /// Where it listens.
+    pub(crate) endpoint: Endpoint,
+    /// What lets one in.
+    pub(crate) token: Option<String>,
+    /// The authority that its certificate comes from, if it speaks TLS.
+    pub(crate) authority: Option<PathBuf>,
+    /// How long to wait for an answer.
+    pub(crate) timeout: Duration,
+}
+
+/// An answer with its status.
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Bytes,
+}
+
+impl Client {
+    /// Asks.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Outcome<T> {
+        self.json(Method::GET, path, Bytes::new()).await
+    }
+
+    /// Acts.
+    pub(crate) async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Outcome<T> {
+        self.json(Method::POST, path, encode(body)?).await
+    }
+
+    /// Changes.
+    pub(crate) async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Outcome<T> {
+        self.json(Method::PATCH, path, encode(body)?).await
+    }
+
+    async fn json<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Outcome<T> {
+        let answer = self.send(method, path, body).await?;
+        if !answer.status.is_success() {
+            return Err(self.refusal(&answer));
+        }
+        let unreadable =
+            |error| Failure::failed(format!("{}{path}: unreadable answer: {error}", self.endpoint));
+        serde_json::from_slice(&answer.body).map_err(unreadable)
+    }
+
+    /// One request, whatever the status of its answer.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: Bytes) -> Outcome<Answer> {
+        let silent =
+            |_| Failure::unreachable(format!("{}: no answer within {:?}", self.endpoint, self.timeout));
+        tokio::time::timeout(self.timeout, self.exchange(method, path, body)).await.map_err(silent)?
+    }
+
+    async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Outcome<Answer> {
+        let stream = TcpStream::connect((self.endpoint.host.as_str(), self.endpoint.port)).await;
+        let stream = stream.map_err(|error| self.unreachable(error))?;
+        if !self.endpoint.tls {
+            return self.talk(stream, method, path, body).await;
+        }
+        let name = ServerName::try_from(self.endpoint.host.clone())
+            .map_err(|error| Failure::usage(format!("{}: {error}", self.endpoint)))?;
+        let stream =
+            self.connector()?.connect(name, stream).await.map_err(|error| self.unreachable(error))?;
+        self.talk(stream, method, path, body).await
+    }
+
+    async fn talk<S>(&self, stream: S, method: Method, path: &str, body: Bytes) -> Outcome<Answer>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = handshake.map_err(|error| self.unreachable(error))?;
+        let request = self.request(method, path, body)?;
+        let exchange = async {
+            let answer = sender.send_request(request).await.map_err(|error| self.unreachable(error))?;
+            let status = answer.status();
+            let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+            let body = body.map_err(|error| self.unreachable(error))?.to_bytes();
+            Ok(Answer { status, body })
+        };
+        tokio::pin!(exchange);
+        tokio::select! {
+            // The connection only moves bytes; when it ends first the exchange still holds what was read.
+            _ = connection => exchange.await,
+            answer = &mut exchange => answer,
+        }
+    }
+
+    fn request(&self, method: Method, path: &str, body: Bytes) -> Outcome<Request<Full<Bytes>>> {
+        let mut request =
+            Request::builder().method(method).uri(path).header(header::HOST, self.endpoint.authority());
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        request.body(Full::new(body)).map_err(|error| Failure::usage(format!("{path}: {error}")))
+    }
+
+    fn connector(&self) -> Outcome<tokio_rustls::TlsConnector> {
+        let Some(path) = &self.authority else {
+            let hint = "name the certificate of its authority with --ca FILE";
+            return Err(Failure::usage(format!("{} speaks TLS; {hint}", self.endpoint)));
+        };
+        let unusable = |error: String| Failure::usage(format!("{}: {error}", path.display()));
+        let mut roots = rustls::RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(error.to_string()))? {
+            let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(tokio_rustls::TlsConnector::from(Arc::new(config)))
+    }
+
+    fn unreachable(&self, error: impl std::fmt::Display) -> Failure {
+        Failure::unreachable(format!("{}: {error}", self.endpoint))
+    }
+
+    /// What an answer that is no success means.
+    fn refusal(&self, answer: &Answer) -> Failure {
+        let text = String::from_utf8_lossy(&answer.body);
+        let said = serde_json::from_slice::<Value>(&answer.body).ok().and_then(|body| message(&body));
+        let said = said.unwrap_or_else(|| text.chars().take(400).collect());
+        let message = format!("{}: {said}", self.endpoint);
+        match answer.status.as_u16() {
+            401 | 403 => Failure::refused(format!(
+                "{message} (HTTP {}; is the admin token right?)",
+                answer.status.as_u16()
+            )),
+            404 | 409 => Failure::refused(message),
+            400 | 422 => Failure::usage(message),
+            502..=504 => Failure::unreachable(message),
+            status => Failure::failed(format!("{message} (HTTP {status})")),
+        }
+    }
+}
+
+/// The message of an error document, flat or under `error`.
+fn message(body: &Value) -> Option<String> {
+    let found =
+        body.get("message").or_else(|| body.get("error")?.get("message")).or_else(|| body.get("error"))?;
+    found.as_str().map(str::to_owned)
+}
+
+fn encode(body: &impl Serialize) -> Outcome<Bytes> {
+    serde_json::to_vec(body).map(Bytes::from).map_err(|error| Failure::failed(format!("JSON: {error}")))
+}
+
+/// A name as a segment of a path.
+pub(crate) fn segment(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+    name.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

@@ -1,0 +1,84 @@
+//! The grammar, for good: noun verb for things, bare verbs for acts, the same global options everywhere.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::verbs;
+use crate::words;
+
+/// An S3-compatible object store for a federation of small sites.
+#[derive(Debug, Parser)]
+#[command(
+    name = "skerry",
+    version,
+    propagate_version = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct CommandLine {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Options that every verb understands.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Globals {
+    /// Only this site of the directory
+    #[arg(long = "site", global = true, value_name = "SITE", env = "SKERRY_SITE")]
+    pub(crate) only_site: Option<String>,
+    /// Print JSON: one document, or one per line where a verb goes on
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// How long to wait for an answer, such as 500ms, 30s, 5m
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = words::duration)]
+    pub(crate) timeout: Duration,
+    /// Say what would be done and do nothing
+    #[arg(long, global = true)]
+    pub(crate) dry_run: bool,
+    /// Do not ask before what cannot be undone
+    #[arg(long, short = 'y', global = true)]
+    pub(crate) yes: bool,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run several sites on this machine, to try Skerry out
+    Demo(verbs::demo::Demo),
+    /// Make a federation and its first site
+    Init(verbs::init::Init),
+    /// Run a site
+    Server(verbs::server::Server),
+    /// Make a one-time token by which a new site joins
+    Invite(verbs::invite::Invite),
+    /// Make a site of a federation from a token
+    Join(verbs::join::Join),
+    /// Access keys of users
+    #[command(subcommand)]
+    Key(verbs::key::Key),
+    /// Buckets and their settings
+    #[command(subcommand)]
+    Bucket(verbs::bucket::Bucket),
+    /// The configuration of a site
+    #[command(subcommand)]
+    Config(verbs::config::Config),
+    /// Sites, round-trip times, lag, storage and conflicts
+    Status(verbs::status::Status),
+    /// The links between sites: cut and heal them to see what happens
+    #[command(subcommand)]
+    Link(verbs::link::Link),
+    /// Versions that lost against a concurrent one and are kept
+    #[command(subcommand)]
+    Conflicts(verbs::conflicts::Conflicts),
+    /// The release
+    Version(verbs::version::Version),
+    /// Completions for a shell
+    Completions(verbs::completions::Completions),
+    /// Print a page of the reference in Markdown
+    #[command(hide = true)]
+    Reference(verbs::reference::Reference),
+}

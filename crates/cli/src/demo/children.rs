@@ -1,0 +1,93 @@
+//! The sites of a demo as child processes: started, watched and stopped by this one.
+//!
+//! Invariants: a child ends when its standard input closes, so it never outlives the demo, however that ends;
+//! it is told to stop by SIGTERM and killed, by its own pid, only after a bounded wait; each has a process
+//! group of its own, so that Ctrl-C at the terminal reaches the demo alone.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, ChildStdin, Command};
+
+use crate::exit::{Failure, Outcome};
+use crate::files;
+
+/// What a site has to put its affairs in order before it is killed.
+const STOP: Duration = Duration::from_secs(20);
+/// How much of a log is shown when a site ends by itself.
+const TAIL_BYTES: u64 = 4096;
+
+/// A running site.
+pub(crate) struct Site {
+    pub(crate) name: String,
+    pub(crate) pid: u32,
+    log: PathBuf,
+    child: Child,
+    /// Held open as long as the site is to run.
+    _line: Option<ChildStdin>,
+}
+
+impl Site {
+    /// Starts the site that lives in a directory; what it says goes to `skerry.log` there.
+    pub(crate) fn start(name: &str, directory: &Path) -> Outcome<Self> {
+        let failed = |error: std::io::Error| Failure::failed(format!("{name} cannot be started: {error}"));
+        let path = directory.join("skerry.log");
+        let log = files::log(&path)?;
+        let beside = log.try_clone().map_err(failed)?;
+        let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+            .args(["server", "--stop-with-stdin", "--config"])
+            .arg(directory.join("skerry.toml"))
+            .env_remove("SKERRY_SITE")
+            .stdin(Stdio::piped())
+            .stdout(log)
+            .stderr(beside)
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        let pid = child.id().ok_or_else(|| Failure::failed(format!("{name} ended at once")))?;
+        let line = child.stdin.take();
+        Ok(Self { name: name.to_owned(), pid, log: path, child, _line: line })
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Why it ended by itself, with the end of its log.
+    pub(crate) fn obituary(&self, status: ExitStatus) -> String {
+        let tail = files::tail(&self.log, TAIL_BYTES);
+        let lines: Vec<&str> = tail.lines().rev().take(12).collect();
+        let lines: Vec<String> = lines.iter().rev().map(|line| format!("    {line}")).collect();
+        format!(
+            "{} ended by itself ({status}); the end of {}:\n{}",
+            self.name,
+            self.log.display(),
+            lines.join("\n")
+        )
+    }
+
+    /// Asks it to stop.
+    pub(crate) fn tell(&self) {
+        if let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) {
+            // A site that has just ended by itself is what we want.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Waits for it to stop, and kills it if it does not in time. True if it stopped cleanly.
+    pub(crate) async fn stopped(mut self) -> bool {
+        match tokio::time::timeout(STOP, self.child.wait()).await {
+            Ok(Ok(status)) => status.success(),
+            Ok(Err(_)) => false,
+            Err(_) => {
+                // It may have ended in between.
+                let _ = self.child.kill().await;
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What is printed: results on standard output, everything else on standard error.
+//!
+//! With `--json` a result is one document `{"version":1,"kind":…}`; fields are added, never changed. A reader
+//! that has gone away (`skerry status | head`) ends the printing and is no failure.
+
+use std::io::{IsTerminal, Write};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Version of the JSON documents.
+pub(crate) const VERSION: u64 = 1;
+
+/// Prints a line of a result.
+pub(crate) fn line(text: &str) {
+    // A closed pipe is the reader's right.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+/// Prints a line beside the result: progress, hints.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Prints a result as a JSON document of this kind: the fields of `body`, an object.
+pub(crate) fn document(kind: &str, body: &impl Serialize) -> Outcome<()> {
+    let body = serde_json::to_value(body).map_err(|error| Failure::failed(format!("JSON: {error}")))?;
+    line(&Value::Object(envelope(kind, body)).to_string());
+    Ok(())
+}
+
+fn envelope(kind: &str, body: Value) -> Map<String, Value> {
+    let mut document = Map::new();
+    document.insert("version".into(), VERSION.into());
+    document.insert("kind".into(), kind.into());
+    match body {
+        Value::Object(fields) => document.extend(fields.into_iter().filter(|(name, _)| name != "version")),
+        other => drop(document.insert("value".into(), other)),
+    }
+    document
+}
+
+/// Tells why a verb failed.
+pub(crate) fn failure(failure: &Failure, json: bool) {
+    if json {
+        let body = serde_json::json!({
+            "exit": failure.exit as u8, "error": failure.exit.word(), "message": failure.message,
+        });
+        note(&Value::Object(envelope("error", body)).to_string());
+    } else {
+        note(&format!("skerry: {}", failure.message));
+    }
+}
+
+/// Asks before what cannot be undone. Without a terminal only `--yes` is a yes.
+pub(crate) fn confirm(question: &str, yes: bool) -> Outcome<()> {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::refused(format!("{question} Say --yes to do it.")));
+    }
+    eprint!("{question} [y/N] ");
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::refused("not done"))
+}
+
+/// Says what a dry run would do; true if this is one.
+pub(crate) fn dry_run(dry: bool, what: &str, json: bool) -> Outcome<bool> {
+    if dry && json {
+        document("dry-run", &serde_json::json!({ "would": what }))?;
+    } else if dry {
+        line(&format!("would {what}"));
+    }
+    Ok(dry)
+}
+
+/// The exit for a result of several sites: all, some or none of them answered.
+pub(crate) fn exit_of(answered: usize, asked: usize) -> Exit {
+    match answered {
+        0 => Exit::Unreachable,
+        answered if answered < asked => Exit::Partial,
+        _ => Exit::Done,
+    }
+}
+
+/// Rows as columns of equal width: the first row is the heading.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_has_a_version_and_a_kind_once() {
+        let fields = envelope("status", serde_json::json!({ "version": 7, "sites": [] }));
+        assert_eq!(Value::Object(fields).to_string(), r#"{"kind":"status","sites":[],"version":1}"#);
+        let fields = envelope("list", serde_json::json!([1]));
+        assert_eq!(Value::Object(fields).to_string(), r#"{"kind":"list","value":[1],"version":1}"#);
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [vec!["SITE".into(), "STATE".into()], vec!["lisbon".into(), "up".into()]];
+        assert_eq!(table(&rows), "SITE    STATE\nlisbon  up");
+    }
+
+    #[test]
+    fn some_answers_are_partial() {
+        assert_eq!(exit_of(0, 3), Exit::Unreachable);
+        assert_eq!(exit_of(2, 3), Exit::Partial);
+        assert_eq!(exit_of(3, 3), Exit::Done);
+    }
+}

@@ -1,0 +1,136 @@
+//! What a verb acts on: a site's directory, a demo's directory with several sites, or an endpoint.
+//!
+//! A directory tells the endpoints and holds the admin tokens, so on the machine itself nothing else is
+//! needed; from elsewhere one says `--endpoint` and gives the token in `SKERRY_TOKEN`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::admin::{Client, Endpoint};
+use crate::arguments::Globals;
+use crate::demo::layout::{self, Layout};
+use crate::exit::{Failure, Outcome};
+use crate::files;
+use crate::site_files;
+
+/// File of the admin token in the directory of a demo's site.
+pub(crate) const ADMIN_TOKEN: &str = "admin.token";
+
+/// Where the sites are.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Place {
+    /// Directory of a site, or of a demo; ./skerry-demo if there is one
+    #[arg(long, value_name = "DIR", env = "SKERRY_DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Ask the site that listens here, such as https://store.example:7600
+    #[arg(long, value_name = "URL", env = "SKERRY_ENDPOINT", conflicts_with = "dir")]
+    pub(crate) endpoint: Option<Endpoint>,
+    /// The admin token, with --endpoint; else the one in the directory
+    #[arg(long, value_name = "TOKEN", env = "SKERRY_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// Certificate (PEM) of the authority that the endpoint's certificate comes from
+    #[arg(long = "ca", value_name = "FILE", env = "SKERRY_CA")]
+    pub(crate) authority: Option<PathBuf>,
+}
+
+/// One site that can be asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    /// Its name, or its endpoint if that is all one knows.
+    pub(crate) name: String,
+    pub(crate) client: Client,
+}
+
+impl Place {
+    /// The sites of a directory, with the tokens that lie there.
+    pub(crate) fn of_directory_only(directory: &Path) -> Self {
+        Self { dir: Some(directory.to_path_buf()), endpoint: None, token: None, authority: None }
+    }
+
+    /// All sites meant, in order.
+    pub(crate) fn sites(&self, globals: &Globals) -> Outcome<Vec<Site>> {
+        if let Some(endpoint) = &self.endpoint {
+            return Ok(vec![self.by_endpoint(endpoint, globals)]);
+        }
+        let directory = self.directory()?;
+        let mut sites = match Layout::load(&directory)? {
+            Some(layout) => self.of_demo(&layout, globals)?,
+            None => vec![self.of_directory(&directory, globals)?],
+        };
+        if let Some(only) = &globals.only_site {
+            let names: Vec<String> = sites.iter().map(|site| site.name.clone()).collect();
+            sites.retain(|site| site.name == *only);
+            if sites.is_empty() {
+                let there = names.join(", ");
+                return Err(Failure::usage(format!(
+                    "{} has no site {only}; there is {there}",
+                    directory.display()
+                )));
+            }
+        }
+        Ok(sites)
+    }
+
+    /// The site that a single act goes to: the one named, or the first that answers.
+    pub(crate) async fn site(&self, globals: &Globals) -> Outcome<Site> {
+        let sites = self.sites(globals)?;
+        let mut last = Failure::unreachable("there is no site");
+        for site in sites {
+            match site.client.send(hyper::Method::GET, "/_skerry/health/live", bytes::Bytes::new()).await {
+                Ok(_) => return Ok(site),
+                Err(failure) => last = failure,
+            }
+        }
+        Err(last)
+    }
+
+    /// The directory named, or the demo's in the current one.
+    pub(crate) fn directory(&self) -> Outcome<PathBuf> {
+        let default = Path::new(layout::DEFAULT_DIRECTORY);
+        match &self.dir {
+            Some(dir) if dir.is_dir() => Ok(dir.clone()),
+            Some(dir) => Err(Failure::usage(format!("{}: no such directory", dir.display()))),
+            None if default.is_dir() => Ok(default.to_path_buf()),
+            None => Err(Failure::usage("which site? Say --dir DIR, or --endpoint URL with SKERRY_TOKEN")),
+        }
+    }
+
+    fn by_endpoint(&self, endpoint: &Endpoint, globals: &Globals) -> Site {
+        let client = Client {
+            endpoint: endpoint.clone(),
+            token: self.token.clone(),
+            authority: self.authority.clone(),
+            timeout: globals.timeout,
+        };
+        Site { name: endpoint.to_string(), client }
+    }
+
+    fn of_demo(&self, layout: &Layout, globals: &Globals) -> Outcome<Vec<Site>> {
+        let site = |site: &layout::Site| {
+            let endpoint = site.endpoint.parse().map_err(Failure::failed)?;
+            let token = layout.site_directory(&site.name).join(ADMIN_TOKEN);
+            Ok(Site { name: site.name.clone(), client: self.client(endpoint, &token, None, globals)? })
+        };
+        layout.sites.iter().map(site).collect()
+    }
+
+    fn of_directory(&self, directory: &Path, globals: &Globals) -> Outcome<Site> {
+        let known = site_files::known(directory)?;
+        let endpoint = known.endpoint.parse().map_err(Failure::failed)?;
+        Ok(Site { name: known.name, client: self.client(endpoint, &known.token, known.authority, globals)? })
+    }
+
+    fn client(
+        &self,
+        endpoint: Endpoint,
+        token: &Path,
+        authority: Option<PathBuf>,
+        globals: &Globals,
+    ) -> Outcome<Client> {
+        let stored = || Ok(files::read(token)?.map(|token| token.trim().to_owned()));
+        let token = self.token.clone().map_or_else(stored, |token| Ok(Some(token)))?;
+        let authority = self.authority.clone().or(authority);
+        Ok(Client { endpoint, token, authority, timeout: globals.timeout })
+    }
+}

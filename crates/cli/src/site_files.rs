@@ -1,0 +1,98 @@
+//! A site's directory as the command line sees it: its configuration, its name, where it listens.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use skerry_node::config::Config;
+use skerry_node::trust::{SiteTrust, ca};
+
+use crate::exit::{Failure, Outcome};
+
+/// The configuration file that a directory may hold.
+pub(crate) const CONFIGURATION: &str = "skerry.toml";
+
+/// Where a configuration comes from: a file, a directory, or the defaults; the environment lies over it.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Source {
+    /// Directory of the site; its skerry.toml is read if there is one
+    #[arg(value_name = "DIR", env = "SKERRY_DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Configuration file (TOML)
+    #[arg(long, value_name = "FILE", env = "SKERRY_CONFIG", conflicts_with = "dir")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+impl Source {
+    /// Loads it; what is wrong with it is named.
+    pub(crate) fn load(&self) -> Outcome<Config> {
+        match (&self.config, &self.dir) {
+            (Some(file), _) => load(Some(file)),
+            (None, Some(directory)) => of_directory(directory),
+            (None, None) => load(None),
+        }
+    }
+}
+
+fn load(file: Option<&Path>) -> Outcome<Config> {
+    Config::load(file, std::env::vars()).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// The configuration of a directory: its file or the defaults, and in any case itself as the directory.
+pub(crate) fn of_directory(directory: &Path) -> Outcome<Config> {
+    let file = directory.join(CONFIGURATION);
+    let mut config = load(file.is_file().then_some(file.as_path()))?;
+    config.node.dir = directory.display().to_string();
+    Ok(config)
+}
+
+/// What a site's directory tells about it.
+pub(crate) struct Known {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where its admin face is reached from this machine.
+    pub(crate) endpoint: String,
+    /// Where the admin token lies.
+    pub(crate) token: PathBuf,
+    /// The certificate of the authority that `skerry init` made, if there is one.
+    pub(crate) authority: Option<PathBuf>,
+}
+
+/// Reads what a site's directory tells.
+pub(crate) fn known(directory: &Path) -> Outcome<Known> {
+    if !SiteTrust::exists(directory) {
+        let hint = "`skerry init` or `skerry join` makes one";
+        return Err(Failure::usage(format!("{} holds no site; {hint}", directory.display())));
+    }
+    let config = of_directory(directory)?;
+    let trust = SiteTrust::load(directory).map_err(|error| Failure::failed(error.to_string()))?;
+    let authority = directory.join("tls").join(ca::CA_CERTIFICATE);
+    Ok(Known {
+        name: trust.statement.name,
+        endpoint: endpoint(&config),
+        token: directory.join(&config.admin.token_file),
+        authority: authority.is_file().then_some(authority),
+    })
+}
+
+/// Where the admin face of a configuration is reached from the machine itself.
+fn endpoint(config: &Config) -> String {
+    let scheme = if config.tls.certificate.is_empty() { "http" } else { "https" };
+    let listen = if config.admin.listen.is_empty() { &config.s3.listen } else { &config.admin.listen };
+    let listen = listen.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:");
+    format!("{scheme}://{listen}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admin_face_is_where_the_configuration_says() {
+        let mut config = Config::default();
+        config.s3.listen = "0.0.0.0:7600".into();
+        assert_eq!(endpoint(&config), "http://127.0.0.1:7600");
+        config.tls.certificate = "server.pem".into();
+        config.admin.listen = "[::]:7800".into();
+        assert_eq!(endpoint(&config), "https://[::1]:7800");
+    }
+}

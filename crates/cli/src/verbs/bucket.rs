@@ -1,0 +1,198 @@
+//! `skerry bucket create|list|info|set`: buckets and what S3 has no words for.
+
+use clap::{Args, Subcommand, ValueEnum};
+use skerry_node::admin_shapes::{BucketCreate, BucketList, BucketPatch, BucketStatus};
+
+use crate::admin::segment;
+use crate::arguments::Globals;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
+use crate::place::Place;
+use crate::words;
+
+/// Buckets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bucket {
+    /// Make a bucket
+    Create(Create),
+    /// List buckets
+    List(List),
+    /// Show a bucket with its settings and figures
+    Info(Info),
+    /// Change settings of a bucket; what is not named stays
+    Set(Set),
+}
+
+/// What to make.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// Its name
+    name: String,
+    /// Whom it belongs to; the first owner by default
+    #[arg(long)]
+    owner: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Where to look.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Which one.
+#[derive(Debug, Args)]
+pub(crate) struct Info {
+    /// Its name
+    name: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What to change.
+#[derive(Debug, Args)]
+pub(crate) struct Set {
+    /// Its name
+    name: String,
+    /// Whether every version of a key is kept
+    #[arg(long, value_enum)]
+    versioning: Option<Versioning>,
+    /// What a write waits for: node, site, area, sites=N or durable
+    #[arg(long, value_name = "SCOPE")]
+    ack_scope: Option<String>,
+    /// Copies wanted at distinct sites
+    #[arg(long, value_name = "N")]
+    copies: Option<u32>,
+    /// What members take along with the records
+    #[arg(long, value_enum)]
+    follow: Option<Follow>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Versioning as one can ask for it; it never goes back to off.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Versioning {
+    /// Keep every version
+    Enabled,
+    /// Keep those there are, replace the newest
+    Suspended,
+}
+
+/// What members take along.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Follow {
+    /// Records only
+    Records,
+    /// Records and small bodies
+    Small,
+    /// Everything
+    All,
+}
+
+/// The word of a value, as the admin face has it.
+fn word(value: impl ValueEnum) -> Option<String> {
+    value.to_possible_value().map(|value| value.get_name().to_owned())
+}
+
+impl Bucket {
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        match self {
+            Self::Create(create) => create.run(globals).await,
+            Self::List(list) => list.run(globals).await,
+            Self::Info(info) => info.run(globals).await,
+            Self::Set(set) => set.run(globals).await,
+        }
+    }
+}
+
+impl Create {
+    async fn run(self, globals: Globals) -> Outcome {
+        if output::dry_run(globals.dry_run, &format!("make the bucket {}", self.name), globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let site = self.place.site(&globals).await?;
+        let request = BucketCreate { name: self.name, owner: self.owner };
+        show(&site.client.post("/_skerry/v1/buckets", &request).await?, globals.json)
+    }
+}
+
+impl List {
+    async fn run(self, globals: Globals) -> Outcome {
+        let list: BucketList = self.place.site(&globals).await?.client.get("/_skerry/v1/buckets").await?;
+        if globals.json {
+            output::document("buckets", &list)?;
+            return Ok(Exit::Done);
+        }
+        let mut rows =
+            vec![["BUCKET", "OWNER", "OBJECTS", "SIZE", "CONFLICTS", "MEMBERS"].map(str::to_owned).to_vec()];
+        rows.extend(list.buckets.iter().map(row));
+        output::line(&output::table(&rows));
+        Ok(Exit::Done)
+    }
+}
+
+fn row(bucket: &BucketStatus) -> Vec<String> {
+    vec![
+        bucket.name.clone(),
+        bucket.owner.clone(),
+        bucket.objects.to_string(),
+        words::bytes(bucket.bytes),
+        bucket.conflicts.to_string(),
+        bucket.members.join(" "),
+    ]
+}
+
+impl Info {
+    async fn run(self, globals: Globals) -> Outcome {
+        let site = self.place.site(&globals).await?;
+        show(&site.client.get(&format!("/_skerry/v1/buckets/{}", segment(&self.name))).await?, globals.json)
+    }
+}
+
+impl Set {
+    async fn run(self, globals: Globals) -> Outcome {
+        let patch = BucketPatch {
+            versioning: self.versioning.and_then(word),
+            ack_scope: self.ack_scope,
+            copies: self.copies,
+            follow: self.follow.and_then(word),
+        };
+        if patch == BucketPatch::default() {
+            return Err(Failure::usage(
+                "set what? Name at least one of --versioning, --ack-scope, --copies, --follow",
+            ));
+        }
+        if output::dry_run(globals.dry_run, &format!("change settings of {}", self.name), globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let site = self.place.site(&globals).await?;
+        let path = format!("/_skerry/v1/buckets/{}", segment(&self.name));
+        show(&site.client.patch(&path, &patch).await?, globals.json)
+    }
+}
+
+fn show(bucket: &BucketStatus, json: bool) -> Outcome {
+    if json {
+        output::document("bucket", bucket)?;
+        return Ok(Exit::Done);
+    }
+    let rows = [
+        ("name", bucket.name.clone()),
+        ("id", bucket.id.clone()),
+        ("owner", bucket.owner.clone()),
+        ("made", words::wall(bucket.created_ms)),
+        ("objects", format!("{} ({})", bucket.objects, words::bytes(bucket.bytes))),
+        ("versioning", bucket.versioning.clone()),
+        ("ack scope", bucket.ack_scope.clone()),
+        ("copies", bucket.copies.to_string()),
+        ("unprotected", words::bytes(bucket.unprotected_bytes)),
+        ("follow", bucket.follow.clone()),
+        ("conflicts", bucket.conflicts.to_string()),
+        ("members", bucket.members.join(", ")),
+    ];
+    output::line(&output::table(&rows.map(|(name, value)| vec![name.to_owned(), value])));
+    Ok(Exit::Done)
+}

@@ -1,0 +1,239 @@
+//! `skerry demo`: several sites on this machine, one process each, until Ctrl-C.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::MissedTickBehavior;
+
+use crate::arguments::Globals;
+use crate::demo::children::Site as Child;
+use crate::demo::layout::{DEFAULT_DIRECTORY, Layout};
+use crate::demo::state::Board;
+use crate::demo::{ports, prepare, settings};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::files;
+use crate::output;
+use crate::place::{Place, Site};
+use crate::progress::Waiting;
+
+/// How often the state is asked for.
+const REFRESH: Duration = Duration::from_secs(2);
+/// How often a starting site is asked whether it is ready.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Run several sites on this machine: each with its own directory, identity and S3 endpoint, joined over real
+/// sockets. Starting again on the same directory finds everything that was stored.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// How many sites; 3, or as many as the directory has
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    sites: Option<u16>,
+    /// Where everything is kept
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DIRECTORY, env = "SKERRY_DIR")]
+    dir: PathBuf,
+    /// S3 port of site-1; site i is on P+i-1 and speaks to the others on P+100+i-1; 7600, or as it was
+    #[arg(long, value_name = "P")]
+    port: Option<u16>,
+    /// Access key of the user; together with the secret key, else made once per directory
+    #[arg(long, value_name = "KEY", env = "SKERRY_ACCESS_KEY", requires = "secret_key")]
+    access_key: Option<String>,
+    /// Secret key of the user
+    #[arg(
+        long,
+        value_name = "SECRET",
+        env = "SKERRY_SECRET_KEY",
+        hide_env_values = true,
+        requires = "access_key"
+    )]
+    secret_key: Option<String>,
+}
+
+impl Demo {
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        let plan = prepare::Plan::new(&self.dir, self.sites, self.port)?;
+        let what = format!("run {} sites in {} from port {}", plan.sites, self.dir.display(), plan.port);
+        if output::dry_run(globals.dry_run, &what, globals.json)? {
+            return Ok(Exit::Done);
+        }
+        files::directory(&self.dir)?;
+        let _lock = files::lock(&self.dir)?;
+        ports::check(plan.port, plan.sites)?;
+        let credentials = self.access_key.clone().zip(self.secret_key.clone());
+        let layout = prepare::carry_out(&plan, credentials)?;
+        // From here on a signal stops what was started.
+        let mut stop = Stop::listen()?;
+        let mut children = start(&layout)?;
+        let outcome = accompany(&layout, &mut children, &mut stop, &globals).await;
+        let clean = finish(children, &globals).await?;
+        match outcome {
+            Ok(()) if clean => Ok(Exit::Done),
+            Ok(()) => {
+                Err(Failure::failed("a site had to be killed or ended badly; its skerry.log says more"))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+/// What ends a demo.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn listen() -> Outcome<Self> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("signals: {error}")));
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+fn start(layout: &Layout) -> Outcome<Vec<Child>> {
+    layout.sites.iter().map(|site| Child::start(&site.name, &layout.site_directory(&site.name))).collect()
+}
+
+/// From the first sign of life to the wish to stop.
+async fn accompany(
+    layout: &Layout,
+    children: &mut [Child],
+    stop: &mut Stop,
+    globals: &Globals,
+) -> Outcome<()> {
+    let place = Place::of_directory_only(&layout.directory);
+    let sites = place.sites(&Globals { only_site: None, ..globals.clone() })?;
+    let started = Instant::now();
+    tokio::select! {
+        ready = ready(&sites, children, globals) => ready?,
+        () = stop.asked() => return Ok(()),
+    }
+    announce(layout, children, started.elapsed(), globals.json)?;
+    let mut board = Board::new(&sites, globals.json);
+    let watched = tokio::select! {
+        ended = watch(&mut board, &sites, children, globals.json) => ended,
+        () = stop.asked() => Ok(()),
+    };
+    board.close();
+    watched
+}
+
+/// Waits until every site is ready; fails if one ends before.
+async fn ready(sites: &[Site], children: &mut [Child], globals: &Globals) -> Outcome<()> {
+    let waiting = Waiting::new("starting", globals.json);
+    let deadline = Instant::now() + globals.timeout;
+    for site in sites {
+        waiting.say(format!("starting {}", site.name));
+        while !is_ready(site).await {
+            for child in children.iter_mut() {
+                if let Some(status) = child.has_ended() {
+                    return Err(Failure::failed(child.obituary(status)));
+                }
+            }
+            if Instant::now() > deadline {
+                let waited = crate::words::span(globals.timeout);
+                return Err(Failure::unreachable(format!("{} is not ready after {waited}", site.name)));
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+    Ok(())
+}
+
+async fn is_ready(site: &Site) -> bool {
+    let answer = site.client.send(hyper::Method::GET, "/_skerry/health/ready", bytes::Bytes::new()).await;
+    answer.is_ok_and(|answer| answer.status.is_success())
+}
+
+fn announce(layout: &Layout, children: &[Child], took: Duration, json: bool) -> Outcome<()> {
+    let directory = absolute(&layout.directory);
+    if json {
+        let site = |(site, child): (&crate::demo::layout::Site, &Child)| json!({ "name": site.name, "endpoint": site.endpoint, "pid": child.pid });
+        let sites: Vec<_> = layout.sites.iter().zip(children).map(site).collect();
+        let body = json!({
+            "directory": directory, "sites": sites, "access_key": layout.access_key, "secret_key": layout.secret_key,
+            "millis": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        });
+        return output::document("ready", &body);
+    }
+    output::line(&format!(
+        "Skerry: {} in {} (ready in {} ms)\n",
+        crate::words::count(layout.sites.len() as u64, "site"),
+        directory.display(),
+        took.as_millis()
+    ));
+    for (site, child) in layout.sites.iter().zip(children) {
+        output::line(&format!("  {}  {}  (process {})", site.name, site.endpoint, child.pid));
+    }
+    output::line(&format!("\n  access key  {}\n  secret key  {}\n", layout.access_key, layout.secret_key));
+    output::line(&format!(
+        "Try: written at one site, read at another\n{}\n",
+        settings::three_commands(layout)
+    ));
+    output::line(&format!("Settings\n{}\n", settings::clients(layout)));
+    let dir = layout.directory.display();
+    output::line(&format!(
+        "`skerry link cut site-3 --dir {dir}` cuts one off, `heal` mends it. Ctrl-C stops all."
+    ));
+    output::line("");
+    Ok(())
+}
+
+fn absolute(directory: &Path) -> PathBuf {
+    std::path::absolute(directory).unwrap_or_else(|_| directory.to_path_buf())
+}
+
+/// Shows the state until no site is left. One that ends by itself is reported; the others go on.
+async fn watch(board: &mut Board, sites: &[Site], children: &mut [Child], json: bool) -> Outcome<()> {
+    let mut tick = tokio::time::interval(REFRESH);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut gone: Vec<String> = Vec::new();
+    loop {
+        tick.tick().await;
+        for child in children.iter_mut().filter(|child| !gone.contains(&child.name)).collect::<Vec<_>>() {
+            let Some(status) = child.has_ended() else { continue };
+            let obituary = child.obituary(status);
+            if json {
+                output::document(
+                    "ended",
+                    &json!({ "site": child.name, "pid": child.pid, "message": obituary }),
+                )?;
+            } else {
+                board.say(&obituary);
+            }
+            gone.push(child.name.clone());
+        }
+        if gone.len() == children.len() {
+            return Err(Failure::failed("no site is left"));
+        }
+        board.refresh(sites).await?;
+    }
+}
+
+/// Tells all sites to stop, then waits for each.
+async fn finish(mut children: Vec<Child>, globals: &Globals) -> Outcome<bool> {
+    let waiting = Waiting::new("stopping", globals.json);
+    // A site that ended before was reported then; it does not make the stop unclean.
+    children.retain_mut(|child| child.has_ended().is_none());
+    children.iter().for_each(Child::tell);
+    let mut clean = true;
+    for child in children {
+        waiting.say(format!("stopping {}", child.name));
+        clean &= child.stopped().await;
+    }
+    drop(waiting);
+    if globals.json {
+        output::document("stopped", &json!({ "clean": clean }))?;
+    } else {
+        output::line("stopped");
+    }
+    Ok(clean)
+}

@@ -1,0 +1,102 @@
+//! `skerry init`: makes a federation and its first site.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use serde_json::json;
+use skerry_base::WallTime;
+use skerry_node::trust::founding::Founding;
+use skerry_node::trust::{SiteTrust, TrustError, ca};
+
+use crate::arguments::Globals;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::files;
+use crate::output;
+use crate::site_files::CONFIGURATION;
+use crate::words;
+
+/// Make a federation and its first site. The root key is written to a directory of its own: carry it away, it
+/// belongs on no site.
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// Directory of the site to make
+    #[arg(long, value_name = "DIR", default_value = "skerry", env = "SKERRY_DIR")]
+    dir: PathBuf,
+    /// Name of the site
+    #[arg(long, value_name = "SITE", default_value = "site-1", value_parser = words::site_name)]
+    name: String,
+    /// Directory for the root key and a spare admin key
+    #[arg(long, value_name = "DIR", default_value = "skerry-root")]
+    root: PathBuf,
+    /// Make a certificate authority and a certificate for the S3 endpoint under this host name or address; may
+    /// be given more than once
+    #[arg(long, value_name = "NAME")]
+    tls: Vec<String>,
+}
+
+impl Init {
+    pub(crate) fn run(&self, globals: &Globals) -> Outcome {
+        let (dir, root) = (self.dir.display(), self.root.display());
+        let what =
+            format!("make a federation with the site {} in {dir} and its root key in {root}", self.name);
+        if output::dry_run(globals.dry_run, &what, globals.json)? {
+            return Ok(Exit::Done);
+        }
+        found(&self.dir, &self.root, &self.name)?;
+        if !self.tls.is_empty() {
+            certify(&self.dir, &self.name, &self.tls)?;
+        }
+        if globals.json {
+            let body =
+                json!({ "site": self.name, "directory": self.dir, "root": self.root, "tls": self.tls });
+            output::document("init", &body)?;
+            return Ok(Exit::Done);
+        }
+        output::line(&format!("{} is in {dir}. Next: skerry server {dir}", self.name));
+        output::line(&format!("Then: skerry key create --dir {dir}; skerry invite SITE --dir {dir}"));
+        output::note(&format!("Carry {root} away: the root key in it signs admins and belongs on no site."));
+        output::note(&format!(
+            "Keys lie in {dir} under file permissions only: whoever takes the disk has them."
+        ));
+        Ok(Exit::Done)
+    }
+}
+
+/// Makes a federation with its first site. What is there already is refused and stays.
+pub(crate) fn found(dir: &Path, root: &Path, name: &str) -> Outcome<()> {
+    if SiteTrust::exists(dir) {
+        return Err(Failure::refused(format!("{} holds a site already", dir.display())));
+    }
+    let founding = Founding::new(name, now()).map_err(failed)?;
+    founding.store_root(root).map_err(|error| Failure::refused(error.to_string()))?;
+    founding.first.store(dir).map_err(failed)
+}
+
+/// Makes an authority and a certificate in `tls/`, and a configuration that names them.
+fn certify(dir: &Path, name: &str, names: &[String]) -> Outcome<()> {
+    let tls = dir.join("tls");
+    ca::store(&tls, name, names).map_err(failed)?;
+    let path =
+        |file: &str| toml_text(&std::path::absolute(tls.join(file)).unwrap_or_else(|_| tls.join(file)));
+    let (certificate, key) = (path(ca::CERTIFICATE), path(ca::KEY));
+    let listen = "listen = \"0.0.0.0:7600\"";
+    let text = format!("[s3]\n{listen}\n\n[tls]\ncertificate = {certificate}\nkey = {key}\n");
+    files::write_secret(&dir.join(CONFIGURATION), &text)
+}
+
+/// A path as a TOML string.
+pub(crate) fn toml_text(path: &Path) -> String {
+    // JSON's escapes are TOML's.
+    serde_json::Value::from(path.display().to_string()).to_string()
+}
+
+/// What the wall clock says.
+pub(crate) fn now() -> WallTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    WallTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn failed(error: TrustError) -> Failure {
+    Failure::failed(error.to_string())
+}

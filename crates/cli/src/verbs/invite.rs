@@ -1,0 +1,51 @@
+//! `skerry invite SITE`: a one-time token by which a new site joins the federation.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use skerry_node::admin_shapes::{Invite as Invited, InviteRequest};
+
+use crate::arguments::Globals;
+use crate::exit::{Exit, Outcome};
+use crate::output;
+use crate::place::Place;
+use crate::words;
+
+/// Make a one-time token for a new site.
+#[derive(Debug, Args)]
+pub(crate) struct Invite {
+    /// Name of the site that will join
+    #[arg(value_name = "SITE", value_parser = words::site_name)]
+    newcomer: String,
+    /// How long the token is good for
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = words::duration)]
+    expires: Duration,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Invite {
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        let what = format!("invite {} for {}", self.newcomer, words::span(self.expires));
+        if output::dry_run(globals.dry_run, &what, globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let site = self.place.site(&globals).await?;
+        let expires_seconds = Some(self.expires.as_secs().max(1));
+        let request = InviteRequest { site: self.newcomer.clone(), expires_seconds };
+        let invited: Invited = site.client.post("/_skerry/v1/invites", &request).await?;
+        if globals.json {
+            let body =
+                json!({ "site": self.newcomer, "token": invited.token, "expires_ms": invited.expires_ms });
+            output::document("invite", &body)?;
+        } else {
+            output::note(&format!(
+                "good once, until {}; on the new machine:",
+                words::wall(invited.expires_ms)
+            ));
+            output::line(&format!("skerry join {}", invited.token));
+        }
+        Ok(Exit::Done)
+    }
+}

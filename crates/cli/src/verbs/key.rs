@@ -1,0 +1,118 @@
+//! `skerry key create|list|disable`: access keys of users.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use skerry_node::admin_shapes::{KeyCreate, KeyCreated, KeyList, KeyStatus};
+
+use crate::admin::segment;
+use crate::arguments::Globals;
+use crate::exit::{Exit, Outcome};
+use crate::output;
+use crate::place::Place;
+use crate::words;
+
+/// Access keys.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Key {
+    /// Make an access key; its secret is shown once
+    Create(Create),
+    /// List access keys
+    List(List),
+    /// Disable an access key, wherever it is heard
+    Disable(Disable),
+}
+
+/// What to make.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// What to call it
+    name: Option<String>,
+    /// Whom it belongs to; the first owner by default
+    #[arg(long)]
+    owner: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Where to look.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Which one.
+#[derive(Debug, Args)]
+pub(crate) struct Disable {
+    /// The access key
+    id: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Key {
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        match self {
+            Self::Create(create) => create.run(globals).await,
+            Self::List(list) => list.run(globals).await,
+            Self::Disable(disable) => disable.run(globals).await,
+        }
+    }
+}
+
+impl Create {
+    async fn run(self, globals: Globals) -> Outcome {
+        if output::dry_run(globals.dry_run, "make an access key", globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let site = self.place.site(&globals).await?;
+        let request = KeyCreate { name: self.name, owner: self.owner };
+        let created: KeyCreated = site.client.post("/_skerry/v1/keys", &request).await?;
+        if globals.json {
+            output::document("key", &created)?;
+        } else {
+            output::note("the secret is shown this once:");
+            output::line(&format!("access key  {}\nsecret key  {}", created.key.id, created.secret));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl List {
+    async fn run(self, globals: Globals) -> Outcome {
+        let list: KeyList = self.place.site(&globals).await?.client.get("/_skerry/v1/keys").await?;
+        if globals.json {
+            output::document("keys", &list)?;
+            return Ok(Exit::Done);
+        }
+        let mut rows = vec![["ACCESS KEY", "NAME", "OWNER", "MADE", "STATE"].map(str::to_owned).to_vec()];
+        rows.extend(list.keys.iter().map(row));
+        output::line(&output::table(&rows));
+        Ok(Exit::Done)
+    }
+}
+
+fn row(key: &KeyStatus) -> Vec<String> {
+    let state = if key.enabled { "enabled" } else { "disabled" };
+    vec![key.id.clone(), key.name.clone(), key.owner.clone(), words::wall(key.created_ms), state.into()]
+}
+
+impl Disable {
+    async fn run(self, globals: Globals) -> Outcome {
+        if output::dry_run(globals.dry_run, &format!("disable {}", self.id), globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let question =
+            format!("Disable {}? Programs that use it are refused at every site that hears of it.", self.id);
+        output::confirm(&question, globals.yes)?;
+        let site = self.place.site(&globals).await?;
+        let path = format!("/_skerry/v1/keys/{}/disable", segment(&self.id));
+        let key: KeyStatus = site.client.post(&path, &json!({})).await?;
+        if globals.json {
+            output::document("key", &key)?;
+        } else {
+            output::line(&format!("{} is disabled", key.id));
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,127 @@
+//! `skerry status`: what each site says of itself and of the others.
+
+use clap::Args;
+use serde_json::{Value, json};
+use skerry_node::admin_shapes::{PeerStatus, StatusReport};
+
+use crate::arguments::Globals;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
+use crate::place::{Place, Site};
+use crate::progress::Waiting;
+use crate::words;
+
+/// Show sites, round-trip times, lag, storage and conflicts.
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Status {
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        let sites = self.place.sites(&globals)?;
+        let waiting = Waiting::new("asking", globals.json);
+        let mut answers = Vec::new();
+        for site in &sites {
+            waiting.say(format!("asking {}", site.name));
+            answers.push((site, site.client.get::<StatusReport>("/_skerry/v1/status").await));
+        }
+        drop(waiting);
+        let answered = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
+        if globals.json {
+            output::document(
+                "status",
+                &json!({ "sites": answers.iter().map(document).collect::<Vec<_>>() }),
+            )?;
+        } else {
+            print(&answers);
+        }
+        // A refusal (a wrong token) is not an unreachable site.
+        match answers
+            .into_iter()
+            .find_map(|(_, answer)| answer.err().filter(|failure| failure.exit != Exit::Unreachable))
+        {
+            Some(failure) if answered == 0 => Err(failure),
+            _ => Ok(output::exit_of(answered, sites.len())),
+        }
+    }
+}
+
+type Answered<'a> = (&'a Site, Outcome<StatusReport>);
+
+fn document((site, answer): &Answered<'_>) -> Value {
+    let endpoint = site.client.endpoint.to_string();
+    match answer {
+        Ok(report) => {
+            json!({ "name": report.site_name, "endpoint": endpoint, "answers": true, "status": report })
+        }
+        Err(Failure { message, .. }) => {
+            json!({ "name": site.name, "endpoint": endpoint, "answers": false, "error": message })
+        }
+    }
+}
+
+fn print(answers: &[Answered<'_>]) {
+    let mut rows =
+        vec![heading(&["SITE", "ENDPOINT", "STATE", "UP", "BUCKETS", "STORED", "FREE", "CONFLICTS"])];
+    rows.extend(answers.iter().map(row));
+    output::line(&output::table(&rows));
+    let peers: Vec<Vec<String>> = answers.iter().flat_map(peers).collect();
+    if !peers.is_empty() {
+        let mut rows = vec![heading(&["SITE", "SEES", "AS", "RTT", "HEARD", "LAG", "UNSENT"])];
+        rows.extend(peers);
+        output::line("");
+        output::line(&output::table(&rows));
+    }
+    for (site, failure) in answers.iter().filter_map(|(site, answer)| Some((site, answer.as_ref().err()?))) {
+        output::note(&format!("{}: {}", site.name, failure.message));
+    }
+}
+
+fn heading(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn row((site, answer): &Answered<'_>) -> Vec<String> {
+    let endpoint = site.client.endpoint.to_string();
+    let Ok(report) = answer else { return vec![site.name.clone(), endpoint, "not answering".into()] };
+    let state = match (report.cut, report.storage.full) {
+        (true, _) => "cut",
+        (_, true) => "full",
+        _ => "serving",
+    };
+    vec![
+        report.site_name.clone(),
+        endpoint,
+        state.into(),
+        words::span(std::time::Duration::from_secs(report.uptime_seconds)),
+        report.buckets.to_string(),
+        words::bytes(report.storage.live_bytes),
+        words::bytes(report.storage.free_bytes),
+        report.conflicts.to_string(),
+    ]
+}
+
+fn peers<'a>((_, answer): &'a Answered<'a>) -> impl Iterator<Item = Vec<String>> + 'a {
+    let reports = answer.iter();
+    reports.flat_map(|report| report.peers.iter().map(|peer| peer_row(&report.site_name, peer)))
+}
+
+fn peer_row(site: &str, peer: &PeerStatus) -> Vec<String> {
+    let ago =
+        |millis: Option<u64>| millis.map_or("-".into(), |m| words::span(std::time::Duration::from_millis(m)));
+    let unsent = match peer.unsent_records {
+        0 => "-".into(),
+        records => format!("{records} ({})", words::bytes(peer.unsent_bytes)),
+    };
+    vec![
+        site.to_owned(),
+        peer.name.clone(),
+        peer.state.clone(),
+        peer.rtt_ms.map_or("-".into(), |rtt| format!("{rtt:.1} ms")),
+        ago(peer.heard_ms),
+        ago(peer.lag_ms),
+        unsent,
+    ]
+}

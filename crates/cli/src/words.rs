@@ -1,0 +1,119 @@
+//! Words of the command line: times, sizes, names of sites; how they are read and how they are printed.
+
+use std::time::Duration;
+
+/// Reads `500ms`, `30s`, `5m`, `24h`, `7d`; a bare number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 =
+        digits.parse().map_err(|_| format!("{text:?} is no time; say 500ms, 30s, 5m, 24h or 7d"))?;
+    let unit = text.get(digits.len()..).unwrap_or_default();
+    let millis = match unit {
+        "ms" => Some(number),
+        "" | "s" => number.checked_mul(1000),
+        "m" => number.checked_mul(60_000),
+        "h" => number.checked_mul(3_600_000),
+        "d" => number.checked_mul(86_400_000),
+        _ => return Err(format!("{unit:?} is no unit of time; say ms, s, m, h or d")),
+    };
+    millis.map(Duration::from_millis).ok_or_else(|| format!("{text:?} is too long"))
+}
+
+/// `12 s`, `5 min`, `3 h`.
+pub(crate) fn span(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds @ 1..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// `0 B`, `640 KiB`, `1.5 GiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let power = (count.ilog2() / 10).min(5);
+    let value = count as f64 / 1024_f64.powi(power as i32);
+    let unit = units.get(power as usize - 1).copied().unwrap_or_default();
+    if value < 10.0 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}
+
+/// `1 site`, `3 sites`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// `2026-11-21 21:40:05 UTC` from milliseconds since 1970.
+pub(crate) fn wall(milliseconds: u64) -> String {
+    let seconds = milliseconds / 1000;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Days to a civil date: eras of 400 years that start on 1 March of year 0.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// A name for a site: 1 to 32 lower-case letters, digits and single hyphens, no hyphen at an end. It becomes
+/// part of bucket names (`pos--lisbon`), so a double hyphen is not in it.
+pub(crate) fn site_name(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let fits = (1..=32).contains(&text.len()) && text.chars().all(allowed);
+    if fits && !text.starts_with('-') && !text.ends_with('-') && !text.contains("--") {
+        return Ok(text.to_owned());
+    }
+    Err("a site's name has 1 to 32 lower-case letters, digits and single hyphens, as in `lisbon-2`".into())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!(duration("500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(duration("90").unwrap(), Duration::from_secs(90));
+        assert_eq!(duration("24h").unwrap(), Duration::from_secs(86_400));
+        for wrong in ["", "s", "1y", "-1s", "1.5h", "99999999999999999999s", "18446744073709551615d"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn figures_are_printed() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(20 << 20), "20 MiB");
+        assert_eq!(bytes(u64::MAX), "16384 PiB");
+        assert_eq!(span(Duration::from_millis(12)), "12 ms");
+        assert_eq!(span(Duration::from_secs(3700)), "61 min");
+        assert_eq!(count(1, "site"), "1 site");
+    }
+
+    #[test]
+    fn dates_are_civil() {
+        assert_eq!(wall(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(wall(951_782_400_000), "2000-02-29 00:00:00 UTC");
+        assert_eq!(wall(1_795_297_199_000), "2026-11-21 21:39:59 UTC");
+    }
+
+    #[test]
+    fn site_names_are_checked() {
+        assert!(site_name("site-1").is_ok());
+        for wrong in ["", "Site", "a--b", "-a", "a-", "a_b", &"x".repeat(33)] {
+            assert!(site_name(wrong).is_err(), "{wrong}");
+        }
+    }
+}

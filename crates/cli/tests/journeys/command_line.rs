@@ -1,0 +1,135 @@
+//! The grammar and the exit codes of the true binary; nothing here needs a running site.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use crate::island::{json, run, told};
+
+#[test]
+fn version_is_printed_for_people_and_scripts() {
+    let (code, out, _) = told(&run(&["version"]));
+    assert!(code == 0 && out.starts_with(concat!("skerry ", env!("CARGO_PKG_VERSION"))), "{out}");
+    let document = json(&["version", "--json"], 0);
+    assert_eq!((&document["version"], &document["kind"]), (&1.into(), &"version".into()));
+    assert_eq!(document["release"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn a_wrong_command_line_is_usage() {
+    for line in [
+        &["frobnicate"][..],
+        &[],
+        &["link", "cut"],
+        &["status", "--timeout", "soon"],
+        &["demo", "--sites", "0"],
+    ] {
+        let (code, out, err) = told(&run(line));
+        assert_eq!(code, 2, "{line:?}: {out}{err}");
+        assert!(out.is_empty() && !err.is_empty(), "{line:?}: {out}");
+    }
+    assert_eq!(told(&run(&["help"])).0, 0);
+}
+
+#[test]
+fn the_written_references_are_those_of_this_binary() {
+    for page in ["cli", "configuration"] {
+        let path = format!("{}/../../docs/{page}.md", env!("CARGO_MANIFEST_DIR"));
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        let (_, printed, _) = told(&run(&["reference", page]));
+        assert!(written == printed, "{path} is out of date: run `cargo xtask docs`");
+    }
+}
+
+#[test]
+fn completions_name_the_verbs() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, out, _) = told(&run(&["completions", shell]));
+        assert!(code == 0 && out.contains("conflicts"), "{shell}");
+    }
+}
+
+#[test]
+fn nobody_there_is_unreachable() {
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let endpoint = format!("http://{free}");
+    let (code, _, err) = told(&run(&["bucket", "list", "--endpoint", &endpoint]));
+    assert_eq!(code, 3, "{err}");
+    assert!(err.contains(&endpoint), "{err}");
+    let document = json(&["status", "--json", "--endpoint", &endpoint], 3);
+    assert_eq!(document["sites"][0]["answers"], false);
+    let (code, _, err) = told(&run(&["key", "list", "--json", "--endpoint", &endpoint]));
+    let error: serde_json::Value = serde_json::from_str(&err).unwrap();
+    assert_eq!((code, error["kind"].as_str(), error["exit"].as_u64()), (3, Some("error"), Some(3)));
+}
+
+#[test]
+fn a_silent_endpoint_is_given_up_after_the_timeout() {
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let (code, _, err) = told(&run(&["bucket", "list", "--endpoint", &endpoint, "--timeout", "200ms"]));
+    assert_eq!(code, 3, "{err}");
+}
+
+#[test]
+fn what_cannot_be_undone_is_refused_without_a_yes() {
+    let (code, _, err) = told(&run(&["key", "disable", "SKX", "--endpoint", "http://127.0.0.1:1"]));
+    assert_eq!(code, 5, "{err}");
+    let (code, out, _) =
+        told(&run(&["key", "disable", "SKX", "--dry-run", "--endpoint", "http://127.0.0.1:1"]));
+    assert_eq!((code, out.trim()), (0, "would disable SKX"));
+}
+
+#[test]
+fn an_unknown_field_is_named_with_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("skerry.toml");
+    std::fs::write(&file, "[s3]\nlisten = \"127.0.0.1:7600\"\nlissten = \"x\"\n").unwrap();
+    let path = file.to_str().unwrap();
+    for line in [&["config", "show", "--config", path][..], &["server", "--config", path]] {
+        let (code, _, err) = told(&run(line));
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains("lissten") && err.contains('3'), "{err}");
+    }
+}
+
+#[test]
+fn defaults_and_ports_are_shown() {
+    let (code, out, _) = told(&run(&["config", "show", "--defaults"]));
+    assert!(code == 0 && out.contains("[s3]") && out.contains("SKERRY_S3_LISTEN"), "{out}");
+    let document = json(&["config", "show", "--json"], 0);
+    assert_eq!(document["fields"]["s3.listen"]["toml"], "\"127.0.0.1:7600\"");
+    let (code, out, _) = told(&run(&["config", "ports"]));
+    assert!(code == 0 && out.contains("7700"), "{out}");
+}
+
+#[test]
+fn a_directory_without_a_site_is_told_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    for line in [&["server", path][..], &["status", "--dir", path]] {
+        let (code, _, err) = told(&run(line));
+        assert_eq!(code, 2, "{line:?}: {err}");
+        assert!(err.contains("skerry init"), "{err}");
+    }
+}
+
+#[test]
+fn a_busy_port_is_named_before_anything_is_made() {
+    let port = crate::island::free_port();
+    let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, port + 1)).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().join("demo");
+    let line = ["demo", "--dir", dir.to_str().unwrap(), "--port", &port.to_string()];
+    let (code, _, err) = told(&run(&line));
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains(&format!("port {} (S3 of site-2)", port + 1)), "{err}");
+    assert!(!dir.join("demo.json").exists() && !dir.join("site-1").exists());
+}
+
+#[test]
+fn a_dry_demo_makes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().join("demo");
+    let (code, out, _) = told(&run(&["demo", "--dry-run", "--dir", dir.to_str().unwrap()]));
+    assert!(code == 0 && out.contains("run 3 sites in"), "{out}");
+    assert!(!dir.exists());
+}

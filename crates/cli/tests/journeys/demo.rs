@@ -1,0 +1,152 @@
+//! The demo as a person uses it: started, asked, cut, healed, killed, stopped, started again.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::island::{Demo, alive, free_port, run, signal, skerry, told, wait_for};
+use serde_json::Value;
+
+fn names(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn has_bucket(demo: &Demo, site: &str, name: &str) -> bool {
+    names(&demo.json(&["bucket", "list", "--site", site], 0)["buckets"]).iter().any(|found| found == name)
+}
+
+#[test]
+fn three_sites_see_each_other_and_find_everything_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let demo = Demo::start(directory.path(), port);
+    assert_eq!(names(&demo.ready["sites"]), ["site-1", "site-2", "site-3"]);
+    assert_eq!(demo.ready["sites"][1]["endpoint"], format!("http://127.0.0.1:{}", port + 1));
+    sees_all(&demo);
+    demo.json(&["bucket", "create", "kept", "--site", "site-1"], 0);
+    wait_for("the bucket at site 3", || has_bucket(&demo, "site-3", "kept").then_some(()));
+    let key = demo.ready["access_key"].clone();
+    assert_eq!(demo.stop(), 0, "stops cleanly");
+
+    let demo = Demo::start(directory.path(), port);
+    assert_eq!(demo.ready["access_key"], key, "the credentials are those of before");
+    for site in ["site-1", "site-2", "site-3"] {
+        assert!(has_bucket(&demo, site, "kept"), "{site}");
+    }
+    assert_eq!(demo.stop(), 0);
+}
+
+fn sees_all(demo: &Demo) {
+    wait_for("all sites to see each other", || {
+        let status = demo.json(&["status"], 0);
+        let alive = |site: &Value| {
+            let peers = site["status"]["peers"].as_array().unwrap();
+            peers.len() == 2 && peers.iter().all(|peer| peer["state"] == "alive")
+        };
+        status["sites"].as_array().unwrap().iter().all(alive).then_some(())
+    });
+}
+
+#[test]
+fn a_cut_site_goes_on_alone_and_is_healed() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = Demo::start(directory.path(), free_port());
+    sees_all(&demo);
+    assert_eq!(demo.json(&["link", "cut", "site-3"], 0)["cut"], true);
+    assert_eq!(demo.json(&["status", "--site", "site-3"], 0)["sites"][0]["status"]["cut"], true);
+    demo.json(&["bucket", "create", "mainland", "--site", "site-1"], 0);
+    demo.json(&["bucket", "create", "island", "--site", "site-3"], 0);
+    wait_for("the bucket at site 2", || has_bucket(&demo, "site-2", "mainland").then_some(()));
+    assert!(!has_bucket(&demo, "site-3", "mainland"), "nothing crosses a cut");
+    assert_eq!(demo.json(&["link", "heal", "site-3"], 0)["cut"], false);
+    wait_for("what was made meanwhile", || {
+        (has_bucket(&demo, "site-3", "mainland") && has_bucket(&demo, "site-1", "island")).then_some(())
+    });
+    assert_eq!(demo.json(&["conflicts", "list"], 0)["conflicts"].as_array().unwrap().len(), 0);
+    let (code, _, err) = told(&run(&["link", "cut", "site-9", "--dir", directory.path().to_str().unwrap()]));
+    assert!(code == 2 && err.contains("site-1, site-2, site-3"), "{err}");
+    assert_eq!(demo.stop(), 0);
+}
+
+#[test]
+fn a_second_demo_on_the_directory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = Demo::start(directory.path(), free_port());
+    let dir = directory.path().to_str().unwrap();
+    let (code, _, err) = told(&run(&["demo", "--dir", dir, "--port", &free_port().to_string()]));
+    assert!(code == 5 && err.contains("in use"), "{err}");
+    let site = directory.path().join("site-1");
+    let (code, _, err) = told(&run(&["server", "--config", site.join("skerry.toml").to_str().unwrap()]));
+    assert!(code != 0 && !err.is_empty(), "a second server on a site's directory: {err}");
+    assert_eq!(demo.stop(), 0);
+}
+
+#[test]
+fn a_killed_site_is_reported_and_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = Demo::start(directory.path(), free_port());
+    demo.json(&["bucket", "create", "kept", "--site", "site-2"], 0);
+    signal(demo.pid(2), "KILL");
+    let ended = demo.event("ended");
+    assert_eq!(ended["site"], "site-2");
+    let status = demo.json(&["status"], 4);
+    let answers: Vec<bool> =
+        status["sites"].as_array().unwrap().iter().map(|s| s["answers"].as_bool().unwrap()).collect();
+    assert_eq!(answers, [true, false, true], "a partial answer");
+
+    let mut server = server(&directory.path().join("site-2"));
+    wait_for("site 2", || (run_status(&demo, "site-2") == 0).then_some(()));
+    assert!(has_bucket(&demo, "site-2", "kept"));
+    signal(server.id(), "TERM");
+    assert!(wait_for("the server to end", || server.try_wait().unwrap()).success());
+    assert_eq!(demo.stop(), 0);
+}
+
+fn server(directory: &Path) -> std::process::Child {
+    let config = directory.join("skerry.toml");
+    skerry(&["server", "--config", config.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn run_status(demo: &Demo, site: &str) -> i32 {
+    told(&run(&["status", "--site", site, "--dir", demo.directory.to_str().unwrap()])).0
+}
+
+#[test]
+fn sites_end_with_a_demo_that_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut demo = Demo::start(directory.path(), port);
+    let sites = [demo.pid(1), demo.pid(2), demo.pid(3)];
+    assert!(sites.iter().all(|pid| alive(*pid)));
+    demo.process.kill().unwrap();
+    demo.process.wait().unwrap();
+    wait_for("the sites to end", || sites.iter().all(|pid| !alive(*pid)).then_some(()));
+    let again = Demo::start(directory.path(), port);
+    assert_eq!(again.stop(), 0);
+}
+
+#[test]
+fn credentials_can_be_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let dir = directory.path().join("demo");
+    let port = free_port().to_string();
+    let arguments = ["demo", "--json", "--timeout", "90s", "--dir", dir.to_str().unwrap(), "--port", &port];
+    let half = skerry(&arguments).env("SKERRY_ACCESS_KEY", "MYACCESSKEY").output().unwrap();
+    assert_eq!(told(&half).0, 2, "one without the other");
+    let mut demo = skerry(&arguments)
+        .env("SKERRY_ACCESS_KEY", "MYACCESSKEY")
+        .env("SKERRY_SECRET_KEY", "my secret key")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the key at site 2", || {
+        let (code, out, _) =
+            told(&run(&["key", "list", "--json", "--site", "site-2", "--dir", dir.to_str()?]));
+        (code == 0 && out.contains("MYACCESSKEY")).then_some(())
+    });
+    signal(demo.id(), "TERM");
+    assert!(wait_for("the demo to end", || demo.try_wait().unwrap()).success());
+}
