@@ -6,6 +6,8 @@
 //! Invariants: the record covers every head it replaces and what those had seen; conflict losers among them are
 //! kept; a write covers all own records of the key, so that contexts stay exact.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::time::HlcClock;
@@ -274,24 +276,31 @@ fn keeps(
     if intent.versioning == Versioning::Enabled {
         return Ok((Vec::new(), Vec::new()));
     }
-    let mut null: Vec<&Record> = state.alive().filter(|record| record.is_null()).collect();
-    null.sort_by(|one, other| merge::by_rank(one, other));
-    let since_known: Vec<(Dot, Hlc)> =
+    let kept: BTreeMap<Dot, Hlc> =
         state.kept().into_iter().map(|(record, since)| (record.dot, since)).collect();
     let mut keeps = Vec::new();
-    for loser in merge::losers(&null).into_iter().filter(|loser| loser.object().is_some()) {
-        let known = since_known.iter().find(|(dot, _)| *dot == loser.dot).map(|(_, since)| *since);
-        let since = known.unwrap_or(now);
+    for dot in to_keep(state) {
+        let since = kept.get(&dot).copied().unwrap_or(now);
         let old = now.wall().0.saturating_sub(since.wall().0) >= KEEP_LOSERS_MS;
-        let expired = old && was_listed(view, intent.bucket, loser.dot)?;
-        if context.covers(loser.dot) && !expired {
-            keeps.push(Kept { dot: loser.dot, since });
+        let expired = old && was_listed(view, intent.bucket, dot)?;
+        if context.covers(dot) && !expired {
+            keeps.push(Kept { dot, since });
         }
     }
     keeps.sort_by(|one, other| (other.since, other.dot).cmp(&(one.since, one.dot)));
     let folded = keeps.split_off(keeps.len().min(limits::CONFLICTS_PER_KEY));
     keeps.sort();
     Ok((keeps, folded.into_iter().rev().map(|kept| kept.dot).collect()))
+}
+
+/// Null-type objects that lost: beside the current head, beside the null version, or kept already.
+fn to_keep(state: &State) -> BTreeSet<Dot> {
+    let mut null: Vec<&Record> = state.alive().filter(|record| record.is_null()).collect();
+    null.sort_by(|one, other| merge::by_rank(one, other));
+    let lost = merge::losers(&state.heads()).into_iter().chain(merge::losers(&null));
+    let kept = state.kept().into_iter().map(|(record, _)| record);
+    let objects = lost.chain(kept).filter(|record| record.is_null() && record.object().is_some());
+    objects.map(|record| record.dot).collect()
 }
 
 /// An `Erase` of a version, or a note about it. An erase takes its target's place.

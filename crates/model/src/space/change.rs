@@ -321,7 +321,7 @@ impl State {
     fn write_heads(&self, extra: Option<Vector>, batch: &mut Batch) {
         let name = keys::object(self.bucket, &self.key);
         let plain = match &self.active[..] {
-            [] => true,
+            [] => extra.is_none(),
             [only] => only.lives() && only.record.object().is_some() && extra.is_none(),
             _ => false,
         };

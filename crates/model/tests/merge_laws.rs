@@ -1,0 +1,195 @@
+//! The laws of merging: the same set of records gives the same tables in any order, with repeats, and what the
+//! tables say is what the definition says over all records at once.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+#[path = "laws/oracle.rs"]
+mod oracle;
+#[path = "laws/world.rs"]
+mod world;
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use skerry_base::{Dot, Hlc, NodeId, Origin, SiteId, Vector};
+use skerry_model::record::{Kept, Scope};
+use skerry_model::write::Ask;
+use skerry_model::{Entry, Object, Record, Statement, Versioning};
+use world::{BUCKET, KEYS, Replica, Shuffle, World};
+
+/// One thing that happens: what, where, with what.
+type Deed = (u8, u8, u8, u8);
+
+fn act(world: &mut World, (what, site, key, choice): Deed) {
+    let count = world.sites.len();
+    let (at, other) = (usize::from(site) % count, usize::from(choice) % count);
+    let key = KEYS[usize::from(key) % KEYS.len()];
+    match what % 24 {
+        0..=5 => drop(world.put(at, key, choice % 7)),
+        6 | 7 => drop(world.write(at, key, Ask::Delete)),
+        8 | 9 => drop(world.aim(at, key, choice, false)),
+        10 => drop(world.aim(at, key, choice, true)),
+        11 | 12 => world.version(at, choice),
+        13..=15 => drop(world.pull(other, at, 300)),
+        16 => world.pull_all(other, at),
+        17 | 18 => world.read(other, at, key),
+        19 => world.restart(at),
+        20 => world.back_up(at),
+        21 => world.restore(at),
+        22 if choice < 40 => world.clone_disk(other, at),
+        22 => world.list(at),
+        _ => world.wait(choice % 20),
+    }
+}
+
+fn deeds(most: usize) -> impl Strategy<Value = Vec<Deed>> {
+    proptest::collection::vec(any::<Deed>(), 1..most)
+}
+
+/// Delivers the records in an order of the seed's, each up to three times.
+fn deliver(records: &BTreeMap<Dot, Record>, seed: u64) -> Replica {
+    let mut shuffle = Shuffle(seed);
+    let mut order: Vec<&Record> = Vec::new();
+    for record in records.values() {
+        order.extend(std::iter::repeat_n(record, 1 + shuffle.below(3)));
+    }
+    shuffle.order(&mut order);
+    let mut replica = Replica::default();
+    for record in order {
+        replica.apply(&Entry::Record(Box::new(record.clone())));
+    }
+    replica
+}
+
+/// A record that no honest site would write: any context, any keeps, any target.
+fn odd_record() -> impl Strategy<Value = Record> {
+    let origin = |n: u8| Origin { node: NodeId([n; 16]), incarnation: 1 };
+    let dot = (0u8..3, 1u64..5).prop_map(move |(n, seq)| Dot { origin: origin(n), seq });
+    let context = proptest::collection::vec(0u64..5, 3).prop_map(move |seqs| {
+        seqs.into_iter().zip(0u8..).map(|(seq, n)| (origin(n), seq)).collect::<Vector>()
+    });
+    let keeps = proptest::collection::vec(dot.clone(), 0..3);
+    let shape = (0u8..10, dot.clone(), 0u8..3, 0u64..4);
+    (dot, context, keeps, shape).prop_map(|(dot, context, keeps, (what, target, versioning, clock))| {
+        let object = Object { etag: format!("e{}", clock % 2), ..Object::default() };
+        let statement = match what {
+            0..=5 => Statement::Put(Box::new(object)),
+            6 | 7 => Statement::Delete,
+            8 => Statement::Erase { target },
+            _ => Statement::Note { target, topic: 1, content: bytes::Bytes::new() },
+        };
+        let versioning =
+            [Versioning::Off, Versioning::Enabled, Versioning::Suspended][usize::from(versioning)];
+        let keeps = keeps.into_iter().map(|dot| Kept { dot, since: Hlc(1) }).collect();
+        Record {
+            bucket: BUCKET,
+            dot,
+            key: "k".into(),
+            clock: Hlc(clock),
+            context,
+            versioning,
+            keeps,
+            scope: Scope::Node,
+            home: None,
+            placement: None,
+            writer: String::new(),
+            site: SiteId([0; 16]),
+            statement,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(256), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Histories of honest sites: any order of delivery, with repeats, of any part of what was written.
+    #[test]
+    fn any_order_gives_the_same_tables(deeds in deeds(60), seed in any::<u64>(), part in any::<u64>()) {
+        let mut world = World::new(3);
+        deeds.into_iter().for_each(|deed| act(&mut world, deed));
+        let mut shuffle = Shuffle(part);
+        let mut records = world.written.clone();
+        if part % 2 == 0 {
+            records.retain(|_, _| shuffle.below(4) > 0);
+        }
+        let first = deliver(&records, seed);
+        first.check(&records);
+        for other in 1..4 {
+            prop_assert_eq!(deliver(&records, seed ^ (other << 40)).image(true), first.image(true));
+        }
+    }
+
+    /// Records that contradict each other in every way: still the same everywhere, and as defined.
+    #[test]
+    fn any_records_give_the_same_tables(list in proptest::collection::vec(odd_record(), 1..9), seed in any::<u64>()) {
+        let records: BTreeMap<Dot, Record> =
+            list.into_iter().filter(|record| record.check().is_ok()).map(|record| (record.dot, record)).collect();
+        let first = deliver(&records, seed);
+        first.check(&records);
+        for other in 1..4 {
+            prop_assert_eq!(deliver(&records, seed ^ (other << 40)).image(true), first.image(true));
+        }
+    }
+
+    /// Feeds bring all sites to the same tables, which are those of all records that survived.
+    #[test]
+    fn feeds_converge(deeds in deeds(80)) {
+        let mut world = World::new(4);
+        deeds.into_iter().for_each(|deed| act(&mut world, deed));
+        let surviving = world.surviving();
+        world.heal();
+        let first = world.sites[0].replica.image(true);
+        for site in &world.sites {
+            site.replica.check(&surviving);
+            prop_assert_eq!(site.replica.image(true), first.clone());
+        }
+    }
+
+    /// Tombstones are dropped when all have seen them, sites come back from old backups: no delete comes back,
+    /// and nothing else goes.
+    #[test]
+    fn no_delete_comes_back(deeds in deeds(80), drops in any::<u64>()) {
+        let mut world = World::new(3);
+        let mut shuffle = Shuffle(drops);
+        for deed in deeds {
+            act(&mut world, deed);
+            match shuffle.below(9) {
+                0 => world.heal(),
+                1 | 2 => (0..1 + shuffle.below(3)).for_each(|at| world.retire(at)),
+                _ => {}
+            }
+        }
+        let surviving = world.surviving();
+        world.heal();
+        let first = world.sites[0].replica.image(true);
+        for site in &world.sites {
+            site.replica.check_objects(&surviving);
+            prop_assert_eq!(site.replica.image(true), first.clone());
+        }
+    }
+}
+
+/// Dropping must happen, or the law above says nothing.
+#[test]
+fn tombstones_are_dropped_when_all_have_seen_them() {
+    let mut world = World::new(3);
+    world.put(0, "a", 1);
+    world.heal();
+    world.write(1, "a", Ask::Delete);
+    world.pull_all(1, 0);
+    world.retire(0);
+    assert_eq!(world.dropped, 0, "site 2 has not seen it");
+    world.heal();
+    world.wait(1);
+    (0..3).for_each(|at| world.retire(at));
+    assert_eq!(world.dropped, 3);
+    assert!(world.sites.iter().all(|site| site.replica.dots().is_empty()));
+    assert_eq!(world.put(2, "a", 1).map(|dot| dot.seq), Some(1));
+    world.heal();
+    world.sites[0].replica.check_objects(&world.surviving());
+}
+
+/// `SKERRY_CASES` multiplies the work for long runs.
+fn cases(usual: u32) -> u32 {
+    std::env::var("SKERRY_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
