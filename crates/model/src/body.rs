@@ -164,7 +164,7 @@ impl Walk {
             return Some(Step::Tree(wanted));
         }
         while let Some(siblings) = self.stack.last_mut() {
-            if self.at >= self.range.end {
+            if self.at >= self.range.end || self.range.is_empty() {
                 return None;
             }
             let Some(chunk) = siblings.next() else {
