@@ -9,9 +9,16 @@
 //! its journal never writes again until it is opened anew.
 
 mod checksum;
+mod chunks;
 pub mod disk;
 mod error;
+mod fields;
+mod index;
+mod journal;
+mod meter;
+mod payload;
 mod settings;
+mod space;
 mod store;
 
 pub use disk::{Disk, File, real::RealDisk};

@@ -7,6 +7,9 @@ pub enum Engine {
     Memory,
     /// `lsm-tree`.
     Lsm,
+    /// `redb`.
+    #[cfg(feature = "redb")]
+    Redb,
 }
 
 /// Settings of a store.
@@ -43,6 +46,20 @@ pub struct Settings {
     /// Mixed into every checksum, so that a copy of a segment inside an object is never taken for a segment.
     /// Fixed when the store is made; later values are ignored.
     pub salt: [u8; 16],
+    /// A memory index of which the last checkpoint survives.
+    #[cfg(test)]
+    pub(crate) kept: Option<std::sync::Arc<crate::index::kept::Kept>>,
+}
+
+impl Settings {
+    /// Whether the index can be as it was before, or is always built anew.
+    pub(crate) fn index_lasts(&self) -> bool {
+        #[cfg(test)]
+        if self.kept.is_some() {
+            return true;
+        }
+        self.engine != Engine::Memory
+    }
 }
 
 impl Default for Settings {
@@ -64,6 +81,8 @@ impl Default for Settings {
             group_proposals: 1024,
             open_files: 128,
             salt: [0; 16],
+            #[cfg(test)]
+            kept: None,
         }
     }
 }

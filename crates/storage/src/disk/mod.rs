@@ -12,6 +12,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use skerry_base::Instant;
+
+#[cfg(test)]
+pub(crate) mod faulty;
 pub mod real;
 
 /// One open file. Positions are absolute: there is no cursor, any number of threads may use it.
@@ -76,6 +80,19 @@ pub trait Disk: Send + Sync {
 
     /// Takes the directory for this store alone; `WouldBlock` if another process (or store) has it.
     fn lock(&self) -> io::Result<Lock>;
+
+    /// Removes a folder and the files in it; fine if there is none.
+    fn remove_folder(&self, folder: &str) -> io::Result<()> {
+        for name in self.list(folder)? {
+            self.remove(&format!("{folder}/{name}"))?;
+        }
+        Ok(())
+    }
+
+    /// Monotonic time, for statistics of syncs only. A simulated disk may leave it at zero.
+    fn monotonic(&self) -> Instant {
+        Instant::default()
+    }
 
     /// Where an index engine that opens its own files may keep them. `None`: only the memory index will do,
     /// which is rebuilt from the journal at each open.

@@ -12,12 +12,15 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
+use skerry_base::Instant;
+
 use super::{Disk, File, Lock};
 
 /// A directory of the file system.
 #[derive(Debug)]
 pub struct RealDisk {
     root: PathBuf,
+    opened: std::time::Instant,
 }
 
 impl RealDisk {
@@ -25,7 +28,7 @@ impl RealDisk {
     pub fn new(root: impl Into<PathBuf>) -> io::Result<Self> {
         let root = root.into();
         fs::create_dir_all(&root)?;
-        Ok(Self { root })
+        Ok(Self { root, opened: std::time::Instant::now() })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -104,6 +107,17 @@ impl Disk for RealDisk {
             Err(fs::TryLockError::WouldBlock) => Err(ErrorKind::WouldBlock.into()),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn remove_folder(&self, folder: &str) -> io::Result<()> {
+        match fs::remove_dir_all(self.path(folder)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn monotonic(&self) -> Instant {
+        Instant(self.opened.elapsed().as_nanos() as u64)
     }
 
     fn native(&self, folder: &str) -> Option<PathBuf> {

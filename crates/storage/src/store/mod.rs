@@ -1,45 +1,113 @@
 //! The store: what the node and the simulator see of the disk.
+//!
+//! Split by what is done: [`open`] and [`replay`] bring it up, [`commit`] carries out groups, [`put`] and [`read`]
+//! handle chunks, [`collect`] gives space back, [`committer`] runs the threads.
 
-use std::ops::{Bound, Range};
-use std::sync::Arc;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use skerry_base::kv::{Reducer, Table, View, ViewError, Visit};
-use skerry_base::{BucketId, ChunkId, ChunkKind, WallTime};
 
-use crate::disk::Disk;
-use crate::{CommitError, ReadError, Settings, StorageError};
+use crate::chunks::Key;
+use crate::chunks::live::Live;
+use crate::chunks::row::Area;
+use crate::disk::{Disk, Lock};
+use crate::index::{Index, Reading};
+use crate::journal::writer::Writer;
+use crate::meter::SyncMeter;
+use crate::payload::segments::Segments;
+use crate::space::Space;
+use crate::{CommitError, Settings, StorageError};
 
+mod changes;
+mod collect;
+mod commit;
+mod committer;
+mod evict;
+mod files;
+mod open;
+mod put;
+mod queue;
+mod read;
+mod replay;
 mod report;
 mod words;
 
+pub use committer::Committer;
 pub use report::{ClassUsage, Collected, Damage, IndexState, Recovery, SyncStats, TornTail, Usage};
 pub use words::{Class, Entry, Propose, SmallBody};
 
-/// A store. All methods block; any thread may call any of them.
-pub struct Store {}
+/// What only one thread at a time may touch: who carries out a group.
+struct Core {
+    writer: Writer,
+    /// Number of the last group applied.
+    mark: u64,
+}
 
-/// The threads that carry out commits and tend the index. Dropped, they finish what was submitted and end.
-pub struct Committer {}
+/// A store. All methods block; any thread may call any of them.
+pub struct Store {
+    disk: Arc<dyn Disk>,
+    settings: Settings,
+    salt: [u8; 16],
+    reducer: Arc<dyn Reducer>,
+    index: Arc<dyn Index>,
+    core: Mutex<Core>,
+    queue: queue::Queue,
+    live: Arc<Live>,
+    payload: Segments,
+    cache: Segments,
+    space: Space,
+    files: files::Files,
+    journal_meter: SyncMeter,
+    payload_meter: SyncMeter,
+    sweep: Mutex<collect::Sweep>,
+    /// One payload sync at a time.
+    syncing: Mutex<()>,
+    poison: Mutex<Option<String>>,
+    is_poisoned: AtomicBool,
+    /// Last LSN applied.
+    lsn: AtomicU64,
+    /// Mark that was durable when the index was opened.
+    durable_at_open: u64,
+    /// Whether a thread tends the index; else who pumps does.
+    tended: AtomicBool,
+    tend_signal: committer::Signal,
+    _lock: Lock,
+}
 
 /// A chunk kept from the collector while this lives.
-pub struct Pin {}
+pub struct Pin {
+    live: Arc<Live>,
+    key: Key,
+}
 
-/// A consistent reading of what is durable. Cheap to make; hold it no longer than a request.
-pub struct StoreView {}
-
-impl Store {
-    /// Opens the store in this directory, or makes it: locks the directory, finds the journal's end, replays
-    /// what the index lacks, rebuilds an index that is lost or damaged, drops what was never referred to.
-    pub fn open(
-        disk: Arc<dyn Disk>,
-        reducer: Arc<dyn Reducer>,
-        settings: Settings,
-    ) -> Result<(Arc<Self>, Recovery), StorageError> {
-        let _ = (disk, reducer, settings);
-        Err(StorageError::Closed)
+impl Pin {
+    /// Deduplication domain.
+    pub const fn domain(&self) -> skerry_base::BucketId {
+        self.key.0
     }
 
+    /// The chunk.
+    pub const fn id(&self) -> skerry_base::ChunkId {
+        self.key.1
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.live.unpin(self.key);
+    }
+}
+
+/// A consistent reading of what is durable. Cheap to make; hold it no longer than a request.
+#[derive(Clone)]
+pub struct StoreView {
+    reading: Reading,
+}
+
+impl Store {
     /// Queues a proposal. It runs on the commit thread over the index and the earlier proposals of its group, so
     /// that seq, context, clock and conditions are decided there, atomically. `done` is called on that thread after
     /// the shared sync and after the index took it, or with the error; it must not block.
@@ -51,81 +119,79 @@ impl Store {
         T: Send + 'static,
         E: Send + 'static,
     {
-        drop(propose);
-        done(Err(CommitError::Storage(StorageError::Closed)));
+        self.queue.push(Box::new(queue::Proposal::new(propose, done)), self.settings.queue_proposals);
     }
 
-    /// Carries out one commit group on the calling thread and returns how many proposals it answered: the
-    /// simulator's way. Deterministic: no clock, no randomness, no other thread.
-    pub fn pump(&self) -> usize {
-        0
-    }
-
-    /// Starts the threads that commit and tend the index.
-    pub fn start_committer(self: &Arc<Self>) -> Result<Committer, StorageError> {
-        Ok(Committer {})
+    /// Makes all payload put so far durable and known to the index, also what no new record refers to (copies that
+    /// repair or follow records already here). `done` as for [`Store::submit`].
+    pub fn settle(&self, done: impl FnOnce(Result<(), StorageError>) + Send + 'static) {
+        self.queue.push(Box::new(queue::Settling(done)), self.settings.queue_proposals);
     }
 
     /// A consistent reading of what is durable.
     pub fn view(&self) -> StoreView {
-        StoreView {}
+        StoreView { reading: self.index.read() }
     }
 
-    /// Writes a chunk (unsynced) unless it is here already; it stays pinned against the collector while the
-    /// pin lives, and is made durable by the commit of a record that refers to it, or by [`Store::settle`].
-    pub fn put_chunk(
-        &self,
-        domain: BucketId,
-        class: Class,
-        kind: ChunkKind,
-        bytes: &[u8],
-    ) -> Result<Pin, StorageError> {
-        let _ = (domain, class, kind, bytes);
-        Err(StorageError::Closed)
+    /// Last journal position that is durable and applied.
+    pub fn lsn(&self) -> u64 {
+        self.lsn.load(Ordering::Acquire)
     }
 
-    /// Makes all payload put so far durable and indexed, also what no new record refers to (copies that repair
-    /// or follow records already here). `done` as for [`Store::submit`].
-    pub fn settle(&self, done: impl FnOnce(Result<(), StorageError>) + Send + 'static) {
-        done(Err(StorageError::Closed));
-    }
-
-    /// Whether the chunk is here, in any class.
-    pub fn has_chunk(&self, domain: BucketId, id: ChunkId) -> bool {
-        let _ = (domain, id);
-        false
-    }
-
-    /// Pins a chunk that is here.
-    pub fn pin(&self, domain: BucketId, id: ChunkId) -> Option<Pin> {
-        let _ = (domain, id);
-        None
-    }
-
-    /// Reads part of a chunk; every 64 KiB block touched is verified first. `0..u32::MAX` reads to the end.
-    pub fn read_chunk(&self, domain: BucketId, id: ChunkId, range: Range<u32>) -> Result<Bytes, ReadError> {
-        let _ = (domain, id, range);
-        Err(ReadError::Absent)
+    /// Flushes the index, so that the next open has nothing to replay. Not needed for durability.
+    pub fn checkpoint(&self) -> Result<(), StorageError> {
+        self.index.checkpoint()?;
+        self.space.note_index(self.index.disk_bytes());
+        Ok(())
     }
 
     /// Bytes by class, room left, syncs.
     pub fn usage(&self) -> Usage {
-        Usage::default()
+        self.space.note_index(self.index.disk_bytes());
+        Usage {
+            journal: self.space.usage(Area::Journal),
+            payload: self.space.usage(Area::Payload),
+            cache: self.space.usage(Area::Cache),
+            index: self.space.index_bytes(),
+            free: self.space.free(),
+            full: self.space.is_full(),
+            poisoned: self.poison.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            journal_syncs: self.journal_meter.stats(),
+            payload_syncs: self.payload_meter.stats(),
+            lsn: self.lsn(),
+        }
     }
 
-    /// One paced step of the collector: call it every few seconds. Frees what nothing has referred to for
-    /// [`skerry_base::limits::CHUNK_REST_MS`] (at once when the disk is full), evicts cache beyond its cap.
-    /// Returns after a bounded amount of work; `more` says that there is more to do.
-    pub fn collect(&self, now: WallTime) -> Result<Collected, StorageError> {
-        let _ = now;
-        Ok(Collected::default())
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The mark up to which the index survives a crash.
+    fn durable_mark(&self) -> u64 {
+        self.index.durable().max(self.durable_at_open)
+    }
+
+    /// Stops all writing until the store is opened anew.
+    fn poison(&self, why: &StorageError) -> StorageError {
+        let mut poison = self.poison.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = poison.get_or_insert_with(|| why.to_string()).clone();
+        self.is_poisoned.store(true, Ordering::Release);
+        tracing::error!(why, "the store stops writing until it is opened anew");
+        StorageError::Poisoned(why)
+    }
+
+    fn check_poison(&self) -> Result<(), StorageError> {
+        if self.is_poisoned.load(Ordering::Acquire) {
+            let poison = self.poison.lock().unwrap_or_else(PoisonError::into_inner);
+            return Err(StorageError::Poisoned(poison.clone().unwrap_or_default()));
+        }
+        Ok(())
     }
 }
 
 impl View for StoreView {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        let _ = (table, key);
-        Ok(None)
+        self.reading.get(table, key)
     }
 
     fn scan(
@@ -135,7 +201,6 @@ impl View for StoreView {
         to: Bound<&[u8]>,
         visit: &mut Visit<'_>,
     ) -> Result<(), ViewError> {
-        let _ = (table, from, to, visit);
-        Ok(())
+        self.reading.scan(table, from, to, visit)
     }
 }

@@ -1,0 +1,173 @@
+//! Chunks in use at this moment: pinned, being written or collected, written but not yet in the index.
+//!
+//! One lock for all of it: who re-uses a chunk pins it under the same lock under which the collector looks for
+//! pins, so that the two never race.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use skerry_base::ChunkId;
+
+use crate::disk::File;
+
+use super::Key;
+use super::row::{Area, Place};
+
+/// A chunk that was written and is not in the index yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Fresh {
+    pub(crate) place: Place,
+    pub(crate) tree: bool,
+    pub(crate) stored: u32,
+    /// Of a tree.
+    pub(crate) children: Arc<[ChunkId]>,
+    /// Whether it may enter the index.
+    pub(crate) ready: bool,
+}
+
+/// What the lock protects.
+#[derive(Default)]
+pub(crate) struct Inner {
+    pins: BTreeMap<Key, u32>,
+    pub(crate) fresh: BTreeMap<Key, Fresh>,
+    /// Being written, or being collected: wait.
+    busy: BTreeSet<Key>,
+    /// Fresh payload that no sync has covered yet, and its files.
+    unsynced: Vec<Key>,
+    unsynced_files: BTreeMap<u32, Arc<dyn File>>,
+    /// Bytes written since the last sync.
+    pub(crate) dirty: u64,
+    /// Fresh chunks that may enter the index.
+    ready: Vec<Key>,
+    /// Places taken that the index does not know yet: recovery must look from the first of them.
+    unindexed: BTreeSet<(Area, u32, u64)>,
+    /// Chunks whose bytes were found damaged: absent for who asks, written anew by who puts.
+    pub(crate) damaged: BTreeSet<Key>,
+}
+
+/// The live chunks of a store.
+#[derive(Default)]
+pub(crate) struct Live {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+impl Live {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until nobody writes or collects this chunk.
+    pub(crate) fn idle(&self, key: Key) -> MutexGuard<'_, Inner> {
+        let mut inner = self.lock();
+        while inner.busy.contains(&key) {
+            inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
+        inner
+    }
+
+    /// Lets go of one pin.
+    pub(crate) fn unpin(&self, key: Key) {
+        let mut inner = self.lock();
+        if let Some(count) = inner.pins.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                inner.pins.remove(&key);
+            }
+        }
+    }
+
+    /// Ends what was begun with [`Inner::begin`].
+    pub(crate) fn end(&self, key: Key) {
+        self.lock().busy.remove(&key);
+        self.changed.notify_all();
+    }
+}
+
+impl Inner {
+    pub(crate) fn pin(&mut self, key: Key) {
+        *self.pins.entry(key).or_insert(0) += 1;
+    }
+
+    /// Whether somebody needs it to stay: the collector asks.
+    pub(crate) fn is_used(&self, key: Key) -> bool {
+        self.pins.contains_key(&key) || self.busy.contains(&key) || self.fresh.contains_key(&key)
+    }
+
+    /// Marks it as being written or collected.
+    pub(crate) fn begin(&mut self, key: Key) {
+        self.busy.insert(key);
+    }
+
+    /// A place was taken.
+    pub(crate) fn taken(&mut self, place: (Area, u32, u64)) {
+        self.unindexed.insert(place);
+    }
+
+    /// A place is known to the index, or given up.
+    pub(crate) fn indexed(&mut self, place: (Area, u32, u64)) {
+        self.unindexed.remove(&place);
+    }
+
+    /// The first place of a class that the index does not know.
+    pub(crate) fn first_unindexed(&self, area: Area) -> Option<(u32, u64)> {
+        let first = self.unindexed.range((area, 0, 0)..).next()?;
+        (first.0 == area).then_some((first.1, first.2))
+    }
+
+    /// A chunk was written to `file`.
+    pub(crate) fn written(&mut self, key: Key, mut fresh: Fresh, file: &Arc<dyn File>, len: u64) {
+        if fresh.place.area == Area::Payload {
+            self.unsynced.push(key);
+            self.unsynced_files.insert(fresh.place.segment, file.clone());
+            self.dirty += len;
+        } else {
+            fresh.ready = true;
+            self.ready.push(key);
+        }
+        if let Some(old) = self.fresh.insert(key, fresh) {
+            // Put to the cache and, before that was indexed, to payload: the cached copy is given up.
+            self.indexed((old.place.area, old.place.segment, old.place.offset));
+        }
+    }
+
+    /// Takes what waits for a sync.
+    pub(crate) fn take_unsynced(&mut self) -> (Vec<Key>, Vec<Arc<dyn File>>) {
+        self.dirty = 0;
+        let files = core::mem::take(&mut self.unsynced_files).into_values().collect();
+        (core::mem::take(&mut self.unsynced), files)
+    }
+
+    /// The sync came back.
+    pub(crate) fn synced(&mut self, keys: Vec<Key>) {
+        for key in &keys {
+            if let Some(fresh) = self.fresh.get_mut(key) {
+                fresh.ready = true;
+            }
+        }
+        self.ready.extend(keys);
+    }
+
+    /// Takes the fresh chunks that may enter the index; they stay visible until [`Inner::entered`].
+    pub(crate) fn take_ready(&mut self) -> Vec<(Key, Fresh)> {
+        let keys = core::mem::take(&mut self.ready);
+        keys.into_iter()
+            .filter_map(|key| {
+                self.fresh.get(&key).filter(|fresh| fresh.ready).map(|fresh| (key, fresh.clone()))
+            })
+            .collect()
+    }
+
+    /// The index has it.
+    pub(crate) fn entered(&mut self, key: Key, place: Place) {
+        self.indexed((place.area, place.segment, place.offset));
+        if self.fresh.get(&key).is_some_and(|fresh| fresh.place == place) {
+            self.fresh.remove(&key);
+        }
+    }
+
+    /// Whether anything written awaits the index.
+    pub(crate) fn has_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+}

@@ -1,0 +1,337 @@
+//! A disk in memory that loses power: what was not synced survives in part, in any order, torn at sectors.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{Disk, File, Lock};
+
+const SECTOR: usize = 512;
+
+/// A repeatable source of chance.
+#[derive(Debug, Clone)]
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    pub(crate) fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Write(u64, Vec<u8>),
+    Cut(u64),
+    Punch(u64, u64),
+}
+
+#[derive(Debug, Clone, Default)]
+struct Content {
+    now: Vec<u8>,
+    durable: Vec<u8>,
+    pending: Vec<Change>,
+    /// Bytes punched out of `now`.
+    punched: BTreeSet<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<String, Arc<Mutex<Content>>>,
+    /// Names as the last sync of their folder left them.
+    durable: BTreeMap<String, Arc<Mutex<Content>>>,
+    ops: u64,
+    /// The power goes at this operation.
+    cut_at: Option<u64>,
+    fail_syncs: bool,
+    locked: bool,
+    room: Option<u64>,
+}
+
+/// The disk.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FaultyDisk(Arc<Mutex<State>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl FaultyDisk {
+    /// Operations so far.
+    pub(crate) fn ops(&self) -> u64 {
+        lock(&self.0).ops
+    }
+
+    /// The power goes at this operation; none: never.
+    pub(crate) fn cut_at(&self, op: Option<u64>) {
+        lock(&self.0).cut_at = op;
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        let state = lock(&self.0);
+        state.cut_at.is_some_and(|at| state.ops >= at)
+    }
+
+    pub(crate) fn fail_syncs(&self, fail: bool) {
+        lock(&self.0).fail_syncs = fail;
+    }
+
+    /// Bytes the disk has; none: no end.
+    pub(crate) fn set_room(&self, room: Option<u64>) {
+        lock(&self.0).room = room;
+    }
+
+    /// The disk after the power came back: unsynced changes survived by chance.
+    pub(crate) fn power_cut(&self, seed: u64) -> Self {
+        let mut chance = Chance(seed);
+        let state = lock(&self.0);
+        let mut files = BTreeMap::new();
+        let names: BTreeSet<&String> = state.files.keys().chain(state.durable.keys()).collect();
+        for name in names {
+            let (now, durable) = (state.files.get(name), state.durable.get(name));
+            let same = now.zip(durable).is_some_and(|(now, durable)| Arc::ptr_eq(now, durable));
+            let kept = if same || chance.one_in(2) { now } else { durable };
+            if let Some(content) = kept {
+                let survived = survive(&lock(content), &mut chance);
+                files.insert(name.clone(), Arc::new(Mutex::new(survived)));
+            }
+        }
+        let durable = files.clone();
+        Self(Arc::new(Mutex::new(State { files, durable, room: state.room, ..State::default() })))
+    }
+
+    /// Changes bytes behind everybody's back.
+    pub(crate) fn corrupt(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let state = lock(&self.0);
+        let mut content = lock(&state.files[name]);
+        change(&mut content.now);
+        content.durable = content.now.clone();
+        content.pending.clear();
+    }
+
+    pub(crate) fn content(&self, name: &str) -> Vec<u8> {
+        lock(&lock(&self.0).files[name]).now.clone()
+    }
+
+    /// Bytes that are taken.
+    pub(crate) fn taken(&self) -> u64 {
+        taken(&lock(&self.0))
+    }
+
+    fn op(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = lock(&self.0);
+        if state.cut_at.is_some_and(|at| state.ops >= at) {
+            return Err(io::Error::other("the power is gone"));
+        }
+        state.ops += 1;
+        Ok(state)
+    }
+}
+
+fn taken(state: &State) -> u64 {
+    state
+        .files
+        .values()
+        .map(|content| lock(content))
+        .map(|content| content.now.len() as u64 - content.punched.len() as u64 * SECTOR as u64)
+        .sum()
+}
+
+fn survive(content: &Content, chance: &mut Chance) -> Content {
+    let mut now = content.durable.clone();
+    for change in &content.pending {
+        match change {
+            Change::Cut(len) if chance.one_in(2) => now.resize(*len as usize, 0),
+            Change::Punch(offset, len) if chance.one_in(2) => blank(&mut now, *offset, *len),
+            Change::Write(offset, bytes) => match chance.below(3) {
+                0 => {}
+                1 => put(&mut now, *offset, bytes),
+                _ => torn(&mut now, *offset, bytes, chance),
+            },
+            _ => {}
+        }
+    }
+    Content { durable: now.clone(), now, pending: Vec::new(), punched: BTreeSet::new() }
+}
+
+/// Some sectors of a write arrive.
+fn torn(now: &mut Vec<u8>, offset: u64, bytes: &[u8], chance: &mut Chance) {
+    let mut at = offset as usize;
+    let end = at + bytes.len();
+    while at < end {
+        let next = ((at / SECTOR + 1) * SECTOR).min(end);
+        if chance.one_in(2) {
+            put(now, at as u64, &bytes[at - offset as usize..next - offset as usize]);
+        }
+        at = next;
+    }
+}
+
+fn put(content: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let (start, end) = (offset as usize, offset as usize + bytes.len());
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[start..end].copy_from_slice(bytes);
+}
+
+fn blank(content: &mut [u8], offset: u64, len: u64) {
+    let end = ((offset + len) as usize).min(content.len());
+    content[(offset as usize).min(end)..end].fill(0);
+}
+
+struct FaultyFile {
+    disk: FaultyDisk,
+    content: Arc<Mutex<Content>>,
+}
+
+impl File for FaultyFile {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        let content = lock(&self.content);
+        let bytes = content.now.get(offset as usize..).unwrap_or_default();
+        let count = bytes.len().min(buf.len());
+        buf[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+        drop(self.disk.op()?);
+        let bytes = parts.concat();
+        let mut content = lock(&self.content);
+        put(&mut content.now, offset, &bytes);
+        content.pending.push(Change::Write(offset, bytes));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.disk.op()?.fail_syncs {
+            return Err(io::Error::other("the sync failed"));
+        }
+        let mut content = lock(&self.content);
+        content.durable = content.now.clone();
+        content.pending.clear();
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        drop(self.disk.op()?);
+        let mut content = lock(&self.content);
+        blank(&mut content.now, offset, len);
+        let sector = SECTOR as u64;
+        content.punched.extend(offset.div_ceil(sector)..(offset + len) / sector);
+        content.pending.push(Change::Punch(offset, len));
+        Ok(())
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        drop(self.disk.op()?);
+        let mut content = lock(&self.content);
+        content.now.resize(len as usize, 0);
+        let sectors = len.div_ceil(SECTOR as u64);
+        content.punched.retain(|sector| *sector < sectors);
+        content.pending.push(Change::Cut(len));
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(lock(&self.content).now.len() as u64)
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn create(&self, name: &str, len: u64) -> io::Result<Arc<dyn File>> {
+        let mut state = self.op()?;
+        if state.files.contains_key(name) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        if state.room.is_some_and(|room| taken(&state) + len > room) {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        let bytes = vec![0; len as usize];
+        let content = Content { now: bytes.clone(), durable: bytes, ..Content::default() };
+        let content = Arc::new(Mutex::new(content));
+        state.files.insert(name.to_owned(), content.clone());
+        Ok(Arc::new(FaultyFile { disk: self.clone(), content }))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let state = lock(&self.0);
+        let content = state.files.get(name).ok_or(ErrorKind::NotFound)?.clone();
+        Ok(Arc::new(FaultyFile { disk: self.clone(), content }))
+    }
+
+    fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        let state = lock(&self.0);
+        let inside = |name: &String| match folder {
+            "." => (!name.contains('/')).then(|| name.clone()),
+            _ => name.strip_prefix(folder)?.strip_prefix('/').map(str::to_owned),
+        };
+        Ok(state.files.keys().filter_map(inside).collect())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.op()?.files.remove(name).map(drop).ok_or(ErrorKind::NotFound.into())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.op()?;
+        let content = state.files.remove(from).ok_or(ErrorKind::NotFound)?;
+        state.files.insert(to.to_owned(), content);
+        Ok(())
+    }
+
+    fn sync_dir(&self, folder: &str) -> io::Result<()> {
+        let mut state = self.op()?;
+        let inside = |name: &str| match folder {
+            "." => !name.contains('/'),
+            _ => name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')),
+        };
+        state.durable.retain(|name, _| !inside(name));
+        let now: Vec<_> = state
+            .files
+            .iter()
+            .filter(|(name, _)| inside(name))
+            .map(|(name, content)| (name.clone(), content.clone()))
+            .collect();
+        state.durable.extend(now);
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let state = lock(&self.0);
+        Ok(state.room.map_or(u64::MAX / 2, |room| room.saturating_sub(taken(&state))))
+    }
+
+    fn lock(&self) -> io::Result<Lock> {
+        let mut state = lock(&self.0);
+        if state.locked {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        state.locked = true;
+        Ok(Box::new(Unlock(self.clone())))
+    }
+
+    fn native(&self, _folder: &str) -> Option<PathBuf> {
+        None
+    }
+}
+
+struct Unlock(FaultyDisk);
+
+impl Drop for Unlock {
+    fn drop(&mut self) {
+        lock(&self.0.0).locked = false;
+    }
+}

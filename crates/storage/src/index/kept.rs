@@ -1,0 +1,86 @@
+//! A memory index of which the last checkpoint survives: lets power-cut tests replay from any point.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::memory::Memory;
+use super::{Index, Reading, Writes};
+use crate::StorageError;
+
+/// What survives.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<Writes>);
+
+impl Kept {
+    /// An index as of the last checkpoint.
+    pub(super) fn open(self: &Arc<Self>) -> KeptIndex {
+        let memory = Memory::default();
+        let writes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        memory.apply(&writes, 0).unwrap_or_default();
+        KeptIndex {
+            memory,
+            now: Mutex::new(writes),
+            kept: self.clone(),
+            mark: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+        }
+    }
+
+    /// As if the files of the index were gone.
+    pub(crate) fn lose(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+pub(super) struct KeptIndex {
+    memory: Memory,
+    now: Mutex<Writes>,
+    kept: Arc<Kept>,
+    mark: AtomicU64,
+    durable: AtomicU64,
+}
+
+impl Index for KeptIndex {
+    fn read(&self) -> Reading {
+        self.memory.read()
+    }
+
+    fn apply(&self, writes: &Writes, mark: u64) -> Result<(), StorageError> {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        for (key, value) in writes {
+            match value {
+                Some(_) => now.insert(key.clone(), value.clone()),
+                None => now.remove(key),
+            };
+        }
+        self.mark.store(mark, Ordering::Release);
+        self.memory.apply(writes, mark)
+    }
+
+    fn checkpoint(&self) -> Result<(), StorageError> {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        self.kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&now);
+        self.durable.store(self.mark.load(Ordering::Acquire), Ordering::Release);
+        Ok(())
+    }
+
+    fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    fn wants_tending(&self) -> bool {
+        false
+    }
+
+    fn is_behind(&self) -> bool {
+        false
+    }
+
+    fn tend(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        0
+    }
+}

@@ -1,0 +1,395 @@
+//! Walking the journal: from a position to its end, telling a torn tail from damage.
+//!
+//! A sealed segment that does not read as its table says is damage; the walk goes on behind it. In the active
+//! segment the first bad frame is the end, unless a later frame proves that it had been durable: then it is
+//! damage as well. Bodies are read only where a tail may be torn.
+
+use std::sync::Arc;
+
+use crate::checksum::crc32c;
+use crate::disk::{Disk, File};
+use crate::store::{Damage, TornTail};
+use crate::{StorageError, journal};
+
+use super::frame::{self, Head, Header};
+use super::segment::{self, Footer, Line, SegmentHeader};
+use super::{FOLDER, Position, file_name};
+
+/// Bytes read at once.
+const WINDOW: usize = 128 << 10;
+
+/// A frame met on the walk.
+pub(crate) struct Met<'a> {
+    /// Where it begins.
+    pub(crate) at: Position,
+    /// Where the next one begins, if in the same segment.
+    pub(crate) next: Position,
+    pub(crate) head: &'a Head,
+    bytes: &'a [u8],
+}
+
+impl<'a> Met<'a> {
+    /// The entries in order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &'a [u8]> + use<'a, '_> {
+        self.head.entries.iter().filter_map(|range| self.bytes.get(range.clone()))
+    }
+}
+
+/// What a walk finds besides frames.
+#[derive(Default)]
+pub(crate) struct Walked {
+    /// The end: where the next frame goes. None: there is no segment in use.
+    pub(crate) tail: Option<Position>,
+    /// The frames of the active segment, for its table.
+    pub(crate) lines: Vec<Line>,
+    /// LSN of the first of them.
+    pub(crate) first_lsn: u64,
+    /// Blank segments behind the active one.
+    pub(crate) spares: Vec<u32>,
+    /// Segments in use, the active one last.
+    pub(crate) used: Vec<u32>,
+    pub(crate) torn: Option<TornTail>,
+    pub(crate) damage: Vec<Damage>,
+}
+
+/// What is done with each frame.
+pub(crate) type Sink<'a> = dyn FnMut(&Met<'_>) -> Result<(), StorageError> + 'a;
+
+/// Walks from `from` (or the first segment) to the end.
+pub(crate) fn walk(
+    disk: &dyn Disk,
+    salt: &[u8; 16],
+    from: Option<Position>,
+    sink: &mut Sink<'_>,
+) -> Result<Walked, StorageError> {
+    let names = disk.list(FOLDER).map_err(|error| StorageError::io("list the journal", &error))?;
+    let mut walked = Walked { used: journal::numbers(&names), ..Walked::default() };
+    while let Some(&last) = walked.used.last() {
+        if in_use(disk, salt, last)? {
+            break;
+        }
+        walked.used.pop();
+        walked.spares.insert(0, last);
+    }
+    let Some(&active) = walked.used.last() else { return Ok(walked) };
+    let first = walked.used.first().copied().unwrap_or(active);
+    let start = from.unwrap_or(Position { segment: first, offset: 0, lsn: 1, previous: 0 });
+    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, walked };
+    if start.segment > active {
+        return Err(StorageError::Damaged(format!("journal segment {} is missing", start.segment)));
+    }
+    for number in start.segment..=active {
+        match disk.open(&file_name(FOLDER, number)) {
+            Ok(file) => walk.segment(&file, number, number == active)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => walk.missing(number),
+            Err(error) => return Err(StorageError::io("open a journal segment", &error)),
+        }
+    }
+    walk.walked.tail = Some(walk.expected);
+    Ok(walk.walked)
+}
+
+/// Whether a segment holds anything: a header, or a frame behind a damaged header.
+fn in_use(disk: &dyn Disk, salt: &[u8; 16], number: u32) -> Result<bool, StorageError> {
+    let file = disk
+        .open(&file_name(FOLDER, number))
+        .map_err(|error| StorageError::io("open a journal segment", &error))?;
+    let mut window = Window::new(&file)?;
+    let headed = SegmentHeader::read(window.get(0, segment::HEADER)?, salt).is_some();
+    let framed = read_head(&mut window, segment::HEADER as u64, salt).is_ok();
+    Ok(headed || framed)
+}
+
+struct Walk<'a, 'b> {
+    salt: &'a [u8; 16],
+    sink: &'a mut Sink<'b>,
+    /// Where the walk is and what must come next.
+    expected: Position,
+    /// Frames before this are only counted.
+    sunk_from: Position,
+    walked: Walked,
+}
+
+impl Walk<'_, '_> {
+    fn damage(&mut self, offset: u64, to: u64, why: &str) {
+        let (segment, from) = (self.expected.segment, self.expected.lsn);
+        self.walked.damage.push(Damage { segment, offset, from, to, why: why.to_owned() });
+    }
+
+    fn missing(&mut self, number: u32) {
+        self.expected = Position { segment: number, offset: 0, ..self.expected };
+        // How much is gone shows at the header of the next segment.
+        self.damage(0, self.expected.lsn, "the segment is missing");
+    }
+
+    fn segment(&mut self, file: &Arc<dyn File>, number: u32, active: bool) -> Result<(), StorageError> {
+        let mut window = Window::new(file)?;
+        let footer = read_footer(&mut window, self.salt)?;
+        let header = SegmentHeader::read(window.get(0, segment::HEADER)?, self.salt);
+        let resumed = self.sunk_from.segment == number && self.sunk_from.offset > 0;
+        let mut at = Position { segment: number, offset: segment::HEADER as u64, ..self.expected };
+        match header {
+            Some(header) => {
+                (at.lsn, at.previous) = (header.first_lsn, header.previous);
+                if !resumed && at.lsn != self.expected.lsn {
+                    self.expected.segment = number;
+                    self.damage(0, at.lsn, "frames before this segment are missing");
+                }
+            }
+            None if resumed => {}
+            None => {
+                self.expected = at;
+                self.damage(0, at.lsn, "segment header damaged");
+                // The chain goes on over segments, so the first frame is still proven by its predecessor.
+            }
+        }
+        // An active segment is walked from its beginning, because its table must name all its frames.
+        if resumed && (!active || header.is_none()) {
+            at = self.sunk_from;
+        }
+        self.expected = at;
+        self.walked.first_lsn = at.lsn;
+        self.walked.lines.clear();
+        self.frames(&mut window, footer.as_ref(), active)
+    }
+
+    fn frames(
+        &mut self,
+        window: &mut Window<'_>,
+        footer: Option<&Footer>,
+        active: bool,
+    ) -> Result<(), StorageError> {
+        let end = match footer {
+            Some(footer) => window.len - (footer.lines.len() * segment::LINE + segment::TRAILER) as u64,
+            None => window.len,
+        };
+        while self.expected.offset < end {
+            match self.frame(window, end, active && footer.is_none())? {
+                Ok(next) => self.expected = next,
+                Err(why) => {
+                    let found = self.resync(window, footer, &why, active)?;
+                    if !found {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the frame that is expected and hands it on; the inner error says why there is none.
+    fn frame(
+        &mut self,
+        window: &mut Window<'_>,
+        end: u64,
+        open: bool,
+    ) -> Result<Result<Position, String>, StorageError> {
+        let at = self.expected;
+        let head = match read_head(window, at.offset, self.salt) {
+            Ok(head) => head,
+            Err(why) => return Ok(Err(why)),
+        };
+        if head.stamp.lsn != at.lsn || head.stamp.previous != at.previous {
+            return Ok(Err("a leftover of an earlier life".into()));
+        }
+        if at.offset + head.frame_len > end {
+            return Ok(Err("the frame is longer than its segment".into()));
+        }
+        let next = Position {
+            segment: at.segment,
+            offset: at.offset + head.frame_len,
+            lsn: at.lsn + 1,
+            previous: head.crc,
+        };
+        let wanted = at.lsn >= self.sunk_from.lsn;
+        if open && wanted && !bodies_whole(window, at.offset, &head)? {
+            // Damaged after it was durable: the head still counts, and reading the body will say so.
+            if !proven(window, at.offset + 8, at.lsn, self.salt)? {
+                return Ok(Err("a body of the frame is incomplete".into()));
+            }
+        }
+        self.walked.lines.push(Line { offset: at.offset as u32, head_len: head.head_len as u32 });
+        if wanted {
+            let bytes = window.get(at.offset, head.head_len)?;
+            (self.sink)(&Met { at, next, head: &head, bytes })?;
+        }
+        Ok(Ok(next))
+    }
+
+    /// Decides what a bad frame means; true if the walk goes on behind it.
+    fn resync(
+        &mut self,
+        window: &mut Window<'_>,
+        footer: Option<&Footer>,
+        why: &str,
+        active: bool,
+    ) -> Result<bool, StorageError> {
+        let at = self.expected;
+        if let Some(footer) = footer {
+            let later =
+                footer.lines.iter().enumerate().skip_while(|(_, line)| u64::from(line.offset) <= at.offset);
+            for (index, line) in later {
+                if let Ok(head) = read_head(window, u64::from(line.offset), self.salt)
+                    && head.stamp.lsn == footer.first_lsn + index as u64
+                {
+                    return Ok(self.resume(u64::from(line.offset), &head, why));
+                }
+            }
+            let lsn = footer.first_lsn + footer.lines.len() as u64;
+            self.damage(at.offset, lsn, why);
+            self.expected = Position { lsn, previous: footer.last_crc, ..at };
+            return Ok(false);
+        }
+        let known = at.segment == self.sunk_from.segment && at.offset < self.sunk_from.offset;
+        if known {
+            // The index has taken what lies here, so it was durable: damage, and the rest is after it.
+            self.damage(at.offset, self.sunk_from.lsn, why);
+            self.expected = self.sunk_from;
+            return Ok(true);
+        }
+        if active && !proven(window, at.offset, at.lsn, self.salt)? {
+            let rest = window.get(at.offset, frame::HEADER)?;
+            if rest.iter().any(|&byte| byte != 0) && !why.starts_with("a leftover") {
+                let why = why.to_owned();
+                self.walked.torn = Some(TornTail { segment: at.segment, offset: at.offset, why });
+            }
+            return Ok(false);
+        }
+        let mut later = at.offset;
+        while let Some((offset, head)) = search(window, later + 8, self.salt)? {
+            if head.stamp.lsn > at.lsn {
+                return Ok(self.resume(offset, &head, why));
+            }
+            later = offset;
+        }
+        if !active {
+            self.damage(at.offset, at.lsn, "the segment is not sealed though others follow");
+        }
+        Ok(false)
+    }
+
+    fn resume(&mut self, offset: u64, head: &Head, why: &str) -> bool {
+        let at = self.expected;
+        self.damage(at.offset, head.stamp.lsn, why);
+        self.expected = Position { offset, lsn: head.stamp.lsn, previous: head.stamp.previous, ..at };
+        true
+    }
+}
+
+/// Reads and verifies a head. The error says what is wrong, I/O errors included.
+fn read_head(window: &mut Window<'_>, offset: u64, salt: &[u8; 16]) -> Result<Head, String> {
+    let header = window.get(offset, frame::HEADER).map_err(|error| error.to_string())?;
+    let header = Header::read(header)?;
+    if offset.saturating_add(header.frame_len()) > window.len {
+        return Err("the frame is longer than its segment".into());
+    }
+    let bytes = window.get(offset, header.head_len() as usize).map_err(|error| error.to_string())?;
+    Head::read(bytes, salt)
+}
+
+fn read_footer(window: &mut Window<'_>, salt: &[u8; 16]) -> Result<Option<Footer>, StorageError> {
+    let Some(at) = window.len.checked_sub(segment::TRAILER as u64) else { return Ok(None) };
+    let file_len = window.len;
+    let trailer = window.get(at, segment::TRAILER)?;
+    let Some((at, len)) = Footer::locate(trailer, file_len) else { return Ok(None) };
+    Ok(Footer::read(window.get(at, len)?, salt))
+}
+
+fn bodies_whole(window: &mut Window<'_>, offset: u64, head: &Head) -> Result<bool, StorageError> {
+    for (at, line) in head.body_offsets() {
+        let bytes = window.get(offset + at, line.len as usize)?;
+        if bytes.len() != line.len as usize || crc32c(&[bytes]) != line.crc {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a frame behind `offset` says that `lsn` was durable when it was written.
+fn proven(window: &mut Window<'_>, offset: u64, lsn: u64, salt: &[u8; 16]) -> Result<bool, StorageError> {
+    let mut from = offset + 8;
+    while let Some((found, head)) = search(window, from, salt)? {
+        if head.stamp.lsn > lsn && head.stamp.after >= lsn {
+            return Ok(true);
+        }
+        from = found + 8;
+    }
+    Ok(false)
+}
+
+/// The first readable head at or after `offset` (a multiple of 8).
+fn search(
+    window: &mut Window<'_>,
+    offset: u64,
+    salt: &[u8; 16],
+) -> Result<Option<(u64, Head)>, StorageError> {
+    let magic = frame::MAGIC.to_le_bytes();
+    let mut at = offset;
+    while at < window.len {
+        let bytes = window.get(at, WINDOW)?;
+        if bytes.is_empty() {
+            break;
+        }
+        let step = bytes.len() as u64;
+        let hits: Vec<u64> = bytes
+            .chunks(8)
+            .enumerate()
+            .filter(|(_, word)| word.starts_with(&magic))
+            .map(|(index, _)| at + index as u64 * 8)
+            .collect();
+        let blank = bytes.iter().all(|&byte| byte == 0);
+        for hit in hits {
+            if let Ok(head) = read_head(window, hit, salt) {
+                return Ok(Some((hit, head)));
+            }
+        }
+        at = if blank { window.next_data(at + step)? } else { at + step };
+    }
+    Ok(None)
+}
+
+/// A buffered reading of one file.
+struct Window<'a> {
+    file: &'a Arc<dyn File>,
+    len: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Window<'a> {
+    fn new(file: &'a Arc<dyn File>) -> Result<Self, StorageError> {
+        let len = file.len().map_err(|error| StorageError::io("measure a journal segment", &error))?;
+        Ok(Self { file, len, start: 0, bytes: Vec::new() })
+    }
+
+    /// These bytes, or fewer at the end of the file.
+    fn get(&mut self, offset: u64, len: usize) -> Result<&[u8], StorageError> {
+        let end = offset.saturating_add(len as u64).min(self.len);
+        let offset = offset.min(end);
+        let held = self.start + self.bytes.len() as u64;
+        if offset < self.start || end > held {
+            let want = ((end - offset) as usize).max(WINDOW).min((self.len - offset) as usize);
+            self.bytes.resize(want, 0);
+            self.start = offset;
+            let read = self
+                .file
+                .read_at(offset, &mut self.bytes)
+                .map_err(|error| StorageError::io("read the journal", &error))?;
+            self.bytes.truncate(read);
+        }
+        let from = (offset - self.start) as usize;
+        let to = ((end - self.start) as usize).min(self.bytes.len());
+        Ok(self.bytes.get(from..to).unwrap_or_default())
+    }
+
+    /// Skips a hole; the result is a multiple of 8.
+    fn next_data(&self, offset: u64) -> Result<u64, StorageError> {
+        let found =
+            self.file.next_data(offset).map_err(|error| StorageError::io("read the journal", &error))?;
+        Ok(found.map_or(self.len, |found| found.max(offset) & !7))
+    }
+}
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

@@ -1,0 +1,260 @@
+//! The end of the journal that grows.
+//!
+//! A group is *staged* frame by frame into memory, where each learns its LSN and place, and then written and
+//! synced at once. When a segment is full its table is staged behind it and the group goes on in a spare.
+//! Ordinary frames may only take spares beyond the reserve; those that let go of space may take the last.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::StorageError;
+use crate::disk::{Disk, File};
+use crate::meter::SyncMeter;
+
+use super::frame::{self, Draft, Kind, Stamp};
+use super::reader::Walked;
+use super::segment::{self, Footer, Line, SegmentHeader};
+use super::{FOLDER, Position, file_name};
+
+/// The segment that is being written.
+struct Active {
+    number: u32,
+    file: Arc<dyn File>,
+    capacity: u64,
+    first_lsn: u64,
+    lines: Vec<Line>,
+}
+
+/// Bytes staged for one place.
+struct Piece {
+    number: u32,
+    file: Arc<dyn File>,
+    offset: u64,
+    bytes: Vec<u8>,
+    /// Whether the segment ends with this piece.
+    seals: bool,
+}
+
+/// Where a staged frame will lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Staged {
+    pub(crate) segment: u32,
+    /// Where its first body begins.
+    pub(crate) bodies_at: u64,
+}
+
+/// A segment that was sealed by a written group.
+pub(crate) struct Sealed {
+    pub(crate) number: u32,
+    pub(crate) len: u64,
+}
+
+/// The writing end.
+pub(crate) struct Writer {
+    disk: Arc<dyn Disk>,
+    salt: [u8; 16],
+    segment_bytes: u64,
+    active: Option<Active>,
+    spares: VecDeque<(u32, Arc<dyn File>)>,
+    next_number: u32,
+    tail: Position,
+    /// Last LSN known durable.
+    durable: u64,
+    staged: Vec<Piece>,
+    /// The buffer of the last group, for the next.
+    buffer: Vec<u8>,
+}
+
+impl Writer {
+    /// Goes on where a walk ended.
+    pub(crate) fn resume(
+        disk: &Arc<dyn Disk>,
+        salt: [u8; 16],
+        segment_bytes: u64,
+        walked: &Walked,
+    ) -> Result<Self, StorageError> {
+        let open = |number| {
+            disk.open(&file_name(FOLDER, number))
+                .map_err(|error| StorageError::io("open a journal segment", &error))
+        };
+        let tail = walked.tail.unwrap_or(Position { segment: 0, offset: 0, lsn: 1, previous: 0 });
+        let mut writer = Self {
+            disk: disk.clone(),
+            salt,
+            segment_bytes,
+            active: None,
+            spares: VecDeque::new(),
+            next_number: walked.spares.iter().chain(&walked.used).max().map_or(1, |last| last + 1),
+            tail,
+            durable: tail.lsn - 1,
+            staged: Vec::new(),
+            buffer: Vec::new(),
+        };
+        if walked.tail.is_some() {
+            let file = open(tail.segment)?;
+            let capacity = file.len().map_err(|error| StorageError::io("measure the journal", &error))?;
+            // What a killed process left in the page cache was read as durable, so it must become so.
+            file.sync().map_err(|error| StorageError::io("sync the journal", &error))?;
+            let (first_lsn, lines) = (walked.first_lsn, walked.lines.clone());
+            writer.active = Some(Active { number: tail.segment, file, capacity, first_lsn, lines });
+        }
+        for &number in &walked.spares {
+            let file = open(number)?;
+            if file.len().is_ok_and(|len| len == segment_bytes) {
+                writer.spares.push_back((number, file));
+            } else {
+                disk.remove(&file_name(FOLDER, number))
+                    .map_err(|error| StorageError::io("remove a spare segment", &error))?;
+            }
+        }
+        Ok(writer)
+    }
+
+    /// Where the next frame goes.
+    pub(crate) const fn tail(&self) -> Position {
+        self.tail
+    }
+
+    /// Spares at hand.
+    pub(crate) fn spares(&self) -> usize {
+        self.spares.len()
+    }
+
+    /// Bytes of a new segment.
+    pub(crate) const fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// Bytes of the largest frame that a segment holds.
+    pub(crate) const fn frame_limit(&self) -> u64 {
+        self.segment_bytes.saturating_sub((segment::HEADER + segment::LINE + segment::TRAILER) as u64)
+    }
+
+    /// Whether a frame of this length would begin a new segment.
+    pub(crate) fn would_roll(&self, frame_len: u64) -> bool {
+        self.active.as_ref().is_none_or(|active| {
+            let table = ((active.lines.len() + 1) * segment::LINE + segment::TRAILER) as u64;
+            self.tail.offset + frame_len + table > active.capacity
+        })
+    }
+
+    /// Makes one more spare and returns its number; durable when it returns.
+    pub(crate) fn add_spare(&mut self) -> Result<u32, StorageError> {
+        let failed = |error: std::io::Error| StorageError::io("make a journal segment", &error);
+        let number = self.next_number;
+        let file = self.disk.create(&file_name(FOLDER, number), self.segment_bytes).map_err(failed)?;
+        self.next_number += 1;
+        file.sync().map_err(failed)?;
+        self.disk.sync_dir(FOLDER).map_err(failed)?;
+        self.spares.push_back((number, file));
+        Ok(number)
+    }
+
+    /// Stages a frame. `Full`: a new segment is needed and there is no spare; nothing is staged then.
+    pub(crate) fn stage(
+        &mut self,
+        kind: Kind,
+        entries: &[&[u8]],
+        bodies: &[(frame::BodyLine, &[u8])],
+    ) -> Result<Staged, StorageError> {
+        let len = frame::frame_len(
+            entries.iter().map(|entry| entry.len()),
+            bodies.iter().map(|(_, bytes)| bytes.len()),
+        );
+        if len > self.frame_limit() {
+            return Err(StorageError::TooLarge { found: len, limit: self.frame_limit() });
+        }
+        if self.would_roll(len) {
+            self.roll()?;
+        }
+        let active = self.active.as_mut().ok_or(StorageError::Full)?;
+        let piece = match self.staged.last_mut() {
+            Some(piece) if piece.number == active.number => piece,
+            _ => {
+                let bytes = core::mem::take(&mut self.buffer);
+                let (number, file, offset) = (active.number, active.file.clone(), self.tail.offset);
+                self.staged.push(Piece { number, file, offset, bytes, seals: false });
+                self.staged.last_mut().ok_or(StorageError::Full)?
+            }
+        };
+        let lsn = self.tail.lsn;
+        let stamp = Stamp { kind, lsn, after: self.durable, previous: self.tail.previous };
+        let draft = Draft { stamp, entries, bodies };
+        let (crc, head_len) = frame::encode(&draft, &self.salt, &mut piece.bytes);
+        active.lines.push(Line { offset: self.tail.offset as u32, head_len: head_len as u32 });
+        let bodies_at = self.tail.offset + head_len as u64;
+        self.tail =
+            Position { segment: active.number, offset: self.tail.offset + len, lsn: lsn + 1, previous: crc };
+        Ok(Staged { segment: active.number, bodies_at })
+    }
+
+    /// Seals the active segment (staged) and goes on in the first spare.
+    fn roll(&mut self) -> Result<(), StorageError> {
+        let (number, file) = self.spares.pop_front().ok_or(StorageError::Full)?;
+        if let Some(active) = self.active.take() {
+            let (at, last_crc) = (self.tail.offset, self.tail.previous);
+            let footer = Footer { first_lsn: active.first_lsn, last_crc, lines: active.lines };
+            let table = footer.encode(at, &self.salt);
+            match self.staged.last_mut() {
+                Some(piece) if piece.number == active.number => {
+                    piece.bytes.extend_from_slice(&table);
+                    piece.seals = true;
+                }
+                _ => self.staged.push(Piece {
+                    number: active.number,
+                    file: active.file,
+                    offset: at,
+                    bytes: table,
+                    seals: true,
+                }),
+            }
+        }
+        let header = SegmentHeader { number, previous: self.tail.previous, first_lsn: self.tail.lsn };
+        let mut bytes = core::mem::take(&mut self.buffer);
+        bytes.extend_from_slice(&header.encode(&self.salt));
+        self.staged.push(Piece { number, file: file.clone(), offset: 0, bytes, seals: false });
+        self.tail = Position { segment: number, offset: segment::HEADER as u64, ..self.tail };
+        let (capacity, first_lsn) = (self.segment_bytes, self.tail.lsn);
+        self.active = Some(Active { number, file, capacity, first_lsn, lines: Vec::new() });
+        Ok(())
+    }
+
+    /// Whether anything is staged.
+    pub(crate) fn has_staged(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    /// Writes and syncs what is staged. After an error the journal must not be written again.
+    pub(crate) fn write(&mut self, meter: &SyncMeter) -> Result<Vec<Sealed>, StorageError> {
+        let failed = |error: std::io::Error| StorageError::io("write the journal", &error);
+        let mut sealed = Vec::new();
+        for piece in &self.staged {
+            piece.file.write_at(piece.offset, &[&piece.bytes]).map_err(failed)?;
+            if piece.seals {
+                let len = piece.offset + piece.bytes.len() as u64;
+                piece.file.truncate(len).map_err(failed)?;
+                meter.time(&*self.disk, || piece.file.sync()).map_err(failed)?;
+                sealed.push(Sealed { number: piece.number, len });
+            }
+        }
+        if let Some(piece) = self.staged.last() {
+            meter.time(&*self.disk, || piece.file.sync()).map_err(failed)?;
+        }
+        self.durable = self.tail.lsn - 1;
+        if let Some(piece) = self.staged.pop() {
+            self.buffer = piece.bytes;
+            self.buffer.clear();
+            // A rare large group must not hold its memory for ever.
+            self.buffer.shrink_to(BUFFER_KEPT);
+        }
+        self.staged.clear();
+        Ok(sealed)
+    }
+}
+
+/// Bytes of the group buffer kept between groups.
+const BUFFER_KEPT: usize = 1 << 20;
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! Where new extents go: one active segment per class.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::StorageError;
+use crate::chunks::row::Area;
+use crate::disk::{Disk, File};
+use crate::journal::file_name;
+use crate::space::Space;
+
+use super::GRAIN;
+use super::extent::segment_header;
+
+/// The smallest segment worth making when the disk is nearly full.
+const SMALLEST: u64 = 2 << 20;
+
+/// A place for one extent.
+pub(crate) struct Slot {
+    pub(crate) number: u32,
+    pub(crate) offset: u64,
+    pub(crate) file: Arc<dyn File>,
+}
+
+struct Active {
+    number: u32,
+    file: Arc<dyn File>,
+    tail: u64,
+    capacity: u64,
+}
+
+/// The segments of one class.
+pub(crate) struct Segments {
+    area: Area,
+    disk: Arc<dyn Disk>,
+    salt: [u8; 16],
+    segment_bytes: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    active: Option<Active>,
+    last_number: u32,
+}
+
+impl Segments {
+    /// Goes on in the segment `active` behind `tail`; none: the first segment is still to be made.
+    pub(crate) fn resume(
+        disk: &Arc<dyn Disk>,
+        area: Area,
+        salt: [u8; 16],
+        segment_bytes: u64,
+        active: Option<(u32, u64)>,
+    ) -> Result<Self, StorageError> {
+        let failed = |error: std::io::Error| StorageError::io("open a payload segment", &error);
+        let mut state = State::default();
+        if let Some((number, tail)) = active {
+            let file = disk.open(&file_name(area.folder(), number)).map_err(failed)?;
+            let capacity = file.len().map_err(failed)?;
+            state = State { active: Some(Active { number, file, tail, capacity }), last_number: number };
+        }
+        let state = Mutex::new(state);
+        Ok(Self { area, disk: disk.clone(), salt, segment_bytes, state })
+    }
+
+    /// Takes a place of `len` bytes; makes a new segment when needed. `Full` if there is no room.
+    pub(crate) fn take(&self, len: u64, space: &Space) -> Result<Slot, StorageError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |active: &Active| active.tail + len <= active.capacity;
+        if !state.active.as_ref().is_some_and(fits) {
+            let made = self.make(state.last_number + 1, len, space)?;
+            if let Some(old) = state.active.take() {
+                // Cut to what it holds; a cut that fails only wastes room.
+                if old.file.truncate(old.tail).is_ok() {
+                    space.resized(self.area, old.number, old.tail);
+                }
+            }
+            state.last_number = made.number;
+            state.active = Some(made);
+        }
+        let active = state.active.as_mut().ok_or(StorageError::Full)?;
+        let slot = Slot { number: active.number, offset: active.tail, file: active.file.clone() };
+        active.tail += len;
+        Ok(slot)
+    }
+
+    /// Makes a segment, smaller than usual when the disk is nearly full.
+    fn make(&self, number: u32, len: u64, space: &Space) -> Result<Active, StorageError> {
+        let failed = |error: std::io::Error| StorageError::io("make a payload segment", &error);
+        let name = file_name(self.area.folder(), number);
+        let least = (len + GRAIN).max(SMALLEST.min(self.segment_bytes));
+        let mut capacity = self.segment_bytes.max(len + GRAIN);
+        let file = loop {
+            if space.has_room(capacity) {
+                match self.disk.create(&name, capacity) {
+                    Ok(file) => break file,
+                    Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+            if capacity <= least {
+                space.note_full(true);
+                return Err(StorageError::Full);
+            }
+            capacity = (capacity / 2).max(least);
+        };
+        file.write_at(0, &[&segment_header(&self.salt, number, self.area)]).map_err(failed)?;
+        if self.area != Area::Cache {
+            // The name must be there when a synced chunk is: once per segment, so not worth deferring.
+            file.sync().map_err(failed)?;
+            self.disk.sync_dir(self.area.folder()).map_err(failed)?;
+        }
+        space.note_full(false);
+        space.resized(self.area, number, capacity);
+        Ok(Active { number, file, tail: GRAIN, capacity })
+    }
+
+    /// The active segment and its tail.
+    pub(crate) fn tail(&self) -> (u32, u64) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.active.as_ref().map_or((state.last_number + 1, GRAIN), |active| (active.number, active.tail))
+    }
+}

@@ -1,0 +1,123 @@
+//! Who takes how much of the disk, and whether more may be taken.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::chunks::row::Area;
+use crate::disk::Disk;
+use crate::store::ClassUsage;
+
+/// One segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Use {
+    /// Bytes of the file.
+    pub(crate) len: u64,
+    /// Bytes of chunks that are stored in it (journal: bodies).
+    pub(crate) live: u64,
+    /// Bytes whose space was given back.
+    pub(crate) freed: u64,
+    /// Bytes that are to be given back.
+    pub(crate) dead: u64,
+}
+
+/// The account of all segments.
+pub(crate) struct Space {
+    disk: Arc<dyn Disk>,
+    capacity: Option<u64>,
+    headroom: u64,
+    segments: Mutex<BTreeMap<(Area, u32), Use>>,
+    index_bytes: AtomicU64,
+    full: AtomicBool,
+}
+
+impl Space {
+    pub(crate) fn new(disk: Arc<dyn Disk>, capacity: Option<u64>, headroom: u64) -> Self {
+        Self {
+            disk,
+            capacity,
+            headroom,
+            segments: Mutex::default(),
+            index_bytes: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+        }
+    }
+
+    fn segments(&self) -> MutexGuard<'_, BTreeMap<(Area, u32), Use>> {
+        self.segments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the account of one segment.
+    pub(crate) fn edit<T>(&self, area: Area, number: u32, change: impl FnOnce(&mut Use) -> T) -> T {
+        change(self.segments().entry((area, number)).or_default())
+    }
+
+    /// The account of one segment.
+    pub(crate) fn of(&self, area: Area, number: u32) -> Use {
+        self.segments().get(&(area, number)).copied().unwrap_or_default()
+    }
+
+    /// A file was made or cut.
+    pub(crate) fn resized(&self, area: Area, number: u32, len: u64) {
+        self.edit(area, number, |used| used.len = len);
+    }
+
+    /// A file is gone.
+    pub(crate) fn removed(&self, area: Area, number: u32) {
+        self.segments().remove(&(area, number));
+    }
+
+    /// Segments of one class, in order.
+    pub(crate) fn each(&self, area: Area) -> Vec<(u32, Use)> {
+        self.segments()
+            .range((area, 0)..=(area, u32::MAX))
+            .map(|(&(_, number), &used)| (number, used))
+            .collect()
+    }
+
+    /// What the index takes, as last measured.
+    pub(crate) fn note_index(&self, bytes: u64) {
+        self.index_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.index_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that ordinary writes may still take.
+    pub(crate) fn free(&self) -> u64 {
+        let on_disk = self.disk.free_bytes().unwrap_or(0);
+        let allowed = self.capacity.map_or(u64::MAX, |capacity| {
+            let used: u64 = self.segments().values().map(|used| used.len.saturating_sub(used.freed)).sum();
+            capacity.saturating_sub(used + self.index_bytes())
+        });
+        on_disk.min(allowed).saturating_sub(self.headroom)
+    }
+
+    /// Whether an ordinary write may take this much.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.free() >= bytes
+    }
+
+    /// Remembers whether the last who asked for room got it.
+    pub(crate) fn note_full(&self, full: bool) {
+        self.full.store(full, Ordering::Relaxed);
+    }
+
+    /// Whether the last who asked for room was refused.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// The sums of one class.
+    pub(crate) fn usage(&self, area: Area) -> ClassUsage {
+        let mut sum = ClassUsage::default();
+        for (_, used) in self.each(area) {
+            sum.segments += 1;
+            sum.allocated += used.len.saturating_sub(used.freed);
+            sum.live += used.live;
+            sum.dead += used.dead;
+        }
+        sum
+    }
+}

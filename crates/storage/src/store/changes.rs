@@ -1,0 +1,268 @@
+//! What one group changes: the reducer's tables, the rows of chunks, the accounts of segments.
+//!
+//! The same code carries out commits, replays and rebuilds, so that all three agree.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use skerry_base::ChunkId;
+use skerry_base::codec::encode;
+use skerry_base::kv::{Batch, Overlay, Reducer, Table, View};
+
+use crate::StorageError;
+use crate::chunks::Key;
+use crate::chunks::row::{
+    APPLIED, Account, Applied, Area, Freeing, Place, Row, account_key, chunk_key, decode, freeing_key,
+    unwanted_key,
+};
+use crate::index::Writes;
+use crate::space::Space;
+
+/// A chunk that has come to lie somewhere.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed {
+    pub(crate) place: Place,
+    pub(crate) tree: bool,
+    pub(crate) stored: u32,
+    /// Of a tree.
+    pub(crate) children: Arc<[ChunkId]>,
+}
+
+struct RowChange {
+    before: Row,
+    now: Row,
+}
+
+#[derive(Default)]
+struct AccountChange {
+    live: i64,
+    dead: i64,
+    freed: u64,
+}
+
+/// Changes in the making.
+pub(crate) struct Changes<'a> {
+    below: &'a dyn View,
+    batch: Batch,
+    rows: BTreeMap<Key, RowChange>,
+    accounts: BTreeMap<(Area, u32), AccountChange>,
+    mark: u64,
+}
+
+impl<'a> Changes<'a> {
+    /// Nothing changed yet over `below`; `mark` numbers the group.
+    pub(crate) fn over(below: &'a dyn View, mark: u64) -> Self {
+        Self { below, batch: Batch::default(), rows: BTreeMap::new(), accounts: BTreeMap::new(), mark }
+    }
+
+    /// The tables as they will be.
+    pub(crate) fn view(&self) -> Overlay<'_> {
+        Overlay::new(self.below, &self.batch)
+    }
+
+    /// How much has been gathered, to bound a replay's batches.
+    pub(crate) fn len(&self) -> usize {
+        self.batch.writes.len() + self.rows.len()
+    }
+
+    /// What the entries of one proposal mean over all that came before. Nothing is taken in yet.
+    pub(crate) fn reduce<'e>(
+        &self,
+        reducer: &dyn Reducer,
+        entries: impl Iterator<Item = &'e [u8]>,
+    ) -> Result<Batch, StorageError> {
+        let view = self.view();
+        let mut mine = Batch::default();
+        for entry in entries {
+            let mut one = Batch::default();
+            reducer.reduce(entry, &Overlay::new(&view, &mine), &mut one)?;
+            mine.writes.append(&mut one.writes);
+            mine.references.append(&mut one.references);
+        }
+        Ok(mine)
+    }
+
+    /// Takes in what [`Changes::reduce`] answered.
+    pub(crate) fn absorb(&mut self, mut mine: Batch) -> Result<(), StorageError> {
+        self.batch.writes.append(&mut mine.writes);
+        for reference in mine.references {
+            self.refer((reference.domain, reference.chunk), i64::from(reference.delta))?;
+        }
+        Ok(())
+    }
+
+    /// The chunks whose rows change.
+    pub(crate) fn referred(&self) -> impl Iterator<Item = Key> + '_ {
+        self.rows.keys().copied()
+    }
+
+    /// The chunks that come to lie elsewhere.
+    pub(crate) fn moved(&self) -> Vec<Key> {
+        let moved = self.rows.iter().filter(|(_, change)| change.before.place != change.now.place);
+        moved.map(|(&key, _)| key).collect()
+    }
+
+    /// A row as it will be.
+    pub(crate) fn row(&mut self, key: Key) -> Result<Row, StorageError> {
+        self.change(key).map(|change| change.now)
+    }
+
+    fn change(&mut self, key: Key) -> Result<&mut RowChange, StorageError> {
+        let below = self.below;
+        match self.rows.entry(key) {
+            std::collections::btree_map::Entry::Occupied(found) => Ok(found.into_mut()),
+            std::collections::btree_map::Entry::Vacant(free) => {
+                let row = load_row(below, key)?;
+                Ok(free.insert(RowChange { before: row, now: row }))
+            }
+        }
+    }
+
+    /// Counts references.
+    pub(crate) fn refer(&mut self, key: Key, delta: i64) -> Result<(), StorageError> {
+        let change = self.change(key)?;
+        change.now.references = change.now.references.saturating_add(delta);
+        Ok(())
+    }
+
+    fn refer_children(&mut self, key: Key, children: &[ChunkId], delta: i64) -> Result<(), StorageError> {
+        children.iter().try_for_each(|&child| self.refer((key.0, child), delta))
+    }
+
+    /// A chunk lies here now; where it lay before is let go.
+    pub(crate) fn place(&mut self, key: Key, placed: &Placed) -> Result<(), StorageError> {
+        let old = self.row(key)?;
+        if old.place == Some(placed.place) {
+            return Ok(());
+        }
+        let now = Row {
+            place: Some(placed.place),
+            tree: placed.tree,
+            stored: placed.stored,
+            references: old.references,
+        };
+        self.change(key)?.now = now;
+        let account = self.accounts.entry((placed.place.area, placed.place.segment)).or_default();
+        account.live += now.taken() as i64;
+        if old.place.is_some() {
+            self.let_go(&old, true);
+        } else if placed.tree {
+            self.refer_children(key, &placed.children, 1)?;
+        }
+        Ok(())
+    }
+
+    /// A chunk is not here any more. `frees`: its space is given back; else that of its whole segment is.
+    pub(crate) fn unplace(
+        &mut self,
+        key: Key,
+        children: &[ChunkId],
+        frees: bool,
+    ) -> Result<(), StorageError> {
+        let old = self.row(key)?;
+        self.change(key)?.now = Row { references: old.references, ..Row::default() };
+        self.let_go(&old, frees);
+        if old.tree && old.place.is_some() {
+            self.refer_children(key, children, -1)?;
+        }
+        Ok(())
+    }
+
+    fn let_go(&mut self, old: &Row, frees: bool) {
+        let Some(place) = old.place else { return };
+        let account = self.accounts.entry((place.area, place.segment)).or_default();
+        account.live -= old.taken() as i64;
+        if frees {
+            self.free(place.area, place.segment, place.offset, old.taken());
+        }
+    }
+
+    /// Space to be given back once this group survives a crash.
+    pub(crate) fn free(&mut self, area: Area, segment: u32, offset: u64, len: u64) {
+        self.accounts.entry((area, segment)).or_default().dead += len as i64;
+        let key = freeing_key(self.mark, area, segment, offset);
+        self.batch.put(Table::Storage, key, encode(&Freeing { len }));
+    }
+
+    /// A whole segment to be removed once this group survives a crash.
+    pub(crate) fn free_segment(&mut self, area: Area, segment: u32) {
+        let key = freeing_key(self.mark, area, segment, 0);
+        self.batch.put(Table::Storage, key, encode(&Freeing { len: 0 }));
+    }
+
+    /// Space was given back.
+    pub(crate) fn freed(&mut self, key: &[u8], area: Area, segment: u32, dead: u64, freed: u64) {
+        self.batch.delete(Table::Storage, key);
+        let account = self.accounts.entry((area, segment)).or_default();
+        account.dead -= dead as i64;
+        account.freed += freed;
+    }
+
+    /// Sets or removes a note in the store's own table.
+    pub(crate) fn note(&mut self, key: &[u8], value: Option<Vec<u8>>) {
+        match value {
+            Some(value) => self.batch.put(Table::Storage, key, value),
+            None => self.batch.delete(Table::Storage, key),
+        }
+    }
+
+    /// The writes for the index. Changes the accounts of `space`.
+    pub(crate) fn finish(mut self, applied: &Applied, space: &Space) -> Writes {
+        for (&key, change) in &self.rows {
+            if change.before == change.now {
+                continue;
+            }
+            let row_key = chunk_key(key);
+            if change.now.is_void() {
+                self.batch.delete(Table::Chunks, row_key);
+            } else {
+                self.batch.put(Table::Chunks, row_key, encode(&change.now));
+            }
+            match (change.before.is_unwanted(), change.now.is_unwanted()) {
+                (false, true) => self.batch.put(Table::Storage, unwanted_key(key), Vec::new()),
+                (true, false) => self.batch.delete(Table::Storage, unwanted_key(key)),
+                _ => {}
+            }
+        }
+        for (&(area, number), change) in &self.accounts {
+            let account = space.edit(area, number, |used| {
+                used.live = used.live.saturating_add_signed(change.live);
+                used.dead = used.dead.saturating_add_signed(change.dead);
+                used.freed += change.freed;
+                Account { live: used.live, freed: used.freed, dead: used.dead }
+            });
+            self.batch.put(Table::Storage, account_key(area, number), encode(&account));
+        }
+        self.batch.put(Table::Storage, APPLIED, encode(applied));
+        self.batch.writes
+    }
+}
+
+/// Changes without what they lie over: kept from one frame of a replay to the next.
+pub(crate) struct Held {
+    batch: Batch,
+    rows: BTreeMap<Key, RowChange>,
+    accounts: BTreeMap<(Area, u32), AccountChange>,
+    mark: u64,
+}
+
+impl Held {
+    pub(crate) fn of(changes: Changes<'_>) -> Self {
+        let Changes { batch, rows, accounts, mark, .. } = changes;
+        Self { batch, rows, accounts, mark }
+    }
+
+    /// Over the same reading as before.
+    pub(crate) fn resume(self, below: &dyn View) -> Changes<'_> {
+        let Self { batch, rows, accounts, mark } = self;
+        Changes { below, batch, rows, accounts, mark }
+    }
+}
+
+/// The row of a chunk; a void one if there is none.
+pub(crate) fn load_row(view: &dyn View, key: Key) -> Result<Row, StorageError> {
+    match view.get(Table::Chunks, &chunk_key(key))? {
+        None => Ok(Row::default()),
+        Some(bytes) => decode(&bytes).map_err(|error| StorageError::Index(error.to_string())),
+    }
+}

@@ -1,0 +1,319 @@
+//! Space comes back: unwanted chunks are let go, their space is punched out, dead segments are removed.
+//!
+//! In two steps, so that a crash in between never leaves the index pointing at holes: a chunk is let go in one
+//! group (noted in the journal, so that a replay does not bring it back), and its space is given back only when
+//! the index of that group survives a crash.
+
+use std::collections::BTreeSet;
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, PoisonError};
+
+use skerry_base::ChunkId;
+use skerry_base::WallTime;
+use skerry_base::codec::encode;
+use skerry_base::kv::{Table, prefix_end};
+use skerry_base::limits::CHUNK_REST_MS;
+
+use super::changes::Changes;
+use super::{Collected, Core, Store};
+use crate::StorageError;
+use crate::chunks::Key;
+use crate::chunks::row::{
+    Area, FREEING, Freeing, Note, UNWANTED, decode, read_chunk_key, read_freeing_key, unwanted_key,
+};
+use crate::journal::file_name;
+use crate::journal::frame::Kind;
+use crate::payload::GRAIN;
+
+/// Unwanted chunks looked at in one step.
+const LOOK: usize = 4096;
+/// Chunks let go in one step.
+const LET_GO: usize = 512;
+/// Places given back in one step.
+const GIVE_BACK: usize = 512;
+/// Dead bytes that are worth a flush of the index to get them back.
+const WORTH_A_FLUSH: u64 = 8 << 20;
+
+/// Where the collector is.
+#[derive(Default)]
+pub(super) struct Sweep {
+    /// Key of the unwanted chunk looked at last.
+    cursor: Option<Vec<u8>>,
+    /// Segments whose removal is under way.
+    pub(super) condemned: BTreeSet<(Area, u32)>,
+}
+
+/// Unwanted chunks found by a look.
+#[derive(Default)]
+struct Looked {
+    unstamped: Vec<Key>,
+    ripe: Vec<Key>,
+    last: Option<Vec<u8>>,
+}
+
+/// A place to give back.
+struct Due {
+    row: Vec<u8>,
+    area: Area,
+    segment: u32,
+    offset: u64,
+    len: u64,
+}
+
+impl Store {
+    /// One paced step of the collector: call it every few seconds. Lets go of what nothing has referred to for
+    /// [`skerry_base::limits::CHUNK_REST_MS`] (at once when the disk is full: what is in use is pinned anyway), gives
+    /// space back, evicts cache beyond its cap. Returns after a bounded amount of work.
+    pub fn collect(&self, now: WallTime) -> Result<Collected, StorageError> {
+        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = Collected { pressed: self.space.is_full(), ..Collected::default() };
+        if self.live.lock().has_fresh() {
+            self.sync_payload()?;
+            self.own_group(|_, _, _| Ok(Some(())))?;
+        }
+        self.let_go_unwanted(&mut sweep, now, &mut done)?;
+        self.evict(&mut sweep, &mut done)?;
+        self.flush_for_space(done.pressed)?;
+        self.give_back(&mut sweep, &mut done)?;
+        self.condemn(&mut sweep)?;
+        if done.pressed {
+            self.try_to_resume();
+        }
+        Ok(done)
+    }
+
+    fn let_go_unwanted(
+        &self,
+        sweep: &mut Sweep,
+        now: WallTime,
+        done: &mut Collected,
+    ) -> Result<(), StorageError> {
+        let looked = self.look(sweep.cursor.take(), now, done.pressed)?;
+        done.more |= looked.last.is_some();
+        sweep.cursor = looked.last;
+        if !looked.unstamped.is_empty() {
+            self.own_group(|_, changes, _| {
+                for &key in &looked.unstamped {
+                    if changes.row(key)?.is_unwanted() {
+                        changes.note(&unwanted_key(key), Some(now.0.to_le_bytes().to_vec()));
+                    }
+                }
+                Ok(Some(()))
+            })?;
+        }
+        if looked.ripe.is_empty() {
+            return Ok(());
+        }
+        let begun = self.begin_all(&looked.ripe);
+        let let_go = self.own_group(|core, changes, _| self.let_go(core, changes, &begun));
+        for &key in &begun {
+            self.live.end(key);
+        }
+        done.chunks += let_go?.unwrap_or(0);
+        Ok(())
+    }
+
+    /// Looks at the next unwanted chunks, from where the last look ended.
+    fn look(&self, cursor: Option<Vec<u8>>, now: WallTime, pressed: bool) -> Result<Looked, StorageError> {
+        let view = self.index.read();
+        let mut looked = Looked::default();
+        let mut count = 0;
+        let from = cursor.as_deref().map_or(Bound::Included(UNWANTED), Bound::Excluded);
+        let end = prefix_end(UNWANTED).unwrap_or_default();
+        view.scan(Table::Storage, from, Bound::Excluded(&end), &mut |row, value| {
+            let Some(key) = row.strip_prefix(UNWANTED).and_then(read_chunk_key) else {
+                return ControlFlow::Continue(());
+            };
+            let since = value.try_into().map(u64::from_le_bytes).ok();
+            if pressed || since.is_some_and(|since| since.saturating_add(CHUNK_REST_MS) <= now.0) {
+                looked.ripe.push(key);
+            } else if since.is_none_or(|since| since > now.0) {
+                // Never stamped, or by a clock that was ahead: rests from now on.
+                looked.unstamped.push(key);
+            }
+            count += 1;
+            if count == LOOK || looked.ripe.len() == LET_GO {
+                looked.last = Some(row.to_vec());
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(looked)
+    }
+
+    /// Marks those that nobody uses as being collected: a put of the same chunk waits until they are gone.
+    pub(super) fn begin_all(&self, keys: &[Key]) -> Vec<Key> {
+        let mut inner = self.live.lock();
+        let free: Vec<Key> = keys.iter().copied().filter(|&key| !inner.is_used(key)).collect();
+        free.iter().for_each(|&key| inner.begin(key));
+        free
+    }
+
+    fn let_go(
+        &self,
+        core: &mut Core,
+        changes: &mut Changes<'_>,
+        keys: &[Key],
+    ) -> Result<Option<u64>, StorageError> {
+        let mut noted = Vec::new();
+        let mut count = 0;
+        for &key in keys {
+            let row = changes.row(key)?;
+            let Some(place) = row.place.filter(|_| row.is_unwanted()) else { continue };
+            let children = self.children_or_none(key, row.tree);
+            changes.unplace(key, &children, true)?;
+            count += 1;
+            if place.area != Area::Cache {
+                noted.push((key.0, key.1, place));
+            }
+        }
+        if !noted.is_empty() {
+            let note = encode(&Note::Collected(noted));
+            self.make_room(core, &[&note], &[], true)?;
+            core.writer.stage(Kind::Note, &[&note], &[])?;
+        }
+        Ok((count > 0).then_some(count))
+    }
+
+    /// The children of a tree; of one that cannot be read, none: what only it listed stays for ever, which is said.
+    pub(super) fn children_or_none(&self, key: Key, tree: bool) -> Arc<[ChunkId]> {
+        if !tree {
+            return [].into();
+        }
+        self.read_children(key).unwrap_or_else(|error| {
+            tracing::error!(domain = %key.0, chunk = %key.1, %error, "a tree is let go unread; its chunks stay");
+            [].into()
+        })
+    }
+
+    /// The index must survive a crash before space is given back.
+    fn flush_for_space(&self, pressed: bool) -> Result<(), StorageError> {
+        let dead: u64 = [Area::Payload, Area::Cache, Area::Journal]
+            .into_iter()
+            .flat_map(|area| self.space.each(area))
+            .map(|(_, used)| used.dead)
+            .sum();
+        let behind = self.durable_mark() < self.core().mark;
+        if behind && (dead >= WORTH_A_FLUSH || pressed) { self.checkpoint() } else { Ok(()) }
+    }
+
+    fn give_back(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
+        let due = self.due()?;
+        done.more |= due.len() == GIVE_BACK;
+        let mut freed = Vec::with_capacity(due.len());
+        for place in due {
+            let bytes = if place.len == 0 {
+                done.segments += 1;
+                self.remove_segment(place.area, place.segment)?;
+                sweep.condemned.remove(&(place.area, place.segment));
+                0
+            } else {
+                self.punch(&place)?
+            };
+            done.bytes += bytes;
+            freed.push((place, bytes));
+        }
+        if freed.is_empty() {
+            return Ok(());
+        }
+        self.own_group(|_, changes, _| {
+            for (place, bytes) in &freed {
+                changes.freed(&place.row, place.area, place.segment, place.len, *bytes);
+            }
+            Ok(Some(()))
+        })?;
+        for (place, _) in freed.iter().filter(|(place, _)| place.len == 0) {
+            self.space.removed(place.area, place.segment);
+        }
+        Ok(())
+    }
+
+    /// Places let go of by groups that survive a crash. Bodies in the active journal segment wait until it is
+    /// sealed: recovery must be able to tell a torn body from a punched one.
+    fn due(&self) -> Result<Vec<Due>, StorageError> {
+        let durable = self.durable_mark();
+        let active = self.core().writer.tail().segment;
+        let mut due = Vec::new();
+        self.index.read().scan_prefix(Table::Storage, FREEING, &mut |row, value| {
+            let Some((mark, area, segment, offset)) = read_freeing_key(row) else {
+                return ControlFlow::Continue(());
+            };
+            if mark > durable || due.len() == GIVE_BACK {
+                return ControlFlow::Break(());
+            }
+            let waits = area == Area::Journal && segment == active;
+            if let Ok(Freeing { len }) = decode(value)
+                && !waits
+            {
+                due.push(Due { row: row.to_vec(), area, segment, offset, len });
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(due)
+    }
+
+    /// Punches the whole blocks of a place; returns how many bytes came back.
+    fn punch(&self, place: &Due) -> Result<u64, StorageError> {
+        let start = place.offset.next_multiple_of(GRAIN);
+        let end = (place.offset + place.len) & !(GRAIN - 1);
+        if start >= end {
+            return Ok(0);
+        }
+        let file = match self.files.get(place.area, place.segment) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+            Err(error) => return Err(StorageError::io("open a segment", &error)),
+        };
+        match file.punch(start, end - start) {
+            Ok(()) => Ok(end - start),
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Ok(0),
+            Err(error) => Err(StorageError::io("punch a hole", &error)),
+        }
+    }
+
+    fn remove_segment(&self, area: Area, number: u32) -> Result<(), StorageError> {
+        self.files.forget(area, number);
+        let failed = |error: std::io::Error| StorageError::io("remove a segment", &error);
+        match self.disk.remove(&file_name(area.folder(), number)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),
+            _ => self.disk.sync_dir(area.folder()).map_err(failed),
+        }
+    }
+
+    /// Sealed segments in which nothing lives are to be removed.
+    fn condemn(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
+        for (area, tail) in [(Area::Payload, self.payload.tail()), (Area::Cache, self.cache.tail())] {
+            let dead: Vec<u32> = self
+                .space
+                .each(area)
+                .into_iter()
+                .filter(|(number, used)| {
+                    used.live == 0 && *number < tail.0 && !sweep.condemned.contains(&(area, *number))
+                })
+                .map(|(number, _)| number)
+                .collect();
+            for number in dead {
+                let first = self.live.lock().first_unindexed(area);
+                if first.is_some_and(|(segment, _)| segment <= number) {
+                    continue;
+                }
+                self.own_group(|_, changes, _| {
+                    // Nothing can have moved in: it is sealed and all its extents are known.
+                    changes.free_segment(area, number);
+                    Ok(Some(()))
+                })?;
+                sweep.condemned.insert((area, number));
+            }
+        }
+        Ok(())
+    }
+
+    /// After space came back: complete the reserve, so that ordinary writes go on.
+    fn try_to_resume(&self) {
+        let mut core = self.core();
+        let wanted = self.settings.reserve_segments as usize;
+        if self.add_spares(&mut core, wanted).is_ok() {
+            self.space.note_full(false);
+        }
+    }
+}

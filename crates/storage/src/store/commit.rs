@@ -1,0 +1,276 @@
+//! One commit group: what waits runs in order, one write, one sync, then the index, then the answers.
+//!
+//! Order of durability: payload that a group refers to, its journal frames, the index (whenever it flushes).
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use skerry_base::kv::View;
+
+use super::changes::{Changes, Placed};
+use super::queue::{Asked, Job};
+use super::{Core, Entry, SmallBody, Store};
+use crate::StorageError;
+use crate::chunks::Key;
+use crate::chunks::live::Fresh;
+use crate::chunks::row::{Applied, Area, Place};
+use crate::disk::Disk;
+use crate::journal::frame::{BodyLine, Kind};
+use crate::journal::writer::Sealed;
+
+type Outcome = Result<(), StorageError>;
+
+impl Store {
+    /// Carries out one commit group on the calling thread and returns how many proposals it answered: the
+    /// simulator's way. Deterministic: no clock, no randomness, no other thread.
+    pub fn pump(&self) -> usize {
+        let jobs = self.queue.take(self.settings.group_proposals);
+        let count = jobs.len();
+        if count > 0 {
+            let answers = self.group(jobs);
+            for (job, outcome) in answers {
+                job.end(outcome);
+            }
+            self.tend_if_alone();
+        }
+        count
+    }
+
+    /// Without a thread of its own the index is tended by who commits; with one, only when it cannot keep up.
+    fn tend_if_alone(&self) {
+        if self.tended.load(Ordering::Acquire) && !self.index.is_behind() {
+            if self.index.wants_tending() {
+                self.tend_signal.raise();
+            }
+        } else if self.index.wants_tending()
+            && let Err(error) = self.index.tend()
+        {
+            // The journal has it all; the memtable stays and the next attempt may succeed.
+            tracing::warn!(%error, "the index was not flushed");
+        }
+    }
+
+    fn group(&self, mut jobs: Vec<Box<dyn Job>>) -> Vec<(Box<dyn Job>, Outcome)> {
+        let mut core = self.core();
+        let reading = self.index.read();
+        let mut changes = Changes::over(&*reading, core.mark + 1);
+        let mut settles = false;
+        let mut outcomes = Vec::with_capacity(jobs.len());
+        for job in &mut jobs {
+            outcomes.push(self.check_poison().and_then(|()| match job.run(&changes.view()) {
+                Asked::Nothing => Ok(()),
+                Asked::Settle => {
+                    settles = true;
+                    Ok(())
+                }
+                Asked::Entries(entries) => self.take_in(&mut core, &mut changes, &entries),
+            }));
+        }
+        if core.writer.has_staged() || settles {
+            let durable = self.check_poison().and_then(|()| self.make_durable(&mut core, changes, settles));
+            if let Err(error) = durable {
+                for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
+                    *outcome = Err(error.clone());
+                }
+            }
+        }
+        jobs.into_iter().zip(outcomes).collect()
+    }
+
+    /// Reduces and stages the entries of one proposal. After an error nothing of it is left.
+    fn take_in(&self, core: &mut Core, changes: &mut Changes<'_>, entries: &[Entry]) -> Outcome {
+        let batch = changes.reduce(&*self.reducer, entries.iter().map(|entry| entry.data.as_slice()))?;
+        let bodies = self.new_bodies(changes, entries)?;
+        for reference in &batch.references {
+            // Loaded now, so that nothing can fail once the frame is staged.
+            changes.row((reference.domain, reference.chunk))?;
+        }
+        let parts: Vec<&[u8]> = entries.iter().map(|entry| entry.data.as_slice()).collect();
+        let lines: Vec<(BodyLine, &[u8])> = bodies
+            .iter()
+            .map(|body| {
+                let (len, crc) = (body.bytes().len() as u32, body.crc());
+                (BodyLine { domain: body.domain(), id: body.id(), len, crc }, body.bytes().as_ref())
+            })
+            .collect();
+        let frees = entries.iter().all(|entry| entry.frees);
+        self.make_room(core, &parts, &lines, frees)?;
+        let staged = core.writer.stage(Kind::Entries, &parts, &lines)?;
+        let mut offset = staged.bodies_at;
+        for (line, _) in &lines {
+            let place = Place { area: Area::Journal, segment: staged.segment, offset, crc: line.crc };
+            changes.place((line.domain, line.id), &leaf(place, line.len))?;
+            offset += u64::from(line.len);
+        }
+        changes.absorb(batch)
+    }
+
+    /// The bodies that are not here already, each once.
+    fn new_bodies<'e>(
+        &self,
+        changes: &mut Changes<'_>,
+        entries: &'e [Entry],
+    ) -> Result<Vec<&'e SmallBody>, StorageError> {
+        let mut new: Vec<&SmallBody> = Vec::new();
+        for body in entries.iter().flat_map(|entry| &entry.bodies) {
+            let limit = skerry_base::limits::JOURNAL_BODY_BYTES as u64;
+            if body.bytes().len() as u64 > limit {
+                return Err(StorageError::TooLarge { found: body.bytes().len() as u64, limit });
+            }
+            let key: Key = (body.domain(), body.id());
+            let placed = changes.row(key)?.place.is_some_and(|place| place.area != Area::Cache);
+            let damaged = self.live.lock().damaged.contains(&key);
+            if (!placed || damaged) && !new.iter().any(|other| (other.domain(), other.id()) == key) {
+                new.push(body);
+            }
+        }
+        Ok(new)
+    }
+
+    /// Sees to it that a frame has a place. Ordinary writes leave the reserve alone: they are refused as long as it
+    /// is not complete, so that what they free is used to complete it first.
+    pub(super) fn make_room(
+        &self,
+        core: &mut Core,
+        entries: &[&[u8]],
+        bodies: &[(BodyLine, &[u8])],
+        frees: bool,
+    ) -> Outcome {
+        let len = crate::journal::frame::frame_len(
+            entries.iter().map(|entry| entry.len()),
+            bodies.iter().map(|(_, bytes)| bytes.len()),
+        );
+        let rolls = usize::from(core.writer.would_roll(len));
+        let wanted = if frees { rolls } else { self.settings.reserve_segments as usize + rolls };
+        let refused = self.add_spares(core, wanted);
+        if refused.is_err() {
+            self.space.note_full(true);
+        } else if !frees && self.space.is_full() {
+            self.space.note_full(false);
+        }
+        refused
+    }
+
+    /// Makes spare segments until there are so many.
+    pub(super) fn add_spares(&self, core: &mut Core, wanted: usize) -> Outcome {
+        while core.writer.spares() < wanted {
+            let len = core.writer.segment_bytes();
+            if !self.space.has_room(len) {
+                return Err(StorageError::Full);
+            }
+            let number = core.writer.add_spare()?;
+            self.space.resized(Area::Journal, number, len);
+        }
+        Ok(())
+    }
+
+    /// Makes what was staged and reduced durable and visible.
+    fn make_durable(&self, core: &mut Core, changes: Changes<'_>, settles: bool) -> Outcome {
+        if settles || self.refers_unsynced(&changes) {
+            self.sync_payload()?;
+        }
+        let sealed = core.writer.write(&self.journal_meter).map_err(|error| self.poison(&error))?;
+        self.note_sealed(&sealed);
+        self.apply(core, changes).map_err(|error| {
+            self.mark_index_bad();
+            self.poison(&error)
+        })
+    }
+
+    fn refers_unsynced(&self, changes: &Changes<'_>) -> bool {
+        let inner = self.live.lock();
+        inner.dirty > 0
+            && changes.referred().any(|key| inner.fresh.get(&key).is_some_and(|fresh| !fresh.ready))
+    }
+
+    fn note_sealed(&self, sealed: &[Sealed]) {
+        for segment in sealed {
+            self.space.resized(Area::Journal, segment.number, segment.len);
+        }
+    }
+
+    /// Brings the index to the journal's end, and the chunks that may enter it with it.
+    pub(super) fn apply(&self, core: &mut Core, mut changes: Changes<'_>) -> Outcome {
+        let ready = self.live.lock().take_ready();
+        for (key, fresh) in &ready {
+            changes.place(*key, &fresh.placed())?;
+        }
+        core.mark += 1;
+        {
+            let mut inner = self.live.lock();
+            for (_, fresh) in &ready {
+                inner.indexed((fresh.place.area, fresh.place.segment, fresh.place.offset));
+            }
+        }
+        let moved = changes.moved();
+        let writes = changes.finish(&self.applied(core), &self.space);
+        self.index.apply(&writes, core.mark)?;
+        let mut inner = self.live.lock();
+        for (key, fresh) in &ready {
+            inner.entered(*key, fresh.place);
+        }
+        for key in &moved {
+            inner.damaged.remove(key);
+        }
+        drop(inner);
+        self.lsn.store(core.writer.tail().lsn - 1, Ordering::Release);
+        Ok(())
+    }
+
+    /// What the index will have taken.
+    pub(super) fn applied(&self, core: &Core) -> Applied {
+        let tail = core.writer.tail();
+        let inner = self.live.lock();
+        // Places are taken under the same lock, so none is between the list and the tails.
+        let payload = inner.first_unindexed(Area::Payload);
+        let cache = inner.first_unindexed(Area::Cache);
+        Applied {
+            segment: tail.segment,
+            offset: tail.offset,
+            lsn: tail.lsn,
+            previous: tail.previous,
+            mark: core.mark,
+            payload: payload.unwrap_or_else(|| self.payload.tail()),
+            cache: cache.unwrap_or_else(|| self.cache.tail()),
+        }
+    }
+
+    /// Syncs all payload written so far; returns when it is durable, also when another thread was at it.
+    pub(super) fn sync_payload(&self) -> Outcome {
+        let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (keys, files) = self.live.lock().take_unsynced();
+        for file in files {
+            let synced = self.payload_meter.time(&*self.disk as &dyn Disk, || file.sync());
+            // The pages may be gone though a second sync would succeed: only a new start knows what is there.
+            synced.map_err(|error| self.poison(&StorageError::io("sync payload", &error)))?;
+        }
+        self.live.lock().synced(keys);
+        Ok(())
+    }
+
+    /// Runs changes of the store's own under the lock of the groups. Nothing is applied if `make` answers none.
+    pub(super) fn own_group<T>(
+        &self,
+        make: impl FnOnce(&mut Core, &mut Changes<'_>, &dyn View) -> Result<Option<T>, StorageError>,
+    ) -> Result<Option<T>, StorageError> {
+        let mut core = self.core();
+        self.check_poison()?;
+        let reading = self.index.read();
+        let mut changes = Changes::over(&*reading, core.mark + 1);
+        let Some(made) = make(&mut core, &mut changes, &*reading)? else { return Ok(None) };
+        self.make_durable(&mut core, changes, false)?;
+        Ok(Some(made))
+    }
+}
+
+/// A leaf that came to lie here.
+pub(super) fn leaf(place: Place, stored: u32) -> Placed {
+    Placed { place, tree: false, stored, children: [].into() }
+}
+
+impl Fresh {
+    /// As the index will know it.
+    pub(super) fn placed(&self) -> Placed {
+        Placed { place: self.place, tree: self.tree, stored: self.stored, children: self.children.clone() }
+    }
+}

@@ -1,0 +1,76 @@
+//! Segments held open for reading, the least used closed first.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::chunks::row::Area;
+use crate::disk::{Disk, File};
+use crate::journal::file_name;
+
+struct Open {
+    file: Arc<dyn File>,
+    used: u64,
+}
+
+#[derive(Default)]
+struct State {
+    open: BTreeMap<(Area, u32), Open>,
+    /// When each cache segment was read last, counted in reads.
+    cache_used: BTreeMap<u32, u64>,
+    reads: u64,
+}
+
+/// The open files of a store.
+pub(crate) struct Files {
+    disk: Arc<dyn Disk>,
+    limit: usize,
+    state: Mutex<State>,
+}
+
+impl Files {
+    pub(crate) fn new(disk: Arc<dyn Disk>, limit: usize) -> Self {
+        Self { disk, limit: limit.max(1), state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file of a segment.
+    pub(crate) fn get(&self, area: Area, number: u32) -> io::Result<Arc<dyn File>> {
+        let mut state = self.lock();
+        state.reads += 1;
+        let now = state.reads;
+        if area == Area::Cache {
+            state.cache_used.insert(number, now);
+        }
+        if let Some(open) = state.open.get_mut(&(area, number)) {
+            open.used = now;
+            return Ok(open.file.clone());
+        }
+        drop(state);
+        let file = self.disk.open(&file_name(area.folder(), number))?;
+        let mut state = self.lock();
+        if state.open.len() >= self.limit {
+            let oldest = state.open.iter().min_by_key(|(_, open)| open.used).map(|(&key, _)| key);
+            oldest.and_then(|key| state.open.remove(&key));
+        }
+        state.open.insert((area, number), Open { file: file.clone(), used: now });
+        Ok(file)
+    }
+
+    /// Forgets a segment that is removed.
+    pub(crate) fn forget(&self, area: Area, number: u32) {
+        let mut state = self.lock();
+        state.open.remove(&(area, number));
+        if area == Area::Cache {
+            state.cache_used.remove(&number);
+        }
+    }
+
+    /// When a cache segment was last read; 0 if never since the store was opened.
+    pub(crate) fn cache_used(&self, number: u32) -> u64 {
+        self.lock().cache_used.get(&number).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,274 @@
+//! Bringing a store up: lock, identity, index, replay, what was left over.
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex};
+
+use skerry_base::kv::{Reducer, Table};
+
+use super::replay::{Replay, Replayed};
+use super::{Core, IndexState, Recovery, Store};
+use crate::checksum::crc32c;
+use crate::chunks::row::{ACCOUNT, APPLIED, Account, Applied, Area, REBUILDING, decode, read_account_key};
+use crate::disk::Disk;
+use crate::fields::Fields;
+use crate::index::{self, Index};
+use crate::journal::writer::Writer;
+use crate::journal::{file_name, numbers};
+use crate::payload::segments::Segments;
+use crate::space::{Space, Use};
+use crate::{Settings, StorageError};
+
+/// The file that makes a directory a store: `magic "SKST" · version u32 · salt [16] · crc u32`.
+const IDENTITY: &str = "store";
+const IDENTITY_MAGIC: u32 = u32::from_le_bytes(*b"SKST");
+const IDENTITY_LEN: usize = 28;
+/// There when the index was found to be bad while in use: the next open rebuilds it.
+const INDEX_BAD: &str = "index-bad";
+
+/// The accounts of segments as an index has them.
+type Accounts = Vec<((Area, u32), Account)>;
+
+/// An index and how far it is.
+pub(super) struct Opened {
+    pub(super) index: Arc<dyn Index>,
+    accounts: Accounts,
+    /// None: it must be (re)built.
+    pub(super) applied: Option<Applied>,
+    /// Why an index that should be there is not used.
+    why: Option<String>,
+}
+
+impl Store {
+    /// Opens the store in this directory, or makes it: locks the directory, finds the journal's end, replays
+    /// what the index lacks, rebuilds an index that is lost or damaged, drops what was never referred to.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        reducer: Arc<dyn Reducer>,
+        settings: Settings,
+    ) -> Result<(Arc<Self>, Recovery), StorageError> {
+        let lock = disk.lock().map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => StorageError::Locked,
+            _ => StorageError::io("lock the directory", &error),
+        })?;
+        let is_new = !identified(&*disk)?;
+        let salt = if is_new { make_identity(&*disk, settings.salt)? } else { read_identity(&*disk)? };
+        let opened = open_index(&*disk, &settings, is_new)?;
+        let space = Space::new(disk.clone(), settings.capacity_bytes, settings.headroom_bytes);
+        load_lengths(&*disk, &space)?;
+        for &((area, number), Account { live, freed, dead }) in &opened.accounts {
+            let len = space.of(area, number).len;
+            if len > 0 {
+                space.edit(area, number, |used| *used = Use { len, live, freed, dead });
+            }
+        }
+        let mut recovery = Recovery { index: state_of(&opened, is_new), ..Recovery::default() };
+        let replay = Replay { disk: &disk, salt: &salt, reducer: &*reducer, opened: &opened, space: &space };
+        let replayed = replay.run(&mut recovery)?;
+        let durable_at_open = opened.applied.map_or(0, |applied| applied.mark);
+        let store =
+            assemble(disk, reducer, settings, salt, opened.index, space, replayed, durable_at_open, lock)?;
+        recovery.lsn = store.lsn();
+        Ok((Arc::new(store), recovery))
+    }
+
+    /// The index broke while in use: the next open will rebuild it.
+    pub(super) fn mark_index_bad(&self) {
+        let marked = self.disk.create(INDEX_BAD, 0).and_then(|_| self.disk.sync_dir("."));
+        if let Err(error) = marked
+            && error.kind() != ErrorKind::AlreadyExists
+        {
+            tracing::error!(%error, "the index is bad and could not be marked so");
+        }
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of a store, put together once")]
+fn assemble(
+    disk: Arc<dyn Disk>,
+    reducer: Arc<dyn Reducer>,
+    settings: Settings,
+    salt: [u8; 16],
+    index: Arc<dyn Index>,
+    space: Space,
+    replayed: Replayed,
+    durable_at_open: u64,
+    lock: crate::disk::Lock,
+) -> Result<Store, StorageError> {
+    let writer = Writer::resume(&disk, salt, settings.journal_segment_bytes, &replayed.walked)?;
+    let segments = |area, bytes, active| Segments::resume(&disk, area, salt, bytes, active);
+    let lsn = AtomicU64::new(writer.tail().lsn - 1);
+    let store = Store {
+        payload: segments(Area::Payload, settings.payload_segment_bytes, replayed.payload)?,
+        cache: segments(Area::Cache, settings.cache_segment_bytes, replayed.cache)?,
+        files: super::files::Files::new(disk.clone(), settings.open_files),
+        core: Mutex::new(Core { writer, mark: replayed.mark }),
+        disk,
+        settings,
+        salt,
+        reducer,
+        index,
+        queue: Default::default(),
+        live: Default::default(),
+        space,
+        journal_meter: Default::default(),
+        payload_meter: Default::default(),
+        sweep: Default::default(),
+        syncing: Mutex::default(),
+        poison: Mutex::default(),
+        is_poisoned: AtomicBool::new(false),
+        lsn,
+        durable_at_open,
+        tended: AtomicBool::new(false),
+        tend_signal: Default::default(),
+        _lock: lock,
+    };
+    {
+        let mut core = store.core();
+        let wanted = store.settings.reserve_segments as usize;
+        match store.add_spares(&mut core, wanted) {
+            Err(StorageError::Full) => store.space.note_full(true),
+            other => other?,
+        }
+        // What the replay took in, and where payload goes on.
+        let reading = store.index.read();
+        store.apply(&mut core, super::changes::Changes::over(&*reading, replayed.mark + 1))?;
+    }
+    store.space.note_index(store.index.disk_bytes());
+    Ok(store)
+}
+
+fn state_of(opened: &Opened, is_new: bool) -> IndexState {
+    match &opened.why {
+        _ if is_new => IndexState::New,
+        Some(why) => IndexState::Rebuilt(why.clone()),
+        None => IndexState::Opened,
+    }
+}
+
+/// Whether the directory is a store. One that holds a journal but no identity is not to be overwritten.
+fn identified(disk: &dyn Disk) -> Result<bool, StorageError> {
+    let listed =
+        |folder: &str| disk.list(folder).map_err(|error| StorageError::io("list the directory", &error));
+    let found = listed(".")?.iter().any(|name| name == IDENTITY);
+    if !found && !numbers(&listed(crate::journal::FOLDER)?).is_empty() {
+        return Err(StorageError::Damaged(format!("there is a journal but no file `{IDENTITY}` beside it")));
+    }
+    Ok(found)
+}
+
+fn make_identity(disk: &dyn Disk, salt: [u8; 16]) -> Result<[u8; 16], StorageError> {
+    let failed = |error: std::io::Error| StorageError::io("make the store", &error);
+    let mut bytes = Vec::with_capacity(IDENTITY_LEN);
+    bytes.extend_from_slice(&IDENTITY_MAGIC.to_le_bytes());
+    bytes.extend_from_slice(&1_u32.to_le_bytes());
+    bytes.extend_from_slice(&salt);
+    bytes.extend_from_slice(&crc32c(&[&bytes]).to_le_bytes());
+    let staged = format!("{IDENTITY}.new");
+    if let Err(error) = disk.remove(&staged)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(failed(error));
+    }
+    let file = disk.create(&staged, 0).map_err(failed)?;
+    file.write_at(0, &[&bytes]).map_err(failed)?;
+    file.sync().map_err(failed)?;
+    disk.rename(&staged, IDENTITY).map_err(failed)?;
+    disk.sync_dir(".").map_err(failed)?;
+    Ok(salt)
+}
+
+fn read_identity(disk: &dyn Disk) -> Result<[u8; 16], StorageError> {
+    let failed = |error: std::io::Error| StorageError::io("read the store's identity", &error);
+    let file = disk.open(IDENTITY).map_err(failed)?;
+    let mut bytes = [0; IDENTITY_LEN];
+    file.read_at(0, &mut bytes).map_err(failed)?;
+    parse_identity(&bytes).ok_or_else(|| {
+        StorageError::Damaged(format!("the file `{IDENTITY}` is not that of a store of version 1"))
+    })
+}
+
+fn parse_identity(bytes: &[u8]) -> Option<[u8; 16]> {
+    let (covered, crc) = bytes.split_at_checked(IDENTITY_LEN - 4)?;
+    let mut fields = Fields::of(covered);
+    let right = fields.u32()? == IDENTITY_MAGIC
+        && fields.u32()? == 1
+        && crc32c(&[covered]) == Fields::of(crc).u32()?;
+    fields.array().filter(|_| right)
+}
+
+/// Opens the index; one that is lost, damaged or half rebuilt is moved aside for a new one.
+fn open_index(disk: &dyn Disk, settings: &Settings, is_new: bool) -> Result<Opened, StorageError> {
+    let path = || disk.native(index::FOLDER);
+    let failed = |error: std::io::Error| StorageError::io("move the index aside", &error);
+    if !settings.index_lasts() {
+        let index = index::open(None, settings)?;
+        return Ok(Opened { index, accounts: Vec::new(), applied: None, why: None });
+    }
+    let marked = disk.list(".").map_err(failed)?.iter().any(|name| name == INDEX_BAD);
+    let tried = if marked {
+        Err("it was found to be damaged while in use".to_owned())
+    } else {
+        index::open(path(), settings).map_err(|error| error.to_string()).and_then(|index| {
+            let (applied, accounts) = (applied_of(&*index)?, accounts_of(&*index)?);
+            Ok((index, applied, accounts))
+        })
+    };
+    let why = match tried {
+        Ok((index, applied, accounts)) if applied.is_some() || is_new => {
+            return Ok(Opened { index, accounts, applied, why: None });
+        }
+        Ok(_) => "there was none".to_owned(),
+        Err(why) => why,
+    };
+    tracing::warn!(why, "the index is moved aside and rebuilt from the journal");
+    disk.remove_folder(index::ASIDE).map_err(failed)?;
+    if let Err(error) = disk.rename(index::FOLDER, index::ASIDE)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(failed(error));
+    }
+    if marked {
+        disk.remove(INDEX_BAD).map_err(failed)?;
+    }
+    disk.sync_dir(".").map_err(failed)?;
+    let index = index::open(path(), settings)?;
+    Ok(Opened { index, accounts: Vec::new(), applied: None, why: Some(why) })
+}
+
+/// How far an index is; none if it is empty. One that was being rebuilt is an error.
+fn applied_of(index: &dyn Index) -> Result<Option<Applied>, String> {
+    let view = index.read();
+    let get = |key: &[u8]| view.get(Table::Storage, key).map_err(|error| error.to_string());
+    if get(REBUILDING)?.is_some() {
+        return Err("its rebuild was interrupted".into());
+    }
+    get(APPLIED)?.map(|bytes| decode(&bytes).map_err(|error| error.to_string())).transpose()
+}
+
+/// The lengths of all segments.
+fn load_lengths(disk: &dyn Disk, space: &Space) -> Result<(), StorageError> {
+    let failed = |error: std::io::Error| StorageError::io("measure the segments", &error);
+    for area in [Area::Journal, Area::Payload, Area::Cache] {
+        for number in numbers(&disk.list(area.folder()).map_err(failed)?) {
+            let file = disk.open(&file_name(area.folder(), number)).map_err(failed)?;
+            space.resized(area, number, file.len().map_err(failed)?);
+        }
+    }
+    Ok(())
+}
+
+/// The accounts in an index. One that does not read is an error: a segment without is taken for empty.
+fn accounts_of(index: &dyn Index) -> Result<Accounts, String> {
+    let mut accounts = Accounts::new();
+    let mut bad = None;
+    let scanned = index.read().scan_prefix(Table::Storage, ACCOUNT, &mut |key, value| {
+        match (read_account_key(key), decode(value)) {
+            (Some(segment), Ok(account)) => accounts.push((segment, account)),
+            (key, value) => bad = Some(format!("the account of {key:?} does not read: {:?}", value.err())),
+        }
+        std::ops::ControlFlow::Continue(())
+    });
+    scanned.map_err(|error| error.to_string())?;
+    bad.map_or(Ok(accounts), Err)
+}

@@ -1,0 +1,152 @@
+//! Chunks come in: hashed, looked up, written once, pinned.
+
+use std::sync::Arc;
+
+use skerry_base::chunk::Tree;
+use skerry_base::limits::CHUNK_BYTES;
+use skerry_base::{BucketId, ChunkId, ChunkKind};
+
+use super::changes::load_row;
+use super::{Class, Pin, Store};
+use crate::StorageError;
+use crate::chunks::Key;
+use crate::chunks::live::Fresh;
+use crate::chunks::row::{Area, Place};
+use crate::payload::extent::{Extent, block_sums, extent_len};
+
+/// Bytes that sealing may add to a full chunk.
+const SEALING: usize = 4096;
+
+impl Store {
+    /// Writes a chunk (unsynced) unless it is here already; it stays pinned against the collector while the
+    /// pin lives, and is made durable by the commit of a record that refers to it, or by [`Store::settle`].
+    /// The children of a tree are put before it.
+    pub fn put_chunk(
+        &self,
+        domain: BucketId,
+        class: Class,
+        kind: ChunkKind,
+        bytes: &[u8],
+    ) -> Result<Pin, StorageError> {
+        self.check_poison()?;
+        let limit = CHUNK_BYTES + SEALING;
+        if bytes.len() > limit {
+            return Err(StorageError::TooLarge { found: bytes.len() as u64, limit: limit as u64 });
+        }
+        let children = children_of(kind, bytes)?;
+        let key = (domain, ChunkId::of(bytes));
+        let Some(pin) = self.begin_put(key, class)? else {
+            return Ok(self.pinned(key));
+        };
+        let written = self.write_unless_here(key, class, kind, bytes, children);
+        self.live.end(key);
+        written.map(|()| pin)
+    }
+
+    fn pinned(&self, key: Key) -> Pin {
+        Pin { live: self.live.clone(), key }
+    }
+
+    /// Pins the chunk and marks it as being written; none (but pinned) if it was written a moment ago.
+    fn begin_put(&self, key: Key, class: Class) -> Result<Option<Pin>, StorageError> {
+        let mut inner = self.live.idle(key);
+        inner.pin(key);
+        let good = |area| area != Area::Cache || class == Class::Cache;
+        if inner.fresh.get(&key).is_some_and(|fresh| good(fresh.place.area)) && !inner.damaged.contains(&key)
+        {
+            return Ok(None);
+        }
+        inner.begin(key);
+        Ok(Some(self.pinned(key)))
+    }
+
+    fn write_unless_here(
+        &self,
+        key: Key,
+        class: Class,
+        kind: ChunkKind,
+        bytes: &[u8],
+        children: Arc<[ChunkId]>,
+    ) -> Result<(), StorageError> {
+        let old = load_row(&*self.index.read(), key)?.place.map(|place| place.area);
+        let damaged = self.live.lock().damaged.contains(&key);
+        let area = match (class, old) {
+            (Class::Cache, None | Some(Area::Cache)) => Area::Cache,
+            // What counted goes on to count when it is mended.
+            _ => Area::Payload,
+        };
+        let here = old.is_some_and(|old| old != Area::Cache || class == Class::Cache);
+        if here && !damaged {
+            return Ok(());
+        }
+        self.write_extent(key, area, kind, bytes, children)?;
+        let dirty = self.live.lock().dirty;
+        if dirty > self.settings.dirty_bytes { self.sync_payload() } else { Ok(()) }
+    }
+
+    fn write_extent(
+        &self,
+        key: Key,
+        area: Area,
+        kind: ChunkKind,
+        bytes: &[u8],
+        children: Arc<[ChunkId]>,
+    ) -> Result<(), StorageError> {
+        let stored = bytes.len() as u32;
+        let len = extent_len(stored);
+        let segments = if area == Area::Cache { &self.cache } else { &self.payload };
+        let slot = {
+            // Under the lock that says what the index does not know, so that recovery looks far enough back.
+            let mut inner = self.live.lock();
+            let slot = segments.take(len, &self.space)?;
+            inner.taken((area, slot.number, slot.offset));
+            slot
+        };
+        let extent = Extent { domain: key.0, id: key.1, kind, area, stored, blocks: block_sums(bytes) };
+        let header = extent.encode(&self.salt, slot.number, slot.offset);
+        let written = slot.file.write_at(slot.offset, &[&header, bytes]);
+        let mut inner = self.live.lock();
+        if let Err(error) = written {
+            inner.indexed((area, slot.number, slot.offset));
+            return Err(StorageError::io("write a chunk", &error));
+        }
+        let place = Place { area, segment: slot.number, offset: slot.offset, crc: 0 };
+        let fresh = Fresh { place, tree: kind == ChunkKind::Tree, stored, children, ready: false };
+        inner.written(key, fresh, &slot.file, len);
+        Ok(())
+    }
+
+    /// Whether the chunk is here, in any class, and not known to be damaged.
+    pub fn has_chunk(&self, domain: BucketId, id: ChunkId) -> bool {
+        let key = (domain, id);
+        {
+            let inner = self.live.lock();
+            if inner.damaged.contains(&key) {
+                return false;
+            }
+            if inner.fresh.contains_key(&key) {
+                return true;
+            }
+        }
+        load_row(&*self.index.read(), key).is_ok_and(|row| row.place.is_some())
+    }
+
+    /// Pins a chunk that is here.
+    pub fn pin(&self, domain: BucketId, id: ChunkId) -> Option<Pin> {
+        let key = (domain, id);
+        self.live.idle(key).pin(key);
+        let pin = self.pinned(key);
+        self.has_chunk(domain, id).then_some(pin)
+    }
+}
+
+/// The children of a tree; a tree that does not decode is refused before it is stored.
+pub(super) fn children_of(kind: ChunkKind, bytes: &[u8]) -> Result<Arc<[ChunkId]>, StorageError> {
+    match kind {
+        ChunkKind::Leaf => Ok([].into()),
+        ChunkKind::Tree => {
+            let tree = Tree::decode(bytes).map_err(|error| StorageError::Damaged(error.to_string()))?;
+            Ok(tree.children.iter().map(|child| child.id).collect())
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Chunks go out: every block that is touched is verified first.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use skerry_base::{BucketId, ChunkId};
+
+use super::Store;
+use super::changes::load_row;
+use crate::checksum::crc32c;
+use crate::chunks::Key;
+use crate::chunks::row::{Area, Place};
+use crate::payload::extent::{BLOCK, Extent, header_len};
+use crate::{ReadError, StorageError};
+
+/// A chunk as found, in the index or on its way there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Found {
+    place: Place,
+    stored: u32,
+}
+
+impl Store {
+    /// Reads part of a chunk; every 64 KiB block touched is verified first. `0..u32::MAX` reads to the end.
+    pub fn read_chunk(&self, domain: BucketId, id: ChunkId, range: Range<u32>) -> Result<Bytes, ReadError> {
+        let key = (domain, id);
+        let mut found = self.find(key)?.ok_or(ReadError::Absent)?;
+        loop {
+            let range = range.start..range.end.min(found.stored);
+            if range.start > range.end {
+                return Err(ReadError::Range(found.stored));
+            }
+            let why = match self.read_place(key, found, range) {
+                Ok(bytes) => return Ok(bytes),
+                Err(why) => why,
+            };
+            // It may have been collected, or written anew, while it was read.
+            match self.find(key)? {
+                None => return Err(ReadError::Absent),
+                Some(now) if now != found => found = now,
+                Some(_) => return Err(self.note_damage(key, found, why)),
+            }
+        }
+    }
+
+    /// Reads a whole chunk and compares it with its name: what a scrub does.
+    pub fn check_chunk(&self, domain: BucketId, id: ChunkId) -> Result<(), ReadError> {
+        let bytes = self.read_chunk(domain, id, 0..u32::MAX)?;
+        if ChunkId::of(&bytes) == id {
+            return Ok(());
+        }
+        let key = (domain, id);
+        let why = "its bytes are not those of its name".to_owned();
+        match self.find(key)? {
+            Some(found) => Err(self.note_damage(key, found, why)),
+            None => Err(ReadError::Absent),
+        }
+    }
+
+    fn find(&self, key: Key) -> Result<Option<Found>, ReadError> {
+        if let Some(fresh) = self.live.lock().fresh.get(&key) {
+            return Ok(Some(Found { place: fresh.place, stored: fresh.stored }));
+        }
+        let row = load_row(&*self.index.read(), key).map_err(|error| ReadError::Io(error.to_string()))?;
+        Ok(row.place.map(|place| Found { place, stored: row.stored }))
+    }
+
+    /// A damaged chunk is absent from now on for who asks, and written anew by who puts it.
+    fn note_damage(&self, key: Key, found: Found, why: String) -> ReadError {
+        self.live.lock().damaged.insert(key);
+        if found.place.area == Area::Cache {
+            return ReadError::Absent;
+        }
+        tracing::error!(domain = %key.0, chunk = %key.1, place = ?found.place, why, "damaged chunk");
+        ReadError::Damaged(why)
+    }
+
+    fn read_place(&self, key: Key, found: Found, range: Range<u32>) -> Result<Bytes, String> {
+        let Found { place, stored } = found;
+        match place.area {
+            Area::Journal => self.read_body(place, stored, range),
+            Area::Payload | Area::Cache => self.read_extent(key, place, stored, range),
+        }
+    }
+
+    fn read_exact(&self, place: Place, skip: u64, len: usize) -> Result<Vec<u8>, String> {
+        let file = self.files.get(place.area, place.segment).map_err(|error| error.to_string())?;
+        let mut bytes = vec![0; len];
+        let read = file.read_at(place.offset + skip, &mut bytes).map_err(|error| error.to_string())?;
+        if read == len { Ok(bytes) } else { Err("the segment is shorter than it should be".into()) }
+    }
+
+    fn read_body(&self, place: Place, stored: u32, range: Range<u32>) -> Result<Bytes, String> {
+        let bytes = self.read_exact(place, 0, stored as usize)?;
+        if crc32c(&[&bytes]) != place.crc {
+            return Err("checksum of a body in the journal does not match".into());
+        }
+        Ok(Bytes::from(bytes).slice(range.start as usize..range.end as usize))
+    }
+
+    fn read_extent(&self, key: Key, place: Place, stored: u32, range: Range<u32>) -> Result<Bytes, String> {
+        let head = header_len(stored);
+        let first = range.start as usize / BLOCK;
+        let from = first * BLOCK;
+        let to = (range.end as usize).next_multiple_of(BLOCK).min(stored as usize).max(from);
+        // The first block lies right behind the header: one read.
+        let (mut header, mut data) =
+            (self.read_exact(place, 0, if first == 0 { head + to } else { head })?, None);
+        if first > 0 {
+            data = Some(self.read_exact(place, (head + from) as u64, to - from)?);
+        }
+        let extent = Extent::read(&header, &self.salt, place.segment, place.offset)
+            .filter(|extent| (extent.domain, extent.id) == key && extent.stored == stored)
+            .ok_or("header of the extent does not match")?;
+        let data = data.unwrap_or_else(|| header.split_off(head));
+        for (block, sum) in data.chunks(BLOCK).zip(extent.blocks.iter().skip(first)) {
+            if crc32c(&[block]) != *sum {
+                return Err("checksum of a block does not match".into());
+            }
+        }
+        let start = range.start as usize - from;
+        Ok(Bytes::from(data).slice(start..start + (range.end - range.start) as usize))
+    }
+
+    /// The children of a tree that lies here.
+    pub(super) fn read_children(&self, key: Key) -> Result<std::sync::Arc<[ChunkId]>, StorageError> {
+        let bytes = self
+            .read_chunk(key.0, key.1, 0..u32::MAX)
+            .map_err(|error| StorageError::Damaged(error.to_string()))?;
+        super::put::children_of(skerry_base::ChunkKind::Tree, &bytes)
+    }
+}

@@ -1,0 +1,393 @@
+//! What the index lacks is taken from payload and journal; when it lacks all, that is a rebuild.
+//!
+//! Order: extents are found first (of a rebuild: all, straight into the index; else only those behind the noted
+//! position, held back), then the journal is replayed, then what is left over is judged: what a durable record or
+//! tree refers to was whole or is verified, the rest was never acknowledged and goes.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use skerry_base::codec;
+use skerry_base::kv::{Reducer, Table};
+use skerry_base::{ChunkId, ChunkKind};
+
+use super::changes::{Changes, Held, Placed, load_row};
+use super::commit::leaf;
+use super::open::Opened;
+use super::{IndexState, Recovery, put};
+use crate::StorageError;
+use crate::checksum::crc32c;
+use crate::chunks::Key;
+use crate::chunks::row::{Applied, Area, Note, Place, REBUILDING, UNWANTED, read_chunk_key};
+use crate::disk::{Disk, File};
+use crate::index::Index;
+use crate::journal::frame::Kind;
+use crate::journal::reader::{Met, Walked, walk};
+use crate::journal::{Position, file_name, numbers};
+use crate::payload::GRAIN;
+use crate::payload::extent::{BLOCK, Extent, extent_len, header_len};
+use crate::payload::scan::scan;
+use crate::space::Space;
+
+/// Changes gathered before they are applied.
+const BATCH: usize = 4096;
+
+/// Active segment and its tail, if there is one.
+type Active = Option<(u32, u64)>;
+
+/// What bringing an index up found.
+pub(super) struct Replayed {
+    pub(super) walked: Walked,
+    pub(super) mark: u64,
+    pub(super) payload: Active,
+    pub(super) cache: Active,
+}
+
+/// The parts that a replay works on.
+pub(super) struct Replay<'a> {
+    pub(super) disk: &'a Arc<dyn Disk>,
+    pub(super) salt: &'a [u8; 16],
+    pub(super) reducer: &'a dyn Reducer,
+    pub(super) opened: &'a Opened,
+    pub(super) space: &'a Space,
+}
+
+/// An extent found on disk that the index does not know.
+struct Found {
+    place: Place,
+    extent: Extent,
+}
+
+/// Where the index is.
+struct Progress {
+    applied: Applied,
+    /// Extents found behind the noted positions, newest of each chunk.
+    found: BTreeMap<Key, Found>,
+}
+
+impl Replay<'_> {
+    fn index(&self) -> &dyn Index {
+        &*self.opened.index
+    }
+
+    /// Brings the index up to the end of the journal.
+    pub(super) fn run(&self, recovery: &mut Recovery) -> Result<Replayed, StorageError> {
+        let rebuilds = self.opened.applied.is_none();
+        let applied = self.opened.applied.unwrap_or_default();
+        let mut progress = Progress { applied, found: BTreeMap::new() };
+        if rebuilds && recovery.index != IndexState::New {
+            self.apply(&mut progress, |changes| {
+                changes.note(REBUILDING, Some(Vec::new()));
+                Ok(())
+            })?;
+        }
+        let payload = self.find_extents(&mut progress, Area::Payload, applied.payload, rebuilds, recovery)?;
+        let cache = self.find_extents(&mut progress, Area::Cache, applied.cache, rebuilds, recovery)?;
+        let walked = self.replay_journal(&mut progress, rebuilds, recovery)?;
+        self.adopt(&mut progress, recovery)?;
+        if rebuilds {
+            self.drop_unwanted(&mut progress, recovery)?;
+            self.apply(&mut progress, |changes| {
+                changes.note(REBUILDING, None);
+                Ok(())
+            })?;
+            self.index().checkpoint()?;
+        }
+        Ok(Replayed { walked, mark: progress.applied.mark, payload, cache })
+    }
+
+    /// Applies one batch of changes.
+    fn apply(
+        &self,
+        progress: &mut Progress,
+        make: impl FnOnce(&mut Changes<'_>) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let reading = self.index().read();
+        let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
+        make(&mut changes)?;
+        self.finish(progress, changes)
+    }
+
+    fn finish(&self, progress: &mut Progress, changes: Changes<'_>) -> Result<(), StorageError> {
+        progress.applied.mark += 1;
+        let writes = changes.finish(&progress.applied, self.space);
+        self.index().apply(&writes, progress.applied.mark)?;
+        if self.index().is_behind() { self.index().tend() } else { Ok(()) }
+    }
+
+    /// Finds extents from a position on. Returns the active segment and where it ends.
+    fn find_extents(
+        &self,
+        progress: &mut Progress,
+        area: Area,
+        from: (u32, u64),
+        rebuilds: bool,
+        recovery: &mut Recovery,
+    ) -> Result<Active, StorageError> {
+        let failed = |error: std::io::Error| StorageError::io("look through payload", &error);
+        let all = numbers(&self.disk.list(area.folder()).map_err(failed)?);
+        let last = all.last().copied();
+        let mut active = None;
+        for number in all {
+            if number < from.0 {
+                self.remove_if_dead(area, number)?;
+                continue;
+            }
+            let start = if number == from.0 { from.1 } else { 0 };
+            let file = self.disk.open(&file_name(area.folder(), number)).map_err(failed)?;
+            let is_last = last == Some(number);
+            let end = if rebuilds {
+                self.rebuild_segment(progress, area, number, &file, is_last, recovery)?
+            } else {
+                scan(&file, self.salt, number, start, &mut |offset, extent| {
+                    let place = Place { area, segment: number, offset, crc: 0 };
+                    let key = (extent.domain, extent.id);
+                    // Payload is worth more than a cached copy; otherwise the newest is.
+                    if area == Area::Payload || !progress.found.contains_key(&key) {
+                        progress.found.insert(key, Found { place, extent });
+                    }
+                    Ok(())
+                })?
+            };
+            active = is_last.then_some((number, end.max(GRAIN)));
+        }
+        Ok(active)
+    }
+
+    /// A removal that a crash undid, or whose note was lost.
+    fn remove_if_dead(&self, area: Area, number: u32) -> Result<(), StorageError> {
+        let used = self.space.of(area, number);
+        if used.live == 0 && used.freed == 0 && used.dead == 0 && self.opened.applied.is_some() {
+            let name = file_name(area.folder(), number);
+            self.disk.remove(&name).map_err(|error| StorageError::io("remove a dead segment", &error))?;
+            self.space.removed(area, number);
+        }
+        Ok(())
+    }
+
+    /// Takes all extents of a segment into the index. What lies between them is to be freed (again).
+    fn rebuild_segment(
+        &self,
+        progress: &mut Progress,
+        area: Area,
+        number: u32,
+        file: &Arc<dyn File>,
+        is_last: bool,
+        recovery: &mut Recovery,
+    ) -> Result<u64, StorageError> {
+        let reading = self.index().read();
+        let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
+        let mut end = GRAIN;
+        scan(file, self.salt, number, 0, &mut |offset, extent| {
+            if offset > end {
+                changes.free(area, number, end, offset - end);
+            }
+            end = offset + extent_len(extent.stored);
+            let place = Place { area, segment: number, offset, crc: 0 };
+            let key = (extent.domain, extent.id);
+            let known = changes.row(key)?.place;
+            let outranked = area == Area::Cache && known.is_some_and(|known| known.area != Area::Cache);
+            // Only the last segment can hold what no sync has covered.
+            let placed = match outranked || (is_last && !whole(file, &extent, offset)) {
+                true => None,
+                false => read_placed(file, &extent, place),
+            };
+            match placed {
+                Some(placed) => changes.place(key, &placed)?,
+                None => {
+                    recovery.chunks_dropped += 1;
+                    changes.free(area, number, offset, extent_len(extent.stored));
+                }
+            }
+            Ok(())
+        })?;
+        self.finish(progress, changes)?;
+        Ok(end)
+    }
+
+    fn replay_journal(
+        &self,
+        progress: &mut Progress,
+        rebuilds: bool,
+        recovery: &mut Recovery,
+    ) -> Result<Walked, StorageError> {
+        let start = progress.applied;
+        let from = (!rebuilds && start.segment > 0).then_some(Position {
+            segment: start.segment,
+            offset: start.offset,
+            lsn: start.lsn,
+            previous: start.previous,
+        });
+        let mut reading = self.index().read();
+        let mut held: Option<Held> = None;
+        let walked = walk(&**self.disk, self.salt, from, &mut |met| {
+            let mut changes = match held.take() {
+                Some(held) => held.resume(&*reading),
+                None => Changes::over(&*reading, progress.applied.mark + 1),
+            };
+            self.replay_frame(&mut changes, met)?;
+            recovery.replayed += 1;
+            let next = met.next;
+            progress.applied.segment = next.segment;
+            progress.applied.offset = next.offset;
+            progress.applied.lsn = next.lsn;
+            progress.applied.previous = next.previous;
+            if changes.len() >= BATCH {
+                self.finish(progress, changes)?;
+                reading = self.index().read();
+            } else {
+                held = Some(Held::of(changes));
+            }
+            Ok(())
+        })?;
+        if let Some(held) = held {
+            self.finish(progress, held.resume(&*reading))?;
+        }
+        recovery.torn.clone_from(&walked.torn);
+        recovery.damage.clone_from(&walked.damage);
+        for damage in &walked.damage {
+            tracing::error!(?damage, "part of the journal that was durable cannot be read");
+        }
+        Ok(walked)
+    }
+
+    fn replay_frame(&self, changes: &mut Changes<'_>, met: &Met<'_>) -> Result<(), StorageError> {
+        if met.head.stamp.kind == Kind::Note {
+            return met.entries().try_for_each(|entry| self.replay_note(changes, entry));
+        }
+        let batch = changes.reduce(self.reducer, met.entries())?;
+        for (at, line) in met.head.body_offsets() {
+            let place = Place {
+                area: Area::Journal,
+                segment: met.at.segment,
+                offset: met.at.offset + at,
+                crc: line.crc,
+            };
+            let key = (line.domain, line.id);
+            // A rebuild has seen all extents already. One that lies there was written after this body was collected,
+            // or is yet to be collected by a note that comes before the body.
+            let known = changes.row(key)?.place.is_some_and(|known| known.area == Area::Payload);
+            if known && self.opened.applied.is_none() {
+                changes.free(Area::Journal, place.segment, place.offset, u64::from(line.len));
+            } else {
+                changes.place(key, &leaf(place, line.len))?;
+            }
+        }
+        changes.absorb(batch)
+    }
+
+    fn replay_note(&self, changes: &mut Changes<'_>, entry: &[u8]) -> Result<(), StorageError> {
+        let note: Note = codec::decode(entry).map_err(|error| StorageError::Damaged(error.to_string()))?;
+        let Note::Collected(list) = note;
+        for (domain, id, place) in list {
+            let key = (domain, id);
+            let row = changes.row(key)?;
+            if row.place == Some(place) {
+                let children = if row.tree { self.children_at(place, row.stored) } else { [].into() };
+                changes.unplace(key, &children, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn children_at(&self, place: Place, stored: u32) -> Arc<[ChunkId]> {
+        let read = || -> Option<Arc<[ChunkId]>> {
+            let file = self.disk.open(&file_name(place.area.folder(), place.segment)).ok()?;
+            children_in(&file, place.offset, stored)
+        };
+        read().unwrap_or_else(|| {
+            tracing::error!(?place, "a tree is let go unread; its chunks stay");
+            [].into()
+        })
+    }
+
+    /// Judges the extents that no replayed commit has settled: what is referred to is adopted if it is whole.
+    fn adopt(&self, progress: &mut Progress, recovery: &mut Recovery) -> Result<(), StorageError> {
+        let mut left = std::mem::take(&mut progress.found);
+        loop {
+            let reading = self.index().read();
+            let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
+            let mut adopted = Vec::new();
+            for (key, found) in &left {
+                let row = load_row(&*reading, *key)?;
+                let place = found.place;
+                let better = row.place.is_none_or(|old| old.area == Area::Cache && place.area != Area::Cache);
+                if row.references > 0 && better {
+                    let file = self.open_segment(place)?;
+                    let placed = Some(()).filter(|()| whole(&file, &found.extent, place.offset));
+                    if let Some(placed) = placed.and_then(|()| read_placed(&file, &found.extent, place)) {
+                        changes.place(*key, &placed)?;
+                        adopted.push(*key);
+                    }
+                }
+            }
+            if adopted.is_empty() {
+                for found in left.values() {
+                    let Place { area, segment, offset, .. } = found.place;
+                    changes.free(area, segment, offset, extent_len(found.extent.stored));
+                    recovery.chunks_dropped += 1;
+                }
+                return self.finish(progress, changes);
+            }
+            // An adopted tree refers to more of what is left.
+            self.finish(progress, changes)?;
+            adopted.iter().for_each(|key| drop(left.remove(key)));
+        }
+    }
+
+    fn open_segment(&self, place: Place) -> Result<Arc<dyn File>, StorageError> {
+        self.disk
+            .open(&file_name(place.area.folder(), place.segment))
+            .map_err(|error| StorageError::io("open a payload segment", &error))
+    }
+
+    /// After a rebuild nobody vouches for chunks that nothing refers to: they may be torn.
+    fn drop_unwanted(&self, progress: &mut Progress, recovery: &mut Recovery) -> Result<(), StorageError> {
+        loop {
+            let reading = self.index().read();
+            let mut keys: Vec<Key> = Vec::new();
+            reading.scan_prefix(Table::Storage, UNWANTED, &mut |row, _| {
+                keys.extend(row.strip_prefix(UNWANTED).and_then(read_chunk_key));
+                if keys.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            recovery.chunks_dropped += keys.len() as u64;
+            self.apply(progress, |changes| {
+                for key in &keys {
+                    let row = changes.row(*key)?;
+                    let Some(place) = row.place else { continue };
+                    let children = if row.tree { self.children_at(place, row.stored) } else { [].into() };
+                    changes.unplace(*key, &children, true)?;
+                }
+                Ok(())
+            })?;
+        }
+    }
+}
+
+/// Whether all blocks of an extent are what its header says.
+fn whole(file: &Arc<dyn File>, extent: &Extent, offset: u64) -> bool {
+    let Some(bytes) = read_data(file, offset, extent.stored) else { return false };
+    bytes.chunks(BLOCK).zip(&extent.blocks).all(|(block, sum)| crc32c(&[block]) == *sum)
+        && ChunkId::of(&bytes) == extent.id
+}
+
+fn read_data(file: &Arc<dyn File>, offset: u64, stored: u32) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; stored as usize];
+    let read = file.read_at(offset + header_len(stored) as u64, &mut bytes).ok()?;
+    (read == bytes.len()).then_some(bytes)
+}
+
+fn children_in(file: &Arc<dyn File>, offset: u64, stored: u32) -> Option<Arc<[ChunkId]>> {
+    put::children_of(ChunkKind::Tree, &read_data(file, offset, stored)?).ok()
+}
+
+/// None: a tree that cannot be read.
+fn read_placed(file: &Arc<dyn File>, extent: &Extent, place: Place) -> Option<Placed> {
+    let tree = extent.kind == ChunkKind::Tree;
+    let children = if tree { children_in(file, place.offset, extent.stored)? } else { [].into() };
+    Some(Placed { place, tree, stored: extent.stored, children })
+}
