@@ -90,6 +90,11 @@ impl SimDisk {
         lock(&self.state).manner.capacity = bytes;
     }
 
+    /// How often syncs fail.
+    pub fn set_sync_fails(&self, share: crate::draw::Ppm) {
+        lock(&self.state).manner.sync_fails = share;
+    }
+
     /// Whether syncs do nothing and say that they did: the canary of the durability checkers.
     pub fn set_lying(&self, lying: bool) {
         lock(&self.state).manner.lying = lying;

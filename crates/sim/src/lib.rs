@@ -7,12 +7,23 @@
 //! Invariants: one thread, virtual time only, every draw from the seed, no iteration in an order that
 //! depends on a hash; two runs of a seed tell the same story to the byte.
 
+pub mod canary;
+pub mod checkers;
 pub mod clock;
 pub mod disk;
 pub mod draw;
+pub mod environment;
+pub mod history;
+pub mod ledger;
+pub mod memory;
 pub mod net;
 pub mod queue;
 pub mod refusal;
+pub mod site;
+pub mod standing;
+pub mod swarm;
 pub mod topology;
 pub mod trace;
+pub mod verdict;
 pub mod workload;
+pub mod world;

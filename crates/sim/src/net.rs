@@ -92,6 +92,14 @@ impl Net {
             && self.directions.get(from * self.sites + to).is_some_and(|direction| direction.cuts == 0)
     }
 
+    /// The round trip between two sites, without jitter.
+    pub fn rtt(&self, one: usize, other: usize) -> Duration {
+        let delay = |from: usize, to: usize| {
+            self.directions.get(from * self.sites + to).map_or(Duration::ZERO, |found| found.link.delay)
+        };
+        delay(one, other) + delay(other, one)
+    }
+
     /// Cuts one direction. Cuts add up; each is healed by one [`Net::heal`].
     pub fn cut(&mut self, from: usize, to: usize) {
         if let Some(direction) = self.direction(from, to) {

@@ -65,13 +65,14 @@ impl<E> Queue<E> {
         self.heap.peek().map(|planned| planned.at)
     }
 
-    /// Takes the next event that happens no later than `until`, and moves the time there.
+    /// Takes the next event that happens no later than `until`, and moves the time there. What was skipped over
+    /// happens now.
     pub fn take(&mut self, until: Instant) -> Option<E> {
         if self.next_at()? > until {
             return None;
         }
         let planned = self.heap.pop()?;
-        self.now = planned.at;
+        self.now = self.now.max(planned.at);
         Some(planned.event)
     }
 

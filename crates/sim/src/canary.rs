@@ -1,0 +1,60 @@
+//! Faults of our own making, switched on at run time: a checker that has never caught one does not count.
+//!
+//! Each is a mistake that a builder of this product could make. They exist in the simulator only: production
+//! code is unchanged, it is what surrounds it that misbehaves.
+
+use crate::clock::seconds;
+use crate::environment::{Class, Environment};
+
+/// A deliberate mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Canary {
+    /// The disk says that it has synced and has not: writes are acknowledged, shown and fed too early.
+    LyingDisk,
+    /// Records that arrive are stored with an empty context: a merge that ignores what a write had seen.
+    ForgottenContext,
+    /// A process goes on under the incarnation of its former life.
+    ReusedIncarnation,
+    /// A batch of a feed loses a record, and the vector is raised nevertheless.
+    SkippedItem,
+    /// A read is answered from what the site showed the last time.
+    StaleRead,
+    /// A body is stored with one bit flipped.
+    WrongBody,
+}
+
+/// All of them.
+pub const CANARIES: [Canary; 6] = [
+    Canary::LyingDisk,
+    Canary::ForgottenContext,
+    Canary::ReusedIncarnation,
+    Canary::SkippedItem,
+    Canary::StaleRead,
+    Canary::WrongBody,
+];
+
+impl Canary {
+    /// Makes it, in an environment where it can do harm.
+    pub fn set_free(self, environment: &mut Environment) {
+        environment.canary = Some(self);
+        let class = match self {
+            Self::LyingDisk => Class::Power,
+            Self::ReusedIncarnation => Class::Restore,
+            Self::ForgottenContext | Self::SkippedItem | Self::StaleRead | Self::WrongBody => return,
+        };
+        environment.faults.retain(|(other, _)| *other != class);
+        environment.faults.push((class, seconds(10)));
+    }
+
+    /// The checkers that must find it, in some seed of a few.
+    pub const fn must_be_caught_by(self) -> &'static [&'static str] {
+        match self {
+            Self::LyingDisk => &["durability", "acknowledged"],
+            Self::ForgottenContext => &["resurrection", "convergence"],
+            Self::ReusedIncarnation => &["dots"],
+            Self::SkippedItem => &["vectors", "convergence"],
+            Self::StaleRead => &["own writes"],
+            Self::WrongBody => &["bodies"],
+        }
+    }
+}

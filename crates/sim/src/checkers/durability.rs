@@ -1,0 +1,50 @@
+//! Nothing is visible, answered or fed before it is durable.
+//!
+//! What was shown is compared with what a fresh store finds on a copy of the durable bytes alone: neither the
+//! running store nor its index has a say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_base::{BucketId, Dot};
+
+use super::Violation;
+use crate::standing::Standing;
+
+const NAME: &str = "durability";
+
+/// What one site has shown to anybody since its disk was last set back.
+#[derive(Debug, Clone, Default)]
+pub struct Shows(BTreeMap<BucketId, BTreeMap<Dot, BTreeSet<How>>>);
+
+/// How it was shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    /// The client was told that it is done.
+    Acknowledged,
+    /// A reader got it.
+    Read,
+    /// A peer got it.
+    Fed,
+}
+
+impl Shows {
+    /// A record was shown.
+    pub fn show(&mut self, bucket: BucketId, dot: Dot, how: How) {
+        self.0.entry(bucket).or_default().entry(dot).or_default().insert(how);
+    }
+
+    /// The buckets of which something was shown.
+    pub fn buckets(&self) -> BTreeSet<BucketId> {
+        self.0.keys().copied().collect()
+    }
+
+    /// Judges a bucket by what the durable bytes hold; what is found durable is not asked again.
+    pub fn check(&mut self, site: usize, bucket: BucketId, durable: &Standing) -> Vec<Violation> {
+        let shown = self.0.remove(&bucket).unwrap_or_default();
+        let lost = |dot: &Dot| !durable.vector.covers(*dot) && !durable.stored.contains(dot);
+        let violation = |(dot, how): (&Dot, &BTreeSet<How>)| {
+            Violation::at(NAME, site, format!("{bucket} {dot} was shown ({how:?}) and is not durable"))
+        };
+        shown.iter().filter(|(dot, _)| lost(dot)).map(violation).collect()
+    }
+}

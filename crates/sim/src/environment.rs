@@ -1,0 +1,212 @@
+//! What a run is made of: drawn whole from one seed (the swarm), or from files.
+//!
+//! A swarm finds more than one well-balanced environment does: each seed leaves most classes of fault out and
+//! strikes hard with the others, so that two rare things meet often somewhere.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::canary::Canary;
+use crate::clock::{WallClock, millis, seconds};
+use crate::disk::Manner;
+use crate::draw::{Draw, Ppm};
+use crate::net::Link;
+use crate::topology::Topology;
+use crate::workload::Workload;
+
+/// A class of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// The power fails, in the middle of whatever the store does.
+    Power,
+    /// The process dies; the machine does not.
+    Kill,
+    /// A site is cut off, both ways.
+    Cut,
+    /// One direction between two sites is cut.
+    OneWay,
+    /// A link goes and comes, many times.
+    Flap,
+    /// Somebody sets a clock.
+    Clock,
+    /// A backup of a disk is put back.
+    Restore,
+    /// A site is away for months.
+    Absence,
+    /// A disk is full for a while.
+    Full,
+    /// A sync fails.
+    Sync,
+}
+
+/// All classes.
+pub const CLASSES: [Class; 10] = [
+    Class::Power,
+    Class::Kill,
+    Class::Cut,
+    Class::OneWay,
+    Class::Flap,
+    Class::Clock,
+    Class::Restore,
+    Class::Absence,
+    Class::Full,
+    Class::Sync,
+];
+
+impl Class {
+    /// How often it strikes, when it does at all.
+    const fn pace(self) -> RangeInclusive<u64> {
+        match self {
+            Self::Absence | Self::Restore => 40..=120,
+            Self::Clock | Self::Full | Self::Sync => 20..=80,
+            Self::Power | Self::Kill | Self::Cut | Self::OneWay | Self::Flap => 8..=60,
+        }
+    }
+}
+
+/// A run before it begins.
+#[derive(Debug, Clone)]
+pub struct Environment {
+    /// The seed that everything else comes from.
+    pub seed: u64,
+    /// Links between the sites, `links[from][to]`; its length is the number of sites.
+    pub links: Vec<Vec<Link>>,
+    /// Clocks on the walls.
+    pub clocks: Vec<WallClock>,
+    /// Disks.
+    pub disks: Vec<Manner>,
+    /// What clients ask for.
+    pub workload: Workload,
+    /// How long they ask, and how long faults strike.
+    pub active: Duration,
+    /// Which faults strike, and how far apart on average.
+    pub faults: Vec<(Class, Duration)>,
+    /// How long the sites may take to agree once everything is healed and nobody asks for anything.
+    pub quiet_within: Duration,
+    /// A fault of our own making that a checker must find.
+    pub canary: Option<Canary>,
+}
+
+impl Environment {
+    /// The whole environment of a seed.
+    pub fn of_seed(seed: u64) -> Self {
+        let root = Draw::from_seed(seed);
+        let mut draw = root.fork("environment");
+        let sites = 2 + draw.weighted(&[3, 5, 2, 1]);
+        let links = sample_links(sites, &mut root.fork("links"));
+        let mut clocks = root.fork("clocks");
+        let mut disks = root.fork("disks");
+        Self {
+            seed,
+            links,
+            clocks: (0..sites).map(|_| sample_clock(&mut clocks)).collect(),
+            disks: (0..sites).map(|_| Manner::sample(&mut disks)).collect(),
+            workload: Workload::sample(&mut root.fork("workload")),
+            active: seconds(draw.between(30..=150)),
+            faults: sample_faults(&mut root.fork("faults")),
+            quiet_within: QUIET_WITHIN,
+            canary: None,
+        }
+    }
+
+    /// The seed decides only what the files leave open: the disks and which faults strike.
+    pub fn of_files(seed: u64, topology: Option<&Topology>, workload: Option<&Workload>) -> Self {
+        let mut environment = Self::of_seed(seed);
+        if let Some(topology) = topology {
+            let mut disks = Draw::from_seed(seed).fork("disks");
+            environment.links.clone_from(&topology.links);
+            environment.clocks = topology.sites.iter().map(|site| site.clock).collect();
+            environment.disks = topology.sites.iter().map(|_| Manner::sample(&mut disks)).collect();
+        }
+        if let Some(workload) = workload {
+            environment.workload = workload.clone();
+        }
+        environment
+    }
+
+    /// How many sites there are.
+    pub const fn sites(&self) -> usize {
+        self.links.len()
+    }
+}
+
+/// Agreement must come within this after everything is healed: two safety-net checks at rest (300 s each), the
+/// longest backoff (60 s) and what slow links take.
+pub const QUIET_WITHIN: Duration = seconds(15 * 60);
+
+fn sample_links(sites: usize, draw: &mut Draw) -> Vec<Vec<Link>> {
+    let stormy = draw.chance(Ppm::percent(60));
+    let slow = draw.chance(Ppm::percent(25));
+    let farthest = draw.pick(&[5, 60, 300, 800]).copied().unwrap_or(60);
+    let mut link = || {
+        let delay = millis(draw.between(1..=farthest));
+        let storm = |draw: &mut Draw, percent| {
+            if stormy { Ppm::percent(draw.between(0..=percent) as u32) } else { Ppm::NEVER }
+        };
+        Link {
+            delay,
+            jitter: delay / 4,
+            loss: storm(draw, 15),
+            duplicate: storm(draw, 8),
+            reorder: storm(draw, 15),
+            hold: seconds(3),
+            rate: if slow { draw.between(20_000..=500_000) } else { 0 },
+            queue: seconds(4),
+        }
+    };
+    let mut links = vec![vec![Link::default(); sites]; sites];
+    for (from, row) in links.iter_mut().enumerate() {
+        for (to, place) in row.iter_mut().enumerate() {
+            if from != to {
+                *place = link();
+            }
+        }
+    }
+    links
+}
+
+fn sample_clock(draw: &mut Draw) -> WallClock {
+    let worst: i64 = draw.pick(&[0, 2_000, 120_000, 7_200_000]).copied().unwrap_or(0);
+    let spread = draw.between(0..=(2 * worst) as u64) as i64;
+    WallClock { offset_ms: spread - worst, drift_ppm: draw.between(0..=400) as i64 - 200 }
+}
+
+fn sample_faults(draw: &mut Draw) -> Vec<(Class, Duration)> {
+    let calm = draw.chance(Ppm::percent(10));
+    let mut faults = Vec::new();
+    for class in CLASSES {
+        let pace = seconds(draw.between(class.pace()));
+        if draw.chance(Ppm::percent(30)) && !calm {
+            faults.push((class, pace));
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_swarm_meets_everything() {
+        let environments: Vec<_> = (0..200).map(Environment::of_seed).collect();
+        for sites in 2..=5 {
+            assert!(environments.iter().any(|found| found.sites() == sites), "{sites} sites");
+        }
+        for class in CLASSES {
+            let with = environments.iter().filter(|found| found.faults.iter().any(|(c, _)| *c == class));
+            assert!((20..100).contains(&with.count()), "{class:?}");
+        }
+        assert!(environments.iter().any(|found| found.faults.is_empty()));
+    }
+
+    #[test]
+    fn files_replace_what_they_speak_of() {
+        let text = "version = 1\n[[site]]\nname = \"a\"\n[[site]]\nname = \"b\"\n[link]\nrtt_ms = 50\n";
+        let topology = Topology::parse("t", text).ok();
+        let environment = Environment::of_files(3, topology.as_ref(), None);
+        assert_eq!((environment.sites(), environment.disks.len()), (2, 2));
+        assert_eq!(environment.links[0][1].delay, millis(25));
+        assert_eq!(environment.workload, Environment::of_seed(3).workload);
+    }
+}

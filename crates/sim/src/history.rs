@@ -1,0 +1,362 @@
+//! The checkers' own memory: what was asked, what was answered, what each site had seen of a key by then.
+//!
+//! It is kept in plain sets of dots and never asks the product what wins: a causal context is a set here,
+//! however cleverly the product writes it down. What a write has seen is what the heads of its key at its
+//! site were, and what those had seen.
+//!
+//! Invariants: a write is noted when its proposal runs, so a crash before the answer leaves it *open*: it may
+//! turn up later or never. A disk that is set back takes its site's memory back with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_base::{BucketId, ChunkId, Dot, Hlc};
+
+pub use crate::memory::{Held, Memory};
+use crate::verdict;
+
+/// A key of a bucket.
+pub type Place = (BucketId, String);
+
+/// What a write said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// A body.
+    Put(Body),
+    /// A delete.
+    Delete,
+    /// One version is gone for good.
+    Erase(Dot),
+}
+
+/// A body by its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Body {
+    /// BLAKE3 of the whole.
+    pub hash: ChunkId,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Not answered: the site went down, or has not answered yet.
+    Open,
+    /// The client was told that it is done.
+    Acknowledged,
+    /// The client was told that it is not done.
+    Refused,
+}
+
+/// One write.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// Its identity.
+    pub dot: Dot,
+    /// Where.
+    pub place: Place,
+    /// The site that took it.
+    pub site: usize,
+    /// What it said.
+    pub said: Said,
+    /// Whether it replaces what it has seen (versioning is not enabled).
+    pub null: bool,
+    /// The heads of the key at the site when it was accepted, and what those had seen.
+    pub seen: BTreeSet<Dot>,
+    /// What it covers and keeps readable nevertheless (taken from the record: a promise, not a judgement).
+    pub keeps: BTreeSet<Dot>,
+    /// Its stamp (taken from the record).
+    pub clock: Hlc,
+    /// What the client knows.
+    pub outcome: Outcome,
+    /// Who need not have it any more.
+    pub excuse: Excuse,
+}
+
+impl Write {
+    /// Whether it need not be found any more.
+    pub const fn is_excused(&self) -> bool {
+        self.excuse.set_back || self.excuse.retired
+    }
+}
+
+/// Why a write, or part of it, need not be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Excuse {
+    /// An operator's act took it: written after the backup that was put back, and nowhere else by then.
+    pub set_back: bool,
+    /// Its body was at a site whose disk was set back since.
+    pub body: bool,
+    /// A tombstone that everybody has seen, dropped somewhere.
+    pub retired: bool,
+}
+
+/// Everything that was written anywhere.
+#[derive(Debug, Default)]
+pub struct History {
+    writes: BTreeMap<Dot, Write>,
+    of_place: BTreeMap<Place, BTreeSet<Dot>>,
+    memories: Vec<Memory>,
+    /// Of each site: what stands in the commit group that is being decided.
+    groups: Vec<Memory>,
+    /// Of each site: what is being removed on another site's word.
+    drops: Vec<BTreeSet<Dot>>,
+}
+
+impl History {
+    /// A history of so many sites.
+    pub fn new(sites: usize) -> Self {
+        let memories = vec![Memory::default(); sites];
+        Self {
+            groups: memories.clone(),
+            memories,
+            drops: vec![BTreeSet::new(); sites],
+            ..Self::default()
+        }
+    }
+
+    /// All writes, in order of their dots.
+    pub fn writes(&self) -> impl Iterator<Item = &Write> {
+        self.writes.values()
+    }
+
+    /// One write.
+    pub fn write(&self, dot: Dot) -> Option<&Write> {
+        self.writes.get(&dot)
+    }
+
+    /// All writes by their dots.
+    pub const fn index(&self) -> &BTreeMap<Dot, Write> {
+        &self.writes
+    }
+
+    /// All keys ever written.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.of_place.keys()
+    }
+
+    /// All writes of a key that anybody ever tried.
+    pub fn of(&self, place: &Place) -> impl Iterator<Item = &Write> {
+        self.of_place.get(place).into_iter().flatten().filter_map(|dot| self.writes.get(dot))
+    }
+
+    /// Whether a write really happened: some site has it, or its client was told so and nobody set it back.
+    pub fn exists(&self, write: &Write) -> bool {
+        let acknowledged = write.outcome == Outcome::Acknowledged && !write.excuse.set_back;
+        acknowledged || self.memories.iter().any(|memory| memory.holds(&write.place, write.dot))
+    }
+
+    /// What a site's disk holds.
+    pub fn memory(&self, site: usize) -> Option<&Memory> {
+        self.memories.get(site)
+    }
+
+    /// What a write accepted at this site right now has seen: the heads that are stored, or stand before it in
+    /// the same commit group, with what they had seen; and what null versions that were erased had seen.
+    pub fn seen_at(&self, site: usize, place: &Place) -> BTreeSet<Dot> {
+        let held = self.held_at(site, place);
+        let erased = held.erases().filter_map(|dot| self.writes.get(&dot)).filter_map(verdict::target);
+        let erased = erased.filter_map(|dot| self.writes.get(&dot)).filter(|write| write.null);
+        let mut seen = BTreeSet::new();
+        for write in held.heads(&self.writes).into_iter().chain(erased) {
+            seen.insert(write.dot);
+            seen.extend(write.seen.iter().copied());
+        }
+        seen
+    }
+
+    /// What a site holds of a key, with what is being decided.
+    pub fn held_at(&self, site: usize, place: &Place) -> Held {
+        let of = |memories: &[Memory]| memories.get(site).map(|memory| memory.of(place).clone());
+        let mut held = of(&self.memories).unwrap_or_default();
+        let group = of(&self.groups).unwrap_or_default();
+        for write in group.all().filter_map(|dot| self.writes.get(&dot)) {
+            held.take(write, &self.writes);
+        }
+        held
+    }
+
+    /// A proposal was decided: a write exists, though nobody may see it yet. False if its dot was used before.
+    #[must_use]
+    pub fn decided(&mut self, write: Write) -> bool {
+        let fresh = !self.writes.contains_key(&write.dot);
+        self.of_place.entry(write.place.clone()).or_default().insert(write.dot);
+        if fresh {
+            self.writes.insert(write.dot, write.clone());
+        }
+        self.decided_to_store(write.site, &write.place, write.dot);
+        fresh
+    }
+
+    /// A record of a feed was decided to be stored.
+    pub fn decided_to_store(&mut self, site: usize, place: &Place, dot: Dot) {
+        if let (Some(group), Some(write)) = (self.groups.get_mut(site), self.writes.get(&dot)) {
+            group.add(place, write, &self.writes);
+        }
+    }
+
+    /// It is durable there.
+    pub fn stored(&mut self, site: usize, place: &Place, dot: Dot) {
+        self.undecided(site, place, dot);
+        if let (Some(memory), Some(write)) = (self.memories.get_mut(site), self.writes.get(&dot)) {
+            memory.add(place, write, &self.writes);
+        }
+    }
+
+    /// It is not stored after all.
+    pub fn undecided(&mut self, site: usize, place: &Place, dot: Dot) {
+        if let Some(group) = self.groups.get_mut(site) {
+            group.remove(place, dot);
+        }
+    }
+
+    /// It was decided that a record goes, because another site says that it is dead.
+    pub fn decided_to_drop(&mut self, site: usize, dot: Dot) {
+        if let Some(drops) = self.drops.get_mut(site) {
+            drops.insert(dot);
+        }
+    }
+
+    /// Several of them.
+    pub fn note_drops(&mut self, site: usize, dots: &[Dot]) {
+        dots.iter().for_each(|dot| self.decided_to_drop(site, *dot));
+    }
+
+    /// The record went, or would not be taken in.
+    pub fn dropped(&mut self, site: usize, dot: Dot) {
+        if let Some(drops) = self.drops.get_mut(site) {
+            drops.remove(&dot);
+        }
+        if let (Some(memory), Some(write)) = (self.memories.get_mut(site), self.writes.get(&dot)) {
+            memory.drop(&write.place, dot);
+        }
+    }
+
+    /// A tombstone that everybody has seen went.
+    pub fn retired(&mut self, dot: Dot) {
+        if let Some(write) = self.writes.get_mut(&dot) {
+            write.excuse.retired = true;
+        }
+    }
+
+    /// A process came up and has these records of a bucket: what its former life was deciding, it has or not.
+    pub fn found(&mut self, site: usize, bucket: BucketId, stored: &BTreeSet<Dot>) {
+        let drops = self.drops.get(site).cloned().unwrap_or_default();
+        let of_bucket = |dot: &Dot| self.writes.get(dot).is_some_and(|write| write.place.0 == bucket);
+        let gone = |dot: &Dot| of_bucket(dot) && !stored.contains(dot);
+        let gone: Vec<Dot> = drops.iter().copied().filter(gone).collect();
+        gone.into_iter().for_each(|dot| self.dropped(site, dot));
+        for dot in stored {
+            let Some(place) = self.writes.get(dot).map(|write| write.place.clone()) else { continue };
+            if !self.memories.get(site).is_some_and(|memory| memory.holds(&place, *dot)) {
+                self.stored(site, &place, *dot);
+            }
+        }
+    }
+
+    /// The site's process ended: what was being decided may be found again or not.
+    pub fn group_is_lost(&mut self, site: usize) {
+        if let Some(group) = self.groups.get_mut(site) {
+            *group = Memory::default();
+        }
+    }
+
+    /// A copy of a site's memory, taken with a backup of its disk.
+    pub fn remember(&self, site: usize) -> Memory {
+        self.memories.get(site).cloned().unwrap_or_default()
+    }
+
+    /// The client was told.
+    pub fn told(&mut self, dot: Dot, outcome: Outcome) {
+        if let Some(write) = self.writes.get_mut(&dot) {
+            write.outcome = outcome;
+        }
+    }
+
+    /// A backup was put back: the site forgets with its disk. Writes that are nowhere else are excused.
+    pub fn set_back(&mut self, site: usize, backup: Memory) {
+        self.group_is_lost(site);
+        if let Some(drops) = self.drops.get_mut(site) {
+            drops.clear();
+        }
+        for write in self.writes.values_mut().filter(|write| write.site == site) {
+            write.excuse.body |= !backup.holds(&write.place, write.dot);
+        }
+        if let Some(memory) = self.memories.get_mut(site) {
+            *memory = backup;
+        }
+        for write in self.writes.values_mut() {
+            let held = self.memories.iter().any(|memory| memory.holds(&write.place, write.dot));
+            write.excuse.set_back |= !held;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use skerry_base::{NodeId, Origin};
+
+    fn dot(seq: u64) -> Dot {
+        Dot { origin: Origin { node: NodeId([1; 16]), incarnation: 1 }, seq }
+    }
+
+    fn place() -> Place {
+        (BucketId([1; 16]), "key".into())
+    }
+
+    fn write(seq: u64, seen: BTreeSet<Dot>) -> Write {
+        Write {
+            dot: dot(seq),
+            place: place(),
+            site: 0,
+            said: Said::Delete,
+            null: true,
+            seen,
+            keeps: BTreeSet::new(),
+            clock: Hlc(seq),
+            outcome: Outcome::Open,
+            excuse: Excuse::default(),
+        }
+    }
+
+    #[test]
+    fn a_group_sees_itself_and_is_lost_with_a_crash() {
+        let mut history = History::new(2);
+        assert!(history.decided(write(1, BTreeSet::new())));
+        assert_eq!(history.seen_at(0, &place()), BTreeSet::from([dot(1)]));
+        assert_eq!(history.seen_at(1, &place()), BTreeSet::new());
+        assert!(!history.exists(history.write(dot(1)).unwrap()));
+        history.group_is_lost(0);
+        assert_eq!(history.seen_at(0, &place()), BTreeSet::new());
+        history.stored(0, &place(), dot(1));
+        assert_eq!(history.seen_at(0, &place()), BTreeSet::from([dot(1)]));
+        assert!(history.exists(history.write(dot(1)).unwrap()));
+        assert!(!history.decided(write(1, BTreeSet::new())), "a dot was used twice");
+    }
+
+    #[test]
+    fn what_is_seen_goes_through_heads_that_were_seen() {
+        let mut history = History::new(2);
+        assert!(history.decided(write(1, BTreeSet::new())));
+        history.stored(0, &place(), dot(1));
+        let seen = history.seen_at(0, &place());
+        assert!(history.decided(write(2, seen)));
+        history.stored(1, &place(), dot(2));
+        assert_eq!(history.seen_at(1, &place()), BTreeSet::from([dot(1), dot(2)]));
+    }
+
+    #[test]
+    fn a_backup_forgives_only_what_is_nowhere_else() {
+        let mut history = History::new(2);
+        for seq in [1, 2] {
+            assert!(history.decided(write(seq, BTreeSet::new())));
+            history.stored(0, &place(), dot(seq));
+        }
+        history.stored(1, &place(), dot(1));
+        history.set_back(0, Memory::default());
+        let forgiven = |seq| history.write(dot(seq)).unwrap().excuse.set_back;
+        assert_eq!((forgiven(1), forgiven(2)), (false, true));
+    }
+}

@@ -1,0 +1,226 @@
+//! Between the federation machine and the store of one site: reads for the one, commits for the other.
+//!
+//! The node has the same few lines in its shell; what decides anything is `model` and `federation`, which run
+//! here as they run there. Facts that the shell keeps (its life, memberships, horizon, doubt) lie in the table
+//! of node-local facts.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use skerry_base::codec::{self, Versioned};
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, Vector, limits};
+use skerry_federation::{Apply, FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
+use skerry_model::space::{self, DotRange, SpaceError};
+use skerry_model::{Entry, Record};
+use skerry_storage::{SmallBody, Store};
+
+/// A vector as a node-local fact.
+#[derive(Serialize, Deserialize)]
+struct StoredVector(Vector);
+
+impl Versioned for StoredVector {
+    const NAME: &'static str = "stored vector";
+    const VERSION: u8 = 1;
+}
+
+/// A fact about a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fact {
+    /// Tombstones up to here were dropped.
+    Horizon,
+    /// Tombstones up to here were passed over.
+    Doubt,
+}
+
+impl Fact {
+    fn name(self, bucket: BucketId) -> Bytes {
+        let fact: &[u8] = match self {
+            Self::Horizon => b"horizon/",
+            Self::Doubt => b"doubt/",
+        };
+        [fact, &bucket.0].concat().into()
+    }
+}
+
+/// Reads such a fact.
+pub fn fact(view: &dyn View, fact: Fact, bucket: BucketId) -> Result<Vector, SpaceError> {
+    match space::local(view, &fact.name(bucket))? {
+        Some(bytes) => Ok(codec::decode::<StoredVector>(&bytes)?.0),
+        None => Ok(Vector::new()),
+    }
+}
+
+/// The entry that sets such a fact; an empty vector forgets it.
+pub fn set_fact(fact: Fact, bucket: BucketId, vector: Vector) -> Entry {
+    let value = (!vector.is_empty()).then(|| codec::encode(&StoredVector(vector)).into());
+    Entry::Local { key: fact.name(bucket), value }
+}
+
+/// Reads a number among the node-local facts; 0 if it is not there.
+pub fn number(view: &dyn View, name: &str) -> Result<u64, SpaceError> {
+    let bytes = space::local(view, name.as_bytes())?;
+    let array = bytes.as_deref().and_then(|bytes| bytes.first_chunk::<8>());
+    Ok(array.map_or(0, |bytes| u64::from_be_bytes(*bytes)))
+}
+
+/// The entry that sets it.
+pub fn set_number(name: &str, value: u64) -> Entry {
+    let value = Bytes::copy_from_slice(&value.to_be_bytes());
+    Entry::Local { key: Bytes::copy_from_slice(name.as_bytes()), value: Some(value) }
+}
+
+/// The store as the federation machine reads it.
+pub struct Reading<'a> {
+    /// For bodies.
+    pub store: &'a Store,
+    /// One snapshot for the whole call.
+    pub view: &'a dyn View,
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn unreadable(error: SpaceError) -> Unreadable {
+    Unreadable(error.to_string())
+}
+
+fn range(span: &Span) -> DotRange {
+    let dot = |seq| Dot { origin: span.origin, seq };
+    DotRange { from: dot(span.first), to: Some(dot(span.last.saturating_add(1))) }
+}
+
+impl Reading<'_> {
+    /// The bodies of a record, when all of it is small enough to travel with it.
+    fn bodies(&self, record: &Record) -> Vec<Bytes> {
+        let Some(object) = record.object().filter(|object| object.size <= limits::FEED_BODY_BYTES as u64)
+        else {
+            return Vec::new();
+        };
+        let read = |chunk: &skerry_base::ChunkRef| {
+            self.store.read_chunk(record.bucket, chunk.id, 0..u32::MAX).ok()
+        };
+        object.chunks.iter().map(read).collect::<Option<_>>().unwrap_or_default()
+    }
+}
+
+impl Replica for Reading<'_> {
+    fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
+        space::vector(self.view, bucket).map_err(unreadable)
+    }
+
+    fn horizon(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
+        fact(self.view, Fact::Horizon, bucket).map_err(unreadable)
+    }
+
+    fn doubt(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
+        fact(self.view, Fact::Doubt, bucket).map_err(unreadable)
+    }
+
+    fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
+        let found = space::records_after(self.view, bucket, seen, max_bytes).map_err(unreadable)?;
+        let item = |item: space::Item| FeedItem {
+            dot: item.dot,
+            bodies: if item.spent { Vec::new() } else { self.bodies(&item.record) },
+            record: item.record.encode().into(),
+        };
+        let items = found.items.into_iter().map(item).collect();
+        Ok(FeedBatch { items, upto: found.upto, more: found.more })
+    }
+
+    fn fingerprint(&self, bucket: BucketId, span: &Span) -> Result<Fingerprint, Unreadable> {
+        let print = space::fingerprint(self.view, bucket, range(span)).map_err(unreadable)?;
+        Ok(Fingerprint { count: print.count, sum: print.sum.to_be_bytes() })
+    }
+
+    fn dots_in(&self, bucket: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable> {
+        let dots = space::dots_in(self.view, bucket, range(span), limit).map_err(unreadable)?;
+        Ok(dots.into_iter().map(|dot| dot.seq).collect())
+    }
+}
+
+/// Why a batch is not committed.
+#[derive(Debug, Clone)]
+pub enum ApplyRefusal {
+    /// An earlier batch failed.
+    OutOfOrder,
+    /// A record that is none.
+    Malformed(String),
+    /// The tables could not be read.
+    Unreadable(String),
+}
+
+impl From<SpaceError> for ApplyRefusal {
+    fn from(error: SpaceError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+/// What a batch does.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// To be committed.
+    pub entries: Vec<skerry_storage::Entry>,
+    /// Records it holds.
+    pub records: Vec<Record>,
+    /// Stored records that it shows to be dead.
+    pub absent: Vec<Dot>,
+}
+
+/// The commit of a batch, as [`Apply`] asks for it.
+pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
+    let bucket = apply.bucket;
+    let vector = space::vector(view, bucket)?;
+    if !vector.includes(&apply.base) {
+        return Err(ApplyRefusal::OutOfOrder);
+    }
+    let mut applied = Applied::default();
+    for item in &apply.items {
+        let record = Record::admit(&item.record).map_err(|error| ApplyRefusal::Malformed(error.to_string()))?;
+        if record.dot != item.dot || record.bucket != bucket {
+            return Err(ApplyRefusal::Malformed("an item of another name".into()));
+        }
+        let mut entry = skerry_storage::Entry::new(Entry::Record(Box::new(record.clone())).encode());
+        for body in &item.bodies {
+            entry = entry.with_body(SmallBody::new(bucket, body.clone()));
+        }
+        applied.entries.push(entry);
+        applied.records.push(record);
+    }
+    let items = apply.items.iter().map(|item| item.dot).collect();
+    applied.absent = space::absent(view, bucket, &vector, &apply.upto, &items)?;
+    if !applied.absent.is_empty() {
+        applied.push(&Entry::Drop { bucket, dots: applied.absent.clone() });
+    }
+    applied.push(&Entry::Vector { bucket, upto: apply.upto.clone() });
+    for (which, added) in [(Fact::Horizon, &apply.horizon), (Fact::Doubt, &apply.doubt)] {
+        let mut merged = fact(view, which, bucket)?;
+        if !merged.includes(added) {
+            merged.merge(added);
+            applied.push(&set_fact(which, bucket, merged));
+        }
+    }
+    Ok(applied)
+}
+
+impl Applied {
+    fn push(&mut self, entry: &Entry) {
+        self.entries.push(skerry_storage::Entry::new(entry.encode()));
+    }
+}
+
+/// The commit of a drop, as [`skerry_federation::Drop`] asks for it.
+pub fn drop_dots(view: &dyn View, drop: &skerry_federation::Drop) -> Result<Vec<Entry>, SpaceError> {
+    let bucket = drop.bucket;
+    let mut entries = Vec::new();
+    if !drop.dots.is_empty() {
+        entries.push(Entry::Drop { bucket, dots: drop.dots.clone() });
+    }
+    let mut horizon = fact(view, Fact::Horizon, bucket)?;
+    if !horizon.includes(&drop.horizon) {
+        horizon.merge(&drop.horizon);
+        entries.push(set_fact(Fact::Horizon, bucket, horizon));
+    }
+    let doubt = fact(view, Fact::Doubt, bucket)?;
+    if !doubt.is_empty() && drop.settles.includes(&doubt) {
+        entries.push(set_fact(Fact::Doubt, bucket, Vector::new()));
+    }
+    Ok(entries)
+}

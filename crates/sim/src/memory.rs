@@ -1,0 +1,132 @@
+//! What one site's disk holds, as plain sets: by key, what lives and what is dead.
+//!
+//! It is [`crate::verdict`] record by record: killing is for ever, so what dies when a record comes stays
+//! dead whatever comes later.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_base::Dot;
+
+use crate::history::{Place, Write};
+use crate::verdict;
+
+/// The records of one key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    alive: BTreeSet<Dot>,
+    dead: BTreeSet<Dot>,
+    erases: BTreeSet<Dot>,
+    /// Removed because another site said that they are dead.
+    dropped: BTreeSet<Dot>,
+}
+
+/// The records of a site.
+#[derive(Debug, Clone, Default)]
+pub struct Memory(BTreeMap<Place, Held>);
+
+static NOTHING: Held = Held {
+    alive: BTreeSet::new(),
+    dead: BTreeSet::new(),
+    erases: BTreeSet::new(),
+    dropped: BTreeSet::new(),
+};
+
+impl Memory {
+    /// Whether a record was stored here, and not removed on another site's word.
+    pub fn holds(&self, place: &Place, dot: Dot) -> bool {
+        self.of(place).holds(dot)
+    }
+
+    /// The records of a key.
+    pub fn of(&self, place: &Place) -> &Held {
+        self.0.get(place).unwrap_or(&NOTHING)
+    }
+
+    /// All keys.
+    pub fn places(&self) -> impl Iterator<Item = (&Place, &Held)> {
+        self.0.iter()
+    }
+
+    pub(crate) fn add(&mut self, place: &Place, write: &Write, writes: &BTreeMap<Dot, Write>) {
+        self.0.entry(place.clone()).or_default().take(write, writes);
+    }
+
+    pub(crate) fn remove(&mut self, place: &Place, dot: Dot) {
+        if let Some(held) = self.0.get_mut(place) {
+            held.alive.remove(&dot);
+            held.dead.remove(&dot);
+            held.erases.remove(&dot);
+        }
+    }
+
+    pub(crate) fn drop(&mut self, place: &Place, dot: Dot) {
+        self.0.entry(place.clone()).or_default().drop(dot);
+    }
+}
+
+impl Held {
+    /// Whether it was stored, and not removed on another site's word.
+    pub fn holds(&self, dot: Dot) -> bool {
+        self.alive.contains(&dot) || self.dead.contains(&dot) || self.erases.contains(&dot)
+    }
+
+    /// Everything stored.
+    pub fn all(&self) -> impl Iterator<Item = Dot> {
+        self.alive.iter().chain(&self.dead).chain(&self.erases).copied()
+    }
+
+    /// Versions that live.
+    pub const fn alive(&self) -> &BTreeSet<Dot> {
+        &self.alive
+    }
+
+    /// Erases.
+    pub fn erases(&self) -> impl Iterator<Item = Dot> {
+        self.erases.iter().copied()
+    }
+
+    /// Versions that are dead.
+    pub const fn dead(&self) -> &BTreeSet<Dot> {
+        &self.dead
+    }
+
+    /// A record comes.
+    pub fn take(&mut self, write: &Write, writes: &BTreeMap<Dot, Write>) {
+        if self.holds(write.dot) || self.dropped.contains(&write.dot) {
+            return;
+        }
+        let victims = self.alive.iter().filter_map(|victim| writes.get(victim));
+        let killed: Vec<Dot> = victims
+            .filter(|victim| verdict::kills(write, victim, writes))
+            .map(|victim| victim.dot)
+            .collect();
+        for victim in killed {
+            self.alive.remove(&victim);
+            self.dead.insert(victim);
+        }
+        let kills = |killer: Dot| writes.get(&killer).is_some_and(|by| verdict::kills(by, write, writes));
+        let is_dead = self.all().any(kills);
+        if verdict::target(write).is_some() {
+            self.erases.insert(write.dot);
+        } else if is_dead {
+            self.dead.insert(write.dot);
+        } else {
+            self.alive.insert(write.dot);
+        }
+    }
+
+    /// A record goes on another site's word, and does not come again. What it has killed stays dead.
+    fn drop(&mut self, dot: Dot) {
+        self.alive.remove(&dot);
+        self.dead.remove(&dot);
+        self.erases.remove(&dot);
+        self.dropped.insert(dot);
+    }
+
+    /// Those who live and were seen by nobody who lives.
+    pub fn heads<'a>(&self, writes: &'a BTreeMap<Dot, Write>) -> Vec<&'a Write> {
+        let alive: Vec<&Write> = self.alive.iter().filter_map(|dot| writes.get(dot)).collect();
+        let superseded = |write: &Write| alive.iter().any(|later| later.seen.contains(&write.dot));
+        alive.iter().filter(|write| !superseded(write)).copied().collect()
+    }
+}

@@ -1,0 +1,203 @@
+//! One site: a disk, a clock on the wall, and while its process is up the production store and the production
+//! federation machine, driven as the node drives them.
+//!
+//! Commits go through [`Store::submit`] and [`Store::pump`]; their answers lie on the [`Desk`] until the world
+//! has let the time pass that the disk took.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use skerry_base::kv::{Table, View};
+use skerry_base::time::HlcClock;
+use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId, WallTime};
+use skerry_federation::{Config, Federation, Ticket};
+use skerry_model::space::SpaceReducer;
+use skerry_storage::{Engine, Settings, StorageError, Store};
+
+use crate::clock::WallClock;
+use crate::disk::{SimDisk, Snapshot};
+use crate::draw::Draw;
+use crate::history::Memory;
+use crate::ledger;
+
+/// One site.
+pub struct Site {
+    /// Which.
+    pub id: SiteId,
+    /// Its node.
+    pub node: NodeId,
+    /// The clock on its wall.
+    pub wall: WallClock,
+    /// Its disk.
+    pub disk: SimDisk,
+    /// Counts the starts of its process.
+    pub boot: u64,
+    /// Its process, while it is up.
+    pub running: Option<Running>,
+    /// A backup of its disk, with what the history knew of it then.
+    pub backup: Option<(Snapshot, Memory)>,
+}
+
+/// A process that is up.
+pub struct Running {
+    /// The production store.
+    pub store: Arc<Store>,
+    /// The production machine.
+    pub federation: Federation,
+    /// What proposals share.
+    pub desk: Arc<Mutex<Desk>>,
+    /// Buckets this site is a member of.
+    pub members: BTreeSet<BucketId>,
+    /// When the machine is woken next, as planned.
+    pub wake_at: Option<Instant>,
+    /// Whether a pump is planned.
+    pub pump_planned: bool,
+    /// The disk works until then.
+    pub busy_until: Instant,
+}
+
+/// What the proposals of one life share: they run within the store's commit.
+pub struct Desk {
+    /// This life.
+    pub origin: Origin,
+    /// Its stamps.
+    pub clock: HlcClock,
+    /// What the wall shows at this commit.
+    pub wall: WallTime,
+    /// Answers of this commit.
+    pub answers: Vec<Answer>,
+}
+
+/// What a commit answers.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// To a client.
+    Wrote {
+        /// Which.
+        client: usize,
+        /// What became of it.
+        result: Result<Wrote, Failure>,
+    },
+    /// To the federation machine.
+    Applied {
+        /// Of its output.
+        ticket: Ticket,
+        /// Whether it was committed.
+        ok: bool,
+        /// Why not.
+        why: String,
+    },
+    /// The site became a member.
+    Joined(BucketId),
+    /// Housekeeping that nobody waits for.
+    Kept,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone)]
+pub enum Wrote {
+    /// A record was made.
+    Record(crate::history::Place, Dot),
+    /// That was so already.
+    Nothing,
+}
+
+/// Why a write failed.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The record, if it came that far.
+    pub dot: Option<Dot>,
+    /// Whether it certainly did not happen.
+    pub certain: bool,
+    /// In words.
+    pub why: String,
+}
+
+/// Locks what only one thread ever locks.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Name of the node-local fact that counts the lives of this node.
+const LIFE: &str = "life";
+/// First bytes of the names of memberships.
+const MEMBER: &[u8] = b"member/";
+
+/// The name of a membership among the node-local facts.
+pub fn membership(bucket: BucketId) -> Vec<u8> {
+    [MEMBER, &bucket.0].concat()
+}
+
+fn memberships(view: &dyn View) -> Result<BTreeSet<BucketId>, StorageError> {
+    let mut found = BTreeSet::new();
+    view.scan_prefix(Table::Local, MEMBER, &mut |key, _| {
+        found.extend(key.last_chunk::<16>().map(|id| BucketId(*id)));
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// Small segments, so that a short run meets their ends often.
+pub fn settings(draw: &mut Draw) -> Settings {
+    Settings {
+        engine: Engine::Memory,
+        journal_segment_bytes: draw.pick(&[96 << 10, 256 << 10, 1 << 20]).copied().unwrap_or(256 << 10),
+        payload_segment_bytes: draw.pick(&[256 << 10, 1 << 20]).copied().unwrap_or(1 << 20),
+        cache_segment_bytes: 256 << 10,
+        cache_bytes: 1 << 20,
+        headroom_bytes: 64 << 10,
+        dirty_bytes: 1 << 20,
+        salt: *b"a simulated disk",
+        ..Settings::default()
+    }
+}
+
+impl Site {
+    /// A site with an empty disk.
+    pub fn new(wall: WallClock, disk: SimDisk, draw: &mut Draw) -> Self {
+        let (id, node) = (SiteId(draw.identity()), NodeId(draw.identity()));
+        Self { id, node, wall, disk, boot: 0, running: None, backup: None }
+    }
+
+    /// Opens the store and starts the process, as the node does at its start.
+    pub fn start(&mut self, incarnation: u64, settings: Settings, seed: u64) -> Result<String, StorageError> {
+        let (store, recovery) = Store::open(Arc::new(self.disk.clone()), Arc::new(SpaceReducer), settings)?;
+        let unreadable = |error: skerry_model::space::SpaceError| StorageError::Index(error.to_string());
+        let life = ledger::number(&store.view(), LIFE).map_err(unreadable)? + 1;
+        let entry = skerry_storage::Entry::new(ledger::set_number(LIFE, life).encode());
+        let kept = Arc::new(Mutex::new(None));
+        let answer = Arc::clone(&kept);
+        store.submit::<(), StorageError>(
+            move |_| Ok(((), vec![entry])),
+            move |result| *lock(&answer) = Some(result.map_err(|error| error.to_string())),
+        );
+        while lock(&kept).is_none() && store.pump() > 0 {}
+        match lock(&kept).take() {
+            Some(Ok(())) => {}
+            Some(Err(why)) => return Err(StorageError::Poisoned(why)),
+            None => return Err(StorageError::Closed),
+        }
+        let members = memberships(&store.view())?;
+        let origin = Origin { node: self.node, incarnation };
+        let desk =
+            Desk { origin, clock: HlcClock::default(), wall: WallTime::default(), answers: Vec::new() };
+        self.boot += 1;
+        self.running = Some(Running {
+            store,
+            federation: Federation::new(Config::new(self.id, life, seed)),
+            desk: Arc::new(Mutex::new(desk)),
+            members,
+            wake_at: None,
+            pump_planned: false,
+            busy_until: Instant::default(),
+        });
+        Ok(format!("life {life}, {recovery:?}"))
+    }
+
+    /// The process is gone.
+    pub fn stop(&mut self) {
+        self.running = None;
+        self.boot += 1;
+    }
+}

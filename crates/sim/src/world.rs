@@ -1,0 +1,289 @@
+//! The world of one run: sites, the sea between them, clients, faults, and what happens next.
+//!
+//! One thread, one queue. A run has three parts: clients ask and faults strike; then everything is healed
+//! and nobody asks any more; then the sites must agree within the bound and everything is judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use skerry_base::{BucketId, Instant};
+use skerry_model::{Record, Versioning};
+
+use crate::checkers::Violation;
+use crate::checkers::dots::Dots;
+use crate::checkers::durability::Shows;
+use crate::checkers::own_writes::OwnWrites;
+use crate::clock::{millis, seconds};
+use crate::disk::SimDisk;
+use crate::draw::Draw;
+use crate::environment::{Class, Environment};
+use crate::history::{History, Place};
+use crate::net::Net;
+use crate::queue::Queue;
+use crate::site::{Answer, Site, lock};
+use crate::trace::{Sink, Trace, Who};
+
+mod clients;
+mod commits;
+mod deaths;
+mod inspections;
+mod machines;
+mod rest;
+mod strikes;
+mod wires;
+
+use clients::Client;
+use strikes::Relief;
+use wires::Wires;
+
+/// A bucket that clients use. All sites know it from the start.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    id: BucketId,
+    versioning: Versioning,
+}
+
+/// What can happen next.
+#[derive(Debug)]
+enum Event {
+    /// A message arrives.
+    Deliver { from: usize, to: usize, wire: u64, datagram: bool, bytes: Bytes },
+    /// The machine asked to be woken.
+    Wake { site: usize, boot: u64 },
+    /// The store commits what waits.
+    Pump { site: usize, boot: u64 },
+    /// The disk is done with a commit.
+    Answer { site: usize, boot: u64, answer: Answer },
+    /// A client does the next thing.
+    Client { site: usize, client: usize },
+    /// Two sites try to connect.
+    Dial { one: usize, other: usize },
+    /// One side sees a connection come up.
+    Up { from: usize, to: usize, wire: u64, boots: (u64, u64) },
+    /// One side sees a connection break.
+    Down { from: usize, to: usize, wire: u64 },
+    /// One side finds that nothing comes through any more, if that is still so.
+    Notice { from: usize, to: usize, wire: u64 },
+    /// A process comes up.
+    Start { site: usize },
+    /// A fault of this class strikes.
+    Strike(Class),
+    /// A fault ends.
+    Relief(Relief),
+    /// The machine was to die at its next calls to the disk, and there were too few of them.
+    Expire { site: usize, boot: u64 },
+    /// The collector of a store takes a step.
+    Collect { site: usize },
+    /// A checker looks at some site.
+    Inspect,
+}
+
+/// How a process that is about to die will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Death {
+    Power,
+    Kill,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// Hash of its whole story.
+    pub hash: blake3::Hash,
+    /// Lines of its story.
+    pub lines: u64,
+    /// Promises that were broken; empty is a pass.
+    pub violations: Vec<Violation>,
+    /// Counts of what happened, by name.
+    pub counts: BTreeMap<&'static str, u64>,
+    /// How long the sites took to agree after everything was healed.
+    pub agreed_after: Option<Duration>,
+    /// The last lines, if they were kept.
+    pub tail: Vec<String>,
+}
+
+impl Report {
+    /// Whether every promise was kept.
+    pub const fn passed(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+/// Violations after which a run is given up: more only repeat them.
+const VIOLATIONS_MAX: usize = 12;
+
+/// A world.
+pub struct World {
+    environment: Environment,
+    queue: Queue<Event>,
+    net: Net,
+    wires: Wires,
+    sites: Vec<Site>,
+    clients: Vec<Vec<Client>>,
+    buckets: Vec<Bucket>,
+    history: Arc<Mutex<History>>,
+    dots: Arc<Mutex<Dots>>,
+    /// Found where only the proposals of a commit can see it.
+    found: Arc<Mutex<Vec<Violation>>>,
+    shows: Vec<Shows>,
+    own_writes: OwnWrites,
+    /// Sites that are about to die.
+    dying: BTreeMap<usize, Death>,
+    /// Sites that are away for long.
+    away: BTreeSet<usize>,
+    active_until: Instant,
+    resting: bool,
+    trace: Trace,
+    violations: Vec<Violation>,
+    counts: BTreeMap<&'static str, u64>,
+    draw: Draw,
+    /// The canary's: what the first read of a key found.
+    stale: BTreeMap<(usize, Place), Option<Record>>,
+}
+
+/// Runs one environment to its end.
+pub fn run(environment: Environment, sink: Sink) -> Report {
+    let mut world = World::new(environment, sink);
+    world.begin();
+    world.go_until_quiet_or(|world| world.queue.now() >= world.active_until);
+    let agreed_after = world.rest();
+    world.report(agreed_after)
+}
+
+impl World {
+    fn new(environment: Environment, sink: Sink) -> Self {
+        let root = Draw::from_seed(environment.seed);
+        let count = environment.sites();
+        let mut identities = root.fork("identities");
+        let links = environment.links.clone();
+        let link = move |from: usize, to: usize| {
+            links.get(from).and_then(|row| row.get(to)).copied().unwrap_or_default()
+        };
+        let sites = environment.clocks.iter().zip(&environment.disks).enumerate();
+        let sites = sites.map(|(number, (clock, manner))| {
+            let disk = SimDisk::new(manner.clone(), root.fork(&format!("disk {number}")));
+            Site::new(*clock, disk, &mut identities)
+        });
+        Self {
+            queue: Queue::default(),
+            net: Net::new(count, root.fork("net"), link),
+            wires: Wires::default(),
+            sites: sites.collect(),
+            clients: clients::all(&environment, &root),
+            buckets: buckets(&environment, &mut identities),
+            history: Arc::new(Mutex::new(History::new(count))),
+            dots: Arc::default(),
+            found: Arc::default(),
+            shows: vec![Shows::default(); count],
+            own_writes: OwnWrites::default(),
+            dying: BTreeMap::new(),
+            away: BTreeSet::new(),
+            active_until: Instant(0).after(environment.active),
+            resting: false,
+            trace: Trace::new(sink),
+            violations: Vec::new(),
+            counts: BTreeMap::new(),
+            draw: root.fork("world"),
+            stale: BTreeMap::new(),
+            environment,
+        }
+    }
+
+    fn begin(&mut self) {
+        let now = self.queue.now();
+        let environment = format!("{:?}", self.environment);
+        self.tell(Who::World, format_args!("begins {environment}"));
+        for site in 0..self.sites.len() {
+            self.set_lying(site);
+            let at = now.after(self.draw.span(millis(0)..=millis(500)));
+            self.queue.plan(at, Event::Start { site });
+            self.queue.plan(now.after(seconds(7)), Event::Collect { site });
+            for client in 0..self.clients.get(site).map_or(0, Vec::len) {
+                let at = now.after(self.draw.span(millis(600)..=seconds(3)));
+                self.queue.plan(at, Event::Client { site, client });
+            }
+        }
+        for one in 0..self.sites.len() {
+            for other in one + 1..self.sites.len() {
+                self.queue.plan(now.after(millis(600)), Event::Dial { one, other });
+            }
+        }
+        for (class, pace) in self.environment.faults.clone() {
+            self.plan_strike(class, pace);
+        }
+        self.queue.plan(now.after(seconds(4)), Event::Inspect);
+    }
+
+    /// Lets things happen until `done`, or until nothing is planned, or until too much is broken.
+    fn go_until_quiet_or(&mut self, done: impl Fn(&Self) -> bool) {
+        while !done(self) && self.violations.len() < VIOLATIONS_MAX {
+            let Some(event) = self.queue.take(Instant(u64::MAX)) else { return };
+            self.happen(event);
+            let found = std::mem::take(&mut *lock(&self.found));
+            found.into_iter().for_each(|violation| self.violated(violation));
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Deliver { from, to, wire, datagram, bytes } => {
+                self.deliver((from, to), wire, datagram, &bytes);
+            }
+            Event::Wake { site, boot } => self.wake(site, boot),
+            Event::Pump { site, boot } => self.pump(site, boot),
+            Event::Answer { site, boot, answer } => self.answer(site, boot, answer),
+            Event::Client { site, client } => self.act(site, client),
+            Event::Dial { one, other } => self.dial(one, other),
+            Event::Up { from, to, wire, boots } => self.link_up((from, to), wire, boots),
+            Event::Down { from, to, wire } => self.link_down(from, to, wire),
+            Event::Notice { from, to, wire } => self.notice(from, to, wire),
+            Event::Start { site } => self.start(site),
+            Event::Strike(class) => self.strike(class),
+            Event::Relief(relief) => self.relieve(relief),
+            Event::Expire { site, boot } => self.expire(site, boot),
+            Event::Collect { site } => self.collect(site),
+            Event::Inspect => self.inspect(),
+        }
+    }
+
+    fn tell(&mut self, who: Who, what: std::fmt::Arguments<'_>) {
+        self.trace.tell(self.queue.now(), who, what);
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn violated(&mut self, violation: Violation) {
+        let who = violation.site.map_or(Who::World, Who::Site);
+        self.tell(who, format_args!("VIOLATION {violation}"));
+        if self.violations.len() < VIOLATIONS_MAX && !self.violations.contains(&violation) {
+            self.violations.push(violation);
+        }
+    }
+
+    fn report(self, agreed_after: Option<Duration>) -> Report {
+        Report {
+            seed: self.environment.seed,
+            hash: self.trace.hash(),
+            lines: self.trace.count(),
+            violations: self.violations,
+            counts: self.counts,
+            agreed_after,
+            tail: self.trace.kept().map(Into::into).collect(),
+        }
+    }
+}
+
+fn buckets(environment: &Environment, identities: &mut Draw) -> Vec<Bucket> {
+    let bucket = |_| {
+        let id = BucketId(identities.identity());
+        let enabled = identities.chance(environment.workload.versioned);
+        Bucket { id, versioning: if enabled { Versioning::Enabled } else { Versioning::Off } }
+    };
+    (0..environment.workload.buckets).map(bucket).collect()
+}

@@ -1,0 +1,399 @@
+//! Clients: each asks its own site for one thing at a time, and remembers nothing; the history does.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use skerry_base::chunk::Tree;
+use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, limits};
+use skerry_model::object::Object;
+use skerry_model::record::{Scope, Statement};
+use skerry_model::space::{self, Cursor, VersionId};
+use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, WriteRefusal};
+use skerry_model::{Entry, Record, Versioning};
+use skerry_storage::{Class, CommitError, Pin, SmallBody, StorageError};
+
+use super::commits::{Notes, is_certain};
+use super::{Bucket, Event, World};
+use crate::canary::Canary;
+use crate::checkers::durability::How;
+use crate::checkers::{Violation, bodies};
+use crate::clock::{millis, seconds};
+use crate::draw::Draw;
+use crate::environment::Environment;
+use crate::history::{Body, Excuse, Outcome, Place, Said, Write};
+use crate::site::{Answer, Failure, Wrote, lock};
+use crate::trace::Who;
+use crate::verdict;
+use crate::workload::Act;
+
+/// One client.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    draw: Draw,
+    /// Waits for an answer.
+    pub(super) waits: bool,
+}
+
+/// All clients of all sites.
+pub(super) fn all(environment: &Environment, root: &Draw) -> Vec<Vec<Client>> {
+    let client = |site, number| {
+        Client { draw: root.fork(&format!("client {site} {number}")), waits: false }
+    };
+    let clients = |site| (0..environment.workload.clients).map(move |number| client(site, number)).collect();
+    (0..environment.sites()).map(clients).collect()
+}
+
+/// Leaves of larger bodies: small, so that some bodies need a tree.
+const LEAF_BYTES: usize = 16 << 10;
+
+/// A body on its way into the store.
+struct Carried {
+    said: Body,
+    chunks: Vec<ChunkRef>,
+    small: Option<SmallBody>,
+    pins: Vec<Pin>,
+}
+
+/// A write on its way into the store.
+struct Wish {
+    site: usize,
+    client: usize,
+    bucket: Bucket,
+    key: String,
+    ask: Ask,
+    said: Option<Body>,
+    small: Option<SmallBody>,
+    pins: Vec<Pin>,
+}
+
+impl World {
+    pub(super) fn client_goes_on(&mut self, site: usize, client: usize) {
+        let think = self.environment.workload.think.clone();
+        let Some(state) = self.clients.get_mut(site).and_then(|clients| clients.get_mut(client)) else {
+            return;
+        };
+        state.waits = false;
+        let at = self.queue.now().after(state.draw.span(think));
+        self.queue.plan(at, Event::Client { site, client });
+    }
+
+    fn client_tries_later(&mut self, site: usize, client: usize) {
+        let at = self.queue.now().after(self.draw.span(millis(300)..=seconds(2)));
+        self.queue.plan(at, Event::Client { site, client });
+    }
+
+    /// The next thing of a client, unless its time is over, its site down, or it waits.
+    pub(super) fn act(&mut self, site: usize, client: usize) {
+        let idle = |clients: &Vec<Client>| clients.get(client).filter(|client| !client.waits).cloned();
+        let Some(mut state) = self.clients.get(site).and_then(idle).filter(|_| !self.resting) else { return };
+        let Some(running) = self.running(site) else {
+            self.client_tries_later(site, client);
+            return;
+        };
+        let workload = self.environment.workload.clone();
+        let Some(bucket) = state.draw.pick(&self.buckets).copied() else { return };
+        if !running.members.contains(&bucket.id) {
+            self.submit_join(site, bucket.id);
+            self.client_tries_later(site, client);
+            return;
+        }
+        let key = workload.key(&mut state.draw);
+        let act = workload.act(&mut state.draw);
+        let waits = match act {
+            Act::Get => self.get(site, &(bucket.id, key)),
+            Act::List | Act::Bucket => self.list(site, bucket.id),
+            Act::Put => {
+                let length = workload.size(&mut state.draw) as usize;
+                let body = state.draw.bytes(length);
+                self.put((site, client), bucket, key, body)
+            }
+            Act::Delete => self.ask((site, client), bucket, key, Ask::Delete),
+            Act::Erase => self.erase((site, client), bucket, key, &mut state.draw),
+        };
+        state.waits = waits;
+        if let Some(place) = self.clients.get_mut(site).and_then(|clients| clients.get_mut(client)) {
+            *place = state;
+        }
+        if !waits {
+            self.client_goes_on(site, client);
+        }
+        self.mourn(site, false);
+    }
+
+    fn put(&mut self, (site, client): (usize, usize), bucket: Bucket, key: String, body: Vec<u8>) -> bool {
+        let now = self.queue.now();
+        let Some(modified) = self.sites.get(site).map(|place| place.wall.read(now)) else { return false };
+        let carried = match self.carry(site, bucket.id, body) {
+            Ok(carried) => carried,
+            Err(error) => {
+                self.tell(Who::Site(site), format_args!("takes no body: {error}"));
+                return false;
+            }
+        };
+        let Carried { said, chunks, small, pins } = carried;
+        let etag = said.hash.to_string();
+        let object = Object { size: said.length, etag, chunks, modified, ..Object::default() };
+        let ask = Ask::Put(Box::new(object));
+        self.submit_write(Wish { site, client, bucket, key, ask, said: Some(said), small, pins })
+    }
+
+    /// Brings a body to the disk as the node does: small ones with the record, others in chunks before it.
+    fn carry(&self, site: usize, bucket: BucketId, mut body: Vec<u8>) -> Result<Carried, StorageError> {
+        let said = Body { hash: ChunkId::of(&body), length: body.len() as u64 };
+        if let Some(first) = body.first_mut().filter(|_| self.environment.canary == Some(Canary::WrongBody)) {
+            *first ^= 1;
+        }
+        let mut carried = Carried { said, chunks: Vec::new(), small: None, pins: Vec::new() };
+        let leaf = |bytes: &[u8]| ChunkRef {
+            id: ChunkId::of(bytes),
+            kind: ChunkKind::Leaf,
+            stored: bytes.len() as u32,
+            length: bytes.len() as u64,
+        };
+        if body.is_empty() {
+            return Ok(carried);
+        }
+        if body.len() <= limits::JOURNAL_BODY_BYTES {
+            carried.chunks.push(leaf(&body));
+            carried.small = Some(SmallBody::new(bucket, Bytes::from(body)));
+            return Ok(carried);
+        }
+        let Some(running) = self.running(site) else { return Err(StorageError::Closed) };
+        for bytes in body.chunks(LEAF_BYTES) {
+            carried.chunks.push(leaf(bytes));
+            carried.pins.push(running.store.put_chunk(bucket, Class::Payload, ChunkKind::Leaf, bytes)?);
+        }
+        if carried.chunks.len() > limits::RECORD_CHUNKS {
+            let tree = Tree { children: std::mem::take(&mut carried.chunks) };
+            let (length, bytes) = (tree.length(), tree.encode());
+            let (id, stored) = (ChunkId::of(&bytes), bytes.len() as u32);
+            carried.pins.push(running.store.put_chunk(bucket, Class::Payload, ChunkKind::Tree, &bytes)?);
+            carried.chunks.push(ChunkRef { id, kind: ChunkKind::Tree, stored, length });
+        }
+        Ok(carried)
+    }
+
+    fn ask(&mut self, (site, client): (usize, usize), bucket: Bucket, key: String, ask: Ask) -> bool {
+        self.submit_write(Wish { site, client, bucket, key, ask, said: None, small: None, pins: Vec::new() })
+    }
+
+    fn erase(&mut self, of: (usize, usize), bucket: Bucket, key: String, draw: &mut Draw) -> bool {
+        let place = (bucket.id, key.clone());
+        let alive: Vec<Dot> = {
+            let history = lock(&self.history);
+            history.held_at(of.0, &place).alive().iter().copied().collect()
+        };
+        let Some(dot) = draw.pick(&alive) else { return false };
+        self.ask(of, bucket, key, Ask::Erase(VersionId::Dot(*dot)))
+    }
+
+    fn submit_write(&mut self, mut wish: Wish) -> bool {
+        let (site, client) = (wish.site, wish.client);
+        // Kept from the collector until the record that refers to them is stored.
+        let pins = std::mem::take(&mut wish.pins);
+        let notes = self.notes(site);
+        let Some(place) = self.sites.get(site) else { return false };
+        let (id, Some(running)) = (place.id, place.running.as_ref()) else { return false };
+        let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
+        let at_end = (Arc::clone(&desk), notes.clone());
+        let decided: Arc<std::sync::Mutex<Option<(Place, Dot)>>> = Arc::default();
+        let noted = Arc::clone(&decided);
+        store.submit(
+            move |view| {
+                let mut desk = lock(&desk);
+                let (origin, wall) = (desk.origin, desk.wall);
+                let intent = Intent {
+                    bucket: wish.bucket.id,
+                    key: &wish.key,
+                    origin,
+                    site: id,
+                    wall,
+                    versioning: wish.bucket.versioning,
+                    writer: "client",
+                    scope: Scope::Node,
+                    home: None,
+                    placement: None,
+                    conditions: &Conditions::default(),
+                    ask: wish.ask.clone(),
+                };
+                let proposed = write::propose(view, intent, &mut desk.clock)?;
+                Ok::<_, WriteRefusal>(decide(proposed, &notes, wish, &noted))
+            },
+            move |result| {
+                drop(pins);
+                let (desk, notes) = at_end;
+                let decided = lock(&decided).take();
+                settle(&notes, decided.as_ref(), &result);
+                let dot = decided.map(|(_, dot)| dot);
+                let result = result.map_err(|error| Failure {
+                    dot,
+                    certain: is_certain(&error),
+                    why: why(&error),
+                });
+                lock(&desk).answers.push(Answer::Wrote { client, result });
+            },
+        );
+        self.plan_pump(site);
+        true
+    }
+
+    /// A read at a site, checked against what the site must show. Never waits.
+    fn get(&mut self, site: usize, place: &Place) -> bool {
+        self.count("reads");
+        let Some(running) = self.running(site) else { return false };
+        let view = running.store.view();
+        let found = match space::current(&view, place.0, &place.1) {
+            Ok(found) => found,
+            Err(error) => {
+                self.violated(Violation::at("storage", site, format!("{place:?} unreadable: {error}")));
+                return false;
+            }
+        };
+        drop(view);
+        let found = self.maybe_stale(site, place, found);
+        let dot = found.as_ref().map(|record| record.dot);
+        self.tell(Who::Site(site), format_args!("reads {} and finds {dot:?}", place.1));
+        let stale = self.own_writes.read(&lock(&self.history), site, place, dot);
+        stale.into_iter().for_each(|violation| self.violated(violation));
+        if let Some(record) = found {
+            self.shown(site, place.0, record.dot, How::Read);
+            self.read_body(site, place, &record);
+        }
+        false
+    }
+
+    /// The canary: what the first read of a key found is what all reads find.
+    fn maybe_stale(&mut self, site: usize, place: &Place, found: Option<Record>) -> Option<Record> {
+        if self.environment.canary != Some(Canary::StaleRead) {
+            return found;
+        }
+        self.stale.entry((site, place.clone())).or_insert(found).clone()
+    }
+
+    /// Reads a body if all of it is here; it must be what was written.
+    pub(super) fn read_body(&mut self, site: usize, place: &Place, record: &Record) {
+        let Some(object) = record.object() else { return };
+        let Some(running) = self.running(site) else { return };
+        let mut body = Vec::new();
+        if read_chunks(&running.store, place.0, &object.chunks, &mut body).is_ok() {
+            let wrong = bodies::check_read(&lock(&self.history), site, place, record.dot, &body);
+            wrong.into_iter().for_each(|violation| self.violated(violation));
+            self.count("bodies");
+        }
+    }
+
+    /// A listing, checked against what wins among the records that the site has. Never waits.
+    fn list(&mut self, site: usize, bucket: BucketId) -> bool {
+        self.count("listings");
+        let Some(running) = self.running(site) else { return false };
+        let cursor = Cursor { prefix: "", start_after: None, delimiter: None, max: usize::MAX };
+        let listed = space::list_current(&running.store.view(), bucket, cursor);
+        let keys: BTreeSet<(String, Dot)> = match listed {
+            Ok(page) => page.keys.into_iter().map(|(key, listed)| (key, listed.dot)).collect(),
+            Err(error) => {
+                self.violated(Violation::at("storage", site, format!("{bucket} unlistable: {error}")));
+                return false;
+            }
+        };
+        let expected = self.visible_at(site, bucket);
+        self.tell(Who::Site(site), format_args!("lists {} keys", keys.len()));
+        if keys != expected {
+            let differ: Vec<_> = keys.symmetric_difference(&expected).take(3).collect();
+            let what = format!("{bucket} lists {} keys, not {}: {differ:?}", keys.len(), expected.len());
+            self.violated(Violation::at("own writes", site, what));
+        }
+        false
+    }
+
+    fn visible_at(&self, site: usize, bucket: BucketId) -> BTreeSet<(String, Dot)> {
+        let history = lock(&self.history);
+        let Some(memory) = history.memory(site) else { return BTreeSet::new() };
+        let held = memory.places().filter(|((of, _), _)| *of == bucket);
+        let best = held.filter_map(|((_, key), held)| Some((key, verdict::current(&history, held)?)));
+        best.filter(|(_, write)| verdict::is_put(write)).map(|(key, write)| (key.clone(), write.dot)).collect()
+    }
+}
+
+/// Reads the body below these chunks, following trees.
+pub(super) fn read_chunks(
+    store: &skerry_storage::Store,
+    bucket: BucketId,
+    chunks: &[ChunkRef],
+    body: &mut Vec<u8>,
+) -> Result<(), String> {
+    for chunk in chunks {
+        let bytes = store.read_chunk(bucket, chunk.id, 0..u32::MAX).map_err(|error| error.to_string())?;
+        match chunk.kind {
+            ChunkKind::Leaf => body.extend_from_slice(&bytes),
+            ChunkKind::Tree => {
+                let tree = Tree::decode(&bytes).map_err(|error| error.to_string())?;
+                read_chunks(store, bucket, &tree.children, body)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Notes a decision in the history and makes the journal entries of it.
+fn decide(
+    proposed: Proposed,
+    notes: &Notes,
+    wish: Wish,
+    decided: &std::sync::Mutex<Option<(Place, Dot)>>,
+) -> (Wrote, Vec<skerry_storage::Entry>) {
+    let place = (wish.bucket.id, wish.key.clone());
+    let record = match proposed {
+        Proposed::Write { record, .. } => record,
+        Proposed::Same(record) => return (Wrote::Record(place, record.dot), Vec::new()),
+        Proposed::Nothing => return (Wrote::Nothing, Vec::new()),
+    };
+    notes.met(&record);
+    let mut history = lock(&notes.history);
+    let write = write_of(&record, &place, &wish, history.seen_at(wish.site, &place));
+    if !history.decided(write) {
+        let what = format!("{place:?} {} was used before", record.dot);
+        lock(&notes.found).push(Violation::at("dots", wish.site, what));
+    }
+    *lock(decided) = Some((place.clone(), record.dot));
+    let wrote = Wrote::Record(place, record.dot);
+    let frees = record.object().is_none();
+    let mut entry = skerry_storage::Entry::new(Entry::Write(record).encode());
+    entry.frees = frees;
+    entry.bodies.extend(wish.small);
+    (wrote, vec![entry])
+}
+
+/// Tells the history whether what was decided is stored.
+fn settle<E>(notes: &Notes, decided: Option<&(Place, Dot)>, result: &Result<Wrote, CommitError<E>>) {
+    let Some((place, dot)) = decided else { return };
+    let mut history = lock(&notes.history);
+    match result {
+        Ok(_) => history.stored(notes.site, place, *dot),
+        Err(_) => history.undecided(notes.site, place, *dot),
+    }
+}
+
+fn why<E: std::fmt::Debug>(error: &CommitError<E>) -> String {
+    format!("{error:?}")
+}
+
+fn write_of(record: &Record, place: &Place, wish: &Wish, seen: BTreeSet<Dot>) -> Write {
+    let said = match &record.statement {
+        Statement::Put(_) => Said::Put(wish.said.unwrap_or(Body { hash: ChunkId::of(b""), length: 0 })),
+        Statement::Erase { target } => Said::Erase(*target),
+        Statement::Delete | Statement::Note { .. } => Said::Delete,
+    };
+    Write {
+        dot: record.dot,
+        place: place.clone(),
+        site: wish.site,
+        said,
+        null: record.versioning != Versioning::Enabled,
+        seen,
+        keeps: record.keeps.iter().map(|kept| kept.dot).collect(),
+        clock: record.clock,
+        outcome: Outcome::Open,
+        excuse: Excuse::default(),
+    }
+}

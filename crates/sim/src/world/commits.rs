@@ -1,0 +1,273 @@
+//! Commits: what the machines and the clients want stored, and the answers once the disk has done it.
+
+use std::sync::{Arc, Mutex};
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot};
+use skerry_federation::{Apply, Input};
+use skerry_model::space::{self, DotRange, SpaceError};
+use skerry_model::{Entry, Record};
+use skerry_storage::CommitError;
+
+use super::{Event, World};
+use crate::canary::Canary;
+use crate::checkers::Violation;
+use crate::checkers::dots::Dots;
+use crate::checkers::durability::How;
+use crate::history::{History, Outcome, Place};
+use crate::ledger::{self, Applied, ApplyRefusal};
+use crate::site::{Answer, Failure, Wrote, lock, membership};
+use crate::trace::Who;
+
+/// What a commit does to the history once it is done.
+#[derive(Debug, Default)]
+struct Fates {
+    stored: Vec<(Place, Dot)>,
+    gone: Vec<Dot>,
+}
+
+/// What proposals tell the checkers.
+#[derive(Clone)]
+pub(super) struct Notes {
+    pub(super) site: usize,
+    pub(super) history: Arc<Mutex<History>>,
+    pub(super) dots: Arc<Mutex<Dots>>,
+    pub(super) found: Arc<Mutex<Vec<Violation>>>,
+}
+
+impl Notes {
+    /// A record was met: its dot must name it alone.
+    pub(super) fn met(&self, record: &Record) {
+        let found = lock(&self.dots).met(self.site, record.bucket, record.dot, &record.encode());
+        lock(&self.found).extend(found);
+    }
+
+    /// Notes what a batch will do, from the state before it.
+    fn batch(&self, view: &dyn View, applied: &Applied) -> Result<Fates, SpaceError> {
+        let mut fates = Fates { gone: applied.absent.clone(), ..Fates::default() };
+        let mut history = lock(&self.history);
+        for record in &applied.records {
+            self.met(record);
+            let place = (record.bucket, record.key.clone());
+            if history.write(record.dot).is_none() {
+                let what = format!("{place:?} {} was written by nobody", record.dot);
+                lock(&self.found).push(Violation::at("dots", self.site, what));
+            }
+            if is_dead(view, record.bucket, record.dot)? {
+                fates.gone.push(record.dot);
+            } else {
+                history.decided_to_store(self.site, &place, record.dot);
+                fates.stored.push((place, record.dot));
+            }
+        }
+        fates.gone.iter().for_each(|dot| history.decided_to_drop(self.site, *dot));
+        Ok(fates)
+    }
+
+    fn done(&self, fates: Fates, ok: bool) {
+        let mut history = lock(&self.history);
+        for (place, dot) in fates.stored {
+            match ok {
+                true => history.stored(self.site, &place, dot),
+                false => history.undecided(self.site, &place, dot),
+            }
+        }
+        for dot in fates.gone.into_iter().filter(|_| ok) {
+            history.dropped(self.site, dot);
+        }
+    }
+}
+
+/// Whether the store has heard that a record is dead: covered and not stored.
+fn is_dead(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<bool, SpaceError> {
+    let next = Dot { seq: dot.seq.saturating_add(1), ..dot };
+    let stored = space::dots_in(view, bucket, DotRange { from: dot, to: Some(next) }, 1)?;
+    Ok(stored.is_empty() && space::vector_entry(view, bucket, dot.origin)? >= dot.seq)
+}
+
+impl World {
+    pub(super) fn notes(&self, site: usize) -> Notes {
+        let (history, dots) = (Arc::clone(&self.history), Arc::clone(&self.dots));
+        Notes { site, history, dots, found: Arc::clone(&self.found) }
+    }
+
+    pub(super) fn submit_apply(&mut self, site: usize, mut apply: Apply) {
+        self.count("batches");
+        let notes = self.notes(site);
+        let Some(running) = self.running(site) else { return };
+        let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
+        let ticket = apply.ticket;
+        if self.environment.canary == Some(Canary::SkippedItem) && apply.items.len() > 1 {
+            apply.items.remove(0);
+        }
+        let forget = self.environment.canary == Some(Canary::ForgottenContext);
+        let fates: Arc<Mutex<Fates>> = Arc::default();
+        let (noted, at_end) = (Arc::clone(&fates), notes.clone());
+        store.submit(
+            move |view| {
+                let mut applied = ledger::apply(view, &apply)?;
+                *lock(&noted) = notes.batch(view, &applied)?;
+                if forget {
+                    forget_contexts(&mut applied);
+                }
+                Ok::<_, ApplyRefusal>(((), applied.entries))
+            },
+            move |result| {
+                at_end.done(std::mem::take(&mut *lock(&fates)), result.is_ok());
+                let why = result.err().map(|error| format!("{error:?}")).unwrap_or_default();
+                let answer = Answer::Applied { ticket, ok: why.is_empty(), why };
+                lock(&desk).answers.push(answer);
+            },
+        );
+        self.plan_pump(site);
+    }
+
+    pub(super) fn submit_drop(&mut self, site: usize, drop: skerry_federation::Drop) {
+        self.count("drops");
+        let notes = self.notes(site);
+        let Some(running) = self.running(site) else { return };
+        let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
+        let ticket = drop.ticket;
+        let dots = drop.dots.clone();
+        lock(&notes.history).note_drops(site, &dots);
+        store.submit(
+            move |view| {
+                let entries = ledger::drop_dots(view, &drop)?;
+                let stored = |entry: &Entry| skerry_storage::Entry::new(entry.encode()).freeing();
+                Ok::<_, SpaceError>(((), entries.iter().map(stored).collect()))
+            },
+            move |result| {
+                notes.done(Fates { gone: dots, ..Fates::default() }, result.is_ok());
+                let why = result.err().map(|error| format!("{error:?}")).unwrap_or_default();
+                let answer = Answer::Applied { ticket, ok: why.is_empty(), why };
+                lock(&desk).answers.push(answer);
+            },
+        );
+        self.plan_pump(site);
+    }
+
+    /// The site becomes a member of a bucket; its client asks again.
+    pub(super) fn submit_join(&mut self, site: usize, bucket: BucketId) {
+        let Some(running) = self.running(site) else { return };
+        let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
+        let member = Entry::Local { key: membership(bucket).into(), value: Some(vec![1].into()) };
+        let entry = skerry_storage::Entry::new(member.encode());
+        store.submit(
+            move |_| Ok::<_, SpaceError>(((), vec![entry])),
+            move |result| {
+                let answer = if result.is_ok() { Answer::Joined(bucket) } else { Answer::Kept };
+                lock(&desk).answers.push(answer);
+            },
+        );
+        self.plan_pump(site);
+    }
+
+    pub(super) fn running(&self, site: usize) -> Option<&crate::site::Running> {
+        self.sites.get(site).and_then(|place| place.running.as_ref())
+    }
+
+    pub(super) fn plan_pump(&mut self, site: usize) {
+        let now = self.queue.now();
+        let Some(place) = self.sites.get_mut(site) else { return };
+        let boot = place.boot;
+        let Some(running) = place.running.as_mut().filter(|running| !running.pump_planned) else { return };
+        running.pump_planned = true;
+        self.queue.plan(now.max(running.busy_until), Event::Pump { site, boot });
+    }
+
+    pub(super) fn pump(&mut self, site: usize, boot: u64) {
+        let now = self.queue.now();
+        let Some(place) = self.sites.get_mut(site).filter(|place| place.boot == boot) else { return };
+        let (wall, disk) = (place.wall.read(now), place.disk.clone());
+        let Some(running) = place.running.as_mut() else { return };
+        running.pump_planned = false;
+        lock(&running.desk).wall = wall;
+        let carried_out = running.store.pump();
+        let answers = std::mem::take(&mut lock(&running.desk).answers);
+        let at = now.after(disk.take_busy());
+        running.busy_until = at;
+        let poisoned = answers.iter().any(Answer::failed) && running.store.usage().poisoned.is_some();
+        self.count("commits");
+        self.tell(Who::Site(site), format_args!("commits {carried_out}, until {}", at.0));
+        for answer in answers {
+            self.queue.plan(at, Event::Answer { site, boot, answer });
+        }
+        if carried_out > 0 {
+            self.plan_pump(site);
+        }
+        self.mourn(site, poisoned);
+    }
+
+    pub(super) fn answer(&mut self, site: usize, boot: u64, answer: Answer) {
+        if self.sites.get(site).is_none_or(|place| place.boot != boot) {
+            return;
+        }
+        match answer {
+            Answer::Wrote { client, result } => self.answer_client(site, client, result),
+            Answer::Applied { ticket, ok, why } => {
+                if !ok {
+                    self.tell(Who::Site(site), format_args!("does not apply {ticket:?}: {why}"));
+                }
+                self.input(site, Input::Applied { ticket, ok });
+            }
+            Answer::Joined(bucket) => {
+                if let Some(running) = self.sites.get_mut(site).and_then(|place| place.running.as_mut()) {
+                    running.members.insert(bucket);
+                }
+                self.tell(Who::Site(site), format_args!("becomes a member of {bucket}"));
+                self.input(site, Input::Join { bucket });
+            }
+            Answer::Kept => {}
+        }
+    }
+
+    fn answer_client(&mut self, site: usize, client: usize, result: Result<Wrote, Failure>) {
+        match result {
+            Ok(Wrote::Record(place, dot)) => {
+                self.count("acknowledged");
+                self.tell(Who::Site(site), format_args!("acknowledges {} {dot}", place.1));
+                lock(&self.history).told(dot, Outcome::Acknowledged);
+                self.own_writes.acknowledged(site, &place, dot);
+                self.shown(site, place.0, dot, How::Acknowledged);
+                self.input(site, Input::Durable { bucket: place.0 });
+            }
+            Ok(Wrote::Nothing) => self.tell(Who::Site(site), format_args!("had nothing to do")),
+            Err(failure) => {
+                self.count("refused");
+                self.tell(Who::Site(site), format_args!("fails {client}: {}", failure.why));
+                if let Some(dot) = failure.dot.filter(|_| failure.certain) {
+                    lock(&self.history).told(dot, Outcome::Refused);
+                }
+            }
+        }
+        self.client_goes_on(site, client);
+    }
+
+    /// Somebody outside the store was shown a record.
+    pub(super) fn shown(&mut self, site: usize, bucket: BucketId, dot: Dot, how: How) {
+        if let Some(shows) = self.shows.get_mut(site) {
+            shows.show(bucket, dot, how);
+        }
+    }
+}
+
+impl Answer {
+    const fn failed(&self) -> bool {
+        matches!(self, Self::Wrote { result: Err(_), .. } | Self::Applied { ok: false, .. })
+    }
+}
+
+/// Whether a failed commit certainly left nothing: a store that broke in the middle may have left all of it.
+pub(super) fn is_certain<E>(error: &CommitError<E>) -> bool {
+    use skerry_storage::StorageError::{Busy, Full, TooLarge};
+    matches!(error, CommitError::Refused(_) | CommitError::Storage(Full | Busy | TooLarge { .. }))
+}
+
+/// The canary: every context is lost on the way to the store.
+fn forget_contexts(applied: &mut Applied) {
+    for (entry, record) in applied.entries.iter_mut().zip(&applied.records) {
+        let mut record = record.clone();
+        record.context = skerry_base::Vector::new();
+        entry.data = Entry::Record(Box::new(record)).encode();
+    }
+}

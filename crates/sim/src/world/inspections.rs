@@ -1,0 +1,121 @@
+//! Checkers look at sites while the world goes on.
+
+use std::sync::Arc;
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Vector};
+use skerry_model::space::SpaceReducer;
+use skerry_storage::{Engine, Settings, Store};
+
+use super::{Event, World};
+use crate::checkers::{Violation, resurrection};
+use crate::clock::seconds;
+use crate::disk::{Manner, SimDisk};
+use crate::draw::{Draw, Ppm};
+use crate::history::Place;
+use crate::site::{lock, membership};
+use crate::standing::Standing;
+
+/// Keys looked at in one inspection.
+const KEYS_AT_ONCE: usize = 12;
+
+impl World {
+    pub(super) fn inspect(&mut self) {
+        if self.resting {
+            return;
+        }
+        let at = self.queue.now().after(self.draw.span(seconds(2)..=seconds(8)));
+        self.queue.plan(at, Event::Inspect);
+        let site = self.draw.below(self.sites.len() as u64) as usize;
+        let places: Vec<Place> = lock(&self.history).places().cloned().collect();
+        let places: Vec<Place> =
+            (0..KEYS_AT_ONCE).filter_map(|_| self.draw.pick(&places).cloned()).collect();
+        self.inspect_keys(site, &places);
+        if self.draw.chance(Ppm::percent(15)) {
+            self.inspect_disk(site);
+        }
+    }
+
+    /// What a site shows of these keys is what wins among the records it has.
+    pub(super) fn inspect_keys(&mut self, site: usize, places: &[Place]) {
+        let Some(running) = self.running(site) else { return };
+        let view = running.store.view();
+        let mut found = Vec::new();
+        {
+            let history = lock(&self.history);
+            let Some(memory) = history.memory(site) else { return };
+            for place in places {
+                match resurrection::check(&history, memory.of(place), place, site, &view as &dyn View) {
+                    Ok(violations) => found.extend(violations),
+                    Err(error) => found.push(Violation::at("storage", site, format!("{place:?} {error}"))),
+                }
+            }
+        }
+        drop(view);
+        self.count("inspections");
+        found.into_iter().for_each(|violation| self.violated(violation));
+    }
+
+    /// What was shown to anybody is in the durable bytes, as a fresh store reads them.
+    pub(super) fn inspect_disk(&mut self, site: usize) {
+        let Some(store) = self.durable_store(site) else { return };
+        self.count("disk inspections");
+        let buckets = self.shows.get(site).map(|shows| shows.buckets()).unwrap_or_default();
+        for bucket in buckets {
+            match Standing::read(&store.view(), bucket) {
+                Ok(standing) => {
+                    let lost = self.shows.get_mut(site).map(|shows| shows.check(site, bucket, &standing));
+                    lost.into_iter().flatten().for_each(|violation| self.violated(violation));
+                }
+                Err(error) => self.violated(Violation::at("recovery", site, error.to_string())),
+            }
+        }
+    }
+
+    /// A store over a copy of what is durable at a site.
+    fn durable_store(&mut self, site: usize) -> Option<Arc<Store>> {
+        let image = self.sites.get(site)?.disk.snapshot();
+        let copy = SimDisk::new(Manner::default(), Draw::from_seed(0));
+        copy.restore(&image);
+        let settings = Settings { engine: Engine::Memory, salt: *b"a simulated disk", ..small() };
+        match Store::open(Arc::new(copy), Arc::new(SpaceReducer), settings) {
+            Ok((store, _)) => Some(store),
+            Err(error) => {
+                let what = format!("a copy of the durable bytes does not open: {error}");
+                self.violated(Violation::at("recovery", site, what));
+                None
+            }
+        }
+    }
+
+    /// Whether a site is durably a member of a bucket, and what it has durably seen.
+    pub(super) fn durably_seen(&mut self, site: usize, bucket: BucketId) -> Option<(bool, Vector)> {
+        let store = self.durable_store(site)?;
+        let view = store.view();
+        let member = skerry_model::space::local(&view, &membership(bucket)).ok()?.is_some();
+        Some((member, skerry_model::space::vector(&view, bucket).ok()?))
+    }
+
+    /// A step of the collector of a store.
+    pub(super) fn collect(&mut self, site: usize) {
+        let at = self.queue.now().after(self.draw.span(seconds(5)..=seconds(20)));
+        self.queue.plan(at, Event::Collect { site });
+        let now = self.queue.now();
+        let Some(place) = self.sites.get(site) else { return };
+        let (wall, Some(running)) = (place.wall.read(now), place.running.as_ref()) else { return };
+        let collected = running.store.collect(wall);
+        place.disk.take_busy();
+        self.tell(crate::trace::Who::Site(site), format_args!("collects {collected:?}"));
+        self.mourn(site, false);
+    }
+}
+
+fn small() -> Settings {
+    Settings {
+        journal_segment_bytes: 256 << 10,
+        payload_segment_bytes: 1 << 20,
+        cache_segment_bytes: 256 << 10,
+        headroom_bytes: 0,
+        ..Settings::default()
+    }
+}

@@ -1,0 +1,192 @@
+//! The federation machines: what they are told, what they want done, the messages between them.
+
+use bytes::Bytes;
+use skerry_base::kv::View;
+use skerry_federation::{Input, Message, Output, Report, SiteEntry};
+
+use super::{Event, World};
+use crate::checkers::Violation;
+use crate::checkers::durability::How;
+use crate::clock::{millis, seconds};
+use crate::ledger::Reading;
+use crate::trace::Who;
+
+impl World {
+    /// Tells the machine of a site what happened and carries out what it wants.
+    pub(super) fn input(&mut self, site: usize, input: Input) {
+        let now = self.queue.now();
+        let mut out = Vec::new();
+        let Some(running) = self.sites.get_mut(site).and_then(|site| site.running.as_mut()) else { return };
+        let view = running.store.view();
+        let reading = Reading { store: &running.store, view: &view as &dyn View };
+        running.federation.handle(input, now, &reading, &mut out);
+        drop(view);
+        for output in out {
+            self.output(site, output);
+        }
+        self.plan_wake(site);
+    }
+
+    fn plan_wake(&mut self, site: usize) {
+        let now = self.queue.now();
+        let Some(place) = self.sites.get_mut(site) else { return };
+        let boot = place.boot;
+        let Some(running) = place.running.as_mut() else { return };
+        let Some(next) = running.federation.next_wake().map(|at| at.max(now)) else { return };
+        if running.wake_at.is_none_or(|planned| next < planned) {
+            running.wake_at = Some(next);
+            self.queue.plan(next, Event::Wake { site, boot });
+        }
+    }
+
+    pub(super) fn wake(&mut self, site: usize, boot: u64) {
+        let now = self.queue.now();
+        let Some(place) = self.sites.get_mut(site).filter(|place| place.boot == boot) else { return };
+        let Some(running) = place.running.as_mut() else { return };
+        if running.wake_at.is_some_and(|planned| planned <= now) {
+            running.wake_at = None;
+            self.count("wakes");
+            self.input(site, Input::Wake);
+        }
+    }
+
+    /// The roster and the memberships, as the shell says them at each start.
+    pub(super) fn introduce(&mut self, site: usize) {
+        let roster = self.sites.iter().map(|place| SiteEntry { site: place.id }).collect();
+        self.input(site, Input::Roster(roster));
+        let running = self.sites.get(site).and_then(|place| place.running.as_ref());
+        let members = running.map(|running| running.members.clone()).unwrap_or_default();
+        for bucket in members {
+            self.input(site, Input::Join { bucket });
+        }
+    }
+
+    fn output(&mut self, site: usize, output: Output) {
+        match output {
+            Output::Send { to, message } => {
+                let Some(to) = self.sites.iter().position(|place| place.id == to) else { return };
+                self.send(site, to, &message);
+            }
+            Output::Apply(apply) => self.submit_apply(site, apply),
+            Output::Drop(drop) => self.submit_drop(site, drop),
+            Output::Report(report) => {
+                if matches!(report, Report::Refused { .. } | Report::Unreadable { .. }) {
+                    let what = format!("{report:?}");
+                    self.violated(Violation::at("federation", site, what));
+                }
+                self.tell(Who::Site(site), format_args!("report {report:?}"));
+            }
+            Output::Violation(what) => {
+                self.violated(Violation::at("federation", site, what.to_string()));
+            }
+            Output::Located { .. }
+            | Output::MemberOf { .. }
+            | Output::SiteAlive(_)
+            | Output::SiteDead(_) => {
+                self.tell(Who::Site(site), format_args!("{output:?}"));
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, message: &Message) {
+        let wire = self.wires.side(from, to);
+        let bytes: Bytes = message.encode().into();
+        let name = describe(message);
+        if !wire.up {
+            self.tell(Who::Site(from), format_args!("has no link to site-{} for {name}", to + 1));
+            return;
+        }
+        if let Message::Batch(batch) = message {
+            let bucket = batch.bucket;
+            for item in &batch.items {
+                self.shown(from, bucket, item.dot, How::Fed);
+            }
+        }
+        let arrivals = self.net.send(self.queue.now(), from, to, bytes.len() + 60);
+        self.count("messages");
+        let (length, hash) = (bytes.len(), blake3::hash(&bytes));
+        let short = hash.to_hex();
+        self.tell(
+            Who::Site(from),
+            format_args!("sends site-{} {name} {length} B {} x{}", to + 1, &short[..8], arrivals.len()),
+        );
+        for at in arrivals {
+            let (wire, datagram, bytes) = (wire.number, message.is_datagram(), bytes.clone());
+            self.queue.plan(at, Event::Deliver { from, to, wire, datagram, bytes });
+        }
+    }
+
+    /// Over a connection: only as long as it stands at the receiver. A datagram: whenever it comes.
+    pub(super) fn deliver(&mut self, (from, to): (usize, usize), wire: u64, datagram: bool, bytes: &[u8]) {
+        let side = self.wires.side(to, from);
+        let stands = datagram || (side.up && side.number == wire);
+        let (Some(sender), Some(receiver)) = (self.sites.get(from), self.sites.get(to)) else { return };
+        if !self.net.open(from, to) || !stands || receiver.running.is_none() {
+            return;
+        }
+        let id = sender.id;
+        match Message::decode(bytes) {
+            Ok(message) => {
+                let name = describe(&message);
+                self.tell(Who::Site(to), format_args!("receives {name} from site-{}", from + 1));
+                self.input(to, Input::Received { from: id, message });
+            }
+            Err(error) => {
+                self.violated(Violation::at("federation", to, format!("sent what it refuses: {error}")));
+            }
+        }
+    }
+
+    /// Two sites that are up and can reach each other connect; they try again and again.
+    pub(super) fn dial(&mut self, one: usize, other: usize) {
+        let again = if self.resting { millis(500)..=seconds(1) } else { millis(500)..=seconds(4) };
+        let again = self.queue.now().after(self.draw.span(again));
+        self.queue.plan(again, Event::Dial { one, other });
+        let boot = |site: usize| self.sites.get(site).filter(|site| site.running.is_some());
+        let (Some(first), Some(second)) = (boot(one), boot(other)) else { return };
+        let boots = (first.boot, second.boot);
+        let believed = self.wires.side(one, other).up || self.wires.side(other, one).up;
+        let open = self.net.open(one, other) && self.net.open(other, one);
+        if believed || !open {
+            return;
+        }
+        let wire = self.wires.next_number();
+        for (from, to, boots) in [(one, other, boots), (other, one, (boots.1, boots.0))] {
+            let at = self.queue.now().after(self.draw.span(millis(1)..=millis(300)));
+            self.queue.plan(at, Event::Up { from, to, wire, boots });
+        }
+    }
+
+    pub(super) fn link_up(&mut self, (from, to): (usize, usize), wire: u64, boots: (u64, u64)) {
+        let boot = |site: usize| self.sites.get(site).map_or(0, |site| site.boot);
+        if (boot(from), boot(to)) != boots || self.wires.side(from, to).up {
+            return;
+        }
+        self.wires.up(from, to, wire);
+        self.tell(Who::Site(from), format_args!("connects with site-{} ({wire})", to + 1));
+        let Some(id) = self.sites.get(to).map(|place| place.id) else { return };
+        let rtt = self.net.rtt(from, to);
+        self.input(from, Input::LinkUp(id));
+        self.input(from, Input::Rtt { site: id, rtt });
+    }
+
+    pub(super) fn link_down(&mut self, from: usize, to: usize, wire: u64) {
+        let Some(id) = self.sites.get(to).map(|place| place.id) else { return };
+        if self.wires.down(from, to, wire) {
+            self.tell(Who::Site(from), format_args!("loses site-{} ({wire})", to + 1));
+            self.input(from, Input::LinkDown(id));
+        }
+    }
+}
+
+fn describe(message: &Message) -> String {
+    match message {
+        Message::Swim(_) => "swim".into(),
+        Message::Pull(pull) => format!("pull {} after {:?}", pull.ticket, pull.seen),
+        Message::Batch(batch) => {
+            let dots: Vec<String> = batch.items.iter().map(|item| item.dot.to_string()).collect();
+            format!("batch {}.{} of {dots:?} up to {:?}", batch.ticket, batch.index, batch.upto)
+        }
+        other => format!("{other:?}"),
+    }
+}

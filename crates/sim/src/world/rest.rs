@@ -1,0 +1,195 @@
+//! The end of a run: everything is healed, nobody asks any more, and the sites must agree within the bound.
+//!
+//! A system that is only safe may stand still for ever; this part tests that it does not. Clocks stay wrong:
+//! agreement must not need them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Instant};
+use skerry_model::space;
+
+use super::{Bucket, World, clients};
+use crate::checkers::{Violation, acknowledged, bodies, convergence, resurrection, vectors};
+use crate::clock::seconds;
+use crate::draw::Ppm;
+use crate::history::{History, Place};
+use crate::net::Link;
+use crate::site::lock;
+use crate::standing::Standing;
+use crate::trace::Who;
+use crate::verdict;
+
+/// How often the sites are asked whether they agree.
+const STEP: Duration = seconds(10);
+
+impl World {
+    /// Heals, waits and judges; says how long agreement took.
+    pub(super) fn rest(&mut self) -> Option<Duration> {
+        if !self.violations.is_empty() && self.environment.canary.is_none() {
+            return None;
+        }
+        self.heal();
+        let healed = self.queue.now();
+        let bound = healed.after(self.environment.quiet_within);
+        let mut agreed = None;
+        while agreed.is_none() && self.queue.now() < bound {
+            let step = self.queue.now().after(STEP);
+            self.go_until(step);
+            self.join_all();
+            agreed = self.agree().then(|| self.queue.now().since(healed));
+        }
+        self.tell(Who::World, format_args!("agreed after {agreed:?}"));
+        self.judge();
+        agreed
+    }
+
+    fn go_until(&mut self, until: Instant) {
+        while let Some(event) = self.queue.take(until) {
+            self.happen(event);
+            let found = std::mem::take(&mut *lock(&self.found));
+            found.into_iter().for_each(|violation| self.violated(violation));
+        }
+        self.queue.skip_to(until);
+    }
+
+    fn heal(&mut self) {
+        self.tell(Who::World, format_args!("heals"));
+        self.resting = true;
+        self.away.clear();
+        self.dying.clear();
+        let calm = |link: Link| Link {
+            loss: Ppm::NEVER,
+            duplicate: Ppm::NEVER,
+            reorder: Ppm::NEVER,
+            ..link
+        };
+        self.net.heal_all(calm);
+        for site in 0..self.sites.len() {
+            if let Some(place) = self.sites.get(site) {
+                place.disk.clear_fuse();
+                place.disk.set_capacity(None);
+                place.disk.set_sync_fails(Ppm::NEVER);
+            }
+            if self.running(site).is_none() {
+                self.plan_start(site);
+            }
+        }
+    }
+
+    /// Everybody becomes a member of everything, so that everything can be compared.
+    fn join_all(&mut self) {
+        for site in 0..self.sites.len() {
+            let members = self.running(site).map(|running| running.members.clone());
+            let Some(members) = members else { continue };
+            for Bucket { id, .. } in self.buckets.clone() {
+                if !members.contains(&id) {
+                    self.submit_join(site, id);
+                }
+            }
+        }
+    }
+
+    fn standings(&self, bucket: BucketId) -> Option<Vec<(usize, Standing)>> {
+        let standing = |site| {
+            let running = self.running(site)?;
+            let member = running.members.contains(&bucket);
+            let standing = Standing::read(&running.store.view(), bucket).ok();
+            standing.filter(|_| member).map(|standing| (site, standing))
+        };
+        (0..self.sites.len()).map(standing).collect()
+    }
+
+    fn agree(&self) -> bool {
+        self.buckets.iter().all(|bucket| {
+            let standings = self.standings(bucket.id);
+            standings.is_some_and(|standings| self.differences(bucket.id, &standings).is_empty())
+        })
+    }
+
+    /// Tombstones go at each site by itself, so after a retirement only what is visible must be equal.
+    fn differences(&self, bucket: BucketId, standings: &[(usize, Standing)]) -> Vec<Violation> {
+        let retired = self.counts.contains_key("retirements");
+        let tables = if retired { convergence::VISIBLE } else { convergence::ALL };
+        convergence::check(bucket, standings, tables)
+    }
+
+    /// Everything is judged, at every site.
+    fn judge(&mut self) {
+        let mut found = Vec::new();
+        for bucket in self.buckets.clone() {
+            match self.standings(bucket.id) {
+                Some(standings) => {
+                    found.extend(self.differences(bucket.id, &standings));
+                    self.judge_vectors(bucket.id, &standings, &mut found);
+                }
+                None => found.push(Violation {
+                    checker: "convergence",
+                    site: None,
+                    what: format!("{}: not every site is up and a member", bucket.id),
+                }),
+            }
+        }
+        found.into_iter().for_each(|violation| self.violated(violation));
+        let places: Vec<Place> = lock(&self.history).places().cloned().collect();
+        for site in 0..self.sites.len() {
+            self.inspect_keys(site, &places);
+            self.judge_keys(site, &places);
+            self.inspect_disk(site);
+        }
+    }
+
+    fn judge_vectors(&self, bucket: BucketId, standings: &[(usize, Standing)], found: &mut Vec<Violation>) {
+        let history = lock(&self.history);
+        let judged = vectors::judge(&history);
+        for (site, standing) in standings {
+            found.extend(vectors::check(&history, &judged, bucket, *site, standing));
+        }
+    }
+
+    fn judge_keys(&mut self, site: usize, places: &[Place]) {
+        let Some(running) = self.running(site) else { return };
+        let view = running.store.view();
+        let mut found = Vec::new();
+        {
+            let history = lock(&self.history);
+            for place in places {
+                let all = verdict::of_all(&history, place);
+                let shown = resurrection::check(&history, &all, place, site, &view as &dyn View);
+                let kept = acknowledged::check(&history, place, site, &view as &dyn View);
+                match shown.and_then(|shown| Ok((shown, kept?))) {
+                    Ok((shown, kept)) => found.extend(shown.into_iter().chain(kept)),
+                    Err(error) => found.push(Violation::at("storage", site, error.to_string())),
+                }
+                found.extend(self.judge_bodies(&history, site, place, all.alive(), &view));
+            }
+        }
+        drop(view);
+        found.into_iter().for_each(|violation| self.violated(violation));
+    }
+
+    /// The site that took a body has it, whole and right.
+    fn judge_bodies(
+        &self,
+        history: &History,
+        site: usize,
+        place: &Place,
+        alive: &BTreeSet<skerry_base::Dot>,
+        view: &dyn View,
+    ) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let Some(running) = self.running(site) else { return found };
+        for dot in alive {
+            let Some(write) = history.write(*dot).filter(|write| write.site == site) else { continue };
+            let Ok(Some(record)) = space::record(view, place.0, &place.1, *dot) else { continue };
+            let Some(object) = record.object().filter(|_| !write.excuse.body) else { continue };
+            let mut body = Vec::new();
+            match clients::read_chunks(&running.store, place.0, &object.chunks, &mut body) {
+                Ok(()) => found.extend(bodies::check_read(history, site, place, *dot, &body)),
+                Err(why) => found.push(bodies::missing(site, place, *dot, &why)),
+            }
+        }
+        found
+    }
+}

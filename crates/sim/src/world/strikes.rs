@@ -1,0 +1,265 @@
+//! Faults strike, and end.
+
+use std::time::Duration;
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, Hlc, Vector};
+use skerry_model::retire::{self, Settled, Sweep};
+use skerry_model::{Entry, space};
+
+use super::{Death, Event, World};
+use crate::clock::{days, millis, seconds};
+use crate::draw::Ppm;
+use crate::environment::Class;
+use crate::ledger::{self, Fact};
+use crate::site::{Answer, lock};
+use crate::trace::Who;
+
+/// A fault ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Relief {
+    /// One direction is open again.
+    Heal { from: usize, to: usize },
+    /// A flapping link takes its next step.
+    Flap { one: usize, other: usize, left: u32 },
+    /// The disk has room again.
+    Room { site: usize },
+    /// Syncs work again.
+    Sync { site: usize },
+    /// Months later, a site that was away comes back.
+    Return { site: usize },
+}
+
+impl World {
+    pub(super) fn plan_strike(&mut self, class: Class, pace: Duration) {
+        let at = self.queue.now().after(self.draw.span(pace / 2..=pace * 3 / 2));
+        self.queue.plan(at, Event::Strike(class));
+    }
+
+    pub(super) fn strike(&mut self, class: Class) {
+        if self.resting {
+            return;
+        }
+        let pace = self.environment.faults.iter().find(|(of, _)| *of == class).map(|(_, pace)| *pace);
+        pace.into_iter().for_each(|pace| self.plan_strike(class, pace));
+        self.count("strikes");
+        let site = self.draw.below(self.sites.len() as u64) as usize;
+        let other = (site + 1 + self.draw.below(self.sites.len() as u64 - 1) as usize) % self.sites.len();
+        self.tell(Who::World, format_args!("{class:?} strikes site-{} (site-{})", site + 1, other + 1));
+        match class {
+            Class::Power => self.doom(site, Death::Power),
+            Class::Kill => self.doom(site, Death::Kill),
+            Class::Cut => self.cut_off(site),
+            Class::OneWay => self.cut_for((site, other), millis(100)..=seconds(40)),
+            Class::Flap => self.flap(site, other, 8),
+            Class::Clock => self.set_clock(site),
+            Class::Restore => self.restore(site),
+            Class::Absence => self.send_away(site),
+            Class::Full => self.fill(site),
+            Class::Sync => self.break_syncs(site),
+        }
+    }
+
+    pub(super) fn relieve(&mut self, relief: Relief) {
+        if self.resting {
+            return;
+        }
+        self.tell(Who::World, format_args!("{relief:?}"));
+        match relief {
+            Relief::Heal { from, to } => self.net.heal(from, to),
+            Relief::Flap { one, other, left } => self.flap(one, other, left),
+            Relief::Room { site } => {
+                if let Some(place) = self.sites.get(site) {
+                    place.disk.set_capacity(None);
+                }
+            }
+            Relief::Sync { site } => {
+                if let Some(place) = self.sites.get(site) {
+                    place.disk.set_sync_fails(Ppm::NEVER);
+                }
+            }
+            Relief::Return { site } => self.come_back(site),
+        }
+    }
+
+    fn cut_off(&mut self, site: usize) {
+        let length = self.draw.span(millis(100)..=seconds(60));
+        for other in (0..self.sites.len()).filter(|other| *other != site) {
+            self.cut_for((site, other), length..=length);
+            self.cut_for((other, site), length..=length);
+        }
+    }
+
+    fn cut_for(&mut self, (from, to): (usize, usize), length: std::ops::RangeInclusive<Duration>) {
+        self.net.cut(from, to);
+        let at = self.queue.now().after(self.draw.span(length));
+        self.queue.plan(at, Event::Relief(Relief::Heal { from, to }));
+        for (from, to) in [(from, to), (to, from)] {
+            let side = self.wires.side(from, to);
+            let at = self.queue.now().after(self.draw.span(millis(10)..=seconds(30)));
+            if side.up {
+                self.queue.plan(at, Event::Notice { from, to, wire: side.number });
+            }
+        }
+    }
+
+    /// Nothing has come through for a while: if that is still so, the connection is given up.
+    pub(super) fn notice(&mut self, from: usize, to: usize, wire: u64) {
+        if !self.net.open(from, to) || !self.net.open(to, from) {
+            self.link_down(from, to, wire);
+        }
+    }
+
+    fn flap(&mut self, one: usize, other: usize, left: u32) {
+        let length = millis(10)..=seconds(4);
+        self.cut_for((one, other), length.clone());
+        self.cut_for((other, one), length);
+        if left > 0 {
+            let at = self.queue.now().after(self.draw.span(millis(100)..=seconds(6)));
+            self.queue.plan(at, Event::Relief(Relief::Flap { one, other, left: left - 1 }));
+        }
+    }
+
+    fn set_clock(&mut self, site: usize) {
+        let hours = self.draw.pick(&[-24, -1, 1, 24]).copied().unwrap_or(1);
+        let milliseconds = if self.draw.below(2) == 0 { 3_600_000 } else { 60_000 };
+        if let Some(place) = self.sites.get_mut(site) {
+            place.wall.jump(hours * milliseconds);
+        }
+    }
+
+    /// First a backup is taken; the next time it is put back.
+    fn restore(&mut self, site: usize) {
+        let memory = lock(&self.history).remember(site);
+        let Some(place) = self.sites.get_mut(site) else { return };
+        let Some((image, memory)) = place.backup.take() else {
+            if place.running.is_some() {
+                place.backup = Some((place.disk.snapshot(), memory));
+            }
+            return;
+        };
+        self.die(site, Death::Kill);
+        if let Some(place) = self.sites.get_mut(site) {
+            place.disk.restore(&image);
+        }
+        self.count("restores");
+        lock(&self.history).set_back(site, memory);
+        self.own_writes.set_back(site);
+        if let Some(shows) = self.shows.get_mut(site) {
+            *shows = crate::checkers::durability::Shows::default();
+        }
+    }
+
+    fn send_away(&mut self, site: usize) {
+        if !self.away.is_empty() {
+            return;
+        }
+        self.away.insert(site);
+        if self.running(site).is_some() {
+            self.die(site, Death::Kill);
+        }
+        let at = self.queue.now().after(self.draw.span(seconds(2)..=seconds(20)));
+        self.queue.plan(at, Event::Relief(Relief::Return { site }));
+    }
+
+    /// Months pass in which nobody asks for anything; the sites that are up may drop what everybody has seen.
+    pub(super) fn come_back(&mut self, site: usize) {
+        let months = self.draw.span(days(20)..=days(260));
+        self.queue.skip_to(self.queue.now().after(months));
+        self.active_until = self.active_until.after(months);
+        self.count("absences");
+        self.tell(Who::World, format_args!("{} days later", months.as_secs() / 86_400));
+        if self.draw.chance(Ppm::percent(70)) {
+            for other in 0..self.sites.len() {
+                self.retire(other);
+            }
+        }
+        self.away.remove(&site);
+        self.plan_start(site);
+    }
+
+    /// A worker of a site drops tombstones that all members have seen.
+    fn retire(&mut self, site: usize) {
+        let now = self.queue.now();
+        let Some(wall) = self.sites.get(site).map(|place| place.wall.read(now)) else { return };
+        let members = self.running(site).map(|running| running.members.clone()).unwrap_or_default();
+        for bucket in members {
+            let covered_by_all = self.seen_by_all(bucket);
+            let Some(running) = self.running(site) else { return };
+            let settled = Settled { covered_by_all: &covered_by_all, older_than: Hlc::at(wall) };
+            let found = retire::droppable(&running.store.view(), bucket, settled, &Sweep::START, 10_000);
+            let dots = found.map(|(dots, _)| dots).unwrap_or_default();
+            if !dots.is_empty() {
+                self.submit_retirement(site, bucket, dots);
+            }
+        }
+    }
+
+    fn submit_retirement(&mut self, site: usize, bucket: BucketId, dots: Vec<Dot>) {
+        self.tell(Who::Site(site), format_args!("retires {dots:?}"));
+        self.count("retirements");
+        let notes = self.notes(site);
+        let Some(running) = self.running(site) else { return };
+        let (store, desk) = (std::sync::Arc::clone(&running.store), std::sync::Arc::clone(&running.desk));
+        let entries = move |view: &dyn View, dots: &[Dot]| {
+            let mut horizon = ledger::fact(view, Fact::Horizon, bucket)?;
+            dots.iter().for_each(|dot| horizon.add(*dot));
+            let drop = Entry::Drop { bucket, dots: dots.to_vec() };
+            let entries = [drop, ledger::set_fact(Fact::Horizon, bucket, horizon)];
+            let stored = |entry: &Entry| skerry_storage::Entry::new(entry.encode()).freeing();
+            Ok::<_, space::SpaceError>(((), entries.iter().map(stored).collect()))
+        };
+        {
+            let mut history = lock(&notes.history);
+            history.note_drops(site, &dots);
+            dots.iter().for_each(|dot| history.retired(*dot));
+        }
+        let gone = dots.clone();
+        store.submit(
+            move |view| entries(view, &dots),
+            move |result| {
+                if result.is_ok() {
+                    let mut history = lock(&notes.history);
+                    gone.iter().for_each(|dot| history.dropped(site, *dot));
+                }
+                lock(&desk).answers.push(Answer::Kept);
+            },
+        );
+        self.plan_pump(site);
+    }
+
+    /// What every member of a bucket has seen, those included that are down or away.
+    fn seen_by_all(&mut self, bucket: BucketId) -> Vector {
+        let mut least: Option<Vector> = None;
+        for site in 0..self.sites.len() {
+            let Some((members, vector)) = self.durably_seen(site, bucket) else { continue };
+            if !members {
+                continue;
+            }
+            least = Some(match least {
+                None => vector,
+                Some(known) => {
+                    known.iter().map(|(origin, seq)| (origin, seq.min(vector.get(origin)))).collect()
+                }
+            });
+        }
+        least.unwrap_or_default()
+    }
+
+    fn fill(&mut self, site: usize) {
+        let room = self.draw.below(300_000);
+        let at = self.queue.now().after(self.draw.span(seconds(1)..=seconds(25)));
+        if let Some(place) = self.sites.get(site) {
+            place.disk.set_capacity(Some(place.disk.used() + room));
+            self.queue.plan(at, Event::Relief(Relief::Room { site }));
+        }
+    }
+
+    fn break_syncs(&mut self, site: usize) {
+        let at = self.queue.now().after(self.draw.span(millis(100)..=seconds(5)));
+        if let Some(place) = self.sites.get(site) {
+            place.disk.set_sync_fails(Ppm::percent(50));
+            self.queue.plan(at, Event::Relief(Relief::Sync { site }));
+        }
+    }
+}
