@@ -1,1 +1,373 @@
-//! t
+//! Listings, fingerprints and feeds against the plain definition, and what they cost.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use skerry_base::kv::{Batch, Reducer, Table, Tables, View, ViewError, Visit};
+use skerry_base::{
+    BucketId, ChunkId, ChunkKind, ChunkRef, Dot, Hlc, NodeId, Origin, SiteId, Vector, WallTime,
+};
+
+use super::*;
+use crate::multipart::{Part, Upload, UploadId};
+use crate::object::{Headers, Object};
+use crate::record::{Record, Scope, Statement, Versioning};
+use crate::{Entry, space};
+
+const BUCKET: BucketId = BucketId([0xff; 16]);
+
+fn origin(n: u8) -> Origin {
+    Origin { node: NodeId([n; 16]), incarnation: 1 }
+}
+
+fn put(n: u8, seq: u64, key: &str) -> Record {
+    Record {
+        bucket: BUCKET,
+        dot: Dot { origin: origin(n), seq },
+        key: key.into(),
+        clock: Hlc(seq),
+        context: Vector::new(),
+        versioning: Versioning::Enabled,
+        keeps: Vec::new(),
+        scope: Scope::Node,
+        home: None,
+        placement: None,
+        writer: String::new(),
+        site: SiteId([0; 16]),
+        statement: Statement::Put(Box::default()),
+    }
+}
+
+fn apply(tables: &mut Tables, entry: &Entry) -> Batch {
+    let mut batch = Batch::default();
+    SpaceReducer.reduce(&entry.encode(), tables, &mut batch).unwrap();
+    tables.apply(&batch);
+    batch
+}
+
+fn store(tables: &mut Tables, record: Record) {
+    apply(tables, &Entry::Record(Box::new(record)));
+}
+
+/// Counts the rows that scans touch.
+struct Counting<'a>(&'a Tables, Cell<usize>);
+
+impl View for Counting<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        self.1.set(self.1.get() + 1);
+        self.0.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ViewError> {
+        self.0.scan(table, from, to, &mut |key, value| {
+            self.1.set(self.1.get() + 1);
+            visit(key, value)
+        })
+    }
+}
+
+/// What a listing of all keys shows, by the book.
+fn by_the_book(keys: &BTreeSet<String>, prefix: &str, delimiter: Option<&str>) -> Vec<String> {
+    let fold = |key: &String| {
+        let tail = key.strip_prefix(prefix)?;
+        let cut = delimiter.and_then(|delimiter| tail.find(delimiter).map(|at| at + delimiter.len()));
+        Some(cut.map_or(key.clone(), |cut| key[..prefix.len() + cut].to_owned()))
+    };
+    let mut shown: Vec<String> = keys.iter().filter_map(fold).collect();
+    shown.dedup();
+    shown
+}
+
+fn any_key() -> impl Strategy<Value = String> {
+    "[ab/\0é]{1,5}"
+}
+
+proptest! {
+    #[test]
+    fn pages_add_up_to_the_listing(
+        keys in proptest::collection::btree_set(any_key(), 0..30), prefix in "[ab/]{0,2}",
+        delimiter in prop_oneof![Just(None), Just(Some("/")), Just(Some("b/")), Just(Some(""))], max in 1usize..6,
+    ) {
+        let mut tables = Tables::default();
+        for (seq, key) in (1..).zip(&keys) {
+            store(&mut tables, put(1, seq, key));
+        }
+        let folding = delimiter.filter(|delimiter| !delimiter.is_empty());
+        let expected = by_the_book(&keys, &prefix, folding);
+        let (mut shown, mut versions) = (Vec::new(), Vec::new());
+        let mut after: Option<String> = None;
+        loop {
+            let cursor = Cursor { prefix: &prefix, start_after: after.as_deref(), delimiter, max };
+            let page = list_current(&tables, BUCKET, cursor).unwrap();
+            let mut merged: Vec<String> = page.keys.into_iter().map(|(key, _)| key).chain(page.prefixes).collect();
+            merged.sort();
+            prop_assert!(merged.len() == max || page.next.is_none());
+            shown.extend(merged);
+            after = page.next;
+            if after.is_none() { break }
+        }
+        prop_assert_eq!(&shown, &expected);
+        let mut next: Option<(String, Option<VersionId>)> = None;
+        loop {
+            let start = next.as_ref().map(|(key, _)| key.as_str());
+            let cursor = Cursor { prefix: &prefix, start_after: start, delimiter, max };
+            let page = list_versions(&tables, BUCKET, cursor, next.as_ref().and_then(|next| next.1)).unwrap();
+            let keys = page.versions.into_iter().map(|shown| shown.record.key);
+            let mut merged: Vec<String> = keys.chain(page.prefixes).collect();
+            merged.sort();
+            versions.extend(merged);
+            next = page.next;
+            if next.is_none() { break }
+        }
+        prop_assert_eq!(&versions, &expected);
+    }
+
+    #[test]
+    fn start_after_any_key(
+        keys in proptest::collection::btree_set(any_key(), 0..30), after in any_key(), folded in any::<bool>(),
+    ) {
+        let mut tables = Tables::default();
+        for (seq, key) in (1..).zip(&keys) {
+            store(&mut tables, put(1, seq, key));
+        }
+        let delimiter = folded.then_some("/");
+        let cursor = Cursor { prefix: "", start_after: Some(&after), delimiter, max: 99 };
+        let page = list_current(&tables, BUCKET, cursor).unwrap();
+        let folds = delimiter.is_some() && after.find('/') == Some(after.len() - 1);
+        let later = keys.iter().filter(|key| **key > after && !(folds && key.starts_with(&after))).cloned().collect();
+        let mut merged: Vec<String> = page.keys.into_iter().map(|(key, _)| key).chain(page.prefixes).collect();
+        merged.sort();
+        prop_assert_eq!(merged, by_the_book(&later, "", delimiter));
+    }
+
+    #[test]
+    fn fingerprints_of_any_range(
+        dots in proptest::collection::btree_set((0u8..3, 1u64..4000), 0..40),
+        gone in proptest::collection::vec(any::<prop::sample::Index>(), 0..5),
+        from in (0u8..3, 0u64..4000), to in proptest::option::of((0u8..4, 0u64..4000)),
+    ) {
+        let mut tables = Tables::default();
+        let mut dots: Vec<Dot> = dots.into_iter().map(|(n, seq)| Dot { origin: origin(n), seq }).collect();
+        for dot in &dots {
+            store(&mut tables, Record { dot: *dot, ..put(0, dot.seq, &dot.seq.to_string()) });
+        }
+        for gone in gone {
+            if !dots.is_empty() {
+                let dot = dots.remove(gone.index(dots.len()));
+                apply(&mut tables, &Entry::Drop { bucket: BUCKET, dots: vec![dot] });
+            }
+        }
+        let of = |(n, seq)| Dot { origin: origin(n), seq };
+        for range in [DotRange { from: of(from), to: to.map(of) }, DotRange::ALL] {
+            let inside: Vec<Dot> = dots.iter().copied().filter(|dot| range.contains(*dot)).collect();
+            let naive = inside.iter().map(|dot| Fingerprint::of(*dot)).fold(Fingerprint::default(), Fingerprint::plus);
+            prop_assert_eq!(fingerprint(&tables, BUCKET, range).unwrap(), naive);
+            prop_assert_eq!(&dots_in(&tables, BUCKET, range, 3).unwrap(), &inside[..inside.len().min(3)]);
+            prop_assert_eq!(dots_in(&tables, BUCKET, range, 99).unwrap(), inside);
+        }
+    }
+}
+
+#[test]
+fn common_prefixes_are_skipped_not_scanned() {
+    let mut tables = Tables::default();
+    for seq in 1..=3000 {
+        store(&mut tables, put(1, seq, &format!("{}/{seq}", seq % 3)));
+    }
+    let view = Counting(&tables, Cell::new(0));
+    let cursor = Cursor { delimiter: Some("/"), max: 1000, ..Cursor::default() };
+    let page = list_current(&view, BUCKET, cursor).unwrap();
+    assert_eq!(page.prefixes, ["0/", "1/", "2/"]);
+    assert!(view.1.get() <= 4 * 128, "{} rows", view.1.get());
+    let view = Counting(&tables, Cell::new(0));
+    list_current(&view, BUCKET, Cursor { prefix: "1/", max: 10, ..Cursor::default() }).unwrap();
+    assert!(view.1.get() <= 12, "{} rows", view.1.get());
+}
+
+#[test]
+fn a_put_reads_and_writes_a_bounded_number_of_rows() {
+    let mut tables = Tables::default();
+    for seq in 1..=500 {
+        let context = Vector::from_iter([(origin(1), seq - 1)]);
+        store(&mut tables, Record { context, ..put(1, seq, "versions") });
+    }
+    let view = Counting(&tables, Cell::new(0));
+    let mut batch = Batch::default();
+    let context = Vector::from_iter([(origin(1), 500)]);
+    let entry = Entry::Write(Box::new(Record { context, ..put(1, 501, "versions") }));
+    SpaceReducer.reduce(&entry.encode(), &view, &mut batch).unwrap();
+    assert!(view.1.get() <= 12, "{} reads", view.1.get());
+    assert_eq!(batch.writes.len(), 6, "current, version, dot, vector, sums, fingerprint");
+}
+
+#[test]
+fn a_feed_is_capped_and_goes_on() {
+    let mut tables = Tables::default();
+    for seq in 1..=2500 {
+        apply(&mut tables, &Entry::Write(Box::new(put(1, seq, &seq.to_string()))));
+        if seq % 3 == 0 {
+            apply(&mut tables, &Entry::Write(Box::new(put(2, seq / 3, &format!("x{seq}")))));
+        }
+    }
+    let one = put(1, 1, "1").encode().len();
+    let (mut seen, mut found) = (Vector::new(), Vec::new());
+    let mut answers = 0;
+    loop {
+        let answer = records_after(&tables, BUCKET, &seen, 100 * one).unwrap();
+        assert!(answer.items.iter().map(|item| item.record.encode().len()).sum::<usize>() <= 100 * one);
+        found.extend(answer.items.iter().map(|item| item.dot));
+        seen.merge(&answer.upto);
+        answers += 1;
+        if !answer.more {
+            break;
+        }
+    }
+    assert!(answers > 30);
+    assert!(found.is_sorted());
+    assert_eq!(found.len(), 2500 + 833);
+    assert_eq!(seen, vector(&tables, BUCKET).unwrap());
+    assert_eq!(records_after(&tables, BUCKET, &Vector::new(), 0).unwrap().items.len(), 1);
+    assert!(records_after(&tables, BUCKET, &seen, 99).unwrap().items.is_empty());
+}
+
+#[test]
+fn a_foreign_record_does_not_advance_the_vector() {
+    let mut tables = Tables::default();
+    store(&mut tables, put(1, 1, "a"));
+    assert!(vector(&tables, BUCKET).unwrap().is_empty());
+    let upto = Vector::from_iter([(origin(1), 3)]);
+    apply(&mut tables, &Entry::Vector { bucket: BUCKET, upto: upto.clone() });
+    assert_eq!(vector(&tables, BUCKET).unwrap(), upto);
+    assert_eq!(accept(&tables, &put(1, 1, "a")).unwrap(), Verdict::Duplicate);
+    assert_eq!(accept(&tables, &put(1, 2, "b")).unwrap(), Verdict::Dead);
+    assert_eq!(accept(&tables, &put(1, 4, "b")).unwrap(), Verdict::New);
+    let lower = Vector::from_iter([(origin(1), 2)]);
+    apply(&mut tables, &Entry::Vector { bucket: BUCKET, upto: lower });
+    assert_eq!(vector(&tables, BUCKET).unwrap(), upto);
+}
+
+#[test]
+fn conflicts_are_listed_by_bucket_and_page() {
+    let mut tables = Tables::default();
+    let etag = |etag: &str| Statement::Put(Box::new(Object { etag: etag.into(), ..Object::default() }));
+    for key in ["a", "b", "c"] {
+        let seq = u64::from(key.as_bytes()[0]);
+        store(&mut tables, put(1, seq, key));
+        store(&mut tables, Record { statement: etag("other"), ..put(2, seq, key) });
+        store(&mut tables, put(3, seq, key));
+    }
+    let all = conflicts(&tables, None, None, 99).unwrap();
+    assert_eq!(all.iter().map(|conflict| conflict.key.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert!(all.iter().all(|conflict| conflict.losers.len() == 1), "equal content is no conflict");
+    let page = conflicts(&tables, Some(BUCKET), Some((BUCKET, "a")), 1).unwrap();
+    assert_eq!(page, all[1..2]);
+    assert!(conflicts(&tables, Some(BucketId([1; 16])), None, 99).unwrap().is_empty());
+    assert_eq!(space::sums(&tables, BUCKET).unwrap().conflicts, 3);
+}
+
+#[test]
+fn uploads_and_parts() {
+    let mut tables = Tables::default();
+    let id = |n: u8| UploadId { site: SiteId([1; 16]), draw: [n; 16] };
+    let begin = |key: &str, n: u8| Upload {
+        id: id(n),
+        bucket: BUCKET,
+        key: key.into(),
+        started: WallTime(0),
+        writer: "w".into(),
+        headers: Headers::default(),
+        user_metadata: Vec::new(),
+        tags: Vec::new(),
+        checksum: None,
+    };
+    for (key, n) in [("a", 1), ("a", 2), ("b", 0)] {
+        apply(&mut tables, &Entry::Upload(Box::new(begin(key, n))));
+    }
+    let ids = |list: Vec<Upload>| list.into_iter().map(|upload| upload.id.draw[0]).collect::<Vec<_>>();
+    assert_eq!(ids(list_uploads(&tables, BUCKET, "", None, 9).unwrap()), [1, 2, 0]);
+    assert_eq!(ids(list_uploads(&tables, BUCKET, "", Some(("a", Some(id(1)))), 9).unwrap()), [2, 0]);
+    assert_eq!(ids(list_uploads(&tables, BUCKET, "", Some(("a", None)), 9).unwrap()), [0]);
+    assert_eq!(ids(list_uploads(&tables, BUCKET, "a", None, 1).unwrap()), [1]);
+    let chunk = |n: u8| ChunkRef { id: ChunkId([n; 32]), kind: ChunkKind::Leaf, stored: 1, length: 1 };
+    let part_of = |number: u32, n: u8| Part {
+        bucket: BUCKET,
+        upload: id(1),
+        number,
+        size: 1,
+        md5: [n; 16],
+        chunks: vec![chunk(n)],
+        checksums: Vec::new(),
+        modified: WallTime(0),
+    };
+    let mut counts: BTreeMap<ChunkId, i32> = BTreeMap::new();
+    let mut count = |batch: &Batch| {
+        batch.references.iter().for_each(|one| *counts.entry(one.chunk).or_default() += one.delta);
+        counts.clone()
+    };
+    for (number, n) in [(300, 1), (2, 2), (300, 3)] {
+        count(&apply(&mut tables, &Entry::Part(Box::new(part_of(number, n)))));
+    }
+    let numbers =
+        |list: Vec<Part>| list.into_iter().map(|part| (part.number, part.md5[0])).collect::<Vec<_>>();
+    assert_eq!(numbers(list_parts(&tables, BUCKET, id(1), 0, 9).unwrap()), [(2, 2), (300, 3)]);
+    assert_eq!(numbers(list_parts(&tables, BUCKET, id(1), 2, 9).unwrap()), [(300, 3)]);
+    assert_eq!(part(&tables, BUCKET, id(1), 2).unwrap(), Some(part_of(2, 2)));
+    let left = count(&apply(&mut tables, &Entry::UploadEnd { bucket: BUCKET, key: "a".into(), id: id(1) }));
+    assert!(left.values().all(|&count| count == 0));
+    assert_eq!(upload(&tables, BUCKET, "a", id(1)).unwrap(), None);
+    assert!(list_parts(&tables, BUCKET, id(1), 0, 9).unwrap().is_empty());
+    assert!(upload(&tables, BUCKET, "a", id(2)).unwrap().is_some());
+}
+
+#[test]
+fn version_ids_print_and_parse() {
+    let dot = VersionId::Dot(Dot { origin: origin(7), seq: 9 });
+    assert_eq!(dot.to_string().parse::<VersionId>().unwrap(), dot);
+    assert_eq!("null".parse::<VersionId>().unwrap(), VersionId::Null);
+    assert!("nil".parse::<VersionId>().is_err());
+}
+
+/// Fixtures of version 1 must be read for ever: a journal outlives the release that wrote it.
+#[test]
+fn entry_v1_fixtures() {
+    let dot = Dot { origin: origin(1), seq: 2 };
+    let id = UploadId { site: SiteId([4; 16]), draw: [5; 16] };
+    let fixtures = [
+        (
+            "0102ffffffffffffffffffffffffffffffff01010101010101010101010101010101010102",
+            Entry::Vector { bucket: BUCKET, upto: Vector::from_iter([(dot.origin, 2)]) },
+        ),
+        (
+            "0103ffffffffffffffffffffffffffffffff01010101010101010101010101010101010102",
+            Entry::Drop { bucket: BUCKET, dots: vec![dot] },
+        ),
+        (
+            "0105ffffffffffffffffffffffffffffffff016b0404040404040404040404040404040405050505050505050505050505050505",
+            Entry::UploadEnd { bucket: BUCKET, key: "k".into(), id },
+        ),
+        ("0107016b010176", Entry::Local { key: "k".into(), value: Some("v".into()) }),
+    ];
+    for (fixture, entry) in fixtures {
+        let hex: String = entry.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, fixture.replace(' ', ""));
+        assert_eq!(Entry::decode(&entry.encode()).unwrap(), entry);
+    }
+    let record = put(1, 2, "k");
+    let tagged = |tag: u8| [&[1, tag][..], &record.encode()[1..]].concat();
+    assert_eq!(Entry::decode(&tagged(0)).unwrap(), Entry::Write(Box::new(record.clone())));
+    assert_eq!(Entry::decode(&tagged(1)).unwrap(), Entry::Record(Box::new(record.clone())));
+    assert!(Entry::decode(&tagged(8)).is_err());
+    let mut batch = Batch::default();
+    assert!(SpaceReducer.reduce(&tagged(8), &Tables::default(), &mut batch).is_err());
+}
