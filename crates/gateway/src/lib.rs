@@ -6,6 +6,9 @@
 //! Invariants: no S3 library type leaves `s3/`; bodies stream through and are never held whole; a request
 //! that is not carried out in full is refused by name, nothing is silently ignored.
 
+pub mod admin;
 pub mod http;
+pub mod memory;
 pub mod s3;
 pub mod service;
+pub mod telemetry;

@@ -64,7 +64,7 @@ fn host_bucket(host: &str, domains: &[String]) -> Option<String> {
 }
 
 /// Refuses what is no bucket name of S3's.
-pub(crate) fn check_bucket(name: &str) -> Outcome<()> {
+pub fn check_bucket(name: &str) -> Outcome<()> {
     let alphanumeric =
         |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let valid = (3..=63).contains(&name.len())

@@ -48,6 +48,7 @@ use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, Request, Response};
 
 pub(crate) use self::address::Address;
+pub use self::address::check_bucket;
 use self::intake::Intake;
 use self::operation::{Operation, route};
 use self::reply::Reply;

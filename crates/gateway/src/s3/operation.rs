@@ -118,19 +118,18 @@ pub(crate) const TABLE: &[Row] = &[
         ..row(Operation::ListBuckets, "GET", Level::Root)
     },
     Row {
+        selectors: &["versioning"],
+        headers: &[SUMS],
+        ..row(Operation::PutBucketVersioning, "PUT", Level::Bucket)
+    },
+    Row {
         headers: &[SUMS, &["x-amz-acl", "x-amz-bucket-object-lock-enabled"]],
-        selectors: &[],
         ..row(Operation::CreateBucket, "PUT", Level::Bucket)
     },
     row(Operation::HeadBucket, "HEAD", Level::Bucket),
     row(Operation::DeleteBucket, "DELETE", Level::Bucket),
     Row { selectors: &["location"], ..row(Operation::GetBucketLocation, "GET", Level::Bucket) },
     Row { selectors: &["versioning"], ..row(Operation::GetBucketVersioning, "GET", Level::Bucket) },
-    Row {
-        selectors: &["versioning"],
-        headers: &[SUMS],
-        ..row(Operation::PutBucketVersioning, "PUT", Level::Bucket)
-    },
     Row {
         selectors: &["versions"],
         queries: &["prefix", "delimiter", "encoding-type", "key-marker", "version-id-marker", "max-keys"],

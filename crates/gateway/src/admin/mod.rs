@@ -1,0 +1,117 @@
+//! Administration under `/_skerry/`: health, metrics, and the verbs of an operator as JSON.
+//!
+//! Invariants: only health, and metrics from loopback, answer without the token, which is compared in constant
+//! time; every JSON answer carries `version`; unknown paths, methods and fields are refused.
+
+mod json;
+mod verbs;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use prometheus_client::registry::Registry;
+use ring::hmac;
+
+use self::json::Failure;
+use crate::http::body::{Inflow, Outflow, full};
+use crate::s3::Served;
+use crate::s3::uri::{Query, decode};
+use crate::service::AdminService;
+
+/// The registry of the node's metrics, as the exposition reads it.
+pub type SharedRegistry = Arc<Mutex<Registry>>;
+
+/// The administration face.
+#[derive(Clone)]
+pub struct Administration {
+    service: Arc<dyn AdminService>,
+    registry: SharedRegistry,
+    key: hmac::Key,
+    token: hmac::Tag,
+}
+
+impl core::fmt::Debug for Administration {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Administration")
+    }
+}
+
+impl Administration {
+    /// Over this service and these metrics; `token` is what an operator bears.
+    pub fn new(service: Arc<dyn AdminService>, registry: SharedRegistry, token: &str) -> Self {
+        // Tags instead of tokens are compared, because that takes the same time whatever differs.
+        let key = hmac::Key::new(hmac::HMAC_SHA256, b"skerry admin token");
+        let token = hmac::sign(&key, token.as_bytes());
+        Self { service, registry, key, token }
+    }
+
+    /// Answers a request below `/_skerry`.
+    pub(crate) async fn answer(&self, request: Request<Inflow>, loopback: bool) -> Response<Outflow> {
+        let path = decode(request.uri().path(), false).unwrap_or_default();
+        let path = path.strip_prefix("/_skerry").unwrap_or(&path).to_owned();
+        let mut response = match self.route(&path, request, loopback).await {
+            Ok(response) => response,
+            Err(failure) => failure.response(),
+        };
+        response.extensions_mut().insert(Served("Admin"));
+        response
+    }
+
+    async fn route(
+        &self,
+        path: &str,
+        request: Request<Inflow>,
+        loopback: bool,
+    ) -> Result<Response<Outflow>, Failure> {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        match path {
+            "/health/live" if reads => Ok(text("live\n", "text/plain; charset=utf-8")),
+            "/health/ready" if reads => self.ready().await,
+            "/metrics" if reads => {
+                if !loopback {
+                    self.check_token(&request)?;
+                }
+                self.metrics()
+            }
+            "/health/live" | "/health/ready" | "/metrics" => Err(Failure::method(request.method())),
+            _ => match path.strip_prefix("/v1/") {
+                Some(verb) => {
+                    self.check_token(&request)?;
+                    let query = Query::parse(request.uri().query())?;
+                    verbs::run(&*self.service, verb, &query, request).await
+                }
+                None => Err(Failure::path(path)),
+            },
+        }
+    }
+
+    async fn ready(&self) -> Result<Response<Outflow>, Failure> {
+        let readiness = self.service.ready().await;
+        let status = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        json::response(status, &readiness)
+    }
+
+    fn metrics(&self) -> Result<Response<Outflow>, Failure> {
+        let mut exposition = String::new();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        prometheus_client::encoding::text::encode(&mut exposition, &registry)
+            .map_err(|error| Failure::internal(&format!("the metrics could not be written: {error}")))?;
+        Ok(text(exposition, "application/openmetrics-text; version=1.0.0; charset=utf-8"))
+    }
+
+    fn check_token(&self, request: &Request<Inflow>) -> Result<(), Failure> {
+        let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = header.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        hmac::verify(&self.key, given.trim().as_bytes(), self.token.as_ref()).map_err(|_| Failure::token())
+    }
+}
+
+fn text(body: impl Into<bytes::Bytes>, kind: &'static str) -> Response<Outflow> {
+    let mut response = Response::new(full(body));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! `/_skerry/v1/…`: one verb of [`AdminService`] each.
+
+use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
+
+use super::json::{self, Failure};
+use crate::http::body::{Inflow, Outflow};
+use crate::s3::uri::Query;
+use crate::service::{AdminService, ConflictQuery, ErrorKind, Outcome, ServiceError};
+
+/// Carries out the verb at a path below `/_skerry/v1/`.
+pub(super) async fn run(
+    service: &dyn AdminService,
+    verb: &str,
+    query: &Query,
+    request: Request<Inflow>,
+) -> Result<Response<Outflow>, Failure> {
+    let method = request.method().clone();
+    let segments: Vec<&str> = verb.split('/').collect();
+    match (method.as_str(), segments.as_slice()) {
+        ("GET", ["status"]) => ok(service.status().await),
+        ("POST", ["link"]) => ok(service.set_link(json::request(request).await?).await),
+        ("GET", ["conflicts"]) => ok(service.conflicts(conflict_query(query)?).await),
+        ("POST", ["invites"]) => created(service.invite(json::request(request).await?).await),
+        ("GET", ["keys"]) => ok(service.keys().await),
+        ("POST", ["keys"]) => created(service.create_key(json::request(request).await?).await),
+        ("POST", ["keys", id, "disable"]) => ok(service.disable_key(id).await),
+        ("GET", ["buckets"]) => ok(service.buckets().await),
+        ("POST", ["buckets"]) => created(service.create_bucket(json::request(request).await?).await),
+        ("GET", ["buckets", name]) => ok(service.bucket(name).await),
+        ("PATCH", ["buckets", name]) => ok(service.update_bucket(name, json::request(request).await?).await),
+        (
+            _,
+            ["status" | "link" | "conflicts" | "invites" | "keys" | "buckets"]
+            | ["keys", _, "disable"]
+            | ["buckets", _],
+        ) => Err(Failure::method(&method)),
+        _ => Err(Failure::path(&format!("/v1/{verb}"))),
+    }
+}
+
+fn ok(outcome: Outcome<impl Serialize>) -> Result<Response<Outflow>, Failure> {
+    json::response(StatusCode::OK, &outcome?)
+}
+
+fn created(outcome: Outcome<impl Serialize>) -> Result<Response<Outflow>, Failure> {
+    json::response(StatusCode::CREATED, &outcome?)
+}
+
+fn conflict_query(query: &Query) -> Result<ConflictQuery, Failure> {
+    let refused = |what: String| Failure::from(ServiceError::new(ErrorKind::InvalidArgument, what));
+    if let Some(name) = query.names().find(|name| !matches!(*name, "bucket" | "after" | "limit")) {
+        return Err(refused(format!("conflicts take bucket, after and limit, not {name}")));
+    }
+    let limit = match query.text("limit").map(|text| text.parse::<usize>()) {
+        None => None,
+        Some(Ok(limit)) if (1..=1000).contains(&limit) => Some(limit),
+        Some(_) => return Err(refused("limit is a number from 1 to 1000".into())),
+    };
+    Ok(ConflictQuery { bucket: query.text("bucket"), after: query.text("after"), limit })
+}
+
+/// The method that each path takes, for tests and documents.
+#[cfg(test)]
+pub(super) const VERBS: &[(Method, &str)] = &[
+    (Method::GET, "status"),
+    (Method::POST, "link"),
+    (Method::GET, "conflicts"),
+    (Method::POST, "invites"),
+    (Method::GET, "keys"),
+    (Method::POST, "keys"),
+    (Method::POST, "keys/x/disable"),
+    (Method::GET, "buckets"),
+    (Method::POST, "buckets"),
+    (Method::GET, "buckets/abc"),
+    (Method::PATCH, "buckets/abc"),
+];

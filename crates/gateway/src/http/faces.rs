@@ -1,0 +1,88 @@
+//! What stands behind a listener: S3, administration, or both; told apart by path.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hyper::body::Incoming;
+use hyper::http::request::Parts;
+use hyper::{Request, Response};
+use ring::rand::{SecureRandom, SystemRandom};
+use tracing::Instrument;
+
+use super::Limits;
+use super::body::Outflow;
+use super::flight::{Activity, Flight};
+use super::stream::inflow;
+use crate::admin::Administration;
+use crate::s3::{Front, Served, host};
+use crate::telemetry::Telemetry;
+
+/// What stands behind a listener.
+#[derive(Debug)]
+pub struct Faces {
+    s3: Option<Front>,
+    administration: Option<Administration>,
+    telemetry: Telemetry,
+    /// Makes the ids of this process differ from those of others.
+    seed: u64,
+    next: AtomicU64,
+}
+
+impl Faces {
+    /// S3 at `/` and administration under `/_skerry/`, where given.
+    pub fn new(s3: Option<Front>, administration: Option<Administration>, telemetry: Telemetry) -> Self {
+        let mut seed = [0; 8];
+        // Without randomness ids repeat after a restart, which harms nobody but a reader of logs.
+        let _ = SystemRandom::new().fill(&mut seed);
+        Self { s3, administration, telemetry, seed: u64::from_le_bytes(seed), next: AtomicU64::new(0) }
+    }
+
+    /// 16 digits that no other request of ours has.
+    fn request_id(&self) -> String {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        // An odd factor makes neighbours look different and keeps all numbers apart.
+        format!("{:016X}", number.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(self.seed))
+    }
+
+    /// Answers one request of a connection.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+        activity: Arc<Activity>,
+        limits: Limits,
+    ) -> Response<Outflow> {
+        let flight = Flight::begin(activity, self.telemetry.clone());
+        let id = self.request_id();
+        let method = request.method().clone();
+        let span = tracing::info_span!("request", id, %method, path = request.uri().path());
+        let response = self.route(request, peer, &id, &limits).instrument(span.clone()).await;
+        let operation = response.extensions().get::<Served>().map_or("Unknown", |served| served.0);
+        let status = response.status().as_u16();
+        span.in_scope(|| tracing::debug!(operation, status, "answered"));
+        response.map(|body| flight.answer(operation, status, body))
+    }
+
+    async fn route(
+        &self,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+        id: &str,
+        limits: &Limits,
+    ) -> Response<Outflow> {
+        let (parts, body) = request.into_parts();
+        let request = Request::from_parts(parts.clone(), inflow(body, limits));
+        match (&self.administration, &self.s3) {
+            (Some(administration), s3) if s3.as_ref().is_none_or(|s3| is_admin(s3, &parts)) => {
+                administration.answer(request, peer.ip().is_loopback()).await
+            }
+            (_, Some(s3)) => s3.answer(request, id).await,
+            (_, None) => Response::new(super::body::empty()),
+        }
+    }
+}
+
+fn is_admin(s3: &Front, parts: &Parts) -> bool {
+    s3.address(&host(parts), parts.uri.path()).is_ok_and(|address| address.is_admin())
+}

@@ -1,0 +1,138 @@
+//! Listeners: accept, hand to hyper, end in order.
+
+use core::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use super::flight::Activity;
+use super::stream::PacedStream;
+use super::{Faces, Limits, Tls};
+
+/// How long accepting rests after an error.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Binds an address; the error names it.
+pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))
+}
+
+/// Serves until `shutdown` is ready; then takes no more connections and lets the requests in flight end.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    faces: Arc<Faces>,
+    limits: Limits,
+    shutdown: impl Future<Output = ()>,
+) {
+    let room = Arc::new(Semaphore::new(limits.connections));
+    let graceful = GracefulShutdown::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let next = async {
+            let permit = Arc::clone(&room).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            () = &mut shutdown => break,
+            next = next => next,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let connection = Connection { faces: Arc::clone(&faces), limits, peer };
+                let (tls, watcher) = (tls.clone(), graceful.watcher());
+                tokio::spawn(async move {
+                    connection.open(stream, tls, watcher).await;
+                    drop(permit);
+                });
+            }
+            // A lack of descriptors passes when connections end; until then accepting again would spin.
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    if timeout(limits.shutdown_time, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not end in time and were cut off");
+    }
+}
+
+struct Connection {
+    faces: Arc<Faces>,
+    limits: Limits,
+    peer: SocketAddr,
+}
+
+impl Connection {
+    async fn open(self, stream: TcpStream, tls: Option<Tls>, watcher: Watcher) {
+        // Answers are often one small write; it should not wait for more.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = tls else { return self.run(stream, watcher).await };
+        match timeout(self.limits.head_time, tls.acceptor().accept(stream)).await {
+            Ok(Ok(stream)) => self.run(stream, watcher).await,
+            Ok(Err(error)) => tracing::debug!(peer = %self.peer, %error, "a TLS handshake failed"),
+            Err(_) => tracing::debug!(peer = %self.peer, "a TLS handshake took too long"),
+        }
+    }
+
+    async fn run<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(self, stream: S, watcher: Watcher) {
+        let Self { faces, limits, peer } = self;
+        let activity = Arc::new(Activity::default());
+        let watched = Arc::clone(&activity);
+        let service = service_fn(move |request| {
+            let answer = Arc::clone(&faces).answer(request, peer, Arc::clone(&activity), limits);
+            async move { Ok::<_, Infallible>(answer.await) }
+        });
+        let builder = builder(&limits);
+        let stream = TokioIo::new(PacedStream::new(stream, &limits));
+        let mut connection = pin!(watcher.watch(builder.serve_connection(stream, service).into_owned()));
+        let mut idle = interval(limits.idle_time);
+        idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut seen = None;
+        loop {
+            tokio::select! {
+                ended = &mut connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%peer, %error, "a connection ended early");
+                    }
+                    return;
+                }
+                _ = idle.tick() => match watched.look() {
+                    (begun, true) if seen == Some(begun) => return,
+                    (begun, _) => seen = Some(begun),
+                },
+            }
+        }
+    }
+}
+
+fn builder(limits: &Limits) -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_time)
+        .max_buf_size(limits.head_bytes.max(8 << 10))
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .max_concurrent_streams(limits.streams)
+        .keep_alive_interval(limits.stall_time)
+        .keep_alive_timeout(limits.stall_time);
+    builder
+}

@@ -1,0 +1,154 @@
+//! Administration of the double: one site that knows no other.
+
+use async_trait::async_trait;
+
+use super::Memory;
+use super::state::Bucket;
+use crate::service::{
+    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, ConflictPage, ConflictQuery,
+    ErrorKind, Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
+    Outcome, Readiness, ServiceError, StatusReport, StorageStatus, VERSION, Versioning,
+};
+
+/// A day, the default life of an invitation.
+const DAY: u64 = 24 * 3600;
+
+fn status(name: &str, bucket: &Bucket) -> BucketStatus {
+    let current =
+        bucket.keys.values().filter_map(|versions| versions.last().filter(|one| !one.delete_marker));
+    let sizes: Vec<u64> = current.map(|version| version.info.size).collect();
+    let versioning = match bucket.versioning {
+        Versioning::Off => "off",
+        Versioning::Enabled => "enabled",
+        Versioning::Suspended => "suspended",
+    };
+    BucketStatus {
+        version: VERSION,
+        name: name.into(),
+        id: name.into(),
+        owner: bucket.owner.clone(),
+        created_ms: bucket.created.0,
+        versioning: versioning.into(),
+        ack_scope: "node".into(),
+        copies: 1,
+        follow: "records".into(),
+        objects: sizes.len() as u64,
+        bytes: sizes.iter().sum(),
+        unprotected_bytes: 0,
+        conflicts: 0,
+        members: vec!["memory".into()],
+    }
+}
+
+#[async_trait]
+impl AdminService for Memory {
+    async fn ready(&self) -> Readiness {
+        Readiness { version: VERSION, ready: true, reason: "serving".into() }
+    }
+
+    async fn status(&self) -> Outcome<StatusReport> {
+        let state = self.lock();
+        let bytes = state.buckets.iter().map(|(name, bucket)| status(name, bucket).bytes).sum();
+        Ok(StatusReport {
+            version: VERSION,
+            release: env!("CARGO_PKG_VERSION").into(),
+            site: "memory".into(),
+            site_name: "memory".into(),
+            node: "memory".into(),
+            uptime_seconds: 0,
+            cut: state.cut,
+            clock_trusted: true,
+            peers: Vec::new(),
+            storage: StorageStatus { live_bytes: bytes, ..StorageStatus::default() },
+            buckets: state.buckets.len() as u64,
+            conflicts: 0,
+        })
+    }
+
+    async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState> {
+        self.lock().cut = request.cut;
+        Ok(LinkState { version: VERSION, cut: request.cut })
+    }
+
+    async fn conflicts(&self, _: ConflictQuery) -> Outcome<ConflictPage> {
+        Ok(ConflictPage { version: VERSION, conflicts: Vec::new(), next: None })
+    }
+
+    async fn invite(&self, request: InviteRequest) -> Outcome<Invite> {
+        let seconds = request.expires_seconds.unwrap_or(DAY);
+        let token = self.lock().draw(&format!("{}-", request.site));
+        Ok(Invite { version: VERSION, token, expires_ms: self.now().0.saturating_add(seconds * 1000) })
+    }
+
+    async fn keys(&self) -> Outcome<KeyList> {
+        let keys = self.lock().keys.values().map(|(_, status)| status.clone()).collect();
+        Ok(KeyList { version: VERSION, keys })
+    }
+
+    async fn create_key(&self, request: KeyCreate) -> Outcome<KeyCreated> {
+        let (mut state, now) = (self.lock(), self.now());
+        let (id, secret) = (state.draw("KEY"), state.draw("secret"));
+        let owner = request.owner.unwrap_or_else(|| "owner".into());
+        let key = state.add_key(&id, &secret, &owner, &request.name.unwrap_or_default(), now);
+        Ok(KeyCreated { key, secret })
+    }
+
+    async fn disable_key(&self, id: &str) -> Outcome<KeyStatus> {
+        match self.lock().keys.get_mut(id) {
+            Some((_, status)) => {
+                status.enabled = false;
+                Ok(status.clone())
+            }
+            None => Err(ServiceError::new(ErrorKind::InvalidAccessKeyId, "there is no such key")),
+        }
+    }
+
+    async fn buckets(&self) -> Outcome<BucketList> {
+        let buckets = self.lock().buckets.iter().map(|(name, bucket)| status(name, bucket)).collect();
+        Ok(BucketList { version: VERSION, buckets })
+    }
+
+    async fn create_bucket(&self, request: BucketCreate) -> Outcome<BucketStatus> {
+        crate::s3::check_bucket(&request.name)?;
+        let (mut state, now) = (self.lock(), self.now());
+        if state.buckets.contains_key(&request.name) {
+            return Err(ServiceError::new(
+                ErrorKind::BucketAlreadyExists,
+                "the name is taken; choose another",
+            ));
+        }
+        let bucket = Bucket::new(&request.owner.unwrap_or_else(|| "owner".into()), now, None);
+        let answer = status(&request.name, &bucket);
+        state.buckets.insert(request.name, bucket);
+        Ok(answer)
+    }
+
+    async fn bucket(&self, name: &str) -> Outcome<BucketStatus> {
+        let state = self.lock();
+        state
+            .buckets
+            .get(name)
+            .map(|bucket| status(name, bucket))
+            .ok_or_else(|| ServiceError::no_such_bucket(name))
+    }
+
+    async fn update_bucket(&self, name: &str, patch: BucketPatch) -> Outcome<BucketStatus> {
+        let mut state = self.lock();
+        let bucket = state.buckets.get_mut(name).ok_or_else(|| ServiceError::no_such_bucket(name))?;
+        if patch.ack_scope.is_some() || patch.copies.is_some() || patch.follow.is_some() {
+            return Err(ServiceError::not_implemented("a setting that needs several sites"));
+        }
+        bucket.versioning = match patch.versioning.as_deref() {
+            None => bucket.versioning,
+            Some("enabled") => Versioning::Enabled,
+            Some("suspended") => Versioning::Suspended,
+            Some(_) => {
+                return Err(ServiceError::new(
+                    ErrorKind::InvalidArgument,
+                    "versioning is enabled or suspended",
+                ));
+            }
+        };
+        Ok(status(name, bucket))
+    }
+}
