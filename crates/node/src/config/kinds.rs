@@ -66,8 +66,8 @@ impl Setting for Vec<String> {
     }
 
     fn toml(&self) -> String {
-        let items: Vec<_> = self.iter().map(|item| quoted(item)).collect();
-        format!("[{}]", items.join(", "))
+        let items = self.iter().map(|item| quoted(item));
+        format!("[{}]", items.collect::<Self>().join(", "))
     }
 }
 
@@ -123,7 +123,7 @@ impl Setting for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fitting = SIZES.iter().find(|(_, unit)| self.0 >= *unit && self.0 % unit == 0);
+        let fitting = SIZES.iter().find(|(_, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit));
         let (name, unit) = fitting.unwrap_or(&("B", 1));
         write!(f, "{} {name}", self.0 / unit)
     }
@@ -155,7 +155,7 @@ impl Setting for Span {
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
-        let fitting = SPANS.iter().find(|(_, unit)| millis >= *unit && millis % unit == 0);
+        let fitting = SPANS.iter().find(|(_, unit)| millis >= *unit && millis.is_multiple_of(*unit));
         let (name, unit) = fitting.unwrap_or(&("ms", 1));
         write!(f, "{}{name}", millis / unit)
     }

@@ -1,6 +1,6 @@
 //! Files, environment and texts say the same; what is wrong is named.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 use std::time::Duration;
 

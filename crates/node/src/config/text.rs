@@ -9,7 +9,7 @@ fn variable(field: &Field) -> String {
     format!("{PREFIX}_{}_{}", field.section, field.name).to_ascii_uppercase()
 }
 
-fn fields<'a>(section: &'a str) -> impl Iterator<Item = &'a Field> {
+fn fields(section: &str) -> impl Iterator<Item = &Field> {
     Config::FIELDS.iter().filter(move |field| field.section == section)
 }
 

@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 use tokio_util::sync::CancellationToken;
 
-use super::Stream;
 use super::sever::Severable;
+use super::{Stream, pace};
 
 /// Streams that this side holds open on a link; more wait.
 const OPEN_STREAMS: usize = 64;
@@ -206,7 +206,7 @@ const PONG: u8 = 1;
 /// Pings and answers pings on the control stream; returns when the other side does not answer.
 async fn ping(stream: yamux::Stream, rtt: &Mutex<VecDeque<Duration>>) {
     let (mut reader, mut writer) = tokio::io::split(stream.compat());
-    let start = Instant::now();
+    let start = pace::now();
     let (mut next, mut deadline): (Instant, Option<Instant>) = (start, None);
     let (words, mut heard) = mpsc::channel(4);
     let reading = async {
@@ -227,16 +227,16 @@ async fn ping(stream: yamux::Stream, rtt: &Mutex<VecDeque<Duration>>) {
                 }
                 Some([PONG, rest @ ..]) => {
                     let sent = start + Duration::from_nanos(u64::from_be_bytes(rest));
-                    note(rtt, Instant::now().saturating_duration_since(sent));
-                    (next, deadline) = (Instant::now() + PING_EVERY, None);
+                    note(rtt, pace::now().saturating_duration_since(sent));
+                    (next, deadline) = (pace::now() + PING_EVERY, None);
                 }
                 Some(_) => return Err(std::io::ErrorKind::InvalidData.into()),
                 None if deadline.is_some() => return Err(std::io::ErrorKind::TimedOut.into()),
                 None => {
-                    let nanos = start.elapsed().as_nanos() as u64;
+                    let nanos = pace::now().saturating_duration_since(start).as_nanos() as u64;
                     writer.write_all(&said(PING, nanos.to_be_bytes())).await?;
                     writer.flush().await?;
-                    deadline = Some(Instant::now() + PONG_WITHIN);
+                    deadline = Some(pace::now() + PONG_WITHIN);
                 }
             }
         }
@@ -265,3 +265,7 @@ fn note(rtt: &Mutex<VecDeque<Duration>>, sample: Duration) {
         samples.pop_front();
     }
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

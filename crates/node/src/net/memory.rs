@@ -135,7 +135,9 @@ impl World {
         let (a, b) = tokio::io::duplex(STREAM_BYTES);
         let meter = |node: &Node, peer| {
             let meter = Meter::default();
-            node.peers.get(&peer).map(|counters| meter.belongs_to(counters));
+            if let Some(counters) = node.peers.get(&peer) {
+                meter.belongs_to(counters);
+            }
             Some(Arc::new(meter))
         };
         let theirs: Stream = Box::new(Severable::new(b, link, meter(there, from)));

@@ -20,6 +20,7 @@ pub mod tcp;
 
 mod link;
 mod links;
+mod pace;
 mod sever;
 mod tls;
 mod traffic;

@@ -129,6 +129,7 @@ impl Shared {
 
 impl TcpNet {
     /// Listens on `listen` (`host:port`) as the node with this key.
+    #[expect(clippy::disallowed_methods, reason = "this is where the peer port is opened")]
     pub async fn bind(listen: &str, identity: &Identity) -> Result<Arc<Self>, BindError> {
         let failed = |reason: String| BindError { address: listen.into(), reason };
         let listener = TcpListener::bind(listen).await.map_err(|error| failed(error.to_string()))?;

@@ -58,6 +58,12 @@ impl Meter {
         self.counters().add_received(bytes);
     }
 
+    /// What was counted before a peer was proven.
+    #[cfg(test)]
+    pub(super) fn read_own(&self) -> PeerTraffic {
+        self.own.read(NodeId::default())
+    }
+
     /// Counts for `peer` from now on, with what was counted so far.
     pub(super) fn belongs_to(&self, peer: &Arc<Counters>) {
         if self.peer.set(peer.clone()).is_ok() {

@@ -3,6 +3,12 @@
 //! Invariants: a file is replaced whole or not at all (written beside, synced, renamed, directory synced);
 //! secrets have mode 0600 from their first byte, and one that others may read is refused.
 
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this is the module that reads and writes the few files of a site's directory"
+)]
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};

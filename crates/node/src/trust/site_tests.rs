@@ -1,6 +1,6 @@
 //! A site comes back from its files, and files that do not fit together are refused.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 use std::fs;
 

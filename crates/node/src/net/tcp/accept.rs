@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use rustls::{CertificateError, Error as TlsError};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::super::pace;
 use super::super::sever::Severable;
 use super::super::tls::{self, peer_key};
 use super::super::traffic::Meter;
@@ -33,7 +34,7 @@ pub(super) async fn run(shared: Arc<Shared>, listener: TcpListener) {
             Ok((socket, _)) => socket,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept connections of other sites");
-                tokio::time::sleep(EXHAUSTED).await;
+                pace::pause(EXHAUSTED).await;
                 continue;
             }
         };
@@ -78,7 +79,7 @@ impl Proven {
 }
 
 async fn incoming(shared: &Arc<Shared>, socket: TcpStream, token: CancellationToken) -> Option<Proven> {
-    let deadline = Instant::now() + HANDSHAKE;
+    let deadline = pace::now() + HANDSHAKE;
     let meter = Arc::new(Meter::default());
     dial::tune(&socket);
     let socket = Severable::new(socket, &token, Some(meter.clone()));
@@ -144,6 +145,6 @@ async fn stranger(shared: &Arc<Shared>, key: PublicKey, socket: Socket, token: C
     }
     tokio::select! {
         () = token.cancelled() => {}
-        () = tokio::time::sleep(STRANGER) => token.cancel(),
+        () = pace::pause(STRANGER) => token.cancel(),
     }
 }

@@ -8,11 +8,12 @@ use skerry_base::NodeId;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
+use super::super::pace;
 use super::super::sever::Severable;
 use super::super::tls;
 use super::super::traffic::{Counters, Meter};
@@ -72,7 +73,7 @@ pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop
                 () = wakers.change.notified() => continue,
             }
         };
-        let begun = Instant::now();
+        let begun = pace::now();
         let round = async {
             let token = want.token.clone();
             match token.run_until_cancelled(dial(&shared, node, want)).await {
@@ -85,11 +86,15 @@ pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop
             () = stop.cancelled() => return,
             () = round => {}
         }
-        pause = if begun.elapsed() > STEADY { SHORTEST } else { (pause * 2).min(LONGEST) };
+        pause = if pace::now().saturating_duration_since(begun) > STEADY {
+            SHORTEST
+        } else {
+            (pause * 2).min(LONGEST)
+        };
         tokio::select! {
             () = stop.cancelled() => return,
             () = wakers.hurry.notified() => pause = SHORTEST,
-            () = tokio::time::sleep(jittered(pause)) => {}
+            () = pace::pause(jittered(pause)) => {}
         }
     }
 }
@@ -190,6 +195,7 @@ async fn connect(
     Err(last)
 }
 
+#[expect(clippy::disallowed_methods, reason = "this is where other nodes are dialled")]
 async fn connect_one(
     connector: TlsConnector,
     address: &str,

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::Peer;
 use super::super::link::{Inbound, Link};
-use super::Shared;
+use super::{PeerState, Shared, State};
 
 const VERSION: u8 = 1;
 const HELLO_BYTES: usize = 25;
@@ -92,107 +92,119 @@ where
     stream.write_all(&own.encode()).await?;
     stream.flush().await?;
     let theirs = Hello::read(&mut stream).await?;
-    let standing = if shared.node < peer {
-        let standing = decide(shared, peer, theirs, dialled.is_some(), &token);
-        stream.write_u64(standing.as_ref().map_or(0, |standing| standing.id.number)).await?;
+    let reserved = if shared.node < peer {
+        let reserved = decide(shared, peer, theirs, dialled.is_some(), &token);
+        let number = reserved.as_ref().map_or(0, |reserved| reserved.standing.id.number);
+        stream.write_u64(number).await?;
         stream.flush().await?;
-        standing
+        reserved
     } else {
         let number = stream.read_u64().await?;
         let id = LinkId { arbiter: theirs.instance, number };
         if number == 0 { None } else { follow(shared, peer, id, &token) }
     };
-    match standing {
-        Some(standing) => {
-            Ok(Greeted::Link(Box::pin(install(shared.clone(), stream, peer, standing, dialled.is_some()))))
-        }
-        None => Ok(Greeted::Spare),
+    Ok(match reserved {
+        Some(reserved) => Greeted::Link(Box::pin(install(reserved, stream, dialled.is_some()))),
+        None => Greeted::Spare,
+    })
+}
+
+/// The right of a connection to be the link. When it is dropped, wherever that happens (a greeting that broke
+/// off, a deadline, a link that ended), the place is free again, unless another connection has taken it.
+struct Reserved {
+    shared: Arc<Shared>,
+    peer: NodeId,
+    standing: Standing,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let number = self.standing.number;
+        self.shared.state(|state| {
+            let entry = state.peers.get_mut(&self.peer);
+            let own = |entry: &&mut PeerState| {
+                entry.standing.as_ref().is_some_and(|standing| standing.number == number)
+            };
+            if let Some(entry) = entry.filter(own) {
+                entry.fall(self.peer, &self.shared.links);
+            }
+        });
     }
 }
 
 /// The arbiter's side.
 fn decide(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     peer: NodeId,
     theirs: Hello,
     dialler: bool,
     token: &CancellationToken,
-) -> Option<Standing> {
+) -> Option<Reserved> {
     shared.state(|state| {
-        let number = state.numbers + 1;
-        let entry = state.peers.get_mut(&peer).filter(|_| !token.is_cancelled())?;
+        let entry = state.peers.get(&peer)?;
         let keep = entry.standing.as_ref().is_some_and(|standing| {
             let failed_there = !dialler && theirs.last == standing.id;
             !standing.token.is_cancelled() && standing.instance == theirs.instance && !failed_there
         });
-        if keep {
-            return None;
-        }
-        entry.fall(peer, &shared.links);
-        let id = LinkId { arbiter: shared.instance, number };
-        let standing = Standing { id, instance: theirs.instance, number, token: token.clone() };
-        entry.standing = Some(standing.clone());
-        state.numbers = number;
-        Some(standing)
+        let id = LinkId { arbiter: shared.instance, number: state.numbers + 1 };
+        if keep { None } else { reserve(shared, state, peer, id, theirs.instance, token) }
     })
 }
 
 /// The other side: obeys, unless a later decision was heard first.
-fn follow(shared: &Shared, peer: NodeId, id: LinkId, token: &CancellationToken) -> Option<Standing> {
+fn follow(shared: &Arc<Shared>, peer: NodeId, id: LinkId, token: &CancellationToken) -> Option<Reserved> {
     shared.state(|state| {
-        let number = state.numbers + 1;
-        let entry = state.peers.get_mut(&peer).filter(|_| !token.is_cancelled())?;
-        let later = entry
+        let later = state
+            .peers
+            .get(&peer)?
             .standing
             .as_ref()
             .is_some_and(|standing| standing.id.arbiter == id.arbiter && standing.id.number > id.number);
-        if later {
-            return None;
-        }
-        entry.fall(peer, &shared.links);
-        let standing = Standing { id, instance: id.arbiter, number, token: token.clone() };
-        entry.standing = Some(standing.clone());
-        state.numbers = number;
-        Some(standing)
+        if later { None } else { reserve(shared, state, peer, id, id.arbiter, token) }
     })
 }
 
-/// Makes the link, tells of it, runs it, takes it down.
-async fn install<S>(shared: Arc<Shared>, stream: S, peer: NodeId, standing: Standing, dialler: bool)
+/// Takes the place of whatever stood.
+fn reserve(
+    shared: &Arc<Shared>,
+    state: &mut State,
+    peer: NodeId,
+    id: LinkId,
+    instance: u64,
+    token: &CancellationToken,
+) -> Option<Reserved> {
+    let entry = state.peers.get_mut(&peer).filter(|_| !token.is_cancelled())?;
+    entry.fall(peer, &shared.links);
+    state.numbers += 1;
+    let standing = Standing { id, instance, number: state.numbers, token: token.clone() };
+    entry.standing = Some(standing.clone());
+    Some(Reserved { shared: shared.clone(), peer, standing })
+}
+
+/// Makes the link, tells of it, runs it; it falls when `reserved` is dropped.
+async fn install<S>(reserved: Reserved, stream: S, dialler: bool)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let inbound = inbound(&shared, peer);
+    let Reserved { shared, peer, standing } = &reserved;
+    let inbound = inbound(shared, *peer);
     let (link, task) = Link::new(stream, dialler, standing.token.clone(), inbound);
     let current = shared.state(|state| {
-        let entry = state.peers.get_mut(&peer)?;
+        let entry = state.peers.get_mut(peer)?;
         let current = entry.standing.as_ref().is_some_and(|now| now.number == standing.number);
-        if current && !standing.token.is_cancelled() {
-            entry.link = Some(Arc::new(link));
-            entry.last = standing.id;
-            shared.links.up(peer, standing.number);
-            return Some(());
+        if !current || standing.token.is_cancelled() {
+            return None;
         }
-        None
+        entry.link = Some(Arc::new(link));
+        entry.last = standing.id;
+        shared.links.up(*peer, standing.number);
+        Some(())
     });
-    if current.is_none() {
-        return abandon(&shared, peer, standing.number);
+    if current.is_some() {
+        tracing::debug!(%peer, "link up");
+        task.await;
+        tracing::debug!(%peer, "link down");
     }
-    tracing::debug!(%peer, "link up");
-    task.await;
-    tracing::debug!(%peer, "link down");
-    abandon(&shared, peer, standing.number);
-}
-
-/// Takes a link down, unless another one stands in its place.
-pub(super) fn abandon(shared: &Shared, peer: NodeId, number: u64) {
-    shared.state(|state| {
-        if let Some(entry) = state.peers.get_mut(&peer) {
-            if entry.standing.as_ref().is_some_and(|standing| standing.number == number) {
-                entry.fall(peer, &shared.links);
-            }
-        }
-    });
 }
 
 /// Hands the streams that the peer opens to [`super::Net::accept`].

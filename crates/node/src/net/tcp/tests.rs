@@ -1,6 +1,6 @@
 //! Real sockets on loopback.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -178,6 +178,30 @@ async fn greetings_that_cross_agree_on_one_connection() {
 }
 
 #[tokio::test]
+async fn a_greeting_that_breaks_off_leaves_the_place_free() {
+    let (mut a, mut b) = (Site::new().await, Site::new().await);
+    if b.node() < a.node() {
+        std::mem::swap(&mut a, &mut b);
+    }
+    a.net.set_peers(vec![b.silent()]);
+    b.net.set_peers(vec![a.silent()]);
+    // The arbiter has decided when it finds that nobody hears it.
+    let (end, mut other) = tokio::io::duplex(64);
+    let shared = a.net.shared.clone();
+    let greeting = greet::greet(&shared, end, b.node(), None, shared.connected().unwrap());
+    let breaking = async {
+        other.write_all(&[1; 25]).await.unwrap();
+        drop(other);
+    };
+    let (greeted, ()) = tokio::join!(greeting, breaking);
+    assert!(greeted.is_err());
+    assert!(a.net.shared.state(|state| state.peers[&b.node()].standing.is_none()));
+    a.net.set_peers(vec![b.address()]);
+    a.up(b.node()).await;
+    b.up(a.node()).await;
+}
+
+#[tokio::test]
 async fn one_side_alone_may_dial() {
     for a_dials in [true, false] {
         let (mut a, mut b) = (Site::new().await, Site::new().await);
@@ -313,6 +337,19 @@ async fn a_stranger_gets_its_one_stream_and_no_link() {
     frame::write(&mut theirs, b"no").await.unwrap();
     assert_eq!(frame::read(&mut ours).await.unwrap().unwrap(), b"no");
     assert!(matches!(stranger.net.open(a.node()).await, Err(NetError::NoLink(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_is_not_served_for_ever() {
+    let (a, stranger) = (Site::new().await, Site::new().await);
+    let addresses = [a.net.address().to_string()];
+    let mut ours = stranger.net.join(a.identity.public(), &addresses).await.unwrap();
+    let (_, mut theirs) = a.net.accept().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    theirs.read_u8().await.unwrap_err();
+    assert!(begun.elapsed() >= STRANGER);
+    drop(theirs);
+    ours.read_u8().await.unwrap_err();
 }
 
 #[tokio::test]
