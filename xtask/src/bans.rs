@@ -39,7 +39,7 @@ const BANS: &[Ban] = &[
         methods: &["std::thread::spawn", "std::thread::Builder::spawn"],
         types: &[],
         instead: "give the work back as an effect; threads are started by node (tokio) and by storage's committer",
-        rooms: &["xtask"],
+        rooms: &["cli", "xtask"],
     },
     Ban {
         methods: &["tokio::spawn", "tokio::task::spawn", "tokio::task::spawn_local"],

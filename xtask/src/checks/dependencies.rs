@@ -46,7 +46,8 @@ fn inherited(packages: &[Package]) -> Findings {
         let manifest: Table = text.parse().map_err(|error| format!("{name}: {error}"))?;
         for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
             for (dependency, value) in manifest.get(kind).and_then(Value::as_table).into_iter().flatten() {
-                if value.get("workspace").and_then(Value::as_bool) != Some(true) {
+                let itself = *dependency == package.name;
+                if !itself && value.get("workspace").and_then(Value::as_bool) != Some(true) {
                     findings.push(format!(
                         "{name}: {dependency}: say `workspace = true`, with a reason in the root"
                     ));
