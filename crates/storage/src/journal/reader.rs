@@ -164,7 +164,7 @@ impl Walk<'_, '_> {
             None => window.len,
         };
         while self.expected.offset < end {
-            match self.frame(window, end, active && footer.is_none())? {
+            match self.frame(window, end, active)? {
                 Ok(next) => self.expected = next,
                 Err(why) => {
                     let found = self.resync(window, footer, &why, active)?;
@@ -225,7 +225,8 @@ impl Walk<'_, '_> {
         active: bool,
     ) -> Result<bool, StorageError> {
         let at = self.expected;
-        if let Some(footer) = footer {
+        // The table of the last segment may have come to the disk before the frames it names.
+        if let Some(footer) = footer.filter(|_| !active) {
             let later =
                 footer.lines.iter().enumerate().skip_while(|(_, line)| u64::from(line.offset) <= at.offset);
             for (index, line) in later {

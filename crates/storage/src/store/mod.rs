@@ -204,3 +204,6 @@ impl View for StoreView {
         self.reading.scan(table, from, to, visit)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,9 @@
+//! The store as a whole, over a disk that loses power and over the real one.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod collecting;
+mod full;
+mod journeys;
+mod model;
+mod power;
+mod world;

@@ -1,0 +1,246 @@
+//! Random work against a model, with the store reopened at any moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use skerry_base::{ChunkId, ChunkKind, WallTime};
+
+use super::world::{self, Answer, DOMAIN, body, keys, submit};
+use crate::disk::faulty::Chance;
+use crate::store::{Entry, Store};
+use crate::{Class, CommitError, ReadError};
+
+/// What a key should hold: number, and the chunk with whether it must be here.
+pub(super) type State = BTreeMap<Vec<u8>, (u64, ChunkId)>;
+
+/// A client that knows what it was promised.
+pub(super) struct Client {
+    pub(super) chance: Chance,
+    /// States after each proposal in order; `history[acknowledged]` is the least that must be there.
+    pub(super) history: Vec<State>,
+    pub(super) acknowledged: usize,
+    /// Bytes of every chunk ever named; `local`: stored here by its writer.
+    pub(super) contents: BTreeMap<ChunkId, Vec<u8>>,
+    remote: Vec<ChunkId>,
+    waiting: Vec<(usize, Answer<Result<(), CommitError<()>>>)>,
+    number: u64,
+    now: u64,
+}
+
+impl Client {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            chance: Chance(seed),
+            history: vec![State::new()],
+            acknowledged: 0,
+            contents: BTreeMap::new(),
+            remote: Vec::new(),
+            waiting: Vec::new(),
+            number: 0,
+            now: 1_000_000,
+        }
+    }
+
+    fn key(&mut self) -> String {
+        format!("key-{}", self.chance.below(24))
+    }
+
+    fn content(&mut self, least: u64, most: u64) -> Vec<u8> {
+        // Few different seeds: the same bytes come again, at any stage of their life.
+        let seed = self.chance.below(12);
+        let len = least + (seed * 7919) % (most - least);
+        body(seed ^ (least << 32), len as usize)
+    }
+
+    fn put(&mut self, store: &Store, chunk: ChunkId, entry: impl FnOnce(&str, u64) -> Entry) {
+        let key = self.key();
+        self.number += 1;
+        let mut state = self.history[self.history.len() - 1].clone();
+        state.insert(key.clone().into_bytes(), (self.number, chunk));
+        self.propose(store, state, entry(&key, self.number));
+    }
+
+    fn propose(&mut self, store: &Store, state: State, entry: Entry) {
+        self.history.push(state);
+        self.waiting.push((self.history.len() - 1, submit(store, vec![entry])));
+    }
+
+    /// One random act. Errors of the store are the end of this life.
+    pub(super) fn act(&mut self, store: &Arc<Store>) {
+        match self.chance.below(100) {
+            0..30 => {
+                let bytes = self.content(1, 9000);
+                let chunk = self.learn(&bytes);
+                self.put(store, chunk, |key, number| world::small_put(key, number, &bytes));
+            }
+            30..45 => self.put_large(store),
+            45..52 => self.put_tree(store),
+            52..58 => self.put_remote(store),
+            58..64 => self.fetch(store),
+            64..80 => {
+                let key = self.key();
+                let mut state = self.history[self.history.len() - 1].clone();
+                state.remove(key.as_bytes());
+                self.propose(store, state, world::say_delete(&key));
+            }
+            80..90 => {
+                self.now += self.chance.below(20 * 60 * 1000);
+                self.pump(store);
+                let _ = store.collect(WallTime(self.now));
+            }
+            90..95 => drop(store.checkpoint()),
+            _ => {}
+        }
+        if self.chance.one_in(3) {
+            self.pump(store);
+        }
+    }
+
+    fn learn(&mut self, bytes: &[u8]) -> ChunkId {
+        let id = ChunkId::of(bytes);
+        self.contents.insert(id, bytes.to_vec());
+        id
+    }
+
+    fn put_large(&mut self, store: &Store) {
+        let bytes = self.content(9000, 100_000);
+        let Ok(pin) = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes) else { return };
+        let chunk = self.learn(&bytes);
+        self.remote.retain(|id| *id != chunk);
+        self.put(store, chunk, |key, number| world::say_put(key, number, chunk));
+        // The pin must outlive the commit, as the contract says.
+        self.pump(store);
+        drop(pin);
+    }
+
+    fn put_tree(&mut self, store: &Store) {
+        let bodies: Vec<Vec<u8>> =
+            (0..1 + self.chance.below(3)).map(|_| self.content(5000, 40_000)).collect();
+        let mut pins = Vec::new();
+        for bytes in &bodies {
+            let Ok(pin) = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, bytes) else { return };
+            pins.push(pin);
+            self.learn(bytes);
+        }
+        let tree = world::tree_of(&bodies);
+        let Ok(pin) = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Tree, &tree) else { return };
+        let chunk = self.learn(&tree);
+        self.put(store, chunk, |key, number| world::say_put(key, number, chunk));
+        self.pump(store);
+        drop((pin, pins));
+    }
+
+    /// A record whose payload is elsewhere.
+    fn put_remote(&mut self, store: &Store) {
+        let bytes = self.content(100_000, 110_000);
+        let chunk = self.learn(&bytes);
+        self.remote.push(chunk);
+        self.put(store, chunk, |key, number| world::say_put(key, number, chunk));
+    }
+
+    /// The payload of one of those comes, to the cache or to stay.
+    fn fetch(&mut self, store: &Store) {
+        let Some(&chunk) = self.remote.get(self.chance.below(self.remote.len() as u64) as usize) else {
+            return;
+        };
+        let class = if self.chance.one_in(2) { Class::Cache } else { Class::Payload };
+        drop(store.put_chunk(DOMAIN, class, ChunkKind::Leaf, &self.contents[&chunk]));
+    }
+
+    pub(super) fn pump(&mut self, store: &Store) {
+        store.pump();
+        self.hear();
+    }
+
+    fn hear(&mut self) {
+        for (index, answer) in std::mem::take(&mut self.waiting) {
+            match answer.lock().unwrap().take() {
+                Some(Ok(())) => self.acknowledged = self.acknowledged.max(index),
+                Some(Err(_)) | None => {}
+            }
+        }
+    }
+
+    /// The store was opened anew: it must stand at some state not before what was acknowledged.
+    pub(super) fn check(&mut self, store: &Arc<Store>) {
+        self.hear();
+        let found: State =
+            keys(&store.view()).into_iter().map(|(key, held)| (key, (held.number, held.chunk))).collect();
+        let at = (self.acknowledged..self.history.len()).find(|&at| self.history[at] == found);
+        let Some(at) = at else {
+            panic!("acknowledged {} of {}: {found:?}", self.acknowledged, self.history.len());
+        };
+        self.history.truncate(at + 1);
+        self.acknowledged = at;
+        for (number, chunk) in found.values() {
+            match store.read_chunk(DOMAIN, *chunk, 0..u32::MAX) {
+                Ok(bytes) => assert_eq!(bytes, self.contents[chunk]),
+                Err(ReadError::Absent) if self.remote.contains(chunk) => {}
+                Err(error) => panic!("chunk {chunk} of put {number}: {error}"),
+            }
+        }
+        world::audit(store);
+    }
+}
+
+mod runs {
+    use super::*;
+    use crate::disk::faulty::FaultyDisk;
+    use crate::disk::real::RealDisk;
+    use crate::{Engine, Settings};
+
+    fn run_on_memory(seed: u64, settings: &Settings) {
+        let disk = FaultyDisk::default();
+        let mut client = Client::new(seed);
+        for _ in 0..12 {
+            let (store, recovery) = world::open(&disk, settings);
+            assert_eq!((recovery.torn, recovery.damage), (None, vec![]));
+            client.check(&store);
+            for _ in 0..60 {
+                client.act(&store);
+            }
+            client.pump(&store);
+            assert_eq!(client.acknowledged, client.history.len() - 1);
+        }
+    }
+
+    #[test]
+    fn memory_index() {
+        (0..12).for_each(|seed| run_on_memory(seed, &world::small()));
+    }
+
+    #[test]
+    fn index_that_lags() {
+        (100..112).for_each(|seed| run_on_memory(seed, &world::kept()));
+    }
+
+    fn run_on_files(seed: u64, engine: Engine) {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { engine, ..world::small() };
+        let mut client = Client::new(seed);
+        for life in 0..8 {
+            let disk = Arc::new(RealDisk::new(folder.path()).unwrap());
+            let (store, recovery) = world::open_on(disk, &settings);
+            if life > 0 {
+                assert_eq!(recovery.index, crate::IndexState::Opened, "seed {seed} life {life}");
+            }
+            client.check(&store);
+            for _ in 0..60 {
+                client.act(&store);
+            }
+            client.pump(&store);
+            assert_eq!(client.acknowledged, client.history.len() - 1);
+        }
+    }
+
+    #[test]
+    fn lsm_on_files() {
+        (0..4).for_each(|seed| run_on_files(seed, Engine::Lsm));
+    }
+
+    #[cfg(feature = "redb")]
+    #[test]
+    fn redb_on_files() {
+        (0..4).for_each(|seed| run_on_files(seed, Engine::Redb));
+    }
+}

@@ -1,0 +1,75 @@
+//! The power goes at every operation of a run.
+
+use std::sync::Arc;
+
+use super::model::Client;
+use super::world::{self, open};
+use crate::Settings;
+use crate::disk::faulty::FaultyDisk;
+use crate::store::Store;
+
+const ACTS: usize = 90;
+
+/// Works until the power goes (or the acts end); returns how many operations there were.
+fn live(client: &mut Client, disk: &FaultyDisk, settings: &Settings, cut_at: Option<u64>) -> u64 {
+    disk.cut_at(cut_at);
+    let reducer = Arc::new(world::Keys);
+    if let Ok((store, _)) = Store::open(Arc::new(disk.clone()), reducer, settings.clone()) {
+        client.check(&store);
+        for _ in 0..ACTS {
+            client.act(&store);
+            if disk.is_cut() {
+                break;
+            }
+        }
+        client.pump(&store);
+    }
+    disk.ops()
+}
+
+/// Cuts the power at every `step`-th operation, checks, works on, cuts again while recovering.
+fn sweep(seed: u64, step: u64, settings: impl Fn() -> Settings) {
+    let total = live(&mut Client::new(seed), &FaultyDisk::default(), &settings(), None);
+    assert!(total > 100, "the run is too short to mean something: {total} operations");
+    for cut in (0..total).step_by(step as usize) {
+        let settings = settings();
+        let (mut client, mut disk) = (Client::new(seed), FaultyDisk::default());
+        live(&mut client, &disk, &settings, Some(cut));
+        // The power goes again at once or a little later, also while recovering.
+        for again in 0..3 {
+            disk = disk.power_cut(cut * 31 + again);
+            if again < 2 {
+                live(&mut client, &disk, &settings, Some(3 + (cut + again * 7) % 40));
+            }
+        }
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!(recovery.damage, vec![], "seed {seed}, cut at {cut}");
+        client.check(&store);
+        for _ in 0..20 {
+            client.act(&store);
+        }
+        client.pump(&store);
+        drop(store);
+        let (store, _) = open(&disk, &settings);
+        client.check(&store);
+    }
+}
+
+#[test]
+fn every_operation_with_a_memory_index() {
+    (0..3).for_each(|seed| sweep(seed, 3, world::small));
+}
+
+#[test]
+fn every_operation_with_an_index_that_lags() {
+    (10..14).for_each(|seed| sweep(seed, 3, world::kept));
+}
+
+#[test]
+#[ignore = "minutes: every operation of many runs"]
+fn wide() {
+    for seed in 100..140 {
+        sweep(seed, 1, world::small);
+        sweep(seed, 1, world::kept);
+    }
+}
