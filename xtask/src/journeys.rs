@@ -15,8 +15,17 @@ pub(crate) struct Tally {
     pub(crate) skipped: Vec<String>,
 }
 
-/// Builds the binary and runs the journeys; arguments go to `journeys/run.py`.
-pub(crate) fn run(arguments: &[String]) -> Result<Tally, String> {
+/// Which binary the journeys drive.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Binary {
+    /// The one that the tests of the workspace have just built.
+    Tested,
+    /// One built now.
+    Built,
+}
+
+/// Runs the journeys; arguments go to `journeys/run.py`.
+pub(crate) fn run(arguments: &[String], binary: Binary) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let python = match environment() {
         Ok(python) => python,
@@ -25,7 +34,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<Tally, String> {
             return Ok(tally);
         }
     };
-    run::show(&mut run::cargo(&["build", "--locked", "--package", "skerry-cli"]))?;
+    if binary == Binary::Built {
+        run::show(&mut run::cargo(&["build", "--locked", "--package", "skerry-cli"]))?;
+    }
     let mut command = script(&python, "run.py", &target().join("debug/skerry"));
     if let Some(aws) = prerequisites::aws_v2() {
         command.args(["--aws2", aws]);
@@ -61,7 +72,7 @@ fn closing(line: &str) -> Option<(usize, usize)> {
 pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     prerequisites::check()?;
     let arguments: Vec<String> = arguments.iter().filter(|argument| *argument != "--").cloned().collect();
-    let tally = run(&arguments)?;
+    let tally = run(&arguments, Binary::Built)?;
     for reason in &tally.skipped {
         println!("skipped: {reason}");
     }
