@@ -105,6 +105,10 @@ impl Config {
 
     fn check_storage(&self) -> Result<(), ConfigError> {
         let storage = &self.storage;
+        if storage.sync == super::Sync::Os {
+            let reason = "`os` is not built yet; this release syncs before every answer (`full`)";
+            return Err(wrong("storage.sync", reason));
+        }
         let bounds = [
             ("storage.journal_segment", storage.journal_segment, 1, 1 << 30),
             ("storage.payload_segment", storage.payload_segment, 4, 4 << 30),

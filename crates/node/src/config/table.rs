@@ -123,7 +123,7 @@ settings! {
     }
     /// The disk.
     storage: Storage {
-        /// When an answered write is on disk. `full`: before the answer. `os`: later; a power cut then loses what was answered lately.
+        /// When an answered write is on disk. `full`: before the answer. `os`: later (a power cut then loses what was answered lately); not built yet and refused.
         sync: Sync = Sync::Full,
         /// Acts like a full disk beyond this. 0: only the disk is the limit.
         capacity: Size = Size(0),

@@ -90,6 +90,8 @@ struct Shared {
 
 struct State {
     peers: BTreeMap<NodeId, PeerState>,
+    /// Bytes by node, also of those that left the set: counters never fall.
+    counters: BTreeMap<NodeId, Arc<Counters>>,
     /// Numbers of links, rising over all peers.
     numbers: u64,
     cut: bool,
@@ -139,7 +141,8 @@ impl TcpNet {
         let instance = entropy::number().map_err(|error| failed(TrustError::from(error).to_string()))?;
         let (sender, receiver) = mpsc::channel(WAITING_STREAMS);
         let connected = CancellationToken::new();
-        let state = State { peers: BTreeMap::new(), numbers: 0, cut: false, connected };
+        let state =
+            State { peers: BTreeMap::new(), counters: BTreeMap::new(), numbers: 0, cut: false, connected };
         let shared = Arc::new(Shared {
             node: identity.node(),
             instance,
@@ -234,7 +237,7 @@ impl Net for TcpNet {
     }
 
     fn traffic(&self) -> Vec<PeerTraffic> {
-        self.shared.state(|state| state.peers.iter().map(|(&node, peer)| peer.counters.read(node)).collect())
+        self.shared.state(|state| state.counters.iter().map(|(&node, bytes)| bytes.read(node)).collect())
     }
 
     fn set_cut(&self, cut: bool) {
@@ -291,7 +294,8 @@ impl State {
                 }
                 continue;
             }
-            let peer = PeerState::new(address);
+            let counters = self.counters.entry(node).or_default().clone();
+            let peer = PeerState::new(address, counters);
             new.push((node, peer.wakers.clone(), peer.stop.clone()));
             self.peers.insert(node, peer);
         }
@@ -300,10 +304,10 @@ impl State {
 }
 
 impl PeerState {
-    fn new(address: PeerAddress) -> Self {
+    fn new(address: PeerAddress, counters: Arc<Counters>) -> Self {
         Self {
             address,
-            counters: Arc::default(),
+            counters,
             standing: None,
             link: None,
             last: greet::LinkId::default(),

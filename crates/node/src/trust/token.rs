@@ -109,4 +109,15 @@ mod tests {
         }
         assert!(!format!("{token:?}").contains("9, 9"));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in "(skerry1\\.)?\\PC*", bytes: Vec<u8>) {
+            proptest::prop_assert!(text.parse::<JoinToken>().is_err());
+            // Also with a check that fits.
+            let check = blake3::hash(&bytes);
+            let whole = [&bytes[..], &check.as_bytes()[..CHECK_BYTES]].concat();
+            let _ = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(whole)).parse::<JoinToken>();
+        }
+    }
 }

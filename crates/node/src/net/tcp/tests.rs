@@ -276,9 +276,12 @@ async fn a_wrong_identity_is_refused_and_counted() {
     let error = b.net.join(wanted, &a.address().addresses).await.map(drop).unwrap_err();
     assert!(error.to_string().contains("another node answers there"), "{error}");
     // A node that is taken from the set loses its link.
+    let before = a.net.traffic();
     a.net.set_peers(Vec::new());
     a.down(b.node()).await;
     b.down(a.node()).await;
+    // What it has cost stays counted.
+    assert!(before[0].sent > 0 && a.net.traffic()[0].sent >= before[0].sent);
 }
 
 #[tokio::test]
