@@ -68,6 +68,11 @@ impl HlcClock {
         Self { last }
     }
 
+    /// The highest own stamp given or resumed from; stamps after predecessors from the future do not count.
+    pub const fn last(&self) -> Hlc {
+        self.last
+    }
+
     /// Stamps an own record. `predecessor` is the highest clock among what the record has seen: the stamp is
     /// at least one above it, but a predecessor from the future does not move this clock.
     pub fn stamp(&mut self, wall: WallTime, predecessor: Option<Hlc>) -> Hlc {
