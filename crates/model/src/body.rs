@@ -195,8 +195,8 @@ impl Walk {
             return Err(WalkError::Name(wanted.id));
         }
         let tree = Tree::decode(bytes)?;
-        let lengths = tree.children.iter().map(|child| child.length);
-        let sum = lengths.fold(Some(0u64), |sum, length| sum?.checked_add(length));
+        let mut lengths = tree.children.iter().map(|child| child.length);
+        let sum = lengths.try_fold(0u64, u64::checked_add);
         if sum != Some(wanted.length) {
             return Err(WalkError::Length(wanted.id));
         }

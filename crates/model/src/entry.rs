@@ -8,10 +8,11 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, DecodeError, Versioned};
-use skerry_base::{BucketId, Dot, Vector};
+use skerry_base::{BucketId, Dot, Origin, Vector};
 
 use crate::multipart::{Part, Upload, UploadId};
 use crate::record::Record;
+use crate::space::Progress;
 
 /// One change of a node's tables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +54,36 @@ pub enum Entry {
         key: Bytes,
         /// Its value.
         value: Option<Bytes>,
+    },
+    /// A round of a feed goes on, or (none) has ended.
+    Progress {
+        /// The bucket.
+        bucket: BucketId,
+        /// The source's life.
+        source: Origin,
+        /// How far it has come.
+        progress: Option<Progress>,
+    },
+    /// Tombstones up to here are gone.
+    Horizon {
+        /// The bucket.
+        bucket: BucketId,
+        /// Merged into the bucket's horizon.
+        upto: Vector,
+    },
+    /// Tombstones were passed over: what they killed may still be stored.
+    Doubt {
+        /// The bucket.
+        bucket: BucketId,
+        /// Merged into the bucket's doubt.
+        upto: Vector,
+    },
+    /// A comparison with who covers this: clears the doubt if this includes it.
+    Settle {
+        /// The bucket.
+        bucket: BucketId,
+        /// What the other side covered.
+        by: Vector,
     },
 }
 

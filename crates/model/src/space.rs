@@ -14,6 +14,7 @@ mod parts;
 mod prints;
 mod read;
 mod reduce;
+mod round;
 mod rows;
 
 pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
@@ -24,6 +25,7 @@ pub use read::{
     Conflict, VersionId, accept, conflict, conflicts, current, heads, null_version, record, sums, version,
 };
 pub use reduce::SpaceReducer;
+pub use round::{Incoming, Progress, doubt, horizon, seen, take};
 pub use rows::{Listed, Loser, Sums};
 
 pub(crate) use change::{State, for_each_alive};

@@ -287,7 +287,7 @@ fn keeps(
             keeps.push(Kept { dot, since });
         }
     }
-    keeps.sort_by(|one, other| (other.since, other.dot).cmp(&(one.since, one.dot)));
+    keeps.sort_by_key(|kept| std::cmp::Reverse((kept.since, kept.dot)));
     let folded = keeps.split_off(keeps.len().min(limits::CONFLICTS_PER_KEY));
     keeps.sort();
     Ok((keeps, folded.into_iter().rev().map(|kept| kept.dot).collect()))

@@ -35,6 +35,7 @@ fn act(world: &mut World, (what, site, key, choice): Deed) {
         17 | 18 => world.read(other, at, key),
         19 => world.restart(at),
         20 => world.back_up(at),
+        21 if choice < 40 => world.burn(at),
         21 => world.restore(at),
         22 if choice < 40 => world.clone_disk(other, at),
         22 => world.list(at),
@@ -189,7 +190,27 @@ fn tombstones_are_dropped_when_all_have_seen_them() {
     world.sites[0].replica.check_objects(&world.surviving());
 }
 
-/// `SKERRY_CASES` multiplies the work for long runs.
+/// A source that burns in the middle of a round takes along what it had yet to send. Who heard only that an older
+/// version was replaced must not take that version from who still has it.
+#[test]
+fn a_source_that_burns_while_it_feeds_takes_nothing_older_along() {
+    let mut world = World::new(3);
+    world.put(0, "a", 1);
+    let older = world.put(0, "b/c", 2).unwrap();
+    world.pull_all(0, 2);
+    world.put(0, "b/c", 3);
+    assert!(world.pull(0, 1, 1), "the round goes on");
+    world.burn(0);
+    let surviving = world.surviving();
+    world.heal();
+    for site in &world.sites {
+        site.replica.check(&surviving);
+        assert!(site.replica.dots().contains(&older));
+    }
+}
+
+/// `SKERRY_CASES` sets the number of cases for long runs.
+#[expect(clippy::disallowed_methods, reason = "a test's size is set from outside")]
 fn cases(usual: u32) -> u32 {
     std::env::var("SKERRY_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

@@ -2,7 +2,7 @@
 //!
 //! The fingerprint of a set of dots is how many they are and the sum of their hashes: it grows and shrinks by
 //! one dot at a time. Per origin, a row keeps that of each block of [`BLOCK`] seqs, so comparing ten million
-//! dots reads some ten thousand rows, and a write changes one row that its origin's next write changes again.
+//! dots reads some 2,500 rows, and a write changes one row that its origin's next write changes again.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -17,15 +17,20 @@ use super::feed::for_each_row;
 use super::read::{get, row};
 use super::{SpaceError, keys};
 
-/// Seqs of one origin that share a row.
-const BLOCK: u64 = 1024;
+/// Seqs of one origin that share a row: 1 to 4096, and so on. Comparisons cut spans at powers of 16 from seq 1,
+/// so the wide ones are whole blocks.
+const BLOCK: u64 = 4096;
+
+const fn block_of(seq: u64) -> u64 {
+    seq.saturating_sub(1) / BLOCK
+}
 
 /// How many dots, and the sum of their hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// How many.
     pub count: u64,
-    /// Sum, modulo 2^128, of the first 16 bytes of each dot's BLAKE3 hash.
+    /// Sum, modulo 2^128, of the first 16 bytes of each dot's BLAKE3 hash, big-endian.
     pub sum: u128,
 }
 
@@ -40,7 +45,7 @@ impl Fingerprint {
         let hash = blake3::hash(&dot.to_bytes());
         let mut low = [0; 16];
         low.copy_from_slice(&hash.as_bytes()[..16]);
-        Self { count: 1, sum: u128::from_le_bytes(low) }
+        Self { count: 1, sum: u128::from_be_bytes(low) }
     }
 
     /// That of both sets, which share no dot.
@@ -103,7 +108,7 @@ pub fn fingerprint(view: &dyn View, bucket: BucketId, range: DotRange) -> Result
     let Some(last) = range.last() else { return Ok(Fingerprint::default()) };
     let mut sum = Fingerprint::default();
     for ((origin, number), print) in blocks(view, bucket, (range.from, last))? {
-        let first_of = Dot { origin, seq: number.saturating_mul(BLOCK) };
+        let first_of = Dot { origin, seq: number.saturating_mul(BLOCK).saturating_add(1) };
         let last_of = Dot { origin, seq: first_of.seq.saturating_add(BLOCK - 1) };
         if range.contains(first_of) && range.contains(last_of) {
             sum = sum.plus(print);
@@ -121,8 +126,8 @@ pub fn fingerprint(view: &dyn View, bucket: BucketId, range: DotRange) -> Result
 type Blocks = Vec<((Origin, u64), Fingerprint)>;
 
 fn blocks(view: &dyn View, bucket: BucketId, (first, last): (Dot, Dot)) -> Result<Blocks, SpaceError> {
-    let from = keys::block(bucket, first.origin, first.seq / BLOCK);
-    let to = keys::block(bucket, last.origin, last.seq / BLOCK);
+    let from = keys::block(bucket, first.origin, block_of(first.seq));
+    let to = keys::block(bucket, last.origin, block_of(last.seq));
     let mut rows = Vec::new();
     view.scan(Table::Sums, Bound::Included(&from), Bound::Included(&to), &mut |name, value| {
         rows.push((keys::split_block(name), Bytes::copy_from_slice(value)));
@@ -159,7 +164,7 @@ pub(super) fn update(
 ) -> Result<(), SpaceError> {
     let mut changed: BTreeMap<Vec<u8>, Fingerprint> = BTreeMap::new();
     for &(dot, comes) in dots {
-        let name = keys::block(bucket, dot.origin, dot.seq / BLOCK);
+        let name = keys::block(bucket, dot.origin, block_of(dot.seq));
         let was = match changed.get(&name) {
             Some(&was) => was,
             None => get(view, Table::Sums, &name)?.unwrap_or_default(),

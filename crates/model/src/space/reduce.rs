@@ -7,11 +7,11 @@ use skerry_base::kv::{Batch, Overlay, ReduceError, Reducer, Table, View};
 use skerry_base::{BucketId, Dot, Vector};
 
 use super::change::State;
-use super::{SpaceError, Verdict, feed, keys, parts, read};
+use super::{SpaceError, Verdict, feed, keys, parts, read, round};
 use crate::entry::Entry;
 use crate::record::Record;
 
-/// Name of a node-local row: set apart from every bucket's rows by its table.
+/// Width of a seq in a row.
 const SEQ_BYTES: usize = 8;
 
 /// Applies [`Entry`]s. It holds nothing: all state is in the view.
@@ -46,6 +46,13 @@ fn apply(entry: Entry, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceEr
             batch.writes.insert((Table::Local, key.to_vec()), value);
             Ok(())
         }
+        Entry::Progress { bucket, source, progress } => {
+            round::put_progress(bucket, source, progress.as_ref(), batch);
+            Ok(())
+        }
+        Entry::Horizon { bucket, upto } => round::raise_horizon(bucket, &upto, view, batch),
+        Entry::Doubt { bucket, upto } => round::raise_doubt(bucket, &upto, view, batch),
+        Entry::Settle { bucket, by } => round::settle(bucket, &by, view, batch),
     }
 }
 

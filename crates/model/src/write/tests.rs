@@ -1,1 +1,353 @@
-//! t
+//! What a write becomes.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use skerry_base::NodeId;
+use skerry_base::kv::{Batch, Overlay, Reducer, Tables};
+
+use super::*;
+use crate::Entry;
+use crate::space::SpaceReducer;
+
+const BUCKET: BucketId = BucketId([1; 16]);
+
+/// A node that writes at a time.
+struct Node {
+    tables: Tables,
+    origin: Origin,
+    clock: HlcClock,
+    wall: u64,
+    versioning: Versioning,
+}
+
+impl Node {
+    fn new(n: u8) -> Self {
+        let origin = Origin { node: NodeId([n; 16]), incarnation: n.into() };
+        let clock = HlcClock::default();
+        Self { tables: Tables::default(), origin, clock, wall: 5_000, versioning: Versioning::Off }
+    }
+
+    fn propose(&mut self, ask: Ask, conditions: &Conditions) -> Result<Proposed, WriteRefusal> {
+        let view = self.tables.clone();
+        self.propose_over(&view, ask, conditions)
+    }
+
+    fn propose_over(
+        &mut self,
+        view: &dyn View,
+        ask: Ask,
+        conditions: &Conditions,
+    ) -> Result<Proposed, WriteRefusal> {
+        let intent = Intent {
+            bucket: BUCKET,
+            key: "k",
+            origin: self.origin,
+            site: SiteId([1; 16]),
+            wall: WallTime(self.wall),
+            versioning: self.versioning,
+            writer: "w",
+            scope: Scope::Site,
+            home: None,
+            placement: None,
+            conditions,
+            ask,
+        };
+        propose(view, intent, &mut self.clock)
+    }
+
+    fn apply(&mut self, entry: &Entry) {
+        let mut batch = Batch::default();
+        SpaceReducer.reduce(&entry.encode(), &self.tables, &mut batch).unwrap();
+        self.tables.apply(&batch);
+    }
+
+    fn write(&mut self, ask: Ask) -> Record {
+        self.wall += 1_000;
+        match self.propose(ask, &Conditions::default()).unwrap() {
+            Proposed::Write { record, .. } => {
+                self.apply(&Entry::Write(record.clone()));
+                *record
+            }
+            other => panic!("{other:?} is no write"),
+        }
+    }
+
+    fn put(&mut self, etag: &str) -> Record {
+        self.write(put(etag))
+    }
+
+    fn receive(&mut self, record: &Record) {
+        self.apply(&Entry::Record(Box::new(record.clone())));
+    }
+
+    fn current(&self) -> Option<Record> {
+        space::current(&self.tables, BUCKET, "k").unwrap()
+    }
+
+    fn lives(&self, record: &Record) -> bool {
+        space::version(&self.tables, BUCKET, "k", VersionId::Dot(record.dot)).unwrap().is_some()
+    }
+}
+
+fn put(etag: &str) -> Ask {
+    Ask::Put(Box::new(Object { etag: etag.into(), modified: WallTime(7_400), ..Object::default() }))
+}
+
+fn one_of(etag: &str) -> Option<EtagTest> {
+    Some(EtagTest::OneOf(vec![etag.into()]))
+}
+
+#[test]
+fn seqs_are_dense_within_a_commit_group() {
+    let mut node = Node::new(1);
+    let below = node.tables.clone();
+    let mut group = Batch::default();
+    for seq in 1..=5 {
+        let view = Overlay::new(&below, &group);
+        let proposed = node.propose_over(&view, put(&seq.to_string()), &Conditions::default()).unwrap();
+        let Proposed::Write { record, .. } = proposed else { panic!("no write") };
+        assert_eq!(record.dot.seq, seq);
+        assert_eq!(record.context.get(node.origin), seq - 1);
+        let mut batch = Batch::default();
+        SpaceReducer.reduce(&Entry::Write(record).encode(), &view, &mut batch).unwrap();
+        group.writes.append(&mut batch.writes);
+    }
+}
+
+#[test]
+fn conditions() {
+    let c = Conditions::default();
+    let object = Object { etag: "e".into(), size: 0, modified: WallTime(7_400), ..Object::default() };
+    let holds = |conditions: &Conditions| conditions.check(Some(&object)).is_ok();
+    assert!(c.is_empty() && holds(&c) && c.check(None).is_ok());
+    for (conditions, with, without) in [
+        (Conditions { if_match: one_of("e"), ..c.clone() }, true, false),
+        (Conditions { if_match: one_of("f"), ..c.clone() }, false, false),
+        (Conditions { if_match: Some(EtagTest::Any), ..c.clone() }, true, false),
+        (Conditions { if_none_match: Some(EtagTest::Any), ..c.clone() }, false, true),
+        (Conditions { if_none_match: one_of("e"), ..c.clone() }, false, true),
+        (Conditions { if_none_match: one_of("f"), ..c.clone() }, true, true),
+        (Conditions { unmodified_since: Some(WallTime(7_000)), ..c.clone() }, true, true),
+        (Conditions { unmodified_since: Some(WallTime(6_999)), ..c.clone() }, false, true),
+        (Conditions { modified_at: Some(WallTime(7_999)), ..c.clone() }, true, false),
+        (Conditions { modified_at: Some(WallTime(8_000)), ..c.clone() }, false, false),
+        (Conditions { size: Some(0), ..c.clone() }, true, false),
+        (Conditions { size: Some(1), ..c.clone() }, false, false),
+    ] {
+        assert_eq!((holds(&conditions), conditions.check(None).is_ok()), (with, without), "{conditions:?}");
+    }
+}
+
+#[test]
+fn conditions_see_what_a_read_sees() {
+    let mut node = Node::new(1);
+    let create = Conditions { if_none_match: Some(EtagTest::Any), ..Conditions::default() };
+    let replace = Conditions { if_match: one_of("a"), ..Conditions::default() };
+    let missing = node.propose(put("a"), &replace);
+    assert!(matches!(missing, Err(WriteRefusal::NoSuchKey)));
+    node.put("a");
+    assert!(matches!(node.propose(put("b"), &create), Err(WriteRefusal::Precondition("If-None-Match"))));
+    assert!(matches!(node.propose(put("b"), &replace), Ok(Proposed::Write { .. })));
+    node.write(Ask::Delete);
+    assert!(matches!(node.propose(put("b"), &create), Ok(Proposed::Write { .. })));
+    assert!(matches!(node.propose(Ask::Delete, &replace), Err(WriteRefusal::NoSuchKey)));
+}
+
+#[test]
+fn the_same_bytes_again_make_no_version() {
+    let mut node = Node::new(1);
+    let first = node.put("a");
+    let again = Ask::Put(Box::new(Object { etag: "a".into(), modified: WallTime(9), ..Object::default() }));
+    let same = Proposed::Same(Box::new(first));
+    assert_eq!(node.propose(again.clone(), &Conditions::default()).unwrap(), same);
+    node.versioning = Versioning::Enabled;
+    assert!(matches!(node.propose(again.clone(), &Conditions::default()), Ok(Proposed::Write { .. })));
+    let second = node.write(again.clone());
+    let same = Proposed::Same(Box::new(second));
+    assert_eq!(node.propose(again.clone(), &Conditions::default()).unwrap(), same);
+    node.write(Ask::Delete);
+    assert!(matches!(node.propose(again, &Conditions::default()), Ok(Proposed::Write { .. })));
+}
+
+#[test]
+fn nothing_to_delete() {
+    let mut node = Node::new(1);
+    let nothing = |node: &mut Node, ask| node.propose(ask, &Conditions::default()).unwrap();
+    assert_eq!(nothing(&mut node, Ask::Delete), Proposed::Nothing);
+    assert_eq!(nothing(&mut node, Ask::Erase(VersionId::Null)), Proposed::Nothing);
+    node.put("a");
+    node.write(Ask::Delete);
+    assert_eq!(nothing(&mut node, Ask::Delete), Proposed::Nothing);
+    node.versioning = Versioning::Enabled;
+    assert!(matches!(nothing(&mut node, Ask::Delete), Proposed::Write { .. }));
+    let note = Ask::Note { target: VersionId::Dot(Dot::default()), topic: 1, content: Bytes::new() };
+    assert!(matches!(node.propose(note, &Conditions::default()), Err(WriteRefusal::NoSuchVersion)));
+}
+
+#[test]
+fn versions_come_back_when_the_newest_is_erased() {
+    let mut node = Node::new(1);
+    let null = node.put("a");
+    node.versioning = Versioning::Enabled;
+    let one = node.put("b");
+    let marker = node.write(Ask::Delete);
+    assert!(node.current().unwrap().is_delete());
+    node.write(Ask::Erase(VersionId::Dot(marker.dot)));
+    assert_eq!(node.current().unwrap(), one);
+    node.write(Ask::Erase(VersionId::Dot(one.dot)));
+    assert_eq!(node.current().unwrap(), null);
+    node.versioning = Versioning::Suspended;
+    let replaced = node.put("c");
+    assert!(!node.lives(&null), "a suspended write replaces the null version");
+    node.write(Ask::Erase(VersionId::Null));
+    assert_eq!(node.current(), None);
+    node.receive(&null);
+    node.receive(&replaced);
+    assert_eq!(node.current(), None, "what the erased version had replaced stays dead");
+}
+
+#[test]
+fn an_erase_that_comes_first_refuses_its_target() {
+    let (mut near, mut far) = (Node::new(1), Node::new(2));
+    near.versioning = Versioning::Enabled;
+    let target = near.put("a");
+    let erase = near.write(Ask::Erase(VersionId::Dot(target.dot)));
+    far.receive(&erase);
+    far.receive(&target);
+    assert_eq!(far.current(), None);
+    assert!(!far.lives(&target));
+}
+
+#[test]
+fn losers_are_kept_until_listed_and_thirty_days_old() {
+    let (mut near, mut far) = (Node::new(1), Node::new(2));
+    let loser = near.put("a");
+    near.wall += 10_000;
+    far.wall += 20_000;
+    let winner = far.put("b");
+    near.receive(&winner);
+    assert_eq!(near.current().unwrap(), winner);
+    let first = near.put("c");
+    assert_eq!(first.keeps, [Kept { dot: loser.dot, since: first.clock }]);
+    assert!(near.lives(&loser) && !near.lives(&winner));
+    let listed = space::conflict(&near.tables, BUCKET, "k").unwrap().unwrap();
+    assert_eq!((listed.current, listed.losers[0].kept_since), (first.dot, Some(first.clock)));
+    near.wall += KEEP_LOSERS_MS + 60_000;
+    let unlisted = near.put("d");
+    assert_eq!(unlisted.keeps, first.keeps, "30 days old, but nobody saw it");
+    let key = listed_fact(BUCKET, loser.dot);
+    near.apply(&Entry::Local { key, value: Some(Bytes::new()) });
+    assert!(near.put("e").keeps.is_empty());
+    assert!(!near.lives(&loser));
+    assert_eq!(space::conflict(&near.tables, BUCKET, "k").unwrap(), None);
+}
+
+#[test]
+fn listed_losers_stay_thirty_days() {
+    let (mut near, mut far) = (Node::new(1), Node::new(2));
+    let loser = near.put("a");
+    far.wall += 20_000;
+    near.receive(&far.put("b"));
+    let key = listed_fact(BUCKET, loser.dot);
+    near.apply(&Entry::Local { key, value: Some(Bytes::new()) });
+    near.put("c");
+    near.wall += KEEP_LOSERS_MS - 60_000;
+    near.write(Ask::Delete);
+    assert!(near.lives(&loser));
+    near.wall += 120_000;
+    near.put("d");
+    assert!(!near.lives(&loser));
+}
+
+#[test]
+fn a_delete_hides_only_what_it_has_seen() {
+    let (mut near, mut far) = (Node::new(1), Node::new(2));
+    let first = near.put("a");
+    far.receive(&first);
+    let unseen = near.put("b");
+    far.wall += 60_000;
+    let delete = far.write(Ask::Delete);
+    assert!(delete.clock > unseen.clock);
+    near.receive(&delete);
+    far.receive(&unseen);
+    for node in [near, far] {
+        assert_eq!(node.current().unwrap(), unseen);
+        let conflict = space::conflict(&node.tables, BUCKET, "k").unwrap().unwrap();
+        assert!(conflict.losers[0].is_delete, "that somebody deleted it is listed");
+    }
+}
+
+#[test]
+fn more_conflicts_than_can_be_kept_stay_beside() {
+    let mut node = Node::new(0);
+    let rivals: Vec<Record> = (1..=30).map(|n| Node::new(n).put(&n.to_string())).collect();
+    rivals.iter().for_each(|rival| node.receive(rival));
+    let listed = space::conflict(&node.tables, BUCKET, "k").unwrap().unwrap();
+    assert_eq!((listed.losers.len(), listed.more), (16, 13));
+    let write = node.put("mine");
+    assert_eq!(write.keeps.len(), 16);
+    assert!(
+        rivals.iter().filter(|rival| !node.lives(rival)).count() == 1,
+        "only what was current is replaced"
+    );
+    let heads = space::heads(&node.tables, BUCKET, "k").unwrap();
+    assert_eq!((heads[0].dot, heads.len()), (write.dot, 1 + 13));
+    write.check().unwrap();
+}
+
+#[test]
+fn folding_takes_the_oldest_kept() {
+    let mut node = Node::new(0);
+    let mut folded = Vec::new();
+    let mut losers = Vec::new();
+    for n in 1..=20 {
+        node.wall += 60_000;
+        let mut rival = Node::new(n);
+        rival.wall = node.wall + 1_000 * u64::from(n);
+        losers.push(node.put(&n.to_string()).dot);
+        node.receive(&rival.put("rival"));
+        node.wall += 1_000;
+        let Proposed::Write { record, folded: now } =
+            node.propose(put(&format!("own {n}")), &Conditions::default()).unwrap()
+        else {
+            panic!("no write")
+        };
+        record.check().unwrap();
+        node.apply(&Entry::Write(record));
+        folded.extend(now);
+    }
+    assert_eq!(folded, losers[..folded.len()], "oldest first");
+    assert!(folded.len() >= 4 - 1);
+}
+
+#[test]
+fn long_contexts_are_cut_to_what_still_covers_something() {
+    let mut node = Node::new(0);
+    let mut first = Vec::new();
+    for life in 1..=300 {
+        node.origin.incarnation = life;
+        let record = node.put(&life.to_string());
+        assert!(record.context.len() <= CONTEXT_ORIGINS, "{}", record.context.len());
+        record.check().unwrap();
+        first.push(record);
+    }
+    let heads = space::heads(&node.tables, BUCKET, "k").unwrap();
+    assert_eq!(heads.len(), 1);
+    for late in &first {
+        node.receive(late);
+    }
+    assert_eq!(space::heads(&node.tables, BUCKET, "k").unwrap(), heads, "what was cut off is not forgotten");
+}
+
+#[test]
+fn a_clock_from_the_future_does_not_move_the_own_one() {
+    let (mut near, mut far) = (Node::new(1), Node::new(2));
+    far.wall += 1_000_000_000;
+    let future = far.put("a");
+    near.receive(&future);
+    let successor = near.put("b");
+    assert_eq!(successor.clock, future.clock.next());
+    assert_eq!(near.current().unwrap(), successor);
+    near.wall += 1_000;
+    assert_eq!(near.clock.stamp(WallTime(near.wall), None).wall(), WallTime(near.wall));
+}

@@ -8,7 +8,7 @@ use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, NodeId, Origin, SiteId, Vector, WallTime};
 use skerry_model::record::Scope;
 use skerry_model::retire::{Settled, Sweep, droppable};
-use skerry_model::space::{self, DotRange, SpaceReducer, VersionId};
+use skerry_model::space::{self, DotRange, Incoming, Items, SpaceReducer, VersionId};
 use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, propose};
 use skerry_model::{Entry, Object, Record, Versioning};
 
@@ -114,15 +114,6 @@ pub(crate) struct Site {
     backup: Option<Replica>,
 }
 
-/// Answers of one sender's life to one receiver's, from a vector on until there is no more.
-struct Round {
-    lives: (Origin, Origin),
-    start: Vector,
-    seen: Vector,
-    upto: Vector,
-    items: BTreeSet<Dot>,
-}
-
 /// Sites, all records that were ever acknowledged, and wall time.
 pub(crate) struct World {
     pub(crate) sites: Vec<Site>,
@@ -130,7 +121,6 @@ pub(crate) struct World {
     wall: u64,
     lives: u64,
     pub(crate) dropped: usize,
-    rounds: BTreeMap<(usize, usize), Round>,
 }
 
 pub(crate) const CONTENTS: u8 = 4;
@@ -153,14 +143,7 @@ impl World {
             backup: None,
         };
         let sites = (0..sites).map(site).collect();
-        let mut world = Self {
-            sites,
-            written: BTreeMap::new(),
-            wall: 1_000_000,
-            lives: 0,
-            dropped: 0,
-            rounds: BTreeMap::new(),
-        };
+        let mut world = Self { sites, written: BTreeMap::new(), wall: 1_000_000, lives: 0, dropped: 0 };
         (0..world.sites.len()).for_each(|site| world.restart(site));
         world
     }
@@ -230,39 +213,20 @@ impl World {
         self.sites[at].versioning = choice[usize::from(versioning) % 3];
     }
 
-    /// One answer of a feed; `true` when there is more. The vector advances at the end of the round: before, the
-    /// killers of what was skipped may still be missing.
+    /// One answer of a feed; `true` when there is more.
     pub(crate) fn pull(&mut self, from: usize, to: usize, max: usize) -> bool {
-        let lives = (self.sites[from].origin, self.sites[to].origin);
-        let vector = self.sites[to].replica.vector();
-        let mut round =
-            self.rounds.remove(&(from, to)).filter(|round| round.lives == lives).unwrap_or(Round {
-                lives,
-                start: vector.clone(),
-                seen: vector,
-                upto: Vector::new(),
-                items: BTreeSet::new(),
-            });
-        let answer =
-            space::records_after(&self.sites[from].replica.tables, BUCKET, &round.seen, max).unwrap();
-        assert!(answer.items.is_sorted_by_key(|item| item.dot));
-        for item in &answer.items {
-            let record = Record::admit(&item.record.encode()).unwrap();
-            self.sites[to].replica.apply(&Entry::Record(Box::new(record)));
+        let (source, receiver) = (&self.sites[from], &self.sites[to].replica);
+        let base = space::seen(&receiver.tables, BUCKET, source.origin).unwrap();
+        let Items { items, upto, more } =
+            space::records_after(&source.replica.tables, BUCKET, &base, max).unwrap();
+        assert!(items.is_sorted_by_key(|item| item.dot));
+        let records = items.iter().map(|item| Record::admit(&item.record.encode()).unwrap()).collect();
+        let incoming = Incoming { bucket: BUCKET, source: source.origin, base, records, upto, more };
+        let entries = space::take(&receiver.tables, incoming).unwrap().unwrap();
+        for entry in &entries {
+            self.sites[to].replica.apply(entry);
         }
-        round.items.extend(answer.items.iter().map(|item| item.dot));
-        round.upto.merge(&answer.upto);
-        round.seen.merge(&answer.upto);
-        if answer.more {
-            self.rounds.insert((from, to), round);
-            return true;
-        }
-        let Round { start, upto, items, .. } = round;
-        let replica = &mut self.sites[to].replica;
-        let absent = space::absent(&replica.tables, BUCKET, &start, &upto, &items).unwrap();
-        replica.apply(&Entry::Drop { bucket: BUCKET, dots: absent });
-        replica.apply(&Entry::Vector { bucket: BUCKET, upto });
-        false
+        more
     }
 
     /// Everything of `from`.
@@ -291,6 +255,12 @@ impl World {
             self.sites[at].replica = backup;
             self.restart(at);
         }
+    }
+
+    /// The site begins anew with an empty disk.
+    pub(crate) fn burn(&mut self, at: usize) {
+        self.sites[at].replica = Replica::default();
+        self.restart(at);
     }
 
     /// The card of `from` goes on in the machine of `to` as well, under one node id.
