@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use skerry_base::{BucketId, Instant, SiteId};
+use skerry_base::{BucketId, Instant, SiteId, Vector};
 
 use crate::context::Context;
 use crate::feed::{Feed, Wish};
@@ -102,6 +102,12 @@ impl Federation {
         let mut sites: Vec<SiteId> = members.into_iter().collect();
         sites.sort_by_key(|site| self.peers.distance(*site));
         sites
+    }
+
+    /// What each other member of a bucket is known to have at least; nothing for one that has not said.
+    pub fn seen(&self, bucket: BucketId) -> Vec<(SiteId, Vector)> {
+        let told = |site: SiteId| (site, self.feed.told_by(bucket, site).unwrap_or_default());
+        self.members(bucket).into_iter().map(told).collect()
     }
 
     /// Whether a site counts as alive: it speaks to somebody.
@@ -255,8 +261,8 @@ impl Hands<'_> {
             Message::Compare(compare) => {
                 self.reconcile.compare(from, &compare, self.feed.has_joined(compare.bucket), cx);
             }
-            Message::Compared { ticket, bucket, verdict } => {
-                self.reconcile.compared(from, ticket, bucket, verdict, cx);
+            Message::Compared { ticket, bucket, clean, verdict } => {
+                self.reconcile.compared(from, ticket, bucket, (clean, verdict), cx);
             }
             Message::Probe(probe) => {
                 self.reconcile.probe(from, &probe, self.feed.has_joined(probe.bucket), cx);
@@ -301,7 +307,7 @@ impl Hands<'_> {
             self.feed.members_changed(&changes, &mut self.cx);
             for wish in wishes {
                 match wish {
-                    Wish::Compare(bucket, with) => self.reconcile.start(bucket, with, &mut self.cx),
+                    Wish::Compare(bucket, with, last) => self.reconcile.start(bucket, with, last, &mut self.cx),
                     Wish::Settle(bucket, with) => self.reconcile.settled(bucket, with, &mut self.cx),
                 }
             }

@@ -4,8 +4,20 @@
 //! Invariants: sockets between sites only in [`net`], randomness only through [`trust::entropy`], every task
 //! ends when the server is told to stop.
 
+mod admin;
 pub mod admin_shapes;
+pub mod changes;
+pub mod clock;
 pub mod config;
+mod drive;
+pub mod init;
 pub mod net;
+mod paths;
+mod peers;
+mod roster_watch;
+pub mod server;
+mod site;
 pub mod telemetry;
 pub mod trust;
+mod welcome;
+mod workers;

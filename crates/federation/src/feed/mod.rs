@@ -31,8 +31,8 @@ use bucket::Bucket;
 /// A comparison that the feed asks for: caught up with this site, and in doubt or asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Start one.
-    Compare(BucketId, SiteId),
+    /// Start one; whether every other member was compared since the doubt arose.
+    Compare(BucketId, SiteId, bool),
     /// The one that runs found what is dead; all that could replace it has come since.
     Settle(BucketId, SiteId),
 }
@@ -136,6 +136,7 @@ impl Feed {
             if bucket.pull.as_ref().is_some_and(|pull| pull.source == site) {
                 self.end_pull(id, cx);
             }
+            self.look_for_doubt(id, cx);
             self.proceed(id, cx);
         }
     }
@@ -194,6 +195,7 @@ impl Feed {
         bucket.settling = None;
         if ok {
             (bucket.doubt_tries, bucket.doubt_at) = (0, None);
+            bucket.compared.insert(with);
         } else {
             bucket.failed(with, cx);
             bucket.doubt_at = Some(cx.backoff(limits::BACKOFF_MIN, bucket.doubt_tries));
@@ -204,7 +206,7 @@ impl Feed {
     }
 
     /// In doubt, every source is worth a pull: being caught up with one starts a comparison.
-    fn look_for_doubt(&mut self, id: BucketId, cx: &mut Context<'_>) {
+    pub(super) fn look_for_doubt(&mut self, id: BucketId, cx: &mut Context<'_>) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         let Some(doubt) = cx.read(cx.replica.doubt(id)) else {
             bucket.doubt_at = Some(cx.now.after(limits::BACKOFF_MAX));
@@ -259,6 +261,11 @@ impl Feed {
             }
         }
         lags
+    }
+
+    /// What a site is known to have of a bucket at least; none if it has not said.
+    pub(crate) fn told_by(&self, bucket: BucketId, site: SiteId) -> Option<Vector> {
+        self.buckets.get(&bucket)?.sources.get(&site).map(|source| source.vector.clone())
     }
 
     /// Buckets of which this site and another are members.

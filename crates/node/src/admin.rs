@@ -1,0 +1,478 @@
+//! Administration of a site: status, link, conflicts, invitations, keys, buckets.
+//!
+//! Invariants: answered from this site alone, also while cut off; a secret is shown once, when it is made;
+//! the flag of `link cut` is durable before the links go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
+use skerry_gateway::service::{
+    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictPage, ConflictQuery,
+    ErrorKind, Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
+    Outcome, PeerStatus, Readiness, ServiceError, StatusReport, StorageStatus, VERSION,
+};
+use skerry_model::bucket::{
+    self as model, BucketConfig, Follow, KeyDocument, SystemKey, check_site_name, document_object,
+};
+use skerry_model::record::{Scope, Versioning};
+use skerry_model::{Entry, Record, space, write};
+
+use crate::drive::live::Liveness;
+use crate::drive::stored::CUT;
+use crate::paths::bucket::{Bucket, Declared};
+use crate::paths::credentials::about;
+use crate::paths::{buckets, shape};
+use crate::site::{Site, entry, unreadable};
+use crate::trust::access::{self, AccessKey};
+use crate::trust::invite::InviteError;
+use crate::welcome::Door;
+
+/// The owner of what is made without saying whose.
+const FIRST_OWNER: &str = "owner";
+/// How long an invitation lives unless said otherwise.
+const INVITED: Duration = Duration::from_secs(24 * 3600);
+/// Conflicts of one page unless said otherwise, and at most.
+const CONFLICTS: usize = 1000;
+/// Under which writer the administrator's acts are recorded.
+const WRITER: &str = "admin";
+
+/// The administration of a site.
+pub(crate) struct Admin {
+    pub(crate) site: Arc<Site>,
+    pub(crate) door: Door,
+    pub(crate) liveness: Arc<Liveness>,
+    pub(crate) started: Instant,
+    pub(crate) advertised: Vec<String>,
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn invalid(message: impl Into<String>) -> ServiceError {
+    ServiceError::new(ErrorKind::InvalidArgument, message)
+}
+
+/// Makes sure that an access key with all rights exists.
+pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()> {
+    if site.access_key(&key.id).await?.is_some() {
+        return Ok(());
+    }
+    make_key(site, key, FIRST_OWNER, "made at the first start", true).await.map(drop)
+}
+
+async fn make_key(
+    site: &Arc<Site>,
+    key: &AccessKey,
+    owner: &str,
+    description: &str,
+    admin: bool,
+) -> Outcome<KeyDocument> {
+    let sealed = site.sealing.seal(&about(&key.id), key.secret.as_bytes());
+    let sealed = sealed.map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+    let document = KeyDocument {
+        secret: sealed.into(),
+        owner: owner.into(),
+        status: model::KeyStatus::Active,
+        created: site.clock.wall(),
+        expires: None,
+        sites: Vec::new(),
+        admin,
+        buckets: None,
+        read: true,
+        write: true,
+        policy: String::new(),
+        description: description.into(),
+    };
+    put_key(site, &key.id, document.clone()).await?;
+    Ok(document)
+}
+
+async fn put_key(site: &Arc<Site>, id: &str, document: KeyDocument) -> Outcome<()> {
+    let key = SystemKey::AccessKey(id.into()).to_string();
+    let decide = move |_: &dyn View, wall| {
+        Ok(((), Some(Declared { key, object: document_object(&document, wall), join: None })))
+    };
+    site.declare(WRITER, decide).await
+}
+
+fn key_status(id: &str, document: &KeyDocument) -> KeyStatus {
+    KeyStatus {
+        version: VERSION,
+        id: id.into(),
+        name: document.description.clone(),
+        owner: document.owner.clone(),
+        created_ms: document.created.0,
+        enabled: document.status == model::KeyStatus::Active,
+    }
+}
+
+impl Admin {
+    async fn peer(&self, id: SiteId, known: &crate::peers::roster::Known, lag: u64) -> PeerStatus {
+        let (site, node) = (&self.site, known.key.node());
+        let (linked, now) = (site.linked(id), site.clock.now());
+        let heard = site.peers.heard_of(id);
+        let state = match self.liveness.of(id) {
+            _ if linked => "alive",
+            Some(heard) if heard.alive => "suspect",
+            Some(_) => "down",
+            None if heard.is_some() => "down",
+            None => "unknown",
+        };
+        let rtt = site.peers.net().rtt(node).filter(|_| linked);
+        PeerStatus {
+            site: id.to_string(),
+            name: known.name.clone(),
+            state: state.into(),
+            addresses: known.addresses.clone(),
+            rtt_ms: rtt.map(|rtt| rtt.as_secs_f64() * 1000.0),
+            heard_ms: heard.map(|heard| millis(now.since(heard))),
+            lag_ms: match lag {
+                0 => heard.map(|_| 0),
+                _ => site.peers.behind_since(id).map(|since| millis(now.since(since))),
+            },
+            unsent_records: 0,
+            unsent_bytes: 0,
+        }
+    }
+
+    async fn lag(&self) -> Vec<skerry_federation::Lag> {
+        self.site.drive.ask(|machine, replica| machine.lag(replica)).await.unwrap_or_default()
+    }
+
+    async fn bucket_status(&self, bucket: Bucket) -> Outcome<BucketStatus> {
+        let id = bucket.id;
+        let sums = self.site.read(move |view| space::sums(view, id).map_err(unreadable)).await?;
+        let others = self.site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
+        let own = self.site.is_member(id).then_some(self.site.id);
+        let mut members: Vec<String> =
+            own.into_iter().chain(others).map(|member| self.site.peers.roster.name(member)).collect();
+        members.sort();
+        let sites = self.site.peers.roster.all().len();
+        Ok(BucketStatus {
+            version: VERSION,
+            name: bucket.name.clone(),
+            id: id.to_string(),
+            owner: bucket.owner.clone(),
+            created_ms: bucket.created.0,
+            versioning: versioning_name(bucket.versioning).into(),
+            ack_scope: scope_name(bucket.config.scope),
+            copies: u32::from(bucket.config.copies),
+            follow: follow_name(bucket.config.follow).into(),
+            objects: sums.keys,
+            bytes: sums.bytes,
+            unprotected_bytes: unprotected(&bucket.config, sites, &sums),
+            conflicts: sums.conflicts,
+            members,
+        })
+    }
+}
+
+/// Bytes with fewer copies than wanted. Copies that count are placed by later releases: until then each body
+/// has exactly the one where it was written, and evictable copies of readers do not count.
+pub(crate) fn unprotected(config: &BucketConfig, sites: usize, sums: &space::Sums) -> u64 {
+    if config.copies > 1 && sites > 1 { sums.stored_bytes } else { 0 }
+}
+
+const fn versioning_name(versioning: Versioning) -> &'static str {
+    match versioning {
+        Versioning::Off => "off",
+        Versioning::Enabled => "enabled",
+        Versioning::Suspended => "suspended",
+    }
+}
+
+const fn follow_name(follow: Follow) -> &'static str {
+    match follow {
+        Follow::Records => "records",
+        Follow::Small => "small",
+        Follow::All => "all",
+    }
+}
+
+fn scope_name(scope: Scope) -> String {
+    match scope {
+        Scope::Node => "node".into(),
+        Scope::Site => "site".into(),
+        Scope::Area => "area".into(),
+        Scope::Sites(count) => format!("sites={count}"),
+        Scope::Durable => "durable".into(),
+    }
+}
+
+/// Changes settings as asked, or says which cannot be.
+fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
+    if let Some(versioning) = &patch.versioning {
+        config.versioning = match versioning.as_str() {
+            "enabled" => Versioning::Enabled,
+            "suspended" => Versioning::Suspended,
+            other => return Err(invalid(format!("versioning is enabled or suspended, not {other}"))),
+        };
+    }
+    if let Some(scope) = &patch.ack_scope {
+        config.scope = match scope.as_str() {
+            "node" => Scope::Node,
+            "site" => Scope::Site,
+            other => {
+                return Err(ServiceError::not_implemented(&format!("the acknowledgement scope {other}")));
+            }
+        };
+    }
+    if let Some(copies) = patch.copies {
+        let most = u8::try_from(copies).ok().filter(|copies| (1..=16).contains(copies));
+        config.copies = most.ok_or_else(|| invalid("copies are 1 to 16"))?;
+    }
+    match patch.follow.as_deref() {
+        None => {}
+        Some("records") => config.follow = Follow::Records,
+        Some(other) => return Err(ServiceError::not_implemented(&format!("follow = {other}"))),
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl AdminService for Admin {
+    async fn ready(&self) -> Readiness {
+        let usage = self.site.store.usage();
+        let reason = usage.poisoned.map_or_else(|| "serving".into(), |why| format!("the store stopped: {why}"));
+        Readiness { version: VERSION, ready: reason == "serving", reason }
+    }
+
+    async fn status(&self) -> Outcome<StatusReport> {
+        let site = &self.site;
+        let system = site.system;
+        let (buckets, conflicts) = site
+            .read(move |view| {
+                let all = model::list_buckets(view, system, None).map_err(unreadable)?;
+                let mut conflicts = 0;
+                for bucket in &all {
+                    conflicts += space::sums(view, bucket.claim.bucket).map_err(unreadable)?.conflicts;
+                }
+                Ok((all.len() as u64, conflicts))
+            })
+            .await?;
+        let lags = self.lag().await;
+        let mut peers = Vec::new();
+        for (id, known) in site.peers.roster.all() {
+            if id != site.id {
+                let lag = lags.iter().filter(|lag| lag.source == id).map(|lag| lag.records).sum();
+                peers.push(self.peer(id, &known, lag).await);
+            }
+        }
+        peers.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(StatusReport {
+            version: VERSION,
+            release: env!("CARGO_PKG_VERSION").into(),
+            site: site.id.to_string(),
+            site_name: site.name.clone(),
+            node: site.stamps.origin.node.to_string(),
+            uptime_seconds: site.clock.now().since(self.started).as_secs(),
+            cut: site.peers.net().is_cut(),
+            clock_trusted: site.clock.is_synchronised(),
+            peers,
+            storage: storage_status(&site.store.usage()),
+            buckets,
+            conflicts,
+        })
+    }
+
+    async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState> {
+        let value = request.cut.then(|| Bytes::from_static(&[1]));
+        let flag = entry(&Entry::Local { key: Bytes::from_static(CUT), value });
+        self.site.commit(self.site.system, (), move |_| Ok(((), vec![flag]))).await?;
+        self.site.peers.net().set_cut(request.cut);
+        tracing::info!(cut = request.cut, "links");
+        Ok(LinkState { version: VERSION, cut: self.site.peers.net().is_cut() })
+    }
+
+    async fn conflicts(&self, query: ConflictQuery) -> Outcome<ConflictPage> {
+        let bucket = match &query.bucket {
+            Some(name) => {
+                let found = self.site.bucket(name).await?;
+                Some(found.ok_or_else(|| ServiceError::no_such_bucket(name))?)
+            }
+            None => None,
+        };
+        let limit = query.limit.unwrap_or(CONFLICTS).clamp(1, CONFLICTS);
+        let after = query.after.as_deref().map(parse_after).transpose()?;
+        let system = self.site.system;
+        let only = bucket.map(|bucket| bucket.id);
+        let page = move |view: &dyn View| conflict_page(view, system, only, after, limit);
+        let (mut found, next, listed) = self.site.read(page).await?;
+        for conflict in &mut found {
+            if let Ok(id) = conflict.site.parse() {
+                conflict.site = self.site.peers.roster.name(id);
+            }
+        }
+        self.note_listed(listed).await?;
+        Ok(ConflictPage { version: VERSION, conflicts: found, next })
+    }
+
+    async fn invite(&self, request: InviteRequest) -> Outcome<Invite> {
+        check_site_name(&request.site).map_err(|error| invalid(error.to_string()))?;
+        let taken = self.site.peers.roster.all().into_values().any(|known| known.name == request.site);
+        if taken {
+            return Err(invalid(format!("there is a site named {} already; choose another name", request.site)));
+        }
+        if self.advertised.is_empty() {
+            let message = "this site does not know where it can be dialled; set peer.advertise";
+            return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+        }
+        let life = request.expires_seconds.map_or(INVITED, Duration::from_secs);
+        let (door, now) = (&self.door, self.site.clock.wall());
+        let token = door.invites.invite(&door.trust, &request.site, self.advertised.clone(), life, now);
+        let token = token.map_err(|error| match error {
+            InviteError::NoAdmin => ServiceError::new(ErrorKind::AccessDenied, error.to_string()),
+            InviteError::Refused(reason) => invalid(reason),
+            other => ServiceError::new(ErrorKind::Internal, other.to_string()),
+        })?;
+        Ok(Invite { version: VERSION, expires_ms: token.expires.0, token: token.to_string() })
+    }
+
+    async fn keys(&self) -> Outcome<KeyList> {
+        let system = self.site.system;
+        let keys = self.site.read(move |view| model::keys(view, system).map_err(unreadable)).await?;
+        let keys = keys.iter().map(|(id, document)| key_status(id, document)).collect();
+        Ok(KeyList { version: VERSION, keys })
+    }
+
+    async fn create_key(&self, request: KeyCreate) -> Outcome<KeyCreated> {
+        let key = access::generate().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+        let owner = request.owner.as_deref().unwrap_or(FIRST_OWNER);
+        let name = request.name.as_deref().unwrap_or_default();
+        if owner.is_empty() || owner.len() > 64 || name.len() > 256 {
+            return Err(invalid("an owner has 1 to 64 letters, a name at most 256"));
+        }
+        let document = make_key(&self.site, &key, owner, name, false).await?;
+        Ok(KeyCreated { key: key_status(&key.id, &document), secret: key.secret })
+    }
+
+    async fn disable_key(&self, id: &str) -> Outcome<KeyStatus> {
+        let found = self.site.access_key(id).await?;
+        let mut document = found.ok_or_else(crate::paths::bucket::unknown_key)?;
+        document.status = model::KeyStatus::Disabled;
+        put_key(&self.site, id, document.clone()).await?;
+        Ok(key_status(id, &document))
+    }
+
+    async fn buckets(&self) -> Outcome<BucketList> {
+        let system = self.site.system;
+        let found = self.site.read(move |view| model::list_buckets(view, system, None).map_err(unreadable)).await?;
+        let mut buckets = Vec::with_capacity(found.len());
+        for resolved in found {
+            buckets.push(self.bucket_status(Bucket::of(resolved)).await?);
+        }
+        Ok(BucketList { version: VERSION, buckets })
+    }
+
+    async fn create_bucket(&self, request: BucketCreate) -> Outcome<BucketStatus> {
+        let owner = request.owner.as_deref().unwrap_or(FIRST_OWNER);
+        buckets::create(&self.site, WRITER, owner, &request.name).await?;
+        self.bucket(&request.name).await
+    }
+
+    async fn bucket(&self, name: &str) -> Outcome<BucketStatus> {
+        let found = self.site.bucket(name).await?;
+        self.bucket_status(found.ok_or_else(|| ServiceError::no_such_bucket(name))?).await
+    }
+
+    async fn update_bucket(&self, name: &str, request: BucketPatch) -> Outcome<BucketStatus> {
+        let found = self.site.bucket(name).await?;
+        let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(name))?;
+        buckets::change(&self.site, WRITER, &bucket, move |config| patch(config, &request)).await?;
+        self.bucket(name).await
+    }
+}
+
+impl Admin {
+    /// Losers that were listed may go once they are old enough: remembered, so that none goes unseen.
+    async fn note_listed(&self, listed: Vec<(BucketId, Dot)>) -> Outcome<()> {
+        if listed.is_empty() {
+            return Ok(());
+        }
+        let note = move |view: &dyn View| {
+            let mut entries = Vec::new();
+            for (bucket, dot) in &listed {
+                let key = write::listed_fact(*bucket, *dot);
+                if space::local(view, &key).map_err(unreadable)?.is_none() {
+                    let value = Some(Bytes::from_static(&[1]));
+                    entries.push(entry(&Entry::Local { key, value }));
+                }
+            }
+            Ok(((), entries))
+        };
+        self.site.commit(self.site.system, (), note).await
+    }
+}
+
+fn storage_status(usage: &skerry_storage::Usage) -> StorageStatus {
+    StorageStatus {
+        journal_bytes: usage.journal.allocated,
+        payload_bytes: usage.payload.allocated,
+        cache_bytes: usage.cache.allocated,
+        index_bytes: usage.index,
+        live_bytes: usage.journal.live + usage.payload.live + usage.cache.live,
+        free_bytes: usage.free,
+        full: usage.full,
+    }
+}
+
+type Page = (Vec<Conflict>, Option<String>, Vec<(BucketId, Dot)>);
+
+fn parse_after(after: &str) -> Outcome<(BucketId, String)> {
+    let wrong = || invalid("`after` is not the `next` of a page");
+    let (bucket, key) = after.split_once('/').ok_or_else(wrong)?;
+    Ok((bucket.parse().map_err(|_| wrong())?, key.into()))
+}
+
+fn conflict_page(
+    view: &dyn View,
+    system: BucketId,
+    only: Option<BucketId>,
+    after: Option<(BucketId, String)>,
+    limit: usize,
+) -> Outcome<Page> {
+    let names = model::list_buckets(view, system, None).map_err(unreadable)?;
+    let name = |id: BucketId| {
+        let found = names.iter().find(|resolved| resolved.claim.bucket == id);
+        found.map_or_else(|| id.to_string(), |resolved| resolved.name.clone())
+    };
+    let from = after.as_ref().map(|(bucket, key)| (*bucket, key.as_str()));
+    let keys = space::conflicts(view, only, from, limit).map_err(unreadable)?;
+    let next = if keys.len() == limit { keys.last() } else { None };
+    let next = next.map(|last| format!("{}/{}", last.bucket, last.key));
+    let (mut found, mut listed) = (Vec::new(), Vec::new());
+    for conflict in keys.iter().filter(|conflict| conflict.bucket != system) {
+        let winner = space::record(view, conflict.bucket, &conflict.key, conflict.current).map_err(unreadable)?;
+        for loser in &conflict.losers {
+            let record =
+                space::record(view, conflict.bucket, &conflict.key, loser.dot).map_err(unreadable)?;
+            let Some(record) = record else { continue };
+            listed.push((conflict.bucket, loser.dot));
+            found.push(shown(&record, name(conflict.bucket), winner.as_ref()));
+        }
+    }
+    Ok((found, next, listed))
+}
+
+fn shown(record: &Record, bucket: String, winner: Option<&Record>) -> Conflict {
+    let object = record.object();
+    let modified = object.map_or_else(|| record.clock.wall(), |object| object.modified);
+    let WallTime(modified_ms) = modified;
+    Conflict {
+        bucket,
+        key: record.key.clone(),
+        version_id: shape::dot_id(record).to_string(),
+        site: record.site.to_string(),
+        writer: record.writer.clone(),
+        modified_ms,
+        size: object.map_or(0, |object| object.size),
+        etag: object.map(|object| object.etag.clone()).unwrap_or_default(),
+        delete: record.is_delete(),
+        winner: winner.map(|winner| shape::dot_id(winner).to_string()),
+    }
+}

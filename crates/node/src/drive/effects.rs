@@ -1,0 +1,20 @@
+//! What the drive thread does to the world.
+
+use skerry_base::{BucketId, SiteId};
+use skerry_federation::{Apply, Drop, Message, Report};
+
+/// Carries out what the machine wants. None of these may wait for long: the machine stands still meanwhile.
+pub(crate) trait Effects: Send + 'static {
+    /// Send, best effort.
+    fn send(&mut self, to: SiteId, message: Message);
+    /// Commit a batch; answered by `Applied`.
+    fn apply(&mut self, apply: Apply);
+    /// Drop dots; answered by `Applied`.
+    fn drop_dead(&mut self, dead: Drop);
+    /// A site is, or is no longer, a member.
+    fn member_of(&mut self, site: SiteId, bucket: BucketId, member: bool);
+    /// A site is heard of, or silent.
+    fn alive(&mut self, site: SiteId, alive: bool);
+    /// For logs and metrics.
+    fn report(&mut self, report: Report);
+}

@@ -1,0 +1,204 @@
+//! The effects of the federation machine on a running node: messages to outboxes, batches to the store.
+//!
+//! Invariants: a batch is committed as a whole or not at all; a record that is malformed, or of another bucket
+//! or dot than it was sent as, refuses its batch; `Applied` is told exactly once, after the sync.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use skerry_base::codec;
+use skerry_base::kv::{Table, View};
+use skerry_base::{BucketId, Dot, SiteId, Vector};
+use skerry_federation::{Apply, Drop, FeedItem, Input, Message, Report};
+use skerry_model::{Entry, Record, space};
+use skerry_storage::{CommitError, SmallBody, Store};
+
+use super::stored::{Stored, VectorFile};
+use super::{Drive, Effects};
+use crate::changes::Changes;
+use crate::clock::Clock;
+use crate::peers::outbox::Outboxes;
+
+/// What the machine said of other sites.
+#[derive(Debug, Default)]
+pub(crate) struct Liveness(Mutex<BTreeMap<SiteId, Heard>>);
+
+/// One site's liveness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// Alive, as far as anybody can say.
+    pub(crate) alive: bool,
+    /// When that last changed.
+    pub(crate) since: skerry_base::Instant,
+}
+
+impl Liveness {
+    /// What is known of a site.
+    pub(crate) fn of(&self, site: SiteId) -> Option<Heard> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&site).copied()
+    }
+
+    fn set(&self, site: SiteId, heard: Heard) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(site, heard);
+    }
+}
+
+/// Effects on a running node.
+pub(crate) struct Live {
+    pub(crate) store: Arc<Store>,
+    pub(crate) boxes: Arc<Outboxes>,
+    pub(crate) drive: Drive,
+    pub(crate) changes: Changes,
+    pub(crate) liveness: Arc<Liveness>,
+    pub(crate) clock: Clock,
+}
+
+impl Effects for Live {
+    fn send(&mut self, to: SiteId, message: Message) {
+        if !self.boxes.send(to, &message) {
+            tracing::debug!(%to, "a message was dropped: the link is full or gone");
+        }
+    }
+
+    fn apply(&mut self, apply: Apply) {
+        let (drive, changes) = (self.drive.clone(), self.changes.clone());
+        let (ticket, bucket, from) = (apply.ticket, apply.bucket, apply.from);
+        self.store.submit(
+            move |view| batch(view, &apply).map(|entries| ((), entries)),
+            move |result: Result<(), CommitError<String>>| {
+                if let Err(error) = &result {
+                    let reason = reason(error);
+                    tracing::warn!(%bucket, %from, reason, "a batch of a feed was not committed");
+                }
+                changes.happened(bucket);
+                drive.tell(Input::Applied { ticket, ok: result.is_ok() });
+            },
+        );
+    }
+
+    fn drop_dead(&mut self, dead: Drop) {
+        let (drive, changes) = (self.drive.clone(), self.changes.clone());
+        let (ticket, bucket) = (dead.ticket, dead.bucket);
+        self.store.submit(
+            move |view| dropped(view, &dead).map(|entries| ((), entries)),
+            move |result: Result<(), CommitError<String>>| {
+                if let Err(error) = &result {
+                    tracing::warn!(%bucket, reason = reason(error), "dead records were not dropped");
+                }
+                changes.happened(bucket);
+                drive.tell(Input::Applied { ticket, ok: result.is_ok() });
+            },
+        );
+    }
+
+    fn member_of(&mut self, site: SiteId, bucket: BucketId, member: bool) {
+        tracing::debug!(%site, %bucket, member, "membership heard");
+        self.changes.happened(bucket);
+    }
+
+    fn alive(&mut self, site: SiteId, alive: bool) {
+        tracing::info!(%site, alive, "site");
+        self.liveness.set(site, Heard { alive, since: self.clock.now() });
+        self.changes.world();
+    }
+
+    fn report(&mut self, report: Report) {
+        match report {
+            Report::Unreadable { reason } => tracing::error!(reason, "the store cannot be read"),
+            report => tracing::debug!(?report, "federation"),
+        }
+        self.changes.world();
+    }
+}
+
+fn reason(error: &CommitError<String>) -> String {
+    match error {
+        CommitError::Refused(reason) => reason.clone(),
+        CommitError::Storage(error) => error.to_string(),
+    }
+}
+
+fn batch(view: &dyn View, apply: &Apply) -> Result<Vec<skerry_storage::Entry>, String> {
+    let vector = space::vector(view, apply.bucket).map_err(|error| error.to_string())?;
+    if !vector.includes(&apply.base) {
+        return Err("an earlier batch is missing".into());
+    }
+    let items: BTreeSet<Dot> = apply.items.iter().map(|item| item.dot).collect();
+    let mut entries = Vec::with_capacity(apply.items.len() + 2);
+    for item in &apply.items {
+        entries.push(admitted(apply.bucket, item)?);
+    }
+    let dead = space::absent(view, apply.bucket, &vector, &apply.upto, &items);
+    let dead = dead.map_err(|error| error.to_string())?;
+    if !dead.is_empty() {
+        entries.push(entry(&Entry::Drop { bucket: apply.bucket, dots: dead }));
+    }
+    entries.push(entry(&Entry::Vector { bucket: apply.bucket, upto: apply.upto.clone() }));
+    entries.extend(raised(view, Stored::Horizon, apply.bucket, &apply.horizon)?);
+    entries.extend(raised(view, Stored::Doubt, apply.bucket, &apply.doubt)?);
+    Ok(entries)
+}
+
+fn dropped(view: &dyn View, dead: &Drop) -> Result<Vec<skerry_storage::Entry>, String> {
+    let mut entries = Vec::new();
+    if !dead.dots.is_empty() {
+        let drop = Entry::Drop { bucket: dead.bucket, dots: dead.dots.clone() };
+        entries.push(entry(&drop).freeing());
+    }
+    entries.extend(raised(view, Stored::Horizon, dead.bucket, &dead.horizon)?);
+    let doubt = read(view, Stored::Doubt, dead.bucket)?;
+    if !doubt.is_empty() && dead.settles.includes(&doubt) {
+        let key = Bytes::from(Stored::Doubt.key(dead.bucket));
+        entries.push(entry(&Entry::Local { key, value: None }));
+    }
+    Ok(entries)
+}
+
+fn entry(entry: &Entry) -> skerry_storage::Entry {
+    skerry_storage::Entry::new(entry.encode())
+}
+
+fn admitted(bucket: BucketId, item: &FeedItem) -> Result<skerry_storage::Entry, String> {
+    let record = Record::admit(&item.record).map_err(|error| format!("record {}: {error}", item.dot))?;
+    if record.bucket != bucket || record.dot != item.dot {
+        return Err(format!("record {} came as {}", record.dot, item.dot));
+    }
+    let bodies: Vec<SmallBody> =
+        item.bodies.iter().map(|bytes| SmallBody::new(bucket, bytes.clone())).collect();
+    let wanted: BTreeSet<_> =
+        record.object().into_iter().flat_map(|object| &object.chunks).map(|chunk| chunk.id).collect();
+    let whole = entry(&Entry::Record(Box::new(record)));
+    Ok(bodies.into_iter().filter(|body| wanted.contains(&body.id())).fold(whole, |whole, body| whole.with_body(body)))
+}
+
+fn read(view: &dyn View, what: Stored, bucket: BucketId) -> Result<Vector, String> {
+    let found = view.get(Table::Local, &what.key(bucket)).map_err(|error| error.to_string())?;
+    let decode = |bytes: Bytes| codec::decode::<VectorFile>(&bytes).map_err(|error| error.to_string());
+    Ok(found.map(decode).transpose()?.map(|file| file.0).unwrap_or_default())
+}
+
+/// The entry that merges `more` into a stored vector; none if it holds nothing new.
+fn raised(
+    view: &dyn View,
+    what: Stored,
+    bucket: BucketId,
+    more: &Vector,
+) -> Result<Option<skerry_storage::Entry>, String> {
+    let mut vector = read(view, what, bucket)?;
+    if vector.includes(more) {
+        return Ok(None);
+    }
+    vector.merge(more);
+    let (key, value) = (Bytes::from(what.key(bucket)), Bytes::from(codec::encode(&VectorFile(vector))));
+    Ok(Some(entry(&Entry::Local { key, value: Some(value) })))
+}
+
+/// The entry that raises the horizon over records that are dropped here.
+pub(crate) fn raised_horizon(
+    view: &dyn View,
+    bucket: BucketId,
+    dropped: &Vector,
+) -> Result<Option<skerry_storage::Entry>, String> {
+    raised(view, Stored::Horizon, bucket, dropped)
+}

@@ -1,0 +1,187 @@
+//! Runs the federation machine on one thread: feeds it what happens, carries out what it wants.
+//!
+//! Why here: the machine is pure and reads the store synchronously, so it gets a thread of its own instead of
+//! holding up the runtime. Invariants: outputs are carried out in order; every Apply and Drop is answered by
+//! exactly one Applied; what a peer may have waiting here is bounded by permits that travel with it.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use skerry_base::BucketId;
+use skerry_federation::{Answer, Federation, Input, Message, Output, Replica, Ticket};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::clock::Clock;
+
+mod effects;
+pub(crate) mod live;
+pub(crate) mod replica;
+pub(crate) mod stored;
+
+pub(crate) use effects::Effects;
+
+/// What the drive thread is told.
+enum Event {
+    Input(Input),
+    Received(Input, OwnedSemaphorePermit),
+    Locate(BucketId, oneshot::Sender<Answer>),
+    Ask(Ask),
+    Stop,
+}
+
+/// A question to the machine.
+type Ask = Box<dyn FnOnce(&Federation, &dyn Replica) + Send>;
+
+/// Speaks to the drive thread. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Drive {
+    events: Sender<Event>,
+}
+
+/// Where the store is read for one call of the machine.
+pub(crate) trait Replicas: Send + 'static {
+    /// Reads all from one snapshot.
+    fn with(&self, read: &mut dyn FnMut(&dyn Replica));
+}
+
+/// The end of the channel that [`run`] serves.
+pub(crate) struct Inbox(Receiver<Event>);
+
+/// A drive whose thread is not running yet: inputs wait.
+pub(crate) fn new() -> (Drive, Inbox) {
+    let (events, inbox) = channel();
+    (Drive { events }, Inbox(inbox))
+}
+
+impl Drive {
+    /// Tells the machine; nothing happens when the drive has stopped.
+    pub(crate) fn tell(&self, input: Input) {
+        self.events.send(Event::Input(input)).ok();
+    }
+
+    /// Hands over a message of a peer with the permit that bounds how many may wait.
+    pub(crate) fn received(&self, from: skerry_base::SiteId, message: Message, permit: OwnedSemaphorePermit) {
+        self.events.send(Event::Received(Input::Received { from, message }, permit)).ok();
+    }
+
+    /// Who is a member of this bucket? None when the drive has stopped.
+    pub(crate) async fn locate(&self, bucket: BucketId) -> Option<Answer> {
+        let (answer, answered) = oneshot::channel();
+        self.events.send(Event::Locate(bucket, answer)).ok()?;
+        answered.await.ok()
+    }
+
+    /// Reads something of the machine; none when the drive has stopped.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Federation, &dyn Replica) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        let ask = move |machine: &Federation, replica: &dyn Replica| {
+            answer.send(read(machine, replica)).ok();
+        };
+        self.events.send(Event::Ask(Box::new(ask))).ok()?;
+        answered.await.ok()
+    }
+
+    /// Ends the thread once what was told before is done.
+    pub(crate) fn stop(&self) {
+        self.events.send(Event::Stop).ok();
+    }
+}
+
+/// Serves the inbox until told to stop. Blocks: give it a thread.
+pub(crate) fn run(
+    inbox: Inbox,
+    machine: Federation,
+    clock: Clock,
+    replicas: impl Replicas,
+    effects: impl Effects,
+) {
+    let mut driver = Driver { machine, clock, replicas, effects, questions: BTreeMap::new(), tickets: 0 };
+    driver.input(Input::Wake);
+    loop {
+        match inbox.0.recv_timeout(driver.pause()) {
+            Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(event) => driver.event(event),
+            Err(RecvTimeoutError::Timeout) => driver.input(Input::Wake),
+        }
+    }
+}
+
+/// The longest sleep: also bounds how stale the gauges are.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+struct Driver<R, E> {
+    machine: Federation,
+    clock: Clock,
+    replicas: R,
+    effects: E,
+    questions: BTreeMap<Ticket, oneshot::Sender<Answer>>,
+    tickets: u64,
+}
+
+impl<R: Replicas, E: Effects> Driver<R, E> {
+    fn pause(&self) -> Duration {
+        let until = |wake: skerry_base::Instant| wake.since(self.clock.now());
+        self.machine.next_wake().map_or(PAUSE_MAX, until).min(PAUSE_MAX)
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Input(input) => self.input(input),
+            Event::Received(input, permit) => {
+                self.input(input);
+                drop(permit);
+            }
+            Event::Locate(bucket, answer) => {
+                self.tickets += 1;
+                let ticket = Ticket(self.tickets);
+                self.questions.insert(ticket, answer);
+                self.input(Input::Locate { ticket, bucket });
+            }
+            Event::Ask(ask) => self.ask(ask),
+            Event::Stop => {}
+        }
+    }
+
+    fn ask(&self, ask: Ask) {
+        let mut ask = Some(ask);
+        self.replicas.with(&mut |replica| {
+            if let Some(ask) = ask.take() {
+                ask(&self.machine, replica);
+            }
+        });
+    }
+
+    fn input(&mut self, input: Input) {
+        let mut out = Vec::new();
+        let mut input = Some(input);
+        let (machine, now) = (&mut self.machine, self.clock.now());
+        self.replicas.with(&mut |replica| {
+            if let Some(input) = input.take() {
+                machine.handle(input, now, replica, &mut out);
+            }
+        });
+        out.into_iter().for_each(|output| self.output(output));
+    }
+
+    fn output(&mut self, output: Output) {
+        match output {
+            Output::Send { to, message } => self.effects.send(to, message),
+            Output::Apply(apply) => self.effects.apply(apply),
+            Output::Drop(dead) => self.effects.drop_dead(dead),
+            Output::Located { ticket, answer } => {
+                if let Some(question) = self.questions.remove(&ticket) {
+                    question.send(answer).ok();
+                }
+            }
+            Output::MemberOf { site, bucket, member } => self.effects.member_of(site, bucket, member),
+            Output::SiteAlive(site) => self.effects.alive(site, true),
+            Output::SiteDead(site) => self.effects.alive(site, false),
+            Output::Report(report) => self.effects.report(report),
+            Output::Violation(what) => tracing::error!(what, "an invariant of the federation machine broke"),
+        }
+    }
+}

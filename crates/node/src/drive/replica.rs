@@ -1,0 +1,92 @@
+//! The store as the federation machine reads it: one snapshot per call.
+//!
+//! Invariant: all answers within one call of the machine come from one view, so the vector is never newer than
+//! the dots.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use skerry_base::codec;
+use skerry_base::kv::{Table, View};
+use skerry_base::limits::FEED_BODY_BYTES;
+use skerry_base::{BucketId, Dot, Vector};
+use skerry_federation::{FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
+use skerry_model::space;
+use skerry_storage::{Store, StoreView};
+
+use super::Replicas;
+use super::stored::{Stored, VectorFile};
+
+/// Makes a [`StoreReplica`] per call.
+pub(crate) struct StoreReplicas(pub(crate) Arc<Store>);
+
+impl Replicas for StoreReplicas {
+    fn with(&self, read: &mut dyn FnMut(&dyn Replica)) {
+        read(&StoreReplica { store: &self.0, view: self.0.view() });
+    }
+}
+
+struct StoreReplica<'a> {
+    store: &'a Store,
+    view: StoreView,
+}
+
+fn unreadable(error: impl ToString) -> Unreadable {
+    Unreadable(error.to_string())
+}
+
+impl StoreReplica<'_> {
+    /// The chunks of a small body, to travel with the record; empty if they are large or not here.
+    fn bodies(&self, bucket: BucketId, item: &space::Item) -> Vec<Bytes> {
+        let small = item.record.object().filter(|object| object.size <= FEED_BODY_BYTES as u64 && !item.spent);
+        let read = |chunk: &skerry_base::ChunkRef| self.store.read_chunk(bucket, chunk.id, 0..u32::MAX).ok();
+        let bodies = small.map(|object| object.chunks.iter().map(read).collect::<Option<Vec<_>>>());
+        bodies.flatten().unwrap_or_default()
+    }
+
+    fn stored(&self, what: Stored, bucket: BucketId) -> Result<Vector, Unreadable> {
+        let found = self.view.get(Table::Local, &what.key(bucket)).map_err(unreadable)?;
+        let decode = |bytes: Bytes| codec::decode::<VectorFile>(&bytes).map_err(unreadable);
+        Ok(found.map(decode).transpose()?.map(|file| file.0).unwrap_or_default())
+    }
+}
+
+impl Replica for StoreReplica<'_> {
+    fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
+        space::vector(&self.view, bucket).map_err(unreadable)
+    }
+
+    fn horizon(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
+        self.stored(Stored::Horizon, bucket)
+    }
+
+    fn doubt(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
+        self.stored(Stored::Doubt, bucket)
+    }
+
+    fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
+        let found = space::records_after(&self.view, bucket, seen, max_bytes).map_err(unreadable)?;
+        let feed = |item: &space::Item| FeedItem {
+            dot: item.dot,
+            record: item.record.encode().into(),
+            bodies: self.bodies(bucket, item),
+        };
+        let items = found.items.iter().map(feed).collect();
+        Ok(FeedBatch { items, upto: found.upto, more: found.more })
+    }
+
+    fn fingerprint(&self, bucket: BucketId, span: &Span) -> Result<Fingerprint, Unreadable> {
+        let print = space::fingerprint(&self.view, bucket, range(span)).map_err(unreadable)?;
+        Ok(Fingerprint { count: print.count, sum: print.sum.to_be_bytes() })
+    }
+
+    fn dots_in(&self, bucket: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable> {
+        let dots = space::dots_in(&self.view, bucket, range(span), limit).map_err(unreadable)?;
+        Ok(dots.into_iter().map(|dot| dot.seq).collect())
+    }
+}
+
+fn range(span: &Span) -> space::DotRange {
+    let dot = |seq| Dot { origin: span.origin, seq };
+    space::DotRange { from: dot(span.first), to: Some(dot(span.last.saturating_add(1))) }
+}

@@ -1,0 +1,63 @@
+//! What the drive keeps in this node's own table: horizons, doubts, memberships, the life counter.
+//!
+//! Invariant: every value is versioned; a key is a short text, then the bucket where there is one.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use skerry_base::codec::Versioned;
+use skerry_base::{BucketId, Vector};
+use skerry_model::Entry;
+
+/// Kinds of facts, each under its own prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// Covers the tombstones that were dropped or passed over.
+    Horizon,
+    /// Tombstones passed over, not yet settled.
+    Doubt,
+    /// This site is a member of the bucket.
+    Member,
+}
+
+impl Stored {
+    /// All keys of this kind begin so.
+    pub(crate) const fn prefix(self) -> &'static [u8] {
+        match self {
+            Self::Horizon => b"horizon/",
+            Self::Doubt => b"doubt/",
+            Self::Member => b"member/",
+        }
+    }
+
+    /// The key of a bucket's fact.
+    pub(crate) fn key(self, bucket: BucketId) -> Vec<u8> {
+        [self.prefix(), &bucket.0].concat()
+    }
+
+    /// The bucket of a key.
+    pub(crate) fn bucket(self, key: &[u8]) -> Option<BucketId> {
+        key.strip_prefix(self.prefix())?.try_into().ok().map(BucketId)
+    }
+}
+
+/// The entry that makes this site a member of a bucket.
+pub(crate) fn membership(bucket: BucketId) -> Entry {
+    let key = Bytes::from(Stored::Member.key(bucket));
+    Entry::Local { key, value: Some(Bytes::from_static(&[1])) }
+}
+
+/// The key of the life counter: rises with every start.
+pub(crate) const LIFE: &[u8] = b"life";
+/// The key of the flag that `skerry link cut` sets.
+pub(crate) const CUT: &[u8] = b"cut";
+/// The key of the highest own stamp known.
+pub(crate) const STAMP: &[u8] = b"stamp";
+
+/// A vector in the local table.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct VectorFile(pub(crate) Vector);
+
+impl Versioned for VectorFile {
+    const NAME: &'static str = "stored vector";
+    const VERSION: u8 = 1;
+}

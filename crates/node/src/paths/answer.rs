@@ -1,0 +1,196 @@
+//! Answers what other sites ask, from this site's store alone.
+//!
+//! Before: `peers/serve.rs` with a proven site. Invariants: a question is never passed on (no loops); only
+//! sites of the federation get here; what is sent was verified when it was read from the disk.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use skerry_base::codec;
+use skerry_base::{BucketId, ChunkId, SiteId};
+use skerry_gateway::service::{Outcome, ServiceError, UploadTarget};
+use skerry_model::space;
+use skerry_storage::ReadError;
+use tokio::io::AsyncWriteExt;
+
+use super::bucket::{self, Bucket};
+use super::get::{Found, Wanted};
+use super::upload::{self, Target};
+use super::write::{self, Written};
+use super::{far, list, refusal, relay};
+use crate::net::{Stream, frame};
+use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
+use crate::peers::serve::Answerer;
+use crate::peers::{PeerError, carries_records};
+use crate::site::{Site, unreadable};
+use crate::telemetry::Kind;
+use crate::trust::PublicKey;
+use crate::welcome::Door;
+
+/// Answers for a site.
+pub(crate) struct Answers {
+    pub(crate) site: Arc<Site>,
+    pub(crate) door: Door,
+}
+
+#[async_trait]
+impl Answerer for Answers {
+    async fn answer(&self, from: SiteId, request: Request, mut stream: Stream) -> Result<(), PeerError> {
+        let (response, chunks) = self.respond(from, request).await;
+        let bytes = codec::encode(&response);
+        frame::write(&mut stream, &bytes).await?;
+        if let Some(node) = self.site.peers.roster.node(from) {
+            if carries_records(&response) {
+                self.site.peers.sent(node, Kind::Record, bytes.len());
+            }
+            for chunk in chunks {
+                stream.write_all(&chunk).await?;
+                self.site.peers.sent(node, Kind::Payload, chunk.len());
+            }
+        }
+        stream.shutdown().await?;
+        Ok(())
+    }
+
+    async fn stranger(&self, key: PublicKey, stream: Stream) {
+        self.door.open(&self.site, key, stream).await;
+    }
+}
+
+impl Answers {
+    async fn respond(&self, from: SiteId, request: Request) -> (Response, Vec<Bytes>) {
+        let site = &self.site;
+        let plain = |answer: Outcome<Response>| {
+            (answer.unwrap_or_else(|error| list::refused(&error)), Vec::new())
+        };
+        match request {
+            Request::Control => (Response::Done, Vec::new()),
+            Request::Read(read) => object(site, read).await,
+            Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk).await,
+            Request::List(list) => (list::answer(site, list, false).await, Vec::new()),
+            Request::Versions(list) => (list::answer(site, list, true).await, Vec::new()),
+            Request::Decide(decide) => plain(decided(site, decide).await),
+            Request::Upload(call) => plain(upload_call(site, from, call).await),
+            Request::Size { bucket } => plain(size(site, bucket).await),
+        }
+    }
+}
+
+async fn known(site: &Arc<Site>, id: BucketId) -> Outcome<Bucket> {
+    let system = site.system;
+    let found = site.read(move |view| bucket::claim_of(view, system, id)).await?;
+    found.ok_or_else(|| ServiceError::no_such_bucket(&id.to_string()))
+}
+
+async fn object(site: &Arc<Site>, read: Read) -> (Response, Vec<Bytes>) {
+    if !site.is_member(read.bucket) {
+        return (Response::NotMember, Vec::new());
+    }
+    let store = site.store.clone();
+    let find = move || found(&store, read);
+    match tokio::task::spawn_blocking(find).await.map_err(refusal::task) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) | Err(error) => (list::refused(&error), Vec::new()),
+    }
+}
+
+fn found(store: &skerry_storage::Store, read: Read) -> Outcome<(Response, Vec<Bytes>)> {
+    let view = &store.view();
+    let version = match read.which {
+        Which::Current => None,
+        Which::Null => Some(space::VersionId::Null),
+        Which::Dot(dot) => Some(space::VersionId::Dot(dot)),
+    };
+    let looked = Wanted::look(view, read.bucket, &read.key, version)?;
+    let record = match looked {
+        Found::Object(record) => record,
+        Found::Marker(marker) => {
+            let vector = space::vector(view, read.bucket).map_err(unreadable)?;
+            return Ok((Response::NoObject { marker: Some(marker.dot), vector }, Vec::new()));
+        }
+        Found::Nothing => {
+            let vector = space::vector(view, read.bucket).map_err(unreadable)?;
+            return Ok((Response::NoObject { marker: None, vector }, Vec::new()));
+        }
+    };
+    let heads = space::heads(view, read.bucket, &read.key).map_err(unreadable)?;
+    let others = heads.iter().filter(|head| head.dot != record.dot);
+    let chunks = far::first_chunks(store, &record, read.part)?;
+    let found = message::Found {
+        record: record.encode().into(),
+        heads: others.map(|head| head.encode().into()).collect(),
+        inline: chunks.iter().map(|chunk| u32::try_from(chunk.len()).unwrap_or(u32::MAX)).collect(),
+        bucket_bytes: space::sums(view, read.bucket).map_err(unreadable)?.record_bytes,
+    };
+    Ok((Response::Object(Box::new(found)), chunks))
+}
+
+async fn one_chunk(site: &Arc<Site>, domain: BucketId, chunk: ChunkId) -> (Response, Vec<Bytes>) {
+    let store = site.store.clone();
+    let read = tokio::task::spawn_blocking(move || store.read_chunk(domain, chunk, 0..u32::MAX)).await;
+    match read {
+        Ok(Ok(bytes)) => {
+            (Response::Chunk(u32::try_from(bytes.len()).unwrap_or(u32::MAX)), vec![bytes])
+        }
+        Ok(Err(ReadError::Absent)) => (Response::NoChunk, Vec::new()),
+        Ok(Err(error)) => {
+            tracing::error!(%chunk, %error, "a chunk here cannot be read");
+            (Response::NoChunk, Vec::new())
+        }
+        Err(error) => (list::refused(&refusal::task(error)), Vec::new()),
+    }
+}
+
+async fn decided(site: &Arc<Site>, decide: message::Decide) -> Outcome<Response> {
+    let bucket = known(site, decide.bucket).await?;
+    Ok(match write::decide(site, bucket, decide).await? {
+        Written::Record(record) => Response::Decided(record.encode().into()),
+        Written::Nothing => Response::Done,
+    })
+}
+
+async fn size(site: &Arc<Site>, bucket: BucketId) -> Outcome<Response> {
+    if !site.is_member(bucket) {
+        return Ok(Response::NotMember);
+    }
+    let sums = site.read(move |view| space::sums(view, bucket).map_err(unreadable)).await?;
+    Ok(Response::Size { bytes: sums.record_bytes })
+}
+
+async fn upload_call(site: &Arc<Site>, from: SiteId, call: UploadCall) -> Outcome<Response> {
+    let bucket = known(site, call.bucket).await?;
+    let id = call.upload.parse().map_err(|_| ServiceError::no_such_upload(&call.upload))?;
+    let target = Target { bucket, key: call.key, id };
+    if !target.is_here(site) {
+        return Err(ServiceError::no_such_upload(&call.upload));
+    }
+    match call.act {
+        UploadAct::Describe => Ok(Response::Upload(Box::new(target.read(site).await?))),
+        UploadAct::Part(part) => {
+            upload::take_part(site, &target, *part, from).await?;
+            Ok(Response::Done)
+        }
+        UploadAct::Parts { after, limit } => {
+            target.read(site).await?;
+            let (parts, more) = upload::parts_here(site, &target, after, limit as usize).await?;
+            Ok(Response::Parts(parts, more))
+        }
+        UploadAct::Complete(complete) => {
+            let named = UploadTarget {
+                bucket: target.bucket.name.clone(),
+                key: target.key.clone(),
+                upload: call.upload,
+            };
+            let request = relay::completion_of(named, *complete)?;
+            match upload::complete_here(site, &call.writer, &target, &request).await? {
+                Written::Record(record) => Ok(Response::Decided(record.encode().into())),
+                Written::Nothing => Ok(Response::Done),
+            }
+        }
+        UploadAct::Abort => {
+            upload::abort_here(site, &target).await?;
+            Ok(Response::Done)
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Buckets: what a name means here, and who may do what with it.
+//!
+//! Invariants: answered from this site's own records, without a message to anybody, also while cut off; a
+//! name is looked up in what the system bucket says now (the cache lives as long as nothing in it changes).
+
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, SiteId, WallTime};
+use skerry_gateway::service::{ErrorKind, Outcome, RequestContext, ServiceError};
+use skerry_model::bucket::{self, BucketConfig, ClaimRefusal, Claimed, KeyDocument, Resolved};
+use skerry_model::policy::{self, Action, Denied, Target};
+use skerry_model::record::Versioning;
+use skerry_model::write::{self, Ask, Conditions, Intent, Proposed};
+use skerry_model::{Entry, space};
+
+use super::write::refused;
+use crate::site::{Site, Stamps, entry, unreadable};
+
+/// Names kept in memory; beyond it the cache starts anew.
+const CACHED: usize = 4096;
+
+/// A bucket as a request needs it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Bucket {
+    /// Which incarnation.
+    pub(crate) id: BucketId,
+    /// The name that found it.
+    pub(crate) name: String,
+    /// Whose it is.
+    pub(crate) owner: String,
+    /// When it was made.
+    pub(crate) created: WallTime,
+    /// Whether it keeps versions.
+    pub(crate) versioning: Versioning,
+    /// Who decides its conditional operations.
+    pub(crate) home: SiteId,
+    /// All settings.
+    pub(crate) config: BucketConfig,
+}
+
+impl Bucket {
+    pub(crate) fn of(resolved: Resolved) -> Self {
+        let claim = resolved.claim;
+        Self {
+            id: claim.bucket,
+            name: resolved.name,
+            owner: claim.owner,
+            created: claim.created,
+            versioning: claim.config.versioning,
+            home: claim.config.home.map_or(claim.site, |(home, _)| home),
+            config: claim.config,
+        }
+    }
+
+    /// Whether it has or had versioning.
+    pub(crate) fn versioned(&self) -> bool {
+        self.versioning != Versioning::Off
+    }
+}
+
+/// What the system bucket said last.
+#[derive(Default)]
+pub(crate) struct Directory(RwLock<Cached>);
+
+#[derive(Default)]
+struct Cached {
+    generation: u64,
+    buckets: BTreeMap<String, Bucket>,
+    keys: BTreeMap<String, KeyDocument>,
+}
+
+impl Cached {
+    fn room(&mut self, generation: u64) -> bool {
+        if self.generation > generation {
+            return false;
+        }
+        if self.generation < generation || self.buckets.len() + self.keys.len() >= CACHED {
+            *self = Self { generation, ..Self::default() };
+        }
+        true
+    }
+}
+
+impl Site {
+    fn cached<T>(&self, find: impl FnOnce(&Cached) -> Option<T>) -> (u64, Option<T>) {
+        let generation = self.changes.system_count();
+        let cached = self.directory.0.read().unwrap_or_else(PoisonError::into_inner);
+        (generation, if cached.generation == generation { find(&cached) } else { None })
+    }
+
+    /// What a name means; none if there is no such bucket.
+    pub(crate) async fn bucket(&self, name: &str) -> Outcome<Option<Bucket>> {
+        let (generation, found) = self.cached(|cached| cached.buckets.get(name).cloned());
+        if found.is_some() {
+            return Ok(found);
+        }
+        let (system, wanted) = (self.system, name.to_owned());
+        let read = move |view: &dyn View| bucket::resolve(view, system, &wanted).map_err(unreadable);
+        let found = self.read(read).await?.map(Bucket::of);
+        if let Some(bucket) = &found {
+            let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);
+            if cached.room(generation) {
+                cached.buckets.insert(name.into(), bucket.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The document of an access key.
+    pub(crate) async fn access_key(&self, id: &str) -> Outcome<Option<KeyDocument>> {
+        let (generation, found) = self.cached(|cached| cached.keys.get(id).cloned());
+        if found.is_some() {
+            return Ok(found);
+        }
+        let (system, key) = (self.system, bucket::SystemKey::AccessKey(id.into()).to_string());
+        let read = move |view: &dyn View| {
+            let record = space::current(view, system, &key).map_err(unreadable)?;
+            let document = record.as_ref().map(bucket::document::<KeyDocument>).transpose();
+            Ok(document.map_err(unreadable)?.flatten())
+        };
+        let found = self.read(read).await?;
+        if let Some(document) = &found {
+            let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);
+            if cached.room(generation) {
+                cached.keys.insert(id.into(), document.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The bucket of this name, if the caller may do this with it.
+    pub(crate) async fn allowed(
+        &self,
+        context: &RequestContext,
+        name: &str,
+        action: Action,
+    ) -> Outcome<Bucket> {
+        let bucket = self.bucket(name).await?.ok_or_else(|| ServiceError::no_such_bucket(name))?;
+        let target = Target { name: &bucket.name, owner: &bucket.owner };
+        self.may(context, action, Some(target)).await?;
+        Ok(bucket)
+    }
+
+    /// Whether the caller may do this.
+    pub(crate) async fn may(
+        &self,
+        context: &RequestContext,
+        action: Action,
+        target: Option<Target<'_>>,
+    ) -> Outcome<()> {
+        let id = &context.principal.access_key;
+        let key = self.access_key(id).await?.ok_or_else(unknown_key)?;
+        policy::allows(&key, action, target).map_err(|denied| refused_access(&denied))
+    }
+
+    /// Writes a document of the system bucket that `decide` makes on the commit thread; none for nothing to do.
+    pub(crate) async fn declare<T: Send + 'static>(
+        &self,
+        writer: &str,
+        decide: impl FnOnce(&dyn View, WallTime) -> Outcome<(T, Option<Declared>)> + Send + 'static,
+    ) -> Outcome<T> {
+        let (stamps, id, system, writer) = (self.stamps.clone(), self.id, self.system, writer.to_owned());
+        let propose = move |view: &dyn View| {
+            let (answer, declared) = decide(view, stamps.wall())?;
+            let Some(declared) = declared else { return Ok((answer, Vec::new())) };
+            let by = Declarer { stamps: &stamps, site: id, system, writer: &writer };
+            Ok((answer, by.entries(view, declared)?))
+        };
+        self.commit(system, (), propose).await
+    }
+}
+
+/// A document to be written.
+pub(crate) struct Declared {
+    /// Key in the system bucket.
+    pub(crate) key: String,
+    /// The object that carries it.
+    pub(crate) object: skerry_model::Object,
+    /// This site becomes a member of this bucket with it.
+    pub(crate) join: Option<BucketId>,
+}
+
+impl Declared {
+    /// Of a claim.
+    pub(crate) fn claim(claimed: Claimed, join: bool) -> Self {
+        let join = join.then_some(claimed.bucket);
+        Self { key: claimed.key, object: claimed.object, join }
+    }
+}
+
+struct Declarer<'a> {
+    stamps: &'a Stamps,
+    site: SiteId,
+    system: BucketId,
+    writer: &'a str,
+}
+
+impl Declarer<'_> {
+    fn entries(&self, view: &dyn View, declared: Declared) -> Outcome<Vec<skerry_storage::Entry>> {
+        let conditions = Conditions::default();
+        let (proposed, stamp) = self.stamps.with(|clock| {
+            let intent = Intent {
+                bucket: self.system,
+                key: &declared.key,
+                origin: self.stamps.origin,
+                site: self.site,
+                wall: self.stamps.wall(),
+                versioning: Versioning::Off,
+                writer: self.writer,
+                scope: skerry_model::record::Scope::Site,
+                home: None,
+                placement: None,
+                conditions: &conditions,
+                ask: Ask::Put(Box::new(declared.object)),
+            };
+            write::propose(view, intent, clock)
+        });
+        let mut entries = Vec::new();
+        if let Proposed::Write { record, .. } = proposed.map_err(|error| refused(error, &declared.key))? {
+            entries.push(entry(&Entry::Write(record)));
+        }
+        if let Some(bucket) = declared.join {
+            entries.push(entry(&crate::drive::stored::membership(bucket)));
+        }
+        entries.extend(stamp.as_ref().map(entry));
+        Ok(entries)
+    }
+}
+
+/// No such access key.
+pub(crate) fn unknown_key() -> ServiceError {
+    ServiceError::new(
+        ErrorKind::InvalidAccessKeyId,
+        "this access key is not known here; it was never made, or word of it has not arrived yet",
+    )
+}
+
+/// Why a key does not open this.
+pub(crate) fn refused_access(denied: &Denied) -> ServiceError {
+    let kind = match denied {
+        Denied::Disabled | Denied::Expired => ErrorKind::InvalidAccessKeyId,
+        _ => ErrorKind::AccessDenied,
+    };
+    ServiceError::new(kind, denied.to_string())
+}
+
+/// Why a claim is refused, in the words of S3.
+pub(crate) fn refused_claim(error: ClaimRefusal, name: &str) -> ServiceError {
+    let say = |kind, message: String| ServiceError::new(kind, message);
+    match error {
+        ClaimRefusal::Name(error) => say(ErrorKind::InvalidBucketName, error.to_string()),
+        ClaimRefusal::Yours(_) => {
+            say(ErrorKind::BucketAlreadyOwnedByYou, format!("you own the bucket {name} already; use it"))
+        }
+        ClaimRefusal::Taken(_) => {
+            say(ErrorKind::BucketAlreadyExists, format!("the name {name} is somebody else's; choose another"))
+        }
+        ClaimRefusal::NotEmpty => {
+            say(ErrorKind::BucketNotEmpty, format!("{name} still holds objects or versions; delete them first"))
+        }
+        ClaimRefusal::Space(error) => unreadable(error),
+    }
+}
+
+/// The claim of a bucket that is known by its id.
+pub(crate) fn claim_of(view: &dyn View, system: BucketId, id: BucketId) -> Outcome<Option<Bucket>> {
+    let all = bucket::list_buckets(view, system, None).map_err(unreadable)?;
+    Ok(all.into_iter().find(|resolved| resolved.claim.bucket == id).map(Bucket::of))
+}

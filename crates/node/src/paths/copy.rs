@@ -1,0 +1,127 @@
+//! Copies within the federation: by reference where the payload lies here in the same bucket, else chunk by
+//! chunk through this site.
+//!
+//! Before: the gateway's `copy`. After: `write.rs`. Invariant: the site that a record names as its first holder
+//! holds the payload as counted chunks, never as evictable copies.
+
+use std::sync::Arc;
+
+use skerry_base::limits::PUT_BYTES;
+use skerry_gateway::service::{
+    CopyObject, CopyOutcome, ErrorKind, Expected, MetadataDirective, Outcome, RequestContext, ServiceError,
+    Source, UploadBody,
+};
+use skerry_model::policy::Action;
+use skerry_model::{Object, Record};
+
+use super::bucket::Bucket;
+use super::get::{self, Wanted};
+use super::ingest::{self, Body};
+use super::write::{self, Asked, Written};
+use super::{put, shape};
+use crate::peers::message::Part;
+use crate::site::Site;
+
+/// Copies an object.
+pub(crate) async fn copy(site: &Arc<Site>, context: &RequestContext, request: CopyObject) -> Outcome<CopyOutcome> {
+    let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    let (wanted, record) = source(site, context, &request.source).await?;
+    let (info, object) = get::described(&wanted.bucket, &record)?;
+    if object.size > PUT_BYTES {
+        let message = "the source has more than 5 GiB; copy it in parts";
+        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+    }
+    let (body, mut copied) = match by_reference(site, &bucket, &wanted, &record, object, request.checksum.is_some()) {
+        Some(body) => (body, object.clone()),
+        None => through(site, &bucket, &wanted, &record, object, &request).await?,
+    };
+    copied.chunks = body.chunks.clone();
+    copied.modified = site.clock.wall();
+    match request.metadata {
+        MetadataDirective::Copy => {
+            copied.headers = object.headers.clone();
+            copied.user_metadata = object.user_metadata.clone();
+        }
+        MetadataDirective::Replace { headers, user_metadata } => {
+            copied.headers = shape::stored_headers(headers);
+            copied.user_metadata = user_metadata;
+        }
+    }
+    let asked = put::asked(bucket.clone(), request.key, context, copied, body);
+    let written = write::write(site, Asked { condition: request.condition, ..asked }).await?;
+    let modified = match &written {
+        Written::Record(record) => record.object().map(|object| object.modified),
+        Written::Nothing => None,
+    };
+    let put = put::outcome(&bucket, &written);
+    Ok(CopyOutcome { modified: modified.unwrap_or_default(), source_version: info.version, put })
+}
+
+/// The version to copy, its conditions checked.
+pub(crate) async fn source(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    source: &Source,
+) -> Outcome<(Wanted, Box<Record>)> {
+    let wanted = get::wanted(site, context, &source.bucket, &source.key, source.version.as_ref()).await?;
+    let record = get::find(site, context, &wanted, Part::Nothing).await.map_err(|error| {
+        let named_marker = error.kind() == ErrorKind::MethodNotAllowed;
+        let message = "the source is a delete marker; name a version with a body";
+        if named_marker { ServiceError::new(ErrorKind::InvalidRequest, message) } else { error }
+    })?;
+    if let Some(object) = record.object() {
+        source.conditions.check_source(&object.etag, object.modified)?;
+    }
+    Ok((wanted, record))
+}
+
+/// The same chunks once more, if they count here already.
+fn by_reference(
+    site: &Site,
+    bucket: &Bucket,
+    wanted: &Wanted,
+    record: &Record,
+    object: &Object,
+    new_checksum: bool,
+) -> Option<Body> {
+    if new_checksum || bucket.id != wanted.bucket.id || record.site != site.id {
+        return None;
+    }
+    let pins = object.chunks.iter().map(|chunk| site.store.pin(bucket.id, chunk.id));
+    let pins = pins.collect::<Option<Vec<_>>>()?;
+    Some(Body { size: object.size, chunks: object.chunks.clone(), small: None, pins })
+}
+
+async fn through(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    wanted: &Wanted,
+    record: &Record,
+    object: &Object,
+    request: &CopyObject,
+) -> Outcome<(Body, Object)> {
+    let chunks = get::chunks(site, &wanted.bucket, record.site).await;
+    let stream = chunks.stream(object.chunks.clone(), 0..object.size);
+    let mut upload = UploadBody::new(stream, Expected { length: Some(object.size), ..Expected::default() });
+    if let Some(kind) = request.checksum {
+        upload.also(kind);
+    }
+    let (body, digests) = ingest::ingest(&site.store, bucket.id, upload).await?;
+    let wanted_kind = |sum: &&skerry_gateway::service::Checksum| match request.checksum {
+        Some(kind) => sum.kind == kind,
+        None => false,
+    };
+    let computed: Vec<_> = digests.checksums.iter().filter(wanted_kind).cloned().collect();
+    let checksums =
+        if computed.is_empty() { object.checksums.clone() } else { shape::stored_checksums(&computed) };
+    let copied = Object {
+        size: object.size,
+        etag: object.etag.clone(),
+        checksums,
+        part_count: object.part_count,
+        parts: object.parts.clone(),
+        tags: object.tags.clone(),
+        ..Object::default()
+    };
+    Ok((body, copied))
+}

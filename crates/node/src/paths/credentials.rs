@@ -1,0 +1,37 @@
+//! Access keys, from this site's own copy of their records: works while cut off.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use skerry_gateway::service::{
+    Credential, CredentialService, ErrorKind, Outcome, Principal, ServiceError,
+};
+use skerry_model::policy;
+
+use super::bucket::{refused_access, unknown_key};
+use crate::site::Site;
+
+/// Access keys of a site.
+pub(crate) struct Credentials(pub(crate) Arc<Site>);
+
+/// What a sealed secret is about: it opens for no other key.
+pub(crate) fn about(access_key: &str) -> String {
+    format!("access key {access_key}")
+}
+
+#[async_trait]
+impl CredentialService for Credentials {
+    async fn credential(&self, access_key: &str) -> Outcome<Credential> {
+        let key = self.0.access_key(access_key).await?.ok_or_else(unknown_key)?;
+        policy::authenticates(&key, self.0.id, self.0.clock.wall()).map_err(|denied| refused_access(&denied))?;
+        let opened = self.0.sealing.open(&about(access_key), &key.secret);
+        let damaged = |reason: String| {
+            tracing::error!(access_key, reason, "the secret of an access key does not open");
+            ServiceError::new(ErrorKind::Internal, "the secret of this access key does not open here")
+        };
+        let secret = opened.map_err(|error| damaged(error.to_string()))?;
+        let secret = String::from_utf8(secret).map_err(|error| damaged(error.to_string()))?;
+        let principal = Principal { access_key: access_key.into(), owner: key.owner };
+        Ok(Credential { secret, principal })
+    }
+}

@@ -1,0 +1,99 @@
+//! DELETE of a key or of one version, one or up to a thousand.
+//!
+//! Before: the gateway's `delete` and `delete_many`. After: `write.rs`.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use skerry_gateway::service::{
+    DeleteObject, DeleteOutcome, DeleteTarget, Outcome, RequestContext, VersionId,
+};
+use skerry_model::policy::Action;
+use skerry_model::record::Versioning;
+use skerry_model::space::{self, VersionId as Named};
+use skerry_model::write::Ask;
+use skerry_model::Statement;
+
+use super::bucket::Bucket;
+use super::shape;
+use super::write::{self, Asked, Written};
+use crate::site::{Site, unreadable};
+
+/// Deletes of one request that are on the way to the disk at once: they share syncs.
+const AT_ONCE: usize = 64;
+
+/// Deletes a key or erases a version.
+pub(crate) async fn delete(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    request: DeleteObject,
+) -> Outcome<DeleteOutcome> {
+    let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    one(site, context, &bucket, request.target).await
+}
+
+/// Deletes many; one answer each, in order.
+pub(crate) async fn delete_many(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &str,
+    targets: Vec<DeleteTarget>,
+) -> Outcome<Vec<Outcome<DeleteOutcome>>> {
+    let bucket = site.allowed(context, bucket, Action::Write).await?;
+    let deletes = targets.into_iter().map(|target| one(site, context, &bucket, target));
+    Ok(futures::stream::iter(deletes).buffered(AT_ONCE).collect().await)
+}
+
+async fn one(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &Bucket,
+    target: DeleteTarget,
+) -> Outcome<DeleteOutcome> {
+    let version = target.version.as_ref().map(shape::parse_version).transpose()?;
+    let erases_marker = match version {
+        Some(version) => marker(site, bucket, &target.key, version).await?,
+        None => false,
+    };
+    let asked = Asked {
+        bucket: bucket.clone(),
+        key: target.key,
+        condition: target.condition,
+        ask: version.map_or(Ask::Delete, Ask::Erase),
+        writer: context.principal.access_key.clone(),
+        small: None,
+        pins: Vec::new(),
+        with: Vec::new(),
+        upload: None,
+    };
+    let written = write::write(site, asked).await?;
+    Ok(outcome(bucket, target.version, erases_marker, &written))
+}
+
+async fn marker(site: &Arc<Site>, bucket: &Bucket, key: &str, version: Named) -> Outcome<bool> {
+    let (id, key) = (bucket.id, key.to_owned());
+    let read = move |view: &dyn skerry_base::kv::View| {
+        let found = space::version(view, id, &key, version).map_err(unreadable)?;
+        Ok(found.is_some_and(|record| record.is_delete()))
+    };
+    site.read(read).await
+}
+
+fn outcome(
+    bucket: &Bucket,
+    version: Option<VersionId>,
+    erases_marker: bool,
+    written: &Written,
+) -> DeleteOutcome {
+    let receipt = written.receipt();
+    if version.is_some() {
+        return DeleteOutcome { delete_marker: erases_marker, version, receipt };
+    }
+    match written {
+        Written::Record(record) if bucket.versioning != Versioning::Off => {
+            let delete_marker = matches!(record.statement, Statement::Delete);
+            DeleteOutcome { delete_marker, version: Some(shape::version_id(record)), receipt }
+        }
+        _ => DeleteOutcome { receipt, ..DeleteOutcome::default() },
+    }
+}

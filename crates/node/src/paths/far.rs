@@ -1,0 +1,221 @@
+//! An object that is not here, in one round trip: record and first bytes from the nearest member.
+//!
+//! Before: `get.rs`. After: `peers`, which other sites answer in `answer.rs`. Invariants: at most two sites
+//! are asked at once; what came is verified, stored and then judged by the tables here, so that a stale answer
+//! cannot bring back what this site knows to be dead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use skerry_base::{Dot, SiteId};
+use skerry_gateway::service::{Outcome, Selection, ServiceError};
+use skerry_model::body::{Step, Walk};
+use skerry_model::{Entry, Object, Record};
+
+use super::get::{Found, Wanted};
+use super::members::{self, Asking};
+use super::{get, refusal};
+use crate::peers::message::{self, Part, Read, Request, Response, Which};
+use crate::peers::{Answer, PeerError};
+use crate::site::{Site, entry};
+
+/// How long the nearest has before the next is asked as well.
+const HEAD_START: Duration = Duration::from_millis(300);
+
+/// Asks the nearest members; stores what they answer.
+pub(crate) async fn read(site: &Arc<Site>, wanted: &Wanted, part: Part, here: &Found) -> Outcome<Found> {
+    let asking = members::nearest(site, &wanted.bucket).await?;
+    let known = match here {
+        Found::Object(record) | Found::Marker(record) => Some(record.dot),
+        Found::Nothing => None,
+    };
+    // What is here already need not come again: ask for the record alone.
+    let part = if matches!(here, Found::Object(_)) { Part::Nothing } else { part };
+    let question = Request::Read(Read {
+        bucket: wanted.bucket.id,
+        key: wanted.key.clone(),
+        which: wanted.version.map_or(Which::Current, super::write::which),
+        part,
+    });
+    match race(site, &asking, &question).await? {
+        Some(Heard::Object(member, found, answer)) => {
+            take(site, wanted, part, known, Taken { member, found, answer }).await
+        }
+        Some(Heard::Nothing) => nothing(site, wanted).await,
+        None => Ok(Found::Nothing),
+    }
+}
+
+/// Nobody has it; what this site knows itself still counts (a delete marker).
+async fn nothing(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> {
+    let local = wanted.clone();
+    let found = site.read(move |view| local.local(view)).await?;
+    Ok(if matches!(found, Found::Marker(_)) || site.is_member(wanted.bucket.id) { found } else { Found::Nothing })
+}
+
+enum Heard {
+    Object(SiteId, Box<message::Found>, Answer),
+    Nothing,
+}
+
+struct Taken {
+    member: SiteId,
+    found: Box<message::Found>,
+    answer: Answer,
+}
+
+/// The first useful answer; none if nobody has to be asked.
+async fn race(site: &Arc<Site>, asking: &Asking, question: &Request) -> Outcome<Option<Heard>> {
+    let mut failed = Vec::new();
+    let mut absent = false;
+    for pair in asking.sites.chunks(2) {
+        for (member, answer) in both(site, pair, question).await {
+            let name = || site.peers.roster.name(member);
+            match answer.map(|answer| (answer.response.clone(), answer)) {
+                Ok((Response::Object(found), answer)) => {
+                    return Ok(Some(Heard::Object(member, found, answer)));
+                }
+                Ok((Response::NoObject { .. }, _)) => absent = true,
+                Ok((Response::NotMember, _)) => site.refuted(asking.bucket, member),
+                Ok((Response::Refused { code, message }, _)) => return Err(refusal::relayed(&code, message)),
+                Ok(_) => failed.push(format!("{} answered something else", name())),
+                Err(error) => failed.push(format!("{}: {error}", name())),
+            }
+        }
+        if absent {
+            return Ok(Some(Heard::Nothing));
+        }
+    }
+    asking.nobody(site, &failed)?;
+    Ok(None)
+}
+
+/// Asks the first, and the second too if the first is slow; what came, the useful answer first.
+async fn both(
+    site: &Arc<Site>,
+    pair: &[SiteId],
+    question: &Request,
+) -> Vec<(SiteId, Result<Answer, PeerError>)> {
+    let [first, second] = pair else {
+        let Some(&only) = pair.first() else { return Vec::new() };
+        return vec![(only, site.peers.call(only, question).await)];
+    };
+    let asked = site.peers.call(*first, question).fuse();
+    let mut asked = std::pin::pin!(asked);
+    tokio::select! {
+        answer = &mut asked => {
+            let mut answers = vec![(*first, answer)];
+            if !useful(&answers) {
+                answers.push((*second, site.peers.call(*second, question).await));
+            }
+            return answers;
+        }
+        () = tokio::time::sleep(HEAD_START) => {}
+    }
+    let other = site.peers.call(*second, question).fuse();
+    let mut other = std::pin::pin!(other);
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        tokio::select! {
+            answer = &mut asked => answers.insert(0, (*first, answer)),
+            answer = &mut other => answers.insert(0, (*second, answer)),
+        }
+        if useful(&answers) {
+            break;
+        }
+    }
+    answers
+}
+
+fn useful(answers: &[(SiteId, Result<Answer, PeerError>)]) -> bool {
+    answers.iter().any(|(_, answer)| {
+        matches!(answer, Ok(Answer { response: Response::Object(_) | Response::NoObject { .. }, .. }))
+    })
+}
+
+/// Stores record and chunks; the version as the tables here see it then.
+async fn take(
+    site: &Arc<Site>,
+    wanted: &Wanted,
+    part: Part,
+    known: Option<Dot>,
+    taken: Taken,
+) -> Outcome<Found> {
+    let Taken { member, found, mut answer } = taken;
+    let bucket = &wanted.bucket;
+    let record = admitted(wanted, &found.record)?;
+    if known != Some(record.dot) {
+        let heads = found.heads.iter().map(|head| admitted(wanted, head)).collect::<Outcome<Vec<_>>>()?;
+        let records = heads.into_iter().chain([record.clone()]);
+        let entries = records.map(|record| entry(&Entry::Record(Box::new(record)))).collect();
+        site.commit(bucket.id, (), move |_| Ok(((), entries))).await?;
+    }
+    if let Some(object) = record.object()
+        && !found.inline.is_empty()
+    {
+        let selection = selection(part, object)?;
+        let chunks = get::chunks(site, bucket, member).await;
+        let mut walk = Walk::new(object.chunks.clone(), selection.bytes);
+        for &length in &found.inline {
+            let Some(Step::Tree(chunk) | Step::Leaf(chunk, _)) = walk.next() else { break };
+            let bytes = site.peers.receive(&mut answer, chunk.id, length).await.map_err(refusal::malformed)?;
+            if chunk.kind == skerry_base::ChunkKind::Tree {
+                walk.supply(&bytes).map_err(refusal::malformed)?;
+            }
+            chunks.keep(chunk.kind, bytes).await;
+        }
+    }
+    members::follow_if_small(site, bucket.id, found.bucket_bytes).await;
+    let again = Wanted { version: Some(skerry_model::space::VersionId::Dot(record.dot)), ..wanted.clone() };
+    let local = wanted.clone();
+    let judged = site.read(move |view| match local.local(view)? {
+        Found::Nothing => again.local(view),
+        found => Ok(found),
+    });
+    judged.await
+}
+
+fn admitted(wanted: &Wanted, bytes: &[u8]) -> Outcome<Record> {
+    let record = Record::admit(bytes).map_err(refusal::malformed)?;
+    if record.bucket == wanted.bucket.id && record.key == wanted.key {
+        return Ok(record);
+    }
+    Err(refusal::malformed("a record of another key"))
+}
+
+/// Which bytes a part stands for.
+pub(crate) fn selection(part: Part, object: &Object) -> Outcome<Selection> {
+    use skerry_gateway::service::ByteRange;
+    let size = object.size;
+    match part {
+        Part::Nothing => Ok(Selection { bytes: 0..0, size, partial: false, parts: None }),
+        Part::Whole => Ok(Selection::whole(size)),
+        Part::Between(first, last) => ByteRange::Between { first, last }.select(size),
+        Part::From(first) => ByteRange::From(first).select(size),
+        Part::Last(length) => ByteRange::Last(length).select(size),
+        Part::Number(number) => Selection::part(number, &super::shape::parts(object), size),
+    }
+}
+
+/// The first bytes of a body that are sent along: which chunks, as far as they are here.
+pub(crate) fn first_chunks(
+    store: &skerry_storage::Store,
+    record: &Record,
+    part: Part,
+) -> Result<Vec<bytes::Bytes>, ServiceError> {
+    let Some(object) = record.object() else { return Ok(Vec::new()) };
+    let Ok(selection) = selection(part, object) else { return Ok(Vec::new()) };
+    let mut walk = Walk::new(object.chunks.clone(), selection.bytes);
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < skerry_base::limits::CHUNK_BYTES {
+        let Some(Step::Tree(chunk) | Step::Leaf(chunk, _)) = walk.next() else { break };
+        let Ok(content) = store.read_chunk(record.bucket, chunk.id, 0..u32::MAX) else { break };
+        if chunk.kind == skerry_base::ChunkKind::Tree {
+            walk.supply(&content).map_err(refusal::malformed)?;
+        }
+        bytes += content.len();
+        found.push(content);
+    }
+    Ok(found)
+}

@@ -1,0 +1,230 @@
+//! GET and HEAD: the record here or from the nearest member, the bytes from here or from a holder.
+//!
+//! Before: the gateway's `get` and `head`. After: `source.rs` streams. Invariants: what is at a member is
+//! served without a message to anybody; "no such key" is said only by who may know; an answer that could not
+//! be had says that it is unreachable, never that there is nothing.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use skerry_base::{BucketId, SiteId};
+use skerry_base::kv::View;
+use skerry_gateway::service::{
+    ByteRange, DownloadBody, ErrorKind, GetObject, ObjectHead, ObjectInfo, ObjectRead, Outcome, ReadMode,
+    RequestContext, Selection, ServiceError, VersionId,
+};
+use skerry_model::policy::Action;
+use skerry_model::space::{self, VersionId as Named};
+use skerry_model::{Object, Record};
+
+use super::bucket::Bucket;
+use super::source::Chunks;
+use super::{far, members, shape};
+use crate::peers::message::Part;
+use crate::site::{Site, unreadable};
+
+/// What was found of a key.
+pub(crate) enum Found {
+    /// A version with an object.
+    Object(Box<Record>),
+    /// The key is hidden by this delete marker, or it was named itself.
+    Marker(Box<Record>),
+    /// Nothing is known of it.
+    Nothing,
+}
+
+impl Found {
+    pub(crate) fn of(record: Option<Record>) -> Self {
+        match record {
+            None => Self::Nothing,
+            Some(record) if record.object().is_some() => Self::Object(Box::new(record)),
+            Some(record) => Self::Marker(Box::new(record)),
+        }
+    }
+}
+
+/// Which version of which key, resolved.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) bucket: Bucket,
+    pub(crate) key: String,
+    pub(crate) version: Option<Named>,
+}
+
+impl Wanted {
+    /// Reads it from the tables here.
+    pub(crate) fn local(&self, view: &dyn View) -> Outcome<Found> {
+        Self::look(view, self.bucket.id, &self.key, self.version)
+    }
+
+    /// Reads a version from the tables here.
+    pub(crate) fn look(
+        view: &dyn View,
+        bucket: BucketId,
+        key: &str,
+        version: Option<Named>,
+    ) -> Outcome<Found> {
+        let record = match version {
+            None => space::current(view, bucket, key),
+            Some(version) => space::version(view, bucket, key, version),
+        };
+        Ok(Found::of(record.map_err(unreadable)?))
+    }
+
+    /// Why there is nothing to answer.
+    fn missing(&self, found: &Found) -> ServiceError {
+        match (self.version, found) {
+            (Some(_), Found::Marker(record)) => ServiceError::new(
+                ErrorKind::MethodNotAllowed,
+                "this version is a delete marker; it has no body",
+            )
+            .with_header("x-amz-delete-marker", "true")
+            .with_header("x-amz-version-id", shape::version_id(record).to_string())
+            .with_header("allow", "DELETE"),
+            (Some(version), _) => {
+                ServiceError::new(ErrorKind::NoSuchVersion, format!("{} has no version {version}", self.key))
+            }
+            (None, Found::Marker(record)) if self.bucket.versioned() => ServiceError::no_such_key(&self.key)
+                .with_header("x-amz-delete-marker", "true")
+                .with_header("x-amz-version-id", shape::version_id(record).to_string()),
+            (None, _) => ServiceError::no_such_key(&self.key),
+        }
+    }
+}
+
+/// Reads an object.
+pub(crate) async fn get(site: &Arc<Site>, context: &RequestContext, request: GetObject) -> Outcome<ObjectRead> {
+    let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
+    let record = find(site, context, &wanted, part(&request)).await?;
+    let (info, object) = described(&wanted.bucket, &record)?;
+    let selection = request.select(&info)?;
+    let body = body(site, &wanted.bucket, &record, object, &selection).await?;
+    Ok(ObjectRead { info, selection, body })
+}
+
+/// The same without the bytes.
+pub(crate) async fn head(site: &Arc<Site>, context: &RequestContext, request: GetObject) -> Outcome<ObjectHead> {
+    let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
+    let record = find(site, context, &wanted, Part::Nothing).await?;
+    let (info, _) = described(&wanted.bucket, &record)?;
+    let selection = request.select(&info)?;
+    Ok(ObjectHead { info, selection })
+}
+
+/// Which version a request names, if the caller may read the bucket.
+pub(crate) async fn wanted(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &str,
+    key: &str,
+    version: Option<&VersionId>,
+) -> Outcome<Wanted> {
+    let bucket = site.allowed(context, bucket, Action::Read).await?;
+    let version = version.map(shape::parse_version).transpose()?;
+    Ok(Wanted { bucket, key: key.into(), version })
+}
+
+/// What the client is told of a record.
+pub(crate) fn described<'a>(bucket: &Bucket, record: &'a Record) -> Outcome<(ObjectInfo, &'a Object)> {
+    let object = record.object().ok_or_else(|| ServiceError::no_such_key(&record.key))?;
+    Ok((shape::info(record, object, bucket.versioned()), object))
+}
+
+fn part(request: &GetObject) -> Part {
+    match (request.range, request.part) {
+        (Some(ByteRange::Between { first, last }), _) => Part::Between(first, last),
+        (Some(ByteRange::From(first)), _) => Part::From(first),
+        (Some(ByteRange::Last(length)), _) => Part::Last(length),
+        (None, Some(part)) => Part::Number(part),
+        (None, None) => Part::Whole,
+    }
+}
+
+/// The record of a version: from here, or from the nearest who has it.
+pub(crate) async fn find(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    wanted: &Wanted,
+    part: Part,
+) -> Outcome<Box<Record>> {
+    let local = wanted.clone();
+    let found = site.read(move |view| local.local(view)).await?;
+    if !asks_on(site, context, wanted, &found).await? {
+        return match found {
+            Found::Object(record) => Ok(record),
+            other => Err(wanted.missing(&other)),
+        };
+    }
+    match far::read(site, wanted, part, &found).await {
+        Ok(Found::Object(record)) => Ok(record),
+        Ok(other) => Err(wanted.missing(&other)),
+        // A stale copy is better than none, unless the reader asked for more.
+        Err(error) if context.read == ReadMode::Local => match found {
+            Found::Object(record) => Ok(record),
+            _ => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether what is here is not answer enough.
+async fn asks_on(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    wanted: &Wanted,
+    found: &Found,
+) -> Outcome<bool> {
+    let id = wanted.bucket.id;
+    match &context.read {
+        ReadMode::Latest => Ok(true),
+        ReadMode::After(token) => {
+            let (bucket, dot) = super::write::parse_token(token).ok_or_else(|| {
+                ServiceError::new(ErrorKind::InvalidArgument, "x-skerry-token is not one that a write answered")
+            })?;
+            let seen = site.read(move |view| {
+                let covered = space::vector_entry(view, bucket, dot.origin).map_err(unreadable)?;
+                Ok(covered >= dot.seq)
+            });
+            let stored = matches!(found, Found::Object(record) if record.dot == dot);
+            Ok(!stored && !seen.await?)
+        }
+        ReadMode::Local if !site.is_member(id) => Ok(true),
+        ReadMode::Local => match found {
+            Found::Object(_) => Ok(false),
+            _ => Ok(members::is_behind(site, id).await),
+        },
+    }
+}
+
+/// The selected bytes. The first of them are here when this returns, so that what cannot be read is refused
+/// before an answer has begun.
+async fn body(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    record: &Record,
+    object: &Object,
+    selection: &Selection,
+) -> Outcome<DownloadBody> {
+    if selection.length() == 0 {
+        return Ok(DownloadBody::empty());
+    }
+    let chunks = chunks(site, bucket, record.site).await;
+    let mut stream = Box::pin(chunks.stream(object.chunks.clone(), selection.bytes.clone()));
+    let first = stream.next().await.transpose()?;
+    let first = futures::stream::iter(first.map(Ok));
+    Ok(DownloadBody::new(first.chain(stream)))
+}
+
+/// Where the chunks of a record are found: here, then where it was written, then at the members.
+pub(crate) async fn chunks(site: &Arc<Site>, bucket: &Bucket, written: SiteId) -> Arc<Chunks> {
+    let id = bucket.id;
+    let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
+    let mut holders: Vec<SiteId> = Vec::new();
+    for holder in [written].into_iter().chain(members).chain([bucket.home]) {
+        if holder != site.id && !holders.contains(&holder) {
+            holders.push(holder);
+        }
+    }
+    holders.sort_by_key(|holder| !site.linked(*holder));
+    Chunks::new(site.store.clone(), site.peers.clone(), id, holders)
+}

@@ -1,0 +1,189 @@
+//! Listings: a range scan at a member, a question to the nearest member elsewhere.
+//!
+//! Before: the gateway's `list` and `list_versions`. After: `peers` when this site is no member. Invariants: a
+//! member lists without a message to anybody; a page is bounded in entries and in bytes.
+
+use std::sync::Arc;
+
+use skerry_base::kv::View;
+use skerry_base::limits::{LIST_KEYS, MESSAGE_BYTES};
+use skerry_base::{BucketId, SiteId};
+use skerry_gateway::service::{
+    ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ServiceError, VersionEntry, VersionId, VersionPage,
+    VersionQuery, VersionSummary,
+};
+use skerry_model::space::{self, Cursor};
+use skerry_model::Record;
+
+use super::bucket::Bucket;
+use super::members::{self, Asking};
+use super::{refusal, shape};
+use crate::peers::message::{List, Listed, Page, Request, Response, Which};
+use crate::site::{Site, unreadable};
+
+/// Bytes of records in one page of versions; the rest goes to the next page.
+const PAGE_BYTES: usize = MESSAGE_BYTES / 2;
+
+/// One page of current keys.
+pub(crate) async fn objects(site: &Arc<Site>, bucket: &Bucket, query: ListQuery) -> Outcome<ListPage> {
+    let list = List {
+        bucket: bucket.id,
+        prefix: query.prefix,
+        delimiter: query.delimiter,
+        after: query.after,
+        after_version: None,
+        limit: query.limit.min(LIST_KEYS) as u32,
+    };
+    let page = page(site, bucket, list, false).await?;
+    let shown = |listed: Listed| match listed {
+        Listed::Object { key, row } => Some(ListEntry::Object(summary(key, row, &bucket.owner))),
+        Listed::Prefix(prefix) => Some(ListEntry::Prefix(prefix)),
+        Listed::Version { .. } => None,
+    };
+    Ok(ListPage { entries: page.entries.into_iter().filter_map(shown).collect(), more: page.more })
+}
+
+fn summary(key: String, row: space::Listed, owner: &str) -> ObjectSummary {
+    ObjectSummary {
+        key,
+        etag: row.etag,
+        size: row.size,
+        modified: row.modified,
+        owner: owner.into(),
+        checksums: Vec::new(),
+    }
+}
+
+/// One page of versions.
+pub(crate) async fn versions(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    query: VersionQuery,
+) -> Outcome<VersionPage> {
+    let after = query.after_version.as_ref().map(shape::parse_version).transpose()?;
+    let list = List {
+        bucket: bucket.id,
+        prefix: query.prefix,
+        delimiter: query.delimiter,
+        after: query.after,
+        after_version: after.map(super::write::which),
+        limit: query.limit.min(LIST_KEYS) as u32,
+    };
+    let page = page(site, bucket, list, true).await?;
+    let entries = page.entries.into_iter().map(|listed| version(listed, &bucket.owner));
+    let entries = entries.collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect();
+    Ok(VersionPage { entries, more: page.more })
+}
+
+fn version(listed: Listed, owner: &str) -> Outcome<Option<VersionEntry>> {
+    match listed {
+        Listed::Prefix(prefix) => Ok(Some(VersionEntry::Prefix(prefix))),
+        Listed::Object { .. } => Ok(None),
+        Listed::Version { record, null, latest } => {
+            let record = Record::decode(&record).map_err(refusal::malformed)?;
+            let version = if null { VersionId::null() } else { shape::dot_id(&record) };
+            let object = shape::summary(&record, owner);
+            let delete_marker = record.is_delete();
+            Ok(Some(VersionEntry::Version(VersionSummary { object, version, latest, delete_marker })))
+        }
+    }
+}
+
+async fn page(site: &Arc<Site>, bucket: &Bucket, list: List, versions: bool) -> Outcome<Page> {
+    if site.is_member(bucket.id) {
+        return site.read(move |view| local(view, &list, versions)).await;
+    }
+    let request = if versions { Request::Versions(list) } else { Request::List(list) };
+    let asking = members::nearest(site, bucket).await?;
+    let (from, page) = far(site, &asking, &request).await?;
+    members::follow(site, bucket.id, from).await;
+    Ok(page)
+}
+
+async fn far(site: &Arc<Site>, asking: &Asking, request: &Request) -> Outcome<(Option<SiteId>, Page)> {
+    let mut failed = Vec::new();
+    for &member in &asking.sites {
+        match site.peers.call(member, request).await.map(|answer| answer.response) {
+            Ok(Response::Page(page)) => return Ok((Some(member), page)),
+            Ok(Response::NotMember) => site.refuted(asking.bucket, member),
+            Ok(Response::Refused { code, message }) => return Err(refusal::relayed(&code, message)),
+            Ok(_) => failed.push(format!("{} answered something else", site.peers.roster.name(member))),
+            Err(error) => failed.push(format!("{}: {error}", site.peers.roster.name(member))),
+        }
+    }
+    asking.nobody(site, &failed)?;
+    Ok((None, Page::default()))
+}
+
+/// A page from the tables here.
+pub(crate) fn local(view: &dyn View, list: &List, versions: bool) -> Outcome<Page> {
+    let cursor = Cursor {
+        prefix: &list.prefix,
+        start_after: Some(list.after.as_str()).filter(|after| !after.is_empty()),
+        delimiter: list.delimiter.as_deref(),
+        max: (list.limit as usize).min(LIST_KEYS),
+    };
+    if versions { versions_page(view, list, cursor) } else { objects_page(view, list.bucket, cursor) }
+}
+
+fn objects_page(view: &dyn View, bucket: BucketId, cursor: Cursor<'_>) -> Outcome<Page> {
+    let found = space::list_current(view, bucket, cursor).map_err(unreadable)?;
+    let mut entries: Vec<Listed> =
+        found.keys.into_iter().map(|(key, row)| Listed::Object { key, row }).collect();
+    entries.extend(found.prefixes.into_iter().map(Listed::Prefix));
+    entries.sort_by(|one, other| name(one).cmp(name(other)));
+    Ok(Page { entries, more: found.next.is_some() })
+}
+
+fn name(listed: &Listed) -> &str {
+    match listed {
+        Listed::Object { key, .. } => key,
+        Listed::Prefix(prefix) => prefix,
+        Listed::Version { .. } => "",
+    }
+}
+
+fn versions_page(view: &dyn View, list: &List, cursor: Cursor<'_>) -> Outcome<Page> {
+    let after = list.after_version.map(|which| match which {
+        Which::Dot(dot) => space::VersionId::Dot(dot),
+        Which::Null | Which::Current => space::VersionId::Null,
+    });
+    let found = space::list_versions(view, list.bucket, cursor, after).map_err(unreadable)?;
+    let mut entries: Vec<(String, Listed)> = Vec::new();
+    for shown in found.versions {
+        let null = shown.id == space::VersionId::Null;
+        let (key, record) = (shown.record.key.clone(), shown.record.encode().into());
+        entries.push((key, Listed::Version { record, null, latest: shown.is_latest }));
+    }
+    entries.extend(found.prefixes.into_iter().map(|prefix| (prefix.clone(), Listed::Prefix(prefix))));
+    entries.sort_by(|one, other| one.0.cmp(&other.0));
+    let mut page = Page { entries: Vec::new(), more: found.next.is_some() };
+    let mut bytes = 0;
+    for (_, listed) in entries {
+        if let Listed::Version { record, .. } = &listed {
+            bytes += record.len();
+        }
+        if bytes > PAGE_BYTES {
+            page.more = true;
+            break;
+        }
+        page.entries.push(listed);
+    }
+    Ok(page)
+}
+
+/// Answers another site's question for a page.
+pub(crate) async fn answer(site: &Arc<Site>, list: List, versions: bool) -> Response {
+    if !site.is_member(list.bucket) {
+        return Response::NotMember;
+    }
+    match site.read(move |view| local(view, &list, versions)).await {
+        Ok(page) => Response::Page(page),
+        Err(error) => refused(&error),
+    }
+}
+
+/// A refusal as it travels.
+pub(crate) fn refused(error: &ServiceError) -> Response {
+    Response::Refused { code: error.kind().code().into(), message: error.message().into() }
+}

@@ -1,0 +1,133 @@
+//! Whom to ask about a bucket, and when to follow it.
+//!
+//! Before: every path that needs what is not here. After: `peers`. Invariants: nobody is asked on the way of
+//! what this site can answer alone; an answer "not there" is given only when somebody who knows said so, else
+//! the refusal says who could not be asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
+use skerry_base::{BucketId, SiteId};
+use skerry_federation::{Answer, Input};
+use skerry_gateway::service::Outcome;
+
+use super::bucket::Bucket;
+use super::refusal;
+use crate::peers::message::{Request, Response};
+use crate::site::Site;
+
+/// How often a landmark that does not know yet is asked again.
+const ASKED_AGAIN: u32 = 3;
+/// The pause between.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Whom to ask, and what an empty answer means.
+pub(crate) struct Asking {
+    /// About which bucket.
+    pub(crate) bucket: BucketId,
+    /// Members that can be reached, nearest first.
+    pub(crate) sites: Vec<SiteId>,
+    /// Members, or sites that may be, which cannot be reached.
+    pub(crate) silent: Vec<SiteId>,
+    /// Whether nobody could say who is a member.
+    pub(crate) unknown: bool,
+}
+
+impl Asking {
+    /// All who could be asked failed, or there was nobody: is "there is nothing" the truth?
+    pub(crate) fn nobody(&self, site: &Site, failed: &[String]) -> Outcome<()> {
+        let mut reasons = failed.to_vec();
+        let silent = self.silent.iter().map(|silent| site.peers.roster.name(*silent));
+        reasons.extend(silent.map(|name| format!("{name} cannot be reached")));
+        if self.unknown {
+            reasons.push("the sites that know its members were just started and are still asking".into());
+        }
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        let reasons = reasons.join("; ");
+        Err(refusal::unreachable(format!(
+            "this site does not hold what was asked for, and could not ask those who may: {reasons}; \
+             try again when the link is back"
+        )))
+    }
+}
+
+/// The members of a bucket but this site, nearest first.
+pub(crate) async fn nearest(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
+    if site.is_member(bucket.id) {
+        return Ok(of_member(site, bucket).await);
+    }
+    let mut asking = Asking { bucket: bucket.id, sites: Vec::new(), silent: Vec::new(), unknown: false };
+    for _ in 0..ASKED_AGAIN {
+        match site.drive.locate(bucket.id).await {
+            None => return Err(refusal::stopping()),
+            Some(Answer::Found { sites }) => asking.sites = sites,
+            Some(Answer::Unreachable { sites }) => asking.silent = sites,
+            Some(Answer::Unknown { unasked }) => asking.silent = unasked,
+            Some(Answer::NotYetKnown) => {
+                asking.unknown = true;
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        }
+        asking.unknown = false;
+        break;
+    }
+    asking.sites.retain(|member| *member != site.id);
+    // The home made the bucket, so it is a member whatever the landmarks have heard.
+    let known = asking.sites.contains(&bucket.home) || asking.silent.contains(&bucket.home);
+    if !known && bucket.home != site.id {
+        let linked = site.linked(bucket.home);
+        if linked { asking.sites.push(bucket.home) } else { asking.silent.push(bucket.home) }
+        asking.unknown = false;
+    }
+    Ok(asking)
+}
+
+async fn of_member(site: &Arc<Site>, bucket: &Bucket) -> Asking {
+    let id = bucket.id;
+    let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
+    let (sites, silent) = members.into_iter().partition(|member| site.linked(*member));
+    Asking { bucket: bucket.id, sites, silent, unknown: false }
+}
+
+/// Whether this site, a member, is known to lack records of the bucket.
+pub(crate) async fn is_behind(site: &Arc<Site>, bucket: BucketId) -> bool {
+    let lag = site.drive.ask(move |machine, replica| {
+        machine.lag(replica).iter().any(|lag| lag.bucket == bucket && lag.records > 0)
+    });
+    lag.await.unwrap_or(false)
+}
+
+/// After a first use of a bucket whose records are few, this site keeps them all.
+pub(crate) async fn follow(site: &Arc<Site>, bucket: BucketId, from: Option<SiteId>) {
+    let Some(from) = from else { return };
+    let size = site.peers.call(from, &Request::Size { bucket }).await.map(|answer| answer.response);
+    if let Ok(Response::Size { bytes }) = size {
+        follow_if_small(site, bucket, bytes).await;
+    }
+}
+
+/// The same when the size is known.
+pub(crate) async fn follow_if_small(site: &Arc<Site>, bucket: BucketId, bytes: u64) {
+    if bytes > MEMBERSHIP_ON_READ_BYTES {
+        return;
+    }
+    if let Err(error) = site.join(bucket).await {
+        tracing::warn!(%bucket, %error, "the bucket is not followed");
+    }
+}
+
+impl Site {
+    /// Whether there is a link to this site.
+    pub(crate) fn linked(&self, site: SiteId) -> bool {
+        self.boxes.linked().contains(&site)
+    }
+
+    /// A site that was taken for a member said that it is not.
+    pub(crate) fn refuted(&self, bucket: BucketId, site: SiteId) {
+        self.drive.tell(Input::Refuted { bucket, site });
+    }
+}

@@ -1,0 +1,25 @@
+//! The paths of a request: one file per S3 action, over the store, the federation machine and other sites.
+//!
+//! Why here: the gateway knows no disk and no site, the store no bucket; here they meet. Invariants: at a
+//! member nothing of a plain read, write, list, delete or bucket creation waits for another site.
+
+pub(crate) mod answer;
+pub(crate) mod bucket;
+pub(crate) mod buckets;
+pub(crate) mod copy;
+pub(crate) mod credentials;
+pub(crate) mod delete;
+pub(crate) mod far;
+pub(crate) mod get;
+pub(crate) mod ingest;
+pub(crate) mod list;
+pub(crate) mod list_uploads;
+pub(crate) mod members;
+pub(crate) mod objects;
+pub(crate) mod put;
+pub(crate) mod refusal;
+pub(crate) mod relay;
+pub(crate) mod shape;
+pub(crate) mod source;
+pub(crate) mod upload;
+pub(crate) mod write;

@@ -1,0 +1,70 @@
+//! PUT of an object: body to chunks, digests checked, one proposal.
+//!
+//! Before: the gateway's `put`. After: `ingest.rs`, then `write.rs`.
+
+use std::sync::Arc;
+
+use skerry_gateway::service::{Outcome, PutObject, PutOutcome, RequestContext};
+use skerry_model::Object;
+use skerry_model::policy::Action;
+use skerry_model::write::Ask;
+
+use super::bucket::Bucket;
+use super::ingest::{self, Body};
+use super::write::{self, Asked, Written};
+use super::shape;
+use crate::site::Site;
+
+/// Stores an object.
+pub(crate) async fn put(site: &Arc<Site>, context: &RequestContext, request: PutObject) -> Outcome<PutOutcome> {
+    let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    let (body, digests) = ingest::ingest(&site.store, bucket.id, request.body).await?;
+    let object = Object {
+        size: body.size,
+        etag: digests.etag(),
+        chunks: body.chunks.clone(),
+        headers: shape::stored_headers(request.headers),
+        user_metadata: request.user_metadata,
+        checksums: shape::stored_checksums(&digests.checksums),
+        modified: site.clock.wall(),
+        ..Object::default()
+    };
+    let asked = asked(bucket.clone(), request.key, context, object, body);
+    let written = write::write(site, Asked { condition: request.condition, ..asked }).await?;
+    Ok(outcome(&bucket, &written))
+}
+
+/// A plain write of an object whose body is written.
+pub(crate) fn asked(
+    bucket: Bucket,
+    key: String,
+    context: &RequestContext,
+    object: Object,
+    body: Body,
+) -> Asked {
+    Asked {
+        bucket,
+        key,
+        condition: skerry_gateway::service::WriteCondition::default(),
+        ask: Ask::Put(Box::new(object)),
+        writer: context.principal.access_key.clone(),
+        small: body.small,
+        pins: body.pins,
+        with: Vec::new(),
+        upload: None,
+    }
+}
+
+/// What a write of an object answers.
+pub(crate) fn outcome(bucket: &Bucket, written: &Written) -> PutOutcome {
+    let receipt = written.receipt();
+    let Written::Record(record) = written else { return PutOutcome { receipt, ..PutOutcome::default() } };
+    let object = record.object();
+    PutOutcome {
+        etag: object.map(|object| object.etag.clone()).unwrap_or_default(),
+        version: write::answered_version(bucket, record),
+        size: object.map_or(0, |object| object.size),
+        checksums: object.map(|object| shape::shown_checksums(&object.checksums)).unwrap_or_default(),
+        receipt,
+    }
+}

@@ -1,0 +1,61 @@
+//! What goes wrong below, in the words of S3.
+//!
+//! Invariant: 5xx only for what passes by itself within seconds or is our own fault; everything else is a
+//! 4xx that says what to do, because S3 clients retry 5xx several times.
+
+use skerry_gateway::service::{ErrorKind, ServiceError};
+use skerry_storage::{CommitError, StorageError};
+
+/// The disk could not.
+pub(crate) fn storage(error: StorageError) -> ServiceError {
+    let kind = match error {
+        StorageError::Full => ErrorKind::StorageFull,
+        StorageError::Busy => ErrorKind::SlowDown,
+        StorageError::Closed => ErrorKind::Unavailable,
+        StorageError::TooLarge { .. } => ErrorKind::EntityTooLarge,
+        _ => ErrorKind::Internal,
+    };
+    if kind == ErrorKind::Internal {
+        tracing::error!(%error, "the store failed");
+    }
+    ServiceError::new(kind, error.to_string())
+}
+
+/// A commit was refused or failed.
+pub(crate) fn commit(error: CommitError<ServiceError>) -> ServiceError {
+    match error {
+        CommitError::Refused(refused) => refused,
+        CommitError::Storage(error) => storage(error),
+    }
+}
+
+
+/// A task of ours ended early: it panicked, or the server is stopping.
+pub(crate) fn task(error: tokio::task::JoinError) -> ServiceError {
+    if error.is_panic() {
+        tracing::error!(%error, "a task panicked");
+        return ServiceError::new(ErrorKind::Internal, "a task of the server failed; see its log");
+    }
+    stopping()
+}
+
+/// The server is stopping.
+pub(crate) fn stopping() -> ServiceError {
+    ServiceError::new(ErrorKind::Unavailable, "the server is stopping; try again shortly")
+}
+
+/// What was asked for may exist where nobody can be reached.
+pub(crate) fn unreachable(message: impl Into<String>) -> ServiceError {
+    ServiceError::new(ErrorKind::Unreachable, message)
+}
+
+/// The same refusal in another site's words.
+pub(crate) fn relayed(code: &str, message: String) -> ServiceError {
+    let kind = ErrorKind::ALL.iter().copied().find(|kind| kind.code() == code);
+    ServiceError::new(kind.unwrap_or(ErrorKind::Internal), message)
+}
+
+/// Another site sent what this release cannot read.
+pub(crate) fn malformed(error: impl ToString) -> ServiceError {
+    ServiceError::new(ErrorKind::Internal, format!("another site's answer is unreadable: {}", error.to_string()))
+}

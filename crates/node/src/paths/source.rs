@@ -1,0 +1,151 @@
+//! A body on its way out: leaf after leaf, from this disk or from the nearest site that has it.
+//!
+//! Before: `paths/get.rs` with a record. After: the gateway streams to the client, or another site gets it.
+//! Invariants: every byte was verified (block checksums here, the chunk's name when it came over a link);
+//! what was fetched is kept as an evictable copy; at most [`AHEAD_FAR`] chunks of a body are in memory.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::Stream;
+use skerry_base::{BucketId, ChunkKind, ChunkRef, SiteId};
+use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
+use skerry_model::body::{Step, Walk};
+use skerry_storage::{Class, ReadError, Store};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::refusal;
+use crate::peers::Peers;
+
+/// Chunks read ahead while they lie here.
+const AHEAD_NEAR: usize = 2;
+/// Chunks on the way at once while they come from elsewhere.
+const AHEAD_FAR: usize = 8;
+
+/// Gets chunks, wherever they are.
+pub(crate) struct Chunks {
+    store: Arc<Store>,
+    peers: Arc<Peers>,
+    domain: BucketId,
+    holders: Vec<SiteId>,
+}
+
+impl Chunks {
+    /// Chunks of a bucket; `holders` are asked in this order for what is not here.
+    pub(crate) fn new(
+        store: Arc<Store>,
+        peers: Arc<Peers>,
+        domain: BucketId,
+        holders: Vec<SiteId>,
+    ) -> Arc<Self> {
+        Arc::new(Self { store, peers, domain, holders })
+    }
+
+    /// Bytes of a chunk, and whether they had to be fetched.
+    async fn read(&self, chunk: ChunkRef, range: Range<u32>) -> Outcome<(Bytes, bool)> {
+        let (store, domain, wanted) = (self.store.clone(), self.domain, range.clone());
+        let read = move || store.read_chunk(domain, chunk.id, wanted);
+        let missing = match tokio::task::spawn_blocking(read).await.map_err(refusal::task)? {
+            Ok(bytes) => return Ok((bytes, false)),
+            Err(ReadError::Absent) => "not here".to_owned(),
+            Err(error) => {
+                tracing::error!(chunk = %chunk.id, %error, "a chunk here cannot be read");
+                error.to_string()
+            }
+        };
+        let bytes = self.fetch(chunk, &missing).await?;
+        let (from, to) = (range.start as usize, (range.end as usize).min(bytes.len()));
+        Ok((bytes.slice(from.min(to)..to), true))
+    }
+
+    /// A whole chunk from the first holder that has it; a copy stays here.
+    pub(crate) async fn fetch(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
+        let mut tried = Vec::new();
+        for &site in &self.holders {
+            match self.peers.chunk(site, self.domain, &chunk).await {
+                Ok(Some(bytes)) => {
+                    self.keep(chunk.kind, bytes.clone()).await;
+                    return Ok(bytes);
+                }
+                Ok(None) => tried.push(format!("{} does not have it", self.peers.roster.name(site))),
+                Err(error) => tried.push(format!("{}: {error}", self.peers.roster.name(site))),
+            }
+        }
+        Err(self.lost(&chunk, missing, &tried))
+    }
+
+    fn lost(&self, chunk: &ChunkRef, missing: &str, tried: &[String]) -> ServiceError {
+        let tried = if tried.is_empty() { "no other site is known to have it".into() } else { tried.join("; ") };
+        let kind = if missing == "not here" { ErrorKind::Unreachable } else { ErrorKind::Damaged };
+        ServiceError::new(kind, format!("chunk {} is {missing}, and {tried}", chunk.id))
+    }
+
+    /// Keeps a copy; waited for, so that a slow disk slows the fetch down instead of filling the memory. A
+    /// copy that cannot be kept costs only another fetch.
+    pub(crate) async fn keep(&self, kind: ChunkKind, bytes: Bytes) {
+        let (store, domain) = (self.store.clone(), self.domain);
+        let put = move || store.put_chunk(domain, Class::Cache, kind, &bytes).map(drop);
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(put).await {
+            tracing::debug!(%error, "a fetched chunk was not kept");
+        }
+    }
+
+    /// Takes the step of a walk over a tree.
+    pub(crate) async fn descend(&self, walk: &mut Walk, tree: ChunkRef) -> Outcome<()> {
+        let (bytes, _) = self.read(tree, 0..u32::MAX).await?;
+        walk.supply(&bytes).map_err(|error| ServiceError::new(ErrorKind::Damaged, error.to_string()))
+    }
+
+    /// The bytes of a range of a body, in order.
+    pub(crate) fn stream(
+        self: Arc<Self>,
+        top: Vec<ChunkRef>,
+        range: Range<u64>,
+    ) -> impl Stream<Item = Outcome<Bytes>> + Send + 'static {
+        let walk = Walk::new(top, range);
+        let state = Reading { chunks: self, walk, ahead: VecDeque::new(), far: false };
+        futures::stream::try_unfold(state, |mut state| async move {
+            let next = state.next().await?;
+            Ok(next.map(|bytes| (bytes, state)))
+        })
+    }
+}
+
+type Ahead = AbortOnDropHandle<Outcome<(Bytes, bool)>>;
+
+struct Reading {
+    chunks: Arc<Chunks>,
+    walk: Walk,
+    ahead: VecDeque<Ahead>,
+    far: bool,
+}
+
+impl Reading {
+    async fn next(&mut self) -> Outcome<Option<Bytes>> {
+        let most = if self.far { AHEAD_FAR } else { AHEAD_NEAR };
+        while self.ahead.len() < most {
+            match self.walk.next() {
+                None => break,
+                Some(Step::Tree(tree)) => self.chunks.descend(&mut self.walk, tree).await?,
+                Some(Step::Leaf(chunk, range)) => {
+                    let chunks = self.chunks.clone();
+                    let range = within(&range);
+                    let read = tokio::spawn(async move { chunks.read(chunk, range).await });
+                    self.ahead.push_back(AbortOnDropHandle::new(read));
+                }
+            }
+        }
+        let Some(first) = self.ahead.pop_front() else { return Ok(None) };
+        let (bytes, far) = first.await.map_err(refusal::task)??;
+        self.far |= far;
+        Ok(Some(bytes))
+    }
+}
+
+/// Offsets within one chunk, which is never longer than 32 bits tell.
+fn within(range: &Range<u64>) -> Range<u32> {
+    let offset = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
+    offset(range.start)..offset(range.end)
+}

@@ -1,0 +1,413 @@
+//! Multipart uploads: begun, filled and finished at one site, which their id names; other sites forward.
+//!
+//! Before: the gateway's upload calls, or another site's [`UploadCall`]. After: `write.rs` for the object.
+//! Invariants: a part counts its chunks until its upload ends; completing copies no payload; a completion that
+//! succeeded is answered the same when it is repeated.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use skerry_base::ChunkRef;
+use skerry_base::codec::{self, Versioned};
+use skerry_base::kv::View;
+use skerry_base::{Dot, WallTime};
+use skerry_gateway::service::{
+    ChecksumKind, ChecksumShape, CompleteUpload, CopyPart, CreateUpload, CreatedUpload, ErrorKind, Expected,
+    ListParts, Outcome, PartPage, PartSummary, PutOutcome, PutPart, PutPartOutcome, RequestContext,
+    ServiceError, StoredPart, UploadBody, UploadTarget, complete_parts,
+};
+use skerry_model::multipart::{self, Part, Upload, UploadId};
+use skerry_model::policy::Action;
+use skerry_model::{Entry, body, space};
+use skerry_storage::{Class, Pin};
+
+use super::bucket::Bucket;
+use super::ingest::{self, Body};
+use super::write::{Asked, Written};
+use super::{copy, get, put, refusal, relay, shape};
+use crate::peers::message::UploadAct;
+use crate::site::{Site, entry, unreadable};
+use crate::trust::entropy;
+
+/// An upload and the bucket it goes to.
+pub(crate) struct Target {
+    pub(crate) bucket: Bucket,
+    pub(crate) key: String,
+    pub(crate) id: UploadId,
+}
+
+impl Target {
+    /// The target of a request, if the caller may write there.
+    pub(crate) async fn of(
+        site: &Arc<Site>,
+        context: &RequestContext,
+        target: &UploadTarget,
+        action: Action,
+    ) -> Outcome<Self> {
+        let bucket = site.allowed(context, &target.bucket, action).await?;
+        let id = target.upload.parse().map_err(|_| ServiceError::no_such_upload(&target.upload))?;
+        Ok(Self { bucket, key: target.key.clone(), id })
+    }
+
+    /// Whether it lives here.
+    pub(crate) fn is_here(&self, site: &Site) -> bool {
+        self.id.site == site.id
+    }
+
+    fn unknown(&self) -> ServiceError {
+        ServiceError::no_such_upload(&self.id.to_string())
+    }
+
+    /// The upload, which must live here.
+    pub(crate) async fn read(&self, site: &Arc<Site>) -> Outcome<Upload> {
+        let (bucket, key, id) = (self.bucket.id, self.key.clone(), self.id);
+        let found = site.read(move |view| space::upload(view, bucket, &key, id).map_err(unreadable)).await?;
+        found.ok_or_else(|| self.unknown())
+    }
+}
+
+/// The checksum that all parts of an upload carry.
+pub(crate) fn checksum_of(upload: &Upload) -> (ChecksumKind, ChecksumShape) {
+    let default = (ChecksumKind::Crc64Nvme, ChecksumShape::Full);
+    upload.checksum.map_or(default, |(kind, composite)| (shape::shown_kind(kind), shape::shape(composite)))
+}
+
+/// Begins an upload.
+pub(crate) async fn create(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    request: CreateUpload,
+) -> Outcome<CreatedUpload> {
+    let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    let draw = entropy::bytes().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+    let id = UploadId { site: site.id, draw };
+    let composite = request.shape == ChecksumShape::Composite;
+    let upload = Upload {
+        id,
+        bucket: bucket.id,
+        key: request.key,
+        started: site.clock.wall(),
+        writer: context.principal.access_key.clone(),
+        headers: shape::stored_headers(request.headers),
+        user_metadata: request.user_metadata,
+        tags: Vec::new(),
+        checksum: request.declared.then(|| (shape::stored_kind(request.checksum), composite)),
+    };
+    let entry = entry(&Entry::Upload(Box::new(upload)));
+    site.commit(bucket.id, (), move |_| Ok(((), vec![entry]))).await?;
+    Ok(CreatedUpload { upload: id.to_string() })
+}
+
+/// Stores a part.
+pub(crate) async fn put_part(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    request: PutPart,
+) -> Outcome<PutPartOutcome> {
+    let target = Target::of(site, context, &request.target, Action::Write).await?;
+    store_part(site, context, &target, request.number, request.body).await
+}
+
+/// Stores a part from an object.
+pub(crate) async fn copy_part(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    request: CopyPart,
+) -> Outcome<PutPartOutcome> {
+    let target = Target::of(site, context, &request.target, Action::Write).await?;
+    let (wanted, record) = copy::source(site, context, &request.source).await?;
+    let (info, object) = get::described(&wanted.bucket, &record)?;
+    let range = match request.range {
+        None => 0..object.size,
+        Some((first, last)) if first <= last && last < object.size => first..last + 1,
+        Some(_) => {
+            let message = format!("the range is not within the {} bytes of the source", object.size);
+            return Err(ServiceError::new(ErrorKind::InvalidRange, message));
+        }
+    };
+    let length = Some(range.end - range.start);
+    let chunks = get::chunks(site, &wanted.bucket, record.site).await;
+    let stream = chunks.stream(object.chunks.clone(), range);
+    let upload = UploadBody::new(stream, Expected { length, ..Expected::default() });
+    let outcome = store_part(site, context, &target, request.number, upload).await?;
+    Ok(PutPartOutcome { source_version: info.version, ..outcome })
+}
+
+async fn store_part(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    target: &Target,
+    number: u32,
+    mut upload_body: UploadBody,
+) -> Outcome<PutPartOutcome> {
+    let upload = match target.is_here(site) {
+        true => target.read(site).await?,
+        false => relay::describe(site, context, target).await?,
+    };
+    upload_body.also(checksum_of(&upload).0);
+    let (body, digests) = ingest::ingest(&site.store, target.bucket.id, upload_body).await?;
+    let part = Part {
+        bucket: target.bucket.id,
+        upload: target.id,
+        number,
+        size: body.size,
+        md5: digests.md5,
+        chunks: body.chunks.clone(),
+        checksums: shape::stored_checksums(&digests.checksums),
+        modified: site.clock.wall(),
+    };
+    let outcome = PutPartOutcome {
+        etag: digests.etag(),
+        modified: part.modified,
+        size: part.size,
+        checksums: digests.checksums,
+        source_version: None,
+    };
+    match target.is_here(site) {
+        true => commit_part(site, target, part, body).await?,
+        false => relay::part(site, context, target, part, body).await?,
+    }
+    Ok(outcome)
+}
+
+/// Commits a part whose chunks are written, if its upload still goes on.
+pub(crate) async fn commit_part(site: &Arc<Site>, target: &Target, part: Part, body: Body) -> Outcome<()> {
+    let (bucket, key, id) = (target.bucket.id, target.key.clone(), target.id);
+    let unknown = target.unknown();
+    let stored = body.small.into_iter().fold(entry(&Entry::Part(Box::new(part))), skerry_storage::Entry::with_body);
+    let propose = move |view: &dyn View| match space::upload(view, bucket, &key, id).map_err(unreadable)? {
+        Some(_) => Ok(((), vec![stored])),
+        None => Err(unknown),
+    };
+    site.commit(bucket, body.pins, propose).await
+}
+
+/// Takes a part from the site that received it: its chunks, then the part.
+pub(crate) async fn take_part(
+    site: &Arc<Site>,
+    target: &Target,
+    part: Part,
+    from: skerry_base::SiteId,
+) -> Outcome<()> {
+    if part.bucket != target.bucket.id || part.upload != target.id {
+        return Err(ServiceError::new(ErrorKind::InvalidRequest, "a part of another upload"));
+    }
+    target.read(site).await?;
+    let pins = take_chunks(site, &target.bucket, &part.chunks, part.size, from).await?;
+    let body = Body { size: part.size, chunks: part.chunks.clone(), small: None, pins };
+    commit_part(site, target, part, body).await
+}
+
+/// Fetches the chunks of a body from another site as chunks that count here.
+pub(crate) async fn take_chunks(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    top: &[ChunkRef],
+    size: u64,
+    from: skerry_base::SiteId,
+) -> Outcome<Vec<Pin>> {
+    let mut walk = body::Walk::new(top.to_vec(), 0..size);
+    let mut pins = Vec::new();
+    let mut trees = Vec::new();
+    while let Some(step) = walk.next() {
+        let (body::Step::Tree(chunk) | body::Step::Leaf(chunk, _)) = step;
+        let fetched = site.peers.chunk(from, bucket.id, &chunk).await;
+        let bytes = fetched.map_err(|error| refusal::unreachable(error.to_string()))?;
+        let bytes = bytes.ok_or_else(|| refusal::unreachable("the payload is gone where it was written"))?;
+        if chunk.kind == skerry_base::ChunkKind::Tree {
+            walk.supply(&bytes).map_err(refusal::malformed)?;
+            // A tree counts its children when it is put, so it comes after them.
+            trees.push((chunk.kind, bytes));
+        } else {
+            pins.push(keep(site, bucket, chunk.kind, bytes).await?);
+        }
+    }
+    for (kind, bytes) in trees.into_iter().rev() {
+        pins.push(keep(site, bucket, kind, bytes).await?);
+    }
+    Ok(pins)
+}
+
+async fn keep(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    kind: skerry_base::ChunkKind,
+    bytes: Bytes,
+) -> Outcome<Pin> {
+    let (store, domain) = (site.store.clone(), bucket.id);
+    let put = move || store.put_chunk(domain, Class::Payload, kind, &bytes);
+    tokio::task::spawn_blocking(put).await.map_err(refusal::task)?.map_err(refusal::storage)
+}
+
+/// Makes the object.
+pub(crate) async fn complete(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    request: CompleteUpload,
+) -> Outcome<PutOutcome> {
+    let target = Target::of(site, context, &request.target, Action::Write).await?;
+    if !target.is_here(site) {
+        return relay::complete(site, context, &target, &request).await;
+    }
+    let written = complete_here(site, &context.principal.access_key, &target, &request).await?;
+    Ok(put::outcome(&target.bucket, &written))
+}
+
+/// Makes the object of an upload that lives here.
+pub(crate) async fn complete_here(
+    site: &Arc<Site>,
+    writer: &str,
+    target: &Target,
+    request: &CompleteUpload,
+) -> Outcome<Written> {
+    match try_complete(site, writer, target, request).await {
+        Err(error) if error.kind() == ErrorKind::NoSuchUpload => {
+            completed_before(site, target).await?.ok_or(error)
+        }
+        other => other,
+    }
+}
+
+async fn try_complete(
+    site: &Arc<Site>,
+    writer: &str,
+    target: &Target,
+    request: &CompleteUpload,
+) -> Outcome<Written> {
+    let upload = target.read(site).await?;
+    let (bucket, id) = (target.bucket.id, target.id);
+    let all = move |view: &dyn View| space::list_parts(view, bucket, id, 0, usize::MAX).map_err(unreadable);
+    let parts = site.read(all).await?;
+    let stored: Vec<StoredPart> = parts.iter().map(stored_part).collect();
+    let (kind, shape) = checksum_of(&upload);
+    let completion = complete_parts(request, &stored, kind, shape)?;
+    let chosen: Vec<&Part> = completion.parts.iter().filter_map(|index| parts.get(*index)).collect();
+    let composed = body::compose(multipart::bodies(&chosen));
+    let top = composed.top.clone();
+    let pins = ingest::put_trees(&site.store, bucket, composed).await?;
+    let mut object = multipart::object(&upload, &chosen, completion.etag, site.clock.wall());
+    object.chunks = top;
+    object.checksums = shape::stored_checksums(&[completion.checksum]);
+    if object.parts.is_empty() {
+        let sizes: Vec<u64> = chosen.iter().map(|part| part.size).collect();
+        object.parts = shape::folded_parts(&sizes);
+    }
+    let asked = Asked {
+        bucket: target.bucket.clone(),
+        key: target.key.clone(),
+        condition: request.condition.clone(),
+        ask: skerry_model::write::Ask::Put(Box::new(object)),
+        writer: writer.into(),
+        small: None,
+        pins,
+        with: vec![Entry::UploadEnd { bucket, key: target.key.clone(), id }],
+        upload: Some(id),
+    };
+    let written = super::write::write(site, asked).await?;
+    remember(site, target, &written).await?;
+    Ok(written)
+}
+
+fn stored_part(part: &Part) -> StoredPart {
+    let etag = part.md5.iter().map(|byte| format!("{byte:02x}")).collect();
+    let checksums = shape::shown_checksums(&part.checksums);
+    StoredPart { number: part.number, etag, size: part.size, checksums }
+}
+
+/// What an upload became, so that a repeated completion is answered the same.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Completed {
+    /// The version.
+    pub(crate) dot: Dot,
+    /// When; forgotten a day later.
+    pub(crate) at: WallTime,
+}
+
+impl Versioned for Completed {
+    const NAME: &'static str = "completed upload";
+    const VERSION: u8 = 1;
+}
+
+/// What all keys of completed uploads begin with.
+pub(crate) const COMPLETED: &[u8] = b"completed/";
+
+fn completed_key(id: UploadId) -> Bytes {
+    [COMPLETED, &id.to_bytes()].concat().into()
+}
+
+async fn remember(site: &Arc<Site>, target: &Target, written: &Written) -> Outcome<()> {
+    let Written::Record(record) = written else { return Ok(()) };
+    let completed = Completed { dot: record.dot, at: site.clock.wall() };
+    let value = Some(Bytes::from(codec::encode(&completed)));
+    let entry = entry(&Entry::Local { key: completed_key(target.id), value });
+    site.commit(target.bucket.id, (), move |_| Ok(((), vec![entry]))).await
+}
+
+async fn completed_before(site: &Arc<Site>, target: &Target) -> Outcome<Option<Written>> {
+    let (bucket, key, id) = (target.bucket.id, target.key.clone(), target.id);
+    let read = move |view: &dyn View| {
+        let Some(bytes) = space::local(view, &completed_key(id)).map_err(unreadable)? else { return Ok(None) };
+        let completed: Completed = codec::decode(&bytes).map_err(|error| unreadable(error.into()))?;
+        space::record(view, bucket, &key, completed.dot).map_err(unreadable)
+    };
+    let record = site.read(read).await?;
+    Ok(record.map(|record| Written::Record(Box::new(record))))
+}
+
+/// Gives the upload up.
+pub(crate) async fn abort(site: &Arc<Site>, context: &RequestContext, target: UploadTarget) -> Outcome<()> {
+    let target = Target::of(site, context, &target, Action::Write).await?;
+    if target.is_here(site) {
+        return abort_here(site, &target).await;
+    }
+    relay::act(site, context, &target, UploadAct::Abort).await.map(drop)
+}
+
+/// Gives an upload up that lives here.
+pub(crate) async fn abort_here(site: &Arc<Site>, target: &Target) -> Outcome<()> {
+    let (bucket, key, id) = (target.bucket.id, target.key.clone(), target.id);
+    let unknown = target.unknown();
+    let propose = move |view: &dyn View| {
+        if space::upload(view, bucket, &key, id).map_err(unreadable)?.is_none() {
+            return Err(unknown);
+        }
+        Ok(((), vec![entry(&Entry::UploadEnd { bucket, key, id })]))
+    };
+    site.commit(bucket, (), propose).await
+}
+
+/// One page of the parts.
+pub(crate) async fn parts(site: &Arc<Site>, context: &RequestContext, query: ListParts) -> Outcome<PartPage> {
+    let target = Target::of(site, context, &query.target, Action::Read).await?;
+    let (upload, parts, more) = match target.is_here(site) {
+        true => {
+            let upload = target.read(site).await?;
+            let (parts, more) = parts_here(site, &target, query.after, query.limit).await?;
+            (upload, parts, more)
+        }
+        false => relay::parts(site, context, &target, query.after, query.limit).await?,
+    };
+    let shown = |part: &Part| {
+        let StoredPart { number, etag, size, checksums } = stored_part(part);
+        PartSummary { number, etag, size, modified: part.modified, checksums }
+    };
+    let key = site.access_key(&upload.writer).await?;
+    let owner = key.map_or_else(|| target.bucket.owner.clone(), |key| key.owner);
+    let checksum = upload.checksum.map(|_| checksum_of(&upload));
+    Ok(PartPage { parts: parts.iter().map(shown).collect(), more, initiator: upload.writer, owner, checksum })
+}
+
+/// Some parts of an upload that lives here.
+pub(crate) async fn parts_here(
+    site: &Arc<Site>,
+    target: &Target,
+    after: u32,
+    limit: usize,
+) -> Outcome<(Vec<Part>, bool)> {
+    let (bucket, id) = (target.bucket.id, target.id);
+    let read = move |view: &dyn View| space::list_parts(view, bucket, id, after, limit + 1).map_err(unreadable);
+    let mut parts = site.read(read).await?;
+    let more = parts.len() > limit && limit > 0;
+    parts.truncate(limit);
+    Ok((parts, more))
+}

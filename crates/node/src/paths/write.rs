@@ -1,0 +1,365 @@
+//! One write, from what was asked to what is durable: here, or at the bucket's home when it is conditional.
+//!
+//! Before: `put.rs`, `delete.rs`, `copy.rs`, `complete.rs` with a body that is written. After: the commit
+//! thread. Invariants: a condition is decided at the home or the write is refused, never ignored; what the
+//! home decides is stored here before it is answered; payload stays pinned until its record is durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use skerry_base::kv::{Batch, Overlay, Reducer, View};
+use skerry_base::{BucketId, Dot, SiteId};
+use skerry_gateway::service::{
+    ErrorKind, EtagTest, Outcome, Receipt, ServiceError, VersionId, WriteCondition,
+};
+use skerry_model::multipart::UploadId;
+use skerry_model::record::{HomeDecision, RecordError, Scope};
+use skerry_model::space::{self, SpaceReducer};
+use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, WriteRefusal};
+use skerry_model::{Entry, Object, Record};
+use skerry_storage::{Pin, SmallBody};
+
+use super::bucket::Bucket;
+use super::{refusal, shape};
+use crate::peers::message::{self, Decide, Request, Response, Which};
+use crate::site::{Site, Stamps, entry, unreadable};
+
+/// The epoch of a home that never changed hands.
+const FIRST_EPOCH: u64 = 1;
+/// How long payload is kept for a decision whose answer was lost.
+const UNDECIDED: Duration = Duration::from_secs(3600);
+
+/// A write that was asked for.
+pub(crate) struct Asked {
+    /// The bucket.
+    pub(crate) bucket: Bucket,
+    /// The key.
+    pub(crate) key: String,
+    /// What must hold.
+    pub(crate) condition: WriteCondition,
+    /// What.
+    pub(crate) ask: Ask,
+    /// The access key.
+    pub(crate) writer: String,
+    /// A body for the journal.
+    pub(crate) small: Option<SmallBody>,
+    /// What keeps the payload until then.
+    pub(crate) pins: Vec<Pin>,
+    /// Entries that are committed with it, such as the end of an upload.
+    pub(crate) with: Vec<Entry>,
+    /// The upload that it completes, which must still go on.
+    pub(crate) upload: Option<UploadId>,
+}
+
+/// What came of it.
+pub(crate) enum Written {
+    /// A record, new or the same as before.
+    Record(Box<Record>),
+    /// There was nothing to delete.
+    Nothing,
+}
+
+impl Written {
+    /// What the answer carries beyond S3.
+    pub(crate) fn receipt(&self) -> Receipt {
+        let token = match self {
+            Self::Record(record) => Some(token(record.bucket, record.dot)),
+            Self::Nothing => None,
+        };
+        Receipt { scope: Some("site".into()), token }
+    }
+}
+
+/// What a later read brings along to see this write.
+pub(crate) fn token(bucket: BucketId, dot: Dot) -> String {
+    format!("{bucket}-{}", space::VersionId::Dot(dot))
+}
+
+/// Reads a token.
+pub(crate) fn parse_token(token: &str) -> Option<(BucketId, Dot)> {
+    let (bucket, dot) = token.split_once('-')?;
+    match dot.parse().ok()? {
+        space::VersionId::Dot(dot) => Some((bucket.parse().ok()?, dot)),
+        space::VersionId::Null => None,
+    }
+}
+
+/// Carries it out.
+pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
+    if asked.condition.is_none() || asked.bucket.home == site.id {
+        let written = here(site, asked, site.id, Vec::new()).await?;
+        return Ok(written);
+    }
+    at_home(site, asked).await
+}
+
+/// Decides on the commit thread of this site. `heads` are merged first.
+pub(crate) async fn here(
+    site: &Arc<Site>,
+    asked: Asked,
+    payload: SiteId,
+    heads: Vec<Record>,
+) -> Outcome<Written> {
+    let bucket = asked.bucket.id;
+    site.join(bucket).await?;
+    let stamps = site.stamps.clone();
+    let Asked { bucket: resolved, key, condition, ask, writer, small, pins, with, upload } = asked;
+    let proposal =
+        Proposal { stamps, resolved, key, condition, ask, writer, small, with, upload, payload, heads };
+    site.commit(bucket, pins, move |view| proposal.decide(view)).await
+}
+
+struct Proposal {
+    stamps: Arc<Stamps>,
+    resolved: Bucket,
+    key: String,
+    condition: WriteCondition,
+    ask: Ask,
+    writer: String,
+    small: Option<SmallBody>,
+    with: Vec<Entry>,
+    upload: Option<UploadId>,
+    payload: SiteId,
+    heads: Vec<Record>,
+}
+
+impl Proposal {
+    fn decide(self, view: &dyn View) -> Outcome<(Written, Vec<skerry_storage::Entry>)> {
+        if let Some(id) = self.upload
+            && space::upload(view, self.resolved.id, &self.key, id).map_err(unreadable)?.is_none()
+        {
+            return Err(ServiceError::no_such_upload(&id.to_string()));
+        }
+        let mut merged = Batch::default();
+        let mut entries = Vec::new();
+        for head in &self.heads {
+            let head = Entry::Record(Box::new(head.clone()));
+            let mut next = Batch::default();
+            SpaceReducer
+                .reduce(&head.encode(), &Overlay::new(view, &merged), &mut next)
+                .map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+            merged.writes.append(&mut next.writes);
+            entries.push(entry(&head));
+        }
+        let view = Overlay::new(view, &merged);
+        let (proposed, stamp) = self.stamps.with(|clock| {
+            let conditions = conditions(&self.condition);
+            let wall = self.stamps.wall();
+            let home = (!self.condition.is_none())
+                .then(|| HomeDecision { epoch: FIRST_EPOCH, n: clock.stamp(wall, None).0 });
+            let intent = Intent {
+                bucket: self.resolved.id,
+                key: &self.key,
+                origin: self.stamps.origin,
+                site: self.payload,
+                wall,
+                versioning: self.resolved.versioning,
+                writer: &self.writer,
+                scope: Scope::Site,
+                home,
+                placement: None,
+                conditions: &conditions,
+                ask: self.ask,
+            };
+            write::propose(&view, intent, clock)
+        });
+        let written = match proposed.map_err(|error| refused(error, &self.key))? {
+            Proposed::Write { record, folded } => {
+                if !folded.is_empty() {
+                    tracing::warn!(key = self.key, folded = folded.len(), "losers of conflicts were folded");
+                }
+                let stored = entry(&Entry::Write(record.clone()));
+                entries.push(self.small.into_iter().fold(stored, skerry_storage::Entry::with_body));
+                Written::Record(record)
+            }
+            Proposed::Same(record) => Written::Record(record),
+            Proposed::Nothing => Written::Nothing,
+        };
+        entries.extend(self.with.iter().chain(&stamp).map(entry));
+        Ok((written, entries))
+    }
+}
+
+fn conditions(condition: &WriteCondition) -> Conditions {
+    let test = |test: &EtagTest| match test {
+        EtagTest::Any => write::EtagTest::Any,
+        EtagTest::OneOf(etags) => write::EtagTest::OneOf(etags.clone()),
+    };
+    Conditions {
+        if_match: condition.matches.as_ref().map(test),
+        if_none_match: condition.absent.then_some(write::EtagTest::Any),
+        ..Conditions::default()
+    }
+}
+
+/// Why a write did not become a record, in the words of S3.
+pub(crate) fn refused(error: WriteRefusal, key: &str) -> ServiceError {
+    match error {
+        WriteRefusal::Precondition(which) => {
+            let message = format!("the condition {which} does not hold of the current object; read it again");
+            ServiceError::new(ErrorKind::PreconditionFailed, message)
+        }
+        WriteRefusal::NoSuchKey => ServiceError::no_such_key(key),
+        WriteRefusal::NoSuchVersion => {
+            ServiceError::new(ErrorKind::NoSuchVersion, "there is no such version of the key")
+        }
+        WriteRefusal::Record(RecordError::Key(_)) => {
+            ServiceError::new(ErrorKind::KeyTooLong, "a key has 1 to 1024 bytes")
+        }
+        WriteRefusal::Record(error) => ServiceError::new(ErrorKind::InvalidRequest, error.to_string()),
+        WriteRefusal::Space(error) => unreadable(error),
+    }
+}
+
+/// Has the home decide; stores the decision here.
+async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
+    let (bucket, home) = (asked.bucket.id, asked.bucket.home);
+    site.join(bucket).await?;
+    let key = asked.key.clone();
+    let heads = site.read(move |view| space::heads(view, bucket, &key).map_err(unreadable)).await?;
+    let request = Request::Decide(Decide {
+        bucket,
+        key: asked.key.clone(),
+        condition: wire_condition(&asked.condition),
+        write: wire_write(&asked.ask)?,
+        heads: heads.iter().map(|head| head.encode().into()).collect(),
+        writer: asked.writer.clone(),
+        site: site.id,
+    });
+    // Small bodies have no chunk on disk yet; the home may ask for it before the record is here.
+    let pins = hold(site, asked.small.as_ref()).await?;
+    let response = match site.peers.call(home, &request).await {
+        Ok(answer) => answer.response,
+        Err(error) => {
+            keep_for_later((pins, asked.pins));
+            return Err(home_unreachable(site, home, &error.to_string()));
+        }
+    };
+    match response {
+        Response::Decided(record) => decided(site, bucket, &record, (pins, asked.pins), asked.with).await,
+        Response::Done => Ok(Written::Nothing),
+        Response::Refused { code, message } => Err(refusal::relayed(&code, message)),
+        _ => Err(home_unreachable(site, home, "it answered something else")),
+    }
+}
+
+/// A small body as a chunk that another site can ask for before any record refers to it.
+pub(crate) async fn hold(site: &Arc<Site>, small: Option<&SmallBody>) -> Outcome<Option<Pin>> {
+    let Some(small) = small.cloned() else { return Ok(None) };
+    let (store, kind) = (site.store.clone(), skerry_base::ChunkKind::Leaf);
+    let put = move || store.put_chunk(small.domain(), skerry_storage::Class::Payload, kind, small.bytes());
+    let pin = tokio::task::spawn_blocking(put).await.map_err(refusal::task)?;
+    pin.map(Some).map_err(refusal::storage)
+}
+
+fn keep_for_later(pins: impl Send + 'static) {
+    drop(tokio::spawn(async move {
+        tokio::time::sleep(UNDECIDED).await;
+        drop(pins);
+    }));
+}
+
+async fn decided(
+    site: &Arc<Site>,
+    bucket: BucketId,
+    record: &Bytes,
+    pins: (Option<Pin>, Vec<Pin>),
+    with: Vec<Entry>,
+) -> Outcome<Written> {
+    let record = Record::admit(record)
+        .map_err(|error| ServiceError::new(ErrorKind::Internal, format!("the home's decision: {error}")))?;
+    let record = Box::new(record);
+    let mut entries = vec![entry(&Entry::Record(record.clone()))];
+    entries.extend(with.iter().map(entry));
+    site.commit(bucket, pins, move |_| Ok(((), entries))).await?;
+    Ok(Written::Record(record))
+}
+
+fn home_unreachable(site: &Site, home: SiteId, why: &str) -> ServiceError {
+    let name = site.peers.roster.name(home);
+    let message = format!(
+        "only {name}, the bucket's home, can decide this condition, and it cannot be reached ({why}); \
+         write without the condition or try again when the link is back"
+    );
+    ServiceError::new(ErrorKind::HomeUnreachable, message)
+}
+
+/// A condition as it travels.
+pub(crate) fn wire_condition(condition: &WriteCondition) -> message::Condition {
+    let list = |test: &EtagTest| match test {
+        EtagTest::Any => Vec::new(),
+        EtagTest::OneOf(etags) => etags.clone(),
+    };
+    message::Condition { absent: condition.absent, matches: condition.matches.as_ref().map(list) }
+}
+
+/// A condition that came from another site.
+pub(crate) fn condition_of(condition: message::Condition) -> WriteCondition {
+    let test = |etags: Vec<String>| if etags.is_empty() { EtagTest::Any } else { EtagTest::OneOf(etags) };
+    WriteCondition { absent: condition.absent, matches: condition.matches.map(test) }
+}
+
+fn wire_write(ask: &Ask) -> Outcome<message::Write> {
+    match ask {
+        Ask::Put(object) => Ok(message::Write::Put(object.clone())),
+        Ask::Delete => Ok(message::Write::Delete),
+        Ask::Erase(version) => Ok(message::Write::Erase(which(*version))),
+        Ask::Note { .. } => Err(ServiceError::not_implemented("a condition on a note")),
+    }
+}
+
+/// A version as other sites are asked for it.
+pub(crate) const fn which(version: space::VersionId) -> Which {
+    match version {
+        space::VersionId::Null => Which::Null,
+        space::VersionId::Dot(dot) => Which::Dot(dot),
+    }
+}
+
+/// Answers another site's question as the home of a bucket.
+pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> Outcome<Written> {
+    if bucket.home != site.id {
+        let name = site.peers.roster.name(bucket.home);
+        let message = format!("this site is not the bucket's home, {name} is");
+        return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
+    }
+    let mut heads = Vec::new();
+    for bytes in &decide.heads {
+        let head = Record::admit(bytes)
+            .map_err(|error| ServiceError::new(ErrorKind::InvalidRequest, error.to_string()))?;
+        if head.bucket == decide.bucket && head.key == decide.key {
+            heads.push(head);
+        }
+    }
+    let ask = match decide.write {
+        message::Write::Put(object) => Ask::Put(checked(object)?),
+        message::Write::Delete => Ask::Delete,
+        message::Write::Erase(Which::Dot(dot)) => Ask::Erase(space::VersionId::Dot(dot)),
+        message::Write::Erase(Which::Null | Which::Current) => Ask::Erase(space::VersionId::Null),
+    };
+    let asked = Asked {
+        bucket,
+        key: decide.key,
+        condition: condition_of(decide.condition),
+        ask,
+        writer: decide.writer,
+        small: None,
+        pins: Vec::new(),
+        with: Vec::new(),
+        upload: None,
+    };
+    here(site, asked, decide.site, heads).await
+}
+
+fn checked(object: Box<Object>) -> Outcome<Box<Object>> {
+    match object.check() {
+        Ok(()) => Ok(object),
+        Err(error) => Err(ServiceError::new(ErrorKind::InvalidRequest, error.to_string())),
+    }
+}
+
+/// The version id to answer after a write to this bucket.
+pub(crate) fn answered_version(bucket: &Bucket, record: &Record) -> Option<VersionId> {
+    bucket.versioned().then(|| shape::version_id(record))
+}

@@ -1,0 +1,294 @@
+//! What sites ask each other on a stream of its own per question, and the answers.
+//!
+//! Why here: the federation machine's messages are small and may be lost; these carry payload or decide
+//! something for a waiting client. Invariants: the order of variants and fields is the wire format of version
+//! 1, add at the end; records, listing entries and parts travel in the model's own versioned encodings.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use skerry_base::codec::Versioned;
+use skerry_base::{BucketId, ChunkId, Dot, SiteId, Vector};
+
+/// What a stream is opened for: always its first frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Messages of the federation machine follow, until the stream ends.
+    Control,
+    /// An object: its record, and the first chunks of its body.
+    Read(Read),
+    /// One chunk, whole.
+    Chunk {
+        /// The bucket whose chunk it is.
+        domain: BucketId,
+        /// Which.
+        chunk: ChunkId,
+    },
+    /// A page of current keys.
+    List(List),
+    /// A page of versions.
+    Versions(List),
+    /// A conditional operation, for the bucket's home to decide.
+    Decide(Decide),
+    /// Something about an upload that lives at the site asked.
+    Upload(UploadCall),
+    /// How large the records of a bucket are, and how far they go.
+    Size {
+        /// Which.
+        bucket: BucketId,
+    },
+}
+
+/// Which version of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Which {
+    /// The current one.
+    Current,
+    /// The null version.
+    Null,
+    /// The one with this dot.
+    Dot(Dot),
+}
+
+/// Which bytes of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Part {
+    /// None: the record alone.
+    Nothing,
+    /// All.
+    Whole,
+    /// First to last, both included; the last may lie behind the end.
+    Between(u64, u64),
+    /// From here to the end.
+    From(u64),
+    /// So many at the end.
+    Last(u64),
+    /// The part of this number.
+    Number(u32),
+}
+
+/// Asks for an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Read {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// The key.
+    pub(crate) key: String,
+    /// Which version.
+    pub(crate) which: Which,
+    /// What of its body to send along.
+    pub(crate) part: Part,
+}
+
+/// Asks for a page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct List {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// Only keys that begin so.
+    pub(crate) prefix: String,
+    /// What folds keys into common prefixes.
+    pub(crate) delimiter: Option<String>,
+    /// Only names greater than this.
+    pub(crate) after: String,
+    /// In a page of versions: go on within `after` behind this one.
+    pub(crate) after_version: Option<Which>,
+    /// At most so many entries.
+    pub(crate) limit: u32,
+}
+
+/// The condition of a write.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Condition {
+    /// There must be no current object.
+    pub(crate) absent: bool,
+    /// The current object's ETag must be one of these; an empty list stands for any.
+    pub(crate) matches: Option<Vec<String>>,
+}
+
+/// What a conditional operation writes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Write {
+    /// An object, in the encoding of [`skerry_model::Object`]; its payload stays with the asker.
+    Put(Box<skerry_model::Object>),
+    /// A delete of the key.
+    Delete,
+    /// The erasure of one version.
+    Erase(Which),
+}
+
+/// Asks the home of a bucket to decide.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Decide {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// The key.
+    pub(crate) key: String,
+    /// What must hold.
+    pub(crate) condition: Condition,
+    /// What to write if it does.
+    pub(crate) write: Write,
+    /// The asker's heads of the key, as records: merged before deciding.
+    pub(crate) heads: Vec<Bytes>,
+    /// The access key that writes.
+    pub(crate) writer: String,
+    /// Where the payload is.
+    pub(crate) site: SiteId,
+}
+
+/// Something about an upload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct UploadCall {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// The key.
+    pub(crate) key: String,
+    /// The upload, as its id prints.
+    pub(crate) upload: String,
+    /// The access key that asks.
+    pub(crate) writer: String,
+    /// What.
+    pub(crate) act: UploadAct,
+}
+
+/// What is to be done with an upload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum UploadAct {
+    /// Say what it was begun with.
+    Describe,
+    /// Take this part, in the encoding of [`skerry_model::multipart::Part`], and its chunks from the asker.
+    Part(Box<skerry_model::multipart::Part>),
+    /// Say which parts there are.
+    Parts {
+        /// Of higher number than this.
+        after: u32,
+        /// At most so many.
+        limit: u32,
+    },
+    /// Make the object.
+    Complete(Box<Complete>),
+    /// Give it up.
+    Abort,
+}
+
+/// A completion as the client asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Complete {
+    /// Number, ETag and checksums of each part.
+    pub(crate) parts: Vec<ClaimedPart>,
+    /// Checksum of the whole: its name and value.
+    pub(crate) checksum: Option<(String, String)>,
+    /// Whether the client expects a composite checksum.
+    pub(crate) composite: Option<bool>,
+    /// The size that must come out.
+    pub(crate) size: Option<u64>,
+    /// What must hold of the key.
+    pub(crate) condition: Condition,
+}
+
+/// A part as the client names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClaimedPart {
+    /// Its number.
+    pub(crate) number: u32,
+    /// Its ETag.
+    pub(crate) etag: String,
+    /// Checksums: names and values.
+    pub(crate) checksums: Vec<(String, String)>,
+}
+
+/// What a site answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Response {
+    /// An object; then as many bytes as `inline` says, chunk after chunk in the order of the walk.
+    Object(Box<Found>),
+    /// No such object, as far as the answerer has seen.
+    NoObject {
+        /// Whether the version named is a delete marker, or the key is hidden by one.
+        marker: Option<Dot>,
+        /// What the answerer has seen of the bucket.
+        vector: Vector,
+    },
+    /// The chunk follows: so many bytes.
+    Chunk(u32),
+    /// Not here.
+    NoChunk,
+    /// A page.
+    Page(Page),
+    /// The home's decision, as a record.
+    Decided(Bytes),
+    /// What an upload was begun with, encoded as [`skerry_model::multipart::Upload`].
+    Upload(Box<skerry_model::multipart::Upload>),
+    /// Parts of an upload, and whether there are more.
+    Parts(Vec<skerry_model::multipart::Part>, bool),
+    /// Done; the answer to what asks for nothing back.
+    Done,
+    /// How large the records of a bucket are here.
+    Size {
+        /// Bytes of live records.
+        bytes: u64,
+    },
+    /// The answerer is no member of the bucket.
+    NotMember,
+    /// Refused: the code and message that the client gets.
+    Refused {
+        /// The code of the error kind.
+        code: String,
+        /// What to do about it.
+        message: String,
+    },
+}
+
+/// An object that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// Its record.
+    pub(crate) record: Bytes,
+    /// The records that must be known with it for the same answer: heads of the key.
+    pub(crate) heads: Vec<Bytes>,
+    /// Stored lengths of the chunks that follow.
+    pub(crate) inline: Vec<u32>,
+    /// Bytes of all live records of the bucket here.
+    pub(crate) bucket_bytes: u64,
+}
+
+/// A page of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Page {
+    /// In order.
+    pub(crate) entries: Vec<Listed>,
+    /// Whether more follow.
+    pub(crate) more: bool,
+}
+
+/// An entry of a page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Listed {
+    /// A current object.
+    Object {
+        /// Its key.
+        key: String,
+        /// What a listing shows of it.
+        row: skerry_model::space::Listed,
+    },
+    /// A version or a delete marker.
+    Version {
+        /// Its record.
+        record: Bytes,
+        /// Whether clients call it `null`.
+        null: bool,
+        /// Whether it is the current one of its key.
+        latest: bool,
+    },
+    /// A common prefix.
+    Prefix(String),
+}
+
+impl Versioned for Request {
+    const NAME: &'static str = "request between sites";
+    const VERSION: u8 = 1;
+}
+
+impl Versioned for Response {
+    const NAME: &'static str = "answer between sites";
+    const VERSION: u8 = 1;
+}

@@ -1,0 +1,206 @@
+//! Questions and answers between sites over streams of [`Net`], and the control streams of the federation
+//! machine.
+//!
+//! Why here: `net` moves bytes by node, `federation` speaks of sites; this folder joins the two and frames
+//! what is said. Invariants: one stream per question; every answer is bounded before it is read; chunks are
+//! believed only under their name; what waits for a slow peer is bounded and then dropped (machine messages)
+//! or waits (payload).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use skerry_base::codec;
+use skerry_base::limits::CHUNK_BYTES;
+use skerry_base::{BucketId, ChunkId, ChunkRef, Instant, NodeId, SiteId};
+use tokio::io::AsyncReadExt;
+
+use crate::clock::Clock;
+use crate::net::{Net, NetError, Stream, frame};
+use crate::telemetry::{Kind, Wan};
+
+pub(crate) mod message;
+pub(crate) mod outbox;
+pub(crate) mod roster;
+pub(crate) mod serve;
+
+use message::{Request, Response};
+use roster::Roster;
+
+/// How long an answer may take to begin: a link that is up but silent must not hold a client for ever.
+const ANSWER_WAIT: Duration = Duration::from_secs(15);
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PeerError {
+    /// Not in the roster.
+    #[error("site {0} is not in the roster")]
+    Stranger(SiteId),
+    /// No link, or it broke.
+    #[error("{0}")]
+    Net(#[from] NetError),
+    /// The stream broke, or the answer was no frame.
+    #[error("{0}")]
+    Frame(#[from] frame::FrameError),
+    /// The stream broke.
+    #[error("the link broke: {0}")]
+    Io(#[from] std::io::Error),
+    /// The answer was none.
+    #[error("{0}")]
+    Malformed(#[from] codec::DecodeError),
+    /// Silence.
+    #[error("no answer within {} seconds", ANSWER_WAIT.as_secs())]
+    Silent,
+    /// The answer does not fit the question, or a chunk is not what its name says.
+    #[error("{0}")]
+    Senseless(&'static str),
+}
+
+/// Asks other sites.
+pub(crate) struct Peers {
+    net: Arc<dyn Net>,
+    /// Who the sites are.
+    pub(crate) roster: Roster,
+    wan: Arc<Wan>,
+    clock: Clock,
+    noted: Mutex<Noted>,
+}
+
+/// What is noted of other sites for status and metrics.
+#[derive(Default)]
+struct Noted {
+    heard: BTreeMap<SiteId, Instant>,
+    behind: BTreeMap<SiteId, Instant>,
+}
+
+impl Peers {
+    /// Over this network; the roster is empty.
+    pub(crate) fn new(net: Arc<dyn Net>, wan: Arc<Wan>, clock: Clock) -> Self {
+        Self { net, roster: Roster::default(), wan, clock, noted: Mutex::default() }
+    }
+
+    fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A site said something.
+    pub(crate) fn hear(&self, site: SiteId) {
+        self.noted().heard.insert(site, self.clock.now());
+    }
+
+    /// When a site was heard last.
+    pub(crate) fn heard_of(&self, site: SiteId) -> Option<Instant> {
+        self.noted().heard.get(&site).copied()
+    }
+
+    /// Takes note of how many records of a site are missing here; since when some are.
+    pub(crate) fn note_lag(&self, site: SiteId, records: u64) -> Option<Instant> {
+        let now = self.clock.now();
+        let mut noted = self.noted();
+        if records == 0 {
+            noted.behind.remove(&site);
+            return None;
+        }
+        Some(*noted.behind.entry(site).or_insert(now))
+    }
+
+    /// Since when records of a site are missing here.
+    pub(crate) fn behind_since(&self, site: SiteId) -> Option<Instant> {
+        self.noted().behind.get(&site).copied()
+    }
+
+    /// Counts bytes that were sent to a node.
+    pub(crate) fn sent(&self, node: NodeId, kind: Kind, bytes: usize) {
+        self.wan.peer(node, &self.roster.node_name(node)).sent(kind, bytes as u64);
+    }
+
+    /// Counts bytes that came from a node.
+    pub(crate) fn received(&self, node: NodeId, kind: Kind, bytes: usize) {
+        self.wan.peer(node, &self.roster.node_name(node)).received(kind, bytes as u64);
+    }
+
+    /// The network below.
+    pub(crate) fn net(&self) -> &Arc<dyn Net> {
+        &self.net
+    }
+
+    /// Asks one question; the stream then holds what follows the answer.
+    pub(crate) async fn call(&self, site: SiteId, request: &Request) -> Result<Answer, PeerError> {
+        let node = self.roster.node(site).ok_or(PeerError::Stranger(site))?;
+        match tokio::time::timeout(ANSWER_WAIT, self.exchange(node, request)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(PeerError::Silent),
+        }
+    }
+
+    async fn exchange(&self, node: NodeId, request: &Request) -> Result<Answer, PeerError> {
+        let mut stream = self.net.open(node).await?;
+        let asked = codec::encode(request);
+        frame::write(&mut stream, &asked).await?;
+        if !matches!(request, Request::Chunk { .. } | Request::Size { .. }) {
+            self.sent(node, Kind::Record, asked.len());
+        }
+        let answer = frame::read(&mut stream).await?.ok_or(PeerError::Senseless("closed without an answer"))?;
+        let response = codec::decode(&answer)?;
+        if carries_records(&response) {
+            self.received(node, Kind::Record, answer.len());
+        }
+        Ok(Answer { response, stream, node })
+    }
+
+    /// One chunk of `site`, verified by its name; none if it is not there.
+    pub(crate) async fn chunk(
+        &self,
+        site: SiteId,
+        domain: BucketId,
+        chunk: &ChunkRef,
+    ) -> Result<Option<Bytes>, PeerError> {
+        let mut answer = self.call(site, &Request::Chunk { domain, chunk: chunk.id }).await?;
+        match answer.response {
+            Response::Chunk(length) if length == chunk.stored => {
+                self.receive(&mut answer, chunk.id, length).await.map(Some)
+            }
+            Response::NoChunk | Response::NotMember => Ok(None),
+            _ => Err(PeerError::Senseless("another answer than the chunk")),
+        }
+    }
+
+    /// The next chunk that follows an answer on its stream, verified by its name.
+    pub(crate) async fn receive(&self, answer: &mut Answer, id: ChunkId, length: u32) -> Result<Bytes, PeerError> {
+        if length as usize > 2 * CHUNK_BYTES {
+            return Err(PeerError::Senseless("a chunk longer than chunks are"));
+        }
+        let mut bytes = vec![0; length as usize];
+        let read = answer.stream.read_exact(&mut bytes);
+        tokio::time::timeout(PAYLOAD_WAIT, read).await.map_err(|_| PeerError::Silent)??;
+        self.received(answer.node, Kind::Payload, bytes.len());
+        if ChunkId::of(&bytes) != id {
+            return Err(PeerError::Senseless("a chunk that is not what its name says"));
+        }
+        Ok(bytes.into())
+    }
+}
+
+/// How long one chunk may take: 70 kbit/s at the slowest.
+const PAYLOAD_WAIT: Duration = Duration::from_secs(120);
+
+/// The answer to a question.
+pub(crate) struct Answer {
+    /// What was said.
+    pub(crate) response: Response,
+    /// What follows it.
+    pub(crate) stream: Stream,
+    node: NodeId,
+}
+
+pub(crate) const fn carries_records(response: &Response) -> bool {
+    matches!(
+        response,
+        Response::Object(_)
+            | Response::Page(_)
+            | Response::Decided(_)
+            | Response::Upload(_)
+            | Response::Parts(..)
+    )
+}

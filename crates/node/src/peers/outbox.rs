@@ -1,0 +1,128 @@
+//! Control streams to other sites: one per link, fed by the federation machine.
+//!
+//! Invariants: sending never waits, what does not fit within the link's bounds is dropped (every message is
+//! idempotent and asked for again); the machine is told of a link only when its outbox stands.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use skerry_base::codec;
+use skerry_base::{NodeId, SiteId};
+use skerry_federation::message::Kind as MessageKind;
+use skerry_federation::{Input, Message};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_util::task::TaskTracker;
+
+use super::Peers;
+use super::message::Request;
+use crate::drive::Drive;
+use crate::net::{LinkEvent, frame};
+use crate::telemetry::Kind;
+
+/// Bytes that may wait for one link: eight full batches.
+const WAITING_BYTES: usize = 8 << 20;
+/// Messages that may wait for one link.
+const WAITING_MESSAGES: usize = 1024;
+/// How often round trips are told to the machine.
+const RTT_PERIOD: std::time::Duration = std::time::Duration::from_secs(10);
+
+type Waiting = (Vec<u8>, MessageKind, OwnedSemaphorePermit);
+
+struct Outbox {
+    queue: mpsc::Sender<Waiting>,
+    budget: Arc<Semaphore>,
+    node: NodeId,
+}
+
+/// The outboxes by site.
+#[derive(Default)]
+pub(crate) struct Outboxes(Mutex<BTreeMap<SiteId, Outbox>>);
+
+impl Outboxes {
+    /// Sends if there is room; false if it was dropped.
+    pub(crate) fn send(&self, to: SiteId, message: &Message) -> bool {
+        let boxes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(outbox) = boxes.get(&to) else { return false };
+        let bytes = message.encode();
+        let weight = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let Ok(permit) = outbox.budget.clone().try_acquire_many_owned(weight) else { return false };
+        outbox.queue.try_send((bytes, message.kind(), permit)).is_ok()
+    }
+
+    /// Sites with a link.
+    pub(crate) fn linked(&self) -> Vec<SiteId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+
+    fn put(&self, site: SiteId, outbox: Outbox) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(site, outbox);
+    }
+
+    fn remove(&self, node: NodeId) -> Option<SiteId> {
+        let mut boxes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let site = boxes.iter().find(|(_, outbox)| outbox.node == node).map(|(site, _)| *site)?;
+        boxes.remove(&site);
+        Some(site)
+    }
+}
+
+/// Follows the links until the network closes: makes outboxes, tells the machine.
+pub(crate) async fn follow(peers: Arc<Peers>, boxes: Arc<Outboxes>, drive: Drive, tasks: TaskTracker) {
+    let mut links = peers.net().links();
+    let mut ticks = tokio::time::interval(RTT_PERIOD);
+    loop {
+        tokio::select! {
+            event = links.next() => match event {
+                Some(LinkEvent::Up(node)) => up(&peers, &boxes, &drive, &tasks, node),
+                Some(LinkEvent::Down(node)) => down(&boxes, &drive, node),
+                None => return,
+            },
+            _ = ticks.tick() => boxes.linked().into_iter().for_each(|site| tell_rtt(&peers, &drive, site)),
+        }
+    }
+}
+
+fn tell_rtt(peers: &Peers, drive: &Drive, site: SiteId) {
+    let rtt = peers.roster.node(site).and_then(|node| peers.net().rtt(node));
+    if let Some(rtt) = rtt {
+        drive.tell(Input::Rtt { site, rtt });
+    }
+}
+
+fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &TaskTracker, node: NodeId) {
+    let Some(site) = peers.roster.site(node) else { return };
+    let (queue, waiting) = mpsc::channel(WAITING_MESSAGES);
+    let budget = Arc::new(Semaphore::new(WAITING_BYTES));
+    boxes.put(site, Outbox { queue, budget, node });
+    let peers = peers.clone();
+    tell_rtt(&peers, drive, site);
+    drive.tell(Input::LinkUp(site));
+    tasks.spawn(async move {
+        if let Err(error) = pour(&peers, node, waiting).await {
+            tracing::debug!(%node, %error, "control stream ended");
+        }
+    });
+}
+
+fn down(boxes: &Outboxes, drive: &Drive, node: NodeId) {
+    if let Some(site) = boxes.remove(node) {
+        drive.tell(Input::LinkDown(site));
+    }
+}
+
+async fn pour(
+    peers: &Peers,
+    node: NodeId,
+    mut waiting: mpsc::Receiver<Waiting>,
+) -> Result<(), super::PeerError> {
+    let mut stream = peers.net().open(node).await?;
+    frame::write(&mut stream, &codec::encode(&Request::Control)).await?;
+    while let Some((bytes, kind, permit)) = waiting.recv().await {
+        frame::write(&mut stream, &bytes).await?;
+        if kind == MessageKind::Record {
+            peers.sent(node, Kind::Record, bytes.len());
+        }
+        drop(permit);
+    }
+    Ok(())
+}

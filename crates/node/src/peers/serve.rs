@@ -1,0 +1,113 @@
+//! Takes the streams that other sites open: control streams go to the machine, questions to the answerer,
+//! strangers to the door.
+//!
+//! Invariants: a peer has a bounded number of questions here at once; a stream that says nothing is closed;
+//! nothing a peer sends can end this loop.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use skerry_base::codec;
+use skerry_base::{NodeId, SiteId};
+use skerry_federation::Message;
+use skerry_federation::message::Kind as MessageKind;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use super::Peers;
+use super::message::Request;
+use crate::drive::Drive;
+use crate::net::{Peer, Stream, frame};
+use crate::telemetry::Kind;
+use crate::trust::PublicKey;
+
+/// Questions of one peer that are answered at once; more wait in the link.
+const QUESTIONS: usize = 64;
+/// Messages of one peer that may wait for the machine.
+const WAITING: usize = 16;
+/// How long a stream may be open without a word.
+const FIRST_WORD: Duration = Duration::from_secs(30);
+
+/// Answers questions.
+#[async_trait]
+pub(crate) trait Answerer: Send + Sync + 'static {
+    /// Answers on the stream; an error is logged and closes it.
+    async fn answer(&self, from: SiteId, request: Request, stream: Stream) -> Result<(), super::PeerError>;
+
+    /// A node that wants to join.
+    async fn stranger(&self, key: PublicKey, stream: Stream);
+}
+
+/// Serves until the network closes.
+pub(crate) async fn accept(
+    peers: Arc<Peers>,
+    drive: Drive,
+    answerer: Arc<dyn Answerer>,
+    tasks: TaskTracker,
+) {
+    let mut room: BTreeMap<NodeId, Arc<Semaphore>> = BTreeMap::new();
+    let doors = Arc::new(Semaphore::new(4));
+    while let Some((peer, stream)) = peers.net().accept().await {
+        match peer {
+            Peer::Known(node) => {
+                let room = room.entry(node).or_insert_with(|| Arc::new(Semaphore::new(QUESTIONS))).clone();
+                let (peers, drive, answerer) = (peers.clone(), drive.clone(), answerer.clone());
+                tasks.spawn(async move {
+                    if let Err(error) = one(&peers, &drive, answerer, room, node, stream).await {
+                        tracing::debug!(%node, %error, "a question was not answered");
+                    }
+                });
+            }
+            Peer::Stranger(key) => {
+                let Ok(permit) = doors.clone().try_acquire_owned() else { continue };
+                let answerer = answerer.clone();
+                tasks.spawn(async move {
+                    tokio::time::timeout(FIRST_WORD, answerer.stranger(key, stream)).await.ok();
+                    drop(permit);
+                });
+            }
+        }
+    }
+}
+
+async fn one(
+    peers: &Peers,
+    drive: &Drive,
+    answerer: Arc<dyn Answerer>,
+    room: Arc<Semaphore>,
+    node: NodeId,
+    mut stream: Stream,
+) -> Result<(), super::PeerError> {
+    let first = tokio::time::timeout(FIRST_WORD, frame::read(&mut stream));
+    let Some(first) = first.await.map_err(|_| super::PeerError::Silent)?? else { return Ok(()) };
+    let site = peers.roster.site(node).ok_or(super::PeerError::Senseless("the site left the roster"))?;
+    match codec::decode(&first)? {
+        Request::Control => control(peers, drive, site, node, stream).await,
+        request => {
+            let _permit = room.acquire_owned().await.ok();
+            answerer.answer(site, request, stream).await
+        }
+    }
+}
+
+async fn control(
+    peers: &Peers,
+    drive: &Drive,
+    site: SiteId,
+    node: NodeId,
+    mut stream: Stream,
+) -> Result<(), super::PeerError> {
+    let waiting = Arc::new(Semaphore::new(WAITING));
+    while let Some(bytes) = frame::read(&mut stream).await? {
+        let message = Message::decode(&bytes)?;
+        peers.hear(site);
+        if message.kind() == MessageKind::Record {
+            peers.received(node, Kind::Record, bytes.len());
+        }
+        let Ok(permit) = waiting.clone().acquire_owned().await else { return Ok(()) };
+        drive.received(site, message, permit);
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Keeps the roster, the network's peers and the machine's view of the sites in step with the site records.
+//!
+//! Invariant: a site is dialled and listened to only if its record carries an admission signed under the
+//! federation's root for exactly that site and key, whoever sent the record.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use skerry_base::SiteId;
+use skerry_federation::{Input, SiteEntry};
+use skerry_gateway::service::Outcome;
+use skerry_model::bucket::{SiteDocument, SiteState, sites};
+
+use crate::peers::roster::Known;
+use crate::site::{Site, unreadable};
+use crate::trust::{PublicKey, verify_site_document};
+
+/// Reads the site records once and tells who needs to know.
+pub(crate) async fn refresh(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
+    let system = site.system;
+    let documents = site.read(move |view| sites(view, system).map_err(unreadable)).await?;
+    let known = |(id, document): (SiteId, SiteDocument)| trusted(&root, id, &document).map(|known| (id, known));
+    let known: BTreeMap<SiteId, Known> = documents.into_iter().filter_map(known).collect();
+    let entries = known.keys().map(|site| SiteEntry { site: *site }).collect();
+    if site.peers.roster.replace(known) {
+        site.peers.net().set_peers(site.peers.roster.peers());
+        site.drive.tell(Input::Roster(entries));
+        site.changes.world();
+    }
+    Ok(())
+}
+
+/// Refreshes after every change of the system bucket.
+pub(crate) async fn watch(site: Arc<Site>, root: PublicKey, stop: tokio_util::sync::CancellationToken) {
+    let mut changes = site.changes.follow_system();
+    changes.mark_changed();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = changes.changed() => if changed.is_err() { return },
+        }
+        changes.mark_unchanged();
+        if let Err(error) = refresh(&site, root).await {
+            tracing::error!(%error, "the site records cannot be read");
+        }
+    }
+}
+
+fn trusted(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Known> {
+    if document.state != SiteState::Member {
+        return None;
+    }
+    let node = document.nodes.first()?;
+    let fits = |admission: &bytes::Bytes| {
+        verify_site_document(root, admission).is_ok_and(|statement| {
+            statement.site == id && statement.node.0 == node.key && statement.name == document.name
+        })
+    };
+    if !document.admissions.iter().any(fits) {
+        tracing::warn!(site = %id, name = document.name, "a site record without a valid admission is ignored");
+        return None;
+    }
+    let (name, key) = (document.name.clone(), PublicKey(node.key));
+    Some(Known { name, key, addresses: node.addresses.clone() })
+}

@@ -1,0 +1,339 @@
+//! A site from its configuration to its endpoints, and back to nothing.
+//!
+//! Invariants: nothing is served before the store is open and the own records are durable; every task and
+//! thread started here ends in [`Running::shutdown`]; readiness never depends on another site.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+
+use bytes::Bytes;
+use prometheus_client::registry::Registry;
+use skerry_base::kv::{Table, View};
+use skerry_base::{BucketId, Hlc, Origin};
+use skerry_federation::{Config as Machine, Federation, Input};
+use skerry_gateway::service::Services;
+use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, system_bucket};
+use skerry_model::space::SpaceReducer;
+use skerry_model::{Entry, Record};
+use skerry_storage::{Committer, RealDisk, Recovery, Store};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::Admin;
+use crate::changes::Changes;
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError};
+use crate::drive::live::{Live, Liveness};
+use crate::drive::replica::StoreReplicas;
+use crate::drive::stored::{CUT, LIFE, STAMP, Stored};
+use crate::drive::{self};
+use crate::net::tcp::{BindError, TcpNet};
+use crate::net::Net;
+use crate::paths::answer::Answers;
+use crate::paths::buckets::Buckets;
+use crate::paths::credentials::Credentials;
+use crate::paths::objects::Objects;
+use crate::peers::outbox::{self, Outboxes};
+use crate::peers::{Peers, serve};
+use crate::site::{Site, Stamps, entry};
+use crate::telemetry::Telemetry;
+use crate::trust::access::AccessKey;
+use crate::trust::invite::InviteBook;
+use crate::trust::{SiteTrust, TrustError, admission, entropy, files};
+use crate::welcome::{self, Door};
+use crate::workers::{self, Workers};
+use crate::{init, roster_watch};
+
+/// Directory of the store in a site's directory.
+const DATA: &str = "data";
+/// File of the open invitations.
+const INVITES: &str = "invites.json";
+
+/// Why a site does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Keys or trust files.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The disk.
+    #[error("{directory}: {error}")]
+    Storage {
+        /// Where.
+        directory: String,
+        /// What.
+        error: skerry_storage::StorageError,
+    },
+    /// A port.
+    #[error("peer.listen {0}")]
+    Bind(#[from] BindError),
+    /// The HTTP endpoint.
+    #[error("{0}")]
+    Http(String),
+    /// The first records could not be written.
+    #[error("{0}")]
+    Service(#[from] skerry_gateway::service::ServiceError),
+}
+
+/// What a site is started with beside its configuration.
+#[derive(Default)]
+pub struct Options {
+    /// The network to use instead of TCP (tests).
+    pub net: Option<Arc<dyn Net>>,
+    /// An access key with all rights that must exist: made if it does not.
+    pub access_key: Option<AccessKey>,
+}
+
+/// A site without its HTTP faces.
+pub struct Core {
+    pub(crate) site: Arc<Site>,
+    pub(crate) trust: Arc<SiteTrust>,
+    /// All metrics.
+    pub registry: Registry,
+    /// What the HTTP faces are served by.
+    pub services: Services,
+    /// What was found when the store was opened.
+    pub recovery: Recovery,
+    committer: Committer,
+    machine: std::thread::JoinHandle<()>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// What the store remembers of the node's former lives.
+#[derive(Debug, Default)]
+struct Remembered {
+    life: u64,
+    stamp: Option<Hlc>,
+    cut: bool,
+    members: BTreeSet<BucketId>,
+}
+
+impl Remembered {
+    fn read(view: &dyn View) -> Result<Self, skerry_base::kv::ViewError> {
+        let number = |key: &[u8]| -> Result<Option<u64>, skerry_base::kv::ViewError> {
+            let found = view.get(Table::Local, key)?;
+            Ok(found.and_then(|bytes| Some(u64::from_be_bytes(bytes.as_ref().try_into().ok()?))))
+        };
+        let mut members = BTreeSet::new();
+        view.scan_prefix(Table::Local, Stored::Member.prefix(), &mut |key, _| {
+            members.extend(Stored::Member.bucket(key));
+            ControlFlow::Continue(())
+        })?;
+        Ok(Self {
+            life: number(LIFE)?.unwrap_or(0),
+            stamp: number(STAMP)?.map(Hlc),
+            cut: view.get(Table::Local, CUT)?.is_some(),
+            members,
+        })
+    }
+}
+
+impl Core {
+    /// Opens the site in `config.node.dir` and joins it to the others. Call within a tokio runtime.
+    pub async fn start(config: &Config, options: Options) -> Result<Self, StartError> {
+        let directory = PathBuf::from(&config.node.dir);
+        let trust = Arc::new(SiteTrust::load(&directory)?);
+        let clock = Clock::default();
+        let (store, recovery) = open_store(&directory, config, &trust).await?;
+        let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
+        let remembered = Remembered::read(&store.view()).map_err(|error| storage(&directory, error.into()))?;
+        let net = match options.net {
+            Some(net) => net,
+            None => TcpNet::bind(&config.peer.listen, &trust.identity).await? as Arc<dyn Net>,
+        };
+        net.set_cut(remembered.cut);
+        let mut registry = Registry::default();
+        let telemetry = Telemetry::register(&mut registry);
+        telemetry.wan.watch(&net);
+        let system = system_bucket(&admission::federation_id(&trust.root));
+        let (drive, inbox) = drive::new();
+        let incarnation = entropy::number().map_err(TrustError::from)?;
+        let origin = Origin { node: trust.identity.public().node(), incarnation };
+        let site = Arc::new(Site {
+            store: store.clone(),
+            peers: Arc::new(Peers::new(net, telemetry.wan.clone(), clock)),
+            boxes: Arc::new(Outboxes::default()),
+            drive: drive.clone(),
+            changes: Changes::new(system),
+            clock,
+            id: trust.statement.site,
+            name: trust.statement.name.clone(),
+            system,
+            sealing: trust.credentials.clone(),
+            stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
+            directory: crate::paths::bucket::Directory::default(),
+            members: RwLock::new(remembered.members.clone()),
+        });
+        let liveness = Arc::new(Liveness::default());
+        let life = remembered.life + 1;
+        let seed = entropy::number().map_err(TrustError::from)?;
+        let machine = Federation::new(Machine::new(site.id, life, seed).with_system(system));
+        let live = Live {
+            store: store.clone(),
+            boxes: site.boxes.clone(),
+            drive: drive.clone(),
+            changes: site.changes.clone(),
+            liveness: liveness.clone(),
+            clock,
+        };
+        let run = move || drive::run(inbox, machine, clock, StoreReplicas(store), live);
+        let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
+        let machine = thread.map_err(|error| StartError::Http(format!("no thread: {error}")))?;
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let invites = Arc::new(InviteBook::open(&directory.join(INVITES))?);
+        let door = Door { trust: trust.clone(), invites };
+        let admin = Admin {
+            site: site.clone(),
+            door: door.clone(),
+            liveness,
+            started: clock.now(),
+            advertised: advertised(config),
+        };
+        let services = Services {
+            objects: Arc::new(Objects(site.clone())),
+            buckets: Arc::new(Buckets(site.clone())),
+            credentials: Arc::new(Credentials(site.clone())),
+            admin: Arc::new(admin),
+        };
+        let core = Self { site, trust, registry, services, recovery, committer, machine, tasks, stop };
+        core.first_records(&directory, config, life, options.access_key).await?;
+        core.go(&remembered.members, door, telemetry).await?;
+        Ok(core)
+    }
+
+    /// What must be durable before anything is served: the life, the roster, the own site, the first key.
+    async fn first_records(
+        &self,
+        directory: &Path,
+        config: &Config,
+        life: u64,
+        access_key: Option<AccessKey>,
+    ) -> Result<(), StartError> {
+        let value = Some(Bytes::copy_from_slice(&life.to_be_bytes()));
+        let mut entries = vec![entry(&Entry::Local { key: Bytes::from_static(LIFE), value })];
+        for record in init::take_roster(directory)? {
+            match Record::admit(&record) {
+                Ok(record) if record.bucket == self.site.system => {
+                    entries.push(entry(&Entry::Record(Box::new(record))));
+                }
+                _ => tracing::warn!("a record of the inviting site's roster is not one"),
+            }
+        }
+        self.site.commit(self.site.system, (), move |_| Ok(((), entries))).await?;
+        init::roster_taken(directory)?;
+        let trust = &self.trust;
+        let document = SiteDocument {
+            name: trust.statement.name.clone(),
+            nodes: vec![NodeEntry {
+                node: trust.identity.public().node(),
+                key: trust.identity.public().0,
+                addresses: advertised(config),
+            }],
+            admissions: vec![Bytes::from(trust.admission.encode())],
+            state: SiteState::Member,
+            joined: trust.statement.admitted,
+        };
+        welcome::declare(&self.site, self.site.id, document).await?;
+        if let Some(key) = access_key {
+            crate::admin::ensure_key(&self.site, &key).await?;
+        }
+        Ok(())
+    }
+
+    async fn go(&self, members: &BTreeSet<BucketId>, door: Door, telemetry: Telemetry) -> Result<(), StartError> {
+        let site = &self.site;
+        roster_watch::refresh(site, self.trust.root).await?;
+        for &bucket in members {
+            site.drive.tell(Input::Join { bucket });
+        }
+        let answers = Arc::new(Answers { site: site.clone(), door });
+        let (peers, drive, tasks) = (site.peers.clone(), site.drive.clone(), &self.tasks);
+        tasks.spawn(outbox::follow(peers.clone(), site.boxes.clone(), drive.clone(), tasks.clone()));
+        tasks.spawn(serve::accept(peers, drive, answers, tasks.clone()));
+        tasks.spawn(roster_watch::watch(site.clone(), self.trust.root, self.stop.clone()));
+        workers::start(tasks, Workers { site: site.clone(), telemetry, stop: self.stop.clone() });
+        Ok(())
+    }
+
+    /// Ends every task and thread; what was acknowledged is durable already.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        self.site.peers.net().close().await;
+        self.site.drive.stop();
+        self.tasks.close();
+        self.tasks.wait().await;
+        let (machine, committer) = (self.machine, self.committer);
+        let ended = tokio::task::spawn_blocking(move || {
+            if machine.join().is_err() {
+                tracing::error!("the federation thread panicked");
+            }
+            drop(committer);
+        });
+        ended.await.ok();
+    }
+}
+
+async fn open_store(
+    directory: &Path,
+    config: &Config,
+    trust: &SiteTrust,
+) -> Result<(Arc<Store>, Recovery), StartError> {
+    let data = directory.join(DATA);
+    files::private_directory(&data)?;
+    let settings = settings(config, trust);
+    let path = data.clone();
+    let open = move || {
+        let disk = RealDisk::new(&path).map_err(|error| skerry_storage::StorageError::Io {
+            what: "open the directory".into(),
+            error: error.to_string(),
+        })?;
+        Store::open(Arc::new(disk), Arc::new(SpaceReducer), settings)
+    };
+    let opened = tokio::task::spawn_blocking(open).await;
+    match opened {
+        Ok(Ok((store, recovery))) => {
+            tracing::info!(?recovery, "store opened");
+            Ok((store, recovery))
+        }
+        Ok(Err(error)) => Err(storage(&data, error)),
+        Err(error) => Err(StartError::Http(error.to_string())),
+    }
+}
+
+fn settings(config: &Config, trust: &SiteTrust) -> skerry_storage::Settings {
+    let storage = &config.storage;
+    skerry_storage::Settings {
+        engine: match storage.index {
+            crate::config::Engine::Memory => skerry_storage::Engine::Memory,
+            crate::config::Engine::Lsm => skerry_storage::Engine::Lsm,
+        },
+        journal_segment_bytes: storage.journal_segment.0,
+        payload_segment_bytes: storage.payload_segment.0,
+        cache_bytes: storage.cache.0,
+        capacity_bytes: (storage.capacity.0 > 0).then_some(storage.capacity.0),
+        memtable_bytes: storage.memory.0 / 2,
+        index_cache_bytes: storage.memory.0 / 2,
+        dirty_bytes: storage.dirty.0,
+        salt: trust.statement.site.0,
+        ..skerry_storage::Settings::default()
+    }
+}
+
+fn storage(directory: &Path, error: skerry_storage::StorageError) -> StartError {
+    StartError::Storage { directory: directory.display().to_string(), error }
+}
+
+/// Where others can dial this site.
+fn advertised(config: &Config) -> Vec<String> {
+    if !config.peer.advertise.is_empty() {
+        return config.peer.advertise.clone();
+    }
+    let listen = &config.peer.listen;
+    let anywhere = ["0.0.0.0:", "[::]:"].iter().any(|any| listen.starts_with(any));
+    if anywhere { Vec::new() } else { vec![listen.clone()] }
+}

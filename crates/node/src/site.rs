@@ -1,0 +1,172 @@
+//! What every path of a running site needs, and the one way to write: a proposal on the commit thread.
+//!
+//! Invariants: seq, context, clock and conditions are decided in the proposal and nowhere else; nothing is
+//! answered before it is durable; the own clock never goes below a stamp that was given before, whatever the
+//! wall clock says and however the process ended.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bytes::Bytes;
+use skerry_base::kv::View;
+use skerry_base::time::HlcClock;
+use skerry_base::{BucketId, Hlc, Origin, SiteId, WallTime};
+use skerry_federation::Input;
+use skerry_gateway::service::{Outcome, ServiceError};
+use skerry_model::Entry;
+use skerry_storage::Store;
+use tokio::sync::oneshot;
+
+use crate::changes::Changes;
+use crate::clock::Clock;
+use crate::drive::stored::{STAMP, membership};
+use crate::drive::Drive;
+use crate::paths::bucket::Directory;
+use crate::paths::refusal;
+use crate::peers::Peers;
+use crate::peers::outbox::Outboxes;
+use crate::trust::SealingKey;
+
+/// A stamp is stored when the last stored one is this old; a start resumes that much later.
+const STAMP_GRAIN_MS: u64 = 1000;
+
+/// A running site.
+pub(crate) struct Site {
+    /// The disk.
+    pub(crate) store: Arc<Store>,
+    /// The other sites.
+    pub(crate) peers: Arc<Peers>,
+    /// Links that stand.
+    pub(crate) boxes: Arc<Outboxes>,
+    /// The federation machine.
+    pub(crate) drive: Drive,
+    /// Who waits for changes.
+    pub(crate) changes: Changes,
+    /// The clocks.
+    pub(crate) clock: Clock,
+    /// This site.
+    pub(crate) id: SiteId,
+    /// What people call it.
+    pub(crate) name: String,
+    /// The bucket of site, claim and key records.
+    pub(crate) system: BucketId,
+    /// Opens the secrets of access keys.
+    pub(crate) sealing: SealingKey,
+    /// Stamps and dots of this life.
+    pub(crate) stamps: Arc<Stamps>,
+    /// Names and access keys.
+    pub(crate) directory: Directory,
+    /// Buckets that this site is a member of.
+    pub(crate) members: RwLock<BTreeSet<BucketId>>,
+}
+
+/// The own clock and origin.
+pub(crate) struct Stamps {
+    /// This node in this life.
+    pub(crate) origin: Origin,
+    state: Mutex<(HlcClock, Hlc)>,
+    clock: Clock,
+}
+
+impl Stamps {
+    /// Goes on after `stored`, the last stored stamp.
+    pub(crate) fn resume(origin: Origin, clock: Clock, stored: Option<Hlc>) -> Self {
+        let grain = Hlc::at(WallTime(STAMP_GRAIN_MS)).0;
+        let last = stored.map_or(Hlc::default(), |stored| Hlc(stored.0.saturating_add(grain)));
+        Self { origin, state: Mutex::new((HlcClock::resume(last), Hlc::default())), clock }
+    }
+
+    /// What the wall says.
+    pub(crate) fn wall(&self) -> WallTime {
+        self.clock.wall()
+    }
+
+    /// Gives stamps; call it on the commit thread. The entry stores how far they went, when it is time to.
+    pub(crate) fn with<T>(&self, give: impl FnOnce(&mut HlcClock) -> T) -> (T, Option<Entry>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (clock, stored) = &mut *state;
+        let given = give(clock);
+        let due = clock.last().wall().0 >= stored.wall().0.saturating_add(STAMP_GRAIN_MS);
+        let entry = due.then(|| {
+            *stored = clock.last();
+            let value = Bytes::copy_from_slice(&stored.0.to_be_bytes());
+            Entry::Local { key: Bytes::from_static(STAMP), value: Some(value) }
+        });
+        (given, entry)
+    }
+}
+
+impl Site {
+    /// Commits what `propose` decides; `keep` is let go only afterwards, whoever still waits.
+    pub(crate) async fn commit<T: Send + 'static>(
+        &self,
+        bucket: BucketId,
+        keep: impl Send + 'static,
+        propose: impl FnOnce(&dyn View) -> Outcome<(T, Vec<skerry_storage::Entry>)> + Send + 'static,
+    ) -> Outcome<T> {
+        let (answer, answered) = oneshot::channel();
+        let (drive, changes) = (self.drive.clone(), self.changes.clone());
+        self.store.submit(propose, move |result| {
+            drop(keep);
+            if result.is_ok() {
+                changes.happened(bucket);
+                drive.tell(Input::Durable { bucket });
+            }
+            answer.send(result).ok();
+        });
+        answered.await.map_err(|_| refusal::stopping())?.map_err(refusal::commit)
+    }
+
+    /// Reads the index on a blocking thread.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn View) -> Outcome<T> + Send + 'static,
+    ) -> Outcome<T> {
+        let store = self.store.clone();
+        let read = move || read(&store.view());
+        tokio::task::spawn_blocking(read).await.map_err(refusal::task)?
+    }
+
+    /// Whether this site keeps all records of the bucket.
+    pub(crate) fn is_member(&self, bucket: BucketId) -> bool {
+        bucket == self.system || self.members.read().unwrap_or_else(PoisonError::into_inner).contains(&bucket)
+    }
+
+    /// All buckets that this site is a member of.
+    pub(crate) fn memberships(&self) -> Vec<BucketId> {
+        self.members.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    /// Becomes a member: remembered first, then told to the machine, which pulls.
+    pub(crate) async fn join(&self, bucket: BucketId) -> Outcome<()> {
+        if self.is_member(bucket) {
+            return Ok(());
+        }
+        let entry = entry(&membership(bucket));
+        self.commit(bucket, (), move |_| Ok(((), vec![entry]))).await?;
+        self.joined(bucket);
+        Ok(())
+    }
+
+    /// Takes note of a membership that is durable.
+    pub(crate) fn joined(&self, bucket: BucketId) {
+        self.members.write().unwrap_or_else(PoisonError::into_inner).insert(bucket);
+        self.drive.tell(Input::Join { bucket });
+    }
+}
+
+/// An entry of the model as the store takes it.
+pub(crate) fn entry(entry: &Entry) -> skerry_storage::Entry {
+    let stored = skerry_storage::Entry::new(entry.encode());
+    match entry {
+        Entry::Write(record) | Entry::Record(record) if record.object().is_none() => stored.freeing(),
+        Entry::UploadEnd { .. } | Entry::Drop { .. } => stored.freeing(),
+        _ => stored,
+    }
+}
+
+/// The index could not be read.
+pub(crate) fn unreadable(error: skerry_model::space::SpaceError) -> ServiceError {
+    tracing::error!(%error, "the index cannot be read");
+    ServiceError::new(skerry_gateway::service::ErrorKind::Internal, error.to_string())
+}

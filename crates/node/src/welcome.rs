@@ -1,0 +1,104 @@
+//! The door: lets strangers in who hold an invitation, and stores their site record before they are told.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use skerry_base::kv::View;
+use skerry_gateway::service::Outcome;
+use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, SystemKey, document_object, sites};
+use skerry_model::space;
+
+use crate::net::Stream;
+use crate::paths::bucket::Declared;
+use crate::site::{Site, unreadable};
+use crate::trust::invite::InviteBook;
+use crate::trust::join::{self, Admitted, JoinError};
+use crate::trust::{PublicKey, SiteStatement, SiteTrust};
+
+/// What is needed to let sites in.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) trust: Arc<SiteTrust>,
+    pub(crate) invites: Arc<InviteBook>,
+}
+
+impl Door {
+    /// Serves a stranger's stream.
+    pub(crate) async fn open(&self, site: &Arc<Site>, key: PublicKey, stream: Stream) {
+        let now = site.clock.wall();
+        match join::receive(stream, key, &self.trust, &self.invites, now).await {
+            Err(error) => tracing::warn!(%key, %error, "a stranger was not let in"),
+            Ok(admitted) => {
+                let name = admitted.statement.name.clone();
+                match self.admit(site, admitted).await {
+                    Ok(()) => tracing::info!(site = name, "a site joined the federation"),
+                    Err(error) => tracing::warn!(site = name, %error, "a site was admitted but not told"),
+                }
+            }
+        }
+    }
+
+    async fn admit(&self, site: &Arc<Site>, admitted: Admitted) -> Result<(), JoinError> {
+        let (statement, addresses) = (admitted.statement.clone(), admitted.addresses.clone());
+        let admission = Bytes::from(admitted.admission.encode());
+        match self.record(site, statement, admission, addresses).await {
+            Ok(roster) => admitted.welcome(roster).await,
+            Err(error) => {
+                tracing::error!(%error, "the record of a new site was not stored");
+                admitted.refuse("the inviting site could not store the new site's record").await
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        site: &Arc<Site>,
+        statement: SiteStatement,
+        admission: Bytes,
+        addresses: Vec<String>,
+    ) -> Outcome<Vec<Vec<u8>>> {
+        let document = SiteDocument {
+            name: statement.name.clone(),
+            nodes: vec![NodeEntry {
+                node: statement.node(),
+                key: statement.node.0,
+                addresses,
+            }],
+            admissions: vec![admission],
+            state: SiteState::Member,
+            joined: statement.admitted,
+        };
+        declare(site, statement.site, document).await?;
+        let system = site.system;
+        site.read(move |view| roster(view, system)).await
+    }
+}
+
+/// Writes a site's document, unless it says the same already.
+pub(crate) async fn declare(
+    site: &Arc<Site>,
+    about: skerry_base::SiteId,
+    document: SiteDocument,
+) -> Outcome<()> {
+    let (system, key) = (site.system, SystemKey::Site(about).to_string());
+    let decide = move |view: &dyn View, wall| {
+        let known = sites(view, system).map_err(unreadable)?;
+        if known.iter().any(|(known, said)| *known == about && *said == document) {
+            return Ok(((), None));
+        }
+        Ok(((), Some(Declared { key, object: document_object(&document, wall), join: None })))
+    };
+    site.declare("", decide).await
+}
+
+/// The records of all sites, for one that joins.
+fn roster(view: &dyn View, system: skerry_base::BucketId) -> Outcome<Vec<Vec<u8>>> {
+    let mut records = Vec::new();
+    for (site, _) in sites(view, system).map_err(unreadable)? {
+        let key = SystemKey::Site(site).to_string();
+        if let Some(record) = space::current(view, system, &key).map_err(unreadable)? {
+            records.push(record.encode());
+        }
+    }
+    Ok(records)
+}

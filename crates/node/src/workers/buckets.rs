@@ -1,0 +1,48 @@
+//! Buckets that were deleted while somebody wrote to them come back, and that is said loudly.
+
+use std::sync::Arc;
+
+use skerry_base::kv::View;
+use skerry_model::bucket::revivals;
+use tokio_util::sync::CancellationToken;
+
+use crate::paths::bucket::Declared;
+use crate::site::{Site, unreadable};
+
+/// Looks after every change, as often as one look takes.
+pub(super) async fn revive(site: Arc<Site>, stop: CancellationToken) {
+    let mut changes = site.changes.follow();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = changes.changed() => if changed.is_err() { return },
+        }
+        changes.mark_unchanged();
+        // Only a bucket that a feed changed can come back; own writes go to living buckets.
+        if site.changes.take_dirty().is_empty() {
+            continue;
+        }
+        if let Err(error) = once(&site).await {
+            tracing::warn!(%error, "deleted buckets could not be looked through");
+        }
+    }
+}
+
+async fn once(site: &Arc<Site>) -> skerry_gateway::service::Outcome<()> {
+    let system = site.system;
+    let wall = site.clock.wall();
+    let found = site.read(move |view| revivals(view, system, wall).map_err(unreadable)).await?;
+    for claimed in found {
+        let bucket = claimed.bucket;
+        let decide = move |view: &dyn View, wall| {
+            let again = revivals(view, system, wall).map_err(unreadable)?;
+            let claimed = again.into_iter().find(|claimed| claimed.bucket == bucket);
+            let revived = claimed.is_some();
+            Ok((revived, claimed.map(|claimed| Declared::claim(claimed, false))))
+        };
+        if site.declare("", decide).await? {
+            tracing::warn!(%bucket, "a deleted bucket is back: somebody wrote to it before hearing of the deletion");
+        }
+    }
+    Ok(())
+}

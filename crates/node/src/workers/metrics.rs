@@ -1,0 +1,96 @@
+//! Reads what is not counted as it happens: disk, lag, conflicts, unprotected bytes.
+
+use std::sync::Arc;
+
+use skerry_gateway::service::Outcome;
+use skerry_model::bucket::list_buckets;
+use skerry_model::space;
+use skerry_storage::SyncStats;
+
+use super::{Worker, Workers};
+use crate::admin::unprotected;
+use crate::site::{Site, unreadable};
+use crate::telemetry::Telemetry;
+
+pub(super) struct Metrics {
+    site: Arc<Site>,
+    telemetry: Telemetry,
+    syncs: SyncStats,
+}
+
+impl Metrics {
+    pub(super) fn new(workers: &Workers) -> Self {
+        Self { site: workers.site.clone(), telemetry: workers.telemetry.clone(), syncs: SyncStats::default() }
+    }
+
+    fn disk(&mut self) {
+        let usage = self.site.store.usage();
+        for (class, bytes) in [
+            ("journal", usage.journal.allocated),
+            ("payload", usage.payload.allocated),
+            ("cache", usage.cache.allocated),
+            ("index", usage.index),
+            ("dead", usage.journal.dead + usage.payload.dead + usage.cache.dead),
+            ("free", usage.free),
+        ] {
+            self.telemetry.disk_bytes(class, bytes);
+        }
+        self.observe_syncs(usage.journal_syncs);
+    }
+
+    /// The store counts syncs in buckets of its own; each new one is observed at its bucket's bound.
+    fn observe_syncs(&mut self, now: SyncStats) {
+        let bounds = SyncStats::BOUNDS.iter().chain(SyncStats::BOUNDS.last());
+        for ((bound, count), before) in bounds.zip(now.buckets).zip(self.syncs.buckets) {
+            for _ in before..count {
+                self.telemetry.sync_seconds.observe(*bound);
+            }
+        }
+        self.syncs = now;
+    }
+
+    async fn lag(&self) {
+        let lags = self.site.drive.ask(|machine, replica| machine.lag(replica)).await.unwrap_or_default();
+        let now = self.site.clock.now();
+        for (id, known) in self.site.peers.roster.all() {
+            if id == self.site.id {
+                continue;
+            }
+            let records = lags.iter().filter(|lag| lag.source == id).map(|lag| lag.records).sum();
+            let since = self.site.peers.note_lag(id, records);
+            let seconds = since.map_or(0.0, |since| now.since(since).as_secs_f64());
+            self.telemetry.feed_lag.set(known.key.node(), &known.name, records, seconds);
+        }
+    }
+
+    async fn sums(&self) -> Outcome<()> {
+        let system = self.site.system;
+        let sites = self.site.peers.roster.all().len();
+        let read = move |view: &dyn skerry_base::kv::View| {
+            let mut all = Vec::new();
+            let mut conflicts = 0;
+            for resolved in list_buckets(view, system, None).map_err(unreadable)? {
+                let sums = space::sums(view, resolved.claim.bucket).map_err(unreadable)?;
+                conflicts += sums.conflicts;
+                all.push((resolved.name, unprotected(&resolved.claim.config, sites, &sums)));
+            }
+            Ok((all, conflicts))
+        };
+        let (buckets, conflicts) = self.site.read(read).await?;
+        self.telemetry.unprotected_bytes(buckets);
+        self.telemetry.conflicts.set(i64::try_from(conflicts).unwrap_or(i64::MAX));
+        Ok(())
+    }
+}
+
+#[async_trait::async_trait]
+impl Worker for Metrics {
+    async fn turn(&mut self) -> bool {
+        self.disk();
+        self.lag().await;
+        if let Err(error) = self.sums().await {
+            tracing::warn!(%error, "metrics could not be read");
+        }
+        false
+    }
+}

@@ -1,0 +1,92 @@
+//! Drops tombstones that every member has seen, so that deletes cost no space for ever.
+//!
+//! Invariant: nothing is dropped of a bucket while one of its members has not said how far it has seen, nor
+//! before feeds had time to carry it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Hlc, Vector, WallTime};
+use skerry_gateway::service::Outcome;
+use skerry_model::Entry;
+use skerry_model::retire::{Settled, Sweep, droppable};
+
+use super::Worker;
+use crate::drive::live::raised_horizon;
+use crate::site::{Site, entry, unreadable};
+
+/// Tombstones younger than this stay.
+const REST: Duration = Duration::from_secs(24 * 3600);
+/// Keys looked at in one step.
+const STEP: usize = 256;
+
+pub(super) struct Tombstones {
+    site: Arc<Site>,
+}
+
+impl Tombstones {
+    pub(super) const fn new(site: Arc<Site>) -> Self {
+        Self { site }
+    }
+
+    async fn sweep(&self, bucket: BucketId) -> Outcome<u64> {
+        let Some(covered) = self.covered_by_all(bucket).await? else { return Ok(0) };
+        let rest = u64::try_from(REST.as_millis()).unwrap_or(u64::MAX);
+        let before = Hlc::at(WallTime(self.site.clock.wall().0.saturating_sub(rest)));
+        let mut from = Sweep::START;
+        let mut dropped = 0;
+        loop {
+            let (covered, start) = (covered.clone(), from.clone());
+            let step = move |view: &dyn View| {
+                let settled = Settled { covered_by_all: &covered, older_than: before };
+                droppable(view, bucket, settled, &start, STEP).map_err(unreadable)
+            };
+            let (dots, next) = self.site.read(step).await?;
+            dropped += dots.len() as u64;
+            if !dots.is_empty() {
+                self.drop_dots(bucket, dots).await?;
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(dropped),
+            }
+        }
+    }
+
+    async fn drop_dots(&self, bucket: BucketId, dots: Vec<skerry_base::Dot>) -> Outcome<()> {
+        let propose = move |view: &dyn View| {
+            let horizon: Vector = dots.iter().map(|dot| (dot.origin, dot.seq)).collect();
+            let mut entries = vec![entry(&Entry::Drop { bucket, dots })];
+            entries.extend(raised_horizon(view, bucket, &horizon).map_err(crate::paths::refusal::malformed)?);
+            Ok(((), entries))
+        };
+        self.site.commit(bucket, (), propose).await
+    }
+
+    /// What all members have seen; none while that is not known.
+    async fn covered_by_all(&self, bucket: BucketId) -> Outcome<Option<Vector>> {
+        let own = self.site.read(move |view| skerry_model::space::vector(view, bucket).map_err(unreadable));
+        let own = own.await?;
+        let heard = self.site.drive.ask(move |machine, _| machine.seen(bucket)).await;
+        Ok(heard.map(|others| others.iter().fold(own, |least, (_, other)| lesser(&least, other))))
+    }
+}
+
+fn lesser(one: &Vector, other: &Vector) -> Vector {
+    one.iter().map(|(origin, seq)| (origin, seq.min(other.get(origin)))).collect()
+}
+
+#[async_trait::async_trait]
+impl Worker for Tombstones {
+    async fn turn(&mut self) -> bool {
+        for bucket in self.site.memberships() {
+            match self.sweep(bucket).await {
+                Ok(0) => {}
+                Ok(dropped) => tracing::info!(%bucket, dropped, "tombstones that all members have seen are gone"),
+                Err(error) => tracing::warn!(%bucket, %error, "tombstones could not be looked through"),
+            }
+        }
+        false
+    }
+}
