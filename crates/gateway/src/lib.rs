@@ -7,6 +7,8 @@
 //! that is not carried out in full is refused by name, nothing is silently ignored.
 
 pub mod admin;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod http;
 pub mod memory;
 pub mod s3;

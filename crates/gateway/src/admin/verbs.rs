@@ -1,6 +1,8 @@
 //! `/_skerry/v1/…`: one verb of [`AdminService`] each.
 
-use hyper::{Method, Request, Response, StatusCode};
+#[cfg(test)]
+use hyper::Method;
+use hyper::{Request, Response, StatusCode};
 use serde::Serialize;
 
 use super::json::{self, Failure};

@@ -8,9 +8,9 @@ use hyper::body::Frame;
 use crate::service::{DownloadBody, ServiceError};
 
 /// A request body; an error says precisely why it ended early.
-pub type Inflow = UnsyncBoxBody<Bytes, ServiceError>;
+pub(crate) type Inflow = UnsyncBoxBody<Bytes, ServiceError>;
 /// A response body; an error ends the connection.
-pub type Outflow = UnsyncBoxBody<Bytes, ServiceError>;
+pub(crate) type Outflow = UnsyncBoxBody<Bytes, ServiceError>;
 
 /// No bytes.
 pub(crate) fn empty() -> Outflow {

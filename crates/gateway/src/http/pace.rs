@@ -86,7 +86,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_trickle_stalls_and_a_stream_does_not() {
-        for (bytes, enough) in [(1, false), (60, true)] {
+        for (bytes, enough) in [(1, false), (120, true)] {
             let mut pace = Pace::new(WINDOW, 100);
             let mut stalled = false;
             for _ in 0..20 {

@@ -1,1 +1,135 @@
+//! The faces over real sockets on loopback.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::registry::Registry;
+use skerry_base::WallTime;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::admin::Administration;
+use crate::conformance::{Credentials, run_all};
+use crate::memory::Memory;
+use crate::s3::{ClockReading, ClockRule, Front, Settings};
+use crate::telemetry::Telemetry;
+
+fn now() -> WallTime {
+    WallTime(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64)
+}
+
+/// A served double.
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Served {
+    pub(crate) async fn start(limits: Limits, tls: Option<Tls>) -> Self {
+        let memory = Memory::new("KEY", "secret", now);
+        let settings = Settings {
+            domains: vec!["island.test".into()],
+            region: None,
+            clock_rule: ClockRule::Strict,
+            clock: Arc::new(|| ClockReading { now: now(), trusted: true }),
+            host_id: "site-1".into(),
+        };
+        let mut registry = Registry::default();
+        let telemetry = Telemetry::register(&mut registry);
+        let registry = Arc::new(Mutex::new(registry));
+        let administration = Administration::new(memory.services().admin, registry, "token");
+        let front = Front::new(memory.services(), settings);
+        let faces = Arc::new(Faces::new(Some(front), Some(administration), telemetry));
+        let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async {
+            let _ = stopped.await;
+        };
+        let task = tokio::spawn(serve(listener, tls, faces, limits, stopped));
+        Self { address, stop, task }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap();
+    }
+}
+
+/// Sends bytes and reads until the server closes.
+async fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    // A reset after the answer is an end, too.
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test]
+async fn the_double_passes_the_suite() {
+    let served = Served::start(Limits::default(), None).await;
+    let credentials = Credentials { access_key: "KEY".into(), secret: "secret".into() };
+    let report = run_all(&format!("http://{}", served.address), &credentials, 1).await;
+    assert!(report.passed(), "{report}");
+    assert!(report.findings.len() > 70, "{report}");
+    served.stop().await;
+}
+
+fn hasty() -> Limits {
+    let short = Duration::from_millis(200);
+    Limits { head_time: short, stall_time: short, idle_time: short, ..Limits::default() }
+}
+
+#[tokio::test]
+async fn a_silent_client_is_let_go() {
+    let served = Served::start(hasty(), None).await;
+    assert_eq!(exchange(served.address, b"").await, "");
+    assert_eq!(exchange(served.address, b"GET").await, "");
+    let head = exchange(served.address, b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: 1\r\n").await;
+    assert!(head.is_empty() || head.starts_with("HTTP/1.1 408"), "{head}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    let limits = Limits { head_bytes: 8 << 10, ..Limits::default() };
+    let served = Served::start(limits, None).await;
+    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Large: {}\r\n\r\n", "x".repeat(40_000));
+    let answer = exchange(served.address, head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn health_and_metrics_answer_beside_s3() {
+    let served = Served::start(Limits::default(), None).await;
+    let get = async |path: &str, host: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        exchange(served.address, head.as_bytes()).await
+    };
+    let ready = get("/_skerry/health/ready", "127.0.0.1").await;
+    assert!(ready.starts_with("HTTP/1.1 200") && ready.contains("\"ready\":true"), "{ready}");
+    let metrics = get("/_skerry/metrics", "127.0.0.1").await;
+    assert!(metrics.contains("skerry_s3_requests_total{operation=\"Admin\",code=\"200\"} 1"), "{metrics}");
+    // Under a virtual-host name it is an ordinary key, and an unsigned one.
+    let key = get("/_skerry/health/ready", "bucket.island.test").await;
+    assert!(key.starts_with("HTTP/1.1 403") && key.contains("<Code>AccessDenied</Code>"), "{key}");
+    served.stop().await;
+}
+
+#[test]
+fn plain_http_stays_on_the_machine() {
+    let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+    assert!(check_plain(address("127.0.0.1:1"), false, false).is_ok());
+    assert!(check_plain(address("[::1]:1"), false, false).is_ok());
+    let outside = address("0.0.0.0:7600");
+    assert_eq!(check_plain(outside, false, false), Err(PlainHttpRefused { address: outside }));
+    assert!(check_plain(outside, true, false).is_ok() && check_plain(outside, false, true).is_ok());
+}

@@ -31,7 +31,7 @@ mod list_object_versions;
 mod list_objects;
 mod list_objects_v2;
 mod list_parts;
-mod operation;
+pub(crate) mod operation;
 mod put_bucket_versioning;
 mod put_object;
 mod reply;

@@ -75,7 +75,8 @@ impl SigningKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, last.as_ref()))
     }
 
-    /// The signature in hexadecimal.
+    /// The signature in hexadecimal; only clients sign.
+    #[cfg(any(test, feature = "conformance"))]
     pub(crate) fn sign(&self, text: &str) -> String {
         hex(hmac::sign(&self.0, text.as_bytes()).as_ref())
     }

@@ -1,0 +1,123 @@
+//! Versioning.
+
+use super::suite::{Checked, Suite, expect, holds, refused, same};
+
+/// Each write makes a version, and each can be read.
+pub(super) async fn lifetimes(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    let plain = place.put("k", "0").await?;
+    same("no version while off", plain.header("x-amz-version-id"), "")?;
+    place.versioning("Enabled").await?;
+    let one = place.put("k", "1").await?.header("x-amz-version-id").to_owned();
+    let two = place.put("k", "2").await?.header("x-amz-version-id").to_owned();
+    holds("versions differ", !one.is_empty() && one != two && two != "null")?;
+    let current = place.get("k").await?;
+    same("current", (current.text().as_str(), current.header("x-amz-version-id")), ("2", two.as_str()))?;
+    for (version, body) in [(one.as_str(), "1"), (two.as_str(), "2"), ("null", "0")] {
+        let got = place.send(place.ask("GET", "k", &format!("?versionId={version}"))).await?;
+        same("body", got.text().as_str(), body)?;
+    }
+    let copied = place
+        .ask("PUT", "copy", "")
+        .header("x-amz-copy-source", format!("{}?versionId={one}", place.target("k")));
+    let copied = place.send(copied).await?;
+    same("source", copied.header("x-amz-copy-source-version-id"), one.as_str())?;
+    same("copied", place.get("copy").await?.text().as_str(), "1")?;
+    place.clean().await
+}
+
+/// A delete makes a marker; erasing the marker brings the object back.
+pub(super) async fn markers(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    place.versioning("Enabled").await?;
+    place.put("k", "1").await?;
+    let deleted = place.send(place.ask("DELETE", "k", "")).await?;
+    expect(&deleted, 204)?;
+    same("marked", deleted.header("x-amz-delete-marker"), "true")?;
+    let marker = deleted.header("x-amz-version-id").to_owned();
+    let got = place.get("k").await?;
+    refused(&got, 404, "NoSuchKey")?;
+    same("marked", got.header("x-amz-delete-marker"), "true")?;
+    let named = place.send(place.ask("GET", "k", &format!("?versionId={marker}"))).await?;
+    refused(&named, 405, "MethodNotAllowed")?;
+    let list = place.send(place.about("GET", "?list-type=2")).await?;
+    same("hidden", list.elements("Key").len(), 0)?;
+    refused(&place.send(place.about("DELETE", "")).await?, 409, "BucketNotEmpty")?;
+    let erased = place.send(place.ask("DELETE", "k", &format!("?versionId={marker}"))).await?;
+    same("erased a marker", erased.header("x-amz-delete-marker"), "true")?;
+    same("back", place.get("k").await?.text().as_str(), "1")?;
+    place.clean().await
+}
+
+/// Suspended: the null version is replaced, others stay.
+pub(super) async fn suspended(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    place.versioning("Enabled").await?;
+    let kept = place.put("k", "kept").await?.header("x-amz-version-id").to_owned();
+    place.versioning("Suspended").await?;
+    same("null", place.put("k", "a").await?.header("x-amz-version-id"), "null")?;
+    place.put("k", "b").await?;
+    let versions = place.send(place.about("GET", "?versions")).await?;
+    same("two", versions.elements("VersionId").len(), 2)?;
+    let got = place.send(place.ask("GET", "k", &format!("?versionId={kept}"))).await?;
+    same("kept", got.text().as_str(), "kept")?;
+    let deleted = place.send(place.ask("DELETE", "k", "")).await?;
+    same("a null marker", deleted.header("x-amz-version-id"), "null")?;
+    let versions = place.send(place.about("GET", "?versions")).await?;
+    same("one and a marker", versions.text().matches("<DeleteMarker>").count(), 1)?;
+    same("the marker took the null version's place", versions.elements("VersionId").len(), 2)?;
+    place.clean().await
+}
+
+/// Versions newest first, in pages that go on within a key.
+pub(super) async fn listing(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    place.versioning("Enabled").await?;
+    let mut made = Vec::new();
+    for key in ["a", "a", "a", "b/1", "b/2", "c"] {
+        let version = place.put(key, "x").await?.header("x-amz-version-id").to_owned();
+        made.push((key.to_owned(), version));
+    }
+    let mut wanted = vec![made[2].clone(), made[1].clone(), made[0].clone()];
+    wanted.extend(made[3..].iter().cloned());
+    for size in 1..=7 {
+        let (mut found, mut from) = (Vec::new(), String::new());
+        loop {
+            let page = place.send(place.about("GET", &format!("?versions&max-keys={size}{from}"))).await?;
+            expect(&page, 200)?;
+            found.extend(page.elements("Key").into_iter().zip(page.elements("VersionId")));
+            if page.element("IsTruncated") != "true" {
+                break;
+            }
+            let (key, version) = (page.element("NextKeyMarker"), page.element("NextVersionIdMarker"));
+            from = format!("&key-marker={}&version-id-marker={version}", key.replace('/', "%2F"));
+        }
+        same("joined", &found, &wanted)?;
+    }
+    let all = place.send(place.about("GET", "?versions")).await?;
+    same("latest", all.elements("IsLatest"), ["true", "false", "false", "true", "true", "true"])?;
+    let folded = place.send(place.about("GET", "?versions&delimiter=%2F")).await?;
+    same("folded", folded.elements("Key"), ["a", "a", "a", "c"])?;
+    refused(&place.send(place.about("GET", "?versions&version-id-marker=x")).await?, 400, "InvalidArgument")?;
+    place.clean().await
+}
+
+/// What was erased is gone, and erasing again is fine.
+pub(super) async fn erased(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    place.versioning("Enabled").await?;
+    let one = place.put("k", "1").await?.header("x-amz-version-id").to_owned();
+    place.put("k", "2").await?;
+    for _ in 0..2 {
+        expect(&place.send(place.ask("DELETE", "k", &format!("?versionId={one}"))).await?, 204)?;
+    }
+    refused(&place.send(place.ask("GET", "k", &format!("?versionId={one}"))).await?, 404, "NoSuchVersion")?;
+    let body = format!(
+        "<Delete><Object><Key>k</Key></Object><Object><Key>k</Key><VersionId>{one}</VersionId></Object></Delete>"
+    );
+    let many = place.send(place.about("POST", "?delete").body(body)).await?;
+    same("a marker", many.element("DeleteMarker").as_str(), "true")?;
+    holds("with its version", !many.element("DeleteMarkerVersionId").is_empty())?;
+    same("the current one is hidden", place.get("k").await?.status, 404)?;
+    place.clean().await
+}
