@@ -22,7 +22,8 @@ pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
 pub use parts::{list_parts, list_uploads, local, part, upload};
 pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
 pub use read::{
-    Conflict, VersionId, accept, conflict, conflicts, current, heads, null_version, record, sums, version,
+    Conflict, VersionId, accept, buckets, conflict, conflicts, current, heads, null_version, own_clock,
+    record, sums, version,
 };
 pub use reduce::SpaceReducer;
 pub use round::{Incoming, Progress, doubt, horizon, seen, take};

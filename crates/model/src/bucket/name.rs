@@ -4,8 +4,6 @@
 //! begins with `<site>--` or ends with `--<site>` of a known site can be claimed at that site only, so it is
 //! unique without asking anybody.
 
-use std::net::Ipv4Addr;
-
 /// Between a bucket's name and a site's.
 pub const SITE_SEPARATOR: &str = "--";
 
@@ -70,9 +68,8 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 
 /// Four numbers with dots between, also those beyond 255.
 fn looks_like_an_address(name: &str) -> bool {
-    let numbers = name.split('.').filter(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
-    let four = name.split('.').count() == 4 && numbers.count() == 4;
-    four || name.parse::<Ipv4Addr>().is_ok()
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    name.split('.').count() == 4 && name.split('.').all(is_number)
 }
 
 /// Refuses what would make `name--site` ambiguous.

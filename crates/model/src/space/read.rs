@@ -9,7 +9,7 @@ use bytes::Bytes;
 use skerry_base::codec::{self, Versioned};
 use skerry_base::id::{InvalidId, parse_hex};
 use skerry_base::kv::{Table, View, prefix_end};
-use skerry_base::{BucketId, Dot};
+use skerry_base::{BucketId, Dot, Hlc};
 
 use super::change::State;
 use super::rows::{ConflictRow, DotRow, Listed, Pointer};
@@ -133,15 +133,21 @@ pub fn null_version(view: &dyn View, bucket: BucketId, key: &str) -> Result<Opti
 
 /// What the arriving record means here; the reducer does accordingly.
 pub fn accept(view: &dyn View, record: &Record) -> Result<Verdict, SpaceError> {
-    if dot_row(view, record.bucket, record.dot)?.is_some() {
-        return Ok(Verdict::Duplicate);
-    }
-    if feed::vector_entry(view, record.bucket, record.dot.origin)? >= record.dot.seq {
-        return Ok(Verdict::Dead);
+    if let Some(verdict) = known(view, record)? {
+        return Ok(verdict);
     }
     let state = State::load(view, record.bucket, &record.key)?;
     let forgotten = state.forgets(view, record)?;
     Ok(if forgotten { Verdict::Dead } else { Verdict::New })
+}
+
+/// What its dot alone tells.
+pub(super) fn known(view: &dyn View, record: &Record) -> Result<Option<Verdict>, SpaceError> {
+    if dot_row(view, record.bucket, record.dot)?.is_some() {
+        return Ok(Some(Verdict::Duplicate));
+    }
+    let covered = feed::vector_entry(view, record.bucket, record.dot.origin)? >= record.dot.seq;
+    Ok(covered.then_some(Verdict::Dead))
 }
 
 /// Keys with conflicts in order of (bucket, key), after the given one; of one bucket or of all.
@@ -185,6 +191,30 @@ fn named_conflict(name: &[u8], value: &Bytes) -> Result<Conflict, SpaceError> {
     let ConflictRow { current, losers, more } = row(value)?;
     Ok(Conflict { bucket: BucketId(*id), key, current, losers, more })
 }
+
+/// The buckets of which anything is stored here, in order.
+pub fn buckets(view: &dyn View) -> Result<Vec<BucketId>, SpaceError> {
+    let mut found: Vec<BucketId> = Vec::new();
+    let mut from = Some(Vec::new());
+    while let Some(start) = from.take() {
+        view.scan(Table::Sums, Bound::Included(&start), Bound::Unbounded, &mut |name, _| {
+            found.extend(name.first_chunk::<16>().map(|id| BucketId(*id)));
+            from = name.first_chunk::<16>().and_then(|id| prefix_end(id));
+            ControlFlow::Break(())
+        })?;
+    }
+    Ok(found)
+}
+
+/// The highest stamp of this node's own clock, for `HlcClock::resume`. Stamps that follow a predecessor from the
+/// future do not count.
+pub fn own_clock(view: &dyn View) -> Result<Hlc, SpaceError> {
+    let row = view.get(Table::Local, OWN_CLOCK)?;
+    row.map_or(Ok(Hlc::default()), |row| Ok(Hlc(super::reduce::number(&row)?)))
+}
+
+/// Name of the node-local row of [`own_clock`].
+pub(super) const OWN_CLOCK: &[u8] = b"model/clock";
 
 /// Keys after `after` whose heads are not just one object.
 pub(crate) fn keys_with_heads(

@@ -7,7 +7,7 @@ use skerry_base::kv::{Batch, Overlay, ReduceError, Reducer, Table, View};
 use skerry_base::{BucketId, Dot, Vector};
 
 use super::change::State;
-use super::{SpaceError, Verdict, feed, keys, parts, read, round};
+use super::{SpaceError, feed, keys, parts, read, round};
 use crate::entry::Entry;
 use crate::record::Record;
 
@@ -29,6 +29,7 @@ fn apply(entry: Entry, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceEr
     match entry {
         Entry::Write(record) => {
             let (bucket, dot) = (record.bucket, record.dot);
+            note_clock(&record, view, batch)?;
             arrive(*record, view, batch)?;
             let upto = Vector::from_iter([(dot.origin, dot.seq)]);
             advance(bucket, &upto, view, batch)
@@ -57,10 +58,27 @@ fn apply(entry: Entry, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceEr
 }
 
 fn arrive(record: Record, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
-    match read::accept(view, &record)? {
-        Verdict::Duplicate | Verdict::Dead => Ok(()),
-        Verdict::New => State::load(view, record.bucket, &record.key)?.arrive(view, record, batch),
+    if read::known(view, &record)?.is_some() {
+        return Ok(());
     }
+    State::load(view, record.bucket, &record.key)?.arrive(view, record, batch)
+}
+
+/// Remembers the stamp of an own write, unless it only follows what it had seen.
+fn note_clock(record: &Record, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
+    if record.clock <= read::own_clock(view)? {
+        return Ok(());
+    }
+    let state = State::load(view, record.bucket, &record.key)?;
+    let mut seen: Vec<_> = state.active.iter().map(|stored| stored.record.clock).collect();
+    if let Some(target) = record.target() {
+        seen.extend(read::dot_row(view, record.bucket, target)?.map(|row| row.clock));
+    }
+    if !seen.iter().any(|clock| clock.next() == record.clock) {
+        let row: [u8; SEQ_BYTES] = record.clock.0.to_be_bytes();
+        batch.put(Table::Local, read::OWN_CLOCK, row.to_vec());
+    }
+    Ok(())
 }
 
 fn advance(bucket: BucketId, upto: &Vector, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {

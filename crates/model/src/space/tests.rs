@@ -205,10 +205,10 @@ fn a_put_reads_and_writes_a_bounded_number_of_rows() {
     let view = Counting(&tables, Cell::new(0));
     let mut batch = Batch::default();
     let context = Vector::from_iter([(origin(1), 500)]);
-    let entry = Entry::Write(Box::new(Record { context, ..put(1, 501, "versions") }));
+    let entry = Entry::Write(Box::new(Record { context, clock: Hlc(9_000), ..put(1, 501, "versions") }));
     SpaceReducer.reduce(&entry.encode(), &view, &mut batch).unwrap();
-    assert!(view.1.get() <= 12, "{} reads", view.1.get());
-    assert_eq!(batch.writes.len(), 6, "current, version, dot, vector, sums, fingerprint");
+    assert!(view.1.get() <= 16, "{} reads", view.1.get());
+    assert_eq!(batch.writes.len(), 7, "current, version, dot, vector, sums, fingerprint, own clock");
 }
 
 #[test]
@@ -255,6 +255,32 @@ fn a_foreign_record_does_not_advance_the_vector() {
     let lower = Vector::from_iter([(origin(1), 2)]);
     apply(&mut tables, &Entry::Vector { bucket: BUCKET, upto: lower });
     assert_eq!(vector(&tables, BUCKET).unwrap(), upto);
+}
+
+#[test]
+fn the_own_clock_is_remembered_but_not_the_future() {
+    let mut tables = Tables::default();
+    let write = |record: Record| Entry::Write(Box::new(record));
+    assert_eq!(own_clock(&tables).unwrap(), Hlc(0));
+    apply(&mut tables, &write(Record { clock: Hlc(50), ..put(1, 1, "a") }));
+    assert_eq!(own_clock(&tables).unwrap(), Hlc(50));
+    store(&mut tables, Record { clock: Hlc(9_000), ..put(2, 1, "a") });
+    apply(&mut tables, &write(Record { clock: Hlc(9_001), ..put(1, 2, "a") }));
+    assert_eq!(own_clock(&tables).unwrap(), Hlc(50));
+    apply(&mut tables, &write(Record { clock: Hlc(60), ..put(1, 3, "b") }));
+    apply(&mut tables, &write(Record { clock: Hlc(55), ..put(1, 4, "c") }));
+    assert_eq!(own_clock(&tables).unwrap(), Hlc(60));
+}
+
+#[test]
+fn buckets_with_anything_in_them() {
+    let mut tables = Tables::default();
+    for n in [3, 1, 255, 2] {
+        for seq in 1..5 {
+            store(&mut tables, Record { bucket: BucketId([n; 16]), ..put(1, seq, &seq.to_string()) });
+        }
+    }
+    assert_eq!(buckets(&tables).unwrap(), [1, 2, 3, 255].map(|n| BucketId([n; 16])));
 }
 
 #[test]
