@@ -102,7 +102,7 @@ impl Environment {
             clocks: (0..sites).map(|_| sample_clock(&mut clocks)).collect(),
             disks: (0..sites).map(|_| Manner::sample(&mut disks)).collect(),
             workload: Workload::sample(&mut root.fork("workload")),
-            active: seconds(draw.between(30..=150)),
+            active: seconds(draw.between(20..=90)),
             faults: sample_faults(&mut root.fork("faults")),
             quiet_within: QUIET_WITHIN,
             canary: None,

@@ -44,8 +44,6 @@ pub enum Outcome {
     Open,
     /// The client was told that it is done.
     Acknowledged,
-    /// The client was told that it is not done.
-    Refused,
 }
 
 /// One write.
@@ -91,16 +89,21 @@ pub struct Excuse {
     pub retired: bool,
 }
 
+/// The writes of one bucket: a dot is an identity within it.
+pub type Writes = BTreeMap<Dot, Write>;
+
+static NONE: Writes = Writes::new();
+
 /// Everything that was written anywhere.
 #[derive(Debug, Default)]
 pub struct History {
-    writes: BTreeMap<Dot, Write>,
+    writes: BTreeMap<BucketId, Writes>,
     of_place: BTreeMap<Place, BTreeSet<Dot>>,
     memories: Vec<Memory>,
     /// Of each site: what stands in the commit group that is being decided.
     groups: Vec<Memory>,
     /// Of each site: what is being removed on another site's word.
-    drops: Vec<BTreeSet<Dot>>,
+    drops: Vec<BTreeSet<(BucketId, Dot)>>,
 }
 
 impl History {
@@ -115,19 +118,14 @@ impl History {
         }
     }
 
-    /// All writes, in order of their dots.
-    pub fn writes(&self) -> impl Iterator<Item = &Write> {
-        self.writes.values()
-    }
-
     /// One write.
-    pub fn write(&self, dot: Dot) -> Option<&Write> {
-        self.writes.get(&dot)
+    pub fn write(&self, bucket: BucketId, dot: Dot) -> Option<&Write> {
+        self.index(bucket).get(&dot)
     }
 
-    /// All writes by their dots.
-    pub const fn index(&self) -> &BTreeMap<Dot, Write> {
-        &self.writes
+    /// All writes of a bucket.
+    pub fn index(&self, bucket: BucketId) -> &Writes {
+        self.writes.get(&bucket).unwrap_or(&NONE)
     }
 
     /// All keys ever written.
@@ -137,7 +135,8 @@ impl History {
 
     /// All writes of a key that anybody ever tried.
     pub fn of(&self, place: &Place) -> impl Iterator<Item = &Write> {
-        self.of_place.get(place).into_iter().flatten().filter_map(|dot| self.writes.get(dot))
+        let index = self.index(place.0);
+        self.of_place.get(place).into_iter().flatten().filter_map(|dot| index.get(dot))
     }
 
     /// Whether a write really happened: some site has it, or its client was told so and nobody set it back.
@@ -155,10 +154,11 @@ impl History {
     /// the same commit group, with what they had seen; and what null versions that were erased had seen.
     pub fn seen_at(&self, site: usize, place: &Place) -> BTreeSet<Dot> {
         let held = self.held_at(site, place);
-        let erased = held.erases().filter_map(|dot| self.writes.get(&dot)).filter_map(verdict::target);
-        let erased = erased.filter_map(|dot| self.writes.get(&dot)).filter(|write| write.null);
+        let index = self.index(place.0);
+        let erased = held.erases().filter_map(|dot| index.get(&dot)).filter_map(verdict::target);
+        let erased = erased.filter_map(|dot| index.get(&dot)).filter(|write| write.null);
         let mut seen = BTreeSet::new();
-        for write in held.heads(&self.writes).into_iter().chain(erased) {
+        for write in held.heads(index).into_iter().chain(erased) {
             seen.insert(write.dot);
             seen.extend(write.seen.iter().copied());
         }
@@ -170,8 +170,9 @@ impl History {
         let of = |memories: &[Memory]| memories.get(site).map(|memory| memory.of(place).clone());
         let mut held = of(&self.memories).unwrap_or_default();
         let group = of(&self.groups).unwrap_or_default();
-        for write in group.all().filter_map(|dot| self.writes.get(&dot)) {
-            held.take(write, &self.writes);
+        let index = self.index(place.0);
+        for write in group.all().filter_map(|dot| index.get(&dot)) {
+            held.take(write, index);
         }
         held
     }
@@ -179,27 +180,39 @@ impl History {
     /// A proposal was decided: a write exists, though nobody may see it yet. False if its dot was used before.
     #[must_use]
     pub fn decided(&mut self, write: Write) -> bool {
-        let fresh = !self.writes.contains_key(&write.dot);
-        self.of_place.entry(write.place.clone()).or_default().insert(write.dot);
-        if fresh {
-            self.writes.insert(write.dot, write.clone());
-        }
-        self.decided_to_store(write.site, &write.place, write.dot);
+        let (place, dot, site) = (write.place.clone(), write.dot, write.site);
+        let index = self.writes.entry(place.0).or_default();
+        let fresh = !index.contains_key(&dot);
+        index.entry(dot).or_insert(write);
+        self.of_place.entry(place.clone()).or_default().insert(dot);
+        self.decided_to_store(site, &place, dot);
         fresh
     }
 
     /// A record of a feed was decided to be stored.
     pub fn decided_to_store(&mut self, site: usize, place: &Place, dot: Dot) {
-        if let (Some(group), Some(write)) = (self.groups.get_mut(site), self.writes.get(&dot)) {
-            group.add(place, write, &self.writes);
+        let Some(index) = self.writes.get(&place.0) else { return };
+        if let (Some(group), Some(write)) = (self.groups.get_mut(site), index.get(&dot)) {
+            group.add(place, write, index);
         }
     }
 
     /// It is durable there.
     pub fn stored(&mut self, site: usize, place: &Place, dot: Dot) {
         self.undecided(site, place, dot);
-        if let (Some(memory), Some(write)) = (self.memories.get_mut(site), self.writes.get(&dot)) {
-            memory.add(place, write, &self.writes);
+        let Some(index) = self.writes.get(&place.0) else { return };
+        if let (Some(memory), Some(write)) = (self.memories.get_mut(site), index.get(&dot)) {
+            memory.add(place, write, index);
+        }
+    }
+
+    /// It certainly never happened: its dot may be used for something else.
+    pub fn never(&mut self, place: &Place, dot: Dot) {
+        if let Some(index) = self.writes.get_mut(&place.0) {
+            index.remove(&dot);
+        }
+        if let Some(dots) = self.of_place.get_mut(place) {
+            dots.remove(&dot);
         }
     }
 
@@ -211,30 +224,26 @@ impl History {
     }
 
     /// It was decided that a record goes, because another site says that it is dead.
-    pub fn decided_to_drop(&mut self, site: usize, dot: Dot) {
+    pub fn decided_to_drop(&mut self, site: usize, bucket: BucketId, dots: &[Dot]) {
         if let Some(drops) = self.drops.get_mut(site) {
-            drops.insert(dot);
+            drops.extend(dots.iter().map(|dot| (bucket, *dot)));
         }
-    }
-
-    /// Several of them.
-    pub fn note_drops(&mut self, site: usize, dots: &[Dot]) {
-        dots.iter().for_each(|dot| self.decided_to_drop(site, *dot));
     }
 
     /// The record went, or would not be taken in.
-    pub fn dropped(&mut self, site: usize, dot: Dot) {
+    pub fn dropped(&mut self, site: usize, bucket: BucketId, dot: Dot) {
         if let Some(drops) = self.drops.get_mut(site) {
-            drops.remove(&dot);
+            drops.remove(&(bucket, dot));
         }
-        if let (Some(memory), Some(write)) = (self.memories.get_mut(site), self.writes.get(&dot)) {
+        let write = self.writes.get(&bucket).and_then(|index| index.get(&dot));
+        if let (Some(memory), Some(write)) = (self.memories.get_mut(site), write) {
             memory.drop(&write.place, dot);
         }
     }
 
     /// A tombstone that everybody has seen went.
-    pub fn retired(&mut self, dot: Dot) {
-        if let Some(write) = self.writes.get_mut(&dot) {
+    pub fn retired(&mut self, bucket: BucketId, dot: Dot) {
+        if let Some(write) = self.writes.get_mut(&bucket).and_then(|index| index.get_mut(&dot)) {
             write.excuse.retired = true;
         }
     }
@@ -242,12 +251,10 @@ impl History {
     /// A process came up and has these records of a bucket: what its former life was deciding, it has or not.
     pub fn found(&mut self, site: usize, bucket: BucketId, stored: &BTreeSet<Dot>) {
         let drops = self.drops.get(site).cloned().unwrap_or_default();
-        let of_bucket = |dot: &Dot| self.writes.get(dot).is_some_and(|write| write.place.0 == bucket);
-        let gone = |dot: &Dot| of_bucket(dot) && !stored.contains(dot);
-        let gone: Vec<Dot> = drops.iter().copied().filter(gone).collect();
-        gone.into_iter().for_each(|dot| self.dropped(site, dot));
+        let gone = drops.into_iter().filter(|(of, dot)| *of == bucket && !stored.contains(dot));
+        gone.for_each(|(_, dot)| self.dropped(site, bucket, dot));
         for dot in stored {
-            let Some(place) = self.writes.get(dot).map(|write| write.place.clone()) else { continue };
+            let Some(place) = self.write(bucket, *dot).map(|write| write.place.clone()) else { continue };
             if !self.memories.get(site).is_some_and(|memory| memory.holds(&place, *dot)) {
                 self.stored(site, &place, *dot);
             }
@@ -267,8 +274,8 @@ impl History {
     }
 
     /// The client was told.
-    pub fn told(&mut self, dot: Dot, outcome: Outcome) {
-        if let Some(write) = self.writes.get_mut(&dot) {
+    pub fn told(&mut self, bucket: BucketId, dot: Dot, outcome: Outcome) {
+        if let Some(write) = self.writes.get_mut(&bucket).and_then(|index| index.get_mut(&dot)) {
             write.outcome = outcome;
         }
     }
@@ -279,13 +286,13 @@ impl History {
         if let Some(drops) = self.drops.get_mut(site) {
             drops.clear();
         }
-        for write in self.writes.values_mut().filter(|write| write.site == site) {
+        for write in self.writes.values_mut().flat_map(Writes::values_mut).filter(|write| write.site == site) {
             write.excuse.body |= !backup.holds(&write.place, write.dot);
         }
         if let Some(memory) = self.memories.get_mut(site) {
             *memory = backup;
         }
-        for write in self.writes.values_mut() {
+        for write in self.writes.values_mut().flat_map(Writes::values_mut) {
             let held = self.memories.iter().any(|memory| memory.holds(&write.place, write.dot));
             write.excuse.set_back |= !held;
         }
@@ -327,12 +334,12 @@ mod tests {
         assert!(history.decided(write(1, BTreeSet::new())));
         assert_eq!(history.seen_at(0, &place()), BTreeSet::from([dot(1)]));
         assert_eq!(history.seen_at(1, &place()), BTreeSet::new());
-        assert!(!history.exists(history.write(dot(1)).unwrap()));
+        assert!(!history.exists(history.write(place().0, dot(1)).unwrap()));
         history.group_is_lost(0);
         assert_eq!(history.seen_at(0, &place()), BTreeSet::new());
         history.stored(0, &place(), dot(1));
         assert_eq!(history.seen_at(0, &place()), BTreeSet::from([dot(1)]));
-        assert!(history.exists(history.write(dot(1)).unwrap()));
+        assert!(history.exists(history.write(place().0, dot(1)).unwrap()));
         assert!(!history.decided(write(1, BTreeSet::new())), "a dot was used twice");
     }
 
@@ -356,7 +363,7 @@ mod tests {
         }
         history.stored(1, &place(), dot(1));
         history.set_back(0, Memory::default());
-        let forgiven = |seq| history.write(dot(seq)).unwrap().excuse.set_back;
+        let forgiven = |seq| history.write(place().0, dot(seq)).unwrap().excuse.set_back;
         assert_eq!((forgiven(1), forgiven(2)), (false, true));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skerry_base::Dot;
 
-use crate::history::{Place, Write};
+use crate::history::{Place, Write, Writes};
 use crate::verdict;
 
 /// The records of one key.
@@ -47,7 +47,7 @@ impl Memory {
         self.0.iter()
     }
 
-    pub(crate) fn add(&mut self, place: &Place, write: &Write, writes: &BTreeMap<Dot, Write>) {
+    pub(crate) fn add(&mut self, place: &Place, write: &Write, writes: &Writes) {
         self.0.entry(place.clone()).or_default().take(write, writes);
     }
 
@@ -91,7 +91,7 @@ impl Held {
     }
 
     /// A record comes.
-    pub fn take(&mut self, write: &Write, writes: &BTreeMap<Dot, Write>) {
+    pub fn take(&mut self, write: &Write, writes: &Writes) {
         if self.holds(write.dot) || self.dropped.contains(&write.dot) {
             return;
         }
@@ -124,7 +124,7 @@ impl Held {
     }
 
     /// Those who live and were seen by nobody who lives.
-    pub fn heads<'a>(&self, writes: &'a BTreeMap<Dot, Write>) -> Vec<&'a Write> {
+    pub fn heads<'a>(&self, writes: &'a Writes) -> Vec<&'a Write> {
         let alive: Vec<&Write> = self.alive.iter().filter_map(|dot| writes.get(dot)).collect();
         let superseded = |write: &Write| alive.iter().any(|later| later.seen.contains(&write.dot));
         alive.iter().filter(|write| !superseded(write)).copied().collect()

@@ -13,7 +13,7 @@ use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId, WallTime};
 use skerry_federation::{Config, Federation, Ticket};
 use skerry_model::space::SpaceReducer;
-use skerry_storage::{Engine, Settings, StorageError, Store};
+use skerry_storage::{Engine, Recovery, Settings, StorageError, Store};
 
 use crate::clock::WallClock;
 use crate::disk::{SimDisk, Snapshot};
@@ -76,8 +76,8 @@ pub enum Answer {
     Wrote {
         /// Which.
         client: usize,
-        /// What became of it.
-        result: Result<Wrote, Failure>,
+        /// What became of it, or why nothing did.
+        result: Result<Wrote, String>,
     },
     /// To the federation machine.
     Applied {
@@ -101,17 +101,6 @@ pub enum Wrote {
     Record(crate::history::Place, Dot),
     /// That was so already.
     Nothing,
-}
-
-/// Why a write failed.
-#[derive(Debug, Clone)]
-pub struct Failure {
-    /// The record, if it came that far.
-    pub dot: Option<Dot>,
-    /// Whether it certainly did not happen.
-    pub certain: bool,
-    /// In words.
-    pub why: String,
 }
 
 /// Locks what only one thread ever locks.
@@ -161,7 +150,7 @@ impl Site {
     }
 
     /// Opens the store and starts the process, as the node does at its start.
-    pub fn start(&mut self, incarnation: u64, settings: Settings, seed: u64) -> Result<String, StorageError> {
+    pub fn start(&mut self, incarnation: u64, settings: Settings, seed: u64) -> Result<(u64, Recovery), StorageError> {
         let (store, recovery) = Store::open(Arc::new(self.disk.clone()), Arc::new(SpaceReducer), settings)?;
         let unreadable = |error: skerry_model::space::SpaceError| StorageError::Index(error.to_string());
         let life = ledger::number(&store.view(), LIFE).map_err(unreadable)? + 1;
@@ -192,7 +181,7 @@ impl Site {
             pump_planned: false,
             busy_until: Instant::default(),
         });
-        Ok(format!("life {life}, {recovery:?}"))
+        Ok((life, recovery))
     }
 
     /// The process is gone.

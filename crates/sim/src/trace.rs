@@ -46,14 +46,27 @@ impl Trace {
         self.hasher.update(self.line.as_bytes());
         self.hasher.update(b"\n");
         self.count += 1;
+        if self.sink != Sink::Hash {
+            self.write(self.line.clone());
+        }
+    }
+
+    /// Adds what only a reader wants to know; what it says must be covered by a told line.
+    pub fn explain(&mut self, what: impl FnOnce() -> String) {
+        if self.sink != Sink::Hash {
+            self.write(format!("                       {}", what()));
+        }
+    }
+
+    fn write(&mut self, line: String) {
         match self.sink {
             Sink::Hash => {}
-            Sink::Print => println!("{}", self.line),
+            Sink::Print => println!("{line}"),
             Sink::Keep(most) => {
                 while self.kept.len() >= most.max(1) {
                     self.kept.pop_front();
                 }
-                self.kept.push_back(self.line.clone());
+                self.kept.push_back(line);
             }
         }
     }

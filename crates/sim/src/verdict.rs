@@ -7,15 +7,13 @@
 //! - What lives and was seen by nobody who lives is a head; the best head is current: a put before a delete
 //!   (a delete hides only what it has seen), then the later clock, then the higher dot.
 
-use std::collections::BTreeMap;
-
 use skerry_base::{Dot, Hlc};
 
-use crate::history::{History, Place, Said, Write};
+use crate::history::{History, Place, Said, Write, Writes};
 use crate::memory::Held;
 
 /// Whether one record ends another one of its key. An erase ends its target, and what its target had ended.
-pub fn kills(killer: &Write, victim: &Write, writes: &BTreeMap<Dot, Write>) -> bool {
+pub fn kills(killer: &Write, victim: &Write, writes: &Writes) -> bool {
     match target(killer) {
         Some(aim) => aim == victim.dot || writes.get(&aim).is_some_and(|gone| replaces(gone, victim)),
         None => replaces(killer, victim),
@@ -51,20 +49,20 @@ pub const fn rank(write: &Write) -> (bool, Hlc, Dot) {
 pub fn of_all(history: &History, place: &Place) -> Held {
     let mut held = Held::default();
     for write in history.of(place).filter(|write| history.exists(write)) {
-        held.take(write, history.index());
+        held.take(write, history.index(place.0));
     }
     held
 }
 
 /// Whether a site shows what it should: a tombstone that was retired somewhere need not be shown.
-pub fn shows(history: &History, shown: Option<Dot>, best: Option<Dot>) -> bool {
-    let retired = |dot| history.write(dot).is_some_and(|write| write.excuse.retired);
+pub fn shows(history: &History, place: &Place, shown: Option<Dot>, best: Option<Dot>) -> bool {
+    let retired = |dot| history.write(place.0, dot).is_some_and(|write| write.excuse.retired);
     shown == best || (best.is_some_and(retired) && shown.is_none())
 }
 
 /// The best of the heads.
-pub fn current<'a>(history: &'a History, held: &Held) -> Option<&'a Write> {
-    held.heads(history.index()).into_iter().max_by_key(|write| rank(write))
+pub fn current<'a>(history: &'a History, place: &Place, held: &Held) -> Option<&'a Write> {
+    held.heads(history.index(place.0)).into_iter().max_by_key(|write| rank(write))
 }
 
 #[cfg(test)]

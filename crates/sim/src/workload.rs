@@ -133,7 +133,7 @@ impl Workload {
     /// Any work that a small run can do: what the swarm uses.
     pub fn sample(draw: &mut Draw) -> Self {
         let spreads = [Spread::Uniform, Spread::Zipf, Spread::Hot];
-        let think = millis(draw.between(20..=200))..=millis(draw.between(400..=4_000));
+        let think = millis(draw.between(20..=300))..=millis(draw.between(600..=4_000));
         let mut sizes = vec![(0..=0, 2), (1..=256, 20), (257..=4096, 10)];
         if draw.chance(Ppm::percent(50)) {
             sizes.push((4097..=32_768, 4));
@@ -145,7 +145,7 @@ impl Workload {
         let mix = [draw.between(20..=60), 20, 4, draw.between(0..=30), rare(draw, 8), rare(draw, 2)];
         Self {
             name: "drawn".into(),
-            clients: draw.between(1..=3),
+            clients: draw.between(1..=2),
             think,
             buckets: draw.between(1..=3),
             versioned: Ppm::percent(draw.between(0..=100) as u32),

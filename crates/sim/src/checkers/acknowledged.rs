@@ -34,10 +34,10 @@ pub fn check(
 /// Heads that are puts are current, listed, counted, or say what one of those says.
 fn check_conflicts(history: &History, place: &Place, site: usize, shown: &Shown) -> Vec<Violation> {
     let all = verdict::of_all(history, place);
-    let heads = all.heads(history.index());
-    let best = verdict::current(history, &all).map(|write| write.dot);
+    let heads = all.heads(history.index(place.0));
+    let best = verdict::current(history, place, &all).map(|write| write.dot);
     let mut found = Vec::new();
-    if !verdict::shows(history, shown.current, best) {
+    if !verdict::shows(history, place, shown.current, best) {
         let what = format!("{place:?} shows {:?}, and {best:?} wins", shown.current);
         found.push(Violation::at(NAME, site, what));
     }

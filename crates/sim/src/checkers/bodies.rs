@@ -10,7 +10,7 @@ const NAME: &str = "bodies";
 
 /// A body was read at a site.
 pub fn check_read(history: &History, site: usize, place: &Place, dot: Dot, body: &[u8]) -> Option<Violation> {
-    let Some(Said::Put(written)) = history.write(dot).map(|write| &write.said) else {
+    let Some(Said::Put(written)) = history.write(place.0, dot).map(|write| &write.said) else {
         return Some(Violation::at(NAME, site, format!("{place:?} {dot} was never written")));
     };
     let read = Body { hash: ChunkId::of(body), length: body.len() as u64 };

@@ -25,7 +25,7 @@ pub fn check(
     let mut found = Vec::new();
     for (place, held) in judged.iter().filter(|((of, _), _)| *of == bucket) {
         for &dot in held.alive() {
-            let excused = history.write(dot).is_none_or(Write::is_excused);
+            let excused = history.write(bucket, dot).is_none_or(Write::is_excused);
             if standing.vector.covers(dot) && !standing.stored.contains(&dot) && !excused {
                 let what = format!("{place:?} {dot} is covered, absent and alive");
                 found.push(Violation::at(NAME, site, what));

@@ -31,6 +31,11 @@ fn folder_of(name: &str) -> &str {
     name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
+/// The store's own directory may be called `.`.
+fn plain(folder: &str) -> &str {
+    if folder == "." { "" } else { folder }
+}
+
 fn carry_out(names: &mut BTreeMap<String, FileId>, change: &Change) {
     for (name, meaning) in &change.meanings {
         match meaning {
@@ -50,7 +55,7 @@ impl Names {
     }
 
     pub(crate) fn list(&self, folder: &str) -> Vec<String> {
-        let inside = self.current.keys().filter(|name| folder_of(name) == folder);
+        let inside = self.current.keys().filter(|name| folder_of(name) == plain(folder));
         inside.filter_map(|name| name.rsplit('/').next().map(Into::into)).collect()
     }
 
@@ -92,7 +97,7 @@ impl Names {
 
     /// The changes of names in this folder become durable.
     pub(crate) fn sync(&mut self, folder: &str) {
-        let touches = |change: &Change| change.folders.iter().any(|touched| touched == folder);
+        let touches = |change: &Change| change.folders.iter().any(|touched| touched == plain(folder));
         let (durable, left): (Vec<_>, _) = std::mem::take(&mut self.changes).into_iter().partition(touches);
         self.changes = left;
         durable.iter().for_each(|change| carry_out(&mut self.durable, change));

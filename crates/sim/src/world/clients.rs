@@ -22,7 +22,7 @@ use crate::clock::{millis, seconds};
 use crate::draw::Draw;
 use crate::environment::Environment;
 use crate::history::{Body, Excuse, Outcome, Place, Said, Write};
-use crate::site::{Answer, Failure, Wrote, lock};
+use crate::site::{Answer, Wrote, lock};
 use crate::trace::Who;
 use crate::verdict;
 use crate::workload::Act;
@@ -54,6 +54,9 @@ struct Carried {
     small: Option<SmallBody>,
     pins: Vec<Pin>,
 }
+
+/// What was decided about a write: where, which record, and its bytes.
+type Decided = (Place, Dot, Vec<u8>);
 
 /// A write on its way into the store.
 struct Wish {
@@ -197,7 +200,7 @@ impl World {
         let (id, Some(running)) = (place.id, place.running.as_ref()) else { return false };
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let at_end = (Arc::clone(&desk), notes.clone());
-        let decided: Arc<std::sync::Mutex<Option<(Place, Dot)>>> = Arc::default();
+        let decided: Arc<std::sync::Mutex<Option<Decided>>> = Arc::default();
         let noted = Arc::clone(&decided);
         store.submit(
             move |view| {
@@ -225,12 +228,7 @@ impl World {
                 let (desk, notes) = at_end;
                 let decided = lock(&decided).take();
                 settle(&notes, decided.as_ref(), &result);
-                let dot = decided.map(|(_, dot)| dot);
-                let result = result.map_err(|error| Failure {
-                    dot,
-                    certain: is_certain(&error),
-                    why: why(&error),
-                });
+                                let result = result.map_err(|error| format!("{error:?}"));
                 lock(&desk).answers.push(Answer::Wrote { client, result });
             },
         );
@@ -287,7 +285,7 @@ impl World {
     fn list(&mut self, site: usize, bucket: BucketId) -> bool {
         self.count("listings");
         let Some(running) = self.running(site) else { return false };
-        let cursor = Cursor { prefix: "", start_after: None, delimiter: None, max: usize::MAX };
+        let cursor = Cursor { prefix: "", start_after: None, delimiter: None, max: 100_000 };
         let listed = space::list_current(&running.store.view(), bucket, cursor);
         let keys: BTreeSet<(String, Dot)> = match listed {
             Ok(page) => page.keys.into_iter().map(|(key, listed)| (key, listed.dot)).collect(),
@@ -310,8 +308,8 @@ impl World {
         let history = lock(&self.history);
         let Some(memory) = history.memory(site) else { return BTreeSet::new() };
         let held = memory.places().filter(|((of, _), _)| *of == bucket);
-        let best = held.filter_map(|((_, key), held)| Some((key, verdict::current(&history, held)?)));
-        best.filter(|(_, write)| verdict::is_put(write)).map(|(key, write)| (key.clone(), write.dot)).collect()
+        let best = held.filter_map(|(place, held)| verdict::current(&history, place, held));
+        best.filter(|write| verdict::is_put(write)).map(|write| (write.place.1.clone(), write.dot)).collect()
     }
 }
 
@@ -340,7 +338,7 @@ fn decide(
     proposed: Proposed,
     notes: &Notes,
     wish: Wish,
-    decided: &std::sync::Mutex<Option<(Place, Dot)>>,
+    decided: &std::sync::Mutex<Option<Decided>>,
 ) -> (Wrote, Vec<skerry_storage::Entry>) {
     let place = (wish.bucket.id, wish.key.clone());
     let record = match proposed {
@@ -348,14 +346,13 @@ fn decide(
         Proposed::Same(record) => return (Wrote::Record(place, record.dot), Vec::new()),
         Proposed::Nothing => return (Wrote::Nothing, Vec::new()),
     };
-    notes.met(&record);
     let mut history = lock(&notes.history);
     let write = write_of(&record, &place, &wish, history.seen_at(wish.site, &place));
     if !history.decided(write) {
         let what = format!("{place:?} {} was used before", record.dot);
         lock(&notes.found).push(Violation::at("dots", wish.site, what));
     }
-    *lock(decided) = Some((place.clone(), record.dot));
+    *lock(decided) = Some((place.clone(), record.dot, record.encode()));
     let wrote = Wrote::Record(place, record.dot);
     let frees = record.object().is_none();
     let mut entry = skerry_storage::Entry::new(Entry::Write(record).encode());
@@ -365,17 +362,21 @@ fn decide(
 }
 
 /// Tells the history whether what was decided is stored.
-fn settle<E>(notes: &Notes, decided: Option<&(Place, Dot)>, result: &Result<Wrote, CommitError<E>>) {
-    let Some((place, dot)) = decided else { return };
+fn settle<E>(notes: &Notes, decided: Option<&Decided>, result: &Result<Wrote, CommitError<E>>) {
+    let Some((place, dot, record)) = decided else { return };
     let mut history = lock(&notes.history);
     match result {
         Ok(_) => history.stored(notes.site, place, *dot),
-        Err(_) => history.undecided(notes.site, place, *dot),
+        Err(error) => {
+            history.undecided(notes.site, place, *dot);
+            if is_certain(error) {
+                history.never(place, *dot);
+                return;
+            }
+        }
     }
-}
-
-fn why<E: std::fmt::Debug>(error: &CommitError<E>) -> String {
-    format!("{error:?}")
+    let found = lock(&notes.dots).met(notes.site, place.0, *dot, record);
+    lock(&notes.found).extend(found);
 }
 
 fn write_of(record: &Record, place: &Place, wish: &Wish, seen: BTreeSet<Dot>) -> Write {

@@ -16,12 +16,13 @@ use crate::checkers::dots::Dots;
 use crate::checkers::durability::How;
 use crate::history::{History, Outcome, Place};
 use crate::ledger::{self, Applied, ApplyRefusal};
-use crate::site::{Answer, Failure, Wrote, lock, membership};
+use crate::site::{Answer, Wrote, lock, membership};
 use crate::trace::Who;
 
 /// What a commit does to the history once it is done.
 #[derive(Debug, Default)]
 struct Fates {
+    bucket: BucketId,
     stored: Vec<(Place, Dot)>,
     gone: Vec<Dot>,
 }
@@ -43,13 +44,13 @@ impl Notes {
     }
 
     /// Notes what a batch will do, from the state before it.
-    fn batch(&self, view: &dyn View, applied: &Applied) -> Result<Fates, SpaceError> {
-        let mut fates = Fates { gone: applied.absent.clone(), ..Fates::default() };
+    fn batch(&self, view: &dyn View, bucket: BucketId, applied: &Applied) -> Result<Fates, SpaceError> {
+        let mut fates = Fates { bucket, gone: applied.absent.clone(), ..Fates::default() };
         let mut history = lock(&self.history);
         for record in &applied.records {
             self.met(record);
             let place = (record.bucket, record.key.clone());
-            if history.write(record.dot).is_none() {
+            if history.write(record.bucket, record.dot).is_none() {
                 let what = format!("{place:?} {} was written by nobody", record.dot);
                 lock(&self.found).push(Violation::at("dots", self.site, what));
             }
@@ -60,7 +61,7 @@ impl Notes {
                 fates.stored.push((place, record.dot));
             }
         }
-        fates.gone.iter().for_each(|dot| history.decided_to_drop(self.site, *dot));
+        history.decided_to_drop(self.site, fates.bucket, &fates.gone);
         Ok(fates)
     }
 
@@ -73,7 +74,7 @@ impl Notes {
             }
         }
         for dot in fates.gone.into_iter().filter(|_| ok) {
-            history.dropped(self.site, dot);
+            history.dropped(self.site, fates.bucket, dot);
         }
     }
 }
@@ -106,7 +107,7 @@ impl World {
         store.submit(
             move |view| {
                 let mut applied = ledger::apply(view, &apply)?;
-                *lock(&noted) = notes.batch(view, &applied)?;
+                *lock(&noted) = notes.batch(view, apply.bucket, &applied)?;
                 if forget {
                     forget_contexts(&mut applied);
                 }
@@ -128,8 +129,8 @@ impl World {
         let Some(running) = self.running(site) else { return };
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let ticket = drop.ticket;
-        let dots = drop.dots.clone();
-        lock(&notes.history).note_drops(site, &dots);
+        let (bucket, dots) = (drop.bucket, drop.dots.clone());
+        lock(&notes.history).decided_to_drop(site, bucket, &dots);
         store.submit(
             move |view| {
                 let entries = ledger::drop_dots(view, &drop)?;
@@ -137,7 +138,7 @@ impl World {
                 Ok::<_, SpaceError>(((), entries.iter().map(stored).collect()))
             },
             move |result| {
-                notes.done(Fates { gone: dots, ..Fates::default() }, result.is_ok());
+                notes.done(Fates { bucket, gone: dots, ..Fates::default() }, result.is_ok());
                 let why = result.err().map(|error| format!("{error:?}")).unwrap_or_default();
                 let answer = Answer::Applied { ticket, ok: why.is_empty(), why };
                 lock(&desk).answers.push(answer);
@@ -221,23 +222,20 @@ impl World {
         }
     }
 
-    fn answer_client(&mut self, site: usize, client: usize, result: Result<Wrote, Failure>) {
+    fn answer_client(&mut self, site: usize, client: usize, result: Result<Wrote, String>) {
         match result {
             Ok(Wrote::Record(place, dot)) => {
                 self.count("acknowledged");
                 self.tell(Who::Site(site), format_args!("acknowledges {} {dot}", place.1));
-                lock(&self.history).told(dot, Outcome::Acknowledged);
+                lock(&self.history).told(place.0, dot, Outcome::Acknowledged);
                 self.own_writes.acknowledged(site, &place, dot);
                 self.shown(site, place.0, dot, How::Acknowledged);
                 self.input(site, Input::Durable { bucket: place.0 });
             }
             Ok(Wrote::Nothing) => self.tell(Who::Site(site), format_args!("had nothing to do")),
-            Err(failure) => {
+            Err(why) => {
                 self.count("refused");
-                self.tell(Who::Site(site), format_args!("fails {client}: {}", failure.why));
-                if let Some(dot) = failure.dot.filter(|_| failure.certain) {
-                    lock(&self.history).told(dot, Outcome::Refused);
-                }
+                self.tell(Who::Site(site), format_args!("fails {client}: {why}"));
             }
         }
         self.client_goes_on(site, client);

@@ -1,7 +1,7 @@
 //! Processes end and come back: by loss of power, by `kill -9`, by a store that will write no more.
 
 use skerry_base::kv::View;
-use skerry_storage::StorageError;
+use skerry_storage::{Recovery, StorageError};
 
 use super::{Death, Event, World};
 use crate::canary::Canary;
@@ -105,7 +105,7 @@ impl World {
             place.disk.clear_fuse();
         }
         match started {
-            Ok(recovery) => self.started(site, &recovery),
+            Ok((life, recovery)) => self.started(site, life, &recovery),
             Err(error) => self.start_failed(site, &error),
         }
     }
@@ -118,7 +118,7 @@ impl World {
             place.disk.lose_power();
         } else {
             place.disk.lose_process();
-            let passing = matches!(error, StorageError::Full | StorageError::Poisoned(_));
+            let passing = matches!(error, StorageError::Full | StorageError::Poisoned(_) | StorageError::Io { .. });
             if self.resting || !passing {
                 let what = format!("does not start: {error}");
                 self.violated(Violation::at("recovery", site, what));
@@ -128,11 +128,11 @@ impl World {
         self.plan_start(site);
     }
 
-    fn started(&mut self, site: usize, recovery: &str) {
+    fn started(&mut self, site: usize, life: u64, recovery: &Recovery) {
         self.count("starts");
-        self.tell(Who::Site(site), format_args!("starts: {recovery}"));
-        if recovery.contains("Damage {") {
-            self.violated(Violation::at("recovery", site, format!("durable frames are lost: {recovery}")));
+        self.tell(Who::Site(site), format_args!("starts its life {life}: {recovery:?}"));
+        if let Some(damage) = recovery.damage.iter().find(|damage| damage.from < damage.to) {
+            self.violated(Violation::at("recovery", site, format!("durable frames are lost: {damage:?}")));
         }
         self.recovered(site);
         self.introduce(site);

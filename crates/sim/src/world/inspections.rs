@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Vector};
-use skerry_model::space::SpaceReducer;
+use skerry_model::space::{self, SpaceReducer};
 use skerry_storage::{Engine, Settings, Store};
 
 use super::{Event, World};
@@ -88,12 +88,17 @@ impl World {
         }
     }
 
-    /// Whether a site is durably a member of a bucket, and what it has durably seen.
-    pub(super) fn durably_seen(&mut self, site: usize, bucket: BucketId) -> Option<(bool, Vector)> {
-        let store = self.durable_store(site)?;
+    /// The vectors of the buckets of which a site is a member; of one that is down, from its disk.
+    pub(super) fn seen_by(&mut self, site: usize) -> Vec<(BucketId, Vector)> {
+        let running = self.running(site).map(|running| Arc::clone(&running.store));
+        let Some(store) = running.or_else(|| self.durable_store(site)) else { return Vec::new() };
         let view = store.view();
-        let member = skerry_model::space::local(&view, &membership(bucket)).ok()?.is_some();
-        Some((member, skerry_model::space::vector(&view, bucket).ok()?))
+        let vector = |bucket: BucketId| {
+            let is_member = space::local(&view, &membership(bucket)).ok()?.is_some();
+            let vector = space::vector(&view, bucket).ok()?;
+            is_member.then_some((bucket, vector))
+        };
+        self.buckets.iter().filter_map(|bucket| vector(bucket.id)).collect()
     }
 
     /// A step of the collector of a store.

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_federation::{Input, Message, Output, Report, SiteEntry};
 
+use super::wires::Wire;
 use super::{Event, World};
 use crate::checkers::Violation;
 use crate::checkers::durability::How;
@@ -91,9 +92,8 @@ impl World {
     fn send(&mut self, from: usize, to: usize, message: &Message) {
         let wire = self.wires.side(from, to);
         let bytes: Bytes = message.encode().into();
-        let name = describe(message);
         if !wire.up {
-            self.tell(Who::Site(from), format_args!("has no link to site-{} for {name}", to + 1));
+            self.tell(Who::Site(from), format_args!("has no link to site-{} for a message", to + 1));
             return;
         }
         if let Message::Batch(batch) = message {
@@ -108,8 +108,9 @@ impl World {
         let short = hash.to_hex();
         self.tell(
             Who::Site(from),
-            format_args!("sends site-{} {name} {length} B {} x{}", to + 1, &short[..8], arrivals.len()),
+            format_args!("sends site-{} {length} B {} x{}", to + 1, &short[..8], arrivals.len()),
         );
+        self.trace.explain(|| describe(message));
         for at in arrivals {
             let (wire, datagram, bytes) = (wire.number, message.is_datagram(), bytes.clone());
             self.queue.plan(at, Event::Deliver { from, to, wire, datagram, bytes });
@@ -127,8 +128,8 @@ impl World {
         let id = sender.id;
         match Message::decode(bytes) {
             Ok(message) => {
-                let name = describe(&message);
-                self.tell(Who::Site(to), format_args!("receives {name} from site-{}", from + 1));
+                let hash = blake3::hash(bytes).to_hex();
+                self.tell(Who::Site(to), format_args!("receives {} from site-{}", &hash[..8], from + 1));
                 self.input(to, Input::Received { from: id, message });
             }
             Err(error) => {
@@ -145,15 +146,29 @@ impl World {
         let boot = |site: usize| self.sites.get(site).filter(|site| site.running.is_some());
         let (Some(first), Some(second)) = (boot(one), boot(other)) else { return };
         let boots = (first.boot, second.boot);
-        let believed = self.wires.side(one, other).up || self.wires.side(other, one).up;
         let open = self.net.open(one, other) && self.net.open(other, one);
-        if believed || !open {
+        let (there, back) = (self.wires.side(one, other), self.wires.side(other, one));
+        if !open || (there.up && there == back) {
+            return;
+        }
+        if there.up || back.up {
+            self.break_halves((one, there), (other, back));
             return;
         }
         let wire = self.wires.next_number();
         for (from, to, boots) in [(one, other, boots), (other, one, (boots.1, boots.0))] {
             let at = self.queue.now().after(self.draw.span(millis(1)..=millis(300)));
             self.queue.plan(at, Event::Up { from, to, wire, boots });
+        }
+    }
+
+    /// Two sites do not believe in the same connection: what they send is refused by the other's machine.
+    fn break_halves(&mut self, (one, there): (usize, Wire), (other, back): (usize, Wire)) {
+        for (from, to, side) in [(one, other, there), (other, one, back)] {
+            if side.up {
+                let at = self.queue.now().after(self.draw.span(millis(10)..=seconds(1)));
+                self.queue.plan(at, Event::Down { from, to, wire: side.number });
+            }
         }
     }
 

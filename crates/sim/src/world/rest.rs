@@ -181,7 +181,7 @@ impl World {
         let mut found = Vec::new();
         let Some(running) = self.running(site) else { return found };
         for dot in alive {
-            let Some(write) = history.write(*dot).filter(|write| write.site == site) else { continue };
+            let Some(write) = history.write(place.0, *dot).filter(|write| write.site == site) else { continue };
             let Ok(Some(record)) = space::record(view, place.0, &place.1, *dot) else { continue };
             let Some(object) = record.object().filter(|_| !write.excuse.body) else { continue };
             let mut body = Vec::new();

@@ -1,5 +1,6 @@
 //! Faults strike, and end.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use skerry_base::kv::View;
@@ -170,8 +171,9 @@ impl World {
         self.count("absences");
         self.tell(Who::World, format_args!("{} days later", months.as_secs() / 86_400));
         if self.draw.chance(Ppm::percent(70)) {
+            let seen = self.seen_by_all();
             for other in 0..self.sites.len() {
-                self.retire(other);
+                self.retire(other, &seen);
             }
         }
         self.away.remove(&site);
@@ -179,14 +181,13 @@ impl World {
     }
 
     /// A worker of a site drops tombstones that all members have seen.
-    fn retire(&mut self, site: usize) {
+    fn retire(&mut self, site: usize, seen: &BTreeMap<BucketId, Vector>) {
         let now = self.queue.now();
         let Some(wall) = self.sites.get(site).map(|place| place.wall.read(now)) else { return };
         let members = self.running(site).map(|running| running.members.clone()).unwrap_or_default();
         for bucket in members {
-            let covered_by_all = self.seen_by_all(bucket);
-            let Some(running) = self.running(site) else { return };
-            let settled = Settled { covered_by_all: &covered_by_all, older_than: Hlc::at(wall) };
+            let (Some(running), Some(covered_by_all)) = (self.running(site), seen.get(&bucket)) else { return };
+            let settled = Settled { covered_by_all, older_than: Hlc::at(wall) };
             let found = retire::droppable(&running.store.view(), bucket, settled, &Sweep::START, 10_000);
             let dots = found.map(|(dots, _)| dots).unwrap_or_default();
             if !dots.is_empty() {
@@ -211,8 +212,8 @@ impl World {
         };
         {
             let mut history = lock(&notes.history);
-            history.note_drops(site, &dots);
-            dots.iter().for_each(|dot| history.retired(*dot));
+            history.decided_to_drop(site, bucket, &dots);
+            dots.iter().for_each(|dot| history.retired(bucket, *dot));
         }
         let gone = dots.clone();
         store.submit(
@@ -220,7 +221,7 @@ impl World {
             move |result| {
                 if result.is_ok() {
                     let mut history = lock(&notes.history);
-                    gone.iter().for_each(|dot| history.dropped(site, *dot));
+                    gone.iter().for_each(|dot| history.dropped(site, bucket, *dot));
                 }
                 lock(&desk).answers.push(Answer::Kept);
             },
@@ -228,22 +229,21 @@ impl World {
         self.plan_pump(site);
     }
 
-    /// What every member of a bucket has seen, those included that are down or away.
-    fn seen_by_all(&mut self, bucket: BucketId) -> Vector {
-        let mut least: Option<Vector> = None;
+    /// What every member of each bucket has seen, those included that are down or away.
+    fn seen_by_all(&mut self) -> BTreeMap<BucketId, Vector> {
+        let mut least: BTreeMap<BucketId, Vector> = BTreeMap::new();
         for site in 0..self.sites.len() {
-            let Some((members, vector)) = self.durably_seen(site, bucket) else { continue };
-            if !members {
-                continue;
+            for (bucket, vector) in self.seen_by(site) {
+                let both = match least.get(&bucket) {
+                    None => vector,
+                    Some(known) => {
+                        known.iter().map(|(origin, seq)| (origin, seq.min(vector.get(origin)))).collect()
+                    }
+                };
+                least.insert(bucket, both);
             }
-            least = Some(match least {
-                None => vector,
-                Some(known) => {
-                    known.iter().map(|(origin, seq)| (origin, seq.min(vector.get(origin)))).collect()
-                }
-            });
         }
-        least.unwrap_or_default()
+        least
     }
 
     fn fill(&mut self, site: usize) {

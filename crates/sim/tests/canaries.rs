@@ -1,0 +1,79 @@
+//! A checker that has never caught anything does not count: each must find the mistakes made for it.
+
+use std::collections::BTreeSet;
+
+use skerry_sim::canary::{CANARIES, Canary};
+use skerry_sim::environment::Environment;
+use skerry_sim::trace::Sink;
+use skerry_sim::world;
+
+/// Seeds tried before a mistake counts as unseen.
+const SEEDS: std::ops::Range<u64> = 1000..1012;
+
+fn caught(canary: Canary) -> BTreeSet<&'static str> {
+    let wanted: BTreeSet<_> = canary.must_be_caught_by().iter().copied().collect();
+    let mut by = BTreeSet::new();
+    for seed in SEEDS {
+        let mut environment = Environment::of_seed(seed);
+        canary.set_free(&mut environment);
+        by.extend(world::run(environment, Sink::Hash).violations.iter().map(|found| found.checker));
+        if by.is_superset(&wanted) {
+            break;
+        }
+    }
+    by
+}
+
+fn must_be_caught(canary: Canary) {
+    let by = caught(canary);
+    for checker in canary.must_be_caught_by() {
+        assert!(by.contains(checker), "{canary:?} escaped {checker}, which has only {by:?} beside it");
+    }
+}
+
+#[test]
+fn a_disk_that_lies_about_syncs() {
+    must_be_caught(Canary::LyingDisk);
+}
+
+#[test]
+fn a_merge_that_ignores_contexts() {
+    must_be_caught(Canary::ForgottenContext);
+}
+
+#[test]
+fn an_incarnation_used_twice() {
+    must_be_caught(Canary::ReusedIncarnation);
+}
+
+#[test]
+fn a_feed_that_skips_a_record() {
+    must_be_caught(Canary::SkippedItem);
+}
+
+#[test]
+fn a_read_of_yesterday() {
+    must_be_caught(Canary::StaleRead);
+}
+
+#[test]
+fn a_body_with_a_flipped_bit() {
+    must_be_caught(Canary::WrongBody);
+}
+
+/// Every checker file has a canary; a new one without is noticed here.
+#[test]
+fn every_checker_has_caught_one() {
+    let caught: BTreeSet<_> = CANARIES.iter().flat_map(|canary| canary.must_be_caught_by()).collect();
+    let checkers = [
+        "acknowledged",
+        "bodies",
+        "convergence",
+        "dots",
+        "durability",
+        "own writes",
+        "resurrection",
+        "vectors",
+    ];
+    assert_eq!(caught, checkers.iter().collect());
+}
