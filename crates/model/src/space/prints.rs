@@ -73,6 +73,12 @@ impl DotRange {
     /// All dots.
     pub const ALL: Self = Self { from: FIRST, to: None };
 
+    /// The dots of one origin with these seqs, first and last included.
+    pub fn span(origin: Origin, first: u64, last: u64) -> Self {
+        let from = Dot { origin, seq: first };
+        Self { from, to: after(Dot { origin, seq: last }) }
+    }
+
     /// Whether the dot is in it.
     pub fn contains(&self, dot: Dot) -> bool {
         dot >= self.from && self.to.is_none_or(|to| dot < to)
@@ -89,6 +95,19 @@ impl DotRange {
 const FIRST: Dot = Dot { origin: Origin { node: skerry_base::NodeId([0; 16]), incarnation: 0 }, seq: 0 };
 const LAST: Dot =
     Dot { origin: Origin { node: skerry_base::NodeId([0xff; 16]), incarnation: u64::MAX }, seq: u64::MAX };
+
+/// The dot right after this one, in the order of their bytes.
+fn after(dot: Dot) -> Option<Dot> {
+    let mut bytes = dot.to_bytes();
+    for byte in bytes.iter_mut().rev() {
+        let (more, carry) = byte.overflowing_add(1);
+        *byte = more;
+        if !carry {
+            return Some(Dot::from_bytes(&bytes));
+        }
+    }
+    None
+}
 
 /// The dot right before this one, in the order of their bytes.
 fn before(dot: Dot) -> Option<Dot> {

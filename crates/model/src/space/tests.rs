@@ -180,6 +180,15 @@ proptest! {
 }
 
 #[test]
+fn spans_hold_their_ends() {
+    let dot = |seq| Dot { origin: origin(1), seq };
+    let span = DotRange::span(origin(1), 3, 5);
+    assert_eq!((1..9).filter(|&seq| span.contains(dot(seq))).collect::<Vec<_>>(), [3, 4, 5]);
+    let open = DotRange::span(origin(1), 3, u64::MAX);
+    assert!(open.contains(dot(u64::MAX)) && !open.contains(Dot { origin: origin(2), seq: 3 }));
+}
+
+#[test]
 fn common_prefixes_are_skipped_not_scanned() {
     let mut tables = Tables::default();
     for seq in 1..=3000 {
