@@ -307,7 +307,9 @@ impl Hands<'_> {
             self.feed.members_changed(&changes, &mut self.cx);
             for wish in wishes {
                 match wish {
-                    Wish::Compare(bucket, with, last) => self.reconcile.start(bucket, with, last, &mut self.cx),
+                    Wish::Compare(bucket, with, last) => {
+                        self.reconcile.start(bucket, with, last, &mut self.cx)
+                    }
                     Wish::Settle(bucket, with) => self.reconcile.settled(bucket, with, &mut self.cx),
                 }
             }

@@ -6,16 +6,20 @@ use core::time::Duration;
 pub const SITES: usize = 1024;
 /// Buckets of which this site may be a member.
 pub const BUCKETS: usize = 65_536;
-/// Batches that one pull may ask for: 4 MiB on the way fill 320 Mbit/s at 100 ms.
-pub const BATCHES_PER_PULL: u8 = 4;
+/// Batches that one pull may ask for: 8 MiB on the way fill 500 Mbit/s at 100 ms.
+pub const BATCHES_PER_PULL: u8 = 8;
 /// Batches of one bucket that wait for the store; a pull waits when there are as many.
-pub const BATCHES_UNAPPLIED: usize = 8;
-/// Pulls on the way at once over all buckets: bounds what can arrive unasked memory for.
-pub const PULLS_AT_ONCE: usize = 8;
+pub const BATCHES_UNAPPLIED: usize = 12;
+/// Pulls on the way at once over all buckets: bounds what can arrive to 32 MiB.
+pub const PULLS_AT_ONCE: usize = 4;
 /// Smallest batch asked for: passes 13 kbit/s within [`PULL_TIMEOUT`].
 pub const BATCH_BYTES_MIN: u32 = 16 << 10;
-/// First batch asked of a source; doubles with each success up to `FEED_BATCH_BYTES`.
-pub const BATCH_BYTES_FIRST: u32 = 128 << 10;
+/// Bytes of the first pull from a source.
+pub const WINDOW_FIRST: u32 = 64 << 10;
+/// Bytes of a pull at most.
+pub const WINDOW_MAX: u32 = BATCHES_PER_PULL as u32 * skerry_base::limits::FEED_BATCH_BYTES as u32;
+/// A pull asks for what the source sent in so many seconds before: the link stays responsive, however slow.
+pub const WINDOW_SECONDS: f64 = 4.0;
 /// Items of one batch, whatever their size.
 pub const BATCH_ITEMS: usize = 16_384;
 /// Sources that a bucket listens to: the two nearest and one drawn, so that no cluster keeps to itself.

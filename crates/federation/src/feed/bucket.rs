@@ -23,10 +23,26 @@ pub(super) struct Running {
     /// Batches that overtook others.
     pub(super) early: BTreeMap<u8, Batch>,
     pub(super) deadline: Instant,
+    pub(super) started: Instant,
+    /// Bytes that came.
+    pub(super) received: u64,
     /// The source told news meanwhile: its end is not the end.
     pub(super) again: bool,
-    /// Whether this site had nothing of the bucket when it started with this source.
-    pub(super) fresh: bool,
+}
+
+impl Running {
+    /// What this pull taught about the link: at most four times as much as before, at most what comes in
+    /// [`limits::WINDOW_SECONDS`]. A short pull teaches nothing.
+    pub(super) fn next_window(&self, window: u32, now: Instant) -> u32 {
+        let seconds = now.since(self.started).as_secs_f64().max(0.001);
+        let bearable = self.received as f64 / seconds * limits::WINDOW_SECONDS;
+        let full = self.received * 2 >= u64::from(window);
+        if !full && seconds < limits::WINDOW_SECONDS {
+            return window;
+        }
+        let next = bearable.min(f64::from(window) * 4.0) as u32;
+        next.clamp(limits::BATCH_BYTES_MIN, limits::WINDOW_MAX)
+    }
 }
 
 /// What is known of another member.
@@ -41,8 +57,8 @@ pub(super) struct Source {
     pub(super) tries: u8,
     /// After failures: not asked before.
     pub(super) until: Option<Instant>,
-    /// Bytes of a batch that it managed in time, doubled.
-    pub(super) bytes: u32,
+    /// Bytes of the next pull.
+    pub(super) window: u32,
 }
 
 /// Who wants news.
@@ -75,12 +91,15 @@ pub(super) struct Bucket {
     pub(super) refusals: u8,
     /// After refusals of the store: no pull before.
     pub(super) hold: Option<Instant>,
-    /// Everything came from this source since there was nothing: no doubt about it.
-    pub(super) fresh_from: Option<SiteId>,
+    /// Everything came from this source since there was nothing here, and this was its horizon then: what those
+    /// tombstones killed was never sent.
+    pub(super) fresh: Option<(SiteId, Vector)>,
     pub(super) doubtful: bool,
     /// After a comparison that did not settle the doubt: no other before.
     pub(super) doubt_at: Option<Instant>,
     pub(super) doubt_tries: u8,
+    /// Members compared with since the doubt last grew.
+    pub(super) compared: BTreeSet<SiteId>,
     pub(super) compare_with: Option<SiteId>,
     pub(super) comparing: Option<SiteId>,
     pub(super) settling: Option<SiteId>,
@@ -105,10 +124,11 @@ impl Bucket {
             broken: false,
             refusals: 0,
             hold: None,
-            fresh_from: None,
+            fresh: None,
             doubtful: false,
             doubt_at: None,
             doubt_tries: 0,
+            compared: BTreeSet::new(),
             compare_with: None,
             comparing: None,
             settling: None,
@@ -130,7 +150,7 @@ impl Bucket {
         }
         self.sources
             .entry(site)
-            .or_insert_with(|| Source { bytes: limits::BATCH_BYTES_FIRST, ..Source::default() })
+            .or_insert_with(|| Source { window: limits::WINDOW_FIRST, ..Source::default() })
     }
 
     /// Forgets a member.

@@ -193,11 +193,11 @@ impl Feed {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         bucket.comparing = None;
         bucket.settling = None;
-        if ok {
-            (bucket.doubt_tries, bucket.doubt_at) = (0, None);
-            bucket.compared.insert(with);
-        } else {
+        if !ok {
             bucket.failed(with, cx);
+        }
+        // The first comparison with a member leads on to the next member at once; any other waits.
+        if !ok || !bucket.compared.insert(with) {
             bucket.doubt_at = Some(cx.backoff(limits::BACKOFF_MIN, bucket.doubt_tries));
             bucket.doubt_tries = bucket.doubt_tries.saturating_add(1);
         }
@@ -214,11 +214,13 @@ impl Feed {
         };
         bucket.doubtful = !doubt.is_empty();
         if !bucket.doubtful {
-            bucket.doubt_at = None;
+            (bucket.doubt_tries, bucket.doubt_at) = (0, None);
         }
         let rests = bucket.doubt_at.is_some_and(|at| at > cx.now);
-        if bucket.doubtful && bucket.comparing.is_none() && !rests {
+        if !rests {
             bucket.doubt_at = None;
+        }
+        if bucket.doubtful && bucket.comparing.is_none() && !rests {
             for site in cx.peers.nearest(bucket.members.iter().copied()) {
                 bucket.source(site).ask = true;
             }

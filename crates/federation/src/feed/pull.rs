@@ -78,8 +78,11 @@ impl Feed {
         cx.out.push(Output::Report(Report::PullFailed { bucket: id, source: pull.source, reason }));
         if let Some(bucket) = self.buckets.get_mut(&id) {
             let source = bucket.source(pull.source);
-            source.bytes = (source.bytes / 2).max(limits::BATCH_BYTES_MIN);
+            source.window = (source.window / 4).max(limits::BATCH_BYTES_MIN);
             bucket.failed(pull.source, cx);
+            if bucket.doubtful {
+                self.look_for_doubt(id, cx);
+            }
         }
         self.proceed(id, cx);
     }
@@ -130,6 +133,7 @@ impl Feed {
             return cx.stale();
         }
         pull.deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(from) * 4);
+        pull.received += batch.items.iter().map(|item| item.len() as u64).sum::<u64>();
         pull.early.insert(batch.index, batch);
         while let Some(next) = self.next_in_order(id) {
             if !self.take(id, next, cx) {
@@ -161,10 +165,12 @@ impl Feed {
         let base = core::mem::replace(&mut pull.base, upto);
         pull.next += 1;
         let (last, end, again) = (batch.last, batch.end, pull.again);
-        let fresh = pull.fresh;
+        if base.is_empty() {
+            bucket.fresh = Some((from, batch.horizon.clone()));
+        }
         note_source(bucket, from, &batch, again);
         if progress {
-            let apply = hand_over(id, bucket, batch, Start { from, base, fresh, again }, cx);
+            let apply = hand_over(id, bucket, batch, Start { from, base, again }, cx);
             self.applies.insert(apply.ticket, id);
             cx.out.push(Output::Apply(apply));
         } else if end && !again {
@@ -175,10 +181,17 @@ impl Feed {
                 (pending.source, pending.end) = (from, true);
             }
         }
-        if last {
-            self.end_pull(id, cx);
+        if last && let Some(pull) = self.end_pull(id, cx) {
+            self.learn_window(id, &pull, cx);
         }
         !last
+    }
+
+    fn learn_window(&mut self, id: BucketId, pull: &Running, cx: &Context<'_>) {
+        if let Some(bucket) = self.buckets.get_mut(&id) {
+            let source = bucket.source(pull.source);
+            source.window = pull.next_window(source.window, cx.now);
+        }
     }
 
     /// The store's answer to a batch; answers whether the ticket was one of the feed's.
@@ -190,7 +203,7 @@ impl Feed {
         if !ok {
             cx.stats.applies_refused += 1;
             bucket.broken = true;
-            bucket.fresh_from = None;
+            bucket.fresh = None;
             self.end_pull(id, cx);
         }
         let Some(bucket) = self.buckets.get_mut(&id) else { return true };
@@ -217,6 +230,7 @@ impl Feed {
         let doubt = cx.read(cx.replica.doubt(id)).unwrap_or_default();
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         bucket.doubtful = !doubt.is_empty();
+        bucket.fresh = None;
         if bucket.settling == Some(source) {
             bucket.settling = None;
             self.wishes.push(Wish::Settle(id, source));
@@ -224,10 +238,15 @@ impl Feed {
         }
         let asked = bucket.compare_with == Some(source);
         let clean = bucket.sources.get(&source).is_some_and(|source| !source.doubtful);
-        if bucket.comparing.is_none() && (asked || (bucket.doubtful && clean)) {
+        let worth = clean || !bucket.compared.contains(&source);
+        if bucket.comparing.is_none() && (asked || (bucket.doubtful && worth)) {
             bucket.comparing = Some(source);
             bucket.compare_with = bucket.compare_with.filter(|with| *with != source);
-            self.wishes.push(Wish::Compare(id, source));
+            let last = bucket.members.iter().all(|site| *site == source || bucket.compared.contains(site));
+            self.wishes.push(Wish::Compare(id, source, last));
+        } else if bucket.doubtful && bucket.comparing.is_none() {
+            bucket.doubt_at = Some(cx.backoff(limits::BACKOFF_MIN, bucket.doubt_tries));
+            bucket.doubt_tries = bucket.doubt_tries.saturating_add(1);
         }
     }
 }
@@ -237,12 +256,10 @@ fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut
     let ticket = cx.ticket().0;
     let known = bucket.source(source);
     known.ask = false;
-    let batches = limits::BATCHES_PER_PULL;
-    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes: known.bytes, batches };
-    if mine.is_empty() {
-        bucket.fresh_from = Some(source);
-    }
-    let fresh = bucket.fresh_from == Some(source);
+    let most = u32::from(limits::BATCHES_PER_PULL);
+    let max_bytes = (known.window / most).clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32);
+    let batches = (known.window / max_bytes).clamp(1, most) as u8;
+    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches };
     let deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4);
     bucket.pull = Some(Running {
         ticket,
@@ -252,8 +269,9 @@ fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut
         batches,
         early: BTreeMap::new(),
         deadline,
+        started: cx.now,
+        received: 0,
         again: false,
-        fresh,
     });
     cx.stats.pulls += 1;
     cx.send(source, Message::Pull(pull));
@@ -261,9 +279,11 @@ fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut
 
 /// What must be remembered as doubtful with this batch: the source dropped tombstones that we never saw, and we
 /// have records that they may have killed; or the source is in doubt itself.
-fn doubt_of(batch: &Batch, base: &Vector, fresh: bool) -> Vector {
+fn doubt_of(batch: &Batch, base: &Vector, fresh: Option<&Vector>) -> Vector {
     let mut doubt = batch.doubt.clone();
-    if !fresh && !base.is_empty() && !base.includes(&batch.horizon) {
+    let mut safe = base.clone();
+    safe.merge(fresh.unwrap_or(&Vector::new()));
+    if !safe.includes(&batch.horizon) {
         doubt.merge(&batch.vector);
     }
     doubt
@@ -276,7 +296,6 @@ fn note_source(bucket: &mut Bucket, from: SiteId, batch: &Batch, again: bool) {
     let source = bucket.source(from);
     (source.tries, source.until) = (0, None);
     source.doubtful = !batch.doubt.is_empty();
-    source.bytes = source.bytes.saturating_mul(2).min(bounds::FEED_BATCH_BYTES as u32);
     if batch.end {
         source.ask = again;
         if !again && !reached.includes(&source.vector) {
@@ -291,19 +310,21 @@ fn note_source(bucket: &mut Bucket, from: SiteId, batch: &Batch, again: bool) {
 struct Start {
     from: SiteId,
     base: Vector,
-    fresh: bool,
     again: bool,
 }
 
 fn hand_over(id: BucketId, bucket: &mut Bucket, batch: Batch, start: Start, cx: &mut Context<'_>) -> Apply {
     let ticket = cx.ticket();
-    let Start { from, base, fresh, again } = start;
-    let doubt = doubt_of(&batch, &base, fresh);
+    let Start { from, base, again } = start;
+    bucket.fresh.take_if(|(source, _)| *source != from);
+    let doubt = doubt_of(&batch, &base, bucket.fresh.as_ref().map(|(_, horizon)| horizon));
     let upto = beyond(&batch.upto, &base);
     cx.stats.items_in += batch.items.len() as u64;
     bucket.handed.merge(&upto);
-    bucket.fresh_from = bucket.fresh_from.filter(|fresh| *fresh == from);
-    bucket.doubtful |= !doubt.is_empty();
+    if !doubt.is_empty() {
+        bucket.doubtful = true;
+        bucket.compared.clear();
+    }
     bucket.pending.push_back(Pending { ticket, source: from, end: batch.end && !again });
     bucket.rest(cx.now);
     Apply { ticket, from, bucket: id, base, items: batch.items, upto, horizon: batch.horizon, doubt }

@@ -72,7 +72,7 @@ pub struct Compare {
     pub bucket: BucketId,
     /// Which dots: the lesser of both vectors, by origin.
     pub limit: Vector,
-    /// What the answerer must cover, so that the comparison settles the asker's doubt.
+    /// The asker's doubt: who covers it and is not in doubt itself can settle it alone.
     pub doubt: Vector,
     /// Over the asker's live dots within the limit.
     pub all: Fingerprint,
@@ -87,7 +87,7 @@ pub enum Verdict {
     Differs(Vec<Fingerprint>),
     /// The limit exceeds the answerer's vector, which is this: ask again within it.
     Beyond(Vector),
-    /// Not a member, in doubt itself, or not covering the asker's doubt.
+    /// Not a member, or unable to read its store.
     Unfit,
 }
 
@@ -190,6 +190,8 @@ pub enum Message {
         ticket: u64,
         /// Whose records.
         bucket: BucketId,
+        /// Not in doubt, and covering the asker's doubt.
+        clean: bool,
         /// What came out.
         verdict: Verdict,
     },

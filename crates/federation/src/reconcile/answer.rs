@@ -12,11 +12,11 @@ impl super::Reconcile {
     pub(crate) fn compare(&self, from: SiteId, compare: &Compare, member: bool, cx: &mut Context<'_>) {
         let verdict = match member {
             true => cx.read(verdict(compare, cx)),
-            false => Some(Verdict::Unfit),
+            false => None,
         };
         let (ticket, bucket) = (compare.ticket, compare.bucket);
-        let verdict = verdict.unwrap_or(Verdict::Unfit);
-        cx.send(from, Message::Compared { ticket, bucket, verdict });
+        let (clean, verdict) = verdict.unwrap_or((false, Verdict::Unfit));
+        cx.send(from, Message::Compared { ticket, bucket, clean, verdict });
     }
 
     /// Answers the next steps.
@@ -32,20 +32,19 @@ impl super::Reconcile {
     }
 }
 
-fn verdict(compare: &Compare, cx: &Context<'_>) -> Result<Verdict, Unreadable> {
+fn verdict(compare: &Compare, cx: &Context<'_>) -> Result<(bool, Verdict), Unreadable> {
     let bucket = compare.bucket;
     let vector = cx.replica.vector(bucket)?;
-    if !cx.replica.doubt(bucket)?.is_empty() || !vector.includes(&compare.doubt) {
-        return Ok(Verdict::Unfit);
-    }
+    let clean = cx.replica.doubt(bucket)?.is_empty() && vector.includes(&compare.doubt);
     if !vector.includes(&compare.limit) {
-        return Ok(Verdict::Beyond(vector));
+        return Ok((clean, Verdict::Beyond(vector)));
     }
     if within(bucket, &compare.limit, cx)? == compare.all {
-        return Ok(Verdict::Equal);
+        return Ok((clean, Verdict::Equal));
     }
     let print = |(origin, last)| cx.replica.fingerprint(bucket, &Span { origin, first: 1, last });
-    Ok(Verdict::Differs(compare.limit.iter().map(print).collect::<Result<Vec<Fingerprint>, _>>()?))
+    let prints = compare.limit.iter().map(print).collect::<Result<Vec<Fingerprint>, _>>()?;
+    Ok((clean, Verdict::Differs(prints)))
 }
 
 fn holding(probe: &Probe, span: &Span, cx: &Context<'_>) -> Result<Holding, Unreadable> {

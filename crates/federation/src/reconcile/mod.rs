@@ -2,8 +2,9 @@
 //!
 //! Whoever passes over tombstones that their source has dropped (it was away for longer than they were kept)
 //! may still hold what they killed, and is in *doubt*: durably, in the commit that passed over them. It goes on
-//! pulling; caught up with a member that is not in doubt, it compares with it the live dots that both vectors
-//! cover. What only one side holds there is dead. Before anything is dropped the feed is pulled once more: a dot
+//! pulling; caught up with another member, it compares with it the live dots that both vectors cover. What only
+//! one side holds there is dead. A member that is not in doubt itself and covers all that caused the doubt settles
+//! it; so do all members together, as whoever dropped a tombstone never takes back what it killed. Before anything is dropped the feed is pulled once more: a dot
 //! may be gone because something newer replaced it, which must be here first.
 //!
 //! The ranges compared are spans of one origin's seqs, not ranges of keys: cut to what both vectors cover,
@@ -11,7 +12,7 @@
 //! one message each way. [`session`] asks, [`answer`] answers without keeping anything.
 //!
 //! Invariants: one session per bucket, [`limits::SESSIONS`] in all; a session holds at most
-//! [`limits::DEAD`] dots; doubt is cleared only if the other side covered all of it and nothing was cut short.
+//! [`limits::DEAD`] dots; doubt is cleared only if nothing was cut short.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,11 +66,12 @@ impl Reconcile {
     }
 
     /// Starts comparing. The feed has just caught up with this site.
-    pub(crate) fn start(&mut self, bucket: BucketId, with: SiteId, cx: &mut Context<'_>) {
+    /// `last` says that every other member was compared since the doubt arose.
+    pub(crate) fn start(&mut self, bucket: BucketId, with: SiteId, last: bool, cx: &mut Context<'_>) {
         if self.sessions.contains_key(&bucket) || self.sessions.len() >= limits::SESSIONS {
             return self.next.push(Next::Done(Done { bucket, with, ok: false }));
         }
-        match Session::start(bucket, with, cx) {
+        match Session::start(bucket, with, last, cx) {
             Some(session) => {
                 self.sessions.insert(bucket, session);
             }
@@ -82,10 +84,11 @@ impl Reconcile {
         from: SiteId,
         ticket: u64,
         bucket: BucketId,
-        verdict: Verdict,
+        (clean, verdict): (bool, Verdict),
         cx: &mut Context<'_>,
     ) {
         let Some(session) = self.session(from, ticket, bucket) else { return cx.stale() };
+        session.settles |= clean;
         let step = session.compared(verdict, cx);
         self.act(bucket, step, cx);
     }

@@ -35,8 +35,9 @@ pub(super) struct Session {
     pub(super) with: SiteId,
     /// What both vectors cover.
     limit: Vector,
-    /// The doubt that this settles.
     doubt: Vector,
+    /// Whether this comparison settles the doubt.
+    pub(super) settles: bool,
     /// Differing spans, deepest last.
     open: Vec<Span>,
     asked: Asked,
@@ -67,7 +68,7 @@ pub(super) fn within(bucket: BucketId, limit: &Vector, cx: &Context<'_>) -> Resu
 
 impl Session {
     /// Asks for the first step; none if the store cannot be read or is itself behind its doubt.
-    pub(super) fn start(bucket: BucketId, with: SiteId, cx: &mut Context<'_>) -> Option<Self> {
+    pub(super) fn start(bucket: BucketId, with: SiteId, last: bool, cx: &mut Context<'_>) -> Option<Self> {
         let state = || Ok((cx.replica.vector(bucket)?, cx.replica.doubt(bucket)?));
         let (limit, doubt) = cx.read(state())?;
         if !limit.includes(&doubt) {
@@ -78,6 +79,7 @@ impl Session {
             with,
             limit,
             doubt,
+            settles: last,
             open: Vec::new(),
             asked: Asked::All,
             ticket: 0,
@@ -260,7 +262,7 @@ impl Session {
             Drop { ticket, bucket, dots, horizon: horizon.clone(), settles }
         };
         let mut drops: Vec<Drop> = pieces.into_iter().map(drop).collect();
-        if let Some(last) = drops.last_mut().filter(|_| !self.cut) {
+        if let Some(last) = drops.last_mut().filter(|_| self.settles && !self.cut) {
             last.settles = self.doubt.clone();
         }
         self.drops = drops.iter().map(|drop| drop.ticket).collect();

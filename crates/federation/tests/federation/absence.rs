@@ -22,12 +22,12 @@ fn three() -> World {
 fn what_died_during_a_long_absence_stays_dead() {
     assert_eq!(SHARED, bucket(1));
     let mut world = three();
-    (0..2000).for_each(|key| drop(world.put(0, SHARED, key)));
+    (0..2000).for_each(|key| world.put(0, SHARED, key));
     world.run(seconds(30));
     world.assert_converged(SHARED, &[0, 1, 2]);
     world.isolate(2);
     world.run(seconds(10));
-    (0..300).for_each(|key| drop(world.delete(0, SHARED, key * 5)));
+    (0..300).for_each(|key| world.delete(0, SHARED, key * 5));
     world.run(seconds(30));
     // A new life at the returning site writes, so that both sides have news.
     (0..2).for_each(|n| world.sites[n].store.forget_tombstones(SHARED));
@@ -47,11 +47,11 @@ fn what_died_during_a_long_absence_stays_dead() {
 fn a_crash_while_in_doubt_forgets_nothing() {
     for pause in [5, 20, 40, 60, 80, 100, 120, 150, 200] {
         let mut world = three();
-        (0..100).for_each(|key| drop(world.put(0, SHARED, key)));
+        (0..100).for_each(|key| world.put(0, SHARED, key));
         world.run(seconds(30));
         world.isolate(2);
         world.run(seconds(10));
-        (0..50).for_each(|key| drop(world.delete(0, SHARED, key)));
+        (0..50).for_each(|key| world.delete(0, SHARED, key));
         world.run(seconds(30));
         (0..2).for_each(|n| world.sites[n].store.forget_tombstones(SHARED));
         world.heal_all();
@@ -65,13 +65,13 @@ fn a_crash_while_in_doubt_forgets_nothing() {
 #[test]
 fn a_key_that_was_written_over_is_never_without_a_value() {
     let mut world = three();
-    (0..40).for_each(|key| drop(world.put(0, SHARED, key)));
+    (0..40).for_each(|key| world.put(0, SHARED, key));
     world.run(seconds(30));
     world.isolate(2);
     world.run(seconds(10));
-    (0..40).for_each(|key| drop(world.put(0, SHARED, key)));
-    (40..60).for_each(|key| drop(world.put(0, SHARED, key)));
-    (40..60).for_each(|key| drop(world.delete(0, SHARED, key)));
+    (0..40).for_each(|key| world.put(0, SHARED, key));
+    (40..60).for_each(|key| world.put(0, SHARED, key));
+    (40..60).for_each(|key| world.delete(0, SHARED, key));
     world.run(seconds(30));
     (0..2).for_each(|n| world.sites[n].store.forget_tombstones(SHARED));
     world.heal_all();
@@ -89,13 +89,13 @@ fn who_hears_from_one_in_doubt_is_in_doubt() {
     world.start();
     (0..4).for_each(|n| world.join(n, SHARED));
     world.run(seconds(5));
-    (0..100).for_each(|key| drop(world.put(0, SHARED, key)));
+    (0..100).for_each(|key| world.put(0, SHARED, key));
     world.run(seconds(30));
     // Two come back after the tombstones are gone; one of them only ever talks to the other at first.
     world.isolate(2);
     world.isolate(3);
     world.run(seconds(10));
-    (0..50).for_each(|key| drop(world.delete(0, SHARED, key)));
+    (0..50).for_each(|key| world.delete(0, SHARED, key));
     world.run(seconds(30));
     (0..2).for_each(|n| world.sites[n].store.forget_tombstones(SHARED));
     world.heal(0, 2);
@@ -107,7 +107,7 @@ fn who_hears_from_one_in_doubt_is_in_doubt() {
 #[test]
 fn an_explicit_comparison_finds_nothing_among_equals_in_one_round() {
     let mut world = three();
-    (0..5000).for_each(|key| drop(world.put(0, SHARED, key)));
+    (0..5000).for_each(|key| world.put(0, SHARED, key));
     world.run(seconds(60));
     world.reports.clear();
     let before = world.sent_bytes();
@@ -123,10 +123,10 @@ fn an_explicit_comparison_finds_nothing_among_equals_in_one_round() {
 #[test]
 fn an_explicit_comparison_goes_both_ways() {
     let mut world = three();
-    (0..3000).for_each(|key| drop(world.put(0, SHARED, key)));
+    (0..3000).for_each(|key| world.put(0, SHARED, key));
     world.run(seconds(60));
     // A store that dropped a tombstone on its own: the others are told.
-    (0..10).for_each(|key| drop(world.delete(0, SHARED, key)));
+    (0..10).for_each(|key| world.delete(0, SHARED, key));
     world.run(seconds(30));
     world.sites[1].store.forget_tombstones(SHARED);
     world.reports.clear();

@@ -15,8 +15,8 @@ fn storm(seed: u64) -> World {
         let id = if world.draw(2) == 0 { shared } else { SYSTEM };
         let key = world.draw(12) as u32;
         match dice {
-            0..50 => drop(world.put(a, id, key)),
-            50..70 => drop(world.delete(a, id, key)),
+            0..50 => world.put(a, id, key),
+            50..70 => world.delete(a, id, key),
             70..76 if a != b => world.cut(a, b),
             76..80 if a != b => world.silence(a, b),
             80..88 if a != b => world.heal(a, b),
@@ -35,7 +35,7 @@ fn storm(seed: u64) -> World {
 
 #[test]
 fn storms_end_in_agreement() {
-    for seed in 0..60 {
+    for seed in 0..12 {
         let mut world = storm(seed);
         let all: Vec<usize> = (0..world.sites.len()).collect();
         for id in [SYSTEM, bucket(1)] {
