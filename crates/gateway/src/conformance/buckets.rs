@@ -92,8 +92,7 @@ pub(super) async fn unknown(suite: &Suite) -> Checked {
         ("DELETE", "/key"),
         ("POST", "/key?uploads"),
     ] {
-        let answer =
-            suite.send(Ask::new(method, format!("/{name}{rest}")).header("content-length", "0")).await?;
+        let answer = suite.send(Ask::new(method, format!("/{name}{rest}"))).await?;
         refused(&answer, 404, "NoSuchBucket").map_err(|what| format!("{method} {rest}: {what}"))?;
     }
     Ok(())

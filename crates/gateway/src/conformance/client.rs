@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
 use md5::Md5;
@@ -165,6 +165,9 @@ impl Client {
         if let Some(headers) = request.headers_mut() {
             headers.extend(core::mem::take(&mut ask.headers));
             headers.entry(HOST).or_insert_with(|| self.host());
+            if ask.body.is_empty() && matches!(ask.method, "PUT" | "POST") {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            }
         }
         let request = request.body(Full::new(ask.body.clone())).map_err(|e| error(&e))?;
         let exchange = async {
@@ -185,13 +188,8 @@ impl Client {
     }
 
     /// Writes the head of a signed request and then these bytes, ends the sending side, and reads all.
-    pub(super) async fn send_raw(&self, mut ask: Ask, body: &[u8]) -> Result<String, String> {
-        self.seal(&mut ask);
-        let mut head = format!("{} {} HTTP/1.1\r\n", ask.method, ask.target);
-        for (name, value) in &ask.headers {
-            head.push_str(&format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes())));
-        }
-        head.push_str("\r\n");
+    pub(super) async fn send_raw(&self, ask: Ask, body: &[u8]) -> Result<String, String> {
+        let head = self.raw_head(ask);
         let exchange = async {
             let mut stream = TcpStream::connect(&self.authority).await?;
             stream.write_all(head.as_bytes()).await?;
@@ -202,6 +200,22 @@ impl Client {
             Ok::<_, std::io::Error>(String::from_utf8_lossy(&answer).into_owned())
         };
         exchange.await.map_err(|error| error.to_string())
+    }
+
+    fn raw_head(&self, mut ask: Ask) -> String {
+        self.seal(&mut ask);
+        let mut head = format!("{} {} HTTP/1.1\r\n", ask.method, ask.target);
+        for (name, value) in &ask.headers {
+            head.push_str(&format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes())));
+        }
+        head + "\r\n"
+    }
+
+    /// The head of a signed request with an unsigned payload, as it goes over the wire: for tests of what
+    /// happens between the bytes.
+    pub fn head(&self, method: &'static str, target: &str, headers: &[(&'static str, &str)]) -> String {
+        let ask = Ask { payload: Some("UNSIGNED-PAYLOAD"), ..Ask::new(method, target) };
+        self.raw_head(headers.iter().fold(ask, |ask, (name, value)| ask.header(name, value)))
     }
 
     fn host(&self) -> HeaderValue {

@@ -74,3 +74,5 @@ pub fn check_plain(address: SocketAddr, tls: bool, insecure: bool) -> Result<(),
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;

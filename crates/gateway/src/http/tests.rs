@@ -56,14 +56,14 @@ impl Served {
         Self { address, stop, task }
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.send(()).unwrap();
         self.task.await.unwrap();
     }
 }
 
 /// Sends bytes and reads until the server closes.
-async fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
+pub(crate) async fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
@@ -121,6 +121,88 @@ async fn health_and_metrics_answer_beside_s3() {
     // Under a virtual-host name it is an ordinary key, and an unsigned one.
     let key = get("/_skerry/health/ready", "bucket.island.test").await;
     assert!(key.starts_with("HTTP/1.1 403") && key.contains("<Code>AccessDenied</Code>"), "{key}");
+    served.stop().await;
+}
+
+/// The head of a signed PUT of `length` bytes.
+fn put_head(length: usize) -> String {
+    let address = "island";
+    let client = crate::conformance::Client::new(
+        &format!("http://{address}"),
+        Credentials { access_key: "KEY".into(), secret: "secret".into() },
+    );
+    client.head("PUT", "/abc/slow", &[("content-length", &length.to_string())])
+}
+
+async fn make_bucket(address: SocketAddr) {
+    let credentials = Credentials { access_key: "KEY".into(), secret: "secret".into() };
+    let client = crate::conformance::Client::new(&format!("http://{address}"), credentials);
+    let head = client.head("PUT", "/abc", &[("content-length", "0"), ("connection", "close")]);
+    let answer = exchange(address, head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_is_refused_and_stores_nothing() {
+    let served = Served::start(hasty(), None).await;
+    make_bucket(served.address).await;
+    let answer = exchange(served.address, format!("{}some bytes", put_head(1000)).as_bytes()).await;
+    assert!(answer.contains("<Code>RequestTimeout</Code>"), "{answer}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_their_turn() {
+    let served = Served::start(Limits { connections: 1, ..Limits::default() }, None).await;
+    let first = TcpStream::connect(served.address).await.unwrap();
+    let live = b"GET /_skerry/health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let mut second = tokio::spawn(exchange(served.address, live));
+    let early = tokio::time::timeout(Duration::from_millis(100), &mut second).await;
+    assert!(early.is_err(), "the second was served while the first held the only place");
+    drop(first);
+    assert!(second.await.unwrap().starts_with("HTTP/1.1 200"));
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn a_shutdown_lets_requests_in_flight_end() {
+    let served = Served::start(Limits::default(), None).await;
+    make_bucket(served.address).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(format!("{}hel", put_head(5)).as_bytes()).await.unwrap();
+    // A health request on another connection shows that the server has seen what came before.
+    let live = b"GET /_skerry/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    while !exchange(served.address, live).await.contains("skerry_s3_requests_in_flight 2") {}
+    let address = served.address;
+    let stopping = tokio::spawn(served.stop());
+    while TcpStream::connect(address).await.is_ok() {}
+    stream.write_all(b"lo").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    stopping.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_that_takes_nothing_is_let_go() {
+    let served = Served::start(hasty(), None).await;
+    make_bucket(served.address).await;
+    let credentials = Credentials { access_key: "KEY".into(), secret: "secret".into() };
+    let client = crate::conformance::Client::new(&format!("http://{}", served.address), credentials);
+    let body = vec![7; 32 << 20];
+    let head = client.head(
+        "PUT",
+        "/abc/large",
+        &[("content-length", &body.len().to_string()), ("connection", "close")],
+    );
+    let put = exchange(served.address, &[head.as_bytes(), &body].concat()).await;
+    assert!(put.starts_with("HTTP/1.1 200"), "{put}");
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(client.head("GET", "/abc/large", &[]).as_bytes()).await.unwrap();
+    // Taking nothing, until the server has given up and its gauge shows no request but the one that asks.
+    let asks = b"GET /_skerry/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.readable().await.unwrap();
+    while !exchange(served.address, asks).await.contains("skerry_s3_requests_in_flight 1") {}
     served.stop().await;
 }
 

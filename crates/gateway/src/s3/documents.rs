@@ -93,7 +93,8 @@ pub(super) fn count(number: usize) -> Option<i32> {
     i32::try_from(number).ok()
 }
 
-/// Refuses a document with elements or sections that its reader would pass over.
+/// Refuses a document with elements or sections that its reader would pass over. The first of `known` is the
+/// element that holds the others.
 pub(super) fn check_elements(document: &[u8], known: &[&str]) -> Outcome<()> {
     let malformed = |what: &str| {
         ServiceError::new(ErrorKind::MalformedXml, format!("the document {what}; write it plainly"))
@@ -104,6 +105,7 @@ pub(super) fn check_elements(document: &[u8], known: &[&str]) -> Outcome<()> {
             return Err(malformed(&format!("has a section {section}")));
         }
     }
+    let mut root = None;
     for tag in text.split('<').skip(1) {
         let name = tag.trim_start_matches('/');
         if name.starts_with(['!', '?']) {
@@ -113,6 +115,9 @@ pub(super) fn check_elements(document: &[u8], known: &[&str]) -> Outcome<()> {
             name.find(|c: char| c.is_ascii_whitespace() || matches!(c, '>' | '/')).unwrap_or(name.len());
         let name = name.get(..end).unwrap_or_default();
         let local = name.rsplit_once(':').map_or(name, |(_, local)| local);
+        if local.is_empty() || known.first() != Some(root.get_or_insert(local)) {
+            return Err(malformed("is not the one expected here"));
+        }
         if !known.contains(&local) {
             return Err(ServiceError::not_implemented(&format!("the element {local} of this document")));
         }
@@ -134,7 +139,7 @@ mod tests {
         );
         assert!(check("<s3:Delete><Key/></s3:Delete>").is_ok());
         assert_eq!(check("<Delete><Quiet/></Delete>").unwrap_err().kind(), ErrorKind::NotImplemented);
-        for text in ["<Delete><Key><![CDATA[x]]></Key></Delete>", "<!DOCTYPE a><Delete/>"] {
+        for text in ["<Delete><Key><![CDATA[x]]></Key></Delete>", "<!DOCTYPE a><Delete/>", "<<", "<Key/>"] {
             assert_eq!(check(text).unwrap_err().kind(), ErrorKind::MalformedXml);
         }
     }

@@ -136,7 +136,12 @@ impl Front {
                 tracing::debug!(%error, request_id, "refused");
             }
             let resource = uri::decode(parts.uri.path(), false).unwrap_or_default();
-            Reply::error(&error, &resource, request_id, parts.method == Method::HEAD)
+            Reply::error(
+                &error,
+                &resource,
+                [request_id, &self.settings.host_id],
+                parts.method == Method::HEAD,
+            )
         });
         let mut response = reply.finish(request_id, &self.settings.host_id);
         response.extensions_mut().insert(Served(operation));

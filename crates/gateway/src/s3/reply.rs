@@ -42,13 +42,13 @@ impl Reply {
     }
 
     /// The error document; without it for HEAD and 304.
-    pub(super) fn error(error: &ServiceError, resource: &str, request_id: &str, bare: bool) -> Self {
+    pub(super) fn error(error: &ServiceError, resource: &str, ids: [&str; 2], bare: bool) -> Self {
         let status = StatusCode::from_u16(error.kind().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let bare = bare || status == StatusCode::NOT_MODIFIED;
         let mut reply = if bare {
             Self::empty(status)
         } else {
-            Self::of_xml(status, error_document(error, resource, request_id).into_bytes())
+            Self::of_xml(status, error_document(error, resource, ids).into_bytes())
         };
         for (name, value) in error.headers() {
             reply = reply.with(name, value);
@@ -132,12 +132,12 @@ fn rfc2047(text: &str) -> String {
     format!("=?UTF-8?B?{}?=", STANDARD.encode(text))
 }
 
-fn error_document(error: &ServiceError, resource: &str, request_id: &str) -> String {
+fn error_document(error: &ServiceError, resource: &str, [request_id, host_id]: [&str; 2]) -> String {
     let (code, message) = (error.kind().code(), escape(error.message()));
-    let resource = escape(resource);
+    let (resource, host_id) = (escape(resource), escape(host_id));
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message>\
-         <Resource>{resource}</Resource><RequestId>{request_id}</RequestId><HostId>{request_id}</HostId></Error>"
+         <Resource>{resource}</Resource><RequestId>{request_id}</RequestId><HostId>{host_id}</HostId></Error>"
     )
 }
 
@@ -199,12 +199,15 @@ mod tests {
     #[test]
     fn errors_carry_code_resource_and_id() {
         let error = ServiceError::new(ErrorKind::NoSuchKey, "no <key> & no \u{1}");
-        let text = error_document(&error, "/b/ü\n", "ID");
+        let text = error_document(&error, "/b/ü\n", ["ID", "site"]);
         assert!(
             text.contains("<Code>NoSuchKey</Code><Message>no &lt;key&gt; &amp; no \u{fffd}</Message>"),
             "{text}"
         );
-        assert!(text.contains("<Resource>/b/ü&#10;</Resource><RequestId>ID</RequestId>"), "{text}");
+        assert!(
+            text.contains("<Resource>/b/ü&#10;</Resource><RequestId>ID</RequestId><HostId>site<"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -232,3 +232,21 @@ fn unsigned_chunks_with_a_trailer_pass() {
         ErrorKind::InvalidRequest
     );
 }
+
+proptest::proptest! {
+    /// Whatever comes, it is read or refused.
+    #[test]
+    fn nothing_breaks_the_readers(text in "\\PC{0,120}", bytes in proptest::collection::vec(0_u8.., 0..300), slice in 1_usize..40) {
+        let mut some = HeaderMap::new();
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            some.insert("authorization", value);
+            some.insert("x-amz-date", HeaderValue::from_static("20130524T000000Z"));
+            some.insert("x-amz-content-sha256", HeaderValue::from_static(EMPTY));
+        }
+        let query = Query::parse(Some(&text)).unwrap_or_default();
+        let _ = Claim::read(&some, &query);
+        let _ = Claim::read(&HeaderMap::new(), &Query::parse(Some(&format!("X-Amz-Algorithm=AWS4-HMAC-SHA256&{text}"))).unwrap_or_default());
+        let _ = decode(Decoder::new(None, vec![]), &bytes, slice);
+        let _ = decode(Decoder::new(Some(keys(PLAIN_SEED)), vec![]), &bytes, slice);
+    }
+}
