@@ -6,7 +6,7 @@
 
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -19,6 +19,8 @@ use crate::{Settings, StorageError};
 
 /// Memtables that wait for a flush before who applies has to help.
 const SEALED_MAX: usize = 3;
+/// Runs that nobody has merged yet before who applies has to help with that too: each costs every reading.
+const RUNS_MAX: usize = 16;
 /// Files the engine holds open.
 const OPEN_FILES: usize = 64;
 
@@ -62,7 +64,10 @@ pub(super) struct Lsm {
     /// Mark that is flushed.
     flushed: AtomicU64,
     compaction_due: AtomicBool,
-    tending: Mutex<()>,
+    /// Runs not yet merged, as of the last flush or compaction.
+    runs: AtomicUsize,
+    flushing: Mutex<()>,
+    compacting: Mutex<()>,
 }
 
 impl Lsm {
@@ -86,7 +91,9 @@ impl Lsm {
             gate: Mutex::default(),
             flushed: AtomicU64::new(0),
             compaction_due: AtomicBool::new(true),
-            tending: Mutex::default(),
+            runs: AtomicUsize::new(0),
+            flushing: Mutex::default(),
+            compacting: Mutex::default(),
         })
     }
 
@@ -110,7 +117,9 @@ impl Lsm {
         self.shared.visible.store(self.seqno.get(), Ordering::Release);
     }
 
+    /// Flushes what is sealed; may run beside a compaction.
     fn flush(&self) -> Result<(), StorageError> {
+        let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let sealed_mark = self.gate().sealed_mark;
         let tree = &self.shared.tree;
         if tree.sealed_memtable_count() > 0 {
@@ -119,16 +128,19 @@ impl Lsm {
             self.compaction_due.store(true, Ordering::Relaxed);
         }
         self.flushed.fetch_max(sealed_mark, Ordering::AcqRel);
+        self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
         self.publish();
         Ok(())
     }
 
     /// Compacts until there is nothing to choose.
     fn compact(&self) -> Result<(), StorageError> {
+        let _one = self.compacting.lock().unwrap_or_else(PoisonError::into_inner);
         let tree = &self.shared.tree;
         while self.compaction_due.swap(false, Ordering::Relaxed) {
             let before = tree.current_version().id();
             tree.compact(self.strategy.clone(), self.oldest()).map_err(failed)?;
+            self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
             self.publish();
             if tree.current_version().id() != before {
                 self.compaction_due.store(true, Ordering::Relaxed);
@@ -169,7 +181,6 @@ impl Index for Lsm {
     }
 
     fn checkpoint(&self) -> Result<(), StorageError> {
-        let _one = self.tending.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut gate = self.gate();
             self.rotate(&mut gate);
@@ -186,13 +197,17 @@ impl Index for Lsm {
     }
 
     fn is_behind(&self) -> bool {
-        self.shared.tree.sealed_memtable_count() > SEALED_MAX
+        self.shared.tree.sealed_memtable_count() > SEALED_MAX || self.runs.load(Ordering::Relaxed) > RUNS_MAX
     }
 
     fn tend(&self) -> Result<(), StorageError> {
-        let _one = self.tending.lock().unwrap_or_else(PoisonError::into_inner);
         self.flush()?;
         self.compact()
+    }
+
+    fn help(&self) -> Result<(), StorageError> {
+        self.flush()?;
+        if self.runs.load(Ordering::Relaxed) > RUNS_MAX { self.compact() } else { Ok(()) }
     }
 
     fn disk_bytes(&self) -> u64 {

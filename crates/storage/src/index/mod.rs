@@ -53,6 +53,11 @@ pub(crate) trait Index: Send + Sync {
     /// Flushes and compacts what is due.
     fn tend(&self) -> Result<(), StorageError>;
 
+    /// Does of that what cannot wait, while another thread may be at the rest.
+    fn help(&self) -> Result<(), StorageError> {
+        self.tend()
+    }
+
     /// Bytes of its files.
     fn disk_bytes(&self) -> u64;
 }

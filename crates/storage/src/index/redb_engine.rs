@@ -137,7 +137,6 @@ impl RedbReading {
 
 impl View for RedbReading {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        use redb::ReadableTable;
         let value = self
             .rows()?
             .get(prefixed(table, key).as_slice())
@@ -152,7 +151,6 @@ impl View for RedbReading {
         to: Bound<&[u8]>,
         visit: &mut Visit<'_>,
     ) -> Result<(), ViewError> {
-        use redb::ReadableTable;
         let (first, last) = bounds(table, from, to);
         if is_void(&first, &last) {
             return Ok(());

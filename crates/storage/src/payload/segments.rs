@@ -19,6 +19,8 @@ pub(crate) struct Slot {
     pub(crate) number: u32,
     pub(crate) offset: u64,
     pub(crate) file: Arc<dyn File>,
+    /// Whether the segment before is full now: it should be synced, so that only the last few can hold what is not.
+    pub(crate) rolled: bool,
 }
 
 struct Active {
@@ -37,27 +39,35 @@ pub(crate) struct Segments {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     active: Option<Active>,
     last_number: u32,
 }
 
+/// Where a class of segments goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    /// The highest number ever used.
+    pub(crate) last_number: u32,
+    /// The active segment and its tail, if there is one.
+    pub(crate) active: Option<(u32, u64)>,
+}
+
 impl Segments {
-    /// Goes on in the segment `active` behind `tail`; none: the first segment is still to be made.
+    /// Goes on in the active segment, or in one still to be made.
     pub(crate) fn resume(
         disk: &Arc<dyn Disk>,
         area: Area,
         salt: [u8; 16],
         segment_bytes: u64,
-        active: Option<(u32, u64)>,
+        known: Known,
     ) -> Result<Self, StorageError> {
         let failed = |error: std::io::Error| StorageError::io("open a payload segment", &error);
-        let mut state = State::default();
-        if let Some((number, tail)) = active {
+        let mut state = State { active: None, last_number: known.last_number };
+        if let Some((number, tail)) = known.active {
             let file = disk.open(&file_name(area.folder(), number)).map_err(failed)?;
             let capacity = file.len().map_err(failed)?;
-            state = State { active: Some(Active { number, file, tail, capacity }), last_number: number };
+            state.active = Some(Active { number, file, tail, capacity });
         }
         let state = Mutex::new(state);
         Ok(Self { area, disk: disk.clone(), salt, segment_bytes, state })
@@ -66,10 +76,12 @@ impl Segments {
     /// Takes a place of `len` bytes; makes a new segment when needed. `Full` if there is no room.
     pub(crate) fn take(&self, len: u64, space: &Space) -> Result<Slot, StorageError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rolled = false;
         let fits = |active: &Active| active.tail + len <= active.capacity;
         if !state.active.as_ref().is_some_and(fits) {
             let made = self.make(state.last_number + 1, len, space)?;
             if let Some(old) = state.active.take() {
+                rolled = true;
                 // Cut to what it holds; a cut that fails only wastes room.
                 if old.file.truncate(old.tail).is_ok() {
                     space.resized(self.area, old.number, old.tail);
@@ -79,7 +91,7 @@ impl Segments {
             state.active = Some(made);
         }
         let active = state.active.as_mut().ok_or(StorageError::Full)?;
-        let slot = Slot { number: active.number, offset: active.tail, file: active.file.clone() };
+        let slot = Slot { number: active.number, offset: active.tail, file: active.file.clone(), rolled };
         active.tail += len;
         Ok(slot)
     }

@@ -2,7 +2,7 @@
 //!
 //! The same code carries out commits, replays and rebuilds, so that all three agree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use skerry_base::ChunkId;
@@ -46,13 +46,22 @@ pub(crate) struct Changes<'a> {
     batch: Batch,
     rows: BTreeMap<Key, RowChange>,
     accounts: BTreeMap<(Area, u32), AccountChange>,
+    /// Segments whose files are gone.
+    removed: BTreeSet<(Area, u32)>,
     mark: u64,
 }
 
 impl<'a> Changes<'a> {
     /// Nothing changed yet over `below`; `mark` numbers the group.
     pub(crate) fn over(below: &'a dyn View, mark: u64) -> Self {
-        Self { below, batch: Batch::default(), rows: BTreeMap::new(), accounts: BTreeMap::new(), mark }
+        Self {
+            below,
+            batch: Batch::default(),
+            rows: BTreeMap::new(),
+            accounts: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            mark,
+        }
     }
 
     /// The tables as they will be.
@@ -76,15 +85,16 @@ impl<'a> Changes<'a> {
         for entry in entries {
             let mut one = Batch::default();
             reducer.reduce(entry, &Overlay::new(&view, &mine), &mut one)?;
-            mine.writes.append(&mut one.writes);
+            mine.writes.extend(one.writes);
             mine.references.append(&mut one.references);
         }
         Ok(mine)
     }
 
     /// Takes in what [`Changes::reduce`] answered.
-    pub(crate) fn absorb(&mut self, mut mine: Batch) -> Result<(), StorageError> {
-        self.batch.writes.append(&mut mine.writes);
+    pub(crate) fn absorb(&mut self, mine: Batch) -> Result<(), StorageError> {
+        // Not `append`, which rebuilds the whole map.
+        self.batch.writes.extend(mine.writes);
         for reference in mine.references {
             self.refer((reference.domain, reference.chunk), i64::from(reference.delta))?;
         }
@@ -198,6 +208,12 @@ impl<'a> Changes<'a> {
         account.freed += freed;
     }
 
+    /// The file of a segment is gone.
+    pub(crate) fn removed(&mut self, key: &[u8], area: Area, segment: u32) {
+        self.batch.delete(Table::Storage, key);
+        self.removed.insert((area, segment));
+    }
+
     /// Sets or removes a note in the store's own table.
     pub(crate) fn note(&mut self, key: &[u8], value: Option<Vec<u8>>) {
         match value {
@@ -224,6 +240,11 @@ impl<'a> Changes<'a> {
                 _ => {}
             }
         }
+        for &(area, number) in &self.removed {
+            space.removed(area, number);
+            self.batch.delete(Table::Storage, account_key(area, number));
+        }
+        self.accounts.retain(|segment, _| !self.removed.contains(segment));
         for (&(area, number), change) in &self.accounts {
             let account = space.edit(area, number, |used| {
                 used.live = used.live.saturating_add_signed(change.live);
@@ -243,19 +264,20 @@ pub(crate) struct Held {
     batch: Batch,
     rows: BTreeMap<Key, RowChange>,
     accounts: BTreeMap<(Area, u32), AccountChange>,
+    removed: BTreeSet<(Area, u32)>,
     mark: u64,
 }
 
 impl Held {
     pub(crate) fn of(changes: Changes<'_>) -> Self {
-        let Changes { batch, rows, accounts, mark, .. } = changes;
-        Self { batch, rows, accounts, mark }
+        let Changes { batch, rows, accounts, removed, mark, .. } = changes;
+        Self { batch, rows, accounts, removed, mark }
     }
 
     /// Over the same reading as before.
     pub(crate) fn resume(self, below: &dyn View) -> Changes<'_> {
-        let Self { batch, rows, accounts, mark } = self;
-        Changes { below, batch, rows, accounts, mark }
+        let Self { batch, rows, accounts, removed, mark } = self;
+        Changes { below, batch, rows, accounts, removed, mark }
     }
 }
 

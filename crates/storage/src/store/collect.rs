@@ -218,13 +218,14 @@ impl Store {
         }
         self.own_group(|_, changes, _| {
             for (place, bytes) in &freed {
-                changes.freed(&place.row, place.area, place.segment, place.len, *bytes);
+                if place.len == 0 {
+                    changes.removed(&place.row, place.area, place.segment);
+                } else {
+                    changes.freed(&place.row, place.area, place.segment, place.len, *bytes);
+                }
             }
             Ok(Some(()))
         })?;
-        for (place, _) in freed.iter().filter(|(place, _)| place.len == 0) {
-            self.space.removed(place.area, place.segment);
-        }
         Ok(())
     }
 

@@ -38,13 +38,16 @@ impl Store {
 
     /// Without a thread of its own the index is tended by who commits; with one, only when it cannot keep up.
     fn tend_if_alone(&self) {
-        if self.tended.load(Ordering::Acquire) && !self.index.is_behind() {
-            if self.index.wants_tending() {
-                self.tend_signal.raise();
-            }
-        } else if self.index.wants_tending()
-            && let Err(error) = self.index.tend()
-        {
+        if !self.index.wants_tending() {
+            return;
+        }
+        let tended = if !self.tended.load(Ordering::Acquire) {
+            self.index.tend()
+        } else {
+            self.tend_signal.raise();
+            if self.index.is_behind() { self.index.help() } else { Ok(()) }
+        };
+        if let Err(error) = tended {
             // The journal has it all; the memtable stays and the next attempt may succeed.
             tracing::warn!(%error, "the index was not flushed");
         }

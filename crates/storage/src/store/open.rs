@@ -57,10 +57,8 @@ impl Store {
         let space = Space::new(disk.clone(), settings.capacity_bytes, settings.headroom_bytes);
         load_lengths(&*disk, &space)?;
         for &((area, number), Account { live, freed, dead }) in &opened.accounts {
-            let len = space.of(area, number).len;
-            if len > 0 {
-                space.edit(area, number, |used| *used = Use { len, live, freed, dead });
-            }
+            // Also of a segment that is gone, as an unsynced cache segment may be: its rows are still counted.
+            space.edit(area, number, |used| *used = Use { len: used.len, live, freed, dead });
         }
         let mut recovery = Recovery { index: state_of(&opened, is_new), ..Recovery::default() };
         let replay = Replay { disk: &disk, salt: &salt, reducer: &*reducer, opened: &opened, space: &space };
@@ -96,7 +94,7 @@ fn assemble(
     lock: crate::disk::Lock,
 ) -> Result<Store, StorageError> {
     let writer = Writer::resume(&disk, salt, settings.journal_segment_bytes, &replayed.walked)?;
-    let segments = |area, bytes, active| Segments::resume(&disk, area, salt, bytes, active);
+    let segments = |area, bytes, known| Segments::resume(&disk, area, salt, bytes, known);
     let lsn = AtomicU64::new(writer.tail().lsn - 1);
     let store = Store {
         payload: segments(Area::Payload, settings.payload_segment_bytes, replayed.payload)?,

@@ -104,11 +104,15 @@ impl Store {
         };
         let extent = Extent { domain: key.0, id: key.1, kind, area, stored, blocks: block_sums(bytes) };
         let header = extent.encode(&self.salt, slot.number, slot.offset);
-        let written = slot.file.write_at(slot.offset, &[&header, bytes]);
+        let ready = if slot.rolled && area == Area::Payload { self.sync_payload() } else { Ok(()) };
+        let written = ready.and_then(|()| {
+            let write = slot.file.write_at(slot.offset, &[&header, bytes]);
+            write.map_err(|error| StorageError::io("write a chunk", &error))
+        });
         let mut inner = self.live.lock();
         if let Err(error) = written {
             inner.indexed((area, slot.number, slot.offset));
-            return Err(StorageError::io("write a chunk", &error));
+            return Err(error);
         }
         let place = Place { area, segment: slot.number, offset: slot.offset, crc: 0 };
         let fresh = Fresh { place, tree: kind == ChunkKind::Tree, stored, children, ready: false };

@@ -28,20 +28,22 @@ use crate::journal::{Position, file_name, numbers};
 use crate::payload::GRAIN;
 use crate::payload::extent::{BLOCK, Extent, extent_len, header_len};
 use crate::payload::scan::scan;
+use crate::payload::segments::Known;
 use crate::space::Space;
 
 /// Changes gathered before they are applied.
 const BATCH: usize = 4096;
 
-/// Active segment and its tail, if there is one.
-type Active = Option<(u32, u64)>;
+/// The last segments may hold what no sync has covered: a segment is synced when it is full, but who took a place in
+/// it just before may write a moment later.
+const DOUBTFUL: u32 = 3;
 
 /// What bringing an index up found.
 pub(super) struct Replayed {
     pub(super) walked: Walked,
     pub(super) mark: u64,
-    pub(super) payload: Active,
-    pub(super) cache: Active,
+    pub(super) payload: Known,
+    pub(super) cache: Known,
 }
 
 /// The parts that a replay works on.
@@ -124,11 +126,12 @@ impl Replay<'_> {
         from: (u32, u64),
         rebuilds: bool,
         recovery: &mut Recovery,
-    ) -> Result<Active, StorageError> {
+    ) -> Result<Known, StorageError> {
         let failed = |error: std::io::Error| StorageError::io("look through payload", &error);
         let all = numbers(&self.disk.list(area.folder()).map_err(failed)?);
         let last = all.last().copied();
-        let mut active = None;
+        // A number that was used is not used again, though the file is gone.
+        let mut known = Known { last_number: from.0, active: None };
         for number in all {
             if number < from.0 {
                 self.remove_if_dead(area, number)?;
@@ -137,8 +140,9 @@ impl Replay<'_> {
             let start = if number == from.0 { from.1 } else { 0 };
             let file = self.disk.open(&file_name(area.folder(), number)).map_err(failed)?;
             let is_last = last == Some(number);
+            let doubtful = last.is_some_and(|last| number + DOUBTFUL > last);
             let end = if rebuilds {
-                self.rebuild_segment(progress, area, number, &file, is_last, recovery)?
+                self.rebuild_segment(progress, area, number, &file, doubtful, recovery)?
             } else {
                 scan(&file, self.salt, number, start, &mut |offset, extent| {
                     let place = Place { area, segment: number, offset, crc: 0 };
@@ -150,9 +154,11 @@ impl Replay<'_> {
                     Ok(())
                 })?
             };
-            active = is_last.then_some((number, end.max(GRAIN)));
+            if is_last {
+                known = Known { last_number: number, active: Some((number, end.max(GRAIN))) };
+            }
         }
-        Ok(active)
+        Ok(known)
     }
 
     /// A removal that a crash undid, or whose note was lost.
@@ -173,7 +179,7 @@ impl Replay<'_> {
         area: Area,
         number: u32,
         file: &Arc<dyn File>,
-        is_last: bool,
+        doubtful: bool,
         recovery: &mut Recovery,
     ) -> Result<u64, StorageError> {
         let reading = self.index().read();
@@ -188,8 +194,7 @@ impl Replay<'_> {
             let key = (extent.domain, extent.id);
             let known = changes.row(key)?.place;
             let outranked = area == Area::Cache && known.is_some_and(|known| known.area != Area::Cache);
-            // Only the last segment can hold what no sync has covered.
-            let placed = match outranked || (is_last && !whole(file, &extent, offset)) {
+            let placed = match outranked || (doubtful && !whole(file, &extent, offset)) {
                 true => None,
                 false => read_placed(file, &extent, place),
             };
