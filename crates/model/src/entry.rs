@@ -64,27 +64,6 @@ pub enum Entry {
         /// How far it has come.
         progress: Option<Progress>,
     },
-    /// Tombstones up to here are gone.
-    Horizon {
-        /// The bucket.
-        bucket: BucketId,
-        /// Merged into the bucket's horizon.
-        upto: Vector,
-    },
-    /// Tombstones were passed over: what they killed may still be stored.
-    Doubt {
-        /// The bucket.
-        bucket: BucketId,
-        /// Merged into the bucket's doubt.
-        upto: Vector,
-    },
-    /// A comparison with who covers this: clears the doubt if this includes it.
-    Settle {
-        /// The bucket.
-        bucket: BucketId,
-        /// What the other side covered.
-        by: Vector,
-    },
 }
 
 impl Versioned for Entry {

@@ -8,7 +8,6 @@
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Hlc, Vector};
 
-use crate::entry::Entry;
 use crate::record::{Record, Statement, Versioning};
 use crate::space::{self, SpaceError, State};
 
@@ -76,12 +75,6 @@ pub fn droppable(
         }
     };
     Ok((dots, next))
-}
-
-/// The entries that let them go, in one commit: the horizon says to others that they are gone.
-pub fn entries(bucket: BucketId, dots: Vec<Dot>) -> Vec<Entry> {
-    let upto: Vector = dots.iter().map(|dot| (dot.origin, dot.seq)).collect();
-    vec![Entry::Drop { bucket, dots }, Entry::Horizon { bucket, upto }]
 }
 
 fn of_key(

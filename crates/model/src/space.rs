@@ -26,7 +26,7 @@ pub use read::{
     record, sums, version,
 };
 pub use reduce::SpaceReducer;
-pub use round::{Incoming, Progress, doubt, horizon, seen, take};
+pub use round::{Incoming, Progress, seen, take};
 pub use rows::{Listed, Loser, Sums};
 
 pub(crate) use change::{State, for_each_alive};

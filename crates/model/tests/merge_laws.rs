@@ -190,6 +190,55 @@ fn tombstones_are_dropped_when_all_have_seen_them() {
     world.sites[0].replica.check_objects(&world.surviving());
 }
 
+/// That all have seen a tombstone is not enough: nobody's vector covers what it killed, so a backup would bring it
+/// back.
+#[test]
+fn tombstones_wait_until_all_have_seen_what_they_kill() {
+    let mut world = World::new(3);
+    world.put(1, "a", 1);
+    world.back_up(1);
+    world.read(1, 0, "a");
+    world.write(0, "a", Ask::Delete);
+    world.pull_all(0, 1);
+    world.pull_all(0, 2);
+    world.wait(1);
+    (0..3).for_each(|at| world.retire(at));
+    world.restore(1);
+    let surviving = world.surviving();
+    world.heal();
+    world.sites.iter().for_each(|site| site.replica.check_objects(&surviving));
+    assert_eq!(world.dropped, 0);
+}
+
+/// A record that keeps what another had killed: the kill stands, whichever comes first.
+#[test]
+fn a_late_keep_does_not_bring_back_the_dead() {
+    let dot = |n: u8| Dot { origin: Origin { node: NodeId([n; 16]), incarnation: 1 }, seq: 1 };
+    let record = |n: u8, seen: &[u8], keeps: &[u8]| Record {
+        bucket: BUCKET,
+        dot: dot(n),
+        key: "k".into(),
+        clock: Hlc(n.into()),
+        context: seen.iter().map(|&n| (dot(n).origin, 1)).collect(),
+        versioning: Versioning::Off,
+        keeps: keeps.iter().map(|&n| Kept { dot: dot(n), since: Hlc(1) }).collect(),
+        scope: Scope::Node,
+        home: None,
+        placement: None,
+        writer: String::new(),
+        site: SiteId([0; 16]),
+        statement: Statement::Put(Box::default()),
+    };
+    let list = [record(1, &[], &[]), record(2, &[1], &[]), record(3, &[1, 2], &[1])];
+    let records: BTreeMap<Dot, Record> = list.iter().map(|record| (record.dot, record.clone())).collect();
+    let first = deliver(&records, 0);
+    for seed in 0..40 {
+        let replica = deliver(&records, seed);
+        replica.check(&records);
+        assert_eq!(replica.image(true), first.image(true));
+    }
+}
+
 /// A source that burns in the middle of a round takes along what it had yet to send. Who heard only that an older
 /// version was replaced must not take that version from who still has it.
 #[test]

@@ -51,9 +51,6 @@ fn apply(entry: Entry, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceEr
             round::put_progress(bucket, source, progress.as_ref(), batch);
             Ok(())
         }
-        Entry::Horizon { bucket, upto } => round::raise_horizon(bucket, &upto, view, batch),
-        Entry::Doubt { bucket, upto } => round::raise_doubt(bucket, &upto, view, batch),
-        Entry::Settle { bucket, by } => round::settle(bucket, &by, view, batch),
     }
 }
 

@@ -1,12 +1,11 @@
-//! Taking a feed: what becomes of an answer, and what a node remembers about its feeds.
+//! Taking a feed: what becomes of an answer, and how far a round has come.
 //!
 //! A *round* is the answers of one life of one source until it has no more. Only at its end does the vector
 //! advance. Before, the source has passed over dead records whose killers it has yet to send; a vector that
 //! covered them already would call them dead to others, and if the source burned now, a version that others
 //! still hold would be dropped for a killer that nobody has.
 //!
-//! Invariants: progress, horizon and doubt are this node's own and lie in `Local`; they decide nothing about
-//! which record wins.
+//! Invariants: progress is this node's own and lies in `Local`; it decides nothing about which record wins.
 
 use std::collections::BTreeSet;
 
@@ -34,15 +33,6 @@ pub struct Progress {
 
 impl Versioned for Progress {
     const NAME: &'static str = "progress of a feed";
-    const VERSION: u8 = 1;
-}
-
-/// A vector as a row.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct VectorRow(Vector);
-
-impl Versioned for VectorRow {
-    const NAME: &'static str = "vector row";
     const VERSION: u8 = 1;
 }
 
@@ -103,23 +93,9 @@ pub fn take(view: &dyn View, incoming: Incoming) -> Result<Option<Vec<Entry>>, S
     Ok(Some(entries))
 }
 
-/// Covers the tombstones that are gone here: dropped, or passed over by a feed from where they were gone.
-pub fn horizon(view: &dyn View, bucket: BucketId) -> Result<Vector, SpaceError> {
-    Ok(get::<VectorRow>(view, Table::Local, &name(b"model/horizon/", bucket))?.unwrap_or_default().0)
-}
-
-/// Not empty while tombstones were passed over whose victims may still be stored here.
-pub fn doubt(view: &dyn View, bucket: BucketId) -> Result<Vector, SpaceError> {
-    Ok(get::<VectorRow>(view, Table::Local, &name(b"model/doubt/", bucket))?.unwrap_or_default().0)
-}
-
-fn name(kind: &[u8], bucket: BucketId) -> Vec<u8> {
-    [kind, &bucket.0].concat()
-}
-
 /// One row for each source node: an older life's is overwritten.
 fn progress_name(bucket: BucketId, source: Origin) -> Vec<u8> {
-    [&name(b"model/progress/", bucket)[..], &source.node.0].concat()
+    [b"model/progress/", &bucket.0[..], &source.node.0].concat()
 }
 
 pub(super) fn put_progress(bucket: BucketId, source: Origin, progress: Option<&Progress>, batch: &mut Batch) {
@@ -128,40 +104,4 @@ pub(super) fn put_progress(bucket: BucketId, source: Origin, progress: Option<&P
         Some(progress) => batch.put(Table::Local, name, codec::encode(progress)),
         None => batch.delete(Table::Local, name),
     }
-}
-
-pub(super) fn raise_horizon(
-    bucket: BucketId,
-    upto: &Vector,
-    view: &dyn View,
-    batch: &mut Batch,
-) -> Result<(), SpaceError> {
-    let mut merged = horizon(view, bucket)?;
-    merged.merge(upto);
-    batch.put(Table::Local, name(b"model/horizon/", bucket), codec::encode(&VectorRow(merged)));
-    Ok(())
-}
-
-pub(super) fn raise_doubt(
-    bucket: BucketId,
-    upto: &Vector,
-    view: &dyn View,
-    batch: &mut Batch,
-) -> Result<(), SpaceError> {
-    let mut merged = doubt(view, bucket)?;
-    merged.merge(upto);
-    batch.put(Table::Local, name(b"model/doubt/", bucket), codec::encode(&VectorRow(merged)));
-    Ok(())
-}
-
-pub(super) fn settle(
-    bucket: BucketId,
-    by: &Vector,
-    view: &dyn View,
-    batch: &mut Batch,
-) -> Result<(), SpaceError> {
-    if by.includes(&doubt(view, bucket)?) {
-        batch.delete(Table::Local, name(b"model/doubt/", bucket));
-    }
-    Ok(())
 }

@@ -204,6 +204,8 @@ fn versions_come_back_when_the_newest_is_erased() {
     node.receive(&null);
     node.receive(&replaced);
     assert_eq!(node.current(), None, "what the erased version had replaced stays dead");
+    let erases = 3;
+    assert_eq!(space::sums(&node.tables, BUCKET).unwrap().records, erases, "nothing else is remembered");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use skerry_base::kv::{Batch, Reducer, Table, Tables};
 use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, NodeId, Origin, SiteId, Vector, WallTime};
 use skerry_model::record::Scope;
-use skerry_model::retire::{self, Settled, Sweep, droppable};
+use skerry_model::retire::{Settled, Sweep, droppable};
 use skerry_model::space::{self, DotRange, Incoming, Items, SpaceReducer, VersionId};
 use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, propose};
 use skerry_model::{Entry, Object, Record, Versioning};
@@ -311,9 +311,7 @@ impl World {
             let tables = &self.sites[at].replica.tables;
             let (dots, next) = droppable(tables, BUCKET, settled, &from, 2).unwrap();
             self.dropped += dots.len();
-            for entry in retire::entries(BUCKET, dots) {
-                self.sites[at].replica.apply(&entry);
-            }
+            self.sites[at].replica.apply(&Entry::Drop { bucket: BUCKET, dots });
             sweep = next;
         }
     }
