@@ -190,6 +190,21 @@ fn tombstones_are_dropped_when_all_have_seen_them() {
     world.sites[0].replica.check_objects(&world.surviving());
 }
 
+/// What was read as a single object, and was deleted and forgotten at the source since, goes with the feed.
+#[test]
+fn a_feed_takes_what_is_dead_at_its_source() {
+    let mut world = World::new(2);
+    world.put(0, "a", 1);
+    let kept = world.put(0, "b/c", 1).unwrap();
+    world.read(0, 1, "a");
+    world.read(0, 1, "b/c");
+    let dots = vec![world.write(0, "a", Ask::Delete).unwrap()];
+    world.sites[0].replica.apply(&Entry::Drop { bucket: BUCKET, dots });
+    assert!(world.pull(0, 1, 1) || world.sites[1].replica.dots().len() == 1);
+    world.pull_all(0, 1);
+    assert_eq!(world.sites[1].replica.dots(), [kept].into());
+}
+
 /// That all have seen a tombstone is not enough: nobody's vector covers what it killed, so a backup would bring it
 /// back.
 #[test]
