@@ -1,5 +1,5 @@
 //! What is measured of requests: `skerry_s3_requests_total` and `skerry_s3_request_duration_seconds` by
-//! operation and status, `skerry_s3_requests_in_flight`.
+//! operation and status, and `skerry_http_requests_in_flight` of all faces.
 //!
 //! Why here: the faces know operation and status; the registry belongs to the node and is handed in.
 
@@ -51,8 +51,8 @@ impl Telemetry {
             measures.duration.clone(),
         );
         registry.register(
-            "skerry_s3_requests_in_flight",
-            "Requests whose answer is not yet sent",
+            "skerry_http_requests_in_flight",
+            "Requests whose answer is not yet sent, those of administration too",
             measures.in_flight.clone(),
         );
         measures
@@ -62,11 +62,13 @@ impl Telemetry {
         self.in_flight.inc();
     }
 
-    pub(crate) fn end(&self, operation: &'static str, status: u16, time: Duration) {
+    /// A request is over; only those of S3 have an operation.
+    pub(crate) fn end(&self, operation: Option<&'static str>, status: u16, time: Duration) {
+        self.in_flight.dec();
+        let Some(operation) = operation else { return };
         let labels = Labels { operation, code: status.into() };
         self.requests.get_or_create(&labels).inc();
         self.duration.get_or_create(&labels).observe(time.as_secs_f64());
-        self.in_flight.dec();
     }
 }
 
@@ -80,7 +82,9 @@ mod tests {
         let mut registry = Registry::default();
         let telemetry = Telemetry::register(&mut registry);
         telemetry.begin();
-        telemetry.end("GetObject", 206, Duration::from_millis(3));
+        telemetry.end(Some("GetObject"), 206, Duration::from_millis(3));
+        telemetry.begin();
+        telemetry.end(None, 200, Duration::ZERO);
         telemetry.begin();
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
@@ -88,7 +92,7 @@ mod tests {
             "skerry_s3_requests_total{operation=\"GetObject\",code=\"206\"} 1\n",
             "skerry_s3_request_duration_seconds_count{operation=\"GetObject\",code=\"206\"} 1\n",
             "skerry_s3_request_duration_seconds_bucket{le=\"0.005\",operation=\"GetObject\",code=\"206\"} 1\n",
-            "skerry_s3_requests_in_flight 1\n",
+            "skerry_http_requests_in_flight 1\n",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

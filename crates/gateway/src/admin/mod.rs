@@ -15,7 +15,6 @@ use ring::hmac;
 
 use self::json::Failure;
 use crate::http::body::{Inflow, Outflow, full};
-use crate::s3::Served;
 use crate::s3::uri::{Query, decode};
 use crate::service::AdminService;
 
@@ -50,12 +49,7 @@ impl Administration {
     pub(crate) async fn answer(&self, request: Request<Inflow>, loopback: bool) -> Response<Outflow> {
         let path = decode(request.uri().path(), false).unwrap_or_default();
         let path = path.strip_prefix("/_skerry").unwrap_or(&path).to_owned();
-        let mut response = match self.route(&path, request, loopback).await {
-            Ok(response) => response,
-            Err(failure) => failure.response(),
-        };
-        response.extensions_mut().insert(Served("Admin"));
-        response
+        self.route(&path, request, loopback).await.unwrap_or_else(Failure::response)
     }
 
     async fn route(

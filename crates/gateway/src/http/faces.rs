@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::body::Incoming;
 use hyper::http::request::Parts;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use ring::rand::{SecureRandom, SystemRandom};
 use tracing::Instrument;
 
@@ -15,8 +15,16 @@ use super::body::Outflow;
 use super::flight::{Activity, Flight};
 use super::stream::inflow;
 use crate::admin::Administration;
-use crate::s3::{Front, Served, host};
+use crate::s3::{Front, Scheme, Served, host};
 use crate::telemetry::Telemetry;
+
+/// Who speaks, and how.
+#[derive(Debug, Clone)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    pub(super) scheme: Scheme,
+    pub(super) activity: Arc<Activity>,
+}
 
 /// What stands behind a listener.
 #[derive(Debug)]
@@ -49,36 +57,42 @@ impl Faces {
     pub(super) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: SocketAddr,
-        activity: Arc<Activity>,
+        peer: Peer,
         limits: Limits,
     ) -> Response<Outflow> {
-        let flight = Flight::begin(activity, self.telemetry.clone());
+        let flight = Flight::begin(Arc::clone(&peer.activity), self.telemetry.clone());
         let id = self.request_id();
         let method = request.method().clone();
         let span = tracing::info_span!("request", id, %method, path = request.uri().path());
-        let response = self.route(request, peer, &id, &limits).instrument(span.clone()).await;
-        let operation = response.extensions().get::<Served>().map_or("Unknown", |served| served.0);
+        let response = self.route(request, &peer, &id, &limits).instrument(span.clone()).await;
+        let operation = response.extensions().get::<Served>().map(|served| served.0);
         let status = response.status().as_u16();
-        span.in_scope(|| tracing::debug!(operation, status, "answered"));
+        span.in_scope(|| {
+            tracing::debug!(operation = operation.unwrap_or("Administration"), status, "answered")
+        });
         response.map(|body| flight.answer(operation, status, body))
     }
 
     async fn route(
         &self,
         request: Request<Incoming>,
-        peer: SocketAddr,
+        peer: &Peer,
         id: &str,
         limits: &Limits,
     ) -> Response<Outflow> {
         let (parts, body) = request.into_parts();
-        let request = Request::from_parts(parts.clone(), inflow(body, limits));
+        let mut request = Request::from_parts(parts.clone(), inflow(body, limits));
+        request.extensions_mut().insert(peer.scheme);
         match (&self.administration, &self.s3) {
             (Some(administration), s3) if s3.as_ref().is_none_or(|s3| is_admin(s3, &parts)) => {
-                administration.answer(request, peer.ip().is_loopback()).await
+                administration.answer(request, peer.address.ip().is_loopback()).await
             }
             (_, Some(s3)) => s3.answer(request, id).await,
-            (_, None) => Response::new(super::body::empty()),
+            (_, None) => {
+                let mut response = Response::new(super::body::empty());
+                *response.status_mut() = StatusCode::NOT_FOUND;
+                response
+            }
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) struct Flight {
     activity: Arc<Activity>,
     telemetry: Telemetry,
     start: Instant,
-    operation: &'static str,
+    operation: Option<&'static str>,
     status: u16,
 }
 
@@ -44,11 +44,11 @@ impl Flight {
     pub(super) fn begin(activity: Arc<Activity>, telemetry: Telemetry) -> Self {
         activity.begun.fetch_add(1, Ordering::AcqRel);
         telemetry.begin();
-        Self { activity, telemetry, start: Instant::now(), operation: "Unknown", status: 0 }
+        Self { activity, telemetry, start: Instant::now(), operation: None, status: 0 }
     }
 
     /// Its answer is known; it ends with the answer's body.
-    pub(super) fn answer(mut self, operation: &'static str, status: u16, body: Outflow) -> Outflow {
+    pub(super) fn answer(mut self, operation: Option<&'static str>, status: u16, body: Outflow) -> Outflow {
         self.operation = operation;
         self.status = status;
         Sending { body, flight: Some(self) }.boxed_unsync()

@@ -6,6 +6,8 @@
 //! Invariants: a client that sends nothing, or takes nothing, is let go; the number of connections, the size
 //! of a head and the time of a shutdown are bounded; plain HTTP leaves the machine only when asked to.
 
+#![expect(clippy::disallowed_methods, reason = "the room of this crate for sockets, tasks and timers")]
+
 pub(crate) mod body;
 mod faces;
 mod flight;

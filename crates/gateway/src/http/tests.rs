@@ -116,8 +116,9 @@ async fn health_and_metrics_answer_beside_s3() {
     };
     let ready = get("/_skerry/health/ready", "127.0.0.1").await;
     assert!(ready.starts_with("HTTP/1.1 200") && ready.contains("\"ready\":true"), "{ready}");
+    get("/", "127.0.0.1").await;
     let metrics = get("/_skerry/metrics", "127.0.0.1").await;
-    assert!(metrics.contains("skerry_s3_requests_total{operation=\"Admin\",code=\"200\"} 1"), "{metrics}");
+    assert!(metrics.contains("skerry_s3_requests_total{operation=\"Unknown\",code=\"403\"} 1"), "{metrics}");
     // Under a virtual-host name it is an ordinary key, and an unsigned one.
     let key = get("/_skerry/health/ready", "bucket.island.test").await;
     assert!(key.starts_with("HTTP/1.1 403") && key.contains("<Code>AccessDenied</Code>"), "{key}");
@@ -172,7 +173,7 @@ async fn a_shutdown_lets_requests_in_flight_end() {
     stream.write_all(format!("{}hel", put_head(5)).as_bytes()).await.unwrap();
     // A health request on another connection shows that the server has seen what came before.
     let live = b"GET /_skerry/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    while !exchange(served.address, live).await.contains("skerry_s3_requests_in_flight 2") {}
+    while !exchange(served.address, live).await.contains("skerry_http_requests_in_flight 2") {}
     let address = served.address;
     let stopping = tokio::spawn(served.stop());
     while TcpStream::connect(address).await.is_ok() {}
@@ -202,7 +203,7 @@ async fn a_reader_that_takes_nothing_is_let_go() {
     // Taking nothing, until the server has given up and its gauge shows no request but the one that asks.
     let asks = b"GET /_skerry/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     stream.readable().await.unwrap();
-    while !exchange(served.address, asks).await.contains("skerry_s3_requests_in_flight 1") {}
+    while !exchange(served.address, asks).await.contains("skerry_http_requests_in_flight 1") {}
     served.stop().await;
 }
 

@@ -6,7 +6,7 @@ use super::Memory;
 use super::state::{Part, Upload};
 use super::versions::{Fresh, collect, md5_of, sum_of};
 use crate::service::{
-    Checksum, CompleteUpload, CopyPart, CreateUpload, CreatedUpload, ErrorKind, ListParts, Outcome, PartPage,
+    CompleteUpload, CopyPart, CreateUpload, CreatedUpload, ErrorKind, ListParts, Outcome, PartPage,
     PartSummary, PutOutcome, PutPart, PutPartOutcome, RequestContext, ServiceError, StoredPart, UploadTarget,
     complete_parts,
 };
@@ -32,7 +32,9 @@ impl Memory {
             self.lock().bucket(context, &target.bucket)?.upload(&target.key, &target.upload)?.checksum();
         body.also(kind);
         let (bytes, digests) = collect(body).await?;
-        self.keep(context, &target, number, bytes, digests.etag(), digests.checksums)
+        let size = bytes.len() as u64;
+        let stored = StoredPart { number, etag: digests.etag(), size, checksums: digests.checksums };
+        self.keep(context, &target, bytes, stored)
     }
 
     pub(super) fn copy_part_of(
@@ -59,8 +61,13 @@ impl Memory {
         let target = &request.target;
         let (kind, _) =
             self.lock().bucket(context, &target.bucket)?.upload(&target.key, &target.upload)?.checksum();
-        let sums = vec![sum_of(kind, &bytes)];
-        let outcome = self.keep(context, target, request.number, bytes.clone(), md5_of(&bytes), sums)?;
+        let stored = StoredPart {
+            number: request.number,
+            etag: md5_of(&bytes),
+            size: bytes.len() as u64,
+            checksums: vec![sum_of(kind, &bytes)],
+        };
+        let outcome = self.keep(context, target, bytes, stored)?;
         Ok(PutPartOutcome { source_version: source.info.version, ..outcome })
     }
 
@@ -68,17 +75,20 @@ impl Memory {
         &self,
         context: &RequestContext,
         target: &UploadTarget,
-        number: u32,
         body: Bytes,
-        etag: String,
-        checksums: Vec<Checksum>,
+        stored: StoredPart,
     ) -> Outcome<PutPartOutcome> {
         let (mut state, modified) = (self.lock(), self.now());
         let upload = state.bucket(context, &target.bucket)?.upload(&target.key, &target.upload)?;
-        let size = body.len() as u64;
-        let stored = StoredPart { number, etag: etag.clone(), size, checksums: checksums.clone() };
-        upload.parts.insert(number, Part { stored, modified, body });
-        Ok(PutPartOutcome { etag, modified, size, checksums, source_version: None })
+        let outcome = PutPartOutcome {
+            etag: stored.etag.clone(),
+            modified,
+            size: stored.size,
+            checksums: stored.checksums.clone(),
+            source_version: None,
+        };
+        upload.parts.insert(stored.number, Part { stored, modified, body });
+        Ok(outcome)
     }
 
     pub(super) fn complete(&self, context: &RequestContext, request: CompleteUpload) -> Outcome<PutOutcome> {

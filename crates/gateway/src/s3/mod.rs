@@ -91,6 +91,10 @@ impl core::fmt::Debug for Settings {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Served(pub(crate) &'static str);
 
+/// How the client speaks to us, left in the request by the listener.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scheme(pub(crate) &'static str);
+
 /// The S3 face.
 #[derive(Debug, Clone)]
 pub struct Front {
@@ -175,7 +179,8 @@ impl Front {
             let summed = row.operation != Operation::CompleteMultipartUpload;
             (None, intake.document(DOCUMENT_BYTES, summed).await?)
         };
-        let location = format!("http://{}{}", host(parts), parts.uri.path());
+        let scheme = parts.extensions.get::<Scheme>().map_or("http", |scheme| scheme.0);
+        let location = format!("{scheme}://{}{}", host(parts), parts.uri.path());
         let headers = parts.headers.clone();
         let call = Call { context, bucket, key, query, headers, upload, document, location };
         dispatch(row.operation, &self.services, call).await

@@ -115,7 +115,7 @@ impl UploadBody {
         }
     }
 
-    /// The next bytes, of any length; `None` at the end.
+    /// The next bytes, of any length; `None` at the end. An error is the answer to the client: hand it on.
     pub async fn next(&mut self) -> Option<Outcome<Bytes>> {
         let Some(next) = self.stream.next().await else {
             self.ended = true;

@@ -70,11 +70,10 @@ impl ChecksumKind {
     /// Whether multipart objects may have it in this shape: CRCs of parts can be put together to that of the
     /// whole, hashes cannot; CRC64NVME is only ever of the whole.
     pub const fn allows(self, shape: ChecksumShape) -> bool {
-        match (self, shape) {
-            (Self::Crc64Nvme, ChecksumShape::Composite) => false,
-            (Self::Sha1 | Self::Sha256, ChecksumShape::Full) => false,
-            _ => true,
-        }
+        !matches!(
+            (self, shape),
+            (Self::Crc64Nvme, ChecksumShape::Composite) | (Self::Sha1 | Self::Sha256, ChecksumShape::Full)
+        )
     }
 
     const fn crc(self) -> Option<CrcAlgorithm> {

@@ -134,7 +134,9 @@ fn keys(seed: &str) -> ChunkKeys {
 }
 
 /// Feeds a body in slices of a size; answers payload and trailers.
-fn decode(mut decoder: Decoder, body: &[u8], slice: usize) -> Outcome<(Vec<u8>, Vec<(String, String)>)> {
+type Decoded = (Vec<u8>, Vec<(String, String)>);
+
+fn decode(mut decoder: Decoder, body: &[u8], slice: usize) -> Outcome<Decoded> {
     let mut payload = Vec::new();
     for part in body.chunks(slice) {
         let mut input = Bytes::copy_from_slice(part);
