@@ -54,6 +54,8 @@ pub const ORIGINS: usize = 65_536;
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Steps that may fail in a row before a reconciliation is given up.
 pub const PROBE_TRIES: u8 = 3;
+/// A reconciliation that waits longer for the last pull is given up.
+pub const SETTLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Reconciliations at once.
 pub const SESSIONS: usize = 8;
 /// Dead dots that one session gathers; what is beyond is found by the next.

@@ -91,15 +91,14 @@ pub(super) struct Bucket {
     pub(super) refusals: u8,
     /// After refusals of the store: no pull before.
     pub(super) hold: Option<Instant>,
-    /// Everything came from this source since there was nothing here, and this was its horizon then: what those
-    /// tombstones killed was never sent.
-    pub(super) fresh: Option<(SiteId, Vector)>,
     pub(super) doubtful: bool,
     /// After a comparison that did not settle the doubt: no other before.
     pub(super) doubt_at: Option<Instant>,
     pub(super) doubt_tries: u8,
     /// Members compared with since the doubt last grew.
     pub(super) compared: BTreeSet<SiteId>,
+    /// The doubt grew while a comparison ran: it does not count.
+    pub(super) void: bool,
     pub(super) compare_with: Option<SiteId>,
     pub(super) comparing: Option<SiteId>,
     pub(super) settling: Option<SiteId>,
@@ -124,11 +123,11 @@ impl Bucket {
             broken: false,
             refusals: 0,
             hold: None,
-            fresh: None,
             doubtful: false,
             doubt_at: None,
             doubt_tries: 0,
             compared: BTreeSet::new(),
+            void: false,
             compare_with: None,
             comparing: None,
             settling: None,

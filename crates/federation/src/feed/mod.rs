@@ -197,7 +197,7 @@ impl Feed {
             bucket.failed(with, cx);
         }
         // The first comparison with a member leads on to the next member at once; any other waits.
-        if !ok || !bucket.compared.insert(with) {
+        if !ok || bucket.void || !bucket.compared.insert(with) {
             bucket.doubt_at = Some(cx.backoff(limits::BACKOFF_MIN, bucket.doubt_tries));
             bucket.doubt_tries = bucket.doubt_tries.saturating_add(1);
         }

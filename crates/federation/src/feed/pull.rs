@@ -80,6 +80,10 @@ impl Feed {
             let source = bucket.source(pull.source);
             source.window = (source.window / 4).max(limits::BATCH_BYTES_MIN);
             bucket.failed(pull.source, cx);
+            // Somebody waits for the end of this source's feed, news or not.
+            if bucket.settling == Some(pull.source) || bucket.compare_with == Some(pull.source) {
+                bucket.source(pull.source).ask = true;
+            }
             if bucket.doubtful {
                 self.look_for_doubt(id, cx);
             }
@@ -165,9 +169,6 @@ impl Feed {
         let base = core::mem::replace(&mut pull.base, upto);
         pull.next += 1;
         let (last, end, again) = (batch.last, batch.end, pull.again);
-        if base.is_empty() {
-            bucket.fresh = Some((from, batch.horizon.clone()));
-        }
         note_source(bucket, from, &batch, again);
         if progress {
             let apply = hand_over(id, bucket, batch, Start { from, base, again }, cx);
@@ -203,7 +204,6 @@ impl Feed {
         if !ok {
             cx.stats.applies_refused += 1;
             bucket.broken = true;
-            bucket.fresh = None;
             self.end_pull(id, cx);
         }
         let Some(bucket) = self.buckets.get_mut(&id) else { return true };
@@ -230,7 +230,6 @@ impl Feed {
         let doubt = cx.read(cx.replica.doubt(id)).unwrap_or_default();
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         bucket.doubtful = !doubt.is_empty();
-        bucket.fresh = None;
         if bucket.settling == Some(source) {
             bucket.settling = None;
             self.wishes.push(Wish::Settle(id, source));
@@ -240,7 +239,7 @@ impl Feed {
         let clean = bucket.sources.get(&source).is_some_and(|source| !source.doubtful);
         let worth = clean || !bucket.compared.contains(&source);
         if bucket.comparing.is_none() && (asked || (bucket.doubtful && worth)) {
-            bucket.comparing = Some(source);
+            (bucket.comparing, bucket.void) = (Some(source), false);
             bucket.compare_with = bucket.compare_with.filter(|with| *with != source);
             let last = bucket.members.iter().all(|site| *site == source || bucket.compared.contains(site));
             self.wishes.push(Wish::Compare(id, source, last));
@@ -278,12 +277,10 @@ fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut
 }
 
 /// What must be remembered as doubtful with this batch: the source dropped tombstones that we never saw, and we
-/// have records that they may have killed; or the source is in doubt itself.
-fn doubt_of(batch: &Batch, base: &Vector, fresh: Option<&Vector>) -> Vector {
+/// have (or take from others before we reach its end) what they killed; or the source is in doubt itself.
+fn doubt_of(batch: &Batch, base: &Vector) -> Vector {
     let mut doubt = batch.doubt.clone();
-    let mut safe = base.clone();
-    safe.merge(fresh.unwrap_or(&Vector::new()));
-    if !safe.includes(&batch.horizon) {
+    if !base.includes(&batch.horizon) {
         doubt.merge(&batch.vector);
     }
     doubt
@@ -316,14 +313,14 @@ struct Start {
 fn hand_over(id: BucketId, bucket: &mut Bucket, batch: Batch, start: Start, cx: &mut Context<'_>) -> Apply {
     let ticket = cx.ticket();
     let Start { from, base, again } = start;
-    bucket.fresh.take_if(|(source, _)| *source != from);
-    let doubt = doubt_of(&batch, &base, bucket.fresh.as_ref().map(|(_, horizon)| horizon));
+    let doubt = doubt_of(&batch, &base);
     let upto = beyond(&batch.upto, &base);
     cx.stats.items_in += batch.items.len() as u64;
     bucket.handed.merge(&upto);
     if !doubt.is_empty() {
         bucket.doubtful = true;
         bucket.compared.clear();
+        bucket.void = bucket.comparing.is_some();
     }
     bucket.pending.push_back(Pending { ticket, source: from, end: batch.end && !again });
     bucket.rest(cx.now);

@@ -207,7 +207,9 @@ impl Reconcile {
         let with = session.with;
         if ok {
             let (dropped, told, rounds) = (session.found(), session.theirs().len() as u64, session.rounds);
-            if let Some(vector) = cx.read(cx.replica.vector(bucket)) {
+            let state = || Ok((cx.replica.vector(bucket)?, cx.replica.doubt(bucket)?));
+            // In doubt, we may lack a tombstone whose victims we have not even seen: others must keep it.
+            if let Some((vector, _)) = cx.read(state()).filter(|(_, doubt)| doubt.is_empty()) {
                 for piece in session.theirs().chunks(limits::DROP_DOTS) {
                     let (vector, dots) = (vector.clone(), piece.to_vec());
                     cx.send(with, Message::Dead { bucket, vector, dots });

@@ -42,8 +42,10 @@ pub(super) struct Session {
     open: Vec<Span>,
     asked: Asked,
     ticket: u64,
-    /// None while the feed settles and the store drops.
+    /// None while the store drops.
     due: Option<Instant>,
+    /// All differences are known, the feed is pulled once more.
+    settling: bool,
     tries: u8,
     pub(super) rounds: u32,
     /// Held here, dead there.
@@ -84,6 +86,7 @@ impl Session {
             asked: Asked::All,
             ticket: 0,
             due: None,
+            settling: false,
             tries: 0,
             rounds: 0,
             mine: Vec::new(),
@@ -101,7 +104,7 @@ impl Session {
     }
 
     pub(super) fn awaits(&self, ticket: u64) -> bool {
-        self.due.is_some() && self.ticket == ticket
+        self.due.is_some() && !self.settling && self.ticket == ticket
     }
 
     pub(super) const fn found(&self) -> u64 {
@@ -133,7 +136,7 @@ impl Session {
     /// No answer in time.
     pub(super) fn again(&mut self, cx: &mut Context<'_>) -> Step {
         self.tries += 1;
-        if self.tries < limits::PROBE_TRIES && self.ask(cx) { Step::Wait } else { Step::Failed }
+        if !self.settling && self.tries < limits::PROBE_TRIES && self.ask(cx) { Step::Wait } else { Step::Failed }
     }
 
     /// Takes the answer to the first step.
@@ -240,7 +243,8 @@ impl Session {
         self.tries = 0;
         self.cut |= self.mine.len() >= limits::DEAD;
         if self.open.is_empty() || self.cut {
-            self.due = None;
+            self.due = Some(cx.now.after(limits::SETTLE_TIMEOUT));
+            self.settling = true;
             return Step::Found;
         }
         let from = self.open.len().saturating_sub(limits::SPANS_PER_PROBE);
@@ -250,6 +254,7 @@ impl Session {
 
     /// What is to be dropped here; the last one settles the doubt, if nothing was left out.
     pub(super) fn drops(&mut self, cx: &mut Context<'_>) -> Vec<Drop> {
+        self.due = None;
         let dots = core::mem::take(&mut self.mine);
         self.found = dots.len() as u64;
         let mut pieces: Vec<Vec<Dot>> = dots.chunks(limits::DROP_DOTS).map(<[Dot]>::to_vec).collect();
