@@ -54,11 +54,27 @@ pub const CLASSES: [Class; 10] = [
 ];
 
 impl Class {
+    /// Its name in counts.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Power => "strikes: power",
+            Self::Kill => "strikes: kill",
+            Self::Cut => "strikes: cut",
+            Self::OneWay => "strikes: one way",
+            Self::Flap => "strikes: flap",
+            Self::Clock => "strikes: clock",
+            Self::Restore => "strikes: restore",
+            Self::Absence => "strikes: absence",
+            Self::Full => "strikes: full",
+            Self::Sync => "strikes: sync",
+        }
+    }
+
     /// How often it strikes, when it does at all.
     const fn pace(self) -> RangeInclusive<u64> {
         match self {
-            Self::Absence | Self::Restore => 40..=120,
-            Self::Clock | Self::Full | Self::Sync => 20..=80,
+            Self::Absence | Self::Restore => 8..=40,
+            Self::Clock | Self::Full | Self::Sync => 10..=60,
             Self::Power | Self::Kill | Self::Cut | Self::OneWay | Self::Flap => 8..=60,
         }
     }

@@ -174,6 +174,8 @@ impl History {
         for write in group.all().filter_map(|dot| index.get(&dot)) {
             held.take(write, index);
         }
+        let drops = self.drops.get(site).into_iter().flatten();
+        drops.filter(|(bucket, _)| *bucket == place.0).for_each(|(_, dot)| held.drop(*dot));
         held
     }
 
@@ -238,6 +240,13 @@ impl History {
         let write = self.writes.get(&bucket).and_then(|index| index.get(&dot));
         if let (Some(memory), Some(write)) = (self.memories.get_mut(site), write) {
             memory.drop(&write.place, dot);
+        }
+    }
+
+    /// It did not go after all.
+    pub fn kept(&mut self, site: usize, bucket: BucketId, dot: Dot) {
+        if let Some(drops) = self.drops.get_mut(site) {
+            drops.remove(&(bucket, dot));
         }
     }
 

@@ -3,8 +3,11 @@
 //! `swarm` runs many seeds and stops at none; `run` runs one and can tell its whole story. The exit code is 1
 //! if any promise was broken, and every failing seed is printed with the command that repeats it.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use skerry_sim::environment::Environment;
@@ -90,7 +93,7 @@ impl Given {
         let mut environment =
             Environment::of_files(seed, self.topology.as_ref(), self.workload.as_ref());
         if let Some(seconds) = self.seconds {
-            environment.active = std::time::Duration::from_secs(seconds);
+            environment.active = Duration::from_secs(seconds);
         }
         environment
     }
@@ -112,24 +115,54 @@ fn carry_out(verb: &Verb) -> Result<bool, String> {
         Verb::Swarm { seeds, start, files } => {
             let given = files.read()?;
             let last = start.saturating_add(*seeds);
-            let failed = (*start..last).filter(|seed| !judge(&given, *seed, Sink::Hash, false)).count();
-            println!("{seeds} seeds, {failed} failed");
-            Ok(failed == 0)
+            let mut totals = Totals::default();
+            for seed in *start..last {
+                totals.add(&judge(&given, seed, Sink::Hash, false));
+            }
+            println!("{totals}");
+            Ok(totals.failed == 0)
         }
         Verb::Run { seed, trace, files } => {
             let sink = if *trace { Sink::Print } else { Sink::Keep(40) };
-            Ok(judge(&files.read()?, *seed, sink, true))
+            Ok(judge(&files.read()?, *seed, sink, true).passed())
         }
     }
 }
 
-fn judge(given: &Given, seed: u64, sink: Sink, wordy: bool) -> bool {
+fn judge(given: &Given, seed: u64, sink: Sink, wordy: bool) -> Report {
     let report = world::run(given.environment(seed), sink);
-    let passed = report.passed();
-    if wordy || !passed {
+    if wordy || !report.passed() {
         print(&report);
     }
-    passed
+    report
+}
+
+/// What a swarm came to.
+#[derive(Default)]
+struct Totals {
+    seeds: u64,
+    failed: u64,
+    counts: BTreeMap<&'static str, u64>,
+    slowest: Duration,
+}
+
+impl Totals {
+    fn add(&mut self, report: &Report) {
+        self.seeds += 1;
+        self.failed += u64::from(!report.passed());
+        self.slowest = self.slowest.max(report.agreed_after.unwrap_or_default());
+        for (what, count) in &report.counts {
+            *self.counts.entry(what).or_default() += count;
+        }
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seeds, failed, counts, slowest } = self;
+        writeln!(f, "{seeds} seeds, {failed} failed, slowest agreement {slowest:?} after healing")?;
+        counts.iter().try_for_each(|(what, count)| writeln!(f, "{count:>10} {what}"))
+    }
 }
 
 fn print(report: &Report) {

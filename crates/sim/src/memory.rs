@@ -116,7 +116,7 @@ impl Held {
     }
 
     /// A record goes on another site's word, and does not come again. What it has killed stays dead.
-    fn drop(&mut self, dot: Dot) {
+    pub(crate) fn drop(&mut self, dot: Dot) {
         self.alive.remove(&dot);
         self.dead.remove(&dot);
         self.erases.remove(&dot);

@@ -131,7 +131,7 @@ fn memberships(view: &dyn View) -> Result<BTreeSet<BucketId>, StorageError> {
 pub fn settings(draw: &mut Draw) -> Settings {
     Settings {
         engine: Engine::Memory,
-        journal_segment_bytes: draw.pick(&[96 << 10, 256 << 10, 1 << 20]).copied().unwrap_or(256 << 10),
+        journal_segment_bytes: draw.pick(&[64 << 10, 128 << 10, 512 << 10]).copied().unwrap_or(256 << 10),
         payload_segment_bytes: draw.pick(&[256 << 10, 1 << 20]).copied().unwrap_or(1 << 20),
         cache_segment_bytes: 256 << 10,
         cache_bytes: 1 << 20,

@@ -28,6 +28,7 @@ use crate::trace::{Sink, Trace, Who};
 mod clients;
 mod commits;
 mod deaths;
+mod fetches;
 mod inspections;
 mod machines;
 mod rest;

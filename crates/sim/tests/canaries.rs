@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use skerry_sim::canary::{CANARIES, Canary};
+use skerry_sim::checkers::Violation;
 use skerry_sim::environment::Environment;
 use skerry_sim::trace::Sink;
 use skerry_sim::world;
@@ -10,13 +11,17 @@ use skerry_sim::world;
 /// Seeds tried before a mistake counts as unseen.
 const SEEDS: std::ops::Range<u64> = 1000..1012;
 
+fn violations(canary: Canary, seed: u64) -> Vec<Violation> {
+    let mut environment = Environment::of_seed(seed);
+    canary.set_free(&mut environment);
+    world::run(environment, Sink::Hash).violations
+}
+
 fn caught(canary: Canary) -> BTreeSet<&'static str> {
     let wanted: BTreeSet<_> = canary.must_be_caught_by().iter().copied().collect();
     let mut by = BTreeSet::new();
     for seed in SEEDS {
-        let mut environment = Environment::of_seed(seed);
-        canary.set_free(&mut environment);
-        by.extend(world::run(environment, Sink::Hash).violations.iter().map(|found| found.checker));
+        by.extend(violations(canary, seed).iter().map(|found| found.checker));
         if by.is_superset(&wanted) {
             break;
         }
@@ -34,6 +39,20 @@ fn must_be_caught(canary: Canary) {
 #[test]
 fn a_disk_that_lies_about_syncs() {
     must_be_caught(Canary::LyingDisk);
+}
+
+/// Answers, reads and feeds are each found to have been too early.
+#[test]
+fn each_way_to_show_what_is_not_durable() {
+    let mut seen = String::new();
+    for seed in SEEDS {
+        let found = violations(Canary::LyingDisk, seed);
+        let early = found.iter().filter(|violation| violation.checker == "durability");
+        early.for_each(|violation| seen += &violation.what);
+    }
+    for how in ["Acknowledged", "Read", "Fed"] {
+        assert!(seen.contains(how), "nothing was {how} too early");
+    }
 }
 
 #[test]

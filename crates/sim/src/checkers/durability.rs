@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use skerry_base::{BucketId, Dot};
 
 use super::Violation;
+use crate::history::History;
 use crate::standing::Standing;
 
 const NAME: &str = "durability";
@@ -38,10 +39,25 @@ impl Shows {
         self.0.keys().copied().collect()
     }
 
-    /// Judges a bucket by what the durable bytes hold; what is found durable is not asked again.
-    pub fn check(&mut self, site: usize, bucket: BucketId, durable: &Standing) -> Vec<Violation> {
+    /// Judges a bucket by what the durable bytes hold; what is found durable is not asked again. A record that
+    /// came by itself, ahead of its feed, may have been replaced since: then neither it nor its place in the
+    /// vector is there.
+    pub fn check(
+        &mut self,
+        history: &History,
+        site: usize,
+        bucket: BucketId,
+        durable: &Standing,
+    ) -> Vec<Violation> {
         let shown = self.0.remove(&bucket).unwrap_or_default();
-        let lost = |dot: &Dot| !durable.vector.covers(*dot) && !durable.stored.contains(dot);
+        let replaced = |dot: &Dot| {
+            let place = history.write(bucket, *dot).map(|write| &write.place);
+            let held = place.and_then(|place| Some(history.memory(site)?.of(place)));
+            held.is_some_and(|held| !held.alive().contains(dot))
+        };
+        let lost = |dot: &Dot| {
+            !durable.vector.covers(*dot) && !durable.stored.contains(dot) && !replaced(dot)
+        };
         let violation = |(dot, how): (&Dot, &BTreeSet<How>)| {
             Violation::at(NAME, site, format!("{bucket} {dot} was shown ({how:?}) and is not durable"))
         };

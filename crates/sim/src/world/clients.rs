@@ -19,7 +19,7 @@ use crate::canary::Canary;
 use crate::checkers::durability::How;
 use crate::checkers::{Violation, bodies};
 use crate::clock::{millis, seconds};
-use crate::draw::Draw;
+use crate::draw::{Draw, Ppm};
 use crate::environment::Environment;
 use crate::history::{Body, Excuse, Outcome, Place, Said, Write};
 use crate::site::{Answer, Wrote, lock};
@@ -95,15 +95,23 @@ impl World {
             return;
         };
         let workload = self.environment.workload.clone();
-        let Some(bucket) = state.draw.pick(&self.buckets).copied() else { return };
+        let Some(mut bucket) = state.draw.pick(&self.buckets).copied() else { return };
+        if bucket.versioning == Versioning::Enabled && state.draw.chance(Ppm::percent(10)) {
+            bucket.versioning = Versioning::Suspended;
+        }
         if !running.members.contains(&bucket.id) {
-            self.submit_join(site, bucket.id);
+            self.come_to_a_bucket(site, bucket.id, &mut state.draw);
             self.client_tries_later(site, client);
             return;
         }
         let key = workload.key(&mut state.draw);
+        let elsewhere = state.draw.below(self.sites.len() as u64) as usize;
         let act = workload.act(&mut state.draw);
         let waits = match act {
+            Act::Get if elsewhere != site && state.draw.chance(Ppm::percent(30)) => {
+                self.read_elsewhere(site, elsewhere, &(bucket.id, key));
+                false
+            }
             Act::Get => self.get(site, &(bucket.id, key)),
             Act::List | Act::Bucket => self.list(site, bucket.id),
             Act::Put => {
@@ -122,6 +130,16 @@ impl World {
             self.client_goes_on(site, client);
         }
         self.mourn(site, false);
+    }
+
+    /// The first access to a bucket: some read there from elsewhere first, then the site becomes a member.
+    fn come_to_a_bucket(&mut self, site: usize, bucket: BucketId, draw: &mut Draw) {
+        if draw.chance(Ppm::percent(30)) {
+            let elsewhere = draw.below(self.sites.len() as u64) as usize;
+            let key = self.environment.workload.key(draw);
+            self.read_elsewhere(site, elsewhere, &(bucket, key));
+        }
+        self.submit_join(site, bucket);
     }
 
     fn put(&mut self, (site, client): (usize, usize), bucket: Bucket, key: String, body: Vec<u8>) -> bool {

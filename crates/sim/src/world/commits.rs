@@ -21,10 +21,17 @@ use crate::trace::Who;
 
 /// What a commit does to the history once it is done.
 #[derive(Debug, Default)]
-struct Fates {
+pub(super) struct Fates {
     bucket: BucketId,
     stored: Vec<(Place, Dot)>,
     gone: Vec<Dot>,
+}
+
+impl Fates {
+    /// Records that go.
+    pub(super) fn drops(bucket: BucketId, gone: Vec<Dot>) -> Self {
+        Self { bucket, gone, stored: Vec::new() }
+    }
 }
 
 /// What proposals tell the checkers.
@@ -44,7 +51,7 @@ impl Notes {
     }
 
     /// Notes what a batch will do, from the state before it.
-    fn batch(&self, view: &dyn View, bucket: BucketId, applied: &Applied) -> Result<Fates, SpaceError> {
+    pub(super) fn batch(&self, view: &dyn View, bucket: BucketId, applied: &Applied) -> Result<Fates, SpaceError> {
         let mut fates = Fates { bucket, gone: applied.absent.clone(), ..Fates::default() };
         let mut history = lock(&self.history);
         for record in &applied.records {
@@ -65,7 +72,14 @@ impl Notes {
         Ok(fates)
     }
 
-    fn done(&self, fates: Fates, ok: bool) {
+    /// Where a proposal leaves what it does for its end.
+    #[expect(clippy::unused_self, reason = "reads like what it belongs to")]
+    pub(super) fn undecided(&self) -> Arc<Mutex<Fates>> {
+        Arc::default()
+    }
+
+    /// Tells the history what became of a batch.
+    pub(super) fn done(&self, fates: Fates, ok: bool) {
         let mut history = lock(&self.history);
         for (place, dot) in fates.stored {
             match ok {
@@ -73,8 +87,11 @@ impl Notes {
                 false => history.undecided(self.site, &place, dot),
             }
         }
-        for dot in fates.gone.into_iter().filter(|_| ok) {
-            history.dropped(self.site, fates.bucket, dot);
+        for dot in fates.gone {
+            match ok {
+                true => history.dropped(self.site, fates.bucket, dot),
+                false => history.kept(self.site, fates.bucket, dot),
+            }
         }
     }
 }
@@ -102,7 +119,7 @@ impl World {
             apply.items.remove(0);
         }
         let forget = self.environment.canary == Some(Canary::ForgottenContext);
-        let fates: Arc<Mutex<Fates>> = Arc::default();
+        let fates = notes.undecided();
         let (noted, at_end) = (Arc::clone(&fates), notes.clone());
         store.submit(
             move |view| {
@@ -130,15 +147,16 @@ impl World {
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let ticket = drop.ticket;
         let (bucket, dots) = (drop.bucket, drop.dots.clone());
-        lock(&notes.history).decided_to_drop(site, bucket, &dots);
+        let deciding = notes.clone();
         store.submit(
             move |view| {
+                lock(&deciding.history).decided_to_drop(site, bucket, &drop.dots);
                 let entries = ledger::drop_dots(view, &drop)?;
                 let stored = |entry: &Entry| skerry_storage::Entry::new(entry.encode()).freeing();
                 Ok::<_, SpaceError>(((), entries.iter().map(stored).collect()))
             },
             move |result| {
-                notes.done(Fates { bucket, gone: dots, ..Fates::default() }, result.is_ok());
+                notes.done(Fates::drops(bucket, dots), result.is_ok());
                 let why = result.err().map(|error| format!("{error:?}")).unwrap_or_default();
                 let answer = Answer::Applied { ticket, ok: why.is_empty(), why };
                 lock(&desk).answers.push(answer);
@@ -228,6 +246,9 @@ impl World {
                 self.count("acknowledged");
                 self.tell(Who::Site(site), format_args!("acknowledges {} {dot}", place.1));
                 lock(&self.history).told(place.0, dot, Outcome::Acknowledged);
+                let history = lock(&self.history);
+                self.trace.explain(|| format!("{:?}", history.write(place.0, dot)));
+                drop(history);
                 self.own_writes.acknowledged(site, &place, dot);
                 self.shown(site, place.0, dot, How::Acknowledged);
                 self.input(site, Input::Durable { bucket: place.0 });

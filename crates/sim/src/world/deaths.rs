@@ -151,8 +151,7 @@ impl World {
         match standings {
             Ok(standings) => {
                 for (bucket, standing) in standings {
-                    let lost = self.shows.get_mut(site).map(|shows| shows.check(site, bucket, &standing));
-                    lost.into_iter().flatten().for_each(|violation| self.violated(violation));
+                    self.compare_shown(site, bucket, &standing);
                     lock(&self.history).found(site, bucket, &standing.stored);
                 }
             }

@@ -64,12 +64,20 @@ impl World {
         for bucket in buckets {
             match Standing::read(&store.view(), bucket) {
                 Ok(standing) => {
-                    let lost = self.shows.get_mut(site).map(|shows| shows.check(site, bucket, &standing));
-                    lost.into_iter().flatten().for_each(|violation| self.violated(violation));
+                    self.compare_shown(site, bucket, &standing);
                 }
                 Err(error) => self.violated(Violation::at("recovery", site, error.to_string())),
             }
         }
+    }
+
+    /// What a site has shown of a bucket, against what is durable there.
+    pub(super) fn compare_shown(&mut self, site: usize, bucket: BucketId, durable: &Standing) {
+        let lost = {
+            let history = lock(&self.history);
+            self.shows.get_mut(site).map(|shows| shows.check(&history, site, bucket, durable))
+        };
+        lost.into_iter().flatten().for_each(|violation| self.violated(violation));
     }
 
     /// A store over a copy of what is durable at a site.

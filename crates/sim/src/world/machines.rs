@@ -71,6 +71,9 @@ impl World {
             Output::Apply(apply) => self.submit_apply(site, apply),
             Output::Drop(drop) => self.submit_drop(site, drop),
             Output::Report(report) => {
+                if matches!(report, Report::Reconciled { .. }) {
+                    self.count("reconciliations");
+                }
                 if matches!(report, Report::Refused { .. } | Report::Unreadable { .. }) {
                     let what = format!("{report:?}");
                     self.violated(Violation::at("federation", site, what));

@@ -8,6 +8,7 @@ use skerry_base::{BucketId, Dot, Hlc, Vector};
 use skerry_model::retire::{self, Settled, Sweep};
 use skerry_model::{Entry, space};
 
+use super::commits::Fates;
 use super::{Death, Event, World};
 use crate::clock::{days, millis, seconds};
 use crate::draw::Ppm;
@@ -43,7 +44,7 @@ impl World {
         }
         let pace = self.environment.faults.iter().find(|(of, _)| *of == class).map(|(_, pace)| *pace);
         pace.into_iter().for_each(|pace| self.plan_strike(class, pace));
-        self.count("strikes");
+        self.count(class.name());
         let site = self.draw.below(self.sites.len() as u64) as usize;
         let other = (site + 1 + self.draw.below(self.sites.len() as u64 - 1) as usize) % self.sites.len();
         self.tell(Who::World, format_args!("{class:?} strikes site-{} (site-{})", site + 1, other + 1));
@@ -210,19 +211,17 @@ impl World {
             let stored = |entry: &Entry| skerry_storage::Entry::new(entry.encode()).freeing();
             Ok::<_, space::SpaceError>(((), entries.iter().map(stored).collect()))
         };
-        {
-            let mut history = lock(&notes.history);
-            history.decided_to_drop(site, bucket, &dots);
-            dots.iter().for_each(|dot| history.retired(bucket, *dot));
-        }
-        let gone = dots.clone();
+        let (gone, deciding) = (dots.clone(), notes.clone());
         store.submit(
-            move |view| entries(view, &dots),
+            move |view| {
+                let mut history = lock(&deciding.history);
+                history.decided_to_drop(site, bucket, &dots);
+                dots.iter().for_each(|dot| history.retired(bucket, *dot));
+                drop(history);
+                entries(view, &dots)
+            },
             move |result| {
-                if result.is_ok() {
-                    let mut history = lock(&notes.history);
-                    gone.iter().for_each(|dot| history.dropped(site, bucket, *dot));
-                }
+                notes.done(Fates::drops(bucket, gone), result.is_ok());
                 lock(&desk).answers.push(Answer::Kept);
             },
         );
@@ -247,8 +246,8 @@ impl World {
     }
 
     fn fill(&mut self, site: usize) {
-        let room = self.draw.below(300_000);
-        let at = self.queue.now().after(self.draw.span(seconds(1)..=seconds(25)));
+        let room = self.draw.pick(&[0, 0, 70_000, 300_000]).copied().unwrap_or(0);
+        let at = self.queue.now().after(self.draw.span(seconds(2)..=seconds(40)));
         if let Some(place) = self.sites.get(site) {
             place.disk.set_capacity(Some(place.disk.used() + room));
             self.queue.plan(at, Event::Relief(Relief::Room { site }));
