@@ -68,7 +68,7 @@ fn same(view: &dyn View, tables: &Tables) {
 
 /// Runs steps; `reopen` brings back what survives when the files are dropped as they are.
 fn run(steps: &[Step], mut reopen: impl FnMut() -> Arc<dyn Index>, lasts: bool) {
-    let mut index = reopen();
+    let index = reopen();
     let mut tables = Tables::default();
     let mut held: Vec<(Reading, Tables)> = Vec::new();
     // What each mark meant, to compare with what survives.

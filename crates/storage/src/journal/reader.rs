@@ -71,7 +71,15 @@ pub(crate) fn walk(
         walked.used.pop();
         walked.spares.insert(0, last);
     }
-    let Some(&active) = walked.used.last() else { return Ok(walked) };
+    let Some(&active) = walked.used.last() else {
+        return match from {
+            None => Ok(walked),
+            Some(from) => Err(StorageError::Damaged(format!(
+                "the journal is gone; the index knows {} frames",
+                from.lsn - 1
+            ))),
+        };
+    };
     let first = walked.used.first().copied().unwrap_or(active);
     let start = from.unwrap_or(Position { segment: first, offset: 0, lsn: 1, previous: 0 });
     let mut walk = Walk { salt, sink, expected: start, sunk_from: start, walked };
@@ -347,6 +355,22 @@ fn search(
         at = if blank { window.next_data(at + step)? } else { at + step };
     }
     Ok(None)
+}
+
+/// Overwrites what a torn write left behind `offset` with zeros, so that it is not met again at the next open.
+pub(crate) fn blank(file: &Arc<dyn File>, offset: u64) -> Result<(), StorageError> {
+    let mut window = Window::new(file)?;
+    let mut at = offset;
+    while at < window.len {
+        let bytes = window.get(at, WINDOW)?;
+        let len = bytes.len();
+        if bytes.iter().any(|&byte| byte != 0) {
+            let zeros = vec![0; len];
+            file.write_at(at, &[&zeros]).map_err(|error| StorageError::io("blank a torn tail", &error))?;
+        }
+        at = window.next_data(at + len as u64)?;
+    }
+    Ok(())
 }
 
 /// A buffered reading of one file.

@@ -12,7 +12,7 @@ use crate::disk::{Disk, File};
 use crate::meter::SyncMeter;
 
 use super::frame::{self, Draft, Kind, Stamp};
-use super::reader::Walked;
+use super::reader::{self, Walked};
 use super::segment::{self, Footer, Line, SegmentHeader};
 use super::{FOLDER, Position, file_name};
 
@@ -93,6 +93,9 @@ impl Writer {
         if walked.tail.is_some() {
             let file = open(tail.segment)?;
             let capacity = file.len().map_err(|error| StorageError::io("measure the journal", &error))?;
+            if walked.torn.is_some() {
+                reader::blank(&file, tail.offset)?;
+            }
             // What a killed process left in the page cache was read as durable, so it must become so.
             file.sync().map_err(|error| StorageError::io("sync the journal", &error))?;
             let (first_lsn, lines) = (walked.first_lsn, walked.lines.clone());
@@ -118,6 +121,11 @@ impl Writer {
     /// Spares at hand.
     pub(crate) fn spares(&self) -> usize {
         self.spares.len()
+    }
+
+    /// Whether the next frame begins the first segment of a store.
+    pub(crate) const fn is_blank(&self) -> bool {
+        self.active.is_none()
     }
 
     /// Bytes of a new segment.

@@ -65,6 +65,7 @@ impl Store {
     /// [`skerry_base::limits::CHUNK_REST_MS`] (at once when the disk is full: what is in use is pinned anyway), gives
     /// space back, evicts cache beyond its cap. Returns after a bounded amount of work.
     pub fn collect(&self, now: WallTime) -> Result<Collected, StorageError> {
+        self.check_poison()?;
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = Collected { pressed: self.space.is_full(), ..Collected::default() };
         if self.live.lock().has_fresh() {

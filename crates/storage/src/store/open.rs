@@ -123,7 +123,7 @@ fn assemble(
     };
     {
         let mut core = store.core();
-        let wanted = store.settings.reserve_segments as usize;
+        let wanted = store.settings.reserve_segments as usize + usize::from(core.writer.is_blank());
         match store.add_spares(&mut core, wanted) {
             Err(StorageError::Full) => store.space.note_full(true),
             other => other?,

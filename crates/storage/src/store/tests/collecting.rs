@@ -1,1 +1,274 @@
+//! Space comes back, and never too early.
 
+use std::sync::Arc;
+
+use skerry_base::limits::CHUNK_REST_MS;
+use skerry_base::{ChunkId, ChunkKind, WallTime};
+
+use super::world::{
+    DOMAIN, audit, body, commit, delete, kept, open, put_large, put_small, put_tree, rows, say_put, small,
+};
+use crate::disk::faulty::FaultyDisk;
+use crate::payload::extent::extent_len;
+use crate::store::Store;
+use crate::{Class, Collected, Settings};
+
+fn has(store: &Store, bytes: &[u8]) -> bool {
+    store.has_chunk(DOMAIN, ChunkId::of(bytes))
+}
+
+/// Collects until there is nothing left to do; sums what was done.
+fn collect(store: &Store, now: u64) -> Collected {
+    let mut sum = Collected::default();
+    for _ in 0..10 {
+        store.checkpoint().unwrap();
+        let step = store.collect(WallTime(now)).unwrap();
+        sum.chunks += step.chunks;
+        sum.bytes += step.bytes;
+        sum.segments += step.segments;
+        sum.evicted += step.evicted;
+    }
+    sum
+}
+
+#[test]
+fn an_unwanted_chunk_rests_before_it_goes() {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &kept());
+    let bytes = body(1, 50_000);
+    put_large(&store, "a", 1, &bytes).unwrap();
+    delete(&store, "a").unwrap();
+    assert_eq!(collect(&store, 1000).chunks, 0);
+    assert_eq!(collect(&store, 999 + CHUNK_REST_MS).chunks, 0);
+    assert!(has(&store, &bytes));
+    let collected = collect(&store, 1000 + CHUNK_REST_MS);
+    assert_eq!((collected.chunks, collected.bytes), (1, extent_len(50_000)));
+    assert!(!has(&store, &bytes));
+    assert_eq!(store.usage().payload.live, 0);
+    audit(&store);
+}
+
+#[test]
+fn a_clock_that_was_ahead_does_not_keep_chunks_for_ever() {
+    let (store, _) = open(&FaultyDisk::default(), &kept());
+    put_large(&store, "a", 1, &body(1, 50_000)).unwrap();
+    delete(&store, "a").unwrap();
+    collect(&store, u64::MAX / 2);
+    collect(&store, 1000);
+    assert_eq!(collect(&store, 1000 + CHUNK_REST_MS).chunks, 1);
+}
+
+#[test]
+fn a_pin_or_a_new_reference_saves_a_resting_chunk() {
+    let (store, _) = open(&FaultyDisk::default(), &kept());
+    let (pinned, reused, gone) = (body(1, 50_000), body(2, 50_000), body(3, 50_000));
+    for (number, bytes) in [(1, &pinned), (2, &reused), (3, &gone)] {
+        put_large(&store, &format!("{number}"), number, bytes).unwrap();
+        delete(&store, &format!("{number}")).unwrap();
+    }
+    collect(&store, 0);
+    let taken = store.usage().payload.live;
+    let pin = store.pin(DOMAIN, ChunkId::of(&pinned)).unwrap();
+    put_large(&store, "again", 4, &reused).unwrap();
+    assert_eq!(store.usage().payload.live, taken, "what rests is used again, not written again");
+    assert_eq!(collect(&store, CHUNK_REST_MS).chunks, 1);
+    assert!(has(&store, &pinned) && has(&store, &reused) && !has(&store, &gone));
+    assert!(store.pin(DOMAIN, ChunkId::of(&gone)).is_none());
+    drop(pin);
+    assert_eq!(collect(&store, CHUNK_REST_MS).chunks, 1);
+    assert!(!has(&store, &pinned));
+    audit(&store);
+}
+
+#[test]
+fn a_chunk_put_and_never_referred_to_goes_too() {
+    let (store, _) = open(&FaultyDisk::default(), &kept());
+    let bytes = body(1, 50_000);
+    let pin = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap();
+    collect(&store, 0);
+    assert_eq!(collect(&store, CHUNK_REST_MS).chunks, 0, "it is pinned");
+    drop(pin);
+    assert_eq!(collect(&store, CHUNK_REST_MS).chunks, 1);
+    assert!(!has(&store, &bytes));
+}
+
+#[test]
+fn a_tree_goes_before_its_chunks_and_shared_chunks_stay() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let (shared, own) = (body(1, 30_000), body(2, 30_000));
+    put_tree(&store, "a", 1, &[shared.clone(), own.clone()]).unwrap();
+    put_tree(&store, "b", 2, &[shared.clone(), shared.clone()]).unwrap();
+    assert_eq!(rows(&store.view())[&(DOMAIN, ChunkId::of(&shared))].references, 3);
+    delete(&store, "a").unwrap();
+    collect(&store, 0);
+    assert_eq!(collect(&store, CHUNK_REST_MS).chunks, 1, "the tree");
+    assert_eq!(collect(&store, 3 * CHUNK_REST_MS).chunks, 1, "what only it listed");
+    assert!(has(&store, &shared) && !has(&store, &own));
+    audit(&store);
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, _) = open(&disk, &settings);
+    assert!(has(&store, &shared) && !has(&store, &own));
+    audit(&store);
+}
+
+#[test]
+fn segments_in_which_nothing_lives_are_removed() {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &kept());
+    for number in 0..20 {
+        put_large(&store, &format!("{number}"), number, &body(number, 60_000)).unwrap();
+    }
+    let before = store.usage().payload;
+    assert!(before.segments >= 5);
+    for number in 0..20 {
+        delete(&store, &format!("{number}")).unwrap();
+    }
+    collect(&store, 0);
+    let collected = collect(&store, CHUNK_REST_MS);
+    assert_eq!((collected.chunks, collected.segments), (20, before.segments - 1));
+    let after = store.usage().payload;
+    assert_eq!((after.segments, after.live, after.dead), (1, 0, 0));
+    assert!(disk.content("payload/0000000005.seg").len() > 4096);
+    audit(&store);
+}
+
+#[test]
+fn dead_bodies_in_sealed_journal_segments_are_punched_and_a_rebuild_copes() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    for number in 0..20 {
+        put_small(&store, &format!("{number}"), number, &body(number, 30_000)).unwrap();
+    }
+    for number in 0..20 {
+        if number != 3 {
+            delete(&store, &format!("{number}")).unwrap();
+        }
+    }
+    collect(&store, 0);
+    let before = store.usage().journal;
+    let collected = collect(&store, CHUNK_REST_MS);
+    assert_eq!(collected.chunks, 19);
+    // Whole blocks inside of each body, of all but those in the active segment.
+    assert!(collected.bytes >= 17 * 24_576, "{collected:?}");
+    assert_eq!(store.usage().journal.allocated, before.allocated - collected.bytes);
+    audit(&store);
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.damage, vec![]);
+    assert!(has(&store, &body(3, 30_000)) && !has(&store, &body(4, 30_000)));
+    audit(&store);
+    // The same bytes again are a new body.
+    put_small(&store, "again", 99, &body(4, 30_000)).unwrap();
+    audit(&store);
+}
+
+/// A record whose payload is elsewhere, and a cached copy of it.
+fn cached(store: &Store, number: u64) -> Vec<u8> {
+    let bytes = body(number, 40_000);
+    commit(store, vec![say_put(&format!("{number}"), number, ChunkId::of(&bytes))]).unwrap();
+    assert!(!has(store, &bytes));
+    drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &bytes).unwrap());
+    bytes
+}
+
+#[test]
+fn cached_copies_are_evicted_by_segment_the_least_read_first() {
+    let disk = FaultyDisk::default();
+    let settings = Settings { cache_bytes: 600_000, ..kept() };
+    let (store, _) = open(&disk, &settings);
+    let copies: Vec<Vec<u8>> = (0..12).map(|number| cached(&store, number)).collect();
+    let read = |bytes: &[u8]| store.read_chunk(DOMAIN, ChunkId::of(bytes), 0..u32::MAX);
+    // The first segment was read last; the second is in use.
+    let order = [3, 6, 9, 0];
+    order.iter().for_each(|&index: &usize| assert_eq!(read(&copies[index]).unwrap(), copies[index]));
+    assert_eq!(collect(&store, 0).evicted, 0);
+    let more = cached(&store, 12);
+    let pin = store.pin(DOMAIN, ChunkId::of(&copies[3])).unwrap();
+    let evicted = collect(&store, 0);
+    assert_eq!((evicted.evicted, evicted.segments), (3, 1));
+    assert!(
+        has(&store, &copies[0]) && has(&store, &copies[3]) && !has(&store, &copies[6]) && has(&store, &more)
+    );
+    assert!(store.usage().cache.allocated <= 600_000);
+    audit(&store);
+    drop(pin);
+    // What was evicted can come again, also to stay.
+    drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &copies[6]).unwrap());
+    store.settle(|result| result.unwrap());
+    store.pump();
+    assert_eq!(store.usage().payload.live, extent_len(40_000));
+    audit(&store);
+}
+
+#[test]
+fn a_cached_copy_becomes_one_that_counts() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = cached(&store, 1);
+    drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
+    store.settle(|result| result.unwrap());
+    store.pump();
+    assert_eq!((store.usage().cache.live, store.usage().payload.live), (0, extent_len(40_000)));
+    audit(&store);
+    let cut = disk.power_cut(1);
+    drop(store);
+    let (store, _) = open(&cut, &settings);
+    assert_eq!(store.read_chunk(DOMAIN, ChunkId::of(&bytes), 0..u32::MAX).unwrap(), bytes);
+}
+
+#[test]
+fn a_settled_copy_survives_and_an_unsettled_one_is_whole_or_absent() {
+    for seed in 0..40 {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        let (settled, loose) = (body(1, 90_000), body(2, 90_000));
+        for (key, bytes) in [("a", &settled), ("b", &loose)] {
+            commit(&store, vec![say_put(key, 1, ChunkId::of(bytes))]).unwrap();
+        }
+        drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &settled).unwrap());
+        store.settle(|result| result.unwrap());
+        store.pump();
+        drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &loose).unwrap());
+        let cut = disk.power_cut(seed);
+        let (store, _) = open(&cut, &settings);
+        let read = |bytes: &[u8]| store.read_chunk(DOMAIN, ChunkId::of(bytes), 0..u32::MAX);
+        assert_eq!(read(&settled).unwrap(), settled);
+        assert!(!has(&store, &loose) || read(&loose).unwrap() == loose);
+        audit(&store);
+    }
+}
+
+#[test]
+fn a_collected_chunk_never_races_a_put_of_it() {
+    let (store, _) = open(&FaultyDisk::default(), &small());
+    let _committer = store.start_committer().unwrap();
+    let store: &Arc<Store> = &store;
+    let wait = |entry| {
+        let (tell, told) = std::sync::mpsc::channel();
+        store.submit(move |_| Ok::<_, ()>(((), vec![entry])), move |result| tell.send(result).unwrap());
+        told.recv().unwrap().unwrap();
+    };
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut now = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                now += CHUNK_REST_MS;
+                store.collect(WallTime(now)).unwrap();
+            }
+        });
+        for number in 0..300 {
+            let bytes = body(number % 2, 20_000);
+            let pin = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap();
+            wait(say_put("k", number, pin.id()));
+            drop(pin);
+            assert_eq!(store.read_chunk(DOMAIN, ChunkId::of(&bytes), 0..u32::MAX).unwrap(), bytes);
+            wait(super::world::say_delete("k"));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    audit(store);
+}

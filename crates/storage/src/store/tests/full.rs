@@ -1,1 +1,98 @@
+//! A full disk: writes are refused, reads and deletes go on, freed space lets writes resume.
 
+use skerry_base::{ChunkId, WallTime};
+
+use super::world::{DOMAIN, audit, body, delete, kept, keys, open, put_large, put_small};
+use crate::disk::faulty::FaultyDisk;
+use crate::store::Store;
+use crate::{Settings, StorageError};
+
+/// Puts until refused; returns how many there are.
+fn fill(store: &Store, put: impl Fn(&Store, u64) -> Result<(), StorageError>) -> u64 {
+    for number in 0..10_000 {
+        match put(store, number) {
+            Ok(()) => {}
+            Err(StorageError::Full) => return number,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("never full");
+}
+
+fn small(store: &Store, number: u64) -> Result<(), StorageError> {
+    put_small(store, &format!("key-{number:05}"), number, &body(number, 20_000))
+}
+
+fn large(store: &Store, number: u64) -> Result<(), StorageError> {
+    put_large(store, &format!("key-{number:05}"), number, &body(number, 60_000))
+}
+
+fn journey(
+    disk: &FaultyDisk,
+    settings: &Settings,
+    put: fn(&Store, u64) -> Result<(), StorageError>,
+    len: usize,
+) {
+    let (store, _) = open(disk, settings);
+    let count = fill(&store, put);
+    assert!(count > 5, "only {count} fit");
+    assert!(store.usage().full);
+    for number in 0..count {
+        let bytes = body(number, len);
+        assert_eq!(store.read_chunk(DOMAIN, ChunkId::of(&bytes), 0..u32::MAX).unwrap(), bytes);
+    }
+    assert!(matches!(put(&store, count), Err(StorageError::Full)), "still full");
+    // Full over a restart as well.
+    drop(store);
+    let (store, _) = open(disk, settings);
+    assert!(matches!(put(&store, count), Err(StorageError::Full)), "still full");
+    for number in 0..count {
+        delete(&store, &format!("key-{number:05}")).unwrap();
+    }
+    assert!(keys(&store.view()).is_empty());
+    let mut pressed = false;
+    for _ in 0..200 {
+        let collected = store.collect(WallTime(0)).unwrap();
+        pressed |= collected.pressed;
+    }
+    assert!(pressed, "resting was not cut short");
+    put(&store, count).unwrap();
+    assert!(!store.usage().full);
+    let again = fill(&store, put);
+    assert!(again + 3 >= count / 2, "{again} fit again, {count} before");
+    audit(&store);
+}
+
+#[test]
+fn quota_and_payload() {
+    let settings = Settings { capacity_bytes: Some(2 << 20), ..kept() };
+    journey(&FaultyDisk::default(), &settings, large, 60_000);
+}
+
+#[test]
+fn quota_and_small_bodies() {
+    let settings = Settings { capacity_bytes: Some(2 << 20), ..kept() };
+    journey(&FaultyDisk::default(), &settings, small, 20_000);
+}
+
+#[test]
+fn a_disk_that_is_full_itself() {
+    let disk = FaultyDisk::default();
+    disk.set_room(Some(2 << 20));
+    journey(&disk, &kept(), large, 60_000);
+    assert!(disk.taken() <= 2 << 20);
+}
+
+#[test]
+fn the_reserve_holds_many_deletes() {
+    let settings = Settings { capacity_bytes: Some(1 << 20), ..kept() };
+    let (store, _) = open(&FaultyDisk::default(), &settings);
+    let count = fill(&store, |store, number| {
+        put_small(store, &format!("key-{number:05}"), number, &body(number, 2000))
+    });
+    assert!(count > 300);
+    for number in 0..count {
+        delete(&store, &format!("key-{number:05}")).unwrap();
+    }
+    assert!(keys(&store.view()).is_empty());
+}
