@@ -272,7 +272,7 @@ impl AdminService for Admin {
             node: site.stamps.origin.node.to_string(),
             uptime_seconds: site.clock.now().since(self.started).as_secs(),
             cut: site.peers.net().is_cut(),
-            clock_trusted: site.clock.is_synchronised(),
+            clock_trusted: site.clock.is_trusted(),
             peers,
             storage: storage_status(&site.store.usage()),
             buckets,

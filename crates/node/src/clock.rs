@@ -7,8 +7,11 @@ use std::time::{Instant as Std, SystemTime, UNIX_EPOCH};
 
 use skerry_base::{Instant, WallTime};
 
-/// systemd-timesyncd makes this file when the clock is right. Without it nobody vouches for the clock.
+/// Where systemd-timesyncd runs, and the file it makes once the clock is right.
+const TIMESYNC: &str = "/run/systemd/timesync";
 const SYNCHRONISED: &str = "/run/systemd/timesync/synchronized";
+/// 2026-01-01 in milliseconds: a clock before our own making is wrong.
+const EARLIEST: u64 = 1_767_225_600_000;
 
 /// Monotonic since it was made, and the wall.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +37,11 @@ impl Clock {
         WallTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Whether the system says that the wall clock was synchronised since boot.
-    pub fn is_synchronised(&self) -> bool {
-        crate::trust::files::exists(std::path::Path::new(SYNCHRONISED))
+    /// Whether the wall clock may be believed: not when it is earlier than this program, nor while the system's
+    /// own time service says that it is not synchronised yet. Where there is no such service, whoever else
+    /// keeps the clock (chrony, a host) is believed.
+    pub fn is_trusted(&self) -> bool {
+        let exists = |path| crate::trust::files::exists(std::path::Path::new(path));
+        self.wall().0 >= EARLIEST && (exists(SYNCHRONISED) || !exists(TIMESYNC))
     }
 }

@@ -10,6 +10,7 @@ pub mod changes;
 pub mod clock;
 pub mod config;
 mod drive;
+mod faces;
 pub mod init;
 pub mod net;
 mod paths;
@@ -17,7 +18,11 @@ mod peers;
 mod roster_watch;
 pub mod server;
 mod site;
+mod tasks;
 pub mod telemetry;
 pub mod trust;
 mod welcome;
 mod workers;
+
+#[cfg(test)]
+mod tests;

@@ -31,15 +31,10 @@ pub(crate) async fn refresh(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
 }
 
 /// Refreshes after every change of the system bucket.
-pub(crate) async fn watch(site: Arc<Site>, root: PublicKey, stop: tokio_util::sync::CancellationToken) {
+pub(crate) async fn watch(site: Arc<Site>, root: PublicKey) {
     let mut changes = site.changes.follow_system();
     changes.mark_changed();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            changed = changes.changed() => if changed.is_err() { return },
-        }
-        changes.mark_unchanged();
+    while changes.changed().await.is_ok() {
         if let Err(error) = refresh(&site, root).await {
             tracing::error!(%error, "the site records cannot be read");
         }

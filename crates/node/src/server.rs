@@ -18,8 +18,6 @@ use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, system_bucket};
 use skerry_model::space::SpaceReducer;
 use skerry_model::{Entry, Record};
 use skerry_storage::{Committer, RealDisk, Recovery, Store};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::admin::Admin;
 use crate::changes::Changes;
@@ -38,6 +36,7 @@ use crate::paths::objects::Objects;
 use crate::peers::outbox::{self, Outboxes};
 use crate::peers::{Peers, serve};
 use crate::site::{Site, Stamps, entry};
+use crate::tasks::Tasks;
 use crate::telemetry::Telemetry;
 use crate::trust::access::AccessKey;
 use crate::trust::invite::InviteBook;
@@ -45,6 +44,8 @@ use crate::trust::{SiteTrust, TrustError, admission, entropy, files};
 use crate::welcome::{self, Door};
 use crate::workers::{self, Workers};
 use crate::{init, roster_watch};
+
+pub use crate::faces::{Endpoints, Running};
 
 /// Directory of the store in a site's directory.
 const DATA: &str = "data";
@@ -100,8 +101,7 @@ pub struct Core {
     pub recovery: Recovery,
     committer: Committer,
     machine: std::thread::JoinHandle<()>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
+    tasks: Tasks,
 }
 
 /// What the store remembers of the node's former lives.
@@ -184,7 +184,7 @@ impl Core {
         let run = move || drive::run(inbox, machine, clock, StoreReplicas(store), live);
         let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
         let machine = thread.map_err(|error| StartError::Http(format!("no thread: {error}")))?;
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let tasks = Tasks::default();
         let invites = Arc::new(InviteBook::open(&directory.join(INVITES))?);
         let door = Door { trust: trust.clone(), invites };
         let admin = Admin {
@@ -200,7 +200,7 @@ impl Core {
             credentials: Arc::new(Credentials(site.clone())),
             admin: Arc::new(admin),
         };
-        let core = Self { site, trust, registry, services, recovery, committer, machine, tasks, stop };
+        let core = Self { site, trust, registry, services, recovery, committer, machine, tasks };
         core.first_records(&directory, config, life, options.access_key).await?;
         core.go(&remembered.members, door, telemetry).await?;
         Ok(core)
@@ -255,18 +255,16 @@ impl Core {
         let (peers, drive, tasks) = (site.peers.clone(), site.drive.clone(), &self.tasks);
         tasks.spawn(outbox::follow(peers.clone(), site.boxes.clone(), drive.clone(), tasks.clone()));
         tasks.spawn(serve::accept(peers, drive, answers, tasks.clone()));
-        tasks.spawn(roster_watch::watch(site.clone(), self.trust.root, self.stop.clone()));
-        workers::start(tasks, Workers { site: site.clone(), telemetry, stop: self.stop.clone() });
+        tasks.spawn(roster_watch::watch(site.clone(), self.trust.root));
+        workers::start(tasks, Workers { site: site.clone(), telemetry });
         Ok(())
     }
 
     /// Ends every task and thread; what was acknowledged is durable already.
     pub async fn shutdown(self) {
-        self.stop.cancel();
+        self.tasks.end().await;
         self.site.peers.net().close().await;
         self.site.drive.stop();
-        self.tasks.close();
-        self.tasks.wait().await;
         let (machine, committer) = (self.machine, self.committer);
         let ended = tokio::task::spawn_blocking(move || {
             if machine.join().is_err() {

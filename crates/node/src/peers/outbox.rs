@@ -11,12 +11,12 @@ use skerry_base::{NodeId, SiteId};
 use skerry_federation::message::Kind as MessageKind;
 use skerry_federation::{Input, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio_util::task::TaskTracker;
 
 use super::Peers;
 use super::message::Request;
 use crate::drive::Drive;
 use crate::net::{LinkEvent, frame};
+use crate::tasks::Tasks;
 use crate::telemetry::Kind;
 
 /// Bytes that may wait for one link: eight full batches.
@@ -67,7 +67,7 @@ impl Outboxes {
 }
 
 /// Follows the links until the network closes: makes outboxes, tells the machine.
-pub(crate) async fn follow(peers: Arc<Peers>, boxes: Arc<Outboxes>, drive: Drive, tasks: TaskTracker) {
+pub(crate) async fn follow(peers: Arc<Peers>, boxes: Arc<Outboxes>, drive: Drive, tasks: Tasks) {
     let mut links = peers.net().links();
     let mut ticks = tokio::time::interval(RTT_PERIOD);
     loop {
@@ -89,7 +89,7 @@ fn tell_rtt(peers: &Peers, drive: &Drive, site: SiteId) {
     }
 }
 
-fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &TaskTracker, node: NodeId) {
+fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: NodeId) {
     let Some(site) = peers.roster.site(node) else { return };
     let (queue, waiting) = mpsc::channel(WAITING_MESSAGES);
     let budget = Arc::new(Semaphore::new(WAITING_BYTES));

@@ -14,12 +14,12 @@ use skerry_base::{NodeId, SiteId};
 use skerry_federation::Message;
 use skerry_federation::message::Kind as MessageKind;
 use tokio::sync::Semaphore;
-use tokio_util::task::TaskTracker;
 
 use super::Peers;
 use super::message::Request;
 use crate::drive::Drive;
 use crate::net::{Peer, Stream, frame};
+use crate::tasks::Tasks;
 use crate::telemetry::Kind;
 use crate::trust::PublicKey;
 
@@ -45,7 +45,7 @@ pub(crate) async fn accept(
     peers: Arc<Peers>,
     drive: Drive,
     answerer: Arc<dyn Answerer>,
-    tasks: TaskTracker,
+    tasks: Tasks,
 ) {
     let mut room: BTreeMap<NodeId, Arc<Semaphore>> = BTreeMap::new();
     let doors = Arc::new(Semaphore::new(4));

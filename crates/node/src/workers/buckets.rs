@@ -4,20 +4,14 @@ use std::sync::Arc;
 
 use skerry_base::kv::View;
 use skerry_model::bucket::revivals;
-use tokio_util::sync::CancellationToken;
 
 use crate::paths::bucket::Declared;
 use crate::site::{Site, unreadable};
 
 /// Looks after every change, as often as one look takes.
-pub(super) async fn revive(site: Arc<Site>, stop: CancellationToken) {
+pub(super) async fn revive(site: Arc<Site>) {
     let mut changes = site.changes.follow();
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            changed = changes.changed() => if changed.is_err() { return },
-        }
-        changes.mark_unchanged();
+    while changes.changed().await.is_ok() {
         // Only a bucket that a feed changed can come back; own writes go to living buckets.
         if site.changes.take_dirty().is_empty() {
             continue;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::site::Site;
+use crate::tasks::Tasks;
 use crate::telemetry::Telemetry;
 
 mod buckets;
@@ -23,7 +22,6 @@ mod tombstones;
 pub(crate) struct Workers {
     pub(crate) site: Arc<Site>,
     pub(crate) telemetry: Telemetry,
-    pub(crate) stop: CancellationToken,
 }
 
 /// How often the collector takes a step.
@@ -34,12 +32,11 @@ const METRICS: Duration = Duration::from_secs(5);
 const TOMBSTONES: Duration = Duration::from_secs(60);
 
 /// Starts them all.
-pub(crate) fn start(tasks: &TaskTracker, workers: Workers) {
-    let stop = workers.stop.clone();
-    tasks.spawn(every(COLLECT, stop.clone(), collector::Collector::new(workers.site.clone())));
-    tasks.spawn(every(METRICS, stop.clone(), metrics::Metrics::new(&workers)));
-    tasks.spawn(every(TOMBSTONES, stop, tombstones::Tombstones::new(workers.site.clone())));
-    tasks.spawn(buckets::revive(workers.site, workers.stop));
+pub(crate) fn start(tasks: &Tasks, workers: Workers) {
+    tasks.spawn(every(COLLECT, collector::Collector::new(workers.site.clone())));
+    tasks.spawn(every(METRICS, metrics::Metrics::new(&workers)));
+    tasks.spawn(every(TOMBSTONES, tombstones::Tombstones::new(workers.site.clone())));
+    tasks.spawn(buckets::revive(workers.site));
 }
 
 /// One turn of a worker; true for another one at once.
@@ -48,15 +45,12 @@ trait Worker: Send {
     async fn turn(&mut self) -> bool;
 }
 
-async fn every(period: Duration, stop: CancellationToken, mut worker: impl Worker) {
+async fn every(period: Duration, mut worker: impl Worker) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
-        while worker.turn().await && !stop.is_cancelled() {
+        ticks.tick().await;
+        while worker.turn().await {
             tokio::task::yield_now().await;
         }
     }

@@ -1,0 +1,199 @@
+//! A site with its HTTP faces: listeners, TLS files, the admin token.
+//!
+//! Before: the command line with a configuration. After: `server.rs` for the site, the gateway for HTTP.
+//! Invariants: plain HTTP leaves the machine only when the configuration says so; the admin token lies in a
+//! file of mode 0600 and is made once.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use skerry_gateway::admin::Administration;
+use skerry_gateway::http::{self, Faces, Limits, Tls};
+use skerry_gateway::s3::{ClockReading, ClockRule, Front, Settings};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Clock as ClockSetting, Config};
+use crate::server::{Core, Options, StartError};
+use crate::trust::{TrustError, access, files};
+
+/// How often the certificate files are looked at.
+const CERTIFICATES: Duration = Duration::from_secs(10);
+
+/// Where a running site is reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoints {
+    /// S3, and administration unless it has its own.
+    pub s3: SocketAddr,
+    /// Administration, when it listens elsewhere.
+    pub admin: Option<SocketAddr>,
+    /// Whether S3 speaks TLS.
+    pub tls: bool,
+}
+
+/// A site that serves.
+pub struct Running {
+    /// Where.
+    pub endpoints: Endpoints,
+    core: Core,
+    faces: TaskTracker,
+    stop: CancellationToken,
+}
+
+fn http_error(error: impl ToString) -> StartError {
+    StartError::Http(error.to_string())
+}
+
+impl Running {
+    /// Starts the site in `config.node.dir`. Call within a tokio runtime.
+    pub async fn start(config: &Config, options: Options) -> Result<Self, StartError> {
+        // Ports first: a busy one is the most likely reason not to start, and nothing has happened yet.
+        let s3 = listen(&config.s3.listen).await?;
+        let admin = match config.admin.listen.as_str() {
+            "" => None,
+            address => Some(listen(address).await?),
+        };
+        let certificates = Certificates::of(config);
+        let tls = certificates.as_ref().map(Certificates::load).transpose()?;
+        let address = s3.local_addr().map_err(http_error)?;
+        http::check_plain(address, tls.is_some(), config.s3.insecure).map_err(http_error)?;
+        let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose().map_err(http_error)?;
+        let mut core = Core::start(config, options).await?;
+        let token = admin_token(config)?;
+        let telemetry = skerry_gateway::telemetry::Telemetry::register(&mut core.registry);
+        let registry = Arc::new(Mutex::new(std::mem::take(&mut core.registry)));
+        let administration = Administration::new(core.services.admin.clone(), registry, &token);
+        let front = Front::new(core.services.clone(), settings(config, &core));
+        let (faces, stop) = (TaskTracker::new(), CancellationToken::new());
+        let limits = limits(config);
+        let (with_s3, alone) = match admin {
+            None => (Some(administration), None),
+            Some(listener) => (None, Some((listener, administration))),
+        };
+        let serve = |listener, tls, face: Faces| {
+            let stop = stop.clone();
+            let stopped = async move { stop.cancelled().await };
+            faces.spawn(http::serve(listener, tls, Arc::new(face), limits, stopped));
+        };
+        if let Some((listener, administration)) = alone {
+            http::check_plain(listener.local_addr().map_err(http_error)?, false, config.s3.insecure)
+                .map_err(http_error)?;
+            serve(listener, None, Faces::new(None, Some(administration), telemetry.clone()));
+        }
+        serve(s3, tls.clone(), Faces::new(Some(front), with_s3, telemetry));
+        if let Some((certificates, tls)) = certificates.zip(tls.clone()) {
+            faces.spawn(certificates.watch(tls, stop.clone()));
+        }
+        let endpoints = Endpoints { s3: address, admin: admin_address, tls: tls.is_some() };
+        tracing::info!(s3 = %endpoints.s3, "serving");
+        Ok(Self { endpoints, core, faces, stop })
+    }
+
+    /// The site behind the faces.
+    pub const fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Lets the requests under way end, then ends everything else.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        self.faces.close();
+        self.faces.wait().await;
+        self.core.shutdown().await;
+    }
+}
+
+async fn listen(address: &str) -> Result<TcpListener, StartError> {
+    let mut resolved = tokio::net::lookup_host(address).await.map_err(|error| {
+        StartError::Http(format!("{address} is no address to listen on: {error}"))
+    })?;
+    let first = resolved.next().ok_or_else(|| StartError::Http(format!("{address} names no address")))?;
+    http::bind(first).await.map_err(http_error)
+}
+
+fn settings(config: &Config, core: &Core) -> Settings {
+    let clock = core.site.clock;
+    let reading = move || ClockReading { now: clock.wall(), trusted: clock.is_trusted() };
+    Settings {
+        domains: config.s3.domains.clone(),
+        region: Some(config.s3.region.clone()).filter(|region| !region.is_empty()),
+        clock_rule: match config.auth.clock {
+            ClockSetting::Island => ClockRule::Island,
+            ClockSetting::Strict => ClockRule::Strict,
+        },
+        clock: Arc::new(reading),
+        host_id: core.site.name.clone(),
+    }
+}
+
+fn limits(config: &Config) -> Limits {
+    Limits {
+        connections: config.limits.connections as usize,
+        head_time: config.limits.header_timeout.0,
+        stall_time: config.limits.body_timeout.0,
+        shutdown_time: config.limits.drain.0,
+        ..Limits::default()
+    }
+}
+
+/// The admin token, made at the first start.
+fn admin_token(config: &Config) -> Result<String, StartError> {
+    let path = Path::new(&config.node.dir).join(&config.admin.token_file);
+    if files::exists(&path) {
+        return Ok(files::read_secret(&path)?.trim().to_owned());
+    }
+    let token = access::admin_token().map_err(TrustError::from)?;
+    files::write_secret(&path, &format!("{token}\n"))?;
+    Ok(token)
+}
+
+/// The files of the certificate and its key.
+struct Certificates {
+    chain: PathBuf,
+    key: PathBuf,
+}
+
+impl Certificates {
+    fn of(config: &Config) -> Option<Self> {
+        let tls = &config.tls;
+        let given = !tls.certificate.is_empty();
+        given.then(|| Self { chain: PathBuf::from(&tls.certificate), key: PathBuf::from(&tls.key) })
+    }
+
+    fn read(&self) -> Result<(String, String), TrustError> {
+        Ok((files::read_text(&self.chain)?, files::read_text(&self.key)?))
+    }
+
+    fn load(&self) -> Result<Tls, StartError> {
+        let (chain, key) = self.read()?;
+        Tls::from_pem(chain.as_bytes(), key.as_bytes()).map_err(http_error)
+    }
+
+    /// Serves new files when they come; a bad pair is said and the old one stays.
+    async fn watch(self, tls: Tls, stop: CancellationToken) {
+        let mut ticks = tokio::time::interval(CERTIFICATES);
+        let this = Arc::new(self);
+        let mut last = this.read().ok();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            let reader = this.clone();
+            let Ok(now) = tokio::task::spawn_blocking(move || reader.read().ok()).await else { return };
+            if now == last {
+                continue;
+            }
+            if let Some((chain, key)) = &now {
+                match tls.replace(chain.as_bytes(), key.as_bytes()) {
+                    Ok(()) => tracing::info!("a new certificate is served"),
+                    Err(error) => tracing::error!(%error, "the new certificate is not served, the old one is"),
+                }
+            }
+            last = now;
+        }
+    }
+}

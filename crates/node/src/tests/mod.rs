@@ -1,0 +1,10 @@
+//! Several sites in one process, over the network in memory: what a user is promised.
+//!
+//! Nothing here sleeps for luck: what takes time is awaited by following a site's changes.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod island;
+mod one_site;
+mod several_sites;
+mod world;

@@ -1,0 +1,89 @@
+//! One site alone.
+
+use skerry_gateway::service::{ByteRange, ErrorKind, WriteCondition};
+
+use super::world::{TestWorld, context, noise};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_of_all_sizes_come_back_whole_and_in_ranges() {
+    let world = TestWorld::new(1).await;
+    let site = &world.sites[0];
+    site.create_bucket("photos").await.unwrap();
+    let sizes = [0, 1, 300, 32 << 10, (32 << 10) + 1, 1 << 20, (1 << 20) + 1, (5 << 20) + 17, 9 << 20];
+    for (n, size) in sizes.into_iter().enumerate() {
+        let (key, body) = (format!("{n}"), noise(size, n as u64));
+        site.put("photos", &key, body.clone()).await.unwrap();
+        assert_eq!(site.get("photos", &key).await.unwrap(), body, "{size}");
+        if size > 100 {
+            let range = Some(ByteRange::Between { first: 50, last: size as u64 - 20 });
+            let part = site.get_with("photos", &key, range, &context()).await.unwrap();
+            assert_eq!(part, body.slice(50..size - 19), "{size}");
+        }
+    }
+    assert_eq!(site.list("photos").await.unwrap().len(), sizes.len());
+    site.delete("photos", "3").await.unwrap();
+    assert_eq!(site.get("photos", "3").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_finds_everything() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    let (small, large) = (noise(500, 1), noise(6 << 20, 2));
+    world.sites[0].put("photos", "small", small.clone()).await.unwrap();
+    world.sites[0].put("photos", "large", large.clone()).await.unwrap();
+    let before = world.sites[0].site().stamps.origin;
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    let site = &world.sites[0];
+    assert_ne!(site.site().stamps.origin, before, "every start is another life");
+    assert_eq!(site.get("photos", "small").await.unwrap(), small);
+    assert_eq!(site.get("photos", "large").await.unwrap(), large);
+    site.put("photos", "small", noise(10, 3)).await.unwrap();
+    assert_eq!(site.get("photos", "small").await.unwrap(), noise(10, 3));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_index_is_built_anew() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    let large = noise(3 << 20, 2);
+    world.sites[0].put("photos", "large", large.clone()).await.unwrap();
+    world.sites[0].stop().await;
+    let data = world.sites[0].directory.path().join("data");
+    let index = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path());
+    let index: Vec<_> = index.filter(|path| path.to_string_lossy().contains("index")).collect();
+    assert!(!index.is_empty(), "the index lies in {}", data.display());
+    for path in index {
+        if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }.unwrap();
+    }
+    world.sites[0].start().await;
+    assert_eq!(world.sites[0].get("photos", "large").await.unwrap(), large);
+    assert_eq!(world.sites[0].list("photos").await.unwrap(), ["large"]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_conditional_writes_exactly_one_wins() {
+    let world = TestWorld::new(1).await;
+    let site = &world.sites[0];
+    site.create_bucket("locks").await.unwrap();
+    let absent = WriteCondition { absent: true, matches: None };
+    let tries = (0..50u64).map(|n| site.put_if("locks", "lock", noise(40, n), absent.clone()));
+    let answers = futures::future::join_all(tries).await;
+    let won = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!(won, 1);
+    for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
+        assert_eq!(refused.kind(), ErrorKind::PreconditionFailed);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_conformance_suite_passes() {
+    let world = TestWorld::new(1).await;
+    assert!(world.sites[0].services().admin.ready().await.ready);
+    world.stop().await;
+}

@@ -1,0 +1,76 @@
+//! Several sites with links between them.
+
+use skerry_gateway::service::{ErrorKind, WriteCondition};
+
+use super::world::{TestWorld, noise};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_put_at_one_is_read_at_another_and_moves_once() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    let bodies = [noise(100, 1), noise(20_000, 2), noise((3 << 20) + 5, 3), noise(12 << 20, 4)];
+    for (n, body) in bodies.iter().enumerate() {
+        one.put("photos", &format!("{n}"), body.clone()).await.unwrap();
+    }
+    two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() }).await;
+    for (n, body) in bodies.iter().enumerate() {
+        assert_eq!(two.get("photos", &format!("{n}")).await.unwrap(), *body, "{n}");
+    }
+    let moved = two.payload_received();
+    let total: usize = bodies.iter().map(|body| body.len()).sum();
+    assert!(moved >= (total - 100) as u64 && moved < (total + (64 << 10)) as u64, "{moved} of {total}");
+    for (n, body) in bodies.iter().enumerate() {
+        assert_eq!(two.get("photos", &format!("{n}")).await.unwrap(), *body, "{n}");
+    }
+    assert_eq!(two.payload_received(), moved, "the second read is local");
+    three.until("the bucket is known", || async { three.site().bucket("photos").await.unwrap().is_some() }).await;
+    assert_eq!(three.list("photos").await.unwrap(), ["0", "1", "2", "3"]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_leaves_a_member_that_follows() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", noise(10, 1)).await.unwrap();
+    two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() }).await;
+    assert_eq!(two.get("photos", "a").await.unwrap(), noise(10, 1));
+    one.put("photos", "b", noise(10, 2)).await.unwrap();
+    two.until("the new key is listed", || async { two.list("photos").await.unwrap() == ["a", "b"] }).await;
+    one.cut(true);
+    assert_eq!(two.get("photos", "b").await.unwrap(), noise(10, 2), "small bodies travel with their record");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_are_decided_at_the_home_wherever_they_are_asked() {
+    let world = TestWorld::new(3).await;
+    world.sites[0].create_bucket("locks").await.unwrap();
+    for site in &world.sites {
+        site.until("the bucket is known", || async { site.site().bucket("locks").await.unwrap().is_some() }).await;
+    }
+    let absent = WriteCondition { absent: true, matches: None };
+    for round in 0..5u64 {
+        let key = format!("lock-{round}");
+        let tries = (0..12usize).map(|n| {
+            let site = &world.sites[n % 3];
+            site.put_if("locks", &key, noise(40, n as u64), absent.clone())
+        });
+        let answers = futures::future::join_all(tries).await;
+        let won: Vec<usize> = (0..12).filter(|n| answers[*n].is_ok()).collect();
+        assert_eq!(won.len(), 1, "{answers:?}");
+        let winner = won[0] as u64;
+        world.converged("locks").await;
+        for site in &world.sites {
+            assert_eq!(site.get("locks", &key).await.unwrap(), noise(40, winner));
+        }
+    }
+    world.sites[2].cut(true);
+    let refused = world.sites[2].put_if("locks", "x", "x", absent.clone()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::HomeUnreachable);
+    assert!(refused.message().contains("site-1"), "{}", refused.message());
+    world.sites[2].put("locks", "x", "plain").await.unwrap();
+    world.stop().await;
+}

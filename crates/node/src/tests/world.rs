@@ -1,0 +1,301 @@
+//! Sites for tests: each with its own directory, all in one memory network.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use skerry_base::{SiteId, WallTime};
+use skerry_gateway::service::{
+    CreateBucket, DeleteObject, DeleteTarget, GetObject, ListQuery, ObjectHeaders, Outcome, Principal,
+    PutObject, PutOutcome, ReadConditions, ReadMode, RequestContext, Services, UploadBody, WriteCondition,
+};
+use skerry_model::{Entry, Record, space};
+use tempfile::TempDir;
+
+use crate::config::Config;
+use crate::net::memory::MemoryWorld;
+use crate::server::{Core, Options};
+use crate::site::{Site, entry, unreadable};
+use crate::trust::access::AccessKey;
+use crate::trust::founding::Founding;
+use crate::trust::{Identity, SiteStatement, SiteTrust, entropy};
+
+/// The longest that anything here may take; reached only when something is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The access key of all tests.
+pub(super) fn key() -> AccessKey {
+    AccessKey { id: "SKTESTTESTTESTTESTTE".into(), secret: "secret".repeat(6) }
+}
+
+pub(super) fn context() -> RequestContext {
+    RequestContext {
+        principal: Principal { access_key: key().id, owner: "owner".into() },
+        request_id: "test".into(),
+        operation: "Test",
+        read: ReadMode::Local,
+        scope: None,
+    }
+}
+
+/// One site, running or not.
+pub(super) struct TestSite {
+    pub(super) directory: TempDir,
+    pub(super) core: Option<Core>,
+    trust: SiteTrust,
+    net: Arc<MemoryWorld>,
+}
+
+impl TestSite {
+    pub(super) async fn start(&mut self) {
+        let mut config = Config::default();
+        config.node.dir = self.directory.path().display().to_string();
+        config.peer.listen = "127.0.0.1:1".into();
+        config.storage.journal_segment.0 = 4 << 20;
+        config.storage.payload_segment.0 = 16 << 20;
+        let levels = std::env::var("TEST_LOG").unwrap_or_else(|_| "warn".into());
+        crate::telemetry::log::start(&levels, crate::config::LogFormat::Text).ok();
+        let net = self.net.node(self.trust.identity.public());
+        let options = Options { net: Some(net), access_key: Some(key()) };
+        self.core = Some(Core::start(&config, options).await.unwrap());
+    }
+
+    pub(super) async fn stop(&mut self) {
+        if let Some(core) = self.core.take() {
+            core.shutdown().await;
+        }
+    }
+
+    pub(super) fn site(&self) -> &Arc<Site> {
+        &self.core.as_ref().unwrap().site
+    }
+
+    pub(super) fn id(&self) -> SiteId {
+        self.trust.statement.site
+    }
+
+    pub(super) fn services(&self) -> &Services {
+        &self.core.as_ref().unwrap().services
+    }
+
+    pub(super) fn cut(&self, cut: bool) {
+        self.site().peers.net().set_cut(cut);
+    }
+
+    /// Waits until something holds, looking again after every change of this site.
+    pub(super) async fn until<F: Future<Output = bool>>(&self, what: &str, mut holds: impl FnMut() -> F) {
+        let mut changes = self.site().changes.follow();
+        let wait = async {
+            loop {
+                changes.mark_unchanged();
+                if holds().await {
+                    return;
+                }
+                // What changes at another site is not told here: look again now and then as well.
+                tokio::time::timeout(Duration::from_millis(20), changes.changed()).await.ok();
+            }
+        };
+        assert!(tokio::time::timeout(PATIENCE, wait).await.is_ok(), "waited in vain until {what}");
+    }
+
+    pub(super) async fn create_bucket(&self, name: &str) -> Outcome<()> {
+        let request = CreateBucket { name: name.into(), location: None };
+        self.services().buckets.create(&context(), request).await.map(drop)
+    }
+
+    pub(super) async fn put(&self, bucket: &str, key: &str, body: impl Into<Bytes>) -> Outcome<PutOutcome> {
+        self.put_if(bucket, key, body, WriteCondition::default()).await
+    }
+
+    pub(super) async fn put_if(
+        &self,
+        bucket: &str,
+        key: &str,
+        body: impl Into<Bytes>,
+        condition: WriteCondition,
+    ) -> Outcome<PutOutcome> {
+        let request = PutObject {
+            bucket: bucket.into(),
+            key: key.into(),
+            headers: ObjectHeaders::default(),
+            user_metadata: Vec::new(),
+            condition,
+            body: UploadBody::of(body),
+        };
+        self.services().objects.put(&context(), request).await
+    }
+
+    pub(super) async fn get(&self, bucket: &str, key: &str) -> Outcome<Bytes> {
+        self.get_with(bucket, key, None, &context()).await
+    }
+
+    pub(super) async fn get_with(
+        &self,
+        bucket: &str,
+        key: &str,
+        range: Option<skerry_gateway::service::ByteRange>,
+        context: &RequestContext,
+    ) -> Outcome<Bytes> {
+        let request = GetObject {
+            bucket: bucket.into(),
+            key: key.into(),
+            version: None,
+            range,
+            part: None,
+            if_range: None,
+            conditions: ReadConditions::default(),
+        };
+        let read = self.services().objects.get(context, request).await?;
+        let mut stream = read.body.into_stream();
+        let mut bytes = BytesMut::new();
+        while let Some(next) = stream.next().await {
+            bytes.extend_from_slice(&next?);
+        }
+        Ok(bytes.freeze())
+    }
+
+    pub(super) async fn delete(&self, bucket: &str, key: &str) -> Outcome<()> {
+        let target = DeleteTarget { key: key.into(), version: None, condition: WriteCondition::default() };
+        let request = DeleteObject { bucket: bucket.into(), target };
+        self.services().objects.delete(&context(), request).await.map(drop)
+    }
+
+    pub(super) async fn list(&self, bucket: &str) -> Outcome<Vec<String>> {
+        let query = ListQuery { bucket: bucket.into(), limit: 1000, ..ListQuery::default() };
+        let page = self.services().objects.list(&context(), query).await?;
+        Ok(page.entries.iter().map(|entry| entry.name().to_owned()).collect())
+    }
+
+    /// Payload bytes that this site received from others so far.
+    pub(super) fn payload_received(&self) -> u64 {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.core.as_ref().unwrap().registry).unwrap();
+        let wanted = |line: &&str| {
+            line.starts_with("skerry_wan_bytes_total")
+                && line.contains("direction=\"received\"")
+                && line.contains("kind=\"payload\"")
+        };
+        let value = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+        text.lines().filter(wanted).map(value).sum()
+    }
+}
+
+/// Sites of one federation that know each other.
+pub(super) struct TestWorld {
+    pub(super) sites: Vec<TestSite>,
+}
+
+impl TestWorld {
+    /// `count` running sites.
+    pub(super) async fn new(count: usize) -> Self {
+        let net = MemoryWorld::new();
+        let founding = Founding::new("site-1", WallTime(1)).unwrap();
+        let mut trusts = Vec::new();
+        for number in 2..=count {
+            trusts.push(admit(&founding.first, &format!("site-{number}")));
+        }
+        trusts.insert(0, founding.first);
+        let mut sites = Vec::new();
+        for trust in trusts {
+            let directory = TempDir::new().unwrap();
+            trust.store(directory.path()).unwrap();
+            let mut site = TestSite { directory, core: None, trust, net: net.clone() };
+            site.start().await;
+            sites.push(site);
+        }
+        let world = Self { sites };
+        world.introduce().await;
+        world
+    }
+
+    /// Tells every site of every other, as joining by token does.
+    async fn introduce(&self) {
+        let mut records: Vec<Record> = Vec::new();
+        for site in &self.sites {
+            let (system, key) = (site.site().system, format!("site/{}", site.id()));
+            let read = move |view: &dyn skerry_base::kv::View| {
+                space::current(view, system, &key).map_err(unreadable)
+            };
+            records.push(site.site().read(read).await.unwrap().unwrap());
+        }
+        for site in &self.sites {
+            let entries: Vec<_> =
+                records.iter().map(|record| entry(&Entry::Record(Box::new(record.clone())))).collect();
+            site.site().commit(site.site().system, (), move |_| Ok(((), entries))).await.unwrap();
+        }
+        for site in &self.sites {
+            self.linked(site).await;
+        }
+    }
+
+    /// Waits until a site has links to all others.
+    pub(super) async fn linked(&self, site: &TestSite) {
+        let wanted = self.sites.iter().filter(|other| other.core.is_some()).count() - 1;
+        site.until("all links stand", || async { site.site().boxes.linked().len() == wanted }).await;
+    }
+
+    /// Waits until every site has seen the same of a bucket, and all of it.
+    pub(super) async fn converged(&self, bucket: &str) {
+        let mut vectors = Vec::new();
+        for site in &self.sites {
+            site.until("the bucket is known", || async { site.site().bucket(bucket).await.unwrap().is_some() })
+                .await;
+        }
+        let id = self.sites[0].site().bucket(bucket).await.unwrap().unwrap().id;
+        let vector = |site: &TestSite| {
+            let site = site.site().clone();
+            async move { site.read(move |view| space::vector(view, id).map_err(unreadable)).await.unwrap() }
+        };
+        let wait = async {
+            loop {
+                vectors.clear();
+                for site in &self.sites {
+                    vectors.push(vector(site).await);
+                }
+                if vectors.windows(2).all(|pair| pair[0] == pair[1]) {
+                    return;
+                }
+                let mut changes = self.sites[0].site().changes.follow();
+                tokio::time::timeout(Duration::from_millis(20), changes.changed()).await.ok();
+            }
+        };
+        let done = tokio::time::timeout(PATIENCE, wait).await;
+        assert!(done.is_ok(), "sites did not converge on {bucket}");
+    }
+
+    pub(super) async fn stop(mut self) {
+        for site in &mut self.sites {
+            site.stop().await;
+        }
+    }
+}
+
+fn admit(first: &SiteTrust, name: &str) -> SiteTrust {
+    let identity = Identity::generate().unwrap();
+    let statement = SiteStatement {
+        federation: first.statement.federation,
+        site: SiteId(entropy::bytes().unwrap()),
+        name: name.into(),
+        node: identity.public(),
+        admitted: WallTime(1),
+    };
+    let admission = first.admin.as_ref().unwrap().admit(&statement);
+    SiteTrust {
+        identity,
+        root: first.root,
+        admission,
+        statement,
+        credentials: first.credentials.clone(),
+        admin: None,
+    }
+}
+
+/// Bytes that differ everywhere.
+pub(super) fn noise(length: usize, seed: u64) -> Bytes {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    let mut bytes = vec![0; length];
+    hasher.finalize_xof().fill(&mut bytes);
+    bytes.into()
+}
