@@ -295,6 +295,14 @@ impl Hands<'_> {
         self.reconcile.tick(&mut self.cx);
     }
 
+    /// Whether with this one every site was compared that is, or for all we know may be, a member.
+    fn is_last(&self, bucket: BucketId, with: SiteId, before: &BTreeSet<SiteId>) -> bool {
+        let done = |site: &SiteId| {
+            *site == with || before.contains(site) || self.location.is_surely_no_member(*site, bucket)
+        };
+        self.cx.peers.roster().iter().all(done)
+    }
+
     /// Carries what one machine found to the others, until nothing is left to carry.
     fn exchange(&mut self) {
         loop {
@@ -307,8 +315,9 @@ impl Hands<'_> {
             self.feed.members_changed(&changes, &mut self.cx);
             for wish in wishes {
                 match wish {
-                    Wish::Compare(bucket, with, last) => {
-                        self.reconcile.start(bucket, with, last, &mut self.cx)
+                    Wish::Compare(bucket, with, before) => {
+                        let last = self.is_last(bucket, with, &before);
+                        self.reconcile.start(bucket, with, last, &mut self.cx);
                     }
                     Wish::Settle(bucket, with) => self.reconcile.settled(bucket, with, &mut self.cx),
                 }

@@ -29,10 +29,10 @@ mod tests;
 use bucket::Bucket;
 
 /// A comparison that the feed asks for: caught up with this site, and in doubt or asked to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Start one; whether every other member was compared since the doubt arose.
-    Compare(BucketId, SiteId, bool),
+    /// Start one; and who was compared with since the doubt last grew.
+    Compare(BucketId, SiteId, BTreeSet<SiteId>),
     /// The one that runs found what is dead; all that could replace it has come since.
     Settle(BucketId, SiteId),
 }

@@ -241,8 +241,7 @@ impl Feed {
         if bucket.comparing.is_none() && (asked || (bucket.doubtful && worth)) {
             (bucket.comparing, bucket.void) = (Some(source), false);
             bucket.compare_with = bucket.compare_with.filter(|with| *with != source);
-            let last = bucket.members.iter().all(|site| *site == source || bucket.compared.contains(site));
-            self.wishes.push(Wish::Compare(id, source, last));
+            self.wishes.push(Wish::Compare(id, source, bucket.compared.clone()));
         } else if bucket.doubtful && bucket.comparing.is_none() {
             bucket.doubt_at = Some(cx.backoff(limits::BACKOFF_MIN, bucket.doubt_tries));
             bucket.doubt_tries = bucket.doubt_tries.saturating_add(1);

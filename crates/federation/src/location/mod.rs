@@ -74,6 +74,11 @@ impl Location {
         self.holders.of(bucket)
     }
 
+    /// Whether a site has said, since this machine's start, of what it is a member, and not of this.
+    pub(crate) fn is_surely_no_member(&self, site: SiteId, bucket: BucketId) -> bool {
+        !self.system.contains(&bucket) && self.holders.is_surely_no_member(site, bucket)
+    }
+
     /// Memberships that changed since last asked.
     pub(crate) fn take_changes(&mut self) -> Vec<Change> {
         core::mem::take(&mut self.changes)

@@ -143,6 +143,11 @@ impl Holders {
         self.heard.get(&site).filter(|heard| heard.life == life).map_or(0, |heard| heard.digest)
     }
 
+    /// Whether a publisher has said everything, and not this.
+    pub(super) fn is_surely_no_member(&self, site: SiteId, bucket: BucketId) -> bool {
+        self.heard.get(&site).is_some_and(|heard| heard.complete && !heard.is_member(bucket))
+    }
+
     /// Whether every site that is linked has said everything since this machine's start.
     pub(super) fn complete(&self, cx: &Context<'_>) -> bool {
         let said = |site: &SiteId| self.heard.get(site).is_some_and(|heard| heard.complete);

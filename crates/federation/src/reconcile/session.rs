@@ -136,7 +136,11 @@ impl Session {
     /// No answer in time.
     pub(super) fn again(&mut self, cx: &mut Context<'_>) -> Step {
         self.tries += 1;
-        if !self.settling && self.tries < limits::PROBE_TRIES && self.ask(cx) { Step::Wait } else { Step::Failed }
+        if !self.settling && self.tries < limits::PROBE_TRIES && self.ask(cx) {
+            Step::Wait
+        } else {
+            Step::Failed
+        }
     }
 
     /// Takes the answer to the first step.

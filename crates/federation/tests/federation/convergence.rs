@@ -35,12 +35,10 @@ fn storm(seed: u64) -> World {
 
 #[test]
 fn storms_end_in_agreement() {
-    for seed in 0..12 {
+    for seed in 0..40 {
         let mut world = storm(seed);
         let all: Vec<usize> = (0..world.sites.len()).collect();
         for id in [SYSTEM, bucket(1)] {
-            if world.difference(id, &all).is_some() { for n in &all { let h = world.sites[*n].store.held(id).clone(); eprintln!("{n} covers {} doubt {:?}", h.vector.includes(&h.doubt), h.doubt.iter().count()); } 
-              let skip = world.reports.len() - 60; for (s, r) in world.reports.iter().skip(skip) { eprintln!("{s} {r:?}"); } }
             assert_eq!(world.difference(id, &all), None, "seed {seed}");
             world.assert_converged(id, &all);
         }
