@@ -3,7 +3,7 @@
 //! Invariants: nothing is served before the store is open and the own records are durable; every task and
 //! thread started here ends in [`Running::shutdown`]; readiness never depends on another site.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
@@ -18,6 +18,7 @@ use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, system_bucket};
 use skerry_model::space::SpaceReducer;
 use skerry_model::{Entry, Record};
 use skerry_storage::{Committer, RealDisk, Recovery, Store};
+use tokio::sync::mpsc;
 
 use crate::admin::Admin;
 use crate::changes::Changes;
@@ -25,13 +26,14 @@ use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
 use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
-use crate::drive::stored::{CUT, LIFE, STAMP, Stored};
+use crate::drive::stored::{CUT, LIFE, STAMP, Stored, is_complete};
 use crate::drive::{self};
 use crate::net::tcp::{BindError, TcpNet};
 use crate::net::Net;
 use crate::paths::answer::Answers;
 use crate::paths::buckets::Buckets;
 use crate::paths::credentials::Credentials;
+use crate::paths::members;
 use crate::paths::objects::Objects;
 use crate::peers::outbox::{self, Outboxes};
 use crate::peers::{Peers, serve};
@@ -110,7 +112,7 @@ struct Remembered {
     life: u64,
     stamp: Option<Hlc>,
     cut: bool,
-    members: BTreeSet<BucketId>,
+    members: BTreeMap<BucketId, bool>,
 }
 
 impl Remembered {
@@ -119,9 +121,9 @@ impl Remembered {
             let found = view.get(Table::Local, key)?;
             Ok(found.and_then(|bytes| Some(u64::from_be_bytes(bytes.as_ref().try_into().ok()?))))
         };
-        let mut members = BTreeSet::new();
-        view.scan_prefix(Table::Local, Stored::Member.prefix(), &mut |key, _| {
-            members.extend(Stored::Member.bucket(key));
+        let mut members = BTreeMap::new();
+        view.scan_prefix(Table::Local, Stored::Member.prefix(), &mut |key, value| {
+            members.extend(Stored::Member.bucket(key).map(|bucket| (bucket, is_complete(value))));
             ControlFlow::Continue(())
         })?;
         Ok(Self {
@@ -173,6 +175,7 @@ impl Core {
         let life = remembered.life + 1;
         let seed = entropy::number().map_err(TrustError::from)?;
         let machine = Federation::new(Machine::new(site.id, life, seed).with_system(system));
+        let (caught_up, followed) = mpsc::unbounded_channel();
         let live = Live {
             store: store.clone(),
             boxes: site.boxes.clone(),
@@ -180,6 +183,7 @@ impl Core {
             changes: site.changes.clone(),
             liveness: liveness.clone(),
             clock,
+            caught_up,
         };
         let run = move || drive::run(inbox, machine, clock, StoreReplicas(store), live);
         let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
@@ -202,6 +206,7 @@ impl Core {
         };
         let core = Self { site, trust, registry, services, recovery, committer, machine, tasks };
         core.first_records(&directory, config, life, options.access_key).await?;
+        core.tasks.spawn(members::complete(core.site.clone(), followed));
         core.go(&remembered.members, door, telemetry).await?;
         Ok(core)
     }
@@ -245,10 +250,10 @@ impl Core {
         Ok(())
     }
 
-    async fn go(&self, members: &BTreeSet<BucketId>, door: Door, telemetry: Telemetry) -> Result<(), StartError> {
+    async fn go(&self, members: &BTreeMap<BucketId, bool>, door: Door, telemetry: Telemetry) -> Result<(), StartError> {
         let site = &self.site;
         roster_watch::refresh(site, self.trust.root).await?;
-        for &bucket in members {
+        for &bucket in members.keys() {
             site.drive.tell(Input::Join { bucket });
         }
         let answers = Arc::new(Answers { site: site.clone(), door });

@@ -4,7 +4,7 @@
 //! answered before it is durable; the own clock never goes below a stamp that was given before, whatever the
 //! wall clock says and however the process ended.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -56,8 +56,8 @@ pub(crate) struct Site {
     pub(crate) stamps: Arc<Stamps>,
     /// Names and access keys.
     pub(crate) directory: Directory,
-    /// Buckets that this site is a member of.
-    pub(crate) members: RwLock<BTreeSet<BucketId>>,
+    /// Buckets that this site is a member of, and whether it has taken once what a complete member had.
+    pub(crate) members: RwLock<BTreeMap<BucketId, bool>>,
 }
 
 /// The own clock and origin.
@@ -127,14 +127,26 @@ impl Site {
         tokio::task::spawn_blocking(read).await.map_err(refusal::task)?
     }
 
-    /// Whether this site keeps all records of the bucket.
+    fn membership(&self, bucket: BucketId) -> Option<bool> {
+        if bucket == self.system {
+            return Some(true);
+        }
+        self.members.read().unwrap_or_else(PoisonError::into_inner).get(&bucket).copied()
+    }
+
+    /// Whether this site keeps the records of the bucket that it hears of.
     pub(crate) fn is_member(&self, bucket: BucketId) -> bool {
-        bucket == self.system || self.members.read().unwrap_or_else(PoisonError::into_inner).contains(&bucket)
+        self.membership(bucket).is_some()
+    }
+
+    /// Whether what this site keeps of the bucket is all that a member knows, but for what is on its way.
+    pub(crate) fn is_complete(&self, bucket: BucketId) -> bool {
+        self.membership(bucket) == Some(true)
     }
 
     /// All buckets that this site is a member of.
     pub(crate) fn memberships(&self) -> Vec<BucketId> {
-        self.members.read().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        self.members.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
     /// Becomes a member: remembered first, then told to the machine, which pulls.
@@ -142,16 +154,25 @@ impl Site {
         if self.is_member(bucket) {
             return Ok(());
         }
-        let entry = entry(&membership(bucket));
+        self.remember_membership(bucket, false).await
+    }
+
+    /// Remembers a membership and takes note of it.
+    pub(crate) async fn remember_membership(&self, bucket: BucketId, complete: bool) -> Outcome<()> {
+        let entry = entry(&membership(bucket, complete));
         self.commit(bucket, (), move |_| Ok(((), vec![entry]))).await?;
-        self.joined(bucket);
+        self.joined(bucket, complete);
         Ok(())
     }
 
     /// Takes note of a membership that is durable.
-    pub(crate) fn joined(&self, bucket: BucketId) {
-        self.members.write().unwrap_or_else(PoisonError::into_inner).insert(bucket);
+    pub(crate) fn joined(&self, bucket: BucketId, complete: bool) {
+        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        let known = members.entry(bucket).or_insert(complete);
+        *known |= complete;
+        drop(members);
         self.drive.tell(Input::Join { bucket });
+        self.changes.world();
     }
 }
 

@@ -13,6 +13,7 @@ use skerry_base::{BucketId, Dot, SiteId, Vector};
 use skerry_federation::{Apply, Drop, FeedItem, Input, Message, Report};
 use skerry_model::{Entry, Record, space};
 use skerry_storage::{CommitError, SmallBody, Store};
+use tokio::sync::mpsc;
 
 use super::stored::{Stored, VectorFile};
 use super::{Drive, Effects};
@@ -52,6 +53,8 @@ pub(crate) struct Live {
     pub(crate) changes: Changes,
     pub(crate) liveness: Arc<Liveness>,
     pub(crate) clock: Clock,
+    /// Told when a source has nothing more for this site.
+    pub(crate) caught_up: mpsc::UnboundedSender<(BucketId, SiteId)>,
 }
 
 impl Effects for Live {
@@ -106,6 +109,9 @@ impl Effects for Live {
     fn report(&mut self, report: Report) {
         match report {
             Report::Unreadable { reason } => tracing::error!(reason, "the store cannot be read"),
+            Report::CaughtUp { bucket, source } => {
+                self.caught_up.send((bucket, source)).ok();
+            }
             report => tracing::debug!(?report, "federation"),
         }
         self.changes.world();

@@ -40,11 +40,20 @@ impl Stored {
     }
 }
 
-/// The entry that makes this site a member of a bucket.
-pub(crate) fn membership(bucket: BucketId) -> Entry {
+/// The entry that makes this site a member of a bucket: complete, or still taking what others have.
+pub(crate) fn membership(bucket: BucketId, complete: bool) -> Entry {
     let key = Bytes::from(Stored::Member.key(bucket));
-    Entry::Local { key, value: Some(Bytes::from_static(&[1])) }
+    let value = Bytes::from_static(if complete { COMPLETE } else { JOINING });
+    Entry::Local { key, value: Some(value) }
 }
+
+/// Whether a stored membership is complete.
+pub(crate) fn is_complete(value: &[u8]) -> bool {
+    value == COMPLETE
+}
+
+const JOINING: &[u8] = &[1];
+const COMPLETE: &[u8] = &[2];
 
 /// The key of the life counter: rises with every start.
 pub(crate) const LIFE: &[u8] = b"life";

@@ -18,7 +18,7 @@ use super::bucket::{self, Bucket};
 use super::get::{Found, Wanted};
 use super::upload::{self, Target};
 use super::write::{self, Written};
-use super::{far, list, refusal, relay};
+use super::{far, list, members, refusal, relay};
 use crate::net::{Stream, frame};
 use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
 use crate::peers::serve::Answerer;
@@ -87,9 +87,12 @@ async fn object(site: &Arc<Site>, read: Read) -> (Response, Vec<Bytes>) {
     if !site.is_member(read.bucket) {
         return (Response::NotMember, Vec::new());
     }
-    let store = site.store.clone();
+    let (store, bucket) = (site.store.clone(), read.bucket);
     let find = move || found(&store, read);
     match tokio::task::spawn_blocking(find).await.map_err(refusal::task) {
+        Ok(Ok((Response::NoObject { .. }, _))) if !site.is_complete(bucket) => {
+            (Response::Joining, Vec::new())
+        }
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) | Err(error) => (list::refused(&error), Vec::new()),
     }
@@ -151,11 +154,14 @@ async fn decided(site: &Arc<Site>, decide: message::Decide) -> Outcome<Response>
 }
 
 async fn size(site: &Arc<Site>, bucket: BucketId) -> Outcome<Response> {
-    if !site.is_member(bucket) {
-        return Ok(Response::NotMember);
+    if !site.is_complete(bucket) {
+        return Ok(members::not_complete(site, bucket));
     }
-    let sums = site.read(move |view| space::sums(view, bucket).map_err(unreadable)).await?;
-    Ok(Response::Size { bytes: sums.record_bytes })
+    let read = move |view: &dyn skerry_base::kv::View| {
+        let bytes = space::sums(view, bucket).map_err(unreadable)?.record_bytes;
+        Ok(Response::Size { bytes, vector: space::vector(view, bucket).map_err(unreadable)? })
+    };
+    site.read(read).await
 }
 
 async fn upload_call(site: &Arc<Site>, from: SiteId, call: UploadCall) -> Outcome<Response> {

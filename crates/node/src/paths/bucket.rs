@@ -222,7 +222,7 @@ impl Declarer<'_> {
             entries.push(entry(&Entry::Write(record)));
         }
         if let Some(bucket) = declared.join {
-            entries.push(entry(&crate::drive::stored::membership(bucket)));
+            entries.push(entry(&crate::drive::stored::membership(bucket, true)));
         }
         entries.extend(stamp.as_ref().map(entry));
         Ok(entries)

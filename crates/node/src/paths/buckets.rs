@@ -45,7 +45,7 @@ pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &s
         Ok((claimed.bucket, Some(Declared::claim(claimed, true))))
     };
     let bucket = site.declare(writer, decide).await?;
-    site.joined(bucket);
+    site.joined(bucket, true);
     tracing::info!(bucket = named, %bucket, "bucket created");
     Ok(())
 }
@@ -91,7 +91,7 @@ impl BucketService for Buckets {
     async fn delete(&self, context: &RequestContext, bucket: &str) -> Outcome<Receipt> {
         let bucket = self.0.allowed(context, bucket, Action::ManageBucket).await?;
         let (system, name) = (self.0.system, bucket.name.clone());
-        if !self.0.is_member(bucket.id) {
+        if !self.0.is_complete(bucket.id) {
             not_empty_elsewhere(&self.0, &bucket).await?;
         }
         let decide = move |view: &dyn View, wall| {

@@ -51,7 +51,7 @@ pub(crate) async fn read(site: &Arc<Site>, wanted: &Wanted, part: Part, here: &F
 async fn nothing(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> {
     let local = wanted.clone();
     let found = site.read(move |view| local.local(view)).await?;
-    Ok(if matches!(found, Found::Marker(_)) || site.is_member(wanted.bucket.id) { found } else { Found::Nothing })
+    Ok(if matches!(found, Found::Marker(_)) || site.is_complete(wanted.bucket.id) { found } else { Found::Nothing })
 }
 
 enum Heard {
@@ -78,6 +78,7 @@ async fn race(site: &Arc<Site>, asking: &Asking, question: &Request) -> Outcome<
                 }
                 Ok((Response::NoObject { .. }, _)) => absent = true,
                 Ok((Response::NotMember, _)) => site.refuted(asking.bucket, member),
+                Ok((Response::Joining, _)) => failed.push(members::joining(site, member)),
                 Ok((Response::Refused { code, message }, _)) => return Err(refusal::relayed(&code, message)),
                 Ok(_) => failed.push(format!("{} answered something else", name())),
                 Err(error) => failed.push(format!("{}: {error}", name())),

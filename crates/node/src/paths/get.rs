@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use skerry_base::{BucketId, SiteId};
 use skerry_base::kv::View;
+use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{
     ByteRange, DownloadBody, ErrorKind, GetObject, ObjectHead, ObjectInfo, ObjectRead, Outcome, ReadMode,
     RequestContext, Selection, ServiceError, VersionId,
@@ -93,7 +93,11 @@ impl Wanted {
 }
 
 /// Reads an object.
-pub(crate) async fn get(site: &Arc<Site>, context: &RequestContext, request: GetObject) -> Outcome<ObjectRead> {
+pub(crate) async fn get(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    request: GetObject,
+) -> Outcome<ObjectRead> {
     let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
     let record = find(site, context, &wanted, part(&request)).await?;
     let (info, object) = described(&wanted.bucket, &record)?;
@@ -103,7 +107,11 @@ pub(crate) async fn get(site: &Arc<Site>, context: &RequestContext, request: Get
 }
 
 /// The same without the bytes.
-pub(crate) async fn head(site: &Arc<Site>, context: &RequestContext, request: GetObject) -> Outcome<ObjectHead> {
+pub(crate) async fn head(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    request: GetObject,
+) -> Outcome<ObjectHead> {
     let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
     let record = find(site, context, &wanted, Part::Nothing).await?;
     let (info, _) = described(&wanted.bucket, &record)?;
@@ -148,8 +156,10 @@ pub(crate) async fn find(
     part: Part,
 ) -> Outcome<Box<Record>> {
     let local = wanted.clone();
+    // Before the record is read: what had arrived by then is in what is read.
+    let seen = has_seen(site, &context.read).await?;
     let found = site.read(move |view| local.local(view)).await?;
-    if !asks_on(site, context, wanted, &found).await? {
+    if !asks_on(site, &context.read, seen, wanted, &found).await? {
         return match found {
             Found::Object(record) => Ok(record),
             other => Err(wanted.missing(&other)),
@@ -167,31 +177,36 @@ pub(crate) async fn find(
     }
 }
 
+/// Whether the write of the reader's token has arrived here; true without a token.
+async fn has_seen(site: &Arc<Site>, mode: &ReadMode) -> Outcome<bool> {
+    let ReadMode::After(token) = mode else { return Ok(true) };
+    let (bucket, dot) = super::write::parse_token(token).ok_or_else(|| {
+        ServiceError::new(ErrorKind::InvalidArgument, "x-skerry-token is not one that a write answered")
+    })?;
+    let covered = move |view: &dyn View| space::vector_entry(view, bucket, dot.origin).map_err(unreadable);
+    Ok(site.read(covered).await? >= dot.seq)
+}
+
 /// Whether what is here is not answer enough.
 async fn asks_on(
     site: &Arc<Site>,
-    context: &RequestContext,
+    mode: &ReadMode,
+    seen: bool,
     wanted: &Wanted,
     found: &Found,
 ) -> Outcome<bool> {
     let id = wanted.bucket.id;
-    match &context.read {
+    match mode {
         ReadMode::Latest => Ok(true),
         ReadMode::After(token) => {
-            let (bucket, dot) = super::write::parse_token(token).ok_or_else(|| {
-                ServiceError::new(ErrorKind::InvalidArgument, "x-skerry-token is not one that a write answered")
-            })?;
-            let seen = site.read(move |view| {
-                let covered = space::vector_entry(view, bucket, dot.origin).map_err(unreadable)?;
-                Ok(covered >= dot.seq)
-            });
-            let stored = matches!(found, Found::Object(record) if record.dot == dot);
-            Ok(!stored && !seen.await?)
+            let dot = super::write::parse_token(token).map(|(_, dot)| dot);
+            let stored = matches!(found, Found::Object(record) if Some(record.dot) == dot);
+            Ok(!stored && !seen)
         }
         ReadMode::Local if !site.is_member(id) => Ok(true),
         ReadMode::Local => match found {
             Found::Object(_) => Ok(false),
-            _ => Ok(members::is_behind(site, id).await),
+            _ => Ok(!site.is_complete(id) || members::is_behind(site, id).await),
         },
     }
 }

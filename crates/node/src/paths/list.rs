@@ -9,7 +9,7 @@ use skerry_base::kv::View;
 use skerry_base::limits::{LIST_KEYS, MESSAGE_BYTES};
 use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{
-    ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ServiceError, VersionEntry, VersionId, VersionPage,
+    ErrorKind, ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ServiceError, VersionEntry, VersionId, VersionPage,
     VersionQuery, VersionSummary,
 };
 use skerry_model::space::{self, Cursor};
@@ -90,14 +90,22 @@ fn version(listed: Listed, owner: &str) -> Outcome<Option<VersionEntry>> {
 }
 
 async fn page(site: &Arc<Site>, bucket: &Bucket, list: List, versions: bool) -> Outcome<Page> {
-    if site.is_member(bucket.id) {
+    if site.is_complete(bucket.id) {
         return site.read(move |view| local(view, &list, versions)).await;
     }
-    let request = if versions { Request::Versions(list) } else { Request::List(list) };
+    let request = if versions { Request::Versions(list.clone()) } else { Request::List(list.clone()) };
     let asking = members::nearest(site, bucket).await?;
-    let (from, page) = far(site, &asking, &request).await?;
-    members::follow(site, bucket.id, from).await;
-    Ok(page)
+    match far(site, &asking, &request).await {
+        Ok((from, page)) => {
+            members::follow(site, bucket.id, from).await;
+            Ok(page)
+        }
+        // An island lists what it has, above all what was written to it.
+        Err(error) if error.kind() == ErrorKind::Unreachable && site.is_member(bucket.id) => {
+            site.read(move |view| local(view, &list, versions)).await
+        }
+        Err(error) => Err(error),
+    }
 }
 
 async fn far(site: &Arc<Site>, asking: &Asking, request: &Request) -> Outcome<(Option<SiteId>, Page)> {
@@ -106,6 +114,7 @@ async fn far(site: &Arc<Site>, asking: &Asking, request: &Request) -> Outcome<(O
         match site.peers.call(member, request).await.map(|answer| answer.response) {
             Ok(Response::Page(page)) => return Ok((Some(member), page)),
             Ok(Response::NotMember) => site.refuted(asking.bucket, member),
+            Ok(Response::Joining) => failed.push(members::joining(site, member)),
             Ok(Response::Refused { code, message }) => return Err(refusal::relayed(&code, message)),
             Ok(_) => failed.push(format!("{} answered something else", site.peers.roster.name(member))),
             Err(error) => failed.push(format!("{}: {error}", site.peers.roster.name(member))),
@@ -174,8 +183,8 @@ fn versions_page(view: &dyn View, list: &List, cursor: Cursor<'_>) -> Outcome<Pa
 
 /// Answers another site's question for a page.
 pub(crate) async fn answer(site: &Arc<Site>, list: List, versions: bool) -> Response {
-    if !site.is_member(list.bucket) {
-        return Response::NotMember;
+    if !site.is_complete(list.bucket) {
+        return members::not_complete(site, list.bucket);
     }
     match site.read(move |view| local(view, &list, versions)).await {
         Ok(page) => Response::Page(page),

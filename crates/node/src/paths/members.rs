@@ -4,18 +4,21 @@
 //! what this site can answer alone; an answer "not there" is given only when somebody who knows said so, else
 //! the refusal says who could not be asked.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
-use skerry_base::{BucketId, SiteId};
+use skerry_base::{BucketId, SiteId, Vector};
 use skerry_federation::{Answer, Input};
 use skerry_gateway::service::Outcome;
+use skerry_model::space;
+use tokio::sync::mpsc;
 
 use super::bucket::Bucket;
 use super::refusal;
 use crate::peers::message::{Request, Response};
-use crate::site::Site;
+use crate::site::{Site, unreadable};
 
 /// How often a landmark that does not know yet is asked again.
 const ASKED_AGAIN: u32 = 3;
@@ -56,25 +59,10 @@ impl Asking {
 
 /// The members of a bucket but this site, nearest first.
 pub(crate) async fn nearest(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
-    if site.is_member(bucket.id) {
-        return Ok(of_member(site, bucket).await);
-    }
-    let mut asking = Asking { bucket: bucket.id, sites: Vec::new(), silent: Vec::new(), unknown: false };
-    for _ in 0..ASKED_AGAIN {
-        match site.drive.locate(bucket.id).await {
-            None => return Err(refusal::stopping()),
-            Some(Answer::Found { sites }) => asking.sites = sites,
-            Some(Answer::Unreachable { sites }) => asking.silent = sites,
-            Some(Answer::Unknown { unasked }) => asking.silent = unasked,
-            Some(Answer::NotYetKnown) => {
-                asking.unknown = true;
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        }
-        asking.unknown = false;
-        break;
-    }
+    let mut asking = match site.is_member(bucket.id) {
+        true => of_member(site, bucket).await,
+        false => located(site, bucket).await?,
+    };
     asking.sites.retain(|member| *member != site.id);
     // The home made the bucket, so it is a member whatever the landmarks have heard.
     let known = asking.sites.contains(&bucket.home) || asking.silent.contains(&bucket.home);
@@ -86,11 +74,72 @@ pub(crate) async fn nearest(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking
     Ok(asking)
 }
 
+async fn located(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
+    let mut asking = Asking { bucket: bucket.id, sites: Vec::new(), silent: Vec::new(), unknown: false };
+    for _ in 0..ASKED_AGAIN {
+        asking.unknown = false;
+        match site.drive.locate(bucket.id).await {
+            None => return Err(refusal::stopping()),
+            Some(Answer::Found { sites }) => asking.sites = sites,
+            Some(Answer::Unreachable { sites }) => asking.silent = sites,
+            Some(Answer::Unknown { unasked }) => asking.silent = unasked,
+            Some(Answer::NotYetKnown) => {
+                asking.unknown = true;
+                if site.linked(bucket.home) {
+                    break;
+                }
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        }
+        break;
+    }
+    Ok(asking)
+}
+
 async fn of_member(site: &Arc<Site>, bucket: &Bucket) -> Asking {
     let id = bucket.id;
     let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
     let (sites, silent) = members.into_iter().partition(|member| site.linked(*member));
     Asking { bucket: bucket.id, sites, silent, unknown: false }
+}
+
+/// Why a member that is still taking records was of no help.
+pub(crate) fn joining(site: &Site, member: SiteId) -> String {
+    format!("{} has just begun to follow the bucket", site.peers.roster.name(member))
+}
+
+/// What a site answers that cannot answer for the bucket.
+pub(crate) fn not_complete(site: &Site, bucket: BucketId) -> Response {
+    if site.is_member(bucket) { Response::Joining } else { Response::NotMember }
+}
+
+/// Follows what the machine says of feeds: a member is complete once it has seen all that a complete member
+/// had when it was asked.
+pub(crate) async fn complete(site: Arc<Site>, mut caught_up: mpsc::UnboundedReceiver<(BucketId, SiteId)>) {
+    let mut goals: BTreeMap<BucketId, Vector> = BTreeMap::new();
+    while let Some((bucket, source)) = caught_up.recv().await {
+        if !site.is_member(bucket) || site.is_complete(bucket) {
+            goals.remove(&bucket);
+            continue;
+        }
+        if !goals.contains_key(&bucket) {
+            let asked = site.peers.call(source, &Request::Size { bucket }).await;
+            let Ok(Response::Size { vector, .. }) = asked.map(|answer| answer.response) else { continue };
+            goals.insert(bucket, vector);
+        }
+        let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await;
+        let reached = match (own, goals.get(&bucket)) {
+            (Ok(own), Some(goal)) => own.includes(goal),
+            _ => false,
+        };
+        if reached {
+            match site.remember_membership(bucket, true).await {
+                Ok(()) => tracing::info!(%bucket, "this site is a complete member"),
+                Err(error) => tracing::warn!(%bucket, %error, "a membership was not remembered"),
+            }
+        }
+    }
 }
 
 /// Whether this site, a member, is known to lack records of the bucket.
@@ -105,7 +154,7 @@ pub(crate) async fn is_behind(site: &Arc<Site>, bucket: BucketId) -> bool {
 pub(crate) async fn follow(site: &Arc<Site>, bucket: BucketId, from: Option<SiteId>) {
     let Some(from) = from else { return };
     let size = site.peers.call(from, &Request::Size { bucket }).await.map(|answer| answer.response);
-    if let Ok(Response::Size { bytes }) = size {
+    if let Ok(Response::Size { bytes, .. }) = size {
         follow_if_small(site, bucket, bytes).await;
     }
 }

@@ -226,6 +226,8 @@ pub(crate) enum Response {
     Size {
         /// Bytes of live records.
         bytes: u64,
+        /// What the answerer, a complete member, has seen.
+        vector: Vector,
     },
     /// The answerer is no member of the bucket.
     NotMember,
@@ -236,6 +238,8 @@ pub(crate) enum Response {
         /// What to do about it.
         message: String,
     },
+    /// The answerer is a member that has not yet taken what others have: ask another.
+    Joining,
 }
 
 /// An object that was found.
