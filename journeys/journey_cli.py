@@ -5,7 +5,7 @@ import urllib.request
 from pathlib import Path
 
 from checks import equal, expect, wait_for
-from clients import Aws, S3cmd, content, make_tree, sha256_of, tree_sums
+from clients import Aws, S3cmd, arrived, boto, content, make_tree, sha256_of, tree_sums
 
 
 def bucket_seen(command, number, bucket):
@@ -22,6 +22,7 @@ def aws(checks, demo, work, program, label):
     work.mkdir(parents=True)
     run = Aws(program, demo, work)
     bucket = f"{label}-journey"
+    two, three = boto(demo, 2), boto(demo, 3)
     url = f"s3://{bucket}"
 
     with checks.check(f"{label}: a bucket made at site 1 is listed at site 2"):
@@ -32,6 +33,7 @@ def aws(checks, demo, work, program, label):
         source, target = work / "small.txt", work / "small.back"
         source.write_bytes(content(1234, label))
         run(1, "s3", "cp", source, f"{url}/dir/small.txt")
+        arrived(two, bucket, "dir/small.txt")
         run(2, "s3", "cp", f"{url}/dir/small.txt", target)
         equal(sha256_of(target), sha256_of(source), "checksum")
 
@@ -41,8 +43,10 @@ def aws(checks, demo, work, program, label):
             body = work / "unicode"
             body.write_text(key)
             run(1, "s3", "cp", body, f"{url}/odd/{key}")
-        for number in (1, 2, 3):
-            for key in keys:
+        for client, key in ((two, keys[-1]), (three, keys[1])):
+            arrived(client, bucket, f"odd/{key}")
+        for number, some in ((2, keys), (3, keys[:2])):
+            for key in some:
                 equal(run(number, "s3", "cp", f"{url}/odd/{key}", "-"), key, f"body of {key!r} at {number}")
         listed = lambda: json.loads(run(2, "s3api", "list-objects-v2", "--bucket", bucket, "--prefix", "odd/"))
         found = wait_for("the listing at site 2", lambda: len(listed().get("Contents", [])) == len(keys) and listed())
@@ -55,6 +59,7 @@ def aws(checks, demo, work, program, label):
         head = json.loads(run(1, "s3api", "head-object", "--bucket", bucket, "--key", "big.bin"))
         expect("-" in head["ETag"], f"not multipart: {head['ETag']}")
         equal(head["ContentLength"], 64 << 20, "length")
+        arrived(two, bucket, "big.bin")
         run(2, "s3", "cp", f"{url}/big.bin", target)
         equal(sha256_of(target), sha256_of(source), "checksum")
 
@@ -73,6 +78,7 @@ def aws(checks, demo, work, program, label):
         body.write_bytes(b"0123456789")
         run(1, "s3api", "put-object", "--bucket", bucket, "--key", "meta", "--body", body,
             "--metadata", "colour=blue,shape=round", "--content-type", "text/x-test", "--cache-control", "max-age=7")
+        arrived(two, bucket, "meta")
         head = json.loads(run(2, "s3api", "head-object", "--bucket", bucket, "--key", "meta"))
         equal(head["Metadata"], {"colour": "blue", "shape": "round"}, "metadata")
         equal((head["ContentType"], head["CacheControl"]), ("text/x-test", "max-age=7"), "headers")
@@ -125,6 +131,7 @@ def s3cmd(checks, demo, work, program):
     work.mkdir(parents=True)
     run = S3cmd(program, demo, work)
     url = "s3://s3cmd-journey"
+    two = boto(demo, 2)
 
     with checks.check("s3cmd: a bucket made at site 1 is listed at site 2"):
         run(1, "mb", url)
@@ -135,6 +142,7 @@ def s3cmd(checks, demo, work, program):
         source.write_bytes(content(5000, "s3cmd"))
         for key in ("plain.txt", "straße ☃.txt", "a b+c.txt"):
             run(1, "put", source, f"{url}/{key}")
+            arrived(two, "s3cmd-journey", key)
             run(2, "get", "--force", f"{url}/{key}", target)
             equal(sha256_of(target), sha256_of(source), f"checksum of {key}")
 
@@ -142,6 +150,7 @@ def s3cmd(checks, demo, work, program):
         source, target = work / "big.bin", work / "big.back"
         source.write_bytes(content(64 << 20, "s3cmd big"))
         run(1, "put", "--multipart-chunk-size-mb=15", source, f"{url}/big.bin")
+        arrived(two, "s3cmd-journey", "big.bin")
         run(2, "get", "--force", f"{url}/big.bin", target)
         equal(sha256_of(target), sha256_of(source), "checksum")
 

@@ -4,7 +4,7 @@ import json
 import time
 
 from checks import equal, expect, wait_for
-from clients import boto, content, sha256
+from clients import arrived, boto, content, sha256
 from journey_boto import code_of
 
 
@@ -114,6 +114,7 @@ def locality(checks, demo):
     one.put_object(Bucket=bucket, Key="large", Body=body)
 
     with checks.check("locality: the second read at site 2 moves 0 payload bytes between sites"):
+        arrived(two, bucket, "large")
         begin = demo.site(2).wan("payload")
         equal(sha256(two.get_object(Bucket=bucket, Key="large")["Body"].read()), sha256(body), "first read")
         first = demo.site(2).wan("payload")

@@ -42,6 +42,21 @@ pub(crate) struct Site {
     pub(crate) client: Client,
 }
 
+impl Site {
+    /// Whether it says that it is ready.
+    pub(crate) async fn is_ready(&self) -> bool {
+        let answer = self.client.send(hyper::Method::GET, "/_skerry/health/ready", bytes::Bytes::new()).await;
+        answer.is_ok_and(|answer| answer.status.is_success())
+    }
+
+    /// The same with the admin token that lies in its directory now.
+    pub(crate) fn reloaded(&self, directory: &Path) -> Outcome<Self> {
+        let mut site = self.clone();
+        site.client.token = files::read(&directory.join(ADMIN_TOKEN))?.map(|token| token.trim().to_owned());
+        Ok(site)
+    }
+}
+
 impl Place {
     /// The sites of a directory, with the tokens that lie there.
     pub(crate) fn of_directory_only(directory: &Path) -> Self {

@@ -4,18 +4,21 @@
 //! it is told to stop by SIGTERM and killed, by its own pid, only after a bounded wait; each has a process
 //! group of its own, so that Ctrl-C at the terminal reaches the demo alone.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, ChildStdin, Command};
+use tokio::time::Instant;
 
+use super::layout::Layout;
 use crate::exit::{Failure, Outcome};
 use crate::files;
+use crate::site_files::CONFIGURATION;
 
-/// What a site has to put its affairs in order before it is killed.
-const STOP: Duration = Duration::from_secs(20);
+/// What the sites have to put their affairs in order before they are killed.
+pub(crate) const STOP: Duration = Duration::from_secs(30);
 /// How much of a log is shown when a site ends by itself.
 const TAIL_BYTES: u64 = 4096;
 
@@ -30,16 +33,21 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Starts the site that lives in a directory; what it says goes to `skerry.log` there.
-    pub(crate) fn start(name: &str, directory: &Path) -> Outcome<Self> {
+    /// Starts a site of a demo; what it says goes to `skerry.log` in its directory. The user's access key comes
+    /// with it, so that every site knows it before it is ready for the first time.
+    pub(crate) fn start(layout: &Layout, name: &str) -> Outcome<Self> {
+        let directory = layout.site_directory(name);
         let failed = |error: std::io::Error| Failure::failed(format!("{name} cannot be started: {error}"));
         let path = directory.join("skerry.log");
         let log = files::log(&path)?;
         let beside = log.try_clone().map_err(failed)?;
-        let mut child = Command::new(std::env::current_exe().map_err(failed)?)
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        foreign_settings().for_each(|variable| drop(command.env_remove(variable)));
+        let mut child = command
             .args(["server", "--stop-with-stdin", "--config"])
-            .arg(directory.join("skerry.toml"))
-            .env_remove("SKERRY_SITE")
+            .arg(directory.join(CONFIGURATION))
+            .env("SKERRY_ACCESS_KEY", &layout.access_key)
+            .env("SKERRY_SECRET_KEY", &layout.secret_key)
             .stdin(Stdio::piped())
             .stdout(log)
             .stderr(beside)
@@ -78,9 +86,9 @@ impl Site {
         }
     }
 
-    /// Waits for it to stop, and kills it if it does not in time. True if it stopped cleanly.
-    pub(crate) async fn stopped(mut self) -> bool {
-        match tokio::time::timeout(STOP, self.child.wait()).await {
+    /// Waits for it to stop, and kills it if it has not by then. True if it stopped cleanly.
+    pub(crate) async fn stopped(mut self, by: Instant) -> bool {
+        match tokio::time::timeout_at(by, self.child.wait()).await {
             Ok(Ok(status)) => status.success(),
             Ok(Err(_)) => false,
             Err(_) => {
@@ -90,4 +98,13 @@ impl Site {
             }
         }
     }
+}
+
+/// Variables that would lay the same setting over every site: where it listens, where its directory is.
+fn foreign_settings() -> impl Iterator<Item = String> {
+    let alike = ["SKERRY_LOG_", "SKERRY_STORAGE_", "SKERRY_LIMITS_", "SKERRY_AUTH_"];
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(move |name| {
+        name.starts_with("SKERRY_") && !alike.iter().any(|prefix| name.starts_with(prefix))
+    })
 }

@@ -18,8 +18,10 @@ const VERSION: u32 = 1;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Layout {
     version: u32,
-    /// The port of the first site.
+    /// The S3 port of the first site.
     pub(crate) port: u16,
+    /// The peer port of the first site: it stays, because the sites know each other by it.
+    pub(crate) peer_port: u16,
     /// The sites in order.
     pub(crate) sites: Vec<Site>,
     /// Credentials of the user.
@@ -39,9 +41,16 @@ pub(crate) struct Site {
 
 impl Layout {
     /// A demo that is not written down yet.
-    pub(crate) fn new(directory: &Path, port: u16, access_key: String, secret_key: String) -> Self {
-        let directory = directory.to_path_buf();
-        Self { version: VERSION, port, sites: Vec::new(), access_key, secret_key, directory }
+    pub(crate) fn new(directory: &Path) -> Self {
+        Self {
+            version: VERSION,
+            port: 0,
+            peer_port: 0,
+            sites: Vec::new(),
+            access_key: String::new(),
+            secret_key: String::new(),
+            directory: directory.to_path_buf(),
+        }
     }
 
     /// Reads a demo's notes; none if the directory holds none.

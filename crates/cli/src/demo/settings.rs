@@ -35,7 +35,8 @@ pub(crate) fn clients(layout: &Layout) -> String {
          \x20        region = us-east-1\n\
          \x20        endpoint_url = {endpoint}\n\
          boto3    boto3.client(\"s3\", endpoint_url=\"{endpoint}\", region_name=\"us-east-1\",\n\
-         \x20            aws_access_key_id=\"{key}\", aws_secret_access_key=\"{secret}\")\n\
+         \x20            aws_access_key_id=\"{key}\", aws_secret_access_key=\"{secret}\",\n\
+         \x20            config=botocore.config.Config(signature_version=\"s3v4\"))  # for presigned links\n\
          rclone   rclone config create skerry s3 provider=Other endpoint={endpoint} \\\n\
          \x20            access_key_id={key} secret_access_key={secret} force_path_style=true\n\
          s5cmd    AWS_ACCESS_KEY_ID={key} AWS_SECRET_ACCESS_KEY={secret} AWS_REGION=us-east-1 \\\n\
@@ -52,7 +53,8 @@ mod tests {
 
     #[test]
     fn settings_hold_what_a_client_needs() {
-        let mut layout = Layout::new("x".as_ref(), 7600, "AKEY".into(), "s3cr3t".into());
+        let mut layout = Layout::new("x".as_ref());
+        (layout.access_key, layout.secret_key) = ("AKEY".into(), "s3cr3t".into());
         for number in [0, 1] {
             layout.sites.push(Site {
                 name: format!("site-{}", number + 1),

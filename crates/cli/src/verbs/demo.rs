@@ -9,10 +9,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::MissedTickBehavior;
 
 use crate::arguments::Globals;
-use crate::demo::children::Site as Child;
-use crate::demo::layout::{DEFAULT_DIRECTORY, Layout};
+use crate::demo::children::{STOP, Site as Child};
+use crate::demo::layout::{self, DEFAULT_DIRECTORY, Layout};
+use crate::demo::prepare::Plan;
 use crate::demo::state::Board;
-use crate::demo::{ports, prepare, settings};
+use crate::demo::{assembly, ports, prepare, settings};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::files;
 use crate::output;
@@ -21,8 +22,6 @@ use crate::progress::Waiting;
 
 /// How often the state is asked for.
 const REFRESH: Duration = Duration::from_secs(2);
-/// How often a starting site is asked whether it is ready.
-const POLL: Duration = Duration::from_millis(20);
 
 /// Run several sites on this machine: each with its own directory, identity and S3 endpoint, joined over real
 /// sockets. Starting again on the same directory finds everything that was stored.
@@ -53,19 +52,18 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
-        let plan = prepare::Plan::new(&self.dir, self.sites, self.port)?;
+        let plan = Plan::new(&self.dir, self.sites, self.port)?;
         let what = format!("run {} sites in {} from port {}", plan.sites, self.dir.display(), plan.port);
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
         files::directory(&self.dir)?;
         let _lock = files::lock(&self.dir)?;
-        ports::check(plan.port, plan.sites)?;
-        let credentials = self.access_key.clone().zip(self.secret_key.clone());
-        let layout = prepare::carry_out(&plan, credentials)?;
+        ports::check(plan.port, plan.peer_port, plan.sites)?;
+        let layout = prepare::carry_out(&plan, &self.dir, self.access_key.zip(self.secret_key))?;
         // From here on a signal stops what was started.
         let mut stop = Stop::listen()?;
-        let mut children = start(&layout)?;
+        let mut children = Vec::new();
         let outcome = accompany(&layout, &mut children, &mut stop, &globals).await;
         let clean = finish(children, &globals).await?;
         match outcome {
@@ -98,25 +96,24 @@ impl Stop {
     }
 }
 
-fn start(layout: &Layout) -> Outcome<Vec<Child>> {
-    layout.sites.iter().map(|site| Child::start(&site.name, &layout.site_directory(&site.name))).collect()
-}
-
 /// From the first sign of life to the wish to stop.
 async fn accompany(
     layout: &Layout,
-    children: &mut [Child],
+    children: &mut Vec<Child>,
     stop: &mut Stop,
     globals: &Globals,
 ) -> Outcome<()> {
     let place = Place::of_directory_only(&layout.directory);
-    let sites = place.sites(&Globals { only_site: None, ..globals.clone() })?;
-    let started = Instant::now();
+    let everywhere = Globals { only_site: None, ..globals.clone() };
+    let begin = Instant::now();
+    let sites = place.sites(&everywhere)?;
     tokio::select! {
-        ready = ready(&sites, children, globals) => ready?,
+        started = assembly::start(layout, &sites, children, globals) => started?,
         () = stop.asked() => return Ok(()),
     }
-    announce(layout, children, started.elapsed(), globals.json)?;
+    announce(layout, children, begin.elapsed(), globals.json)?;
+    // Once more: the admin tokens are there now.
+    let sites = place.sites(&everywhere)?;
     let mut board = Board::new(&sites, globals.json);
     let watched = tokio::select! {
         ended = watch(&mut board, &sites, children, globals.json) => ended,
@@ -126,37 +123,10 @@ async fn accompany(
     watched
 }
 
-/// Waits until every site is ready; fails if one ends before.
-async fn ready(sites: &[Site], children: &mut [Child], globals: &Globals) -> Outcome<()> {
-    let waiting = Waiting::new("starting", globals.json);
-    let deadline = Instant::now() + globals.timeout;
-    for site in sites {
-        waiting.say(format!("starting {}", site.name));
-        while !is_ready(site).await {
-            for child in children.iter_mut() {
-                if let Some(status) = child.has_ended() {
-                    return Err(Failure::failed(child.obituary(status)));
-                }
-            }
-            if Instant::now() > deadline {
-                let waited = crate::words::span(globals.timeout);
-                return Err(Failure::unreachable(format!("{} is not ready after {waited}", site.name)));
-            }
-            tokio::time::sleep(POLL).await;
-        }
-    }
-    Ok(())
-}
-
-async fn is_ready(site: &Site) -> bool {
-    let answer = site.client.send(hyper::Method::GET, "/_skerry/health/ready", bytes::Bytes::new()).await;
-    answer.is_ok_and(|answer| answer.status.is_success())
-}
-
 fn announce(layout: &Layout, children: &[Child], took: Duration, json: bool) -> Outcome<()> {
     let directory = absolute(&layout.directory);
     if json {
-        let site = |(site, child): (&crate::demo::layout::Site, &Child)| json!({ "name": site.name, "endpoint": site.endpoint, "pid": child.pid });
+        let site = |(site, child): (&layout::Site, &Child)| json!({ "name": site.name, "endpoint": site.endpoint, "pid": child.pid });
         let sites: Vec<_> = layout.sites.iter().zip(children).map(site).collect();
         let body = json!({
             "directory": directory, "sites": sites, "access_key": layout.access_key, "secret_key": layout.secret_key,
@@ -224,10 +194,11 @@ async fn finish(mut children: Vec<Child>, globals: &Globals) -> Outcome<bool> {
     // A site that ended before was reported then; it does not make the stop unclean.
     children.retain_mut(|child| child.has_ended().is_none());
     children.iter().for_each(Child::tell);
+    let by = tokio::time::Instant::now() + STOP;
     let mut clean = true;
     for child in children {
         waiting.say(format!("stopping {}", child.name));
-        clean &= child.stopped().await;
+        clean &= child.stopped(by).await;
     }
     drop(waiting);
     if globals.json {

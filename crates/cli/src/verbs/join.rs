@@ -1,13 +1,22 @@
 //! `skerry join TOKEN`: makes a site of a federation.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
+use serde_json::json;
+use skerry_node::config::Config;
+use skerry_node::init::{self, InitError};
+use skerry_node::trust::JoinToken;
+use skerry_node::trust::join::JoinError;
 
 use crate::arguments::Globals;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
+use crate::progress::Waiting;
+use crate::site_files;
 
-/// Make a site of a federation from a token of `skerry invite`.
+/// Make a site of a federation from a token of `skerry invite`. The inviting site must be reachable.
 #[derive(Debug, Args)]
 pub(crate) struct Join {
     /// The token
@@ -15,10 +24,62 @@ pub(crate) struct Join {
     /// Directory of the site to make
     #[arg(long, value_name = "DIR", default_value = "skerry", env = "SKERRY_DIR")]
     dir: PathBuf,
+    /// Where other sites can dial this one, as HOST:PORT; may be given more than once. Else what the
+    /// configuration in the directory says, if it says it
+    #[arg(long, value_name = "ADDRESS")]
+    advertise: Vec<String>,
 }
 
 impl Join {
-    pub(crate) async fn run(self, _globals: Globals) -> Outcome {
-        Err(Failure::failed("x"))
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        let token = read(&self.token)?;
+        let dir = self.dir.display();
+        if output::dry_run(globals.dry_run, &format!("make the site {} in {dir}", token.site), globals.json)?
+        {
+            return Ok(Exit::Done);
+        }
+        let addresses =
+            if self.advertise.is_empty() { advertised(&self.dir)? } else { self.advertise.clone() };
+        let waiting = Waiting::new(&format!("joining as {}", token.site), globals.json);
+        join(&self.dir, &token, addresses, globals.timeout).await?;
+        drop(waiting);
+        if globals.json {
+            output::document("join", &json!({ "site": token.site, "directory": self.dir }))?;
+        } else {
+            output::line(&format!("{} is in {dir}. Next: skerry server {dir}", token.site));
+        }
+        Ok(Exit::Done)
     }
+}
+
+/// Reads a token.
+pub(crate) fn read(token: &str) -> Outcome<JoinToken> {
+    token.parse().map_err(|error: skerry_node::trust::token::InvalidToken| Failure::usage(error.to_string()))
+}
+
+/// Where the configuration of a directory says that the site is dialled.
+fn advertised(directory: &Path) -> Outcome<Vec<String>> {
+    let config = site_files::of_directory(directory)?;
+    if config.peer.advertise.is_empty() && config.peer.listen == Config::default().peer.listen {
+        output::note("no --advertise: this site will dial the others, they cannot dial it");
+    }
+    Ok(config.peer.advertise)
+}
+
+/// Joins; what stands in the way is told by kind.
+pub(crate) async fn join(
+    directory: &Path,
+    token: &JoinToken,
+    addresses: Vec<String>,
+    timeout: Duration,
+) -> Outcome<()> {
+    let asked = token.addresses.join(", ");
+    let silent = |_| Failure::unreachable(format!("no answer from {asked} within {timeout:?}"));
+    let joined =
+        tokio::time::timeout(timeout, init::join(directory, token, addresses)).await.map_err(silent)?;
+    joined.map(drop).map_err(|error| match &error {
+        InitError::Exists(_) | InitError::Join(JoinError::Refused(_)) => Failure::refused(error.to_string()),
+        InitError::Net(_) => Failure::unreachable(error.to_string()),
+        _ => Failure::failed(error.to_string()),
+    })
 }

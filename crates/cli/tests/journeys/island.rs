@@ -82,7 +82,6 @@ pub(crate) fn alive(pid: u32) -> bool {
 pub(crate) struct Demo {
     pub(crate) process: Child,
     pub(crate) directory: PathBuf,
-    pub(crate) port: u16,
     events: Receiver<Value>,
     /// What it said when it was ready.
     pub(crate) ready: Value,
@@ -107,7 +106,7 @@ impl Demo {
                 }
             }
         });
-        let mut demo = Self { process, directory: directory.into(), port, events, ready: Value::Null };
+        let mut demo = Self { process, directory: directory.into(), events, ready: Value::Null };
         demo.ready = demo.event("ready");
         demo
     }
