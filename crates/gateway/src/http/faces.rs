@@ -2,16 +2,17 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, EXPECT, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response, StatusCode, Version};
 use ring::rand::{SecureRandom, SystemRandom};
 use tracing::Instrument;
 
 use super::Limits;
-use super::body::Outflow;
+use super::body::{Inflow, Outflow};
 use super::flight::{Activity, Flight};
 use super::stream::inflow;
 use crate::admin::Administration;
@@ -81,10 +82,27 @@ impl Faces {
         limits: &Limits,
     ) -> Response<Outflow> {
         let (parts, body) = request.into_parts();
-        let mut request = Request::from_parts(parts.clone(), inflow(body, limits));
+        let asked = Arc::new(AtomicBool::new(false));
+        let mut request = Request::from_parts(parts.clone(), inflow(body, limits, Arc::clone(&asked)));
         request.extensions_mut().insert(peer.scheme);
+        let mut response = self.choose(request, &parts, peer, id).await;
+        // A client that expects to be told to go on, and is not, may have sent its body or not: what comes
+        // next on this connection is unknown (and botocore misreads it).
+        if expects(&parts) && !asked.load(Ordering::Acquire) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    async fn choose(
+        &self,
+        request: Request<Inflow>,
+        parts: &Parts,
+        peer: &Peer,
+        id: &str,
+    ) -> Response<Outflow> {
         match (&self.administration, &self.s3) {
-            (Some(administration), s3) if s3.as_ref().is_none_or(|s3| is_admin(s3, &parts)) => {
+            (Some(administration), s3) if s3.as_ref().is_none_or(|s3| is_admin(s3, parts)) => {
                 administration.answer(request, peer.address.ip().is_loopback()).await
             }
             (_, Some(s3)) => s3.answer(request, id).await,
@@ -95,6 +113,13 @@ impl Faces {
             }
         }
     }
+}
+
+/// Whether it is HTTP/1 and waits for `100 Continue`.
+fn expects(parts: &Parts) -> bool {
+    let expect =
+        parts.headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+    expect && parts.version < Version::HTTP_2
 }
 
 fn is_admin(s3: &Front, parts: &Parts) -> bool {

@@ -3,6 +3,8 @@
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -112,12 +114,14 @@ struct PacedBody {
     inner: Incoming,
     pace: Pace,
     window: Duration,
+    asked: Arc<AtomicBool>,
 }
 
-/// A request body as the faces read it.
-pub(super) fn inflow(body: Incoming, limits: &Limits) -> Inflow {
+/// A request body as the faces read it. `asked` becomes true when it is read and not empty: then hyper has
+/// told a client that expects it to go on.
+pub(super) fn inflow(body: Incoming, limits: &Limits, asked: Arc<AtomicBool>) -> Inflow {
     let pace = Pace::new(limits.stall_time, limits.stall_bytes);
-    PacedBody { inner: body, pace, window: limits.stall_time }.boxed_unsync()
+    PacedBody { inner: body, pace, window: limits.stall_time, asked }.boxed_unsync()
 }
 
 impl PacedBody {
@@ -141,6 +145,9 @@ impl Body for PacedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ServiceError>>> {
+        if !self.inner.is_end_stream() {
+            self.asked.store(true, Ordering::Release);
+        }
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);

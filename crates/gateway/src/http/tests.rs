@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::admin::Administration;
-use crate::conformance::{Credentials, run_all};
+use crate::conformance::{Client, Credentials, run_all};
 use crate::memory::Memory;
 use crate::s3::{ClockReading, ClockRule, Front, Settings};
 use crate::telemetry::Telemetry;
@@ -125,19 +125,18 @@ async fn health_and_metrics_answer_beside_s3() {
     served.stop().await;
 }
 
+fn client(address: SocketAddr) -> Client {
+    let credentials = Credentials { access_key: "KEY".into(), secret: "secret".into() };
+    Client::new(&format!("http://{address}"), credentials)
+}
+
 /// The head of a signed PUT of `length` bytes.
-fn put_head(length: usize) -> String {
-    let address = "island";
-    let client = crate::conformance::Client::new(
-        &format!("http://{address}"),
-        Credentials { access_key: "KEY".into(), secret: "secret".into() },
-    );
-    client.head("PUT", "/abc/slow", &[("content-length", &length.to_string())])
+fn put_head(address: SocketAddr, length: usize) -> String {
+    client(address).head("PUT", "/abc/slow", &[("content-length", &length.to_string())])
 }
 
 async fn make_bucket(address: SocketAddr) {
-    let credentials = Credentials { access_key: "KEY".into(), secret: "secret".into() };
-    let client = crate::conformance::Client::new(&format!("http://{address}"), credentials);
+    let client = client(address);
     let head = client.head("PUT", "/abc", &[("content-length", "0"), ("connection", "close")]);
     let answer = exchange(address, head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -147,8 +146,35 @@ async fn make_bucket(address: SocketAddr) {
 async fn a_body_that_stalls_is_refused_and_stores_nothing() {
     let served = Served::start(hasty(), None).await;
     make_bucket(served.address).await;
-    let answer = exchange(served.address, format!("{}some bytes", put_head(1000)).as_bytes()).await;
+    let answer =
+        exchange(served.address, format!("{}some bytes", put_head(served.address, 1000)).as_bytes()).await;
     assert!(answer.contains("<Code>RequestTimeout</Code>"), "{answer}");
+    served.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_not_told_to_go_on_is_told_to_leave() {
+    let served = Served::start(Limits::default(), None).await;
+    make_bucket(served.address).await;
+    let client = client(served.address);
+    let put = |target, length| {
+        client.head("PUT", target, &[("content-length", length), ("expect", "100-continue")])
+    };
+    for (target, length, status) in [("/abc/empty", "0", "200"), ("/missing-bucket/k", "0", "404")] {
+        let answer = exchange(served.address, put(target, length).as_bytes()).await.to_ascii_lowercase();
+        assert!(answer.starts_with(&format!("http/1.1 {status}")), "{answer}");
+        assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
+    }
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(put("/abc/k", "5").as_bytes()).await.unwrap();
+    let mut go_on = [0; 25];
+    stream.read_exact(&mut go_on).await.unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"hello").await.unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
+    drop(stream);
     served.stop().await;
 }
 
@@ -170,7 +196,7 @@ async fn a_shutdown_lets_requests_in_flight_end() {
     let served = Served::start(Limits::default(), None).await;
     make_bucket(served.address).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
-    stream.write_all(format!("{}hel", put_head(5)).as_bytes()).await.unwrap();
+    stream.write_all(format!("{}hel", put_head(served.address, 5)).as_bytes()).await.unwrap();
     // A health request on another connection shows that the server has seen what came before.
     let live = b"GET /_skerry/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     while !exchange(served.address, live).await.contains("skerry_http_requests_in_flight 2") {}
@@ -188,8 +214,7 @@ async fn a_shutdown_lets_requests_in_flight_end() {
 async fn a_reader_that_takes_nothing_is_let_go() {
     let served = Served::start(hasty(), None).await;
     make_bucket(served.address).await;
-    let credentials = Credentials { access_key: "KEY".into(), secret: "secret".into() };
-    let client = crate::conformance::Client::new(&format!("http://{}", served.address), credentials);
+    let client = client(served.address);
     let body = vec![7; 32 << 20];
     let head = client.head(
         "PUT",
