@@ -1,11 +1,10 @@
-//! Measures an index engine under the store: `cargo run --release -p skerry-storage --features redb --example engines -- lsm 400000 DIR`.
+//! Measures an index engine under the store: `cargo run --release -p skerry-storage --features redb --example engines -- lsm 300000 DIR [MEMTABLE_MIB]`.
 //!
 //! One object is three rows (version, listing, dot) and a journal entry; groups of 32; syncs of the journal are left
 //! out (they are the same for all engines), the engine's own are not. What the engine wrote is what the process wrote
 //! without what went through the journal's files.
 #![expect(
     clippy::disallowed_methods,
-    clippy::disallowed_types,
     clippy::unwrap_used,
     clippy::panic,
     reason = "a measurement: reads the clock and the machine's figures, and stops at the first failure"
@@ -152,7 +151,9 @@ fn main() {
     };
     let count: u64 = arguments.next().unwrap().parse().unwrap();
     let folder = PathBuf::from(arguments.next().unwrap());
-    let settings = Settings { engine, queue_proposals: 1 << 20, ..Settings::default() };
+    let memtable: u64 = arguments.next().map_or(8, |text| text.parse().unwrap());
+    let settings =
+        Settings { engine, queue_proposals: 1 << 20, memtable_bytes: memtable << 20, ..Settings::default() };
     let written = Arc::new(AtomicU64::new(0));
     let open = || {
         let start = Instant::now();
@@ -191,7 +192,7 @@ fn insert(store: &Arc<Store>, count: u64) -> Vec<Duration> {
     let begun = Instant::now();
     for first in (0..count).step_by(32) {
         let start = Instant::now();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, told) = std::sync::mpsc::sync_channel(64);
         for number in first..(first + 32).min(count) {
             let tell = tell.clone();
             // An entry as long as a record is.

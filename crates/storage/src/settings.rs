@@ -74,7 +74,7 @@ impl Default for Settings {
             capacity_bytes: None,
             reserve_segments: 2,
             headroom_bytes: 32 << 20,
-            memtable_bytes: 8 << 20,
+            memtable_bytes: 4 << 20,
             index_cache_bytes: 8 << 20,
             dirty_bytes: 64 << 20,
             queue_proposals: 4096,

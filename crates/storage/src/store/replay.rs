@@ -61,6 +61,15 @@ struct Found {
     extent: Extent,
 }
 
+/// A segment that a rebuild looks through.
+struct Segment<'a> {
+    area: Area,
+    number: u32,
+    file: &'a Arc<dyn File>,
+    /// Whether it may hold what no sync has covered.
+    doubtful: bool,
+}
+
 /// Where the index is.
 struct Progress {
     applied: Applied,
@@ -142,7 +151,8 @@ impl Replay<'_> {
             let is_last = last == Some(number);
             let doubtful = last.is_some_and(|last| number + DOUBTFUL > last);
             let end = if rebuilds {
-                self.rebuild_segment(progress, area, number, &file, doubtful, recovery)?
+                let segment = Segment { area, number, file: &file, doubtful };
+                self.rebuild_segment(progress, &segment, recovery)?
             } else {
                 scan(&file, self.salt, number, start, &mut |offset, extent| {
                     let place = Place { area, segment: number, offset, crc: 0 };
@@ -176,12 +186,10 @@ impl Replay<'_> {
     fn rebuild_segment(
         &self,
         progress: &mut Progress,
-        area: Area,
-        number: u32,
-        file: &Arc<dyn File>,
-        doubtful: bool,
+        segment: &Segment<'_>,
         recovery: &mut Recovery,
     ) -> Result<u64, StorageError> {
+        let &Segment { area, number, file, doubtful } = segment;
         let reading = self.index().read();
         let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
         let mut end = GRAIN;

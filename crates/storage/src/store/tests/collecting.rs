@@ -247,7 +247,7 @@ fn a_collected_chunk_never_races_a_put_of_it() {
     let _committer = store.start_committer().unwrap();
     let store: &Arc<Store> = &store;
     let wait = |entry| {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
         store.submit(move |_| Ok::<_, ()>(((), vec![entry])), move |result| tell.send(result).unwrap());
         told.recv().unwrap().unwrap();
     };

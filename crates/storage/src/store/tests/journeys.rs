@@ -92,8 +92,7 @@ fn a_refusal_writes_nothing_and_harms_nobody() {
     let body = SmallBody::new(DOMAIN, Bytes::from(vec![0; 40_000]));
     let large_body = submit(&store, vec![say_put("c", 3, body.id()).with_body(body)]);
     store.pump();
-    let take =
-        |answer: &super::world::Answer<Result<(), CommitError<()>>>| answer.lock().unwrap().take().unwrap();
+    let take = |answer: &super::world::Answer| answer.lock().unwrap().take().unwrap();
     assert!(take(&good).is_ok());
     assert!(matches!(take(&malformed), Err(CommitError::Storage(StorageError::Reduce(_)))));
     assert!(matches!(take(&large), Err(CommitError::Storage(StorageError::Reduce(_)))));
@@ -457,7 +456,7 @@ fn many_threads_put_read_and_collect() {
     let committer = store.start_committer().unwrap();
     assert!(matches!(store.start_committer(), Err(StorageError::Busy)));
     let wait = |entries: Vec<Entry>| {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
         store.submit(move |_| Ok::<_, ()>(((), entries)), move |result| tell.send(result).unwrap());
         told.recv().unwrap().unwrap();
     };

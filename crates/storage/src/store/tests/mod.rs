@@ -1,5 +1,5 @@
 //! The store as a whole, over a disk that loses power and over the real one.
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod collecting;
 mod full;

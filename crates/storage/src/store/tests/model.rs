@@ -8,7 +8,7 @@ use skerry_base::{ChunkId, ChunkKind, WallTime};
 use super::world::{self, Answer, DOMAIN, body, keys, submit};
 use crate::disk::faulty::Chance;
 use crate::store::{Entry, Store};
-use crate::{Class, CommitError, ReadError};
+use crate::{Class, ReadError};
 
 /// What a key should hold: number, and the chunk with whether it must be here.
 pub(super) type State = BTreeMap<Vec<u8>, (u64, ChunkId)>;
@@ -22,7 +22,7 @@ pub(super) struct Client {
     /// Bytes of every chunk ever named; `local`: stored here by its writer.
     pub(super) contents: BTreeMap<ChunkId, Vec<u8>>,
     remote: Vec<ChunkId>,
-    waiting: Vec<(usize, Answer<Result<(), CommitError<()>>>)>,
+    waiting: Vec<(usize, Answer)>,
     number: u64,
     now: u64,
 }
@@ -154,9 +154,8 @@ impl Client {
 
     fn hear(&mut self) {
         for (index, answer) in std::mem::take(&mut self.waiting) {
-            match answer.lock().unwrap().take() {
-                Some(Ok(())) => self.acknowledged = self.acknowledged.max(index),
-                Some(Err(_)) | None => {}
+            if let Some(Ok(())) = answer.lock().unwrap().take() {
+                self.acknowledged = self.acknowledged.max(index);
             }
         }
     }

@@ -99,11 +99,11 @@ pub(super) fn open_on(disk: Arc<dyn Disk>, settings: &Settings) -> (Arc<Store>, 
     Store::open(disk, Arc::new(Keys), settings.clone()).unwrap()
 }
 
-/// Where a result is left.
-pub(super) type Answer<T> = Arc<Mutex<Option<T>>>;
+/// Where the result of a proposal is left.
+pub(super) type Answer = Arc<Mutex<Option<Result<(), CommitError<()>>>>>;
 
 /// Submits entries without running them.
-pub(super) fn submit(store: &Store, entries: Vec<Entry>) -> Answer<Result<(), CommitError<()>>> {
+pub(super) fn submit(store: &Store, entries: Vec<Entry>) -> Answer {
     let answer = Answer::default();
     let left = answer.clone();
     store.submit(move |_| Ok::<_, ()>(((), entries)), move |result| *left.lock().unwrap() = Some(result));
