@@ -21,16 +21,19 @@ pub enum Canary {
     StaleRead,
     /// A body is stored with one bit flipped.
     WrongBody,
+    /// What sites say of their memberships never arrives.
+    DeafLandmark,
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 6] = [
+pub const CANARIES: [Canary; 7] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
     Canary::SkippedItem,
     Canary::StaleRead,
     Canary::WrongBody,
+    Canary::DeafLandmark,
 ];
 
 impl Canary {
@@ -40,7 +43,11 @@ impl Canary {
         let class = match self {
             Self::LyingDisk => Class::Power,
             Self::ReusedIncarnation => Class::Restore,
-            Self::ForgottenContext | Self::SkippedItem | Self::StaleRead | Self::WrongBody => return,
+            Self::ForgottenContext
+            | Self::SkippedItem
+            | Self::StaleRead
+            | Self::WrongBody
+            | Self::DeafLandmark => return,
         };
         environment.faults.retain(|(other, _)| *other != class);
         environment.faults.push((class, seconds(10)));
@@ -55,6 +62,7 @@ impl Canary {
             Self::SkippedItem => &["vectors", "convergence"],
             Self::StaleRead => &["own writes"],
             Self::WrongBody => &["bodies"],
+            Self::DeafLandmark => &["location"],
         }
     }
 }

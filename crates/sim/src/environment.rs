@@ -37,10 +37,12 @@ pub enum Class {
     Full,
     /// A sync fails.
     Sync,
+    /// A bit of a stored body rots.
+    Rot,
 }
 
 /// All classes.
-pub const CLASSES: [Class; 10] = [
+pub const CLASSES: [Class; 11] = [
     Class::Power,
     Class::Kill,
     Class::Cut,
@@ -51,6 +53,7 @@ pub const CLASSES: [Class; 10] = [
     Class::Absence,
     Class::Full,
     Class::Sync,
+    Class::Rot,
 ];
 
 impl Class {
@@ -67,6 +70,7 @@ impl Class {
             Self::Absence => "strikes: absence",
             Self::Full => "strikes: full",
             Self::Sync => "strikes: sync",
+            Self::Rot => "strikes: rot",
         }
     }
 
@@ -74,7 +78,7 @@ impl Class {
     const fn pace(self) -> RangeInclusive<u64> {
         match self {
             Self::Absence | Self::Restore => 8..=40,
-            Self::Clock | Self::Full | Self::Sync => 10..=60,
+            Self::Clock | Self::Full | Self::Sync | Self::Rot => 10..=60,
             Self::Power | Self::Kill | Self::Cut | Self::OneWay | Self::Flap => 8..=60,
         }
     }

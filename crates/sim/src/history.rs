@@ -243,7 +243,7 @@ impl History {
         }
     }
 
-    /// It did not go after all.
+    /// It did not go after all: the commit certainly failed.
     pub fn kept(&mut self, site: usize, bucket: BucketId, dot: Dot) {
         if let Some(drops) = self.drops.get_mut(site) {
             drops.remove(&(bucket, dot));

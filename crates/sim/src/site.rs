@@ -67,7 +67,14 @@ pub struct Desk {
     pub wall: WallTime,
     /// Answers of this commit.
     pub answers: Vec<Answer>,
+    /// Writes that were decided and whose commit failed.
+    pub failed: Vec<Decided>,
+    /// Records that were to go in commits that failed.
+    pub not_gone: Vec<(BucketId, Dot)>,
 }
+
+/// What was decided about a write: where, which record, and its bytes.
+pub type Decided = (crate::history::Place, Dot, Vec<u8>);
 
 /// What a commit answers.
 #[derive(Debug, Clone)]
@@ -169,8 +176,14 @@ impl Site {
         }
         let members = memberships(&store.view())?;
         let origin = Origin { node: self.node, incarnation };
-        let desk =
-            Desk { origin, clock: HlcClock::default(), wall: WallTime::default(), answers: Vec::new() };
+        let desk = Desk {
+            origin,
+            clock: HlcClock::default(),
+            wall: WallTime::default(),
+            answers: Vec::new(),
+            failed: Vec::new(),
+            not_gone: Vec::new(),
+        };
         self.boot += 1;
         self.running = Some(Running {
             store,

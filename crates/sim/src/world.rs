@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::{BucketId, Instant};
+use skerry_federation::Ticket;
 use skerry_model::{Record, Versioning};
 
 use crate::checkers::Violation;
@@ -136,6 +137,10 @@ pub struct World {
     dying: BTreeMap<usize, Death>,
     /// Sites that are away for long.
     away: BTreeSet<usize>,
+    /// Sites where a bit of a body rotted.
+    rotten: BTreeSet<usize>,
+    /// Questions about the members of buckets that wait for an answer.
+    questions: BTreeMap<Ticket, (usize, BucketId)>,
     active_until: Instant,
     resting: bool,
     trace: Trace,
@@ -183,6 +188,8 @@ impl World {
             own_writes: OwnWrites::default(),
             dying: BTreeMap::new(),
             away: BTreeSet::new(),
+            rotten: BTreeSet::new(),
+            questions: BTreeMap::new(),
             active_until: Instant(0).after(environment.active),
             resting: false,
             trace: Trace::new(sink),

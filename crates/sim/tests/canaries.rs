@@ -80,6 +80,11 @@ fn a_body_with_a_flipped_bit() {
     must_be_caught(Canary::WrongBody);
 }
 
+#[test]
+fn a_landmark_that_hears_nothing() {
+    must_be_caught(Canary::DeafLandmark);
+}
+
 /// Every checker file has a canary; a new one without is noticed here.
 #[test]
 fn every_checker_has_caught_one() {
@@ -90,6 +95,7 @@ fn every_checker_has_caught_one() {
         "convergence",
         "dots",
         "durability",
+        "location",
         "own writes",
         "resurrection",
         "vectors",

@@ -11,9 +11,9 @@ use skerry_model::record::{Scope, Statement};
 use skerry_model::space::{self, Cursor, VersionId};
 use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, WriteRefusal};
 use skerry_model::{Entry, Record, Versioning};
-use skerry_storage::{Class, CommitError, Pin, SmallBody, StorageError};
+use skerry_storage::{Class, Pin, SmallBody, StorageError};
 
-use super::commits::{Notes, is_certain};
+use super::commits::Notes;
 use super::{Bucket, Event, World};
 use crate::canary::Canary;
 use crate::checkers::durability::How;
@@ -22,7 +22,7 @@ use crate::clock::{millis, seconds};
 use crate::draw::{Draw, Ppm};
 use crate::environment::Environment;
 use crate::history::{Body, Excuse, Outcome, Place, Said, Write};
-use crate::site::{Answer, Wrote, lock};
+use crate::site::{Answer, Decided, Wrote, lock};
 use crate::trace::Who;
 use crate::verdict;
 use crate::workload::Act;
@@ -54,9 +54,6 @@ struct Carried {
     small: Option<SmallBody>,
     pins: Vec<Pin>,
 }
-
-/// What was decided about a write: where, which record, and its bytes.
-type Decided = (Place, Dot, Vec<u8>);
 
 /// A write on its way into the store.
 struct Wish {
@@ -244,10 +241,15 @@ impl World {
             move |result| {
                 drop(pins);
                 let (desk, notes) = at_end;
-                let decided = lock(&decided).take();
-                settle(&notes, decided.as_ref(), &result);
-                                let result = result.map_err(|error| format!("{error:?}"));
-                lock(&desk).answers.push(Answer::Wrote { client, result });
+                let mut desk = lock(&desk);
+                if let Some(decided) = lock(&decided).take() {
+                    match result.is_ok() {
+                        true => notes.written(&decided),
+                        false => desk.failed.push(decided),
+                    }
+                }
+                let result = result.map_err(|error| format!("{error:?}"));
+                desk.answers.push(Answer::Wrote { client, result });
             },
         );
         self.plan_pump(site);
@@ -377,24 +379,6 @@ fn decide(
     entry.frees = frees;
     entry.bodies.extend(wish.small);
     (wrote, vec![entry])
-}
-
-/// Tells the history whether what was decided is stored.
-fn settle<E>(notes: &Notes, decided: Option<&Decided>, result: &Result<Wrote, CommitError<E>>) {
-    let Some((place, dot, record)) = decided else { return };
-    let mut history = lock(&notes.history);
-    match result {
-        Ok(_) => history.stored(notes.site, place, *dot),
-        Err(error) => {
-            history.undecided(notes.site, place, *dot);
-            if is_certain(error) {
-                history.never(place, *dot);
-                return;
-            }
-        }
-    }
-    let found = lock(&notes.dots).met(notes.site, place.0, *dot, record);
-    lock(&notes.found).extend(found);
 }
 
 fn write_of(record: &Record, place: &Place, wish: &Wish, seen: BTreeSet<Dot>) -> Write {

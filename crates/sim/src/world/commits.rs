@@ -7,7 +7,6 @@ use skerry_base::{BucketId, Dot};
 use skerry_federation::{Apply, Input};
 use skerry_model::space::{self, DotRange, SpaceError};
 use skerry_model::{Entry, Record};
-use skerry_storage::CommitError;
 
 use super::{Event, World};
 use crate::canary::Canary;
@@ -16,7 +15,7 @@ use crate::checkers::dots::Dots;
 use crate::checkers::durability::How;
 use crate::history::{History, Outcome, Place};
 use crate::ledger::{self, Applied, ApplyRefusal};
-use crate::site::{Answer, Wrote, lock, membership};
+use crate::site::{Answer, Decided, Desk, Wrote, lock, membership};
 use crate::trace::Who;
 
 /// What a commit does to the history once it is done.
@@ -50,6 +49,26 @@ impl Notes {
         lock(&self.found).extend(found);
     }
 
+    /// A write is stored.
+    pub(super) fn written(&self, (place, dot, record): &Decided) {
+        lock(&self.history).stored(self.site, place, *dot);
+        let found = lock(&self.dots).met(self.site, place.0, *dot, record);
+        lock(&self.found).extend(found);
+    }
+
+    /// A write failed. A store that broke in the middle may have kept it all the same; any other has not, and
+    /// the dot may be used again.
+    fn failed(&self, (place, dot, record): &Decided, broken: bool) {
+        let mut history = lock(&self.history);
+        history.undecided(self.site, place, *dot);
+        if broken {
+            let found = lock(&self.dots).met(self.site, place.0, *dot, record);
+            lock(&self.found).extend(found);
+        } else {
+            history.never(place, *dot);
+        }
+    }
+
     /// Notes what a batch will do, from the state before it.
     pub(super) fn batch(&self, view: &dyn View, bucket: BucketId, applied: &Applied) -> Result<Fates, SpaceError> {
         let mut fates = Fates { bucket, gone: applied.absent.clone(), ..Fates::default() };
@@ -78,9 +97,10 @@ impl Notes {
         Arc::default()
     }
 
-    /// Tells the history what became of a batch.
-    pub(super) fn done(&self, fates: Fates, ok: bool) {
+    /// Tells the history what became of a batch, and adds the answer for who waits for it.
+    pub(super) fn done(&self, fates: Fates, ok: bool, desk: &Mutex<Desk>, answer: Answer) {
         let mut history = lock(&self.history);
+        let mut desk = lock(desk);
         for (place, dot) in fates.stored {
             match ok {
                 true => history.stored(self.site, &place, dot),
@@ -90,9 +110,10 @@ impl Notes {
         for dot in fates.gone {
             match ok {
                 true => history.dropped(self.site, fates.bucket, dot),
-                false => history.kept(self.site, fates.bucket, dot),
+                false => desk.not_gone.push((fates.bucket, dot)),
             }
         }
+        desk.answers.push(answer);
     }
 }
 
@@ -131,10 +152,10 @@ impl World {
                 Ok::<_, ApplyRefusal>(((), applied.entries))
             },
             move |result| {
-                at_end.done(std::mem::take(&mut *lock(&fates)), result.is_ok());
+                let fates = std::mem::take(&mut *lock(&fates));
                 let why = result.err().map(|error| format!("{error:?}")).unwrap_or_default();
-                let answer = Answer::Applied { ticket, ok: why.is_empty(), why };
-                lock(&desk).answers.push(answer);
+                let ok = why.is_empty();
+                at_end.done(fates, ok, &desk, Answer::Applied { ticket, ok, why });
             },
         );
         self.plan_pump(site);
@@ -156,10 +177,9 @@ impl World {
                 Ok::<_, SpaceError>(((), entries.iter().map(stored).collect()))
             },
             move |result| {
-                notes.done(Fates::drops(bucket, dots), result.is_ok());
                 let why = result.err().map(|error| format!("{error:?}")).unwrap_or_default();
-                let answer = Answer::Applied { ticket, ok: why.is_empty(), why };
-                lock(&desk).answers.push(answer);
+                let ok = why.is_empty();
+                notes.done(Fates::drops(bucket, dots), ok, &desk, Answer::Applied { ticket, ok, why });
             },
         );
         self.plan_pump(site);
@@ -205,9 +225,16 @@ impl World {
         let answers = std::mem::take(&mut lock(&running.desk).answers);
         let at = now.after(disk.take_busy());
         running.busy_until = at;
+        let failed = std::mem::take(&mut lock(&running.desk).failed);
+        let not_gone = std::mem::take(&mut lock(&running.desk).not_gone);
         let poisoned = answers.iter().any(Answer::failed) && running.store.usage().poisoned.is_some();
         self.count("commits");
         self.tell(Who::Site(site), format_args!("commits {carried_out}, until {}", at.0));
+        let broken = poisoned || disk.is_dead();
+        failed.iter().for_each(|decided| self.notes(site).failed(decided, broken));
+        for (bucket, dot) in not_gone.into_iter().filter(|_| !broken) {
+            lock(&self.history).kept(site, bucket, dot);
+        }
         for answer in answers {
             self.queue.plan(at, Event::Answer { site, boot, answer });
         }
@@ -274,12 +301,6 @@ impl Answer {
     const fn failed(&self) -> bool {
         matches!(self, Self::Wrote { result: Err(_), .. } | Self::Applied { ok: false, .. })
     }
-}
-
-/// Whether a failed commit certainly left nothing: a store that broke in the middle may have left all of it.
-pub(super) fn is_certain<E>(error: &CommitError<E>) -> bool {
-    use skerry_storage::StorageError::{Busy, Full, TooLarge};
-    matches!(error, CommitError::Refused(_) | CommitError::Storage(Full | Busy | TooLarge { .. }))
 }
 
 /// The canary: every context is lost on the way to the store.

@@ -12,15 +12,18 @@ use skerry_storage::{Class, Pin, StorageError, Store};
 
 use super::World;
 use crate::checkers::durability::How;
+use crate::environment::Class;
 use crate::history::Place;
 use crate::ledger::{Applied, ApplyRefusal};
 use crate::site::{Answer, lock};
 use crate::trace::Who;
 
 impl World {
-    /// Reads a key at another site and keeps the record and its body here.
+    /// Reads a key at another site and keeps the record and its body here. Not in runs that put backups back: a
+    /// record that its origin then loses stays with its reader alone (docs/simulation.md, "Known").
     pub(super) fn read_elsewhere(&mut self, site: usize, from: usize, place: &Place) {
-        if !self.net.open(site, from) || !self.net.open(from, site) || site == from {
+        let set_back = self.environment.faults.iter().any(|(class, _)| *class == Class::Restore);
+        if set_back || !self.net.open(site, from) || !self.net.open(from, site) || site == from {
             return;
         }
         let Some(theirs) = self.running(from).map(|running| Arc::clone(&running.store)) else { return };
@@ -49,8 +52,8 @@ impl World {
                 Ok::<_, ApplyRefusal>(((), applied.entries))
             },
             move |result| {
-                at_end.done(std::mem::take(&mut *lock(&decided)), result.is_ok());
-                lock(&desk).answers.push(Answer::Kept);
+                let fates = std::mem::take(&mut *lock(&decided));
+                at_end.done(fates, result.is_ok(), &desk, Answer::Kept);
             },
         );
         self.plan_pump(site);

@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use skerry_base::kv::View;
-use skerry_federation::{Input, Message, Output, Report, SiteEntry};
+use skerry_federation::{Answer as Located, Input, Message, Output, Report, SiteEntry};
 
 use super::wires::Wire;
 use super::{Event, World};
+use crate::canary::Canary;
 use crate::checkers::Violation;
 use crate::checkers::durability::How;
 use crate::clock::{millis, seconds};
@@ -83,8 +84,13 @@ impl World {
             Output::Violation(what) => {
                 self.violated(Violation::at("federation", site, what.to_string()));
             }
-            Output::Located { .. }
-            | Output::MemberOf { .. }
+            Output::Located { ticket, answer } => {
+                self.tell(Who::Site(site), format_args!("located {ticket:?}: {answer:?}"));
+                if matches!(answer, Located::Found { .. }) {
+                    self.questions.remove(&ticket);
+                }
+            }
+            Output::MemberOf { .. }
             | Output::SiteAlive(_)
             | Output::SiteDead(_) => {
                 self.tell(Who::Site(site), format_args!("{output:?}"));
@@ -104,6 +110,10 @@ impl World {
             for item in &batch.items {
                 self.shown(from, bucket, item.dot, How::Fed);
             }
+        }
+        let deaf = self.environment.canary == Some(Canary::DeafLandmark);
+        if deaf && matches!(message, Message::Publish(_)) {
+            return;
         }
         let arrivals = self.net.send(self.queue.now(), from, to, bytes.len() + 60);
         self.count("messages");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Instant};
+use skerry_federation::{Input, Ticket};
 use skerry_model::space;
 
 use super::{Bucket, World, clients};
@@ -21,6 +22,8 @@ use crate::standing::Standing;
 use crate::trace::Who;
 use crate::verdict;
 
+/// A question about members must be answered within this on calm links.
+const ANSWER_WITHIN: Duration = seconds(10);
 /// How often the sites are asked whether they agree.
 const STEP: Duration = seconds(10);
 
@@ -41,6 +44,7 @@ impl World {
             agreed = self.agree().then(|| self.queue.now().since(healed));
         }
         self.tell(Who::World, format_args!("agreed after {agreed:?}"));
+        self.ask_for_members();
         self.judge();
         agreed
     }
@@ -52,6 +56,22 @@ impl World {
             found.into_iter().for_each(|violation| self.violated(violation));
         }
         self.queue.skip_to(until);
+    }
+
+    /// Every site must be able to name a member of every bucket besides itself.
+    fn ask_for_members(&mut self) {
+        let buckets: Vec<BucketId> = self.buckets.iter().map(|bucket| bucket.id).collect();
+        let asked = (0..self.sites.len()).flat_map(|site| buckets.iter().map(move |bucket| (site, *bucket)));
+        for (number, (site, bucket)) in asked.enumerate() {
+            let ticket = Ticket(number as u64 + 1);
+            self.questions.insert(ticket, (site, bucket));
+            self.input(site, Input::Locate { ticket, bucket });
+        }
+        self.go_until(self.queue.now().after(ANSWER_WITHIN));
+        for (_, (site, bucket)) in std::mem::take(&mut self.questions) {
+            let what = format!("cannot name another member of {bucket}");
+            self.violated(Violation::at("location", site, what));
+        }
     }
 
     fn heal(&mut self) {
@@ -187,6 +207,7 @@ impl World {
             let mut body = Vec::new();
             match clients::read_chunks(&running.store, place.0, &object.chunks, &mut body) {
                 Ok(()) => found.extend(bodies::check_read(history, site, place, *dot, &body)),
+                Err(_) if self.rotten.contains(&site) => {}
                 Err(why) => found.push(bodies::missing(site, place, *dot, &why)),
             }
         }

@@ -59,6 +59,7 @@ impl World {
             Class::Absence => self.send_away(site),
             Class::Full => self.fill(site),
             Class::Sync => self.break_syncs(site),
+            Class::Rot => self.rot(site),
         }
     }
 
@@ -140,6 +141,10 @@ impl World {
             }
             return;
         };
+        // What everybody has seen may be dropped in between: the backup then holds what is dead without a trace.
+        if self.draw.chance(Ppm::percent(50)) {
+            self.retire_everywhere();
+        }
         self.die(site, Death::Kill);
         if let Some(place) = self.sites.get_mut(site) {
             place.disk.restore(&image);
@@ -172,13 +177,17 @@ impl World {
         self.count("absences");
         self.tell(Who::World, format_args!("{} days later", months.as_secs() / 86_400));
         if self.draw.chance(Ppm::percent(70)) {
-            let seen = self.seen_by_all();
-            for other in 0..self.sites.len() {
-                self.retire(other, &seen);
-            }
+            self.retire_everywhere();
         }
         self.away.remove(&site);
         self.plan_start(site);
+    }
+
+    fn retire_everywhere(&mut self) {
+        let seen = self.seen_by_all();
+        for site in 0..self.sites.len() {
+            self.retire(site, &seen);
+        }
     }
 
     /// A worker of a site drops tombstones that all members have seen.
@@ -221,8 +230,7 @@ impl World {
                 entries(view, &dots)
             },
             move |result| {
-                notes.done(Fates::drops(bucket, gone), result.is_ok());
-                lock(&desk).answers.push(Answer::Kept);
+                notes.done(Fates::drops(bucket, gone), result.is_ok(), &desk, Answer::Kept);
             },
         );
         self.plan_pump(site);
@@ -251,6 +259,15 @@ impl World {
         if let Some(place) = self.sites.get(site) {
             place.disk.set_capacity(Some(place.disk.used() + room));
             self.queue.plan(at, Event::Relief(Relief::Room { site }));
+        }
+    }
+
+    /// A bit of a payload segment flips. The body it belongs to may be unreadable there from now on, never wrong.
+    fn rot(&mut self, site: usize) {
+        let place = self.sites.get(site).and_then(|place| place.disk.rot("payload/"));
+        if let Some((file, at)) = place {
+            self.tell(Who::Site(site), format_args!("rots at {at} of {file}"));
+            self.rotten.insert(site);
         }
     }
 
