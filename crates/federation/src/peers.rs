@@ -113,7 +113,7 @@ mod tests {
     fn nearest_first_and_this_site_never() {
         let mut peers = Peers::new(site(1));
         peers.set_roster(&entries(&[1, 2, 3, 4]));
-        [1, 2, 3, 4].map(|n| peers.link_up(site(n)));
+        (1..=4).for_each(|n| peers.link_up(site(n)));
         peers.measured(site(2), Duration::from_millis(90));
         peers.measured(site(3), Duration::from_millis(10));
         assert_eq!(peers.near(), vec![site(3), site(2), site(4)]);

@@ -159,3 +159,7 @@ pub trait Replica {
     /// The seqs of the live dots within a span, in order, at most `limit`.
     fn dots_in(&self, bucket: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable>;
 }
+
+#[cfg(test)]
+#[path = "replica_tests.rs"]
+mod tests;

@@ -26,7 +26,9 @@ pub(super) struct Running {
     pub(super) started: Instant,
     /// Bytes that came.
     pub(super) received: u64,
-    /// The source told news meanwhile: its end is not the end.
+    /// The source told this meanwhile: an end before it is not the end.
+    pub(super) told: Vector,
+    /// Whatever comes, another pull must follow.
     pub(super) again: bool,
 }
 

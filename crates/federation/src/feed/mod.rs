@@ -23,8 +23,6 @@ mod check;
 mod choose;
 mod pull;
 mod serve;
-#[cfg(test)]
-mod tests;
 
 use bucket::Bucket;
 

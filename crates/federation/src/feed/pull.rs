@@ -161,14 +161,16 @@ impl Feed {
         upto.merge(&batch.upto);
         let fits = |item: &crate::FeedItem| upto.covers(item.dot) && !pull.base.covers(item.dot);
         let progress = upto != pull.base;
-        if !batch.items.iter().all(fits) || (!progress && !(batch.end && batch.items.is_empty())) {
+        let empty_end = batch.end && batch.items.is_empty();
+        if !batch.items.iter().all(fits) || !(progress || empty_end) {
             cx.refuse(from, "a batch that does not continue the feed");
             self.fail_pull(id, "senseless", cx);
             return false;
         }
         let base = core::mem::replace(&mut pull.base, upto);
         pull.next += 1;
-        let (last, end, again) = (batch.last, batch.end, pull.again);
+        let again = pull.again || !pull.base.includes(&pull.told);
+        let (last, end) = (batch.last, batch.end);
         note_source(bucket, from, &batch, again);
         if progress {
             let apply = hand_over(id, bucket, batch, Start { from, base, again }, cx);
@@ -269,6 +271,7 @@ fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut
         deadline,
         started: cx.now,
         received: 0,
+        told: Vector::new(),
         again: false,
     });
     cx.stats.pulls += 1;

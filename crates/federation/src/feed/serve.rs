@@ -112,7 +112,7 @@ impl Feed {
         bucket.members.insert(from);
         bucket.source(from).vector.merge(vector);
         if let Some(pull) = bucket.pull.as_mut().filter(|pull| pull.source == from) {
-            pull.again |= !pull.base.includes(vector);
+            pull.told.merge(vector);
         }
         self.proceed(id, cx);
     }

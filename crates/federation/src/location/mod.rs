@@ -21,8 +21,6 @@ mod ask;
 mod landmarks;
 mod publish;
 mod table;
-#[cfg(test)]
-mod tests;
 
 use answer::Waiting;
 use ask::Questions;

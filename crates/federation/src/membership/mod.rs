@@ -24,8 +24,6 @@ use crate::{Config, Message, Output, limits};
 
 mod identity;
 mod runtime;
-#[cfg(test)]
-mod tests;
 
 use identity::Identity;
 use runtime::Effects;

@@ -1,1 +1,141 @@
-//! Fixtures and hostile bytes.
+//! Fixtures of version 1, refusals, hostile bytes.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
+use skerry_base::{Dot, NodeId, Origin};
+
+use super::{
+    Batch, Bytes, Compare, Fingerprint, Holding, Membership, Message, Probe, Publish, Pull, Refusal, Said,
+    Span, Vector, Verdict,
+};
+use crate::{FeedItem, limits};
+use skerry_base::{BucketId, SiteId};
+
+const ORIGIN: Origin = Origin { node: NodeId([7; 16]), incarnation: 3 };
+const BUCKET: BucketId = BucketId([1; 16]);
+
+fn dot(seq: u64) -> Dot {
+    Dot { origin: ORIGIN, seq }
+}
+
+fn vector(seq: u64) -> Vector {
+    Vector::from_iter([(ORIGIN, seq)])
+}
+
+fn item(seq: u64) -> FeedItem {
+    FeedItem {
+        dot: dot(seq),
+        record: Bytes::from_static(b"record"),
+        bodies: vec![Bytes::from_static(b"body")],
+    }
+}
+
+fn batch() -> Batch {
+    Batch {
+        ticket: 300,
+        bucket: BUCKET,
+        index: 1,
+        last: true,
+        items: vec![item(4), item(6)],
+        upto: vector(6),
+        end: true,
+        vector: vector(6),
+        horizon: vector(2),
+        doubt: Vector::new(),
+    }
+}
+
+/// One of each, in order of the wire.
+fn samples() -> Vec<Message> {
+    let span = Span { origin: ORIGIN, first: 1, last: 256 };
+    let print = Fingerprint::from_iter([dot(1), dot(2)]);
+    let (ticket, bucket) = (300, BUCKET);
+    let change = Membership { bucket, version: 9, member: true };
+    let said = |said| Message::Said { ticket, bucket, said };
+    let compared = |verdict| Message::Compared { ticket, bucket, clean: true, verdict };
+    vec![
+        Message::Swim(Bytes::from_static(b"packet")),
+        Message::Pull(Pull { ticket, bucket, seen: vector(3), max_bytes: 65_536, batches: 8 }),
+        Message::Batch(batch()),
+        Message::PullRefused { ticket, bucket, reason: Refusal::NotMember },
+        Message::PullRefused { ticket, bucket, reason: Refusal::Busy },
+        Message::News { bucket, vector: vector(6) },
+        Message::Check { listen: true, entries: vec![(bucket, 77)] },
+        Message::Compare(Compare { ticket, bucket, limit: vector(6), doubt: vector(5), all: print }),
+        compared(Verdict::Equal),
+        compared(Verdict::Differs(vec![print])),
+        compared(Verdict::Beyond(vector(2))),
+        compared(Verdict::Unfit),
+        Message::Probe(Probe { ticket, bucket, spans: vec![span] }),
+        Message::Probed {
+            ticket,
+            bucket,
+            holdings: vec![Holding::Children(vec![print]), Holding::Dots(vec![0, 3])],
+        },
+        Message::Dead { bucket, vector: vector(6), dots: vec![dot(2)] },
+        Message::Publish(Publish { ticket, life: 5, changes: vec![change], digest: 99 }),
+        Message::Published { ticket, life: 5, digest: 99 },
+        Message::Locate { ticket, bucket },
+        Message::PassOn { ticket, bucket, asker: SiteId([2; 16]) },
+        said(Said::Member),
+        said(Said::PassedOn(SiteId([2; 16]))),
+        said(Said::Known(vec![SiteId([2; 16])])),
+        said(Said::NotYet),
+        said(Said::No),
+        Message::NotMember { bucket },
+    ]
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn version_1_is_read_and_written_as_ever() {
+    let fixtures: Vec<&str> = include_str!("v1.hex").lines().collect();
+    let written: Vec<String> = samples().iter().map(|message| hex(&message.encode())).collect();
+    assert_eq!(fixtures, written);
+    for sample in samples() {
+        assert_eq!(Message::decode(&sample.encode()).unwrap(), sample);
+    }
+}
+
+#[test]
+fn what_is_not_canonical_is_refused() {
+    let refused = |message: Message| assert!(Message::decode(&message.encode()).is_err(), "{message:?}");
+    refused(Message::Batch(Batch { items: vec![item(6), item(4)], ..batch() }));
+    refused(Message::Batch(Batch { items: vec![item(4), item(4)], ..batch() }));
+    refused(Message::Batch(Batch { items: vec![item(0)], ..batch() }));
+    let long = FeedItem { bodies: vec![Bytes::from(vec![0; 257])], ..item(4) };
+    refused(Message::Batch(Batch { items: vec![long], ..batch() }));
+    let span = Span { origin: ORIGIN, first: 5, last: 4 };
+    refused(Message::Probe(Probe { ticket: 1, bucket: BUCKET, spans: vec![span] }));
+    refused(Message::Swim(Bytes::from(vec![0; limits::SWIM_BYTES + 1])));
+    refused(Message::Check { listen: false, entries: vec![(BUCKET, 1); limits::ENTRIES_PER_MESSAGE + 1] });
+    // A vector with an entry of 0: the last byte of this news is its seq.
+    let mut news = Message::News { bucket: BUCKET, vector: vector(6) }.encode();
+    *news.last_mut().unwrap() = 0;
+    assert!(Message::decode(&news).is_err());
+    assert!(Message::decode(&vec![1; skerry_base::limits::MESSAGE_BYTES + 1]).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn hostile_bytes_are_refused_or_make_sense(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        if let Ok(message) = Message::decode(&bytes) {
+            prop_assert!(Message::decode(&message.encode()).is_ok());
+        }
+    }
+
+    #[test]
+    fn damaged_messages_are_refused_or_make_sense(which in 0usize..25, at in 0usize..200, byte in any::<u8>()) {
+        let mut bytes = samples()[which].encode();
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        if let Ok(message) = Message::decode(&bytes) {
+            prop_assert!(Message::decode(&message.encode()).is_ok());
+        }
+    }
+}

@@ -24,8 +24,6 @@ use crate::{Output, Report, Ticket, limits};
 
 mod answer;
 mod session;
-#[cfg(test)]
-mod tests;
 
 use session::{Session, Step};
 

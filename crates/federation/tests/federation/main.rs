@@ -1,10 +1,13 @@
 //! Machines of many sites against each other, in one thread, over a net that loses, repeats, reorders and cuts.
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod absence;
 mod convergence;
+mod equal;
+mod hostile;
 mod location;
 mod memory;
 mod quiet;
 mod throughput;
+mod transcript;
 mod world;

@@ -64,6 +64,8 @@ impl Held {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
     pub(crate) buckets: BTreeMap<BucketId, Held>,
+    /// A full disk, once.
+    pub(crate) refuse_next: bool,
 }
 
 impl Memory {
@@ -93,6 +95,9 @@ impl Memory {
     }
 
     pub(crate) fn apply(&mut self, apply: &Apply) -> bool {
+        if std::mem::take(&mut self.refuse_next) {
+            return false;
+        }
         let held = self.held(apply.bucket);
         if !held.vector.includes(&apply.base) {
             return false;

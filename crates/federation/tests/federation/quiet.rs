@@ -17,7 +17,7 @@ fn at_rest(count: usize, buckets: u8) -> (f64, f64) {
         }
     }
     world.put(0, bucket(0), 1);
-    world.run(seconds(3600));
+    world.run(seconds(1500));
     let (bytes, sent) = (world.sent_bytes(), world.sent());
     world.run(seconds(3600));
     let (bytes, sent) = (world.sent_bytes() - bytes, world.sent() - sent);

@@ -11,6 +11,7 @@ use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId};
 use skerry_federation::{Answer, Config, Federation, Input, Message, Output, Report, SiteEntry, Ticket};
 
 use crate::memory::{Memory, Record};
+use crate::transcript;
 
 pub(crate) const SYSTEM: BucketId = BucketId([0xff; 16]);
 
@@ -75,6 +76,8 @@ pub(crate) struct World {
     order: u64,
     rng: StdRng,
     pub(crate) trace: blake3::Hasher,
+    /// What was sent since it was last cleared, but for SWIM: for transcripts.
+    pub(crate) said: Vec<String>,
 }
 
 pub(crate) fn site_id(n: usize) -> SiteId {
@@ -114,6 +117,7 @@ impl World {
             order: 0,
             rng: StdRng::seed_from_u64(seed),
             trace: blake3::Hasher::new(),
+            said: Vec::new(),
         };
         for n in 0..count {
             let machine = world.machine(n, 1);
@@ -304,6 +308,9 @@ impl World {
         let bytes = message.encode();
         assert_eq!(Message::decode(&bytes).as_ref(), Ok(message), "a message that we refuse ourselves");
         self.sites[from].sent_bytes += bytes.len() as u64;
+        if !matches!(message, Message::Swim(_)) && self.said.len() < 1000 {
+            self.said.push(format!("{from}>{to} {}", transcript::line(message)));
+        }
         self.sites[from].sent += 1;
         if self.mute.contains(&(from, to)) || !self.is_connected(from, to) {
             return;

@@ -1,0 +1,101 @@
+//! Whatever a peer says: no panic, no violation, and the machine goes on.
+
+use bytes::Bytes;
+use skerry_base::{Dot, NodeId, Origin, Vector};
+use skerry_federation::message::{
+    Batch, Compare, Holding, Membership, Message, Probe, Publish, Pull, Refusal, Said, Verdict,
+};
+use skerry_federation::{FeedItem, Fingerprint, Input, Output, Span};
+
+use crate::world::{SYSTEM, World, bucket, millis, seconds, site_id};
+
+/// A message drawn from few values, so that tickets and buckets often fit.
+fn draw(world: &mut World, ticket: u64) -> Message {
+    let origin = Origin { node: NodeId(site_id(world.draw(3)).0), incarnation: 1 };
+    let seqs = [1, 2, 5, 40, u64::MAX];
+    let seq = seqs[world.draw(5)];
+    let vector = if world.draw(4) == 0 { Vector::new() } else { Vector::from_iter([(origin, seq)]) };
+    let id = [SYSTEM, bucket(1), bucket(2)][world.draw(3)];
+    let dot = Dot { origin, seq };
+    let print = Fingerprint { count: seqs[world.draw(5)], sum: [3; 16] };
+    let span = Span { origin, first: 1, last: seq };
+    let site = site_id(world.draw(4));
+    let item = FeedItem { dot, record: Bytes::from_static(b"x"), bodies: vec![] };
+    match world.draw(17) {
+        0 => Message::Swim(Bytes::from(vec![world.draw(256) as u8; world.draw(80)])),
+        1 => Message::Pull(Pull { ticket, bucket: id, seen: vector, max_bytes: u32::MAX, batches: 255 }),
+        2 => Message::PullRefused { ticket, bucket: id, reason: Refusal::NotMember },
+        3 => Message::News { bucket: id, vector },
+        4 => Message::Check { listen: true, entries: vec![(id, 7)] },
+        5 => {
+            Message::Compare(Compare { ticket, bucket: id, limit: vector.clone(), doubt: vector, all: print })
+        }
+        6 => Message::Compared { ticket, bucket: id, clean: true, verdict: Verdict::Differs(vec![print]) },
+        7 => Message::Compared { ticket, bucket: id, clean: false, verdict: Verdict::Beyond(vector) },
+        8 => Message::Probe(Probe { ticket, bucket: id, spans: vec![span] }),
+        9 => Message::Probed { ticket, bucket: id, holdings: vec![Holding::Dots(vec![seq, seq])] },
+        10 => Message::Probed { ticket, bucket: id, holdings: vec![Holding::Children(vec![print; 16])] },
+        11 => Message::Publish(Publish {
+            ticket,
+            life: seq,
+            changes: vec![Membership { bucket: id, version: seq, member: true }],
+            digest: 1,
+        }),
+        12 => Message::Published { ticket, life: 1, digest: 5 },
+        13 => Message::Locate { ticket, bucket: id },
+        14 => Message::PassOn { ticket, bucket: id, asker: site },
+        15 => Message::Said { ticket, bucket: id, said: Said::PassedOn(site) },
+        _ => Message::Batch(Batch {
+            ticket,
+            bucket: id,
+            index: world.draw(3) as u8,
+            last: world.draw(2) == 0,
+            items: vec![item],
+            upto: vector.clone(),
+            end: world.draw(2) == 0,
+            vector: vector.clone(),
+            horizon: vector.clone(),
+            doubt: Vector::new(),
+        }),
+    }
+}
+
+/// Feeds one site with drawn messages, carrying out nothing of what it wants but answering its tickets.
+#[test]
+fn no_message_breaks_the_machine() {
+    for seed in 0..30 {
+        let mut world = World::new(3, seed, millis(20));
+        world.start();
+        world.join(0, bucket(1));
+        (0..20).for_each(|key| world.put(0, bucket(1), key));
+        world.run(seconds(5));
+        let mut ticket = 0;
+        let (mut now, mut open) = (world.now, Vec::new());
+        for _ in 0..2000 {
+            let message = draw(&mut world, ticket);
+            let from = site_id(1 + world.draw(3));
+            let Ok(message) = Message::decode(&message.encode()) else { continue };
+            let mut out = Vec::new();
+            now = now.after(millis(world.draw(400) as u64));
+            let site = &mut world.sites[0];
+            site.machine.handle(Input::Received { from, message }, now, &site.store, &mut out);
+            if let Some(applied) = open.pop().filter(|_| out.len() % 2 == 0) {
+                let input = Input::Applied { ticket: applied, ok: out.len() % 3 == 0 };
+                site.machine.handle(input, now, &site.store, &mut out);
+            }
+            for output in &out {
+                match output {
+                    Output::Send { message: Message::Pull(pull), .. } => ticket = pull.ticket,
+                    Output::Send { message: Message::Compare(compare), .. } => ticket = compare.ticket,
+                    Output::Send { message: Message::Probe(probe), .. } => ticket = probe.ticket,
+                    Output::Apply(apply) => open.push(apply.ticket),
+                    Output::Drop(drop) => open.push(drop.ticket),
+                    Output::Violation(what) => assert_eq!(*what, "", "seed {seed}"),
+                    _ => {}
+                }
+            }
+            assert!(site.machine.next_wake().is_none_or(|at| at > now), "a wake in the past");
+        }
+        assert!(world.sites[0].machine.stats().refused + world.sites[0].machine.stats().stale > 100);
+    }
+}
