@@ -82,6 +82,13 @@ pub enum StartError {
     Service(#[from] skerry_gateway::service::ServiceError),
 }
 
+impl StartError {
+    /// Whether another process runs on the directory.
+    pub const fn in_use(&self) -> bool {
+        matches!(self, Self::Storage { error: skerry_storage::StorageError::Locked, .. })
+    }
+}
+
 /// What a site is started with beside its configuration.
 #[derive(Default)]
 pub struct Options {

@@ -1,8 +1,10 @@
 //! One site alone.
 
+use skerry_gateway::conformance::{Credentials, run_all};
 use skerry_gateway::service::{ByteRange, ErrorKind, WriteCondition};
 
-use super::world::{TestWorld, context, noise};
+use super::world::{TestWorld, context, key, noise};
+use crate::server::Running;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_of_all_sizes_come_back_whole_and_in_ranges() {
@@ -83,7 +85,14 @@ async fn of_many_conditional_writes_exactly_one_wins() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_conformance_suite_passes() {
-    let world = TestWorld::new(1).await;
-    assert!(world.sites[0].services().admin.ready().await.ready);
-    world.stop().await;
+    let mut world = TestWorld::new(1).await;
+    let site = &mut world.sites[0];
+    site.stop().await;
+    let (config, options) = site.settings();
+    let running = Running::start(&config, options).await.unwrap();
+    let credentials = Credentials { access_key: key().id, secret: key().secret };
+    let endpoint = format!("http://{}", running.endpoints.s3);
+    let report = run_all(&endpoint, &credentials, 1).await;
+    assert!(report.passed(), "{report}");
+    running.shutdown().await;
 }

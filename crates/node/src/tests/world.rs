@@ -49,6 +49,12 @@ pub(super) struct TestSite {
 
 impl TestSite {
     pub(super) async fn start(&mut self) {
+        let (config, options) = self.settings();
+        self.core = Some(Core::start(&config, options).await.unwrap());
+    }
+
+    /// What it is started with.
+    pub(super) fn settings(&self) -> (Config, Options) {
         let mut config = Config::default();
         config.node.dir = self.directory.path().display().to_string();
         config.peer.listen = "127.0.0.1:1".into();
@@ -57,8 +63,8 @@ impl TestSite {
         let levels = std::env::var("TEST_LOG").unwrap_or_else(|_| "warn".into());
         crate::telemetry::log::start(&levels, crate::config::LogFormat::Text).ok();
         let net = self.net.node(self.trust.identity.public());
-        let options = Options { net: Some(net), access_key: Some(key()) };
-        self.core = Some(Core::start(&config, options).await.unwrap());
+        config.s3.listen = "127.0.0.1:0".into();
+        (config, Options { net: Some(net), access_key: Some(key()) })
     }
 
     pub(super) async fn stop(&mut self) {
