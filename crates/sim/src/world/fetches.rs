@@ -12,7 +12,7 @@ use skerry_storage::{Class, Pin, StorageError, Store};
 
 use super::World;
 use crate::checkers::durability::How;
-use crate::environment::Class;
+use crate::environment::Class as Fault;
 use crate::history::Place;
 use crate::ledger::{Applied, ApplyRefusal};
 use crate::site::{Answer, lock};
@@ -22,7 +22,7 @@ impl World {
     /// Reads a key at another site and keeps the record and its body here. Not in runs that put backups back: a
     /// record that its origin then loses stays with its reader alone (docs/simulation.md, "Known").
     pub(super) fn read_elsewhere(&mut self, site: usize, from: usize, place: &Place) {
-        let set_back = self.environment.faults.iter().any(|(class, _)| *class == Class::Restore);
+        let set_back = self.environment.faults.iter().any(|(class, _)| *class == Fault::Restore);
         if set_back || !self.net.open(site, from) || !self.net.open(from, site) || site == from {
             return;
         }
