@@ -57,12 +57,16 @@ fn invalid(message: impl Into<String>) -> ServiceError {
     ServiceError::new(ErrorKind::InvalidArgument, message)
 }
 
-/// Makes sure that an access key with all rights exists.
+/// Makes sure that an access key with all rights and this secret exists.
 pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()> {
-    if site.access_key(&key.id).await?.is_some() {
-        return Ok(());
+    if let Some(known) = site.access_key(&key.id).await? {
+        let secret = site.sealing.open(&about(&key.id), &known.secret).unwrap_or_default();
+        if secret == key.secret.as_bytes() && known.status == model::KeyStatus::Active {
+            return Ok(());
+        }
+        tracing::warn!(access_key = key.id, "the access key gets the secret that the server was started with");
     }
-    make_key(site, key, FIRST_OWNER, "made at the first start", true).await.map(drop)
+    make_key(site, key, FIRST_OWNER, "given at the start of the server", true).await.map(drop)
 }
 
 async fn make_key(

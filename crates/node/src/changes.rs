@@ -24,14 +24,18 @@ impl Changes {
         Self { count, dirty: Arc::default(), system, system_bucket }
     }
 
-    /// Something of this bucket is durable now.
+    /// An own write of this bucket is durable.
     pub fn happened(&self, bucket: BucketId) {
         if bucket == self.system_bucket {
             self.system.send_modify(|count| *count += 1);
-        } else {
-            self.dirty.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket);
         }
         self.world();
+    }
+
+    /// Records of others are durable here.
+    pub fn fed(&self, bucket: BucketId) {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket);
+        self.happened(bucket);
     }
 
     /// Something changed that is not of a bucket: links, liveness.
@@ -54,7 +58,7 @@ impl Changes {
         self.system.subscribe()
     }
 
-    /// Buckets that changed since this was last asked.
+    /// Buckets that others changed since this was last asked.
     pub fn take_dirty(&self) -> BTreeSet<BucketId> {
         std::mem::take(&mut self.dirty.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -74,7 +74,7 @@ impl Effects for Live {
                     let reason = reason(error);
                     tracing::warn!(%bucket, %from, reason, "a batch of a feed was not committed");
                 }
-                changes.happened(bucket);
+                changes.fed(bucket);
                 drive.tell(Input::Applied { ticket, ok: result.is_ok() });
             },
         );
@@ -89,7 +89,7 @@ impl Effects for Live {
                 if let Err(error) = &result {
                     tracing::warn!(%bucket, reason = reason(error), "dead records were not dropped");
                 }
-                changes.happened(bucket);
+                changes.fed(bucket);
                 drive.tell(Input::Applied { ticket, ok: result.is_ok() });
             },
         );

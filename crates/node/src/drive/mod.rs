@@ -4,7 +4,7 @@
 //! holding up the runtime. Invariants: outputs are carried out in order; every Apply and Drop is answered by
 //! exactly one Applied; what a peer may have waiting here is bounded by permits that travel with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ pub(crate) fn run(
     replicas: impl Replicas,
     effects: impl Effects,
 ) {
-    let mut driver = Driver { machine, clock, replicas, effects, questions: BTreeMap::new(), tickets: 0 };
+    let mut driver = Driver { machine, clock, replicas, effects, questions: BTreeMap::new(), tickets: 0, durable: BTreeSet::new() };
     driver.input(Input::Wake);
     loop {
         match inbox.0.recv_timeout(driver.pause()) {
@@ -107,8 +107,20 @@ pub(crate) fn run(
             Ok(event) => driver.event(event),
             Err(RecvTimeoutError::Timeout) => driver.input(Input::Wake),
         }
+        // What came meanwhile first: many writes to a bucket are told as one.
+        for _ in 0..TOGETHER {
+            match inbox.0.try_recv() {
+                Ok(Event::Stop) => return,
+                Ok(event) => driver.event(event),
+                Err(_) => break,
+            }
+        }
+        driver.flush();
     }
 }
+
+/// Events taken before durable writes are told.
+const TOGETHER: usize = 256;
 
 /// The longest sleep: also bounds how stale the gauges are.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -120,6 +132,8 @@ struct Driver<R, E> {
     effects: E,
     questions: BTreeMap<Ticket, oneshot::Sender<Answer>>,
     tickets: u64,
+    /// Buckets with writes that the machine was not told of yet.
+    durable: BTreeSet<BucketId>,
 }
 
 impl<R: Replicas, E: Effects> Driver<R, E> {
@@ -130,6 +144,9 @@ impl<R: Replicas, E: Effects> Driver<R, E> {
 
     fn event(&mut self, event: Event) {
         match event {
+            Event::Input(Input::Durable { bucket }) => {
+                self.durable.insert(bucket);
+            }
             Event::Input(input) => self.input(input),
             Event::Received(input, permit) => {
                 self.input(input);
@@ -143,6 +160,12 @@ impl<R: Replicas, E: Effects> Driver<R, E> {
             }
             Event::Ask(ask) => self.ask(ask),
             Event::Stop => {}
+        }
+    }
+
+    fn flush(&mut self) {
+        for bucket in std::mem::take(&mut self.durable) {
+            self.input(Input::Durable { bucket });
         }
     }
 

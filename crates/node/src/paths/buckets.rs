@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use skerry_base::kv::View;
 use skerry_gateway::service::{
-    BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, Receipt, RequestContext,
+    BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, ReadMode, Receipt, RequestContext,
     ServiceError, Versioning,
 };
 use skerry_model::bucket::{self as model, BucketConfig, Claimed, NewBucket};
@@ -138,7 +138,7 @@ async fn not_empty_elsewhere(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
         limit: 1,
         ..skerry_gateway::service::ListQuery::default()
     };
-    let page = super::list::objects(site, bucket, query).await?;
+    let page = super::list::objects(site, bucket, query, &ReadMode::Local).await?;
     if page.entries.is_empty() {
         return Ok(());
     }

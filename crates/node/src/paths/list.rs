@@ -9,7 +9,7 @@ use skerry_base::kv::View;
 use skerry_base::limits::{LIST_KEYS, MESSAGE_BYTES};
 use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{
-    ErrorKind, ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ServiceError, VersionEntry, VersionId, VersionPage,
+    ErrorKind, ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ReadMode, ServiceError, VersionEntry, VersionId, VersionPage,
     VersionQuery, VersionSummary,
 };
 use skerry_model::space::{self, Cursor};
@@ -25,7 +25,12 @@ use crate::site::{Site, unreadable};
 const PAGE_BYTES: usize = MESSAGE_BYTES / 2;
 
 /// One page of current keys.
-pub(crate) async fn objects(site: &Arc<Site>, bucket: &Bucket, query: ListQuery) -> Outcome<ListPage> {
+pub(crate) async fn objects(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    query: ListQuery,
+    mode: &ReadMode,
+) -> Outcome<ListPage> {
     let list = List {
         bucket: bucket.id,
         prefix: query.prefix,
@@ -34,7 +39,7 @@ pub(crate) async fn objects(site: &Arc<Site>, bucket: &Bucket, query: ListQuery)
         after_version: None,
         limit: query.limit.min(LIST_KEYS) as u32,
     };
-    let page = page(site, bucket, list, false).await?;
+    let page = page(site, bucket, list, false, mode).await?;
     let shown = |listed: Listed| match listed {
         Listed::Object { key, row } => Some(ListEntry::Object(summary(key, row, &bucket.owner))),
         Listed::Prefix(prefix) => Some(ListEntry::Prefix(prefix)),
@@ -59,6 +64,7 @@ pub(crate) async fn versions(
     site: &Arc<Site>,
     bucket: &Bucket,
     query: VersionQuery,
+    mode: &ReadMode,
 ) -> Outcome<VersionPage> {
     let after = query.after_version.as_ref().map(shape::parse_version).transpose()?;
     let list = List {
@@ -69,7 +75,7 @@ pub(crate) async fn versions(
         after_version: after.map(super::write::which),
         limit: query.limit.min(LIST_KEYS) as u32,
     };
-    let page = page(site, bucket, list, true).await?;
+    let page = page(site, bucket, list, true, mode).await?;
     let entries = page.entries.into_iter().map(|listed| version(listed, &bucket.owner));
     let entries = entries.collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect();
     Ok(VersionPage { entries, more: page.more })
@@ -89,8 +95,15 @@ fn version(listed: Listed, owner: &str) -> Outcome<Option<VersionEntry>> {
     }
 }
 
-async fn page(site: &Arc<Site>, bucket: &Bucket, list: List, versions: bool) -> Outcome<Page> {
+async fn page(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    list: List,
+    versions: bool,
+    mode: &ReadMode,
+) -> Outcome<Page> {
     if site.is_complete(bucket.id) {
+        members::catch_up(site, bucket, mode).await?;
         return site.read(move |view| local(view, &list, versions)).await;
     }
     let request = if versions { Request::Versions(list.clone()) } else { Request::List(list.clone()) };
@@ -101,7 +114,10 @@ async fn page(site: &Arc<Site>, bucket: &Bucket, list: List, versions: bool) -> 
             Ok(page)
         }
         // An island lists what it has, above all what was written to it.
-        Err(error) if error.kind() == ErrorKind::Unreachable && site.is_member(bucket.id) => {
+        Err(error) if error.kind() == ErrorKind::Unreachable
+            && site.is_member(bucket.id)
+            && *mode == ReadMode::Local =>
+        {
             site.read(move |view| local(view, &list, versions)).await
         }
         Err(error) => Err(error),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
 use skerry_base::{BucketId, SiteId, Vector};
 use skerry_federation::{Answer, Input};
-use skerry_gateway::service::Outcome;
+use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, ServiceError};
 use skerry_model::space;
 use tokio::sync::mpsc;
 
@@ -140,6 +140,73 @@ pub(crate) async fn complete(site: Arc<Site>, mut caught_up: mpsc::UnboundedRece
             }
         }
     }
+}
+
+/// How long a reader waits for records that others are known to have.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// Takes what the sites that can be reached know of the system bucket: a name that is not known here may have
+/// been claimed there a moment ago.
+pub(crate) async fn hear_claims(site: &Site) {
+    let goal = seen_by(site, site.system, &site.boxes.linked()).await.0;
+    if let Err(error) = seen(site, site.system, &goal).await {
+        tracing::debug!(%error, "claims of others have not arrived");
+    }
+}
+
+/// What these sites have seen of a bucket together, and how many of them said so.
+async fn seen_by(site: &Site, bucket: BucketId, sites: &[SiteId]) -> (Vector, usize) {
+    let request = Request::Size { bucket };
+    let asked = sites.iter().map(|member| site.peers.call(*member, &request));
+    let mut goal = Vector::new();
+    let mut answered = 0;
+    for answer in futures::future::join_all(asked).await.into_iter().flatten() {
+        if let Response::Size { vector, .. } = answer.response {
+            goal.merge(&vector);
+            answered += 1;
+        }
+    }
+    (goal, answered)
+}
+
+/// Waits until this site has seen all of `goal`.
+async fn seen(site: &Site, bucket: BucketId, goal: &Vector) -> Outcome<()> {
+    let mut changes = site.changes.follow();
+    let wait = async {
+        loop {
+            changes.mark_unchanged();
+            let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await?;
+            if own.includes(goal) || changes.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    };
+    let late = || refusal::unreachable("what others have of the bucket has not arrived; try again");
+    tokio::time::timeout(CATCH_UP, wait).await.map_err(|_| late())?
+}
+
+/// Before a listing at a member: what the reader wants to be seen is seen, or it is said why not.
+pub(crate) async fn catch_up(site: &Arc<Site>, bucket: &Bucket, mode: &ReadMode) -> Outcome<()> {
+    match mode {
+        ReadMode::Local => Ok(()),
+        ReadMode::After(token) => {
+            let (of, dot) = super::write::parse_token(token).ok_or_else(bad_token)?;
+            seen(site, of, &Vector::from_iter([(dot.origin, dot.seq)])).await
+        }
+        ReadMode::Latest => {
+            let asking = nearest(site, bucket).await?;
+            let (goal, answered) = seen_by(site, bucket.id, &asking.sites).await;
+            if answered == 0 {
+                asking.nobody(site, &[])?;
+            }
+            seen(site, bucket.id, &goal).await
+        }
+    }
+}
+
+/// A text that no write answered as its token.
+pub(crate) fn bad_token() -> ServiceError {
+    ServiceError::new(ErrorKind::InvalidArgument, "x-skerry-token is not one that a write answered")
 }
 
 /// Whether this site, a member, is known to lack records of the bucket.

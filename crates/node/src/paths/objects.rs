@@ -50,12 +50,12 @@ impl ObjectService for Objects {
 
     async fn list(&self, context: &RequestContext, query: ListQuery) -> Outcome<ListPage> {
         let bucket = self.0.allowed(context, &query.bucket, Action::Read).await?;
-        list::objects(&self.0, &bucket, query).await
+        list::objects(&self.0, &bucket, query, &context.read).await
     }
 
     async fn list_versions(&self, context: &RequestContext, query: VersionQuery) -> Outcome<VersionPage> {
         let bucket = self.0.allowed(context, &query.bucket, Action::Read).await?;
-        list::versions(&self.0, &bucket, query).await
+        list::versions(&self.0, &bucket, query, &context.read).await
     }
 
     async fn create_upload(&self, context: &RequestContext, request: CreateUpload) -> Outcome<CreatedUpload> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::kv::{Batch, Overlay, Reducer, View};
+use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, Dot, SiteId};
 use skerry_gateway::service::{
     ErrorKind, EtagTest, Outcome, Receipt, ServiceError, VersionId, WriteCondition,
@@ -21,12 +22,16 @@ use skerry_model::{Entry, Object, Record};
 use skerry_storage::{Pin, SmallBody};
 
 use super::bucket::Bucket;
-use super::{refusal, shape};
-use crate::peers::message::{self, Decide, Request, Response, Which};
+use super::get::{Found, Wanted};
+use super::{far, members, refusal, shape, upload};
+use crate::peers::PeerError;
+use crate::peers::message::{self, Decide, Part, Request, Response, Which};
 use crate::site::{Site, Stamps, entry, unreadable};
 
 /// The epoch of a home that never changed hands.
 const FIRST_EPOCH: u64 = 1;
+/// How long a write to a bucket that is not held whole waits for what a member has of the key.
+const ACQUAINTED: Duration = Duration::from_secs(2);
 /// How long payload is kept for a decision whose answer was lost.
 const UNDECIDED: Duration = Duration::from_secs(3600);
 
@@ -87,11 +92,40 @@ pub(crate) fn parse_token(token: &str) -> Option<(BucketId, Dot)> {
 
 /// Carries it out.
 pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
+    acquaint(site, &asked).await?;
     if asked.condition.is_none() || asked.bucket.home == site.id {
         let written = here(site, asked, site.id, Vec::new()).await?;
         return Ok(written);
     }
     at_home(site, asked).await
+}
+
+/// A site that does not hold the bucket whole first hears what a member has of the key, so that an overwrite
+/// is no conflict and a delete finds what it deletes. A write goes on without when nobody can be reached.
+async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
+    let version = match asked.ask {
+        Ask::Erase(version) => Some(version),
+        _ => None,
+    };
+    let wanted = Wanted { bucket: asked.bucket.clone(), key: asked.key.clone(), version };
+    let deletes = !matches!(asked.ask, Ask::Put(_));
+    let whole = site.is_complete(asked.bucket.id);
+    if whole && !deletes {
+        return Ok(());
+    }
+    let local = wanted.clone();
+    let here = site.read(move |view| local.local(view)).await?;
+    let known = !matches!(here, Found::Nothing);
+    if whole && (known || !members::is_behind(site, asked.bucket.id).await) {
+        return Ok(());
+    }
+    let heard = tokio::time::timeout(ACQUAINTED, far::read(site, &wanted, Part::Nothing, &here)).await;
+    match heard {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) if deletes && !known => Err(error),
+        Err(_) if deletes && !known => Err(refusal::unreachable("a member of the bucket does not answer")),
+        _ => Ok(()),
+    }
 }
 
 /// Decides on the commit thread of this site. `heads` are merged first.
@@ -233,7 +267,9 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
         Ok(answer) => answer.response,
         Err(error) => {
             keep_for_later((pins, asked.pins));
-            return Err(home_unreachable(site, home, &error.to_string()));
+            let unsent = matches!(error, PeerError::Net(_) | PeerError::Stranger(_));
+            let why = if unsent { error.to_string() } else { format!("{error}; it may have decided already") };
+            return Err(home_unreachable(site, home, &why));
         }
     };
     match response {
@@ -332,8 +368,16 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
             heads.push(head);
         }
     }
+    let mut pins = Vec::new();
     let ask = match decide.write {
-        message::Write::Put(object) => Ask::Put(checked(object)?),
+        message::Write::Put(object) => {
+            let object = checked(object)?;
+            // Small payload is copied before the decision: a lock must not point to a site that just vanished.
+            if object.size <= JOURNAL_BODY_BYTES as u64 {
+                pins = upload::take_chunks(site, &bucket, &object.chunks, object.size, decide.site).await?;
+            }
+            Ask::Put(object)
+        }
         message::Write::Delete => Ask::Delete,
         message::Write::Erase(Which::Dot(dot)) => Ask::Erase(space::VersionId::Dot(dot)),
         message::Write::Erase(Which::Null | Which::Current) => Ask::Erase(space::VersionId::Null),
@@ -345,7 +389,7 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
         ask,
         writer: decide.writer,
         small: None,
-        pins: Vec::new(),
+        pins,
         with: Vec::new(),
         upload: None,
     };

@@ -16,7 +16,7 @@ async fn both_sides_of_a_cut_go_on_and_agree_afterwards() {
         assert_eq!(site.list("photos").await.unwrap(), ["gone", "kept"]);
     }
     world.converged("photos").await;
-    three.cut(true);
+    three.cut(true).await;
     assert!(three.services().credentials.credential(&key().id).await.is_ok(), "an island authenticates");
     one.put("photos", "both", "from one").await.unwrap();
     three.put("photos", "both", "from three").await.unwrap();
@@ -25,7 +25,7 @@ async fn both_sides_of_a_cut_go_on_and_agree_afterwards() {
     three.create_bucket("island").await.unwrap();
     three.put("island", "a", "a").await.unwrap();
     assert_eq!(three.list("photos").await.unwrap(), ["both", "gone", "kept", "mine"]);
-    three.cut(false);
+    three.cut(false).await;
     world.linked(three).await;
     world.converged("photos").await;
     let winner = one.get("photos", "both").await.unwrap();
@@ -47,12 +47,12 @@ async fn both_sides_of_a_cut_go_on_and_agree_afterwards() {
 async fn two_islands_that_make_the_same_bucket_make_one() {
     let world = TestWorld::new(2).await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
-    two.cut(true);
+    two.cut(true).await;
     one.create_bucket("photos").await.unwrap();
     two.create_bucket("photos").await.unwrap();
     one.put("photos", "one", "1").await.unwrap();
     two.put("photos", "two", "2").await.unwrap();
-    two.cut(false);
+    two.cut(false).await;
     world.linked(two).await;
     world.converged("photos").await;
     for site in &world.sites {
@@ -69,20 +69,20 @@ async fn what_cannot_be_reached_is_not_said_to_be_missing() {
     let body = noise(2 << 20, 1);
     one.put("photos", "large", body.clone()).await.unwrap();
     two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() }).await;
-    two.cut(true);
+    two.cut(true).await;
     assert_eq!(two.get("photos", "large").await.unwrap_err().kind(), ErrorKind::Unreachable);
-    two.cut(false);
+    two.cut(false).await;
     world.linked(two).await;
     assert_eq!(two.list("photos").await.unwrap(), ["large"]);
     world.converged("photos").await;
-    two.cut(true);
+    two.cut(true).await;
     // The record is here, its payload is not.
     let refused = two.get("photos", "large").await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
-    two.cut(false);
+    two.cut(false).await;
     world.linked(two).await;
     assert_eq!(two.get("photos", "large").await.unwrap(), body);
-    two.cut(true);
+    two.cut(true).await;
     assert_eq!(two.get("photos", "large").await.unwrap(), body, "a copy stayed");
     world.stop().await;
 }

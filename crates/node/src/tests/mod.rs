@@ -7,4 +7,5 @@
 mod island;
 mod one_site;
 mod several_sites;
+mod uploads;
 mod world;

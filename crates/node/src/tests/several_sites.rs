@@ -1,8 +1,8 @@
 //! Several sites with links between them.
 
-use skerry_gateway::service::{ErrorKind, WriteCondition};
+use skerry_gateway::service::{ConflictQuery, ErrorKind, ReadMode, RequestContext, WriteCondition};
 
-use super::world::{TestWorld, noise};
+use super::world::{TestWorld, context, noise};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_put_at_one_is_read_at_another_and_moves_once() {
@@ -41,7 +41,7 @@ async fn a_read_leaves_a_member_that_follows() {
     let id = two.site().bucket("photos").await.unwrap().unwrap().id;
     two.until("the bucket is followed whole", || async { two.site().is_complete(id) }).await;
     world.converged("photos").await;
-    one.cut(true);
+    one.cut(true).await;
     assert_eq!(two.get("photos", "b").await.unwrap(), noise(10, 2), "small bodies travel with their record");
     world.stop().await;
 }
@@ -69,10 +69,70 @@ async fn conditions_are_decided_at_the_home_wherever_they_are_asked() {
             assert_eq!(site.get("locks", &key).await.unwrap(), noise(40, winner));
         }
     }
-    world.sites[2].cut(true);
+    world.sites[2].cut(true).await;
     let refused = world.sites[2].put_if("locks", "x", "x", absent.clone()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::HomeUnreachable);
     assert!(refused.message().contains("site-1"), "{}", refused.message());
     world.sites[2].put("locks", "x", "plain").await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_overwrite_from_a_site_that_never_saw_the_bucket_is_no_conflict() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", "old").await.unwrap();
+    one.put("photos", "b", "old").await.unwrap();
+    // The claim may still be on its way: the name is asked for.
+    two.put("photos", "a", "new").await.unwrap();
+    two.delete("photos", "b").await.unwrap();
+    world.converged("photos").await;
+    for site in &world.sites {
+        assert_eq!(site.get("photos", "a").await.unwrap(), "new");
+        assert_eq!(site.list("photos").await.unwrap(), ["a"]);
+        let page = site.services().admin.conflicts(ConflictQuery::default()).await.unwrap();
+        assert!(page.conflicts.is_empty(), "{:?}", page.conflicts);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_member_is_still_one_and_catches_up() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    world.sites[0].put("photos", "a", "1").await.unwrap();
+    assert_eq!(world.sites[1].get("photos", "a").await.unwrap(), "1");
+    let id = world.sites[1].site().bucket("photos").await.unwrap().unwrap().id;
+    world.sites[1].until("the bucket is followed whole", || async { world.sites[1].site().is_complete(id) }).await;
+    world.sites[1].stop().await;
+    world.sites[0].put("photos", "b", "2").await.unwrap();
+    world.sites[0].delete("photos", "a").await.unwrap();
+    world.sites[1].start().await;
+    assert!(world.sites[1].site().is_complete(id), "membership survives a restart");
+    world.linked(&world.sites[1]).await;
+    world.converged("photos").await;
+    assert_eq!(world.sites[1].list("photos").await.unwrap(), ["b"]);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_with_a_token_sees_the_write() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", "0").await.unwrap();
+    assert_eq!(two.get("photos", "a").await.unwrap(), "0");
+    for n in 1..30 {
+        let put = one.put("photos", "a", format!("{n}")).await.unwrap();
+        let after = RequestContext { read: ReadMode::After(put.receipt.token.unwrap()), ..context() };
+        assert_eq!(two.get_with("photos", "a", None, &after).await.unwrap(), format!("{n}"));
+    }
+    let latest = RequestContext { read: ReadMode::Latest, ..context() };
+    one.put("photos", "a", "last").await.unwrap();
+    assert_eq!(two.get_with("photos", "a", None, &latest).await.unwrap(), "last");
+    two.cut(true).await;
+    let refused = two.get_with("photos", "a", None, &latest).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unreachable);
     world.stop().await;
 }

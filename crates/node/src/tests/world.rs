@@ -85,8 +85,12 @@ impl TestSite {
         &self.core.as_ref().unwrap().services
     }
 
-    pub(super) fn cut(&self, cut: bool) {
+    /// Cuts the site off, or heals it; a cut is noticed when this returns.
+    pub(super) async fn cut(&self, cut: bool) {
         self.site().peers.net().set_cut(cut);
+        if cut {
+            self.until("the links are gone", || async { self.site().boxes.linked().is_empty() }).await;
+        }
     }
 
     /// Waits until something holds, looking again after every change of this site.

@@ -1,12 +1,15 @@
-//! Drops tombstones that every member has seen, so that deletes cost no space for ever.
+//! Drops tombstones that every member has seen, so that deletes cost no space for ever; forgets old uploads.
 //!
 //! Invariant: nothing is dropped of a bucket while one of its members has not said how far it has seen, nor
 //! before feeds had time to carry it.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skerry_base::kv::View;
+use bytes::Bytes;
+use skerry_base::codec;
+use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Hlc, Vector, WallTime};
 use skerry_gateway::service::Outcome;
 use skerry_model::Entry;
@@ -14,6 +17,7 @@ use skerry_model::retire::{Settled, Sweep, droppable};
 
 use super::Worker;
 use crate::drive::live::raised_horizon;
+use crate::paths::upload::{COMPLETED, Completed};
 use crate::site::{Site, entry, unreadable};
 
 /// Tombstones younger than this stay.
@@ -77,9 +81,33 @@ fn lesser(one: &Vector, other: &Vector) -> Vector {
     one.iter().map(|(origin, seq)| (origin, seq.min(other.get(origin)))).collect()
 }
 
+/// Completed uploads are remembered this long.
+const COMPLETED_MS: u64 = 24 * 3600 * 1000;
+
+/// Forgets completed uploads after a day: by then nobody repeats a completion.
+async fn forget_completed(site: &Arc<Site>) -> Outcome<()> {
+    let before = site.clock.wall().0.saturating_sub(COMPLETED_MS);
+    let propose = move |view: &dyn View| {
+        let mut old = Vec::new();
+        let visit = &mut |key: &[u8], value: &[u8]| {
+            if codec::decode::<Completed>(value).is_ok_and(|completed| completed.at.0 < before) {
+                old.push(Bytes::copy_from_slice(key));
+            }
+            if old.len() < STEP { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        view.scan_prefix(Table::Local, COMPLETED, visit).map_err(|error| unreadable(error.into()))?;
+        let forget = |key| entry(&Entry::Local { key, value: None });
+        Ok(((), old.into_iter().map(forget).collect()))
+    };
+    site.commit(site.system, (), propose).await
+}
+
 #[async_trait::async_trait]
 impl Worker for Tombstones {
     async fn turn(&mut self) -> bool {
+        if let Err(error) = forget_completed(&self.site).await {
+            tracing::warn!(%error, "completed uploads could not be looked through");
+        }
         for bucket in self.site.memberships() {
             match self.sweep(bucket).await {
                 Ok(0) => {}
