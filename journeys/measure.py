@@ -47,7 +47,8 @@ def registry_tree(target, limit):
     home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
     sources = next((home / "registry" / "src").iterdir())
     metadata = subprocess.run(
-        ["cargo", "metadata", "--format-version", "1", "--locked", "--offline"],
+        ["cargo", "metadata", "--format-version", "1", "--locked", "--offline",
+         "--filter-platform", "x86_64-unknown-linux-gnu"],
         capture_output=True, text=True, check=True, cwd=Path(__file__).parent.parent,
     )
     names = sorted({f"{p['name']}-{p['version']}" for p in json.loads(metadata.stdout)["packages"] if p["source"]})
