@@ -34,7 +34,9 @@ def wait_for(what, probe, seconds=30.0, every=0.05):
             last = probe()
             if last:
                 return last
-        except (OSError, Wrong) as error:
+        except SystemExit:
+            raise
+        except Exception as error:  # a client may raise anything while it is not yet so
             last = error
         if time.monotonic() > deadline:
             raise Wrong(f"waited {seconds:.0f} s for {what}; last: {short(last)}")

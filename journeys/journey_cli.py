@@ -6,6 +6,7 @@ from pathlib import Path
 
 from checks import equal, expect, wait_for
 from clients import Aws, S3cmd, arrived, boto, content, make_tree, sha256_of, tree_sums
+from journey_boto import http_code
 
 
 def bucket_seen(command, number, bucket):
@@ -162,11 +163,12 @@ def s3cmd(checks, demo, work, program):
         run(2, "sync", f"{url}/tree/", f"{work}/tree-back/")
         equal(tree_sums(work / "tree-back"), sums, "checksums")
 
-    with checks.check("s3cmd: copy, move, info, signed link, delete"):
+    with checks.check("s3cmd: copy, move, info, delete"):
         run(1, "cp", f"{url}/plain.txt", f"{url}/copy.txt")
         run(1, "mv", f"{url}/copy.txt", f"{url}/moved.txt")
         expect("5000" in run(1, "info", f"{url}/moved.txt"), "no size in info")
+        # s3cmd knows signed links of version 2 only, which S3 itself gave up: refused by name, not by chance.
         link = run(1, "signurl", f"{url}/moved.txt", "+300").strip()
-        equal(len(urllib.request.urlopen(link, timeout=30).read()), 5000, "bytes by signed link")
+        equal(http_code(link), (400, "InvalidRequest"), "a link signed by version 2")
         run(1, "del", "--recursive", "--force", url)
         run(1, "rb", url)

@@ -24,7 +24,7 @@ pub(crate) struct Place {
     #[arg(long, value_name = "DIR", env = "SKERRY_DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Ask the site that listens here, such as https://store.example:7600
-    #[arg(long, value_name = "URL", env = "SKERRY_ENDPOINT", conflicts_with = "dir")]
+    #[arg(long, value_name = "URL", env = "SKERRY_ENDPOINT")]
     pub(crate) endpoint: Option<Endpoint>,
     /// The admin token, with --endpoint; else the one in the directory
     #[arg(long, value_name = "TOKEN", env = "SKERRY_TOKEN", hide_env_values = true)]

@@ -17,8 +17,8 @@ pub(crate) struct Source {
     /// Directory of the site; its skerry.toml is read if there is one
     #[arg(value_name = "DIR", env = "SKERRY_DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Configuration file (TOML)
-    #[arg(long, value_name = "FILE", env = "SKERRY_CONFIG", conflicts_with = "dir")]
+    /// Configuration file (TOML); goes before the directory
+    #[arg(long, value_name = "FILE", env = "SKERRY_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 }
 

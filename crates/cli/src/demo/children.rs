@@ -42,7 +42,9 @@ impl Site {
         let log = files::log(&path)?;
         let beside = log.try_clone().map_err(failed)?;
         let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        foreign_settings().for_each(|variable| drop(command.env_remove(variable)));
+        for variable in foreign_settings() {
+            command.env_remove(variable);
+        }
         let mut child = command
             .args(["server", "--stop-with-stdin", "--config"])
             .arg(directory.join(CONFIGURATION))

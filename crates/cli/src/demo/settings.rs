@@ -34,6 +34,8 @@ pub(crate) fn clients(layout: &Layout) -> String {
          \x20        aws_secret_access_key = {secret}\n\
          \x20        region = us-east-1\n\
          \x20        endpoint_url = {endpoint}\n\
+         \x20        s3 =                                       # awscli 1 signs links the old way otherwise\n\
+         \x20            signature_version = s3v4\n\
          boto3    boto3.client(\"s3\", endpoint_url=\"{endpoint}\", region_name=\"us-east-1\",\n\
          \x20            aws_access_key_id=\"{key}\", aws_secret_access_key=\"{secret}\",\n\
          \x20            config=botocore.config.Config(signature_version=\"s3v4\"))  # for presigned links\n\

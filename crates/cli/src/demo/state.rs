@@ -36,11 +36,13 @@ impl Board {
         Self { json, lines, last: BTreeMap::new() }
     }
 
-    /// Asks every site and shows what has changed. On a terminal figures move all the time; elsewhere only a
-    /// change of state is a line.
-    pub(crate) async fn refresh(&mut self, sites: &[Site]) -> Outcome<()> {
+    /// Asks every site and shows what has changed; gives how many answered. On a terminal figures move all the
+    /// time; elsewhere only a change of state is a line.
+    pub(crate) async fn refresh(&mut self, sites: &[Site]) -> Outcome<usize> {
+        let mut answered = 0;
         for site in sites {
             let report = site.client.get::<StatusReport>("/_skerry/v1/status").await.ok();
+            answered += usize::from(report.is_some());
             let state = report.as_ref().map_or_else(|| "not answering".to_owned(), state);
             if let Some(bar) = self.lines.as_ref().and_then(|lines| lines.get(&site.name)) {
                 let figures = report.as_ref().map(figures).unwrap_or_default();
@@ -50,7 +52,7 @@ impl Board {
             }
             self.last.insert(site.name.clone(), state);
         }
-        Ok(())
+        Ok(answered)
     }
 
     fn tell(&self, site: &Site, state: &str, report: Option<&StatusReport>) -> Outcome<()> {

@@ -161,7 +161,8 @@ fn absolute(directory: &Path) -> PathBuf {
     std::path::absolute(directory).unwrap_or_else(|_| directory.to_path_buf())
 }
 
-/// Shows the state until no site is left. One that ends by itself is reported; the others go on.
+/// Shows the state until no site is left. One that ends by itself is reported and stays away: whoever kills one
+/// wants to see what the others do.
 async fn watch(board: &mut Board, sites: &[Site], children: &mut [Child], json: bool) -> Outcome<()> {
     let mut tick = tokio::time::interval(REFRESH);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -181,10 +182,10 @@ async fn watch(board: &mut Board, sites: &[Site], children: &mut [Child], json: 
             }
             gone.push(child.name.clone());
         }
-        if gone.len() == children.len() {
+        // One that ended may have been started again by hand: as long as one answers, there is something to show.
+        if board.refresh(sites).await? == 0 && gone.len() == children.len() {
             return Err(Failure::failed("no site is left"));
         }
-        board.refresh(sites).await?;
     }
 }
 

@@ -113,6 +113,7 @@ fn closed_stdin() -> oneshot::Receiver<()> {
 fn failure(error: StartError) -> Failure {
     match &error {
         StartError::Config(_) => Failure::usage(error.to_string()),
+        _ if error.in_use() => Failure::refused(error.to_string()),
         _ => Failure::failed(error.to_string()),
     }
 }
