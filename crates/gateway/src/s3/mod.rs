@@ -300,3 +300,6 @@ impl Call {
             .ok_or_else(|| ServiceError::new(ErrorKind::Internal, "the body of the request was not attached"))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -193,3 +193,20 @@ fn misplaced_parameters_and_methods_are_refused() {
     assert_eq!(kind(Method::POST, Level::Bucket, ""), ErrorKind::NotImplemented);
     assert_eq!(kind(Method::OPTIONS, Level::Object, ""), ErrorKind::NotImplemented);
 }
+
+/// The page for users names every operation, and every sub-resource that is 501.
+#[test]
+fn the_page_says_what_the_table_does() {
+    let page = include_str!("../../../../docs/s3.md");
+    for row in TABLE {
+        assert!(
+            page.contains(&format!("| {} |", row.operation.name())),
+            "docs/s3.md lacks {}",
+            row.operation.name()
+        );
+    }
+    let taken = |name: &&&str| TABLE.iter().any(|row| row.selectors.contains(*name));
+    for name in SUBRESOURCES.iter().filter(|name| !taken(name)) {
+        assert!(page.contains(&format!("`?{name}`")), "docs/s3.md lacks ?{name}");
+    }
+}

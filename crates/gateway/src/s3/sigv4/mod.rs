@@ -1,7 +1,7 @@
 //! Signature V4: what a request claims, whether the claim is true, and the chunks of a streamed body.
 //!
 //! Why our own and not the S3 library's: that one reads the machine's clock itself, holds a whole chunk in
-//! memory before it checks it (clients send a file as one chunk), and takes a stream that lacks its last chunk
+//! memory before it checks it (a client may send a file as one chunk), and takes a stream that lacks its last chunk
 //! (`docs/decisions/2026-11-21-s3s.md`).
 //!
 //! Invariants: pure, the time comes in; signatures are compared in constant time; nothing is trusted before
