@@ -64,7 +64,10 @@ pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()>
         if secret == key.secret.as_bytes() && known.status == model::KeyStatus::Active {
             return Ok(());
         }
-        tracing::warn!(access_key = key.id, "the access key gets the secret that the server was started with");
+        tracing::warn!(
+            access_key = key.id,
+            "the access key gets the secret that the server was started with"
+        );
     }
     make_key(site, key, FIRST_OWNER, "given at the start of the server", true).await.map(drop)
 }
@@ -242,7 +245,8 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
 impl AdminService for Admin {
     async fn ready(&self) -> Readiness {
         let usage = self.site.store.usage();
-        let reason = usage.poisoned.map_or_else(|| "serving".into(), |why| format!("the store stopped: {why}"));
+        let reason =
+            usage.poisoned.map_or_else(|| "serving".into(), |why| format!("the store stopped: {why}"));
         Readiness { version: VERSION, ready: reason == "serving", reason }
     }
 
@@ -320,7 +324,10 @@ impl AdminService for Admin {
         check_site_name(&request.site).map_err(|error| invalid(error.to_string()))?;
         let taken = self.site.peers.roster.all().into_values().any(|known| known.name == request.site);
         if taken {
-            return Err(invalid(format!("there is a site named {} already; choose another name", request.site)));
+            return Err(invalid(format!(
+                "there is a site named {} already; choose another name",
+                request.site
+            )));
         }
         if self.advertised.is_empty() {
             let message = "this site does not know where it can be dialled; set peer.advertise";
@@ -345,7 +352,8 @@ impl AdminService for Admin {
     }
 
     async fn create_key(&self, request: KeyCreate) -> Outcome<KeyCreated> {
-        let key = access::generate().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+        let key =
+            access::generate().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
         let owner = request.owner.as_deref().unwrap_or(FIRST_OWNER);
         let name = request.name.as_deref().unwrap_or_default();
         if owner.is_empty() || owner.len() > 64 || name.len() > 256 {
@@ -365,7 +373,8 @@ impl AdminService for Admin {
 
     async fn buckets(&self) -> Outcome<BucketList> {
         let system = self.site.system;
-        let found = self.site.read(move |view| model::list_buckets(view, system, None).map_err(unreadable)).await?;
+        let found =
+            self.site.read(move |view| model::list_buckets(view, system, None).map_err(unreadable)).await?;
         let mut buckets = Vec::with_capacity(found.len());
         for resolved in found {
             buckets.push(self.bucket_status(Bucket::of(resolved)).await?);
@@ -451,7 +460,8 @@ fn conflict_page(
     let next = next.map(|last| format!("{}/{}", last.bucket, last.key));
     let (mut found, mut listed) = (Vec::new(), Vec::new());
     for conflict in keys.iter().filter(|conflict| conflict.bucket != system) {
-        let winner = space::record(view, conflict.bucket, &conflict.key, conflict.current).map_err(unreadable)?;
+        let winner =
+            space::record(view, conflict.bucket, &conflict.key, conflict.current).map_err(unreadable)?;
         for loser in &conflict.losers {
             let record =
                 space::record(view, conflict.bucket, &conflict.key, loser.dot).map_err(unreadable)?;

@@ -107,9 +107,9 @@ impl Running {
 }
 
 async fn listen(address: &str) -> Result<TcpListener, StartError> {
-    let mut resolved = tokio::net::lookup_host(address).await.map_err(|error| {
-        StartError::Http(format!("{address} is no address to listen on: {error}"))
-    })?;
+    let mut resolved = tokio::net::lookup_host(address)
+        .await
+        .map_err(|error| StartError::Http(format!("{address} is no address to listen on: {error}")))?;
     let first = resolved.next().ok_or_else(|| StartError::Http(format!("{address} names no address")))?;
     http::bind(first).await.map_err(http_error)
 }
@@ -190,7 +190,9 @@ impl Certificates {
             if let Some((chain, key)) = &now {
                 match tls.replace(chain.as_bytes(), key.as_bytes()) {
                     Ok(()) => tracing::info!("a new certificate is served"),
-                    Err(error) => tracing::error!(%error, "the new certificate is not served, the old one is"),
+                    Err(error) => {
+                        tracing::error!(%error, "the new certificate is not served, the old one is")
+                    }
                 }
             }
             last = now;

@@ -39,7 +39,11 @@ pub enum InitError {
 }
 
 /// Makes a site in `directory` with a token; `addresses` are where others will dial it.
-pub async fn join(directory: &Path, token: &JoinToken, addresses: Vec<String>) -> Result<SiteTrust, InitError> {
+pub async fn join(
+    directory: &Path,
+    token: &JoinToken,
+    addresses: Vec<String>,
+) -> Result<SiteTrust, InitError> {
     if SiteTrust::exists(directory) {
         return Err(InitError::Exists(directory.display().to_string()));
     }

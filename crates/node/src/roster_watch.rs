@@ -19,7 +19,8 @@ use crate::trust::{PublicKey, verify_site_document};
 pub(crate) async fn refresh(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     let system = site.system;
     let documents = site.read(move |view| sites(view, system).map_err(unreadable)).await?;
-    let known = |(id, document): (SiteId, SiteDocument)| trusted(&root, id, &document).map(|known| (id, known));
+    let known =
+        |(id, document): (SiteId, SiteDocument)| trusted(&root, id, &document).map(|known| (id, known));
     let known: BTreeMap<SiteId, Known> = documents.into_iter().filter_map(known).collect();
     let entries = known.keys().map(|site| SiteEntry { site: *site }).collect();
     if site.peers.roster.replace(known) {

@@ -11,7 +11,7 @@ use std::sync::{Arc, RwLock};
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, Hlc, Origin};
+use skerry_base::{BucketId, Hlc, Origin, SiteId};
 use skerry_federation::{Config as Machine, Federation, Input};
 use skerry_gateway::service::Services;
 use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, system_bucket};
@@ -27,9 +27,9 @@ use crate::config::{Config, ConfigError};
 use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
 use crate::drive::stored::{CUT, LIFE, STAMP, Stored, is_complete};
-use crate::drive::{self};
-use crate::net::tcp::{BindError, TcpNet};
+use crate::drive::{self, Drive};
 use crate::net::Net;
+use crate::net::tcp::{BindError, TcpNet};
 use crate::paths::answer::Answers;
 use crate::paths::buckets::Buckets;
 use crate::paths::credentials::Credentials;
@@ -150,7 +150,8 @@ impl Core {
         let clock = Clock::default();
         let (store, recovery) = open_store(&directory, config, &trust).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
-        let remembered = Remembered::read(&store.view()).map_err(|error| storage(&directory, error.into()))?;
+        let remembered =
+            Remembered::read(&store.view()).map_err(|error| storage(&directory, error.into()))?;
         let net = match options.net {
             Some(net) => net,
             None => TcpNet::bind(&config.peer.listen, &trust.identity).await? as Arc<dyn Net>,
@@ -159,42 +160,12 @@ impl Core {
         let mut registry = Registry::default();
         let telemetry = Telemetry::register(&mut registry);
         telemetry.wan.watch(&net);
-        let system = system_bucket(&admission::federation_id(&trust.root));
         let (drive, inbox) = drive::new();
-        let incarnation = entropy::number().map_err(TrustError::from)?;
-        let origin = Origin { node: trust.identity.public().node(), incarnation };
-        let site = Arc::new(Site {
-            store: store.clone(),
-            peers: Arc::new(Peers::new(net, telemetry.wan.clone(), clock)),
-            boxes: Arc::new(Outboxes::default()),
-            drive: drive.clone(),
-            changes: Changes::new(system),
-            clock,
-            id: trust.statement.site,
-            name: trust.statement.name.clone(),
-            system,
-            sealing: trust.credentials.clone(),
-            stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
-            directory: crate::paths::bucket::Directory::default(),
-            members: RwLock::new(remembered.members.clone()),
-        });
-        let liveness = Arc::new(Liveness::default());
-        let life = remembered.life + 1;
-        let seed = entropy::number().map_err(TrustError::from)?;
-        let machine = Federation::new(Machine::new(site.id, life, seed).with_system(system));
-        let (caught_up, followed) = mpsc::unbounded_channel();
-        let live = Live {
-            store: store.clone(),
-            boxes: site.boxes.clone(),
-            drive: drive.clone(),
-            changes: site.changes.clone(),
-            liveness: liveness.clone(),
-            clock,
-            caught_up,
-        };
-        let run = move || drive::run(inbox, machine, clock, StoreReplicas(store), live);
-        let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
-        let machine = thread.map_err(|error| StartError::Http(format!("no thread: {error}")))?;
+        let peers = Arc::new(Peers::new(net, telemetry.wan.clone(), clock));
+        let site = Arc::new(new_site(&trust, store, peers, drive, &remembered)?);
+        let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
+        let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
+        let machine = start_machine(&site, inbox, life, liveness.clone(), caught_up)?;
         let tasks = Tasks::default();
         let invites = Arc::new(InviteBook::open(&directory.join(INVITES))?);
         let door = Door { trust: trust.clone(), invites };
@@ -257,7 +228,12 @@ impl Core {
         Ok(())
     }
 
-    async fn go(&self, members: &BTreeMap<BucketId, bool>, door: Door, telemetry: Telemetry) -> Result<(), StartError> {
+    async fn go(
+        &self,
+        members: &BTreeMap<BucketId, bool>,
+        door: Door,
+        telemetry: Telemetry,
+    ) -> Result<(), StartError> {
         let site = &self.site;
         roster_watch::refresh(site, self.trust.root).await?;
         for &bucket in members.keys() {
@@ -286,6 +262,63 @@ impl Core {
         });
         ended.await.ok();
     }
+}
+
+fn new_site(
+    trust: &SiteTrust,
+    store: Arc<Store>,
+    peers: Arc<Peers>,
+    drive: Drive,
+    remembered: &Remembered,
+) -> Result<Site, StartError> {
+    let clock = peers.clock();
+    let system = system_bucket(&admission::federation_id(&trust.root));
+    let incarnation = entropy::number().map_err(TrustError::from)?;
+    let origin = Origin { node: trust.identity.public().node(), incarnation };
+    Ok(Site {
+        store,
+        peers,
+        boxes: Arc::new(Outboxes::default()),
+        drive,
+        changes: Changes::new(system),
+        clock,
+        id: trust.statement.site,
+        name: trust.statement.name.clone(),
+        system,
+        sealing: trust.credentials.clone(),
+        stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
+        directory: crate::paths::bucket::Directory::default(),
+        members: RwLock::new(remembered.members.clone()),
+    })
+}
+
+/// Starts the thread of the federation machine.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the machine reads the disk: it gets the one thread of its own"
+)]
+fn start_machine(
+    site: &Arc<Site>,
+    inbox: drive::Inbox,
+    life: u64,
+    liveness: Arc<Liveness>,
+    caught_up: mpsc::Sender<(BucketId, SiteId)>,
+) -> Result<std::thread::JoinHandle<()>, StartError> {
+    let seed = entropy::number().map_err(TrustError::from)?;
+    let machine = Federation::new(Machine::new(site.id, life, seed).with_system(site.system));
+    let live = Live {
+        store: site.store.clone(),
+        boxes: site.boxes.clone(),
+        drive: site.drive.clone(),
+        changes: site.changes.clone(),
+        liveness,
+        clock: site.clock,
+        caught_up,
+    };
+    let (clock, replicas) = (site.clock, StoreReplicas(site.store.clone()));
+    let run = move || drive::run(inbox, machine, clock, replicas, live);
+    let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
+    thread.map_err(|error| StartError::Http(format!("no thread: {error}")))
 }
 
 async fn open_store(

@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 
 use crate::changes::Changes;
 use crate::clock::Clock;
-use crate::drive::stored::{STAMP, membership};
 use crate::drive::Drive;
+use crate::drive::stored::{STAMP, membership};
 use crate::paths::bucket::Directory;
 use crate::paths::refusal;
 use crate::peers::Peers;

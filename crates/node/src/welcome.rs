@@ -59,11 +59,7 @@ impl Door {
     ) -> Outcome<Vec<Vec<u8>>> {
         let document = SiteDocument {
             name: statement.name.clone(),
-            nodes: vec![NodeEntry {
-                node: statement.node(),
-                key: statement.node.0,
-                addresses,
-            }],
+            nodes: vec![NodeEntry { node: statement.node(), key: statement.node.0, addresses }],
             admissions: vec![admission],
             state: SiteState::Member,
             joined: statement.admitted,

@@ -54,7 +54,7 @@ pub(crate) struct Live {
     pub(crate) liveness: Arc<Liveness>,
     pub(crate) clock: Clock,
     /// Told when a source has nothing more for this site.
-    pub(crate) caught_up: mpsc::UnboundedSender<(BucketId, SiteId)>,
+    pub(crate) caught_up: mpsc::Sender<(BucketId, SiteId)>,
 }
 
 impl Effects for Live {
@@ -110,7 +110,7 @@ impl Effects for Live {
         match report {
             Report::Unreadable { reason } => tracing::error!(reason, "the store cannot be read"),
             Report::CaughtUp { bucket, source } => {
-                self.caught_up.send((bucket, source)).ok();
+                self.caught_up.try_send((bucket, source)).ok();
             }
             report => tracing::debug!(?report, "federation"),
         }
@@ -175,7 +175,10 @@ fn admitted(bucket: BucketId, item: &FeedItem) -> Result<skerry_storage::Entry, 
     let wanted: BTreeSet<_> =
         record.object().into_iter().flat_map(|object| &object.chunks).map(|chunk| chunk.id).collect();
     let whole = entry(&Entry::Record(Box::new(record)));
-    Ok(bodies.into_iter().filter(|body| wanted.contains(&body.id())).fold(whole, |whole, body| whole.with_body(body)))
+    Ok(bodies
+        .into_iter()
+        .filter(|body| wanted.contains(&body.id()))
+        .fold(whole, |whole, body| whole.with_body(body)))
 }
 
 fn read(view: &dyn View, what: Stored, bucket: BucketId) -> Result<Vector, String> {

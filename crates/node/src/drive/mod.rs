@@ -49,6 +49,10 @@ pub(crate) trait Replicas: Send + 'static {
 pub(crate) struct Inbox(Receiver<Event>);
 
 /// A drive whose thread is not running yet: inputs wait.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "must never block the commit thread; bounded by what feeds it: permits of peers, open requests, commits"
+)]
 pub(crate) fn new() -> (Drive, Inbox) {
     let (events, inbox) = channel();
     (Drive { events }, Inbox(inbox))
@@ -99,7 +103,15 @@ pub(crate) fn run(
     replicas: impl Replicas,
     effects: impl Effects,
 ) {
-    let mut driver = Driver { machine, clock, replicas, effects, questions: BTreeMap::new(), tickets: 0, durable: BTreeSet::new() };
+    let mut driver = Driver {
+        machine,
+        clock,
+        replicas,
+        effects,
+        questions: BTreeMap::new(),
+        tickets: 0,
+        durable: BTreeSet::new(),
+    };
     driver.input(Input::Wake);
     loop {
         match inbox.0.recv_timeout(driver.pause()) {

@@ -38,7 +38,8 @@ fn unreadable(error: impl ToString) -> Unreadable {
 impl StoreReplica<'_> {
     /// The chunks of a small body, to travel with the record; empty if they are large or not here.
     fn bodies(&self, bucket: BucketId, item: &space::Item) -> Vec<Bytes> {
-        let small = item.record.object().filter(|object| object.size <= FEED_BODY_BYTES as u64 && !item.spent);
+        let small =
+            item.record.object().filter(|object| object.size <= FEED_BODY_BYTES as u64 && !item.spent);
         let read = |chunk: &skerry_base::ChunkRef| self.store.read_chunk(bucket, chunk.id, 0..u32::MAX).ok();
         let bodies = small.map(|object| object.chunks.iter().map(read).collect::<Option<Vec<_>>>());
         bodies.flatten().unwrap_or_default()

@@ -61,9 +61,8 @@ impl Answerer for Answers {
 impl Answers {
     async fn respond(&self, from: SiteId, request: Request) -> (Response, Vec<Bytes>) {
         let site = &self.site;
-        let plain = |answer: Outcome<Response>| {
-            (answer.unwrap_or_else(|error| list::refused(&error)), Vec::new())
-        };
+        let plain =
+            |answer: Outcome<Response>| (answer.unwrap_or_else(|error| list::refused(&error)), Vec::new());
         match request {
             Request::Control => (Response::Done, Vec::new()),
             Request::Read(read) => object(site, read).await,
@@ -133,9 +132,7 @@ async fn one_chunk(site: &Arc<Site>, domain: BucketId, chunk: ChunkId) -> (Respo
     let store = site.store.clone();
     let read = tokio::task::spawn_blocking(move || store.read_chunk(domain, chunk, 0..u32::MAX)).await;
     match read {
-        Ok(Ok(bytes)) => {
-            (Response::Chunk(u32::try_from(bytes.len()).unwrap_or(u32::MAX)), vec![bytes])
-        }
+        Ok(Ok(bytes)) => (Response::Chunk(u32::try_from(bytes.len()).unwrap_or(u32::MAX)), vec![bytes]),
         Ok(Err(ReadError::Absent)) => (Response::NoChunk, Vec::new()),
         Ok(Err(error)) => {
             tracing::error!(%chunk, %error, "a chunk here cannot be read");

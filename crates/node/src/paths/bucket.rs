@@ -275,9 +275,10 @@ pub(crate) fn refused_claim(error: ClaimRefusal, name: &str) -> ServiceError {
         ClaimRefusal::Taken(_) => {
             say(ErrorKind::BucketAlreadyExists, format!("the name {name} is somebody else's; choose another"))
         }
-        ClaimRefusal::NotEmpty => {
-            say(ErrorKind::BucketNotEmpty, format!("{name} still holds objects or versions; delete them first"))
-        }
+        ClaimRefusal::NotEmpty => say(
+            ErrorKind::BucketNotEmpty,
+            format!("{name} still holds objects or versions; delete them first"),
+        ),
         ClaimRefusal::Space(error) => unreadable(error),
     }
 }

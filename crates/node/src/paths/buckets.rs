@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use skerry_base::kv::View;
 use skerry_gateway::service::{
-    BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, ReadMode, Receipt, RequestContext,
-    ServiceError, Versioning,
+    BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, ReadMode, Receipt,
+    RequestContext, ServiceError, Versioning,
 };
 use skerry_model::bucket::{self as model, BucketConfig, Claimed, NewBucket};
 use skerry_model::policy::Action;
@@ -33,7 +33,8 @@ pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &s
     let own = sites.get(&site.id).map_or_else(|| site.name.clone(), |known| known.name.clone());
     let is_site = |name: &str| sites.values().any(|known| known.name == name);
     if let Some(reserved) = model::reserved_for(name, is_site).filter(|reserved| *reserved != own) {
-        let message = format!("names with {reserved} and two hyphens can only be claimed at the site {reserved}");
+        let message =
+            format!("names with {reserved} and two hyphens can only be claimed at the site {reserved}");
         return Err(ServiceError::new(ErrorKind::InvalidBucketName, message));
     }
     let (id, system) = (site.id, site.system);

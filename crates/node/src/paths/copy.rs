@@ -23,7 +23,11 @@ use crate::peers::message::Part;
 use crate::site::Site;
 
 /// Copies an object.
-pub(crate) async fn copy(site: &Arc<Site>, context: &RequestContext, request: CopyObject) -> Outcome<CopyOutcome> {
+pub(crate) async fn copy(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    request: CopyObject,
+) -> Outcome<CopyOutcome> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
     let (wanted, record) = source(site, context, &request.source).await?;
     let (info, object) = get::described(&wanted.bucket, &record)?;
@@ -31,10 +35,11 @@ pub(crate) async fn copy(site: &Arc<Site>, context: &RequestContext, request: Co
         let message = "the source has more than 5 GiB; copy it in parts";
         return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
     }
-    let (body, mut copied) = match by_reference(site, &bucket, &wanted, &record, object, request.checksum.is_some()) {
-        Some(body) => (body, object.clone()),
-        None => through(site, &bucket, &wanted, &record, object, &request).await?,
-    };
+    let (body, mut copied) =
+        match by_reference(site, &bucket, &wanted, &record, object, request.checksum.is_some()) {
+            Some(body) => (body, object.clone()),
+            None => through(site, &bucket, &wanted, &record, object, &request).await?,
+        };
     copied.chunks = body.chunks.clone();
     copied.modified = site.clock.wall();
     match request.metadata {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use skerry_gateway::service::{
-    Credential, CredentialService, ErrorKind, Outcome, Principal, ServiceError,
-};
+use skerry_gateway::service::{Credential, CredentialService, ErrorKind, Outcome, Principal, ServiceError};
 use skerry_model::policy;
 
 use super::bucket::{refused_access, unknown_key};
@@ -23,7 +21,8 @@ pub(crate) fn about(access_key: &str) -> String {
 impl CredentialService for Credentials {
     async fn credential(&self, access_key: &str) -> Outcome<Credential> {
         let key = self.0.access_key(access_key).await?.ok_or_else(unknown_key)?;
-        policy::authenticates(&key, self.0.id, self.0.clock.wall()).map_err(|denied| refused_access(&denied))?;
+        policy::authenticates(&key, self.0.id, self.0.clock.wall())
+            .map_err(|denied| refused_access(&denied))?;
         let opened = self.0.sealing.open(&about(access_key), &key.secret);
         let damaged = |reason: String| {
             tracing::error!(access_key, reason, "the secret of an access key does not open");

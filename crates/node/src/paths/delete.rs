@@ -8,11 +8,11 @@ use futures::StreamExt;
 use skerry_gateway::service::{
     DeleteObject, DeleteOutcome, DeleteTarget, Outcome, RequestContext, VersionId,
 };
+use skerry_model::Statement;
 use skerry_model::policy::Action;
 use skerry_model::record::Versioning;
 use skerry_model::space::{self, VersionId as Named};
 use skerry_model::write::Ask;
-use skerry_model::Statement;
 
 use super::bucket::Bucket;
 use super::shape;

@@ -51,7 +51,11 @@ pub(crate) async fn read(site: &Arc<Site>, wanted: &Wanted, part: Part, here: &F
 async fn nothing(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> {
     let local = wanted.clone();
     let found = site.read(move |view| local.local(view)).await?;
-    Ok(if matches!(found, Found::Marker(_)) || site.is_complete(wanted.bucket.id) { found } else { Found::Nothing })
+    Ok(if matches!(found, Found::Marker(_)) || site.is_complete(wanted.bucket.id) {
+        found
+    } else {
+        Found::Nothing
+    })
 }
 
 enum Heard {
@@ -104,15 +108,12 @@ async fn both(
     };
     let asked = site.peers.call(*first, question).fuse();
     let mut asked = std::pin::pin!(asked);
-    tokio::select! {
-        answer = &mut asked => {
-            let mut answers = vec![(*first, answer)];
-            if !useful(&answers) {
-                answers.push((*second, site.peers.call(*second, question).await));
-            }
-            return answers;
+    if let Ok(answer) = tokio::time::timeout(HEAD_START, &mut asked).await {
+        let mut answers = vec![(*first, answer)];
+        if !useful(&answers) {
+            answers.push((*second, site.peers.call(*second, question).await));
         }
-        () = tokio::time::sleep(HEAD_START) => {}
+        return answers;
     }
     let other = site.peers.call(*second, question).fuse();
     let mut other = std::pin::pin!(other);
@@ -160,7 +161,8 @@ async fn take(
         let mut walk = Walk::new(object.chunks.clone(), selection.bytes);
         for &length in &found.inline {
             let Some(Step::Tree(chunk) | Step::Leaf(chunk, _)) = walk.next() else { break };
-            let bytes = site.peers.receive(&mut answer, chunk.id, length).await.map_err(refusal::malformed)?;
+            let bytes =
+                site.peers.receive(&mut answer, chunk.id, length).await.map_err(refusal::malformed)?;
             if chunk.kind == skerry_base::ChunkKind::Tree {
                 walk.supply(&bytes).map_err(refusal::malformed)?;
             }

@@ -11,8 +11,8 @@ use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES, PUT_BYTES};
 use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef};
-use skerry_model::body::{Composed, Composer};
 use skerry_gateway::service::{Digests, ErrorKind, Outcome, ServiceError, UploadBody};
+use skerry_model::body::{Composed, Composer};
 use skerry_storage::{Class, Pin, SmallBody, StorageError, Store};
 use tokio::task::JoinHandle;
 
@@ -161,11 +161,7 @@ fn small(domain: BucketId, bytes: Bytes) -> Body {
 }
 
 /// Writes the trees of a composed body, children before parents.
-pub(crate) async fn put_trees(
-    store: &Arc<Store>,
-    domain: BucketId,
-    composed: Composed,
-) -> Outcome<Vec<Pin>> {
+pub(crate) async fn put_trees(store: &Arc<Store>, domain: BucketId, composed: Composed) -> Outcome<Vec<Pin>> {
     if composed.trees.is_empty() {
         return Ok(Vec::new());
     }

@@ -9,11 +9,11 @@ use skerry_base::kv::View;
 use skerry_base::limits::{LIST_KEYS, MESSAGE_BYTES};
 use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{
-    ErrorKind, ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ReadMode, ServiceError, VersionEntry, VersionId, VersionPage,
-    VersionQuery, VersionSummary,
+    ErrorKind, ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ReadMode, ServiceError, VersionEntry,
+    VersionId, VersionPage, VersionQuery, VersionSummary,
 };
-use skerry_model::space::{self, Cursor};
 use skerry_model::Record;
+use skerry_model::space::{self, Cursor};
 
 use super::bucket::Bucket;
 use super::members::{self, Asking};
@@ -114,9 +114,10 @@ async fn page(
             Ok(page)
         }
         // An island lists what it has, above all what was written to it.
-        Err(error) if error.kind() == ErrorKind::Unreachable
-            && site.is_member(bucket.id)
-            && *mode == ReadMode::Local =>
+        Err(error)
+            if error.kind() == ErrorKind::Unreachable
+                && site.is_member(bucket.id)
+                && *mode == ReadMode::Local =>
         {
             site.read(move |view| local(view, &list, versions)).await
         }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use skerry_base::BucketId;
 use skerry_base::kv::View;
 use skerry_base::limits::LIST_KEYS;
-use skerry_gateway::service::{
-    Fold, Folder, Outcome, UploadEntry, UploadPage, UploadQuery, UploadSummary,
-};
+use skerry_gateway::service::{Fold, Folder, Outcome, UploadEntry, UploadPage, UploadQuery, UploadSummary};
 use skerry_model::multipart::Upload;
 use skerry_model::space;
 
@@ -49,7 +47,7 @@ pub(crate) async fn uploads(site: &Arc<Site>, bucket: &Bucket, query: UploadQuer
 }
 
 enum Listed {
-    Upload(Upload),
+    Upload(Box<Upload>),
     Prefix(String),
 }
 
@@ -73,13 +71,13 @@ fn page(view: &dyn View, bucket: BucketId, query: &UploadQuery) -> Outcome<(Vec<
                 if !folder.taken() {
                     return Ok((entries, true));
                 }
-                entries.push(Listed::Upload(upload));
+                entries.push(Listed::Upload(Box::new(upload)));
                 continue;
             }
             match folder.offer(&upload.key) {
                 Fold::Take => {
                     taking = Some(upload.key.clone());
-                    entries.push(Listed::Upload(upload));
+                    entries.push(Listed::Upload(Box::new(upload)));
                 }
                 Fold::Prefix { name, .. } => entries.push(Listed::Prefix(name)),
                 Fold::Skip { .. } => {}

@@ -68,7 +68,11 @@ pub(crate) async fn nearest(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking
     let known = asking.sites.contains(&bucket.home) || asking.silent.contains(&bucket.home);
     if !known && bucket.home != site.id {
         let linked = site.linked(bucket.home);
-        if linked { asking.sites.push(bucket.home) } else { asking.silent.push(bucket.home) }
+        if linked {
+            asking.sites.push(bucket.home)
+        } else {
+            asking.silent.push(bucket.home)
+        }
         asking.unknown = false;
     }
     Ok(asking)
@@ -88,7 +92,8 @@ async fn located(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
                 if site.linked(bucket.home) {
                     break;
                 }
-                tokio::time::sleep(PAUSE).await;
+                let mut changes = site.changes.follow();
+                tokio::time::timeout(PAUSE, changes.changed()).await.ok();
                 continue;
             }
         }
@@ -116,24 +121,26 @@ pub(crate) fn not_complete(site: &Site, bucket: BucketId) -> Response {
 
 /// Follows what the machine says of feeds: a member is complete once it has seen all that a complete member
 /// had when it was asked.
-pub(crate) async fn complete(site: Arc<Site>, mut caught_up: mpsc::UnboundedReceiver<(BucketId, SiteId)>) {
+pub(crate) async fn complete(site: Arc<Site>, mut caught_up: mpsc::Receiver<(BucketId, SiteId)>) {
     let mut goals: BTreeMap<BucketId, Vector> = BTreeMap::new();
     while let Some((bucket, source)) = caught_up.recv().await {
         if !site.is_member(bucket) || site.is_complete(bucket) {
             goals.remove(&bucket);
             continue;
         }
-        if !goals.contains_key(&bucket) {
-            let asked = site.peers.call(source, &Request::Size { bucket }).await;
-            let Ok(Response::Size { vector, .. }) = asked.map(|answer| answer.response) else { continue };
-            goals.insert(bucket, vector);
-        }
-        let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await;
-        let reached = match (own, goals.get(&bucket)) {
-            (Ok(own), Some(goal)) => own.includes(goal),
-            _ => false,
+        let goal = match goals.remove(&bucket) {
+            Some(goal) => goal,
+            None => {
+                match site.peers.call(source, &Request::Size { bucket }).await.map(|answer| answer.response) {
+                    Ok(Response::Size { vector, .. }) => vector,
+                    _ => continue,
+                }
+            }
         };
-        if reached {
+        let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await;
+        if !own.is_ok_and(|own| own.includes(&goal)) {
+            goals.insert(bucket, goal);
+        } else {
             match site.remember_membership(bucket, true).await {
                 Ok(()) => tracing::info!(%bucket, "this site is a complete member"),
                 Err(error) => tracing::warn!(%bucket, %error, "a membership was not remembered"),

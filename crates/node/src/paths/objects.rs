@@ -70,7 +70,11 @@ impl ObjectService for Objects {
         upload::copy_part(&self.0, context, request).await
     }
 
-    async fn complete_upload(&self, context: &RequestContext, request: CompleteUpload) -> Outcome<PutOutcome> {
+    async fn complete_upload(
+        &self,
+        context: &RequestContext,
+        request: CompleteUpload,
+    ) -> Outcome<PutOutcome> {
         upload::complete(&self.0, context, request).await
     }
 

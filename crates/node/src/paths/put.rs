@@ -11,12 +11,16 @@ use skerry_model::write::Ask;
 
 use super::bucket::Bucket;
 use super::ingest::{self, Body};
-use super::write::{self, Asked, Written};
 use super::shape;
+use super::write::{self, Asked, Written};
 use crate::site::Site;
 
 /// Stores an object.
-pub(crate) async fn put(site: &Arc<Site>, context: &RequestContext, request: PutObject) -> Outcome<PutOutcome> {
+pub(crate) async fn put(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    request: PutObject,
+) -> Outcome<PutOutcome> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
     let (body, digests) = ingest::ingest(&site.store, bucket.id, request.body).await?;
     let object = Object {

@@ -29,7 +29,6 @@ pub(crate) fn commit(error: CommitError<ServiceError>) -> ServiceError {
     }
 }
 
-
 /// A task of ours ended early: it panicked, or the server is stopping.
 pub(crate) fn task(error: tokio::task::JoinError) -> ServiceError {
     if error.is_panic() {
@@ -57,5 +56,8 @@ pub(crate) fn relayed(code: &str, message: String) -> ServiceError {
 
 /// Another site sent what this release cannot read.
 pub(crate) fn malformed(error: impl ToString) -> ServiceError {
-    ServiceError::new(ErrorKind::Internal, format!("another site's answer is unreadable: {}", error.to_string()))
+    ServiceError::new(
+        ErrorKind::Internal,
+        format!("another site's answer is unreadable: {}", error.to_string()),
+    )
 }

@@ -9,8 +9,8 @@ use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CompletedPart, ErrorKind, Outcome, PutOutcome,
     RequestContext, ServiceError, UploadTarget,
 };
-use skerry_model::{Entry, Record};
 use skerry_model::multipart::{Part, Upload};
+use skerry_model::{Entry, Record};
 
 use super::ingest::Body;
 use super::upload::Target;
@@ -140,7 +140,10 @@ pub(crate) fn completion_of(target: UploadTarget, complete: Complete) -> Outcome
     Ok(CompleteUpload {
         target,
         parts: complete.parts.into_iter().map(part).collect::<Outcome<Vec<_>>>()?,
-        checksum: complete.checksum.map(|(name, value)| Ok::<_, ServiceError>((kind(&name)?, value))).transpose()?,
+        checksum: complete
+            .checksum
+            .map(|(name, value)| Ok::<_, ServiceError>((kind(&name)?, value)))
+            .transpose()?,
         shape: complete.composite.map(super::shape::shape),
         size: complete.size,
         condition: write::condition_of(complete.condition),

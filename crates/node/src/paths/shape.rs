@@ -145,7 +145,6 @@ pub(crate) fn summary(record: &Record, owner: &str) -> ObjectSummary {
     }
 }
 
-
 /// Sizes of the parts of a multipart object. Of many parts only the first and the last size are stored when
 /// all but the last are equal, as clients make them.
 pub(crate) fn parts(object: &Object) -> Vec<u64> {

@@ -77,7 +77,8 @@ impl Chunks {
     }
 
     fn lost(&self, chunk: &ChunkRef, missing: &str, tried: &[String]) -> ServiceError {
-        let tried = if tried.is_empty() { "no other site is known to have it".into() } else { tried.join("; ") };
+        let tried =
+            if tried.is_empty() { "no other site is known to have it".into() } else { tried.join("; ") };
         let kind = if missing == "not here" { ErrorKind::Unreachable } else { ErrorKind::Damaged };
         ServiceError::new(kind, format!("chunk {} is {missing}, and {tried}", chunk.id))
     }

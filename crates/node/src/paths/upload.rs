@@ -174,7 +174,8 @@ async fn store_part(
 pub(crate) async fn commit_part(site: &Arc<Site>, target: &Target, part: Part, body: Body) -> Outcome<()> {
     let (bucket, key, id) = (target.bucket.id, target.key.clone(), target.id);
     let unknown = target.unknown();
-    let stored = body.small.into_iter().fold(entry(&Entry::Part(Box::new(part))), skerry_storage::Entry::with_body);
+    let stored =
+        body.small.into_iter().fold(entry(&Entry::Part(Box::new(part))), skerry_storage::Entry::with_body);
     let propose = move |view: &dyn View| match space::upload(view, bucket, &key, id).map_err(unreadable)? {
         Some(_) => Ok(((), vec![stored])),
         None => Err(unknown),
@@ -228,12 +229,7 @@ pub(crate) async fn take_chunks(
     Ok(pins)
 }
 
-async fn keep(
-    site: &Arc<Site>,
-    bucket: &Bucket,
-    kind: skerry_base::ChunkKind,
-    bytes: Bytes,
-) -> Outcome<Pin> {
+async fn keep(site: &Arc<Site>, bucket: &Bucket, kind: skerry_base::ChunkKind, bytes: Bytes) -> Outcome<Pin> {
     let (store, domain) = (site.store.clone(), bucket.id);
     let put = move || store.put_chunk(domain, Class::Payload, kind, &bytes);
     tokio::task::spawn_blocking(put).await.map_err(refusal::task)?.map_err(refusal::storage)
@@ -346,7 +342,9 @@ async fn remember(site: &Arc<Site>, target: &Target, written: &Written) -> Outco
 async fn completed_before(site: &Arc<Site>, target: &Target) -> Outcome<Option<Written>> {
     let (bucket, key, id) = (target.bucket.id, target.key.clone(), target.id);
     let read = move |view: &dyn View| {
-        let Some(bytes) = space::local(view, &completed_key(id)).map_err(unreadable)? else { return Ok(None) };
+        let Some(bytes) = space::local(view, &completed_key(id)).map_err(unreadable)? else {
+            return Ok(None);
+        };
         let completed: Completed = codec::decode(&bytes).map_err(|error| unreadable(error.into()))?;
         space::record(view, bucket, &key, completed.dot).map_err(unreadable)
     };
@@ -405,7 +403,8 @@ pub(crate) async fn parts_here(
     limit: usize,
 ) -> Outcome<(Vec<Part>, bool)> {
     let (bucket, id) = (target.bucket.id, target.id);
-    let read = move |view: &dyn View| space::list_parts(view, bucket, id, after, limit + 1).map_err(unreadable);
+    let read =
+        move |view: &dyn View| space::list_parts(view, bucket, id, after, limit + 1).map_err(unreadable);
     let mut parts = site.read(read).await?;
     let more = parts.len() > limit && limit > 0;
     parts.truncate(limit);

@@ -268,7 +268,8 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
         Err(error) => {
             keep_for_later((pins, asked.pins));
             let unsent = matches!(error, PeerError::Net(_) | PeerError::Stranger(_));
-            let why = if unsent { error.to_string() } else { format!("{error}; it may have decided already") };
+            let why =
+                if unsent { error.to_string() } else { format!("{error}; it may have decided already") };
             return Err(home_unreachable(site, home, &why));
         }
     };
@@ -291,7 +292,7 @@ pub(crate) async fn hold(site: &Arc<Site>, small: Option<&SmallBody>) -> Outcome
 
 fn keep_for_later(pins: impl Send + 'static) {
     drop(tokio::spawn(async move {
-        tokio::time::sleep(UNDECIDED).await;
+        tokio::time::timeout(UNDECIDED, std::future::pending::<()>()).await.ok();
         drop(pins);
     }));
 }

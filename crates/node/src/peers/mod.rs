@@ -80,6 +80,11 @@ impl Peers {
         Self { net, roster: Roster::default(), wan, clock, noted: Mutex::default() }
     }
 
+    /// The clocks that it reads.
+    pub(crate) const fn clock(&self) -> Clock {
+        self.clock
+    }
+
     fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +146,8 @@ impl Peers {
         if !matches!(request, Request::Chunk { .. } | Request::Size { .. }) {
             self.sent(node, Kind::Record, asked.len());
         }
-        let answer = frame::read(&mut stream).await?.ok_or(PeerError::Senseless("closed without an answer"))?;
+        let answer =
+            frame::read(&mut stream).await?.ok_or(PeerError::Senseless("closed without an answer"))?;
         let response = codec::decode(&answer)?;
         if carries_records(&response) {
             self.received(node, Kind::Record, answer.len());
@@ -167,7 +173,12 @@ impl Peers {
     }
 
     /// The next chunk that follows an answer on its stream, verified by its name.
-    pub(crate) async fn receive(&self, answer: &mut Answer, id: ChunkId, length: u32) -> Result<Bytes, PeerError> {
+    pub(crate) async fn receive(
+        &self,
+        answer: &mut Answer,
+        id: ChunkId,
+        length: u32,
+    ) -> Result<Bytes, PeerError> {
         if length as usize > 2 * CHUNK_BYTES {
             return Err(PeerError::Senseless("a chunk longer than chunks are"));
         }

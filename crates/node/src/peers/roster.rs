@@ -62,8 +62,7 @@ impl Roster {
 
     /// For the network.
     pub(crate) fn peers(&self) -> Vec<PeerAddress> {
-        let address =
-            |known: Known| PeerAddress { key: known.key, addresses: known.addresses };
+        let address = |known: Known| PeerAddress { key: known.key, addresses: known.addresses };
         self.all().into_values().map(address).collect()
     }
 }

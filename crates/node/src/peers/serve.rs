@@ -41,12 +41,7 @@ pub(crate) trait Answerer: Send + Sync + 'static {
 }
 
 /// Serves until the network closes.
-pub(crate) async fn accept(
-    peers: Arc<Peers>,
-    drive: Drive,
-    answerer: Arc<dyn Answerer>,
-    tasks: Tasks,
-) {
+pub(crate) async fn accept(peers: Arc<Peers>, drive: Drive, answerer: Arc<dyn Answerer>, tasks: Tasks) {
     let mut room: BTreeMap<NodeId, Arc<Semaphore>> = BTreeMap::new();
     let doors = Arc::new(Semaphore::new(4));
     while let Some((peer, stream)) = peers.net().accept().await {

@@ -12,7 +12,8 @@ async fn both_sides_of_a_cut_go_on_and_agree_afterwards() {
     one.put("photos", "kept", "kept").await.unwrap();
     one.put("photos", "gone", "gone").await.unwrap();
     for site in [two, three] {
-        site.until("the bucket is known", || async { site.site().bucket("photos").await.unwrap().is_some() }).await;
+        site.until("the bucket is known", || async { site.site().bucket("photos").await.unwrap().is_some() })
+            .await;
         assert_eq!(site.list("photos").await.unwrap(), ["gone", "kept"]);
     }
     world.converged("photos").await;
@@ -37,8 +38,10 @@ async fn both_sides_of_a_cut_go_on_and_agree_afterwards() {
         let found: Vec<_> = page.conflicts.iter().map(|found| (&*found.bucket, &*found.key)).collect();
         assert_eq!(found, [("photos", "both")]);
     }
-    two.until("the island's bucket is known", || async { two.site().bucket("island").await.unwrap().is_some() })
-        .await;
+    two.until("the island's bucket is known", || async {
+        two.site().bucket("island").await.unwrap().is_some()
+    })
+    .await;
     assert_eq!(two.get("island", "a").await.unwrap(), "a");
     world.stop().await;
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing here sleeps for luck: what takes time is awaited by following a site's changes.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
 mod island;
 mod one_site;

@@ -24,7 +24,9 @@ async fn what_is_put_at_one_is_read_at_another_and_moves_once() {
         assert_eq!(two.get("photos", &format!("{n}")).await.unwrap(), *body, "{n}");
     }
     assert_eq!(two.payload_received(), moved, "the second read is local");
-    three.until("the bucket is known", || async { three.site().bucket("photos").await.unwrap().is_some() }).await;
+    three
+        .until("the bucket is known", || async { three.site().bucket("photos").await.unwrap().is_some() })
+        .await;
     assert_eq!(three.list("photos").await.unwrap(), ["0", "1", "2", "3"]);
     world.stop().await;
 }
@@ -51,7 +53,8 @@ async fn conditions_are_decided_at_the_home_wherever_they_are_asked() {
     let world = TestWorld::new(3).await;
     world.sites[0].create_bucket("locks").await.unwrap();
     for site in &world.sites {
-        site.until("the bucket is known", || async { site.site().bucket("locks").await.unwrap().is_some() }).await;
+        site.until("the bucket is known", || async { site.site().bucket("locks").await.unwrap().is_some() })
+            .await;
     }
     let absent = WriteCondition { absent: true, matches: None };
     for round in 0..5u64 {
@@ -104,7 +107,9 @@ async fn a_restarted_member_is_still_one_and_catches_up() {
     world.sites[0].put("photos", "a", "1").await.unwrap();
     assert_eq!(world.sites[1].get("photos", "a").await.unwrap(), "1");
     let id = world.sites[1].site().bucket("photos").await.unwrap().unwrap().id;
-    world.sites[1].until("the bucket is followed whole", || async { world.sites[1].site().is_complete(id) }).await;
+    world.sites[1]
+        .until("the bucket is followed whole", || async { world.sites[1].site().is_complete(id) })
+        .await;
     world.sites[1].stop().await;
     world.sites[0].put("photos", "b", "2").await.unwrap();
     world.sites[0].delete("photos", "a").await.unwrap();

@@ -249,8 +249,10 @@ impl TestWorld {
     pub(super) async fn converged(&self, bucket: &str) {
         let mut vectors = Vec::new();
         for site in &self.sites {
-            site.until("the bucket is known", || async { site.site().bucket(bucket).await.unwrap().is_some() })
-                .await;
+            site.until("the bucket is known", || async {
+                site.site().bucket(bucket).await.unwrap().is_some()
+            })
+            .await;
         }
         let id = self.sites[0].site().bucket(bucket).await.unwrap().unwrap().id;
         let vector = |site: &TestSite| {

@@ -111,7 +111,9 @@ impl Worker for Tombstones {
         for bucket in self.site.memberships() {
             match self.sweep(bucket).await {
                 Ok(0) => {}
-                Ok(dropped) => tracing::info!(%bucket, dropped, "tombstones that all members have seen are gone"),
+                Ok(dropped) => {
+                    tracing::info!(%bucket, dropped, "tombstones that all members have seen are gone")
+                }
                 Err(error) => tracing::warn!(%bucket, %error, "tombstones could not be looked through"),
             }
         }
