@@ -261,14 +261,14 @@ impl Hands<'_> {
             Message::Compare(compare) => {
                 self.reconcile.compare(from, &compare, self.feed.has_joined(compare.bucket), cx);
             }
-            Message::Compared { ticket, bucket, clean, verdict } => {
-                self.reconcile.compared(from, ticket, bucket, (clean, verdict), cx);
+            Message::Compared { ticket, bucket, doubt, verdict } => {
+                self.reconcile.compared(from, ticket, bucket, (doubt, verdict), cx);
             }
             Message::Probe(probe) => {
                 self.reconcile.probe(from, &probe, self.feed.has_joined(probe.bucket), cx);
             }
-            Message::Probed { ticket, bucket, holdings } => {
-                self.reconcile.probed(from, ticket, bucket, &holdings, cx);
+            Message::Probed { ticket, bucket, doubt, holdings } => {
+                self.reconcile.probed(from, ticket, bucket, (doubt, &holdings), cx);
             }
             Message::Dead { bucket, vector, dots } => {
                 if self.feed.has_joined(bucket) {

@@ -15,13 +15,13 @@ impl Message {
             Self::Batch(batch) => check_batch(batch),
             Self::News { vector, .. } => vectors(&[vector]),
             Self::Check { entries, .. } => within(entries.len(), limits::ENTRIES_PER_MESSAGE),
-            Self::Compare(compare) => vectors(&[&compare.limit, &compare.doubt]),
-            Self::Compared { verdict: Verdict::Differs(origins), .. } => {
-                within(origins.len(), limits::ORIGINS)
-            }
-            Self::Compared { verdict: Verdict::Beyond(vector), .. } => vectors(&[vector]),
+            Self::Compare(compare) => vectors(&[&compare.limit]),
+            Self::Compared { verdict, doubt, .. } => check_verdict(verdict, doubt),
             Self::Probe(probe) => check_spans(&probe.spans),
-            Self::Probed { holdings, .. } => check_holdings(holdings),
+            Self::Probed { holdings, doubt, .. } => {
+                vectors(&[doubt])?;
+                check_holdings(holdings)
+            }
             Self::Dead { dots, vector, .. } => {
                 vectors(&[vector])?;
                 within(dots.len(), limits::DROP_DOTS)
@@ -29,7 +29,6 @@ impl Message {
             Self::Publish(publish) => check_publish(publish),
             Self::Said { said: Said::Known(sites), .. } => within(sites.len(), limits::FOUND),
             Self::PullRefused { .. }
-            | Self::Compared { .. }
             | Self::Published { .. }
             | Self::Locate { .. }
             | Self::PassOn { .. }
@@ -71,6 +70,15 @@ fn check_batch(batch: &Batch) -> Result<(), &'static str> {
         return Err("items out of order");
     }
     Ok(())
+}
+
+fn check_verdict(verdict: &Verdict, doubt: &Vector) -> Result<(), &'static str> {
+    vectors(&[doubt])?;
+    match verdict {
+        Verdict::Differs(origins) => within(origins.len(), limits::ORIGINS),
+        Verdict::Beyond(vector) => vectors(&[vector]),
+        Verdict::Equal | Verdict::Unfit => Ok(()),
+    }
 }
 
 fn check_spans(spans: &[Span]) -> Result<(), &'static str> {

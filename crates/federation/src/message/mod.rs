@@ -72,8 +72,6 @@ pub struct Compare {
     pub bucket: BucketId,
     /// Which dots: the lesser of both vectors, by origin.
     pub limit: Vector,
-    /// The asker's doubt: who covers it and is not in doubt itself can settle it alone.
-    pub doubt: Vector,
     /// Over the asker's live dots within the limit.
     pub all: Fingerprint,
 }
@@ -190,8 +188,8 @@ pub enum Message {
         ticket: u64,
         /// Whose records.
         bucket: BucketId,
-        /// Not in doubt, and covering the asker's doubt.
-        clean: bool,
+        /// The answerer's own doubt.
+        doubt: Vector,
         /// What came out.
         verdict: Verdict,
     },
@@ -203,6 +201,8 @@ pub enum Message {
         ticket: u64,
         /// Whose records.
         bucket: BucketId,
+        /// The answerer's own doubt.
+        doubt: Vector,
         /// In order of the spans.
         holdings: Vec<Holding>,
     },

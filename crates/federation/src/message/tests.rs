@@ -52,7 +52,7 @@ fn samples() -> Vec<Message> {
     let (ticket, bucket) = (300, BUCKET);
     let change = Membership { bucket, version: 9, member: true };
     let said = |said| Message::Said { ticket, bucket, said };
-    let compared = |verdict| Message::Compared { ticket, bucket, clean: true, verdict };
+    let compared = |verdict| Message::Compared { ticket, bucket, doubt: vector(5), verdict };
     vec![
         Message::Swim(Bytes::from_static(b"packet")),
         Message::Pull(Pull { ticket, bucket, seen: vector(3), max_bytes: 65_536, batches: 8 }),
@@ -61,7 +61,7 @@ fn samples() -> Vec<Message> {
         Message::PullRefused { ticket, bucket, reason: Refusal::Busy },
         Message::News { bucket, vector: vector(6) },
         Message::Check { listen: true, entries: vec![(bucket, 77)] },
-        Message::Compare(Compare { ticket, bucket, limit: vector(6), doubt: vector(5), all: print }),
+        Message::Compare(Compare { ticket, bucket, limit: vector(6), all: print }),
         compared(Verdict::Equal),
         compared(Verdict::Differs(vec![print])),
         compared(Verdict::Beyond(vector(2))),
@@ -70,6 +70,7 @@ fn samples() -> Vec<Message> {
         Message::Probed {
             ticket,
             bucket,
+            doubt: vector(5),
             holdings: vec![Holding::Children(vec![print]), Holding::Dots(vec![0, 3])],
         },
         Message::Dead { bucket, vector: vector(6), dots: vec![dot(2)] },

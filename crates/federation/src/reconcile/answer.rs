@@ -1,6 +1,6 @@
 //! The answering side of a comparison: reads, answers, keeps nothing.
 
-use skerry_base::SiteId;
+use skerry_base::{SiteId, Vector};
 
 use super::session::within;
 use crate::context::Context;
@@ -15,8 +15,8 @@ impl super::Reconcile {
             false => None,
         };
         let (ticket, bucket) = (compare.ticket, compare.bucket);
-        let (clean, verdict) = verdict.unwrap_or((false, Verdict::Unfit));
-        cx.send(from, Message::Compared { ticket, bucket, clean, verdict });
+        let (doubt, verdict) = verdict.unwrap_or((Vector::new(), Verdict::Unfit));
+        cx.send(from, Message::Compared { ticket, bucket, doubt, verdict });
     }
 
     /// Answers the next steps.
@@ -25,26 +25,27 @@ impl super::Reconcile {
         if !member {
             return cx.send(from, Message::NotMember { bucket });
         }
+        let doubt = cx.replica.doubt(bucket);
         let holdings = probe.spans.iter().map(|span| holding(probe, span, cx)).collect();
-        if let Some(holdings) = cx.read(holdings) {
-            cx.send(from, Message::Probed { ticket, bucket, holdings });
+        if let (Some(doubt), Some(holdings)) = (cx.read(doubt), cx.read(holdings)) {
+            cx.send(from, Message::Probed { ticket, bucket, doubt, holdings });
         }
     }
 }
 
-fn verdict(compare: &Compare, cx: &Context<'_>) -> Result<(bool, Verdict), Unreadable> {
+fn verdict(compare: &Compare, cx: &Context<'_>) -> Result<(Vector, Verdict), Unreadable> {
     let bucket = compare.bucket;
     let vector = cx.replica.vector(bucket)?;
-    let clean = cx.replica.doubt(bucket)?.is_empty() && vector.includes(&compare.doubt);
+    let doubt = cx.replica.doubt(bucket)?;
     if !vector.includes(&compare.limit) {
-        return Ok((clean, Verdict::Beyond(vector)));
+        return Ok((doubt, Verdict::Beyond(vector)));
     }
     if within(bucket, &compare.limit, cx)? == compare.all {
-        return Ok((clean, Verdict::Equal));
+        return Ok((doubt, Verdict::Equal));
     }
     let print = |(origin, last)| cx.replica.fingerprint(bucket, &Span { origin, first: 1, last });
     let prints = compare.limit.iter().map(print).collect::<Result<Vec<Fingerprint>, _>>()?;
-    Ok((clean, Verdict::Differs(prints)))
+    Ok((doubt, Verdict::Differs(prints)))
 }
 
 fn holding(probe: &Probe, span: &Span, cx: &Context<'_>) -> Result<Holding, Unreadable> {

@@ -82,12 +82,11 @@ impl Reconcile {
         from: SiteId,
         ticket: u64,
         bucket: BucketId,
-        (clean, verdict): (bool, Verdict),
+        (doubt, verdict): (Vector, Verdict),
         cx: &mut Context<'_>,
     ) {
         let Some(session) = self.session(from, ticket, bucket) else { return cx.stale() };
-        session.settles |= clean;
-        let step = session.compared(verdict, cx);
+        let step = session.compared(verdict, &doubt, cx);
         self.act(bucket, step, cx);
     }
 
@@ -96,11 +95,11 @@ impl Reconcile {
         from: SiteId,
         ticket: u64,
         bucket: BucketId,
-        holdings: &[Holding],
+        (doubt, holdings): (Vector, &[Holding]),
         cx: &mut Context<'_>,
     ) {
         let Some(session) = self.session(from, ticket, bucket) else { return cx.stale() };
-        let step = session.probed(holdings, cx);
+        let step = session.probed(holdings, &doubt, cx);
         self.act(bucket, step, cx);
     }
 

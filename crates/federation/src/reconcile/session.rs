@@ -36,8 +36,10 @@ pub(super) struct Session {
     /// What both vectors cover.
     limit: Vector,
     doubt: Vector,
-    /// Whether this comparison settles the doubt.
-    pub(super) settles: bool,
+    /// Every other member was compared since the doubt arose: this comparison settles it, whoever answers.
+    last: bool,
+    /// The answerer was not in doubt at any step.
+    clean: bool,
     /// Differing spans, deepest last.
     open: Vec<Span>,
     asked: Asked,
@@ -81,7 +83,8 @@ impl Session {
             with,
             limit,
             doubt,
-            settles: last,
+            last,
+            clean: true,
             open: Vec::new(),
             asked: Asked::All,
             ticket: 0,
@@ -122,8 +125,7 @@ impl Session {
         let message = match &self.asked {
             Asked::All => {
                 let Some(all) = cx.read(within(bucket, &self.limit, cx)) else { return false };
-                let (limit, doubt) = (self.limit.clone(), self.doubt.clone());
-                Message::Compare(Compare { ticket, bucket, limit, doubt, all })
+                Message::Compare(Compare { ticket, bucket, limit: self.limit.clone(), all })
             }
             Asked::Spans(spans) => Message::Probe(Probe { ticket, bucket, spans: spans.clone() }),
         };
@@ -143,12 +145,20 @@ impl Session {
         }
     }
 
+    /// Whether this answerer may be believed: what it passed over and lacks may be dropped here only if both
+    /// cover all that its doubt is about, so that nothing killed by it can still come.
+    fn believes(&mut self, doubt: &Vector) -> bool {
+        self.clean &= doubt.is_empty();
+        self.limit.includes(doubt)
+    }
+
     /// Takes the answer to the first step.
-    pub(super) fn compared(&mut self, verdict: Verdict, cx: &mut Context<'_>) -> Step {
+    pub(super) fn compared(&mut self, verdict: Verdict, doubt: &Vector, cx: &mut Context<'_>) -> Step {
         if !matches!(self.asked, Asked::All) {
             return Step::Wait;
         }
         match verdict {
+            Verdict::Equal | Verdict::Differs(_) if !self.believes(doubt) => Step::Failed,
             Verdict::Unfit => Step::Failed,
             Verdict::Equal => self.advance(cx),
             Verdict::Beyond(vector) => {
@@ -171,10 +181,13 @@ impl Session {
     }
 
     /// Takes the answer to a probe.
-    pub(super) fn probed(&mut self, holdings: &[Holding], cx: &mut Context<'_>) -> Step {
+    pub(super) fn probed(&mut self, holdings: &[Holding], doubt: &Vector, cx: &mut Context<'_>) -> Step {
         let Asked::Spans(spans) = core::mem::replace(&mut self.asked, Asked::Spans(Vec::new())) else {
             return Step::Failed;
         };
+        if !self.believes(doubt) {
+            return Step::Failed;
+        }
         if spans.len() != holdings.len() {
             cx.refuse(self.with, "answers to other spans than asked");
             return Step::Failed;
@@ -256,7 +269,13 @@ impl Session {
         if self.ask(cx) { Step::Wait } else { Step::Failed }
     }
 
-    /// What is to be dropped here; the last one settles the doubt, if nothing was left out.
+    /// Whether the doubt is settled: by an answerer without doubt that covers it, or by all together.
+    fn settles(&self) -> bool {
+        !self.cut && (self.last || (self.clean && self.limit.includes(&self.doubt)))
+    }
+
+    /// What is to be dropped here; the last one settles the doubt. What is dropped may be a tombstone, so it
+    /// belongs to the horizon.
     pub(super) fn drops(&mut self, cx: &mut Context<'_>) -> Vec<Drop> {
         self.due = None;
         let dots = core::mem::take(&mut self.mine);
@@ -265,13 +284,14 @@ impl Session {
         if pieces.is_empty() {
             pieces.push(Vec::new());
         }
-        let (bucket, horizon) = (self.bucket, Vector::new());
-        let drop = |dots| {
+        let bucket = self.bucket;
+        let drop = |dots: Vec<Dot>| {
             let (ticket, settles) = (cx.ticket(), Vector::new());
-            Drop { ticket, bucket, dots, horizon: horizon.clone(), settles }
+            let horizon = dots.iter().map(|dot| (dot.origin, dot.seq)).collect();
+            Drop { ticket, bucket, dots, horizon, settles }
         };
         let mut drops: Vec<Drop> = pieces.into_iter().map(drop).collect();
-        if let Some(last) = drops.last_mut().filter(|_| self.settles && !self.cut) {
+        if let Some(last) = drops.last_mut().filter(|_| self.settles()) {
             last.settles = self.doubt.clone();
         }
         self.drops = drops.iter().map(|drop| drop.ticket).collect();

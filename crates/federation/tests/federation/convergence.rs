@@ -35,7 +35,8 @@ fn storm(seed: u64) -> World {
 
 #[test]
 fn storms_end_in_agreement() {
-    for seed in 0..24 {
+    // Beyond the first, seeds that once found something.
+    for seed in (0..24).chain([75]) {
         let mut world = storm(seed);
         let all: Vec<usize> = (0..world.sites.len()).collect();
         for id in [SYSTEM, bucket(1)] {

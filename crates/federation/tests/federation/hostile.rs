@@ -27,14 +27,29 @@ fn draw(world: &mut World, ticket: u64) -> Message {
         2 => Message::PullRefused { ticket, bucket: id, reason: Refusal::NotMember },
         3 => Message::News { bucket: id, vector },
         4 => Message::Check { listen: true, entries: vec![(id, 7)] },
-        5 => {
-            Message::Compare(Compare { ticket, bucket: id, limit: vector.clone(), doubt: vector, all: print })
+        5 => Message::Compare(Compare { ticket, bucket: id, limit: vector, all: print }),
+        6 => Message::Compared {
+            ticket,
+            bucket: id,
+            doubt: Vector::new(),
+            verdict: Verdict::Differs(vec![print]),
+        },
+        7 => {
+            Message::Compared { ticket, bucket: id, doubt: vector.clone(), verdict: Verdict::Beyond(vector) }
         }
-        6 => Message::Compared { ticket, bucket: id, clean: true, verdict: Verdict::Differs(vec![print]) },
-        7 => Message::Compared { ticket, bucket: id, clean: false, verdict: Verdict::Beyond(vector) },
         8 => Message::Probe(Probe { ticket, bucket: id, spans: vec![span] }),
-        9 => Message::Probed { ticket, bucket: id, holdings: vec![Holding::Dots(vec![seq, seq])] },
-        10 => Message::Probed { ticket, bucket: id, holdings: vec![Holding::Children(vec![print; 16])] },
+        9 => Message::Probed {
+            ticket,
+            bucket: id,
+            doubt: Vector::new(),
+            holdings: vec![Holding::Dots(vec![seq, seq])],
+        },
+        10 => Message::Probed {
+            ticket,
+            bucket: id,
+            doubt: Vector::new(),
+            holdings: vec![Holding::Children(vec![print; 16])],
+        },
         11 => Message::Publish(Publish {
             ticket,
             life: seq,

@@ -24,14 +24,14 @@ pub(crate) fn line(message: &Message) -> String {
         Message::News { vector, .. } => format!("news {}", sum(vector)),
         Message::Check { entries, .. } => format!("check {}", entries.len()),
         Message::Compare(compare) => format!("compare {} of {}", compare.all.count, sum(&compare.limit)),
-        Message::Compared { verdict, clean, .. } => {
+        Message::Compared { verdict, doubt, .. } => {
             let verdict = match verdict {
                 Verdict::Equal => "equal".into(),
                 Verdict::Differs(origins) => format!("differs {}", origins.len()),
                 Verdict::Beyond(vector) => format!("beyond {}", sum(vector)),
                 Verdict::Unfit => "unfit".into(),
             };
-            format!("{verdict}{}", if *clean { "" } else { " in doubt" })
+            format!("{verdict}{}", if doubt.is_empty() { "" } else { " in doubt" })
         }
         Message::Probe(probe) => format!("probe {} spans", probe.spans.len()),
         Message::Probed { holdings, .. } => {
