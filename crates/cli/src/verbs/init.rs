@@ -73,26 +73,31 @@ pub(crate) fn found(dir: &Path, root: &Path, name: &str) -> Outcome<()> {
     founding.first.store(dir).map_err(failed)
 }
 
-/// Makes an authority and a certificate in `tls/`, and a configuration that names them.
+/// Makes an authority and a certificate in `tls/`, and a configuration that names them; one that is there
+/// already is its operator's and stays.
 fn certify(dir: &Path, name: &str, names: &[String]) -> Outcome<()> {
     let tls = dir.join("tls");
     ca::store(&tls, name, names).map_err(failed)?;
     let path =
         |file: &str| toml_text(&std::path::absolute(tls.join(file)).unwrap_or_else(|_| tls.join(file)));
     let (certificate, key) = (path(ca::CERTIFICATE), path(ca::KEY));
-    let listen = "listen = \"0.0.0.0:7600\"";
-    let text = format!("[s3]\n{listen}\n\n[tls]\ncertificate = {certificate}\nkey = {key}\n");
-    files::write_secret(&dir.join(CONFIGURATION), &text)
+    let text = format!("[tls]\ncertificate = {certificate}\nkey = {key}\n");
+    let configuration = dir.join(CONFIGURATION);
+    if files::read(&configuration)?.is_some() {
+        output::note(&format!("add to {}:\n{text}", configuration.display()));
+        return Ok(());
+    }
+    files::write_secret(&configuration, &format!("[s3]\nlisten = \"0.0.0.0:7600\"\n\n{text}"))
 }
 
 /// A path as a TOML string.
-pub(crate) fn toml_text(path: &Path) -> String {
+fn toml_text(path: &Path) -> String {
     // JSON's escapes are TOML's.
     serde_json::Value::from(path.display().to_string()).to_string()
 }
 
 /// What the wall clock says.
-pub(crate) fn now() -> WallTime {
+fn now() -> WallTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     WallTime(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -1,0 +1,123 @@
+//! From the demo to real boxes: init, server, invite, join, keys and buckets, TLS from the site's own authority.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::island::{free_port, json, run, signal, skerry, told, wait_for};
+
+/// A server on a directory, ended with the value.
+struct Box {
+    process: Child,
+}
+
+impl Box {
+    fn start(directory: &Path) -> Self {
+        let mut command = skerry(&["server", directory.to_str().unwrap()]);
+        let mut this = Self { process: command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap() };
+        wait_for("the server", || {
+            assert_eq!(this.process.try_wait().unwrap(), None, "the server ended");
+            (told(&run(&["status", "--dir", directory.to_str()?])).0 == 0).then_some(())
+        });
+        this
+    }
+
+    fn stop(mut self) {
+        signal(self.process.id(), "TERM");
+        assert!(wait_for("the server to end", || self.process.try_wait().unwrap()).success());
+    }
+}
+
+impl Drop for Box {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn configure(directory: &Path, port: u16, more: &str) {
+    std::fs::create_dir_all(directory).unwrap();
+    let text =
+        format!("[s3]\nlisten = \"127.0.0.1:{port}\"\n[peer]\nlisten = \"127.0.0.1:{}\"\n{more}", port + 100);
+    std::fs::write(directory.join("skerry.toml"), text).unwrap();
+}
+
+fn ask(directory: &Path, arguments: &[&str]) -> Value {
+    json(&[arguments, &["--json", "--dir", directory.to_str().unwrap()]].concat(), 0)
+}
+
+fn init(directory: &Path, root: &Path, more: &[&str]) -> (i32, String, String) {
+    let line =
+        ["init", "--name", "lisbon", "--dir", directory.to_str().unwrap(), "--root", root.to_str().unwrap()];
+    told(&run(&[&line, more].concat()))
+}
+
+#[test]
+fn two_boxes_become_a_federation() {
+    let directory = tempfile::tempdir().unwrap();
+    let (lisbon, porto, root) =
+        (directory.path().join("lisbon"), directory.path().join("porto"), directory.path().join("root"));
+    let port = free_port();
+    configure(&lisbon, port, "");
+    configure(&porto, port + 1, "");
+    let (code, _, err) = init(&lisbon, &root, &[]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(init(&lisbon, &root, &[]).0, 5, "a site is never overwritten");
+
+    let first = Box::start(&lisbon);
+    let key = ask(&lisbon, &["key", "create", "backup"]);
+    assert!(key["secret"].as_str().is_some_and(|secret| secret.len() == 40), "{key}");
+    assert_eq!(ask(&lisbon, &["bucket", "create", "photos"])["name"], "photos");
+    let token = ask(&lisbon, &["invite", "porto"])["token"].as_str().unwrap().to_owned();
+    let join = |token: &str| told(&run(&["join", token, "--dir", porto.to_str().unwrap()]));
+    assert_eq!(join("skerry1.nonsense").0, 2, "a damaged token");
+    let (code, out, err) = join(&token);
+    assert!(code == 0 && out.contains("skerry server"), "{out}{err}");
+    assert_eq!(join(&token).0, 5, "the directory holds a site");
+
+    let second = Box::start(&porto);
+    wait_for("the bucket and the key at porto", || {
+        let buckets = ask(&porto, &["bucket", "list"]).to_string();
+        let keys = ask(&porto, &["key", "list"]).to_string();
+        (buckets.contains("photos") && keys.contains(key["id"].as_str()?)).then_some(())
+    });
+    let set = ask(&lisbon, &["bucket", "set", "photos", "--versioning", "enabled", "--copies", "1"]);
+    assert_eq!((&set["versioning"], &set["copies"]), (&"enabled".into(), &1.into()));
+    let disabled = ask(&lisbon, &["key", "disable", key["id"].as_str().unwrap(), "--yes"]);
+    assert_eq!(disabled["enabled"], false);
+    wait_for("porto to hear of it", || {
+        let keys = ask(&porto, &["key", "list"]);
+        let found = keys["keys"].as_array()?.iter().find(|row| row["id"] == key["id"])?.clone();
+        (found["enabled"] == false).then_some(())
+    });
+    first.stop();
+    assert_eq!(ask(&porto, &["bucket", "info", "photos"])["versioning"], "enabled", "alone");
+    second.stop();
+}
+
+#[test]
+fn an_endpoint_with_a_certificate_of_the_own_authority() {
+    let directory = tempfile::tempdir().unwrap();
+    let (site, root) = (directory.path().join("site"), directory.path().join("root"));
+    let port = free_port();
+    let (code, _, err) = init(&site, &root, &["--tls", "127.0.0.1", "--tls", "localhost"]);
+    assert_eq!(code, 0, "{err}");
+    let written = std::fs::read_to_string(site.join("skerry.toml")).unwrap();
+    let tls = written.split_once("[tls]").unwrap().1;
+    configure(&site, port, &format!("[tls]{tls}"));
+    let server = Box::start(&site);
+    assert_eq!(ask(&site, &["status"])["sites"][0]["endpoint"], format!("https://127.0.0.1:{port}"));
+
+    let token = std::fs::read_to_string(site.join("admin.token")).unwrap();
+    let (ca, endpoint) = (site.join("tls/ca.pem"), format!("https://localhost:{port}"));
+    let far = |token: &str, more: &[&str]| {
+        let line = [&["bucket", "list", "--endpoint", &endpoint][..], more].concat();
+        told(&skerry(&line).env("SKERRY_TOKEN", token).output().unwrap())
+    };
+    let ca = ["--ca", ca.to_str().unwrap()];
+    assert_eq!(far(token.trim(), &ca).0, 0, "with the authority and the token");
+    assert_eq!(far(token.trim(), &[]).0, 2, "without the authority");
+    assert_eq!(far("wrong", &ca).0, 5, "with a wrong token");
+    server.stop();
+}
