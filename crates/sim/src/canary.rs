@@ -21,8 +21,8 @@ pub enum Canary {
     StaleRead,
     /// A body is stored with one bit flipped.
     WrongBody,
-    /// What sites say of their memberships never arrives.
-    DeafLandmark,
+    /// Answers about the members of a bucket do not arrive where they were asked for.
+    LostAnswer,
 }
 
 /// All of them.
@@ -33,7 +33,7 @@ pub const CANARIES: [Canary; 7] = [
     Canary::SkippedItem,
     Canary::StaleRead,
     Canary::WrongBody,
-    Canary::DeafLandmark,
+    Canary::LostAnswer,
 ];
 
 impl Canary {
@@ -47,7 +47,7 @@ impl Canary {
             | Self::SkippedItem
             | Self::StaleRead
             | Self::WrongBody
-            | Self::DeafLandmark => return,
+            | Self::LostAnswer => return,
         };
         environment.faults.retain(|(other, _)| *other != class);
         environment.faults.push((class, seconds(10)));
@@ -62,7 +62,7 @@ impl Canary {
             Self::SkippedItem => &["vectors", "convergence"],
             Self::StaleRead => &["own writes"],
             Self::WrongBody => &["bodies"],
-            Self::DeafLandmark => &["location"],
+            Self::LostAnswer => &["location"],
         }
     }
 }

@@ -110,21 +110,16 @@ impl History {
     /// A history of so many sites.
     pub fn new(sites: usize) -> Self {
         let memories = vec![Memory::default(); sites];
-        Self {
-            groups: memories.clone(),
-            memories,
-            drops: vec![BTreeSet::new(); sites],
-            ..Self::default()
-        }
+        Self { groups: memories.clone(), memories, drops: vec![BTreeSet::new(); sites], ..Self::default() }
     }
 
     /// One write.
     pub fn write(&self, bucket: BucketId, dot: Dot) -> Option<&Write> {
-        self.index(bucket).get(&dot)
+        self.writes_of(bucket).get(&dot)
     }
 
     /// All writes of a bucket.
-    pub fn index(&self, bucket: BucketId) -> &Writes {
+    pub fn writes_of(&self, bucket: BucketId) -> &Writes {
         self.writes.get(&bucket).unwrap_or(&NONE)
     }
 
@@ -135,7 +130,7 @@ impl History {
 
     /// All writes of a key that anybody ever tried.
     pub fn of(&self, place: &Place) -> impl Iterator<Item = &Write> {
-        let index = self.index(place.0);
+        let index = self.writes_of(place.0);
         self.of_place.get(place).into_iter().flatten().filter_map(|dot| index.get(dot))
     }
 
@@ -154,7 +149,7 @@ impl History {
     /// the same commit group, with what they had seen; and what null versions that were erased had seen.
     pub fn seen_at(&self, site: usize, place: &Place) -> BTreeSet<Dot> {
         let held = self.held_at(site, place);
-        let index = self.index(place.0);
+        let index = self.writes_of(place.0);
         let erased = held.erases().filter_map(|dot| index.get(&dot)).filter_map(verdict::target);
         let erased = erased.filter_map(|dot| index.get(&dot)).filter(|write| write.null);
         let mut seen = BTreeSet::new();
@@ -170,7 +165,7 @@ impl History {
         let of = |memories: &[Memory]| memories.get(site).map(|memory| memory.of(place).clone());
         let mut held = of(&self.memories).unwrap_or_default();
         let group = of(&self.groups).unwrap_or_default();
-        let index = self.index(place.0);
+        let index = self.writes_of(place.0);
         for write in group.all().filter_map(|dot| index.get(&dot)) {
             held.take(write, index);
         }
@@ -295,7 +290,8 @@ impl History {
         if let Some(drops) = self.drops.get_mut(site) {
             drops.clear();
         }
-        for write in self.writes.values_mut().flat_map(Writes::values_mut).filter(|write| write.site == site) {
+        for write in self.writes.values_mut().flat_map(Writes::values_mut).filter(|write| write.site == site)
+        {
             write.excuse.body |= !backup.holds(&write.place, write.dot);
         }
         if let Some(memory) = self.memories.get_mut(site) {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot, Vector, limits};
+use skerry_base::{BucketId, Dot, Origin, Vector, limits};
 use skerry_federation::{Apply, FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
 use skerry_model::space::{self, DotRange, SpaceError};
 use skerry_model::{Entry, Record};
@@ -75,6 +75,8 @@ pub struct Reading<'a> {
     pub store: &'a Store,
     /// One snapshot for the whole call.
     pub view: &'a dyn View,
+    /// The life of this site's process.
+    pub origin: Origin,
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
@@ -94,9 +96,8 @@ impl Reading<'_> {
         else {
             return Vec::new();
         };
-        let read = |chunk: &skerry_base::ChunkRef| {
-            self.store.read_chunk(record.bucket, chunk.id, 0..u32::MAX).ok()
-        };
+        let read =
+            |chunk: &skerry_base::ChunkRef| self.store.read_chunk(record.bucket, chunk.id, 0..u32::MAX).ok();
         object.chunks.iter().map(read).collect::<Option<_>>().unwrap_or_default()
     }
 }
@@ -104,6 +105,14 @@ impl Reading<'_> {
 impl Replica for Reading<'_> {
     fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
         space::vector(self.view, bucket).map_err(unreadable)
+    }
+
+    fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    fn seen(&self, bucket: BucketId, source: Origin) -> Result<Vector, Unreadable> {
+        space::seen(self.view, bucket, source).map_err(unreadable)
     }
 
     fn horizon(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
@@ -167,29 +176,34 @@ pub struct Applied {
 /// The commit of a batch, as [`Apply`] asks for it.
 pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
     let bucket = apply.bucket;
-    let vector = space::vector(view, bucket)?;
-    if !vector.includes(&apply.base) {
-        return Err(ApplyRefusal::OutOfOrder);
-    }
-    let mut applied = Applied::default();
-    for item in &apply.items {
-        let record = Record::admit(&item.record).map_err(|error| ApplyRefusal::Malformed(error.to_string()))?;
-        if record.dot != item.dot || record.bucket != bucket {
-            return Err(ApplyRefusal::Malformed("an item of another name".into()));
+    let mut applied = Applied { records: admitted(apply)?, ..Applied::default() };
+    let incoming = space::Incoming {
+        bucket,
+        source: apply.source,
+        base: apply.base.clone(),
+        records: applied.records.clone(),
+        upto: apply.upto.clone(),
+        more: apply.more,
+    };
+    let taken = space::take(view, incoming)?.ok_or(ApplyRefusal::OutOfOrder)?;
+    let mut bodies = apply.items.iter().map(|item| &item.bodies);
+    for entry in &taken {
+        match entry {
+            Entry::Record(_) => {
+                let came = bodies.next().into_iter().flatten();
+                let whole = skerry_storage::Entry::new(entry.encode());
+                let with_body = |whole: skerry_storage::Entry, body: &Bytes| {
+                    whole.with_body(SmallBody::new(bucket, body.clone()))
+                };
+                applied.entries.push(came.fold(whole, with_body));
+            }
+            Entry::Drop { dots, .. } => {
+                applied.absent.clone_from(dots);
+                applied.push(entry);
+            }
+            _ => applied.push(entry),
         }
-        let mut entry = skerry_storage::Entry::new(Entry::Record(Box::new(record.clone())).encode());
-        for body in &item.bodies {
-            entry = entry.with_body(SmallBody::new(bucket, body.clone()));
-        }
-        applied.entries.push(entry);
-        applied.records.push(record);
     }
-    let items = apply.items.iter().map(|item| item.dot).collect();
-    applied.absent = space::absent(view, bucket, &vector, &apply.upto, &items)?;
-    if !applied.absent.is_empty() {
-        applied.push(&Entry::Drop { bucket, dots: applied.absent.clone() });
-    }
-    applied.push(&Entry::Vector { bucket, upto: apply.upto.clone() });
     for (which, added) in [(Fact::Horizon, &apply.horizon), (Fact::Doubt, &apply.doubt)] {
         let mut merged = fact(view, which, bucket)?;
         if !merged.includes(added) {
@@ -198,6 +212,18 @@ pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
         }
     }
     Ok(applied)
+}
+
+fn admitted(apply: &Apply) -> Result<Vec<Record>, ApplyRefusal> {
+    let admit = |item: &FeedItem| {
+        let record =
+            Record::admit(&item.record).map_err(|error| ApplyRefusal::Malformed(error.to_string()))?;
+        if record.dot != item.dot || record.bucket != apply.bucket {
+            return Err(ApplyRefusal::Malformed("an item of another name".into()));
+        }
+        Ok(record)
+    };
+    apply.items.iter().map(admit).collect()
 }
 
 impl Applied {

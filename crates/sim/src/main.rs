@@ -90,8 +90,7 @@ fn read(path: &Path) -> Result<String, String> {
 
 impl Given {
     fn environment(&self, seed: u64) -> Environment {
-        let mut environment =
-            Environment::of_files(seed, self.topology.as_ref(), self.workload.as_ref());
+        let mut environment = Environment::of_files(seed, self.topology.as_ref(), self.workload.as_ref());
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }

@@ -24,12 +24,8 @@ pub struct Held {
 #[derive(Debug, Clone, Default)]
 pub struct Memory(BTreeMap<Place, Held>);
 
-static NOTHING: Held = Held {
-    alive: BTreeSet::new(),
-    dead: BTreeSet::new(),
-    erases: BTreeSet::new(),
-    dropped: BTreeSet::new(),
-};
+static NOTHING: Held =
+    Held { alive: BTreeSet::new(), dead: BTreeSet::new(), erases: BTreeSet::new(), dropped: BTreeSet::new() };
 
 impl Memory {
     /// Whether a record was stored here, and not removed on another site's word.
@@ -96,10 +92,8 @@ impl Held {
             return;
         }
         let victims = self.alive.iter().filter_map(|victim| writes.get(victim));
-        let killed: Vec<Dot> = victims
-            .filter(|victim| verdict::kills(write, victim, writes))
-            .map(|victim| victim.dot)
-            .collect();
+        let killed: Vec<Dot> =
+            victims.filter(|victim| verdict::kills(write, victim, writes)).map(|victim| victim.dot).collect();
         for victim in killed {
             self.alive.remove(&victim);
             self.dead.insert(victim);

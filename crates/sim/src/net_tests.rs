@@ -19,8 +19,7 @@ fn delay_and_jitter_keep_the_order() {
 
 #[test]
 fn reordering_lets_later_messages_overtake() {
-    let link =
-        Link { delay: millis(20), reorder: Ppm::percent(30), hold: seconds(1), ..Link::default() };
+    let link = Link { delay: millis(20), reorder: Ppm::percent(30), hold: seconds(1), ..Link::default() };
     let mut net = net(link);
     let arrivals: Vec<_> = (0..100).flat_map(|n| net.send(Instant(n), 0, 1, 100)).collect();
     assert!(!arrivals.is_sorted());
@@ -28,8 +27,7 @@ fn reordering_lets_later_messages_overtake() {
 
 #[test]
 fn losses_and_duplicates_come_at_their_rates() {
-    let mut net =
-        net(Link { loss: Ppm::percent(30), duplicate: Ppm::percent(10), ..Link::default() });
+    let mut net = net(Link { loss: Ppm::percent(30), duplicate: Ppm::percent(10), ..Link::default() });
     let counts: Vec<_> = (0..1000).map(|_| net.send(Instant(0), 0, 1, 1).len()).collect();
     let times = |n: usize| counts.iter().filter(|&&count| count == n).count();
     assert!((250..350).contains(&times(0)), "{} lost", times(0));

@@ -157,7 +157,12 @@ impl Site {
     }
 
     /// Opens the store and starts the process, as the node does at its start.
-    pub fn start(&mut self, incarnation: u64, settings: Settings, seed: u64) -> Result<(u64, Recovery), StorageError> {
+    pub fn start(
+        &mut self,
+        incarnation: u64,
+        settings: Settings,
+        seed: u64,
+    ) -> Result<(u64, Recovery), StorageError> {
         let (store, recovery) = Store::open(Arc::new(self.disk.clone()), Arc::new(SpaceReducer), settings)?;
         let unreadable = |error: skerry_model::space::SpaceError| StorageError::Index(error.to_string());
         let life = ledger::number(&store.view(), LIFE).map_err(unreadable)? + 1;

@@ -61,3 +61,10 @@ fn mistakes_are_refused_with_their_line() {
     refused("jitter_ms = 2", "jitter_ms = \"x\"", 12, "invalid type");
     refused("[link]", "[link", 11, "");
 }
+
+#[test]
+fn the_example_is_good() {
+    let topology = Topology::parse("example", include_str!("../examples/three-islands.toml")).unwrap();
+    assert_eq!(topology.sites.len(), 3);
+    assert_eq!(topology.links[0][2].loss, Ppm::percent(3));
+}

@@ -49,7 +49,7 @@ pub const fn rank(write: &Write) -> (bool, Hlc, Dot) {
 pub fn of_all(history: &History, place: &Place) -> Held {
     let mut held = Held::default();
     for write in history.of(place).filter(|write| history.exists(write)) {
-        held.take(write, history.index(place.0));
+        held.take(write, history.writes_of(place.0));
     }
     held
 }
@@ -62,7 +62,7 @@ pub fn shows(history: &History, place: &Place, shown: Option<Dot>, best: Option<
 
 /// The best of the heads.
 pub fn current<'a>(history: &'a History, place: &Place, held: &Held) -> Option<&'a Write> {
-    held.heads(history.index(place.0)).into_iter().max_by_key(|write| rank(write))
+    held.heads(history.writes_of(place.0)).into_iter().max_by_key(|write| rank(write))
 }
 
 #[cfg(test)]

@@ -56,10 +56,15 @@ fn every_spread_stays_within_the_keys_and_reaches_them() {
     for spread in [Spread::Uniform, Spread::Zipf, Spread::Hot] {
         for keys in [1, 2, 7, 30] {
             let workload = Workload { spread, keys, folders: 0, ..Workload::sample(&mut draw) };
-            let seen: std::collections::BTreeSet<_> =
-                (0..5000).map(|_| workload.key(&mut draw)).collect();
+            let seen: std::collections::BTreeSet<_> = (0..5000).map(|_| workload.key(&mut draw)).collect();
             assert_eq!(seen.len() as u64, keys, "{spread:?}");
             assert!(seen.last().unwrap() < &format!("key-{keys:04}"));
         }
     }
+}
+
+#[test]
+fn the_example_is_good() {
+    let workload = Workload::parse("example", include_str!("../examples/small-objects.toml")).unwrap();
+    assert_eq!(workload.mix, [40, 45, 5, 8, 2, 0]);
 }

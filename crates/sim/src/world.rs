@@ -115,8 +115,11 @@ impl Report {
     }
 }
 
-/// Violations after which a run is given up: more only repeat them.
+/// Violations after which a run is given up: more only repeat them. Not with a canary, which must meet every
+/// checker.
 const VIOLATIONS_MAX: usize = 12;
+/// Violations kept of one checker.
+const VIOLATIONS_OF_ONE: usize = 4;
 
 /// A world.
 pub struct World {
@@ -228,7 +231,8 @@ impl World {
 
     /// Lets things happen until `done`, or until nothing is planned, or until too much is broken.
     fn go_until_quiet_or(&mut self, done: impl Fn(&Self) -> bool) {
-        while !done(self) && self.violations.len() < VIOLATIONS_MAX {
+        let most = if self.environment.canary.is_some() { usize::MAX } else { VIOLATIONS_MAX };
+        while !done(self) && self.violations.len() < most {
             let Some(event) = self.queue.take(Instant(u64::MAX)) else { return };
             self.happen(event);
             let found = std::mem::take(&mut *lock(&self.found));
@@ -269,7 +273,8 @@ impl World {
     fn violated(&mut self, violation: Violation) {
         let who = violation.site.map_or(Who::World, Who::Site);
         self.tell(who, format_args!("VIOLATION {violation}"));
-        if self.violations.len() < VIOLATIONS_MAX && !self.violations.contains(&violation) {
+        let of_one = self.violations.iter().filter(|known| known.checker == violation.checker).count();
+        if of_one < VIOLATIONS_OF_ONE && !self.violations.contains(&violation) {
             self.violations.push(violation);
         }
     }

@@ -81,8 +81,8 @@ fn a_body_with_a_flipped_bit() {
 }
 
 #[test]
-fn a_landmark_that_hears_nothing() {
-    must_be_caught(Canary::DeafLandmark);
+fn an_answer_that_does_not_arrive() {
+    must_be_caught(Canary::LostAnswer);
 }
 
 /// Every checker file has a canary; a new one without is noticed here.

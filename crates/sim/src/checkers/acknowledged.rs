@@ -34,7 +34,7 @@ pub fn check(
 /// Heads that are puts are current, listed, counted, or say what one of those says.
 fn check_conflicts(history: &History, place: &Place, site: usize, shown: &Shown) -> Vec<Violation> {
     let all = verdict::of_all(history, place);
-    let heads = all.heads(history.index(place.0));
+    let heads = all.heads(history.writes_of(place.0));
     let best = verdict::current(history, place, &all).map(|write| write.dot);
     let mut found = Vec::new();
     if !verdict::shows(history, place, shown.current, best) {

@@ -17,9 +17,10 @@ pub const VISIBLE: &[Table] = &[Table::Current, Table::Vectors];
 pub fn check(bucket: BucketId, standings: &[(usize, Standing)], tables: &[Table]) -> Vec<Violation> {
     let Some((first, rest)) = standings.split_first() else { return Vec::new() };
     let differs = |(site, standing): &(usize, Standing)| {
-        let differ = standing.tables.iter().filter(|(table, hash)| {
-            tables.contains(table) && first.1.tables.get(table) != Some(hash)
-        });
+        let differ = standing
+            .tables
+            .iter()
+            .filter(|(table, hash)| tables.contains(table) && first.1.tables.get(table) != Some(hash));
         let names: Vec<String> = differ.map(|(table, _)| format!("{table:?}")).collect();
         (!names.is_empty()).then(|| describe(bucket, first, (*site, standing), &names))
     };

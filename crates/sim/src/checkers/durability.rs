@@ -55,9 +55,8 @@ impl Shows {
             let held = place.and_then(|place| Some(history.memory(site)?.of(place)));
             held.is_some_and(|held| !held.alive().contains(dot))
         };
-        let lost = |dot: &Dot| {
-            !durable.vector.covers(*dot) && !durable.stored.contains(dot) && !replaced(dot)
-        };
+        let lost =
+            |dot: &Dot| !durable.vector.covers(*dot) && !durable.stored.contains(dot) && !replaced(dot);
         let violation = |(dot, how): (&Dot, &BTreeSet<How>)| {
             Violation::at(NAME, site, format!("{bucket} {dot} was shown ({how:?}) and is not durable"))
         };

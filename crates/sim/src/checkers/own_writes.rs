@@ -28,7 +28,9 @@ impl OwnWrites {
     /// A read at a site found this: the best head, or nothing.
     pub fn read(&self, history: &History, site: usize, place: &Place, found: Option<Dot>) -> Vec<Violation> {
         let own = self.0.get(&(site, place.clone())).into_iter().flatten();
-        let own = own.filter_map(|dot| history.write(place.0, *dot)).filter(|write| verdict::target(write).is_none());
+        let own = own
+            .filter_map(|dot| history.write(place.0, *dot))
+            .filter(|write| verdict::target(write).is_none());
         let found = found.map(|dot| (dot, history.write(place.0, dot)));
         let held = history.held_at(site, place);
         let stale = own.filter(|write| match found {

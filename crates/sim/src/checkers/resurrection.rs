@@ -29,7 +29,7 @@ pub fn check(
     }
     let shown = Shown::read(view, place)?;
     let best = verdict::current(history, place, held).map(|write| write.dot);
-    let heads = held.heads(history.index(place.0)).iter().map(|write| write.dot).collect::<BTreeSet<_>>();
+    let heads = held.heads(history.writes_of(place.0)).iter().map(|write| write.dot).collect::<BTreeSet<_>>();
     let differ = shown.heads.symmetric_difference(&heads);
     let differ = differ.filter(|dot| history.write(place.0, **dot).is_none_or(|write| !write.is_excused()));
     if !verdict::shows(history, place, shown.current, best) || differ.count() > 0 {

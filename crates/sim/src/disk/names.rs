@@ -121,7 +121,8 @@ impl Names {
 
     /// Files that some name means, now or after some loss of power.
     pub(crate) fn alive(&self) -> BTreeSet<FileId> {
-        let pending = self.changes.iter().flat_map(|change| &change.meanings).filter_map(|(_, meaning)| *meaning);
+        let pending =
+            self.changes.iter().flat_map(|change| &change.meanings).filter_map(|(_, meaning)| *meaning);
         self.current.values().chain(self.durable.values()).copied().chain(pending).collect()
     }
 }

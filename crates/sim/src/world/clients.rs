@@ -37,9 +37,7 @@ pub(super) struct Client {
 
 /// All clients of all sites.
 pub(super) fn all(environment: &Environment, root: &Draw) -> Vec<Vec<Client>> {
-    let client = |site, number| {
-        Client { draw: root.fork(&format!("client {site} {number}")), waits: false }
-    };
+    let client = |site, number| Client { draw: root.fork(&format!("client {site} {number}")), waits: false };
     let clients = |site| (0..environment.workload.clients).map(move |number| client(site, number)).collect();
     (0..environment.sites()).map(clients).collect()
 }

@@ -70,7 +70,12 @@ impl Notes {
     }
 
     /// Notes what a batch will do, from the state before it.
-    pub(super) fn batch(&self, view: &dyn View, bucket: BucketId, applied: &Applied) -> Result<Fates, SpaceError> {
+    pub(super) fn batch(
+        &self,
+        view: &dyn View,
+        bucket: BucketId,
+        applied: &Applied,
+    ) -> Result<Fates, SpaceError> {
         let mut fates = Fates { bucket, gone: applied.absent.clone(), ..Fates::default() };
         let mut history = lock(&self.history);
         for record in &applied.records {

@@ -118,7 +118,8 @@ impl World {
             place.disk.lose_power();
         } else {
             place.disk.lose_process();
-            let passing = matches!(error, StorageError::Full | StorageError::Poisoned(_) | StorageError::Io { .. });
+            let passing =
+                matches!(error, StorageError::Full | StorageError::Poisoned(_) | StorageError::Io { .. });
             if self.resting || !passing {
                 let what = format!("does not start: {error}");
                 self.violated(Violation::at("recovery", site, what));

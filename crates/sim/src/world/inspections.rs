@@ -28,8 +28,7 @@ impl World {
         self.queue.plan(at, Event::Inspect);
         let site = self.draw.below(self.sites.len() as u64) as usize;
         let places: Vec<Place> = lock(&self.history).places().cloned().collect();
-        let places: Vec<Place> =
-            (0..KEYS_AT_ONCE).filter_map(|_| self.draw.pick(&places).cloned()).collect();
+        let places: Vec<Place> = (0..KEYS_AT_ONCE).filter_map(|_| self.draw.pick(&places).cloned()).collect();
         self.inspect_keys(site, &places);
         if self.draw.chance(Ppm::percent(15)) {
             self.inspect_disk(site);

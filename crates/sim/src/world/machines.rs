@@ -20,7 +20,7 @@ impl World {
         let mut out = Vec::new();
         let Some(running) = self.sites.get_mut(site).and_then(|site| site.running.as_mut()) else { return };
         let view = running.store.view();
-        let reading = Reading { store: &running.store, view: &view as &dyn View };
+        let reading = Reading { store: &running.store, view: &view as &dyn View, origin: running.origin };
         running.federation.handle(input, now, &reading, &mut out);
         drop(view);
         for output in out {
@@ -86,13 +86,12 @@ impl World {
             }
             Output::Located { ticket, answer } => {
                 self.tell(Who::Site(site), format_args!("located {ticket:?}: {answer:?}"));
-                if matches!(answer, Located::Found { .. }) {
+                let lost = self.environment.canary == Some(Canary::LostAnswer);
+                if matches!(answer, Located::Found { .. }) && !lost {
                     self.questions.remove(&ticket);
                 }
             }
-            Output::MemberOf { .. }
-            | Output::SiteAlive(_)
-            | Output::SiteDead(_) => {
+            Output::MemberOf { .. } | Output::SiteAlive(_) | Output::SiteDead(_) => {
                 self.tell(Who::Site(site), format_args!("{output:?}"));
             }
         }
@@ -110,10 +109,6 @@ impl World {
             for item in &batch.items {
                 self.shown(from, bucket, item.dot, How::Fed);
             }
-        }
-        let deaf = self.environment.canary == Some(Canary::DeafLandmark);
-        if deaf && matches!(message, Message::Publish(_)) {
-            return;
         }
         let arrivals = self.net.send(self.queue.now(), from, to, bytes.len() + 60);
         self.count("messages");

@@ -79,12 +79,7 @@ impl World {
         self.resting = true;
         self.away.clear();
         self.dying.clear();
-        let calm = |link: Link| Link {
-            loss: Ppm::NEVER,
-            duplicate: Ppm::NEVER,
-            reorder: Ppm::NEVER,
-            ..link
-        };
+        let calm = |link: Link| Link { loss: Ppm::NEVER, duplicate: Ppm::NEVER, reorder: Ppm::NEVER, ..link };
         self.net.heal_all(calm);
         for site in 0..self.sites.len() {
             if let Some(place) = self.sites.get(site) {
@@ -201,7 +196,9 @@ impl World {
         let mut found = Vec::new();
         let Some(running) = self.running(site) else { return found };
         for dot in alive {
-            let Some(write) = history.write(place.0, *dot).filter(|write| write.site == site) else { continue };
+            let Some(write) = history.write(place.0, *dot).filter(|write| write.site == site) else {
+                continue;
+            };
             let Ok(Some(record)) = space::record(view, place.0, &place.1, *dot) else { continue };
             let Some(object) = record.object().filter(|_| !write.excuse.body) else { continue };
             let mut body = Vec::new();

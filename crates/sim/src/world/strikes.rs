@@ -196,7 +196,9 @@ impl World {
         let Some(wall) = self.sites.get(site).map(|place| place.wall.read(now)) else { return };
         let members = self.running(site).map(|running| running.members.clone()).unwrap_or_default();
         for bucket in members {
-            let (Some(running), Some(covered_by_all)) = (self.running(site), seen.get(&bucket)) else { return };
+            let (Some(running), Some(covered_by_all)) = (self.running(site), seen.get(&bucket)) else {
+                return;
+            };
             let settled = Settled { covered_by_all, older_than: Hlc::at(wall) };
             let found = retire::droppable(&running.store.view(), bucket, settled, &Sweep::START, 10_000);
             let dots = found.map(|(dots, _)| dots).unwrap_or_default();
