@@ -48,14 +48,27 @@ pub(crate) struct Globals {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Run several sites on this machine, to try Skerry out
+    ///
+    /// Each site is a process with its own directory, identity and S3 endpoint, joined to the others over real
+    /// sockets. Prints the endpoints, the credentials and settings for clients, shows the state of the sites, and
+    /// stops them on Ctrl-C. Starting again on the same directory finds everything that was stored.
     Demo(verbs::demo::Demo),
     /// Make a federation and its first site
+    ///
+    /// The root key is written to a directory of its own: carry it away, it belongs on no site. What is there
+    /// already is refused and stays.
     Init(verbs::init::Init),
     /// Run a site
+    ///
+    /// Until SIGTERM or Ctrl-C. A directory is enough; a configuration file is read if it is named or lies there
+    /// as skerry.toml, and environment variables win over it (see `skerry config show --defaults`).
     Server(verbs::server::Server),
     /// Make a one-time token by which a new site joins
     Invite(verbs::invite::Invite),
     /// Make a site of a federation from a token
+    ///
+    /// The token is what `skerry invite` printed; the site that invited must be reachable. Afterwards the new
+    /// site needs nobody: `skerry server` runs it.
     Join(verbs::join::Join),
     /// Access keys of users
     #[command(subcommand)]
@@ -67,6 +80,9 @@ pub(crate) enum Verb {
     #[command(subcommand)]
     Config(verbs::config::Config),
     /// Sites, round-trip times, lag, storage and conflicts
+    ///
+    /// Asks every site of a demo's directory, or the one that is named. Ends with 4 if some did not answer and
+    /// with 3 if none did.
     Status(verbs::status::Status),
     /// The links between sites: cut and heal them to see what happens
     #[command(subcommand)]
