@@ -25,7 +25,9 @@ use crate::drive::live::Liveness;
 use crate::drive::stored::CUT;
 use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::credentials::about;
+use crate::paths::members::{self, Unsent};
 use crate::paths::{buckets, shape};
+use crate::peers::roster::Known;
 use crate::site::{Site, entry, unreadable};
 use crate::trust::access::{self, AccessKey};
 use crate::trust::invite::InviteError;
@@ -119,7 +121,7 @@ fn key_status(id: &str, document: &KeyDocument) -> KeyStatus {
 }
 
 impl Admin {
-    async fn peer(&self, id: SiteId, known: &crate::peers::roster::Known, lag: u64) -> PeerStatus {
+    fn peer(&self, id: SiteId, known: &Known, lag: u64, unsent: Unsent) -> PeerStatus {
         let (site, node) = (&self.site, known.key.node());
         let (linked, now) = (site.linked(id), site.clock.now());
         let heard = site.peers.heard_of(id);
@@ -142,8 +144,8 @@ impl Admin {
                 0 => heard.map(|_| 0),
                 _ => site.peers.behind_since(id).map(|since| millis(now.since(since))),
             },
-            unsent_records: 0,
-            unsent_bytes: 0,
+            unsent_records: unsent.records,
+            unsent_bytes: unsent.bytes,
         }
     }
 
@@ -264,11 +266,13 @@ impl AdminService for Admin {
             })
             .await?;
         let lags = self.lag().await;
+        let unsent = members::unsent(site).await?;
         let mut peers = Vec::new();
         for (id, known) in site.peers.roster.all() {
             if id != site.id {
                 let lag = lags.iter().filter(|lag| lag.source == id).map(|lag| lag.records).sum();
-                peers.push(self.peer(id, &known, lag).await);
+                let unsent = unsent.get(&id).copied().unwrap_or_default();
+                peers.push(self.peer(id, &known, lag, unsent));
             }
         }
         peers.sort_by(|one, other| one.name.cmp(&other.name));

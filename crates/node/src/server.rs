@@ -15,9 +15,9 @@ use skerry_base::{BucketId, Hlc, Origin, SiteId};
 use skerry_federation::{Config as Machine, Federation, Input};
 use skerry_gateway::service::Services;
 use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, system_bucket};
-use skerry_model::space::SpaceReducer;
+use skerry_model::space::{self, SpaceReducer};
 use skerry_model::{Entry, Record};
-use skerry_storage::{Committer, RealDisk, Recovery, Store};
+use skerry_storage::{Committer, RealDisk, Recovery, StorageError, Store};
 use tokio::sync::mpsc;
 
 use crate::admin::Admin;
@@ -26,7 +26,7 @@ use crate::clock::Clock;
 use crate::config::{Config, ConfigError};
 use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
-use crate::drive::stored::{CUT, LIFE, STAMP, Stored, is_complete};
+use crate::drive::stored::{CUT, LIFE, Stored, is_complete};
 use crate::drive::{self, Drive};
 use crate::net::Net;
 use crate::net::tcp::{BindError, TcpNet};
@@ -36,6 +36,7 @@ use crate::paths::credentials::Credentials;
 use crate::paths::members;
 use crate::paths::objects::Objects;
 use crate::peers::outbox::{self, Outboxes};
+use crate::peers::refused::RefusedConnections;
 use crate::peers::{Peers, serve};
 use crate::site::{Site, Stamps, entry};
 use crate::tasks::Tasks;
@@ -69,7 +70,7 @@ pub enum StartError {
         /// Where.
         directory: String,
         /// What.
-        error: skerry_storage::StorageError,
+        error: StorageError,
     },
     /// A port.
     #[error("peer.listen {0}")]
@@ -85,7 +86,7 @@ pub enum StartError {
 impl StartError {
     /// Whether another process runs on the directory.
     pub const fn in_use(&self) -> bool {
-        matches!(self, Self::Storage { error: skerry_storage::StorageError::Locked, .. })
+        matches!(self, Self::Storage { error: StorageError::Locked, .. })
     }
 }
 
@@ -117,14 +118,14 @@ pub struct Core {
 #[derive(Debug, Default)]
 struct Remembered {
     life: u64,
-    stamp: Option<Hlc>,
+    stamp: Hlc,
     cut: bool,
     members: BTreeMap<BucketId, bool>,
 }
 
 impl Remembered {
-    fn read(view: &dyn View) -> Result<Self, skerry_base::kv::ViewError> {
-        let number = |key: &[u8]| -> Result<Option<u64>, skerry_base::kv::ViewError> {
+    fn read(view: &dyn View) -> Result<Self, space::SpaceError> {
+        let number = |key: &[u8]| -> Result<Option<u64>, space::SpaceError> {
             let found = view.get(Table::Local, key)?;
             Ok(found.and_then(|bytes| Some(u64::from_be_bytes(bytes.as_ref().try_into().ok()?))))
         };
@@ -135,7 +136,7 @@ impl Remembered {
         })?;
         Ok(Self {
             life: number(LIFE)?.unwrap_or(0),
-            stamp: number(STAMP)?.map(Hlc),
+            stamp: space::own_clock(view)?,
             cut: view.get(Table::Local, CUT)?.is_some(),
             members,
         })
@@ -150,14 +151,18 @@ impl Core {
         let clock = Clock::default();
         let (store, recovery) = open_store(&directory, config, &trust).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
-        let remembered =
-            Remembered::read(&store.view()).map_err(|error| storage(&directory, error.into()))?;
+        let unread = |error: space::SpaceError| storage(&directory, StorageError::Index(error.to_string()));
+        let remembered = Remembered::read(&store.view()).map_err(unread)?;
+        let mut registry = Registry::default();
         let net = match options.net {
             Some(net) => net,
-            None => TcpNet::bind(&config.peer.listen, &trust.identity).await? as Arc<dyn Net>,
+            None => {
+                let net = TcpNet::bind(&config.peer.listen, &trust.identity).await?;
+                registry.register_collector(Box::new(RefusedConnections::new(&net)));
+                net as Arc<dyn Net>
+            }
         };
         net.set_cut(remembered.cut);
-        let mut registry = Registry::default();
         let telemetry = Telemetry::register(&mut registry);
         telemetry.wan.watch(&net);
         let (drive, inbox) = drive::new();
@@ -315,7 +320,8 @@ fn start_machine(
         clock: site.clock,
         caught_up,
     };
-    let (clock, replicas) = (site.clock, StoreReplicas(site.store.clone()));
+    let (clock, replicas) =
+        (site.clock, StoreReplicas { store: site.store.clone(), origin: site.stamps.origin });
     let run = move || drive::run(inbox, machine, clock, replicas, live);
     let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
     thread.map_err(|error| StartError::Http(format!("no thread: {error}")))
@@ -331,7 +337,7 @@ async fn open_store(
     let settings = settings(config, trust);
     let path = data.clone();
     let open = move || {
-        let disk = RealDisk::new(&path).map_err(|error| skerry_storage::StorageError::Io {
+        let disk = RealDisk::new(&path).map_err(|error| StorageError::Io {
             what: "open the directory".into(),
             error: error.to_string(),
         })?;
@@ -367,7 +373,7 @@ fn settings(config: &Config, trust: &SiteTrust) -> skerry_storage::Settings {
     }
 }
 
-fn storage(directory: &Path, error: skerry_storage::StorageError) -> StartError {
+fn storage(directory: &Path, error: StorageError) -> StartError {
     StartError::Storage { directory: directory.display().to_string(), error }
 }
 

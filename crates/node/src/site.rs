@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Hlc, Origin, SiteId, WallTime};
@@ -20,15 +19,12 @@ use tokio::sync::oneshot;
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::drive::Drive;
-use crate::drive::stored::{STAMP, membership};
+use crate::drive::stored::membership;
 use crate::paths::bucket::Directory;
 use crate::paths::refusal;
 use crate::peers::Peers;
 use crate::peers::outbox::Outboxes;
 use crate::trust::SealingKey;
-
-/// A stamp is stored when the last stored one is this old; a start resumes that much later.
-const STAMP_GRAIN_MS: u64 = 1000;
 
 /// A running site.
 pub(crate) struct Site {
@@ -64,16 +60,14 @@ pub(crate) struct Site {
 pub(crate) struct Stamps {
     /// This node in this life.
     pub(crate) origin: Origin,
-    state: Mutex<(HlcClock, Hlc)>,
+    own: Mutex<HlcClock>,
     clock: Clock,
 }
 
 impl Stamps {
-    /// Goes on after `stored`, the last stored stamp.
-    pub(crate) fn resume(origin: Origin, clock: Clock, stored: Option<Hlc>) -> Self {
-        let grain = Hlc::at(WallTime(STAMP_GRAIN_MS)).0;
-        let last = stored.map_or(Hlc::default(), |stored| Hlc(stored.0.saturating_add(grain)));
-        Self { origin, state: Mutex::new((HlcClock::resume(last), Hlc::default())), clock }
+    /// Goes on after `last`, the highest own stamp found on disk.
+    pub(crate) fn resume(origin: Origin, clock: Clock, last: Hlc) -> Self {
+        Self { origin, own: Mutex::new(HlcClock::resume(last)), clock }
     }
 
     /// What the wall says.
@@ -81,18 +75,9 @@ impl Stamps {
         self.clock.wall()
     }
 
-    /// Gives stamps; call it on the commit thread. The entry stores how far they went, when it is time to.
-    pub(crate) fn with<T>(&self, give: impl FnOnce(&mut HlcClock) -> T) -> (T, Option<Entry>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (clock, stored) = &mut *state;
-        let given = give(clock);
-        let due = clock.last().wall().0 >= stored.wall().0.saturating_add(STAMP_GRAIN_MS);
-        let entry = due.then(|| {
-            *stored = clock.last();
-            let value = Bytes::copy_from_slice(&stored.0.to_be_bytes());
-            Entry::Local { key: Bytes::from_static(STAMP), value: Some(value) }
-        });
-        (given, entry)
+    /// Gives stamps; call it on the commit thread, so that stamps rise in the order of the journal.
+    pub(crate) fn with<T>(&self, give: impl FnOnce(&mut HlcClock) -> T) -> T {
+        give(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -125,24 +125,25 @@ fn reason(error: &CommitError<String>) -> String {
     }
 }
 
+/// What a batch stores. The vector follows at the end of the round: [`space::take`] says why.
 fn batch(view: &dyn View, apply: &Apply) -> Result<Vec<skerry_storage::Entry>, String> {
-    let vector = space::vector(view, apply.bucket).map_err(|error| error.to_string())?;
-    if !vector.includes(&apply.base) {
-        return Err("an earlier batch is missing".into());
-    }
-    let items: BTreeSet<Dot> = apply.items.iter().map(|item| item.dot).collect();
-    let mut entries = Vec::with_capacity(apply.items.len() + 2);
-    for item in &apply.items {
-        entries.push(admitted(apply.bucket, item)?);
-    }
-    let dead = space::absent(view, apply.bucket, &vector, &apply.upto, &items);
-    let dead = dead.map_err(|error| error.to_string())?;
-    if !dead.is_empty() {
-        entries.push(entry(&Entry::Drop { bucket: apply.bucket, dots: dead }));
-    }
-    entries.push(entry(&Entry::Vector { bucket: apply.bucket, upto: apply.upto.clone() }));
-    entries.extend(raised(view, Stored::Horizon, apply.bucket, &apply.horizon)?);
-    entries.extend(raised(view, Stored::Doubt, apply.bucket, &apply.doubt)?);
+    let bucket = apply.bucket;
+    let records = apply.items.iter().map(|item| admitted(bucket, item)).collect::<Result<_, _>>()?;
+    let incoming = space::Incoming {
+        bucket,
+        source: apply.source,
+        base: apply.base.clone(),
+        records,
+        upto: apply.upto.clone(),
+        more: apply.more,
+    };
+    let taken = space::take(view, incoming).map_err(|error| error.to_string())?;
+    let taken = taken.ok_or("an earlier batch of the round is missing")?;
+    let mut bodies: BTreeMap<Dot, &[Bytes]> =
+        apply.items.iter().map(|item| (item.dot, &item.bodies[..])).collect();
+    let mut entries: Vec<_> = taken.iter().map(|taken| with_bodies(taken, &mut bodies)).collect();
+    entries.extend(raised(view, Stored::Horizon, bucket, &apply.horizon)?);
+    entries.extend(raised(view, Stored::Doubt, bucket, &apply.doubt)?);
     Ok(entries)
 }
 
@@ -165,20 +166,24 @@ fn entry(entry: &Entry) -> skerry_storage::Entry {
     skerry_storage::Entry::new(entry.encode())
 }
 
-fn admitted(bucket: BucketId, item: &FeedItem) -> Result<skerry_storage::Entry, String> {
+fn admitted(bucket: BucketId, item: &FeedItem) -> Result<Record, String> {
     let record = Record::admit(&item.record).map_err(|error| format!("record {}: {error}", item.dot))?;
     if record.bucket != bucket || record.dot != item.dot {
         return Err(format!("record {} came as {}", record.dot, item.dot));
     }
-    let bodies: Vec<SmallBody> =
-        item.bodies.iter().map(|bytes| SmallBody::new(bucket, bytes.clone())).collect();
+    Ok(record)
+}
+
+/// The entry with the bodies that came with its record and that the record names.
+fn with_bodies(taken: &Entry, bodies: &mut BTreeMap<Dot, &[Bytes]>) -> skerry_storage::Entry {
+    let whole = entry(taken);
+    let Entry::Record(record) = taken else { return whole };
     let wanted: BTreeSet<_> =
         record.object().into_iter().flat_map(|object| &object.chunks).map(|chunk| chunk.id).collect();
-    let whole = entry(&Entry::Record(Box::new(record)));
-    Ok(bodies
-        .into_iter()
+    let came = bodies.remove(&record.dot).unwrap_or_default().iter();
+    came.map(|bytes| SmallBody::new(record.bucket, bytes.clone()))
         .filter(|body| wanted.contains(&body.id()))
-        .fold(whole, |whole, body| whole.with_body(body)))
+        .fold(whole, skerry_storage::Entry::with_body)
 }
 
 fn read(view: &dyn View, what: Stored, bucket: BucketId) -> Result<Vector, String> {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::kv::{Table, View};
 use skerry_base::limits::FEED_BODY_BYTES;
-use skerry_base::{BucketId, Dot, Vector};
+use skerry_base::{BucketId, Dot, Origin, Vector};
 use skerry_federation::{FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
 use skerry_model::space;
 use skerry_storage::{Store, StoreView};
@@ -18,17 +18,22 @@ use super::Replicas;
 use super::stored::{Stored, VectorFile};
 
 /// Makes a [`StoreReplica`] per call.
-pub(crate) struct StoreReplicas(pub(crate) Arc<Store>);
+pub(crate) struct StoreReplicas {
+    pub(crate) store: Arc<Store>,
+    /// The life of this process.
+    pub(crate) origin: Origin,
+}
 
 impl Replicas for StoreReplicas {
     fn with(&self, read: &mut dyn FnMut(&dyn Replica)) {
-        read(&StoreReplica { store: &self.0, view: self.0.view() });
+        read(&StoreReplica { store: &self.store, view: self.store.view(), origin: self.origin });
     }
 }
 
 struct StoreReplica<'a> {
     store: &'a Store,
     view: StoreView,
+    origin: Origin,
 }
 
 fn unreadable(error: impl ToString) -> Unreadable {
@@ -55,6 +60,14 @@ impl StoreReplica<'_> {
 impl Replica for StoreReplica<'_> {
     fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
         space::vector(&self.view, bucket).map_err(unreadable)
+    }
+
+    fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    fn seen(&self, bucket: BucketId, source: Origin) -> Result<Vector, Unreadable> {
+        space::seen(&self.view, bucket, source).map_err(unreadable)
     }
 
     fn horizon(&self, bucket: BucketId) -> Result<Vector, Unreadable> {

@@ -59,8 +59,6 @@ const COMPLETE: &[u8] = &[2];
 pub(crate) const LIFE: &[u8] = b"life";
 /// The key of the flag that `skerry link cut` sets.
 pub(crate) const CUT: &[u8] = b"cut";
-/// The key of the highest own stamp known.
-pub(crate) const STAMP: &[u8] = b"stamp";
 
 /// A vector in the local table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -218,7 +218,7 @@ struct Declarer<'a> {
 impl Declarer<'_> {
     fn entries(&self, view: &dyn View, declared: Declared) -> Outcome<Vec<skerry_storage::Entry>> {
         let conditions = Conditions::default();
-        let (proposed, stamp) = self.stamps.with(|clock| {
+        let proposed = self.stamps.with(|clock| {
             let intent = Intent {
                 bucket: self.system,
                 key: &declared.key,
@@ -242,7 +242,6 @@ impl Declarer<'_> {
         if let Some(bucket) = declared.join {
             entries.push(entry(&crate::drive::stored::membership(bucket, true)));
         }
-        entries.extend(stamp.as_ref().map(entry));
         Ok(entries)
     }
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use skerry_base::kv::View;
 use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
 use skerry_base::{BucketId, SiteId, Vector};
 use skerry_federation::{Answer, Input};
@@ -63,7 +64,9 @@ pub(crate) async fn nearest(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking
         true => of_member(site, bucket).await,
         false => located(site, bucket).await?,
     };
-    asking.sites.retain(|member| *member != site.id);
+    // Links are known here first: who was silent for the machine may just have come back.
+    let all = asking.sites.drain(..).chain(asking.silent.drain(..)).filter(|member| *member != site.id);
+    (asking.sites, asking.silent) = all.collect::<Vec<_>>().into_iter().partition(|member| site.linked(*member));
     // The home made the bucket, so it is a member whatever the landmarks have heard.
     let known = asking.sites.contains(&bucket.home) || asking.silent.contains(&bucket.home);
     if !known && bucket.home != site.id {
@@ -253,4 +256,37 @@ impl Site {
     pub(crate) fn refuted(&self, bucket: BucketId, site: SiteId) {
         self.drive.tell(Input::Refuted { bucket, site });
     }
+}
+
+/// What another member is not known to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Unsent {
+    /// Records; those that died meanwhile count.
+    pub(crate) records: u64,
+    /// Their bytes, by the mean of the bucket's records.
+    pub(crate) bytes: u64,
+}
+
+/// What each other site is not known to have of the buckets that it follows with this one.
+pub(crate) async fn unsent(site: &Arc<Site>) -> Outcome<BTreeMap<SiteId, Unsent>> {
+    let mut all: BTreeMap<SiteId, Unsent> = BTreeMap::new();
+    for bucket in site.memberships().into_iter().chain([site.system]) {
+        let seen = site.drive.ask(move |machine, _| machine.seen(bucket)).await.unwrap_or_default();
+        if seen.is_empty() {
+            continue;
+        }
+        let read = move |view: &dyn View| {
+            let own = space::vector(view, bucket).map_err(unreadable)?;
+            Ok((own, space::sums(view, bucket).map_err(unreadable)?))
+        };
+        let (own, sums) = site.read(read).await?;
+        for (other, vector) in seen {
+            let missing = |(origin, seq): (_, u64)| seq.saturating_sub(vector.get(origin));
+            let records: u64 = own.iter().map(missing).sum();
+            let entry = all.entry(other).or_default();
+            entry.records += records;
+            entry.bytes += records * sums.record_bytes / sums.records.max(1);
+        }
+    }
+    Ok(all)
 }

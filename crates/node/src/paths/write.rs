@@ -177,7 +177,7 @@ impl Proposal {
             entries.push(entry(&head));
         }
         let view = Overlay::new(view, &merged);
-        let (proposed, stamp) = self.stamps.with(|clock| {
+        let proposed = self.stamps.with(|clock| {
             let conditions = conditions(&self.condition);
             let wall = self.stamps.wall();
             let home = (!self.condition.is_none())
@@ -210,7 +210,7 @@ impl Proposal {
             Proposed::Same(record) => Written::Record(record),
             Proposed::Nothing => Written::Nothing,
         };
-        entries.extend(self.with.iter().chain(&stamp).map(entry));
+        entries.extend(self.with.iter().map(entry));
         Ok((written, entries))
     }
 }

@@ -22,6 +22,7 @@ use crate::telemetry::{Kind, Wan};
 
 pub(crate) mod message;
 pub(crate) mod outbox;
+pub(crate) mod refused;
 pub(crate) mod roster;
 pub(crate) mod serve;
 

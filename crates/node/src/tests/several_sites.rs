@@ -141,3 +141,27 @@ async fn a_reader_with_a_token_sees_the_write() {
     assert_eq!(refused.kind(), ErrorKind::Unreachable);
     world.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_chunk_is_mended_from_a_copy_elsewhere() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    let body = noise(3 << 20, 7);
+    world.sites[0].put("photos", "a", body.clone()).await.unwrap();
+    assert_eq!(world.sites[1].get("photos", "a").await.unwrap(), body);
+    world.sites[0].stop().await;
+    world.sites[0].damage(&body[(1 << 20) + 100..(1 << 20) + 164]);
+    world.sites[0].start().await;
+    world.linked(&world.sites[0]).await;
+    let members = || async {
+        let id = world.sites[0].site().bucket("photos").await.unwrap().unwrap().id;
+        let asked = world.sites[0].site().drive.ask(move |machine, _| machine.members(id).len());
+        asked.await == Some(1)
+    };
+    world.sites[0].until("the other member is known", members).await;
+    assert_eq!(world.sites[0].get("photos", "a").await.unwrap(), body);
+    assert_eq!(world.sites[0].payload_received(), 1 << 20, "one chunk came from the copy");
+    world.sites[1].cut(true).await;
+    assert_eq!(world.sites[0].get("photos", "a").await.unwrap(), body, "it is mended, not only passed on");
+    world.stop().await;
+}

@@ -73,6 +73,30 @@ impl TestSite {
         }
     }
 
+    /// Flips bits on disk where these bytes lie. The site must not run.
+    pub(super) fn damage(&self, bytes: &[u8]) {
+        use std::os::unix::fs::FileExt;
+        let mut folders = vec![self.directory.path().join("data")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let content = std::fs::read(&path).unwrap();
+                let at = content.windows(bytes.len()).position(|window| window == bytes);
+                if let Some(at) = at {
+                    let flipped: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+                    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+                    file.write_all_at(&flipped, at as u64).unwrap();
+                    return;
+                }
+            }
+        }
+        panic!("these bytes are nowhere on disk");
+    }
+
     pub(super) fn site(&self) -> &Arc<Site> {
         &self.core.as_ref().unwrap().site
     }

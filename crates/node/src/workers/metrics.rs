@@ -9,6 +9,7 @@ use skerry_storage::SyncStats;
 
 use super::{Worker, Workers};
 use crate::admin::unprotected;
+use crate::paths::members;
 use crate::site::{Site, unreadable};
 use crate::telemetry::Telemetry;
 
@@ -79,6 +80,10 @@ impl Metrics {
         let (buckets, conflicts) = self.site.read(read).await?;
         self.telemetry.unprotected_bytes(buckets);
         self.telemetry.conflicts.set(i64::try_from(conflicts).unwrap_or(i64::MAX));
+        // What the furthest ahead of the others still lacks is what nobody else has.
+        let unsent = members::unsent(&self.site).await?;
+        let least = unsent.values().map(|unsent| unsent.bytes).min().unwrap_or(0);
+        self.telemetry.unsent_bytes.set(i64::try_from(least).unwrap_or(i64::MAX));
         Ok(())
     }
 }
