@@ -4,6 +4,8 @@
 //! here as they run there. Facts that the shell keeps (its life, memberships, horizon, doubt) lie in the table
 //! of node-local facts.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
@@ -75,7 +77,7 @@ pub struct Reading<'a> {
     pub store: &'a Store,
     /// One snapshot for the whole call.
     pub view: &'a dyn View,
-    /// The life of this site's process.
+    /// The life of this store.
     pub origin: Origin,
 }
 
@@ -169,14 +171,22 @@ pub struct Applied {
     pub entries: Vec<skerry_storage::Entry>,
     /// Records it holds.
     pub records: Vec<Record>,
-    /// Stored records that it shows to be dead.
-    pub absent: Vec<Dot>,
+    /// Stored records that it shows to be dead: dropped with it.
+    pub dropped: Vec<Dot>,
 }
 
 /// The commit of a batch, as [`Apply`] asks for it.
 pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
     let bucket = apply.bucket;
-    let mut applied = Applied { records: admitted(apply)?, ..Applied::default() };
+    let mut applied = Applied::default();
+    for item in &apply.items {
+        let record =
+            Record::admit(&item.record).map_err(|error| ApplyRefusal::Malformed(error.to_string()))?;
+        if record.dot != item.dot || record.bucket != bucket {
+            return Err(ApplyRefusal::Malformed("an item of another name".into()));
+        }
+        applied.records.push(record);
+    }
     let incoming = space::Incoming {
         bucket,
         source: apply.source,
@@ -186,50 +196,28 @@ pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
         more: apply.more,
     };
     let taken = space::take(view, incoming)?.ok_or(ApplyRefusal::OutOfOrder)?;
-    let mut bodies = apply.items.iter().map(|item| &item.bodies);
+    let mut bodies: BTreeMap<Dot, &[Bytes]> =
+        apply.items.iter().map(|item| (item.dot, item.bodies.as_slice())).collect();
     for entry in &taken {
+        let mut stored = skerry_storage::Entry::new(entry.encode());
         match entry {
-            Entry::Record(_) => {
-                let came = bodies.next().into_iter().flatten();
-                let whole = skerry_storage::Entry::new(entry.encode());
-                let with_body = |whole: skerry_storage::Entry, body: &Bytes| {
-                    whole.with_body(SmallBody::new(bucket, body.clone()))
-                };
-                applied.entries.push(came.fold(whole, with_body));
+            Entry::Record(record) => {
+                let came = bodies.remove(&record.dot).unwrap_or_default().iter();
+                stored.bodies.extend(came.map(|body| SmallBody::new(bucket, body.clone())));
             }
-            Entry::Drop { dots, .. } => {
-                applied.absent.clone_from(dots);
-                applied.push(entry);
-            }
-            _ => applied.push(entry),
+            Entry::Drop { dots, .. } => applied.dropped.extend(dots),
+            _ => {}
         }
+        applied.entries.push(stored);
     }
     for (which, added) in [(Fact::Horizon, &apply.horizon), (Fact::Doubt, &apply.doubt)] {
         let mut merged = fact(view, which, bucket)?;
         if !merged.includes(added) {
             merged.merge(added);
-            applied.push(&set_fact(which, bucket, merged));
+            applied.entries.push(skerry_storage::Entry::new(set_fact(which, bucket, merged).encode()));
         }
     }
     Ok(applied)
-}
-
-fn admitted(apply: &Apply) -> Result<Vec<Record>, ApplyRefusal> {
-    let admit = |item: &FeedItem| {
-        let record =
-            Record::admit(&item.record).map_err(|error| ApplyRefusal::Malformed(error.to_string()))?;
-        if record.dot != item.dot || record.bucket != apply.bucket {
-            return Err(ApplyRefusal::Malformed("an item of another name".into()));
-        }
-        Ok(record)
-    };
-    apply.items.iter().map(admit).collect()
-}
-
-impl Applied {
-    fn push(&mut self, entry: &Entry) {
-        self.entries.push(skerry_storage::Entry::new(entry.encode()));
-    }
 }
 
 /// The commit of a drop, as [`skerry_federation::Drop`] asks for it.

@@ -76,7 +76,7 @@ impl Notes {
         bucket: BucketId,
         applied: &Applied,
     ) -> Result<Fates, SpaceError> {
-        let mut fates = Fates { bucket, gone: applied.absent.clone(), ..Fates::default() };
+        let mut fates = Fates { bucket, gone: applied.dropped.clone(), ..Fates::default() };
         let mut history = lock(&self.history);
         for record in &applied.records {
             self.met(record);

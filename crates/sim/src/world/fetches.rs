@@ -47,7 +47,7 @@ impl World {
             move |view| {
                 let bucket = record.bucket;
                 let entry = skerry_storage::Entry::new(Entry::Record(Box::new(record.clone())).encode());
-                let applied = Applied { entries: vec![entry], records: vec![record], absent: Vec::new() };
+                let applied = Applied { entries: vec![entry], records: vec![record], dropped: Vec::new() };
                 *lock(&noted) = notes.batch(view, bucket, &applied)?;
                 Ok::<_, ApplyRefusal>(((), applied.entries))
             },

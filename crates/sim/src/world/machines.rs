@@ -11,6 +11,7 @@ use crate::checkers::Violation;
 use crate::checkers::durability::How;
 use crate::clock::{millis, seconds};
 use crate::ledger::Reading;
+use crate::site::lock;
 use crate::trace::Who;
 
 impl World {
@@ -20,7 +21,8 @@ impl World {
         let mut out = Vec::new();
         let Some(running) = self.sites.get_mut(site).and_then(|site| site.running.as_mut()) else { return };
         let view = running.store.view();
-        let reading = Reading { store: &running.store, view: &view as &dyn View, origin: running.origin };
+        let origin = lock(&running.desk).origin;
+        let reading = Reading { store: &running.store, view: &view as &dyn View, origin };
         running.federation.handle(input, now, &reading, &mut out);
         drop(view);
         for output in out {
