@@ -109,12 +109,14 @@ impl Held {
         }
     }
 
-    /// A record goes on another site's word, and does not come again. What it has killed stays dead.
+    /// A record goes on another site's word, and does not come again. What it has killed stays dead, and what
+    /// was dead already is no news.
     pub(crate) fn drop(&mut self, dot: Dot) {
-        self.alive.remove(&dot);
-        self.dead.remove(&dot);
-        self.erases.remove(&dot);
-        self.dropped.insert(dot);
+        if !self.dead.contains(&dot) {
+            self.alive.remove(&dot);
+            self.erases.remove(&dot);
+            self.dropped.insert(dot);
+        }
     }
 
     /// Those who live and were seen by nobody who lives.
