@@ -1,18 +1,23 @@
 //! What a [`crate::Federation`] wants done.
 
-use skerry_base::{BucketId, Dot, SiteId, Vector};
+use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
 
 use crate::{FeedItem, Message, Ticket};
 
 /// One batch of a feed, to be committed as a whole or not at all.
 ///
 /// The shell does this in one proposal, in the order of outputs of one bucket:
-/// 1. refuse (answer `ok: false`) unless the bucket's vector includes `base`: an earlier batch failed;
+/// 1. refuse (answer `ok: false`) unless what is seen of this round ([`crate::Replica::seen`]) includes `base`: an
+///    earlier batch failed;
 /// 2. store the items (a stored dot again changes nothing; a dot that the vector covers and that is not stored
 ///    is dead and is not stored again);
-/// 3. every dot that is stored, not yet covered by the vector, covered by `upto` and *not* among `items` is
-///    dead at the source: drop it as [`Output::Drop`] says (these come from reads of single objects);
-/// 4. advance the vector by `upto`, merge `horizon` and `doubt` into what is stored of each.
+/// 3. every dot that is stored, not yet seen, covered by `upto` and *not* among `items` is dead at the source
+///    (these come from reads of single objects): remember it, and at the end of the round drop it as
+///    [`Output::Drop`] says;
+/// 4. remember `upto` as seen in this round; only at its end (`more` is false) advance the vector by all that the
+///    round was complete to. Before, what killed a record that the source passed over may still be on its way: a
+///    vector that covered it would call it dead to others;
+/// 5. merge `horizon` and `doubt` into what is stored of each.
 ///
 /// Answered by [`crate::Input::Applied`] when durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +26,10 @@ pub struct Apply {
     pub ticket: Ticket,
     /// The site that gave them, for accounts and for fetching payload.
     pub from: SiteId,
+    /// The life of that site: a round is the answers of one life of one source until it has no more.
+    pub source: Origin,
+    /// Whether the source has more: the round goes on, and the vector does not advance yet.
+    pub more: bool,
     /// Whose records.
     pub bucket: BucketId,
     /// What the source took as seen when it chose the items.

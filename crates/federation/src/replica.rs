@@ -140,6 +140,13 @@ pub trait Replica {
     /// Up to where everything of a bucket is durable here; empty for an unknown bucket.
     fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable>;
 
+    /// This store's life: what it stamps its own records with. A store set back to an older state has another.
+    fn origin(&self) -> Origin;
+
+    /// What to send as seen when asking this life of a source: the vector, and what an unfinished round with it
+    /// has brought so far.
+    fn seen(&self, bucket: BucketId, source: Origin) -> Result<Vector, Unreadable>;
+
     /// Covers every tombstone that is covered by the own vector and no longer stored: dropped here (the store
     /// adds its dot), or passed over by [`crate::Apply::horizon`]. Whoever does not cover it may hold what the
     /// tombstone killed. A tombstone may be dropped only when the own vector covers its context too.

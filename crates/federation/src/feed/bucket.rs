@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use skerry_base::{Instant, SiteId, Vector};
+use skerry_base::{Instant, Origin, SiteId, Vector};
 
 use crate::context::Context;
 use crate::message::Batch;
@@ -50,6 +50,8 @@ impl Running {
 /// What is known of another member.
 #[derive(Debug, Default)]
 pub(super) struct Source {
+    /// Its life, once it has answered.
+    pub(super) life: Option<Origin>,
     /// It has at least this.
     pub(super) vector: Vector,
     /// Pull from it though it is not known to have more.

@@ -48,7 +48,16 @@ impl Feed {
                     self.queue.push_back(id);
                 }
             }
+            // A round is with one source: what another one sent is taken first.
+            Choice::Ask(source) if bucket.pending.back().is_some_and(|pending| pending.source != source) => {}
             Choice::Ask(source) => {
+                let life = bucket.source(source).life;
+                let Some(seen) = life.map_or(Some(Vector::new()), |life| cx.read(cx.replica.seen(id, life)))
+                else {
+                    bucket.hold = Some(cx.now.after(limits::BACKOFF_MIN));
+                    return;
+                };
+                mine.merge(&seen);
                 self.pulls += 1;
                 ask(id, bucket, source, mine, cx);
             }
@@ -293,7 +302,7 @@ fn doubt_of(batch: &Batch, base: &Vector) -> Vector {
 fn note_source(bucket: &mut Bucket, from: SiteId, batch: &Batch, again: bool) {
     let reached = bucket.pull.as_ref().map(|pull| pull.base.clone()).unwrap_or_default();
     let source = bucket.source(from);
-    (source.tries, source.until) = (0, None);
+    (source.life, source.tries, source.until) = (Some(batch.source), 0, None);
     source.doubtful = !batch.doubt.is_empty();
     if batch.end {
         source.ask = again;
@@ -326,5 +335,17 @@ fn hand_over(id: BucketId, bucket: &mut Bucket, batch: Batch, start: Start, cx: 
     }
     bucket.pending.push_back(Pending { ticket, source: from, end: batch.end && !again });
     bucket.rest(cx.now);
-    Apply { ticket, from, bucket: id, base, items: batch.items, upto, horizon: batch.horizon, doubt }
+    let (source, more) = (batch.source, !batch.end);
+    Apply {
+        ticket,
+        from,
+        source,
+        more,
+        bucket: id,
+        base,
+        items: batch.items,
+        upto,
+        horizon: batch.horizon,
+        doubt,
+    }
 }

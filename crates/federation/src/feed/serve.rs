@@ -35,6 +35,7 @@ impl Feed {
             let batch = Batch {
                 ticket,
                 bucket: id,
+                source: cx.replica.origin(),
                 index,
                 last: !more || index + 1 == count,
                 upto: beyond(&upto, &seen),

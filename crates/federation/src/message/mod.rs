@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, DecodeError, Versioned};
-use skerry_base::{BucketId, SiteId, Vector, limits};
+use skerry_base::{BucketId, Origin, SiteId, Vector, limits};
 
 use crate::replica::{FeedItem, Fingerprint, Span};
 
@@ -36,6 +36,8 @@ pub struct Batch {
     pub ticket: u64,
     /// Whose records.
     pub bucket: BucketId,
+    /// The sender's life: what it stamps its own records with. Another life begins another round.
+    pub source: Origin,
     /// Which of the pull's batches, from 0.
     pub index: u8,
     /// Whether it is the last one of this pull.

@@ -34,6 +34,7 @@ fn batch() -> Batch {
     Batch {
         ticket: 300,
         bucket: BUCKET,
+        source: ORIGIN,
         index: 1,
         last: true,
         items: vec![item(4), item(6)],

@@ -31,6 +31,14 @@ impl Replica for Dense {
         Ok((0..ORIGINS).map(|n| (origin(n), EACH)).collect())
     }
 
+    fn origin(&self) -> Origin {
+        origin(0)
+    }
+
+    fn seen(&self, bucket: BucketId, _: Origin) -> Result<Vector, Unreadable> {
+        self.vector(bucket)
+    }
+
     fn horizon(&self, _: BucketId) -> Result<Vector, Unreadable> {
         Ok(Vector::new())
     }

@@ -63,6 +63,7 @@ fn draw(world: &mut World, ticket: u64) -> Message {
         _ => Message::Batch(Batch {
             ticket,
             bucket: id,
+            source: Origin::default(),
             index: world.draw(3) as u8,
             last: world.draw(2) == 0,
             items: vec![item],

@@ -159,6 +159,15 @@ impl Replica for Memory {
         Ok(self.buckets.get(&bucket).map(|held| held.vector.clone()).unwrap_or_default())
     }
 
+    fn origin(&self) -> Origin {
+        Origin::default()
+    }
+
+    /// This double takes every batch as if it ended a round.
+    fn seen(&self, bucket: BucketId, _: Origin) -> Result<Vector, Unreadable> {
+        self.vector(bucket)
+    }
+
     fn horizon(&self, bucket: BucketId) -> Result<Vector, Unreadable> {
         Ok(self.buckets.get(&bucket).map(|held| held.horizon.clone()).unwrap_or_default())
     }
