@@ -17,6 +17,7 @@ use skerry_model::{Object, Record};
 use super::bucket::Bucket;
 use super::get::{self, Wanted};
 use super::ingest::{self, Body};
+use super::source::Chunks;
 use super::write::{self, Asked, Written};
 use super::{put, shape};
 use crate::peers::message::Part;
@@ -105,7 +106,7 @@ async fn through(
     object: &Object,
     request: &CopyObject,
 ) -> Outcome<(Body, Object)> {
-    let chunks = get::chunks(site, &wanted.bucket, record.site).await;
+    let chunks = Chunks::new(site, &wanted.bucket, record.site);
     let stream = chunks.stream(object.chunks.clone(), 0..object.size);
     let mut upload = UploadBody::new(stream, Expected { length: Some(object.size), ..Expected::default() });
     if let Some(kind) = request.checksum {

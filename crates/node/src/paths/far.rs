@@ -15,7 +15,8 @@ use skerry_model::{Entry, Object, Record};
 
 use super::get::{Found, Wanted};
 use super::members::{self, Asking};
-use super::{get, refusal};
+use super::refusal;
+use super::source::Chunks;
 use crate::peers::message::{self, Part, Read, Request, Response, Which};
 use crate::peers::{Answer, PeerError};
 use crate::site::{Site, entry};
@@ -157,7 +158,7 @@ async fn take(
         && !found.inline.is_empty()
     {
         let selection = selection(part, object)?;
-        let chunks = get::chunks(site, bucket, member).await;
+        let chunks = Chunks::new(site, bucket, member);
         let mut walk = Walk::new(object.chunks.clone(), selection.bytes);
         for &length in &found.inline {
             let Some(Step::Tree(chunk) | Step::Leaf(chunk, _)) = walk.next() else { break };

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
+use skerry_base::BucketId;
 use skerry_base::kv::View;
-use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{
     ByteRange, DownloadBody, ErrorKind, GetObject, ObjectHead, ObjectInfo, ObjectRead, Outcome, ReadMode,
     RequestContext, Selection, ServiceError, VersionId,
@@ -223,23 +223,9 @@ async fn body(
     if selection.length() == 0 {
         return Ok(DownloadBody::empty());
     }
-    let chunks = chunks(site, bucket, record.site).await;
+    let chunks = Chunks::new(site, bucket, record.site);
     let mut stream = Box::pin(chunks.stream(object.chunks.clone(), selection.bytes.clone()));
     let first = stream.next().await.transpose()?;
     let first = futures::stream::iter(first.map(Ok));
     Ok(DownloadBody::new(first.chain(stream)))
-}
-
-/// Where the chunks of a record are found: here, then where it was written, then at the members.
-pub(crate) async fn chunks(site: &Arc<Site>, bucket: &Bucket, written: SiteId) -> Arc<Chunks> {
-    let id = bucket.id;
-    let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
-    let mut holders: Vec<SiteId> = Vec::new();
-    for holder in [written].into_iter().chain(members).chain([bucket.home]) {
-        if holder != site.id && !holders.contains(&holder) {
-            holders.push(holder);
-        }
-    }
-    holders.sort_by_key(|holder| !site.linked(*holder));
-    Chunks::new(site.store.clone(), site.peers.clone(), id, holders)
 }

@@ -66,7 +66,8 @@ pub(crate) async fn nearest(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking
     };
     // Links are known here first: who was silent for the machine may just have come back.
     let all = asking.sites.drain(..).chain(asking.silent.drain(..)).filter(|member| *member != site.id);
-    (asking.sites, asking.silent) = all.collect::<Vec<_>>().into_iter().partition(|member| site.linked(*member));
+    (asking.sites, asking.silent) =
+        all.collect::<Vec<_>>().into_iter().partition(|member| site.linked(*member));
     // The home made the bucket, so it is a member whatever the landmarks have heard.
     let known = asking.sites.contains(&bucket.home) || asking.silent.contains(&bucket.home);
     if !known && bucket.home != site.id {

@@ -13,11 +13,12 @@ use futures::Stream;
 use skerry_base::{BucketId, ChunkKind, ChunkRef, SiteId};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::body::{Step, Walk};
-use skerry_storage::{Class, ReadError, Store};
+use skerry_storage::{Class, ReadError};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::bucket::Bucket;
 use super::refusal;
-use crate::peers::Peers;
+use crate::site::Site;
 
 /// Chunks read ahead while they lie here.
 const AHEAD_NEAR: usize = 2;
@@ -26,26 +27,36 @@ const AHEAD_FAR: usize = 8;
 
 /// Gets chunks, wherever they are.
 pub(crate) struct Chunks {
-    store: Arc<Store>,
-    peers: Arc<Peers>,
+    site: Arc<Site>,
     domain: BucketId,
-    holders: Vec<SiteId>,
+    /// Where the payload was written first, and the bucket's home.
+    first: [SiteId; 2],
 }
 
 impl Chunks {
-    /// Chunks of a bucket; `holders` are asked in this order for what is not here.
-    pub(crate) fn new(
-        store: Arc<Store>,
-        peers: Arc<Peers>,
-        domain: BucketId,
-        holders: Vec<SiteId>,
-    ) -> Arc<Self> {
-        Arc::new(Self { store, peers, domain, holders })
+    /// Chunks of a record of a bucket that was written at this site.
+    pub(crate) fn new(site: &Arc<Site>, bucket: &Bucket, written: SiteId) -> Arc<Self> {
+        Arc::new(Self { site: site.clone(), domain: bucket.id, first: [written, bucket.home] })
+    }
+
+    /// Who may have what is not here: where it was written, then the members nearest first, then the home;
+    /// those with a link before the others. Asked for only when something is not here.
+    async fn holders(&self) -> Vec<SiteId> {
+        let (site, bucket, [written, home]) = (&self.site, self.domain, self.first);
+        let members = site.drive.ask(move |machine, _| machine.members(bucket)).await.unwrap_or_default();
+        let mut holders: Vec<SiteId> = Vec::new();
+        for holder in [written].into_iter().chain(members).chain([home]) {
+            if holder != site.id && !holders.contains(&holder) {
+                holders.push(holder);
+            }
+        }
+        holders.sort_by_key(|holder| !site.linked(*holder));
+        holders
     }
 
     /// Bytes of a chunk, and whether they had to be fetched.
     async fn read(&self, chunk: ChunkRef, range: Range<u32>) -> Outcome<(Bytes, bool)> {
-        let (store, domain, wanted) = (self.store.clone(), self.domain, range.clone());
+        let (store, domain, wanted) = (self.site.store.clone(), self.domain, range.clone());
         let read = move || store.read_chunk(domain, chunk.id, wanted);
         let missing = match tokio::task::spawn_blocking(read).await.map_err(refusal::task)? {
             Ok(bytes) => return Ok((bytes, false)),
@@ -63,14 +74,15 @@ impl Chunks {
     /// A whole chunk from the first holder that has it; a copy stays here.
     pub(crate) async fn fetch(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
         let mut tried = Vec::new();
-        for &site in &self.holders {
-            match self.peers.chunk(site, self.domain, &chunk).await {
+        let peers = &self.site.peers;
+        for site in self.holders().await {
+            match peers.chunk(site, self.domain, &chunk).await {
                 Ok(Some(bytes)) => {
                     self.keep(chunk.kind, bytes.clone()).await;
                     return Ok(bytes);
                 }
-                Ok(None) => tried.push(format!("{} does not have it", self.peers.roster.name(site))),
-                Err(error) => tried.push(format!("{}: {error}", self.peers.roster.name(site))),
+                Ok(None) => tried.push(format!("{} does not have it", peers.roster.name(site))),
+                Err(error) => tried.push(format!("{}: {error}", peers.roster.name(site))),
             }
         }
         Err(self.lost(&chunk, missing, &tried))
@@ -86,7 +98,7 @@ impl Chunks {
     /// Keeps a copy; waited for, so that a slow disk slows the fetch down instead of filling the memory. A
     /// copy that cannot be kept costs only another fetch.
     pub(crate) async fn keep(&self, kind: ChunkKind, bytes: Bytes) {
-        let (store, domain) = (self.store.clone(), self.domain);
+        let (store, domain) = (self.site.store.clone(), self.domain);
         let put = move || store.put_chunk(domain, Class::Cache, kind, &bytes).map(drop);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(put).await {
             tracing::debug!(%error, "a fetched chunk was not kept");

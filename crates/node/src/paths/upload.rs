@@ -23,6 +23,7 @@ use skerry_storage::{Class, Pin};
 
 use super::bucket::Bucket;
 use super::ingest::{self, Body};
+use super::source::Chunks;
 use super::write::{Asked, Written};
 use super::{copy, get, put, refusal, relay, shape};
 use crate::peers::message::UploadAct;
@@ -126,7 +127,7 @@ pub(crate) async fn copy_part(
         }
     };
     let length = Some(range.end - range.start);
-    let chunks = get::chunks(site, &wanted.bucket, record.site).await;
+    let chunks = Chunks::new(site, &wanted.bucket, record.site);
     let stream = chunks.stream(object.chunks.clone(), range);
     let upload = UploadBody::new(stream, Expected { length, ..Expected::default() });
     let outcome = store_part(site, context, &target, request.number, upload).await?;
