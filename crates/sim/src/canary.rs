@@ -23,10 +23,12 @@ pub enum Canary {
     WrongBody,
     /// Answers about the members of a bucket do not arrive where they were asked for.
     LostAnswer,
+    /// Nobody brings back a bucket whose deletion had not seen what is in it.
+    IdleWorker,
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 7] = [
+pub const CANARIES: [Canary; 8] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
@@ -34,6 +36,7 @@ pub const CANARIES: [Canary; 7] = [
     Canary::StaleRead,
     Canary::WrongBody,
     Canary::LostAnswer,
+    Canary::IdleWorker,
 ];
 
 impl Canary {
@@ -48,6 +51,11 @@ impl Canary {
             | Self::StaleRead
             | Self::WrongBody
             | Self::LostAnswer => return,
+            Self::IdleWorker => {
+                environment.workload.mix = [40, 5, 0, 40, 0, 15];
+                environment.workload.keys = 1;
+                Class::Cut
+            }
         };
         environment.faults.retain(|(other, _)| *other != class);
         environment.faults.push((class, seconds(10)));
@@ -63,6 +71,7 @@ impl Canary {
             Self::StaleRead => &["own writes"],
             Self::WrongBody => &["bodies"],
             Self::LostAnswer => &["location"],
+            Self::IdleWorker => &["claims"],
         }
     }
 }

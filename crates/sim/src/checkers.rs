@@ -8,6 +8,7 @@ use std::fmt;
 
 pub mod acknowledged;
 pub mod bodies;
+pub mod claims;
 pub mod convergence;
 pub mod dots;
 pub mod durability;

@@ -81,8 +81,8 @@ pub type Decided = (crate::history::Place, Dot, Vec<u8>);
 pub enum Answer {
     /// To a client.
     Wrote {
-        /// Which.
-        client: usize,
+        /// Which, if any waits.
+        client: Option<usize>,
         /// What became of it, or why nothing did.
         result: Result<Wrote, String>,
     },
@@ -162,6 +162,7 @@ impl Site {
         incarnation: u64,
         settings: Settings,
         seed: u64,
+        system: BucketId,
     ) -> Result<(u64, Recovery), StorageError> {
         let (store, recovery) = Store::open(Arc::new(self.disk.clone()), Arc::new(SpaceReducer), settings)?;
         let unreadable = |error: skerry_model::space::SpaceError| StorageError::Index(error.to_string());
@@ -179,7 +180,8 @@ impl Site {
             Some(Err(why)) => return Err(StorageError::Poisoned(why)),
             None => return Err(StorageError::Closed),
         }
-        let members = memberships(&store.view())?;
+        let mut members = memberships(&store.view())?;
+        members.insert(system);
         let origin = Origin { node: self.node, incarnation };
         let desk = Desk {
             origin,
@@ -192,7 +194,7 @@ impl Site {
         self.boot += 1;
         self.running = Some(Running {
             store,
-            federation: Federation::new(Config::new(self.id, life, seed)),
+            federation: Federation::new(Config::new(self.id, life, seed).with_system(system)),
             desk: Arc::new(Mutex::new(desk)),
             members,
             wake_at: None,

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use skerry_base::{BucketId, Instant};
 use skerry_federation::Ticket;
+use skerry_model::bucket::system_bucket;
 use skerry_model::{Record, Versioning};
 
 use crate::checkers::Violation;
@@ -26,6 +27,7 @@ use crate::queue::Queue;
 use crate::site::{Answer, Site, lock};
 use crate::trace::{Sink, Trace, Who};
 
+mod claims;
 mod clients;
 mod commits;
 mod deaths;
@@ -78,6 +80,8 @@ enum Event {
     Expire { site: usize, boot: u64 },
     /// The collector of a store takes a step.
     Collect { site: usize },
+    /// A site looks for deleted buckets that are in use.
+    Revive { site: usize },
     /// A checker looks at some site.
     Inspect,
 }
@@ -129,7 +133,10 @@ pub struct World {
     wires: Wires,
     sites: Vec<Site>,
     clients: Vec<Vec<Client>>,
+    /// Those that always were.
     buckets: Vec<Bucket>,
+    /// The system bucket.
+    system: BucketId,
     history: Arc<Mutex<History>>,
     dots: Arc<Mutex<Dots>>,
     /// Found where only the proposals of a commit can see it.
@@ -184,6 +191,7 @@ impl World {
             sites: sites.collect(),
             clients: clients::all(&environment, &root),
             buckets: buckets(&environment, &mut identities),
+            system: system_bucket(b"a simulated federation"),
             history: Arc::new(Mutex::new(History::new(count))),
             dots: Arc::default(),
             found: Arc::default(),
@@ -213,6 +221,7 @@ impl World {
             let at = now.after(self.draw.span(millis(0)..=millis(500)));
             self.queue.plan(at, Event::Start { site });
             self.queue.plan(now.after(seconds(7)), Event::Collect { site });
+            self.queue.plan(now.after(seconds(5)), Event::Revive { site });
             for client in 0..self.clients.get(site).map_or(0, Vec::len) {
                 let at = now.after(self.draw.span(millis(600)..=seconds(3)));
                 self.queue.plan(at, Event::Client { site, client });
@@ -258,8 +267,17 @@ impl World {
             Event::Relief(relief) => self.relieve(relief),
             Event::Expire { site, boot } => self.expire(site, boot),
             Event::Collect { site } => self.collect(site),
+            Event::Revive { site } => self.revive(site),
             Event::Inspect => self.inspect(),
         }
+    }
+
+    /// All buckets that anybody may have used.
+    fn all_buckets(&self) -> Vec<BucketId> {
+        let history = lock(&self.history);
+        let used = history.places().map(|(bucket, _)| *bucket);
+        let always = self.buckets.iter().map(|bucket| bucket.id).chain([self.system]);
+        used.chain(always).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn tell(&mut self, who: Who, what: std::fmt::Arguments<'_>) {

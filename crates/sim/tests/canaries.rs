@@ -85,6 +85,11 @@ fn an_answer_that_does_not_arrive() {
     must_be_caught(Canary::LostAnswer);
 }
 
+#[test]
+fn a_worker_that_does_nothing() {
+    must_be_caught(Canary::IdleWorker);
+}
+
 /// Every checker file has a canary; a new one without is noticed here.
 #[test]
 fn every_checker_has_caught_one() {
@@ -92,6 +97,7 @@ fn every_checker_has_caught_one() {
     let checkers = [
         "acknowledged",
         "bodies",
+        "claims",
         "convergence",
         "dots",
         "durability",

@@ -9,10 +9,11 @@ use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, limits};
 use skerry_model::object::Object;
 use skerry_model::record::{Scope, Statement};
 use skerry_model::space::{self, Cursor, VersionId};
-use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, WriteRefusal};
+use skerry_model::write::{self, Ask, Conditions, Intent, Proposed};
 use skerry_model::{Entry, Record, Versioning};
 use skerry_storage::{Class, Pin, SmallBody, StorageError};
 
+use super::claims::{self, Claim};
 use super::commits::Notes;
 use super::{Bucket, Event, World};
 use crate::canary::Canary;
@@ -54,15 +55,18 @@ struct Carried {
 }
 
 /// A write on its way into the store.
-struct Wish {
-    site: usize,
-    client: usize,
-    bucket: Bucket,
-    key: String,
-    ask: Ask,
-    said: Option<Body>,
-    small: Option<SmallBody>,
-    pins: Vec<Pin>,
+pub(super) struct Wish {
+    pub(super) site: usize,
+    /// Who waits for the answer, if anybody.
+    pub(super) client: Option<usize>,
+    pub(super) bucket: Bucket,
+    pub(super) key: String,
+    pub(super) ask: Ask,
+    /// Decides key and ask at the commit.
+    pub(super) claim: Option<Claim>,
+    pub(super) said: Option<Body>,
+    pub(super) small: Option<SmallBody>,
+    pub(super) pins: Vec<Pin>,
 }
 
 impl World {
@@ -90,7 +94,7 @@ impl World {
             return;
         };
         let workload = self.environment.workload.clone();
-        let Some(mut bucket) = state.draw.pick(&self.buckets).copied() else { return };
+        let Some(mut bucket) = self.bucket_at(site, &mut state.draw) else { return };
         if bucket.versioning == Versioning::Enabled && state.draw.chance(Ppm::percent(10)) {
             bucket.versioning = Versioning::Suspended;
         }
@@ -108,7 +112,8 @@ impl World {
                 false
             }
             Act::Get => self.get(site, &(bucket.id, key)),
-            Act::List | Act::Bucket => self.list(site, bucket.id),
+            Act::List => self.list(site, bucket.id),
+            Act::Bucket => self.claim((site, client), &mut state.draw),
             Act::Put => {
                 let length = workload.size(&mut state.draw) as usize;
                 let body = state.draw.bytes(length);
@@ -151,7 +156,8 @@ impl World {
         let etag = said.hash.to_string();
         let object = Object { size: said.length, etag, chunks, modified, ..Object::default() };
         let ask = Ask::Put(Box::new(object));
-        self.submit_write(Wish { site, client, bucket, key, ask, said: Some(said), small, pins })
+        let (client, said) = (Some(client), Some(said));
+        self.submit_write(Wish { site, client, bucket, key, ask, claim: None, said, small, pins })
     }
 
     /// Brings a body to the disk as the node does: small ones with the record, others in chunks before it.
@@ -191,7 +197,9 @@ impl World {
     }
 
     fn ask(&mut self, (site, client): (usize, usize), bucket: Bucket, key: String, ask: Ask) -> bool {
-        self.submit_write(Wish { site, client, bucket, key, ask, said: None, small: None, pins: Vec::new() })
+        let client = Some(client);
+        let (claim, said, small, pins) = (None, None, None, Vec::new());
+        self.submit_write(Wish { site, client, bucket, key, ask, claim, said, small, pins })
     }
 
     fn erase(&mut self, of: (usize, usize), bucket: Bucket, key: String, draw: &mut Draw) -> bool {
@@ -204,7 +212,7 @@ impl World {
         self.ask(of, bucket, key, Ask::Erase(VersionId::Dot(*dot)))
     }
 
-    fn submit_write(&mut self, mut wish: Wish) -> bool {
+    pub(super) fn submit_write(&mut self, mut wish: Wish) -> bool {
         let (site, client) = (wish.site, wish.client);
         // Kept from the collector until the record that refers to them is stored.
         let pins = std::mem::take(&mut wish.pins);
@@ -219,6 +227,15 @@ impl World {
             move |view| {
                 let mut desk = lock(&desk);
                 let (origin, wall) = (desk.origin, desk.wall);
+                if let Some(claim) = wish.claim.take() {
+                    let decided = claims::decide(view, wish.bucket.id, &claim, id, wall);
+                    let Some(claimed) = decided.map_err(|error| error.to_string())? else {
+                        return Ok((Wrote::Nothing, Vec::new()));
+                    };
+                    wish.said = Some(claims::said(&claimed));
+                    wish.key.clone_from(&claimed.key);
+                    wish.ask = Ask::Put(Box::new(claimed.object));
+                }
                 let intent = Intent {
                     bucket: wish.bucket.id,
                     key: &wish.key,
@@ -233,8 +250,9 @@ impl World {
                     conditions: &Conditions::default(),
                     ask: wish.ask.clone(),
                 };
-                let proposed = write::propose(view, intent, &mut desk.clock)?;
-                Ok::<_, WriteRefusal>(decide(proposed, &notes, wish, &noted))
+                let proposed = write::propose(view, intent, &mut desk.clock);
+                let proposed = proposed.map_err(|error| error.to_string())?;
+                Ok::<_, String>(decide(proposed, &notes, wish, &noted))
             },
             move |result| {
                 drop(pins);

@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    fn answer_client(&mut self, site: usize, client: usize, result: Result<Wrote, String>) {
+    fn answer_client(&mut self, site: usize, client: Option<usize>, result: Result<Wrote, String>) {
         match result {
             Ok(Wrote::Record(place, dot)) => {
                 self.count("acknowledged");
@@ -288,10 +288,10 @@ impl World {
             Ok(Wrote::Nothing) => self.tell(Who::Site(site), format_args!("had nothing to do")),
             Err(why) => {
                 self.count("refused");
-                self.tell(Who::Site(site), format_args!("fails {client}: {why}"));
+                self.tell(Who::Site(site), format_args!("fails {client:?}: {why}"));
             }
         }
-        self.client_goes_on(site, client);
+        client.into_iter().for_each(|client| self.client_goes_on(site, client));
     }
 
     /// Somebody outside the store was shown a record.

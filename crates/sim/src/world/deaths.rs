@@ -92,6 +92,7 @@ impl World {
             Some(Canary::ReusedIncarnation) => 1,
             _ => self.draw.number(),
         };
+        let system = self.system;
         let (settings, seed) = (site::settings(&mut self.draw), self.draw.number());
         let shaky = self.environment.faults.iter().any(|(class, _)| *class == Class::Power);
         let falls = !self.resting && shaky && self.draw.below(10) == 0;
@@ -100,7 +101,7 @@ impl World {
         if falls {
             place.disk.set_fuse(calls);
         }
-        let started = place.start(incarnation, settings, seed);
+        let started = place.start(incarnation, settings, seed, system);
         if falls {
             place.disk.clear_fuse();
         }
@@ -145,7 +146,7 @@ impl World {
     fn recovered(&mut self, site: usize) {
         let Some(running) = self.running(site) else { return };
         let view = running.store.view();
-        let buckets: Vec<_> = self.buckets.iter().map(|bucket| bucket.id).collect();
+        let buckets = self.all_buckets();
         let read = |bucket| Standing::read(&view as &dyn View, bucket).map(|standing| (bucket, standing));
         let standings: Result<Vec<_>, _> = buckets.into_iter().map(read).collect();
         drop(view);

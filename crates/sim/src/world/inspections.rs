@@ -100,12 +100,14 @@ impl World {
         let running = self.running(site).map(|running| Arc::clone(&running.store));
         let Some(store) = running.or_else(|| self.durable_store(site)) else { return Vec::new() };
         let view = store.view();
+        let system = self.system;
         let vector = |bucket: BucketId| {
-            let is_member = space::local(&view, &membership(bucket)).ok()?.is_some();
+            let listed = space::local(&view, &membership(bucket)).ok()?.is_some();
+            let is_member = listed || bucket == system;
             let vector = space::vector(&view, bucket).ok()?;
             is_member.then_some((bucket, vector))
         };
-        self.buckets.iter().filter_map(|bucket| vector(bucket.id)).collect()
+        self.all_buckets().into_iter().filter_map(vector).collect()
     }
 
     /// A step of the collector of a store.

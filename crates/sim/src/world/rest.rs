@@ -11,7 +11,7 @@ use skerry_base::{BucketId, Instant};
 use skerry_federation::{Input, Ticket};
 use skerry_model::space;
 
-use super::{Bucket, World, clients};
+use super::{World, clients};
 use crate::checkers::{Violation, acknowledged, bodies, convergence, resurrection, vectors};
 use crate::clock::seconds;
 use crate::draw::Ppm;
@@ -60,7 +60,7 @@ impl World {
 
     /// Every site must be able to name a member of every bucket besides itself.
     fn ask_for_members(&mut self) {
-        let buckets: Vec<BucketId> = self.buckets.iter().map(|bucket| bucket.id).collect();
+        let buckets = self.all_buckets();
         let asked = (0..self.sites.len()).flat_map(|site| buckets.iter().map(move |bucket| (site, *bucket)));
         for (number, (site, bucket)) in asked.enumerate() {
             let ticket = Ticket(number as u64 + 1);
@@ -98,10 +98,8 @@ impl World {
         for site in 0..self.sites.len() {
             let members = self.running(site).map(|running| running.members.clone());
             let Some(members) = members else { continue };
-            for Bucket { id, .. } in self.buckets.clone() {
-                if !members.contains(&id) {
-                    self.submit_join(site, id);
-                }
+            for id in self.all_buckets().into_iter().filter(|id| !members.contains(id)) {
+                self.submit_join(site, id);
             }
         }
     }
@@ -117,9 +115,9 @@ impl World {
     }
 
     fn agree(&self) -> bool {
-        self.buckets.iter().all(|bucket| {
-            let standings = self.standings(bucket.id);
-            standings.is_some_and(|standings| self.differences(bucket.id, &standings).is_empty())
+        self.all_buckets().into_iter().all(|bucket| {
+            let standings = self.standings(bucket);
+            standings.is_some_and(|standings| self.differences(bucket, &standings).is_empty())
         })
     }
 
@@ -133,16 +131,17 @@ impl World {
     /// Everything is judged, at every site.
     fn judge(&mut self) {
         let mut found = Vec::new();
-        for bucket in self.buckets.clone() {
-            match self.standings(bucket.id) {
+        found.extend(self.judge_claims());
+        for bucket in self.all_buckets() {
+            match self.standings(bucket) {
                 Some(standings) => {
-                    found.extend(self.differences(bucket.id, &standings));
-                    self.judge_vectors(bucket.id, &standings, &mut found);
+                    found.extend(self.differences(bucket, &standings));
+                    self.judge_vectors(bucket, &standings, &mut found);
                 }
                 None => found.push(Violation {
                     checker: "convergence",
                     site: None,
-                    what: format!("{}: not every site is up and a member", bucket.id),
+                    what: format!("{bucket}: not every site is up and a member"),
                 }),
             }
         }
@@ -194,7 +193,7 @@ impl World {
         view: &dyn View,
     ) -> Vec<Violation> {
         let mut found = Vec::new();
-        let Some(running) = self.running(site) else { return found };
+        let Some(running) = self.running(site).filter(|_| place.0 != self.system) else { return found };
         for dot in alive {
             let Some(write) = history.write(place.0, *dot).filter(|write| write.site == site) else {
                 continue;

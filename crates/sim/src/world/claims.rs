@@ -1,0 +1,143 @@
+//! Buckets come and go by claims in the system bucket, which is fed like any other.
+//!
+//! Clients of two owners claim, use and delete buckets of a few names at all sites, cut off or not; a worker at
+//! each site brings back what a deletion had not seen, as the node's does.
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, ChunkId, WallTime};
+use skerry_model::Versioning;
+use skerry_model::bucket::{self, BucketConfig, ClaimRefusal, Claimed, NewBucket, Resolved};
+use skerry_model::write::Ask;
+
+use super::clients::Wish;
+use super::{Bucket, Event, World};
+use crate::checkers::{Violation, claims};
+use crate::clock::seconds;
+use crate::draw::{Draw, Ppm};
+use crate::history::Body;
+use crate::trace::Who;
+
+/// Names that clients fight for.
+const NAMES: [&str; 3] = ["photos", "books", "songs"];
+/// Who they are.
+const OWNERS: [&str; 2] = ["anna", "bjorn"];
+
+/// What is wanted of a claim.
+#[derive(Debug, Clone)]
+pub(super) enum Claim {
+    /// A bucket of this name and owner.
+    New { name: &'static str, owner: &'static str, site_name: String, versioned: bool },
+    /// That this bucket exists no longer.
+    End(&'static str),
+    /// That this bucket exists again: its deletion had not seen what is in it.
+    Revive(BucketId),
+}
+
+/// What a claim becomes at the moment of its commit.
+pub(super) fn decide(
+    view: &dyn View,
+    system: BucketId,
+    claim: &Claim,
+    site: skerry_base::SiteId,
+    wall: WallTime,
+) -> Result<Option<Claimed>, ClaimRefusal> {
+    match claim {
+        Claim::New { name, owner, site_name, versioned } => {
+            let versioning = if *versioned { Versioning::Enabled } else { Versioning::Off };
+            let config = BucketConfig { versioning, ..BucketConfig::default() };
+            let new = NewBucket { name, owner, site, site_name, config };
+            bucket::claim(view, system, new, wall).map(Some)
+        }
+        Claim::End(name) => match bucket::resolve(view, system, name)? {
+            Some(found) => bucket::unclaim(view, &found.claim, wall).map(Some),
+            None => Ok(None),
+        },
+        Claim::Revive(bucket) => {
+            let revivals = bucket::revivals(view, system, wall)?;
+            Ok(revivals.into_iter().find(|claimed| claimed.bucket == *bucket))
+        }
+    }
+}
+
+/// What a claim says, as the history knows it.
+pub(super) fn said(claimed: &Claimed) -> Body {
+    let document = claimed.object.document.as_deref().unwrap_or_default();
+    Body { hash: ChunkId::of(document), length: document.len() as u64 }
+}
+
+impl World {
+    /// A client claims a name or gives it up.
+    pub(super) fn claim(&mut self, (site, client): (usize, usize), draw: &mut Draw) -> bool {
+        let Some(name) = draw.pick(&NAMES).copied() else { return false };
+        let claim = if draw.chance(Ppm::percent(60)) {
+            let owner = draw.pick(&OWNERS).copied().unwrap_or("anna");
+            let versioned = draw.chance(self.environment.workload.versioned);
+            Claim::New { name, owner, site_name: format!("site-{}", site + 1), versioned }
+        } else {
+            Claim::End(name)
+        };
+        self.tell(Who::Site(site), format_args!("wants {claim:?}"));
+        self.count("claims");
+        self.submit_claim((site, Some(client)), claim)
+    }
+
+    fn submit_claim(&mut self, (site, client): (usize, Option<usize>), claim: Claim) -> bool {
+        let system = Bucket { id: self.system, versioning: Versioning::Off };
+        self.submit_write(Wish {
+            site,
+            client,
+            bucket: system,
+            key: String::new(),
+            ask: Ask::Delete,
+            claim: Some(claim),
+            said: None,
+            small: None,
+            pins: Vec::new(),
+        })
+    }
+
+    /// The buckets that a site can name, and the names it knows.
+    pub(super) fn named_at(&self, site: usize) -> Vec<Resolved> {
+        let Some(running) = self.running(site) else { return Vec::new() };
+        bucket::list_buckets(&running.store.view(), self.system, None).unwrap_or_default()
+    }
+
+    /// Any bucket that a client of the site may use: one of those that always were, or a claimed one.
+    pub(super) fn bucket_at(&self, site: usize, draw: &mut Draw) -> Option<Bucket> {
+        let named = if draw.chance(Ppm::percent(50)) { self.named_at(site) } else { Vec::new() };
+        let of_claim =
+            |found: &Resolved| Bucket { id: found.claim.bucket, versioning: found.claim.config.versioning };
+        draw.pick(&named).map(of_claim).or_else(|| draw.pick(&self.buckets).copied())
+    }
+
+    /// The worker of a site that brings back what a deletion had not seen.
+    pub(super) fn revive(&mut self, site: usize) {
+        let at = self.queue.now().after(self.draw.span(seconds(4)..=seconds(12)));
+        self.queue.plan(at, Event::Revive { site });
+        let now = self.queue.now();
+        let Some(wall) = self.sites.get(site).map(|place| place.wall.read(now)) else { return };
+        if self.environment.canary == Some(crate::canary::Canary::IdleWorker) {
+            return;
+        }
+        let Some(running) = self.running(site) else { return };
+        let revivals = bucket::revivals(&running.store.view(), self.system, wall).unwrap_or_default();
+        for claimed in revivals {
+            self.count("revivals");
+            self.tell(Who::Site(site), format_args!("revives {}", claimed.bucket));
+            self.submit_claim((site, None), Claim::Revive(claimed.bucket));
+        }
+    }
+
+    /// Names and buckets at every site, in the end.
+    pub(super) fn judge_claims(&self) -> Vec<Violation> {
+        let named: Vec<_> = (0..self.sites.len()).map(|site| (site, self.named_at(site))).collect();
+        let mut found = claims::check_names(&named);
+        let mut used = self.all_buckets();
+        used.retain(|id| *id != self.system && self.buckets.iter().all(|bucket| bucket.id != *id));
+        for (site, _) in &named {
+            let Some(running) = self.running(*site) else { continue };
+            found.extend(claims::check_used(*site, &running.store.view(), self.system, &used));
+        }
+        found
+    }
+}
