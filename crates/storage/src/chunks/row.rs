@@ -111,6 +111,8 @@ impl Versioned for Applied {
 pub(crate) enum Note {
     /// These chunks were let go from these places.
     Collected(Vec<(BucketId, ChunkId, Place)>),
+    /// The bodies beside this note were moved here from an older segment.
+    Moved,
 }
 
 impl Versioned for Note {

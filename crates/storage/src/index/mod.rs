@@ -12,6 +12,7 @@ use skerry_base::kv::{Table, View};
 
 use crate::{Engine, Settings, StorageError};
 
+pub(crate) mod health;
 #[cfg(test)]
 pub(crate) mod kept;
 mod lsm;

@@ -223,6 +223,11 @@ impl Head {
         })
     }
 
+    /// Bytes of the frame in a stripped segment.
+    pub(crate) const fn stripped_len(&self) -> u64 {
+        round_up(self.head_len as u64, 8)
+    }
+
     /// The bodies with where each begins, counted from the start of the frame.
     pub(crate) fn body_offsets(&self) -> impl Iterator<Item = (u64, &BodyLine)> {
         let mut at = self.head_len as u64;

@@ -25,7 +25,10 @@ pub(crate) struct Met<'a> {
     /// Where the next one begins, if in the same segment.
     pub(crate) next: Position,
     pub(crate) head: &'a Head,
-    bytes: &'a [u8],
+    /// Whether the bodies lie behind the head.
+    pub(crate) has_bodies: bool,
+    /// The head as it lies there.
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Met<'a> {
@@ -82,7 +85,7 @@ pub(crate) fn walk(
     };
     let first = walked.used.first().copied().unwrap_or(active);
     let start = from.unwrap_or(Position { segment: first, offset: 0, lsn: 1, previous: 0 });
-    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, walked };
+    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, stripped: false, walked };
     if start.segment > active {
         return Err(StorageError::Damaged(format!("journal segment {} is missing", start.segment)));
     }
@@ -104,7 +107,7 @@ fn in_use(disk: &dyn Disk, salt: &[u8; 16], number: u32) -> Result<bool, Storage
         .map_err(|error| StorageError::io("open a journal segment", &error))?;
     let mut window = Window::new(&file)?;
     let headed = SegmentHeader::read(window.get(0, segment::HEADER)?, salt).is_some();
-    let framed = read_head(&mut window, segment::HEADER as u64, salt).is_ok();
+    let framed = read_head(&mut window, segment::HEADER as u64, salt, false).is_ok();
     Ok(headed || framed)
 }
 
@@ -115,6 +118,8 @@ struct Walk<'a, 'b> {
     expected: Position,
     /// Frames before this are only counted.
     sunk_from: Position,
+    /// Whether the segment at hand holds no bodies.
+    stripped: bool,
     walked: Walked,
 }
 
@@ -134,6 +139,8 @@ impl Walk<'_, '_> {
         let mut window = Window::new(file)?;
         let footer = read_footer(&mut window, self.salt)?;
         let header = SegmentHeader::read(window.get(0, segment::HEADER)?, self.salt);
+        self.stripped = header.is_some_and(|header| header.stripped)
+            || footer.as_ref().is_some_and(|footer| footer.stripped);
         let resumed = self.sunk_from.segment == number && self.sunk_from.offset > 0;
         let mut at = Position { segment: number, offset: segment::HEADER as u64, ..self.expected };
         match header {
@@ -193,19 +200,20 @@ impl Walk<'_, '_> {
         open: bool,
     ) -> Result<Result<Position, String>, StorageError> {
         let at = self.expected;
-        let head = match read_head(window, at.offset, self.salt) {
+        let head = match read_head(window, at.offset, self.salt, self.stripped) {
             Ok(head) => head,
             Err(why) => return Ok(Err(why)),
         };
         if head.stamp.lsn != at.lsn || head.stamp.previous != at.previous {
             return Ok(Err("a leftover of an earlier life".into()));
         }
-        if at.offset + head.frame_len > end {
+        let frame_len = if self.stripped { head.stripped_len() } else { head.frame_len };
+        if at.offset + frame_len > end {
             return Ok(Err("the frame is longer than its segment".into()));
         }
         let next = Position {
             segment: at.segment,
-            offset: at.offset + head.frame_len,
+            offset: at.offset + frame_len,
             lsn: at.lsn + 1,
             previous: head.crc,
         };
@@ -219,7 +227,7 @@ impl Walk<'_, '_> {
         self.walked.lines.push(Line { offset: at.offset as u32, head_len: head.head_len as u32 });
         if wanted {
             let bytes = window.get(at.offset, head.head_len)?;
-            (self.sink)(&Met { at, next, head: &head, bytes })?;
+            (self.sink)(&Met { at, next, head: &head, has_bodies: !self.stripped, bytes })?;
         }
         Ok(Ok(next))
     }
@@ -238,7 +246,7 @@ impl Walk<'_, '_> {
             let later =
                 footer.lines.iter().enumerate().skip_while(|(_, line)| u64::from(line.offset) <= at.offset);
             for (index, line) in later {
-                if let Ok(head) = read_head(window, u64::from(line.offset), self.salt)
+                if let Ok(head) = read_head(window, u64::from(line.offset), self.salt, self.stripped)
                     && head.stamp.lsn == footer.first_lsn + index as u64
                 {
                     return Ok(self.resume(u64::from(line.offset), &head, why));
@@ -285,11 +293,32 @@ impl Walk<'_, '_> {
     }
 }
 
+/// Walks one sealed segment. None: it is not whole, so it is not to be rewritten.
+pub(crate) fn walk_sealed(
+    file: &Arc<dyn File>,
+    number: u32,
+    salt: &[u8; 16],
+    sink: &mut Sink<'_>,
+) -> Result<Option<(SegmentHeader, Footer)>, StorageError> {
+    let mut window = Window::new(file)?;
+    let footer = read_footer(&mut window, salt)?;
+    let header = SegmentHeader::read(window.get(0, segment::HEADER)?, salt);
+    let (Some(header), Some(footer)) = (header, footer) else { return Ok(None) };
+    let (lsn, previous) = (header.first_lsn, header.previous);
+    let start = Position { segment: number, offset: segment::HEADER as u64, lsn, previous };
+    let (stripped, walked) = (header.stripped, Walked::default());
+    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, stripped, walked };
+    walk.frames(&mut window, Some(&footer), false)?;
+    let whole = walk.walked.damage.is_empty() && walk.walked.lines.len() == footer.lines.len();
+    Ok(whole.then_some((header, footer)))
+}
+
 /// Reads and verifies a head. The error says what is wrong, I/O errors included.
-fn read_head(window: &mut Window<'_>, offset: u64, salt: &[u8; 16]) -> Result<Head, String> {
+fn read_head(window: &mut Window<'_>, offset: u64, salt: &[u8; 16], stripped: bool) -> Result<Head, String> {
     let header = window.get(offset, frame::HEADER).map_err(|error| error.to_string())?;
     let header = Header::read(header)?;
-    if offset.saturating_add(header.frame_len()) > window.len {
+    let len = if stripped { header.head_len() } else { header.frame_len() };
+    if offset.saturating_add(len) > window.len {
         return Err("the frame is longer than its segment".into());
     }
     let bytes = window.get(offset, header.head_len() as usize).map_err(|error| error.to_string())?;
@@ -348,7 +377,7 @@ fn search(
             .collect();
         let blank = bytes.iter().all(|&byte| byte == 0);
         for hit in hits {
-            if let Ok(head) = read_head(window, hit, salt) {
+            if let Ok(head) = read_head(window, hit, salt, false) {
                 return Ok(Some((hit, head)));
             }
         }

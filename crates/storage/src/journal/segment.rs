@@ -1,9 +1,12 @@
 //! Both ends of a journal segment: the header, and the table that seals it.
 //!
-//! Header (64 bytes): `magic "SKJS" · version u32 · number u32 · previous u32 · first_lsn u64 · salt [16] · zeros ·
-//! crc u32`. Table, after the last frame: one line `offset u32 · head_len u32` per frame, then the trailer, the last
+//! Header (64 bytes): `magic "SKJS" · version u32 · number u32 · previous u32 · first_lsn u64 · salt [16] · stripped u32 ·
+//! zeros · crc u32`. Table, after the last frame: one line `offset u32 · head_len u32` per frame, then the trailer, the last
 //! 40 bytes of the file: `magic "SKJE" · version u32 · table_offset u64 · frames u32 · last_crc u32 · first_lsn u64 ·
-//! zero u32 · crc u32`. The trailer's checksum covers the salt, the table and the trailer before it.
+//! stripped u32 · crc u32`. The trailer's checksum covers the salt, the table and the trailer before it.
+//!
+//! A *stripped* segment (1, else 0) holds the heads of its frames, each filled up to a multiple of 8, and no bodies:
+//! those that lived were moved on by a later frame.
 
 use crate::checksum::crc32c;
 use crate::fields::Fields;
@@ -26,6 +29,8 @@ pub(crate) struct SegmentHeader {
     /// Checksum of the last frame of the segment before.
     pub(crate) previous: u32,
     pub(crate) first_lsn: u64,
+    /// Whether the bodies are left out.
+    pub(crate) stripped: bool,
 }
 
 impl SegmentHeader {
@@ -37,6 +42,7 @@ impl SegmentHeader {
         bytes.extend_from_slice(&self.previous.to_le_bytes());
         bytes.extend_from_slice(&self.first_lsn.to_le_bytes());
         bytes.extend_from_slice(salt);
+        bytes.extend_from_slice(&u32::from(self.stripped).to_le_bytes());
         bytes.resize(HEADER - 4, 0);
         bytes.extend_from_slice(&crc32c(&[&bytes]).to_le_bytes());
         let mut out = [0; HEADER];
@@ -51,8 +57,19 @@ impl SegmentHeader {
         let right = fields.u32()? == HEADER_MAGIC
             && fields.u32()? == VERSION
             && crc32c(&[covered]) == Fields::of(crc).u32()?;
-        let header = Self { number: fields.u32()?, previous: fields.u32()?, first_lsn: fields.u64()? };
-        (right && fields.array::<16>()? == *salt).then_some(header)
+        let (number, previous, first_lsn) = (fields.u32()?, fields.u32()?, fields.u64()?);
+        let ours = fields.array::<16>()? == *salt;
+        let stripped = flag(fields.u32()?)?;
+        (right && ours).then_some(Self { number, previous, first_lsn, stripped })
+    }
+}
+
+/// 0 or 1; anything else is of a later release.
+const fn flag(value: u32) -> Option<bool> {
+    match value {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
     }
 }
 
@@ -68,6 +85,8 @@ pub(crate) struct Line {
 pub(crate) struct Footer {
     pub(crate) first_lsn: u64,
     pub(crate) last_crc: u32,
+    /// Whether the bodies are left out.
+    pub(crate) stripped: bool,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -85,7 +104,7 @@ impl Footer {
         bytes.extend_from_slice(&(self.lines.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&self.last_crc.to_le_bytes());
         bytes.extend_from_slice(&self.first_lsn.to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&u32::from(self.stripped).to_le_bytes());
         bytes.extend_from_slice(&crc32c(&[salt, &bytes]).to_le_bytes());
         bytes
     }
@@ -110,12 +129,13 @@ impl Footer {
         let right = fields.u32()? == TRAILER_MAGIC && crc32c(&[salt, covered]) == Fields::of(crc).u32()?;
         fields.take(16)?;
         let (last_crc, first_lsn) = (fields.u32()?, fields.u64()?);
+        let stripped = flag(fields.u32()?)?;
         let mut fields = Fields::of(table);
         let mut lines = Vec::with_capacity(table.len() / LINE);
         while !fields.rest().is_empty() {
             lines.push(Line { offset: fields.u32()?, head_len: fields.u32()? });
         }
-        right.then_some(Self { first_lsn, last_crc, lines })
+        right.then_some(Self { first_lsn, last_crc, stripped, lines })
     }
 }
 

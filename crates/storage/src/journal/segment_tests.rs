@@ -11,7 +11,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Fixture of version 1: must be read for ever.
 #[test]
 fn header_v1_fixture() {
-    let header = SegmentHeader { number: 3, previous: 0xaabb_ccdd, first_lsn: 42 };
+    let header = SegmentHeader { number: 3, previous: 0xaabb_ccdd, first_lsn: 42, stripped: false };
     let bytes = header.encode(&SALT);
     let salt = hex(&SALT);
     let zeros = "00".repeat(20);
@@ -33,7 +33,7 @@ const HEADER_CRC: &str = "625348bb";
 #[test]
 fn footer_v1_fixture() {
     let lines = vec![Line { offset: 64, head_len: 51 }, Line { offset: 128, head_len: 99 }];
-    let footer = Footer { first_lsn: 42, last_crc: 0x0102_0304, lines };
+    let footer = Footer { first_lsn: 42, last_crc: 0x0102_0304, stripped: false, lines };
     let bytes = footer.encode(240, &SALT);
     assert_eq!(
         hex(&bytes),
@@ -53,6 +53,14 @@ fn footer_v1_fixture() {
         flipped[bit / 8] ^= 1 << (bit % 8);
         assert_eq!(Footer::read(&flipped, &SALT), None, "bit {bit}");
     }
+}
+
+#[test]
+fn stripped_is_told_at_both_ends() {
+    let header = SegmentHeader { number: 3, previous: 4, first_lsn: 42, stripped: true };
+    assert_eq!(SegmentHeader::read(&header.encode(&SALT), &SALT), Some(header));
+    let footer = Footer { first_lsn: 42, last_crc: 5, stripped: true, lines: vec![] };
+    assert_eq!(Footer::read(&footer.encode(64, &SALT), &SALT), Some(footer));
 }
 
 const FOOTER_CRC: &str = "5ef373fc";

@@ -201,7 +201,8 @@ impl Writer {
         let (number, file) = self.spares.pop_front().ok_or(StorageError::Full)?;
         if let Some(active) = self.active.take() {
             let (at, last_crc) = (self.tail.offset, self.tail.previous);
-            let footer = Footer { first_lsn: active.first_lsn, last_crc, lines: active.lines };
+            let footer =
+                Footer { first_lsn: active.first_lsn, last_crc, stripped: false, lines: active.lines };
             let table = footer.encode(at, &self.salt);
             match self.staged.last_mut() {
                 Some(piece) if piece.number == active.number => {
@@ -217,7 +218,8 @@ impl Writer {
                 }),
             }
         }
-        let header = SegmentHeader { number, previous: self.tail.previous, first_lsn: self.tail.lsn };
+        let header =
+            SegmentHeader { number, previous: self.tail.previous, first_lsn: self.tail.lsn, stripped: false };
         let mut bytes = core::mem::take(&mut self.buffer);
         bytes.extend_from_slice(&header.encode(&self.salt));
         self.staged.push(Piece { number, file: file.clone(), offset: 0, bytes, seals: false });

@@ -37,7 +37,7 @@ struct RowChange {
 struct AccountChange {
     live: i64,
     dead: i64,
-    freed: u64,
+    freed: i64,
 }
 
 /// Changes in the making.
@@ -205,7 +205,12 @@ impl<'a> Changes<'a> {
         self.batch.delete(Table::Storage, key);
         let account = self.accounts.entry((area, segment)).or_default();
         account.dead -= dead as i64;
-        account.freed += freed;
+        account.freed += freed as i64;
+    }
+
+    /// A segment was written anew, without what had been punched out of it.
+    pub(crate) fn rewritten(&mut self, area: Area, segment: u32, freed_before: u64) {
+        self.accounts.entry((area, segment)).or_default().freed -= freed_before as i64;
     }
 
     /// The file of a segment is gone.
@@ -249,7 +254,7 @@ impl<'a> Changes<'a> {
             let account = space.edit(area, number, |used| {
                 used.live = used.live.saturating_add_signed(change.live);
                 used.dead = used.dead.saturating_add_signed(change.dead);
-                used.freed += change.freed;
+                used.freed = used.freed.saturating_add_signed(change.freed);
                 Account { live: used.live, freed: used.freed, dead: used.dead }
             });
             self.batch.put(Table::Storage, account_key(area, number), encode(&account));

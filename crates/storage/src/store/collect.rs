@@ -4,7 +4,7 @@
 //! group (noted in the journal, so that a replay does not bring it back), and its space is given back only when
 //! the index of that group survives a crash.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, PoisonError};
 
@@ -15,6 +15,7 @@ use skerry_base::kv::{Table, prefix_end};
 use skerry_base::limits::CHUNK_REST_MS;
 
 use super::changes::Changes;
+use super::strip::Strip;
 use super::{Collected, Core, Store};
 use crate::StorageError;
 use crate::chunks::Key;
@@ -41,6 +42,8 @@ pub(super) struct Sweep {
     cursor: Option<Vec<u8>>,
     /// Segments whose removal is under way.
     pub(super) condemned: BTreeSet<(Area, u32)>,
+    /// Journal segments and what stripping knows of them.
+    pub(super) journal: BTreeMap<u32, Strip>,
 }
 
 /// Unwanted chunks found by a look.
@@ -62,25 +65,34 @@ struct Due {
 
 impl Store {
     /// One paced step of the collector: call it every few seconds. Lets go of what nothing has referred to for
-    /// [`skerry_base::limits::CHUNK_REST_MS`] (at once when the disk is full: what is in use is pinned anyway), gives
+    /// [`skerry_base::limits::CHUNK_REST_MS`] (at once when the disk is nearly full: what is in use is pinned), gives
     /// space back, evicts cache beyond its cap. Returns after a bounded amount of work.
     pub fn collect(&self, now: WallTime) -> Result<Collected, StorageError> {
         self.check_poison()?;
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut done = Collected { pressed: self.space.is_full(), ..Collected::default() };
+        let mut done = Collected { pressed: self.is_pressed(), ..Collected::default() };
         if self.live.lock().has_fresh() {
             self.sync_payload()?;
             self.own_group(|_, _, _| Ok(Some(())))?;
         }
         self.let_go_unwanted(&mut sweep, now, &mut done)?;
         self.evict(&mut sweep, &mut done)?;
-        self.flush_for_space(done.pressed)?;
+        self.move_living(&mut sweep, &mut done)?;
+        self.flush_for_space(&sweep, done.pressed)?;
         self.give_back(&mut sweep, &mut done)?;
         self.condemn(&mut sweep)?;
+        self.strip(&mut sweep, &mut done)?;
         if done.pressed {
             self.try_to_resume();
         }
         Ok(done)
+    }
+
+    /// Whether the disk is full, or so nearly that it would be full again at once: pressure ends only when there is
+    /// room for a few segments.
+    fn is_pressed(&self) -> bool {
+        let margin = self.settings.payload_segment_bytes + 2 * self.settings.journal_segment_bytes;
+        self.space.is_full() || !self.space.has_room(margin)
     }
 
     fn let_go_unwanted(
@@ -188,14 +200,16 @@ impl Store {
     }
 
     /// The index must survive a crash before space is given back.
-    fn flush_for_space(&self, pressed: bool) -> Result<(), StorageError> {
+    fn flush_for_space(&self, sweep: &Sweep, pressed: bool) -> Result<(), StorageError> {
         let dead: u64 = [Area::Payload, Area::Cache, Area::Journal]
             .into_iter()
             .flat_map(|area| self.space.each(area))
             .map(|(_, used)| used.dead)
             .sum();
-        let behind = self.durable_mark() < self.core().mark;
-        if behind && (dead >= WORTH_A_FLUSH || pressed) { self.checkpoint() } else { Ok(()) }
+        let durable = self.durable_mark();
+        let behind = durable < self.core().mark;
+        let waits = sweep.journal.values().any(|known| known.waits_for(durable));
+        if behind && (dead >= WORTH_A_FLUSH || waits || pressed) { self.checkpoint() } else { Ok(()) }
     }
 
     fn give_back(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
@@ -266,6 +280,10 @@ impl Store {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(StorageError::io("open a segment", &error)),
         };
+        // Of a segment that was stripped since, the place is not the same any more.
+        if place.area == Area::Journal && self.is_stripped(&file)? {
+            return Ok(0);
+        }
         match file.punch(start, end - start) {
             Ok(()) => Ok(end - start),
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Ok(0),
@@ -313,7 +331,8 @@ impl Store {
     /// After space came back: complete the reserve, so that ordinary writes go on.
     fn try_to_resume(&self) {
         let mut core = self.core();
-        let wanted = self.settings.reserve_segments as usize;
+        // One more than the reserve: the next ordinary write may begin a segment.
+        let wanted = self.settings.reserve_segments as usize + 1;
         if self.add_spares(&mut core, wanted).is_ok() {
             self.space.note_full(false);
         }

@@ -36,13 +36,28 @@ impl Store {
         count
     }
 
+    /// As [`Store::pump`]; a panic (of the index engine, on damaged files) poisons the store instead of ending the
+    /// thread and leaving everyone to wait. Who proposed in that group hears nothing but the drop of `done`.
+    pub(super) fn pump_guarded(&self) {
+        let pumped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.pump()));
+        if pumped.is_err() {
+            self.note_panic();
+        }
+    }
+
+    /// Code below the store panicked.
+    pub(super) fn note_panic(&self) {
+        self.health.note_bad();
+        self.poison(&StorageError::Index("the engine panicked".into()));
+    }
+
     /// Without a thread of its own the index is tended by who commits; with one, only when it cannot keep up.
     fn tend_if_alone(&self) {
-        if !self.index.wants_tending() {
+        if !self.index.wants_tending() && !self.has_new_segments() {
             return;
         }
         let tended = if !self.tended.load(Ordering::Acquire) {
-            self.index.tend()
+            self.tend()
         } else {
             self.tend_signal.raise();
             if self.index.is_behind() { self.index.help() } else { Ok(()) }
@@ -51,6 +66,26 @@ impl Store {
             // The journal has it all; the memtable stays and the next attempt may succeed.
             tracing::warn!(%error, "the index was not flushed");
         }
+    }
+
+    /// Large bodies make few rows: without this, bodies of hours would wait for a full memtable, and every byte of
+    /// them would be read again after a crash.
+    fn has_new_segments(&self) -> bool {
+        *self.checked.lock().unwrap_or_else(PoisonError::into_inner) != self.active_segments()
+    }
+
+    fn active_segments(&self) -> (u32, u32) {
+        (self.payload.tail().0, self.cache.tail().0)
+    }
+
+    /// Flushes and compacts the index as it asks for, and checkpoints it once per payload or cache segment.
+    pub(super) fn tend(&self) -> Outcome {
+        let active = self.active_segments();
+        if self.has_new_segments() {
+            self.index.checkpoint()?;
+            *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = active;
+        }
+        self.index.tend()
     }
 
     fn group(&self, mut jobs: Vec<Box<dyn Job>>) -> Vec<(Box<dyn Job>, Outcome)> {
@@ -175,7 +210,7 @@ impl Store {
         let sealed = core.writer.write(&self.journal_meter).map_err(|error| self.poison(&error))?;
         self.note_sealed(&sealed);
         self.apply(core, changes).map_err(|error| {
-            self.mark_index_bad();
+            self.health.note_bad();
             self.poison(&error)
         })
     }

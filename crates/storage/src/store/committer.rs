@@ -56,14 +56,17 @@ impl Store {
         let store = self.clone();
         committer.spawn("skerry-commit", move || {
             while store.queue.wait() {
-                store.pump();
+                store.pump_guarded();
             }
         })?;
         let store = self.clone();
         committer.spawn("skerry-index", move || {
             while store.tend_signal.wait() {
-                if let Err(error) = store.index.tend() {
-                    tracing::warn!(%error, "the index was not flushed");
+                let tend = std::panic::AssertUnwindSafe(|| store.index.tend());
+                match std::panic::catch_unwind(tend) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::warn!(%error, "the index was not flushed"),
+                    Err(_) => return store.note_panic(),
                 }
                 store.space.note_index(store.index.disk_bytes());
             }

@@ -14,6 +14,7 @@ use crate::chunks::Key;
 use crate::chunks::live::Live;
 use crate::chunks::row::Area;
 use crate::disk::{Disk, Lock};
+use crate::index::health::Health;
 use crate::index::{Index, Reading};
 use crate::journal::writer::Writer;
 use crate::meter::SyncMeter;
@@ -33,6 +34,7 @@ mod queue;
 mod read;
 mod replay;
 mod report;
+mod strip;
 mod words;
 
 pub use committer::Committer;
@@ -53,6 +55,7 @@ pub struct Store {
     salt: [u8; 16],
     reducer: Arc<dyn Reducer>,
     index: Arc<dyn Index>,
+    health: Arc<Health>,
     core: Mutex<Core>,
     queue: queue::Queue,
     live: Arc<Live>,
@@ -74,6 +77,8 @@ pub struct Store {
     /// Whether a thread tends the index; else who pumps does.
     tended: AtomicBool,
     tend_signal: committer::Signal,
+    /// The payload and cache segments that were active when the index was last checkpointed for them.
+    checked: Mutex<(u32, u32)>,
     _lock: Lock,
 }
 
@@ -105,6 +110,7 @@ impl Drop for Pin {
 #[derive(Clone)]
 pub struct StoreView {
     reading: Reading,
+    health: Arc<Health>,
 }
 
 impl Store {
@@ -130,7 +136,7 @@ impl Store {
 
     /// A consistent reading of what is durable.
     pub fn view(&self) -> StoreView {
-        StoreView { reading: self.index.read() }
+        StoreView { reading: self.index.read(), health: self.health.clone() }
     }
 
     /// Last journal position that is durable and applied.
@@ -191,7 +197,7 @@ impl Store {
 
 impl View for StoreView {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        self.reading.get(table, key)
+        self.reading.get(table, key).inspect_err(|_| self.health.note_bad())
     }
 
     fn scan(
@@ -201,7 +207,7 @@ impl View for StoreView {
         to: Bound<&[u8]>,
         visit: &mut Visit<'_>,
     ) -> Result<(), ViewError> {
-        self.reading.scan(table, from, to, visit)
+        self.reading.scan(table, from, to, visit).inspect_err(|_| self.health.note_bad())
     }
 }
 

@@ -12,7 +12,9 @@ use crate::checksum::crc32c;
 use crate::chunks::row::{ACCOUNT, APPLIED, Account, Applied, Area, REBUILDING, decode, read_account_key};
 use crate::disk::Disk;
 use crate::fields::Fields;
+use crate::index::health::{Health, MARKER};
 use crate::index::{self, Index};
+use crate::journal::segment::{self, SegmentHeader};
 use crate::journal::writer::Writer;
 use crate::journal::{file_name, numbers};
 use crate::payload::segments::Segments;
@@ -23,8 +25,6 @@ use crate::{Settings, StorageError};
 const IDENTITY: &str = "store";
 const IDENTITY_MAGIC: u32 = u32::from_le_bytes(*b"SKST");
 const IDENTITY_LEN: usize = 28;
-/// There when the index was found to be bad while in use: the next open rebuilds it.
-const INDEX_BAD: &str = "index-bad";
 
 /// The accounts of segments as an index has them.
 type Accounts = Vec<((Area, u32), Account)>;
@@ -57,6 +57,8 @@ impl Store {
         let space = Space::new(disk.clone(), settings.capacity_bytes, settings.headroom_bytes);
         load_lengths(&*disk, &space)?;
         for &((area, number), Account { live, freed, dead }) in &opened.accounts {
+            // A crash may have come between the stripping of a segment and the note of it.
+            let freed = if freed > 0 && is_stripped(&*disk, &salt, area, number) { 0 } else { freed };
             // Also of a segment that is gone, as an unsynced cache segment may be: its rows are still counted.
             space.edit(area, number, |used| *used = Use { len: used.len, live, freed, dead });
         }
@@ -68,16 +70,6 @@ impl Store {
             assemble(disk, reducer, settings, salt, opened.index, space, replayed, durable_at_open, lock)?;
         recovery.lsn = store.lsn();
         Ok((Arc::new(store), recovery))
-    }
-
-    /// The index broke while in use: the next open will rebuild it.
-    pub(super) fn mark_index_bad(&self) {
-        let marked = self.disk.create(INDEX_BAD, 0).and_then(|_| self.disk.sync_dir("."));
-        if let Err(error) = marked
-            && error.kind() != ErrorKind::AlreadyExists
-        {
-            tracing::error!(%error, "the index is bad and could not be marked so");
-        }
     }
 }
 
@@ -101,6 +93,7 @@ fn assemble(
         cache: segments(Area::Cache, settings.cache_segment_bytes, replayed.cache)?,
         files: super::files::Files::new(disk.clone(), settings.open_files),
         core: Mutex::new(Core { writer, mark: replayed.mark }),
+        health: Arc::new(Health::new(disk.clone())),
         disk,
         settings,
         salt,
@@ -119,6 +112,7 @@ fn assemble(
         durable_at_open,
         tended: AtomicBool::new(false),
         tend_signal: Default::default(),
+        checked: Mutex::default(),
         _lock: lock,
     };
     {
@@ -203,7 +197,7 @@ fn open_index(disk: &dyn Disk, settings: &Settings, is_new: bool) -> Result<Open
         let index = index::open(None, settings)?;
         return Ok(Opened { index, accounts: Vec::new(), applied: None, why: None });
     }
-    let marked = disk.list(".").map_err(failed)?.iter().any(|name| name == INDEX_BAD);
+    let marked = disk.list(".").map_err(failed)?.iter().any(|name| name == MARKER);
     let tried = if marked {
         Err("it was found to be damaged while in use".to_owned())
     } else {
@@ -227,11 +221,19 @@ fn open_index(disk: &dyn Disk, settings: &Settings, is_new: bool) -> Result<Open
         return Err(failed(error));
     }
     if marked {
-        disk.remove(INDEX_BAD).map_err(failed)?;
+        disk.remove(MARKER).map_err(failed)?;
     }
     disk.sync_dir(".").map_err(failed)?;
     let index = index::open(path(), settings)?;
     Ok(Opened { index, accounts: Vec::new(), applied: None, why: Some(why) })
+}
+
+fn is_stripped(disk: &dyn Disk, salt: &[u8; 16], area: Area, number: u32) -> bool {
+    let mut bytes = [0; segment::HEADER];
+    let mut read = || disk.open(&file_name(area.folder(), number))?.read_at(0, &mut bytes);
+    area == Area::Journal
+        && read().is_ok()
+        && SegmentHeader::read(&bytes, salt).is_some_and(|header| header.stripped)
 }
 
 /// How far an index is; none if it is empty. One that was being rebuilt is an error.

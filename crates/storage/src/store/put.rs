@@ -68,7 +68,7 @@ impl Store {
         bytes: &[u8],
         children: Arc<[ChunkId]>,
     ) -> Result<(), StorageError> {
-        let old = load_row(&*self.index.read(), key)?.place.map(|place| place.area);
+        let old = load_row(&self.view(), key)?.place.map(|place| place.area);
         let damaged = self.live.lock().damaged.contains(&key);
         let area = match (class, old) {
             (Class::Cache, None | Some(Area::Cache)) => Area::Cache,
@@ -132,7 +132,7 @@ impl Store {
                 return true;
             }
         }
-        load_row(&*self.index.read(), key).is_ok_and(|row| row.place.is_some())
+        load_row(&self.view(), key).is_ok_and(|row| row.place.is_some())
     }
 
     /// Pins a chunk that is here.

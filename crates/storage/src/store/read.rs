@@ -61,7 +61,7 @@ impl Store {
         if let Some(fresh) = self.live.lock().fresh.get(&key) {
             return Ok(Some(Found { place: fresh.place, stored: fresh.stored }));
         }
-        let row = load_row(&*self.index.read(), key).map_err(|error| ReadError::Io(error.to_string()))?;
+        let row = load_row(&self.view(), key).map_err(|error| ReadError::Io(error.to_string()))?;
         Ok(row.place.map(|place| Found { place, stored: row.stored }))
     }
 

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use skerry_base::codec;
-use skerry_base::kv::{Reducer, Table};
+use skerry_base::kv::{Batch, Reducer, Table};
 use skerry_base::{ChunkId, ChunkKind};
 
 use super::changes::{Changes, Held, Placed, load_row};
@@ -266,11 +266,14 @@ impl Replay<'_> {
     }
 
     fn replay_frame(&self, changes: &mut Changes<'_>, met: &Met<'_>) -> Result<(), StorageError> {
-        if met.head.stamp.kind == Kind::Note {
-            return met.entries().try_for_each(|entry| self.replay_note(changes, entry));
-        }
-        let batch = changes.reduce(self.reducer, met.entries())?;
-        for (at, line) in met.head.body_offsets() {
+        let batch = match met.head.stamp.kind {
+            Kind::Entries => changes.reduce(self.reducer, met.entries())?,
+            Kind::Note => {
+                met.entries().try_for_each(|entry| self.replay_note(changes, entry))?;
+                Batch::default()
+            }
+        };
+        for (at, line) in met.head.body_offsets().filter(|_| met.has_bodies) {
             let place = Place {
                 area: Area::Journal,
                 segment: met.at.segment,
@@ -292,7 +295,10 @@ impl Replay<'_> {
 
     fn replay_note(&self, changes: &mut Changes<'_>, entry: &[u8]) -> Result<(), StorageError> {
         let note: Note = codec::decode(entry).map_err(|error| StorageError::Damaged(error.to_string()))?;
-        let Note::Collected(list) = note;
+        let list = match note {
+            Note::Collected(list) => list,
+            Note::Moved => return Ok(()),
+        };
         for (domain, id, place) in list {
             let key = (domain, id);
             let row = changes.row(key)?;

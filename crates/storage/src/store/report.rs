@@ -124,7 +124,7 @@ pub struct Collected {
     pub segments: u64,
     /// Cached chunks evicted.
     pub evicted: u64,
-    /// Whether resting was cut short because the disk is full.
+    /// Whether resting was cut short because the disk is full, or nearly.
     pub pressed: bool,
     /// Whether there is more to do now.
     pub more: bool,

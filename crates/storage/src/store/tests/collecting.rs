@@ -165,6 +165,52 @@ fn dead_bodies_in_sealed_journal_segments_are_punched_and_a_rebuild_copes() {
     audit(&store);
 }
 
+#[test]
+fn journal_segments_full_of_dead_bodies_are_stripped() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let count = 300;
+    for number in 0..count {
+        put_small(&store, &format!("{number}"), number, &body(number, 1200)).unwrap();
+    }
+    for number in (0..count).filter(|number| number % 20 != 3) {
+        delete(&store, &format!("{number}")).unwrap();
+    }
+    collect(&store, 0);
+    let before = store.usage().journal;
+    for _ in 0..3 {
+        collect(&store, CHUNK_REST_MS);
+    }
+    let after = store.usage().journal;
+    assert_eq!(after.live, count / 20 * 1200);
+    assert!(before.allocated - after.allocated > 300_000, "{before:?} {after:?}");
+    let alive = |store: &Store| {
+        for number in 0..count {
+            let bytes = body(number, 1200);
+            let read = store.read_chunk(DOMAIN, ChunkId::of(&bytes), 0..u32::MAX);
+            assert_eq!(read.ok(), (number % 20 == 3).then(|| bytes.into()), "{number}");
+        }
+        audit(store);
+    };
+    alive(&store);
+    drop(store);
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!((recovery.damage, recovery.torn), (vec![], None));
+    alive(&store);
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!((recovery.damage, recovery.torn), (vec![], None));
+    alive(&store);
+    drop(store);
+    // Damage in a stripped segment is one frame, not all behind it.
+    disk.corrupt("journal/0000000002.seg", |bytes| bytes[1000] ^= 1);
+    settings.kept.as_ref().unwrap().lose();
+    let (_, recovery) = open(&disk, &settings);
+    let lost: u64 = recovery.damage.iter().map(|damage| damage.to - damage.from).sum();
+    assert_eq!(lost, 1, "{recovery:?}");
+}
+
 /// A record whose payload is elsewhere, and a cached copy of it.
 fn cached(store: &Store, number: u64) -> Vec<u8> {
     let bytes = body(number, 40_000);

@@ -503,6 +503,34 @@ fn a_dropped_committer_finishes_what_was_submitted() {
 }
 
 #[test]
+fn a_panic_below_poisons_and_nobody_waits_for_ever() {
+    struct Panics;
+    impl skerry_base::kv::Reducer for Panics {
+        fn reduce(
+            &self,
+            _: &[u8],
+            _: &dyn skerry_base::kv::View,
+            _: &mut skerry_base::kv::Batch,
+        ) -> Result<(), skerry_base::kv::ReduceError> {
+            panic!("as a damaged index engine does")
+        }
+    }
+    let disk = FaultyDisk::default();
+    let (store, _) = Store::open(Arc::new(disk.clone()), Arc::new(Panics), small()).unwrap();
+    let _committer = store.start_committer().unwrap();
+    let (tell, told) = std::sync::mpsc::sync_channel::<bool>(1);
+    store.submit(
+        |_| Ok::<_, ()>(((), vec![Entry::new(vec![1])])),
+        move |result| tell.send(result.is_ok()).unwrap(),
+    );
+    assert!(told.recv().is_err(), "the sender was dropped");
+    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    store.submit(|_| Ok::<_, ()>(((), vec![])), move |result| tell.send(result).unwrap());
+    assert!(matches!(told.recv().unwrap(), Err(CommitError::Storage(StorageError::Poisoned(_)))));
+    assert!(!disk.content("index-bad").iter().any(|_| true));
+}
+
+#[test]
 fn a_full_queue_says_busy() {
     let settings = Settings { queue_proposals: 3, ..small() };
     let (store, _) = open(&FaultyDisk::default(), &settings);

@@ -1,0 +1,258 @@
+//! Journal segments full of dead bodies are written anew without bodies: the living are moved on first.
+//!
+//! Punching gives back whole blocks only, which small bodies do not fill. So when moving what lives costs little
+//! against what is gained, it is appended again (a note with bodies), and once the index of that group survives a crash
+//! the segment is replaced by its heads: the records stay, the truth stays whole.
+
+use std::sync::Arc;
+
+use skerry_base::codec::encode;
+
+use super::Store;
+use super::collect::Sweep;
+use super::commit::leaf;
+use super::report::Collected;
+use crate::StorageError;
+use crate::chunks::Key;
+use crate::chunks::row::{Area, Note, Place};
+use crate::disk::File;
+use crate::fields::round_up;
+use crate::journal::file_name;
+use crate::journal::frame::{BodyLine, Kind};
+use crate::journal::reader::{Met, walk_sealed};
+use crate::journal::segment::{self, Footer, Line, SegmentHeader};
+use crate::space::Use;
+
+/// Bytes of bodies moved by one frame.
+const FRAME: usize = 256 << 10;
+/// The least part of a segment that is worth writing it anew: one in this many.
+const WORTH: u64 = 4;
+
+/// What is known of a sealed journal segment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Strip {
+    /// Bytes that a stripped one takes; none: not measured yet.
+    heads: Option<u64>,
+    /// Nothing lives in it since the group of this mark.
+    empty_since: Option<u64>,
+    /// Stripped already, or not whole: leave it.
+    done: bool,
+}
+
+impl Strip {
+    /// Whether it is to be stripped once the index survives a crash.
+    pub(super) fn waits_for(&self, durable: u64) -> bool {
+        !self.done && self.empty_since.is_some_and(|mark| mark > durable)
+    }
+}
+
+/// A body that lives in a segment.
+struct Living {
+    key: Key,
+    place: Place,
+    len: u32,
+}
+
+impl Store {
+    /// Whether this file is a stripped segment.
+    pub(super) fn is_stripped(&self, file: &Arc<dyn File>) -> Result<bool, StorageError> {
+        let mut bytes = [0; segment::HEADER];
+        file.read_at(0, &mut bytes).map_err(|error| StorageError::io("read a journal segment", &error))?;
+        Ok(SegmentHeader::read(&bytes, &self.salt).is_none_or(|header| header.stripped))
+    }
+
+    fn journal_file(&self, number: u32) -> Result<Arc<dyn File>, StorageError> {
+        self.files
+            .get(Area::Journal, number)
+            .map_err(|error| StorageError::io("open a journal segment", &error))
+    }
+
+    /// Moves what lives out of at most one segment.
+    pub(super) fn move_living(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
+        let active = self.core().writer.tail().segment;
+        for (number, used) in self.space.each(Area::Journal) {
+            if number >= active {
+                break;
+            }
+            if !self.is_worth_stripping(sweep, number, used, done.pressed)? {
+                continue;
+            }
+            if used.live > 0 {
+                let living = self.living(number)?;
+                done.more = true;
+                return match groups(&living).try_for_each(|group| self.move_group(group)) {
+                    // It stays where it is, for who can mend it.
+                    Err(StorageError::Damaged(_)) => {
+                        sweep.journal.entry(number).or_default().done = true;
+                        Ok(())
+                    }
+                    moved => moved,
+                };
+            }
+            let known = sweep.journal.entry(number).or_default();
+            known.empty_since.get_or_insert(self.core().mark);
+        }
+        Ok(())
+    }
+
+    /// Whether little enough lives in a segment against what would come back.
+    fn is_worth_stripping(
+        &self,
+        sweep: &mut Sweep,
+        number: u32,
+        used: Use,
+        pressed: bool,
+    ) -> Result<bool, StorageError> {
+        let known = sweep.journal.entry(number).or_default();
+        // The cheap test first: most segments are full of life.
+        let most = used.len.saturating_sub(used.freed + used.live);
+        if known.done || most * WORTH < used.len {
+            return Ok(false);
+        }
+        let heads = match known.heads {
+            Some(heads) => heads,
+            None => {
+                let file = self.journal_file(number)?;
+                let measured = if self.is_stripped(&file)? { None } else { self.heads_of(&file, number)? };
+                known.done = measured.is_none();
+                let Some(heads) = measured else { return Ok(false) };
+                *known.heads.insert(heads)
+            }
+        };
+        let gain = most.saturating_sub(heads);
+        let bearable = if pressed { used.live <= gain } else { used.live * WORTH <= gain };
+        Ok(gain * WORTH >= used.len && bearable)
+    }
+
+    /// Bytes of the segment without bodies; none if it is not whole.
+    fn heads_of(&self, file: &Arc<dyn File>, number: u32) -> Result<Option<u64>, StorageError> {
+        let mut heads = 0;
+        let walked = walk_sealed(file, number, &self.salt, &mut |met| {
+            heads += met.head.stripped_len();
+            Ok(())
+        })?;
+        let ends = |lines: usize| (segment::HEADER + lines * segment::LINE + segment::TRAILER) as u64;
+        Ok(walked.map(|(_, footer)| heads + ends(footer.lines.len())))
+    }
+
+    /// The bodies of a segment that live.
+    fn living(&self, number: u32) -> Result<Vec<Living>, StorageError> {
+        let file = self.journal_file(number)?;
+        let view = self.index.read();
+        let mut living = Vec::new();
+        walk_sealed(&file, number, &self.salt, &mut |met: &Met<'_>| {
+            for (at, line) in met.head.body_offsets() {
+                let offset = met.at.offset + at;
+                let place = Place { area: Area::Journal, segment: number, offset, crc: line.crc };
+                let key = (line.domain, line.id);
+                if super::changes::load_row(&*view, key)?.place == Some(place) {
+                    living.push(Living { key, place, len: line.len });
+                }
+            }
+            Ok(())
+        })?;
+        Ok(living)
+    }
+
+    /// Appends some bodies again, those that still live.
+    fn move_group(&self, group: &[Living]) -> Result<(), StorageError> {
+        self.own_group(|core, changes, _| {
+            let mut bodies = Vec::new();
+            for body in group {
+                if changes.row(body.key)?.place == Some(body.place) {
+                    let bytes = self.read_chunk(body.key.0, body.key.1, 0..u32::MAX);
+                    let bytes = bytes.map_err(|error| StorageError::Damaged(error.to_string()))?;
+                    let (domain, id) = body.key;
+                    bodies.push((BodyLine { domain, id, len: body.len, crc: body.place.crc }, bytes));
+                }
+            }
+            if bodies.is_empty() {
+                return Ok(None);
+            }
+            let lines: Vec<(BodyLine, &[u8])> =
+                bodies.iter().map(|(line, bytes)| (*line, bytes.as_ref())).collect();
+            let note = encode(&Note::Moved);
+            self.make_room(core, &[&note], &lines, true)?;
+            let staged = core.writer.stage(Kind::Note, &[&note], &lines)?;
+            let mut offset = staged.bodies_at;
+            for (line, _) in &lines {
+                let place = Place { area: Area::Journal, segment: staged.segment, offset, crc: line.crc };
+                changes.place((line.domain, line.id), &leaf(place, line.len))?;
+                offset += u64::from(line.len);
+            }
+            Ok(Some(()))
+        })?;
+        Ok(())
+    }
+
+    /// Replaces segments in which nothing lives, and which no index that survives a crash still needs, by their heads.
+    pub(super) fn strip(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
+        let durable = self.durable_mark();
+        let due = sweep
+            .journal
+            .iter()
+            .find(|(_, known)| !known.done && known.empty_since.is_some_and(|mark| mark <= durable));
+        let Some(number) = due.map(|(&number, _)| number) else { return Ok(()) };
+        let before = self.space.of(Area::Journal, number);
+        if let Some(len) = self.write_stripped(number)? {
+            self.own_group(|_, changes, _| {
+                self.space.resized(Area::Journal, number, len);
+                changes.rewritten(Area::Journal, number, before.freed);
+                Ok(Some(()))
+            })?;
+            done.bytes += before.len.saturating_sub(before.freed + len);
+            done.more = true;
+        }
+        sweep.journal.insert(number, Strip { done: true, ..Strip::default() });
+        Ok(())
+    }
+
+    /// Writes the heads beside the segment and puts them in its place; none if the segment is not whole.
+    fn write_stripped(&self, number: u32) -> Result<Option<u64>, StorageError> {
+        let failed = |error: std::io::Error| StorageError::io("strip a journal segment", &error);
+        let file = self.journal_file(number)?;
+        let (mut bytes, mut lines) = (vec![0; segment::HEADER], Vec::new());
+        let walked = walk_sealed(&file, number, &self.salt, &mut |met| {
+            lines.push(Line { offset: bytes.len() as u32, head_len: met.head.head_len as u32 });
+            bytes.extend_from_slice(met.bytes);
+            bytes.resize(round_up(bytes.len() as u64, 8) as usize, 0);
+            Ok(())
+        })?;
+        let Some((header, footer)) = walked else { return Ok(None) };
+        let header = SegmentHeader { stripped: true, ..header }.encode(&self.salt);
+        for (place, byte) in bytes.iter_mut().zip(header) {
+            *place = byte;
+        }
+        let footer = Footer { stripped: true, lines, ..footer };
+        let table = footer.encode(bytes.len() as u64, &self.salt);
+        bytes.extend_from_slice(&table);
+        let staged = format!("{}/{number:010}.stripped", Area::Journal.folder());
+        match self.disk.remove(&staged) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let new = self.disk.create(&staged, 0).map_err(failed)?;
+        new.write_at(0, &[&bytes]).map_err(failed)?;
+        new.sync().map_err(failed)?;
+        self.disk.rename(&staged, &file_name(Area::Journal.folder(), number)).map_err(failed)?;
+        self.disk.sync_dir(Area::Journal.folder()).map_err(failed)?;
+        self.files.forget(Area::Journal, number);
+        Ok(Some(bytes.len() as u64))
+    }
+}
+
+/// Bodies by the frame.
+fn groups(living: &[Living]) -> impl Iterator<Item = &[Living]> {
+    let mut rest = living;
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |body: &&Living| {
+            bytes += body.len as usize;
+            bytes <= FRAME
+        };
+        let count = rest.iter().take_while(fits).count().max(1);
+        let (group, tail) = rest.split_at_checked(count)?;
+        rest = tail;
+        Some(group)
+    })
+}
