@@ -299,7 +299,8 @@ impl History {
         }
         for write in self.writes.values_mut().flat_map(Writes::values_mut) {
             let held = self.memories.iter().any(|memory| memory.holds(&write.place, write.dot));
-            write.excuse.set_back |= !held;
+            // A tombstone that was retired is nowhere because everybody had seen it.
+            write.excuse.set_back |= !held && !write.excuse.retired;
         }
     }
 }
