@@ -74,7 +74,7 @@ impl Store {
         *self.checked.lock().unwrap_or_else(PoisonError::into_inner) != self.active_segments()
     }
 
-    fn active_segments(&self) -> (u32, u32) {
+    pub(super) fn active_segments(&self) -> (u32, u32) {
         (self.payload.tail().0, self.cache.tail().0)
     }
 

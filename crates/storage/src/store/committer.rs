@@ -62,7 +62,7 @@ impl Store {
         let store = self.clone();
         committer.spawn("skerry-index", move || {
             while store.tend_signal.wait() {
-                let tend = std::panic::AssertUnwindSafe(|| store.index.tend());
+                let tend = std::panic::AssertUnwindSafe(|| store.tend());
                 match std::panic::catch_unwind(tend) {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => tracing::warn!(%error, "the index was not flushed"),
@@ -93,5 +93,9 @@ impl Drop for Committer {
             }
         }
         self.store.tended.store(false, Ordering::Release);
+        // So that the next start has nothing to replay. If it fails the journal has it all.
+        if let Err(error) = self.store.index.checkpoint() {
+            tracing::warn!(%error, "the index was not flushed at the end");
+        }
     }
 }

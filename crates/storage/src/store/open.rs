@@ -127,6 +127,7 @@ fn assemble(
         store.apply(&mut core, super::changes::Changes::over(&*reading, replayed.mark + 1))?;
     }
     store.space.note_index(store.index.disk_bytes());
+    *store.checked.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = store.active_segments();
     Ok(store)
 }
 
