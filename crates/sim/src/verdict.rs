@@ -54,10 +54,13 @@ pub fn of_all(history: &History, place: &Place) -> Held {
     held
 }
 
-/// Whether a site shows what it should: a tombstone that was retired somewhere need not be shown.
-pub fn shows(history: &History, place: &Place, shown: Option<Dot>, best: Option<Dot>) -> bool {
-    let retired = |dot| history.write(place.0, dot).is_some_and(|write| write.excuse.retired);
-    shown == best || (best.is_some_and(retired) && shown.is_none())
+/// Whether a site shows what it should: the best head, or what is best without the tombstones that were retired
+/// somewhere (each site drops them for itself).
+pub fn shows(history: &History, place: &Place, shown: Option<Dot>, held: &Held) -> bool {
+    let heads = held.heads(history.writes_of(place.0));
+    let kept = heads.into_iter().filter(|write| !write.excuse.retired);
+    let best_kept = kept.max_by_key(|write| rank(write)).map(|write| write.dot);
+    shown == current(history, place, held).map(|write| write.dot) || shown == best_kept
 }
 
 /// The best of the heads.

@@ -37,7 +37,7 @@ fn check_conflicts(history: &History, place: &Place, site: usize, shown: &Shown)
     let heads = all.heads(history.writes_of(place.0));
     let best = verdict::current(history, place, &all).map(|write| write.dot);
     let mut found = Vec::new();
-    if !verdict::shows(history, place, shown.current, best) {
+    if !verdict::shows(history, place, shown.current, &all) {
         let what = format!("{place:?} shows {:?}, and {best:?} wins", shown.current);
         found.push(Violation::at(NAME, site, what));
     }

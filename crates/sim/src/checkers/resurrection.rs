@@ -32,7 +32,7 @@ pub fn check(
     let heads = held.heads(history.writes_of(place.0)).iter().map(|write| write.dot).collect::<BTreeSet<_>>();
     let differ = shown.heads.symmetric_difference(&heads);
     let differ = differ.filter(|dot| history.write(place.0, **dot).is_none_or(|write| !write.is_excused()));
-    if !verdict::shows(history, place, shown.current, best) || differ.count() > 0 {
+    if !verdict::shows(history, place, shown.current, held) || differ.count() > 0 {
         let what = format!(
             "{place:?} shows {:?} with heads {:?}, and of what it holds {best:?} wins with heads {heads:?}",
             shown.current, shown.heads
