@@ -67,6 +67,10 @@ impl Feed {
             if listen {
                 self.listen(id, from, if equal { &vector } else { const { &Vector::new() } }, cx);
             }
+            if equal && let Some(source) = self.buckets.get_mut(&id).and_then(|b| b.sources.get_mut(&from)) {
+                // Said by nobody else at rest: who follows us has it all by now.
+                source.vector.merge(&vector);
+            }
             if !equal {
                 if let Some(listener) = self.buckets.get_mut(&id).and_then(|b| b.listeners.get_mut(&from)) {
                     listener.told = vector.clone();
