@@ -129,10 +129,10 @@ impl Walk<'_, '_> {
         self.walked.damage.push(Damage { segment, offset, from, to, why: why.to_owned() });
     }
 
-    fn missing(&mut self, number: u32) {
+    /// Spares that were not needed leave gaps in the numbers. Whether frames are gone, and how many, shows at the
+    /// header of the next segment: the first frame that it names is not the one expected.
+    const fn missing(&mut self, number: u32) {
         self.expected = Position { segment: number, offset: 0, ..self.expected };
-        // How much is gone shows at the header of the next segment.
-        self.damage(0, self.expected.lsn, "the segment is missing");
     }
 
     fn segment(&mut self, file: &Arc<dyn File>, number: u32, active: bool) -> Result<(), StorageError> {
