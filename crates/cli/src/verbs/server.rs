@@ -19,6 +19,8 @@ use crate::site_files::{self, Source};
 const WORKERS: usize = 4;
 /// Threads for what blocks on the disk.
 const BLOCKING: usize = 32;
+/// A thread without work ends after this: shorter than the pause of the workers, which would keep all alive.
+const IDLE_THREAD: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Run a site until SIGTERM or Ctrl-C.
 #[derive(Debug, Args)]
@@ -54,6 +56,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .max_blocking_threads(BLOCKING)
+            .thread_keep_alive(IDLE_THREAD)
             .enable_all()
             .build()
             .map_err(|error| Failure::failed(format!("runtime: {error}")))?;
