@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, EXPECT, HeaderValue};
@@ -14,7 +14,8 @@ use tracing::Instrument;
 use super::Limits;
 use super::body::{Inflow, Outflow};
 use super::flight::{Activity, Flight};
-use super::stream::inflow;
+use super::leftover::{Leftover, lend};
+use super::stream::PacedBody;
 use crate::admin::Administration;
 use crate::s3::{Front, Scheme, Served, host};
 use crate::telemetry::Telemetry;
@@ -82,13 +83,15 @@ impl Faces {
         limits: &Limits,
     ) -> Response<Outflow> {
         let (parts, body) = request.into_parts();
-        let asked = Arc::new(AtomicBool::new(false));
-        let mut request = Request::from_parts(parts.clone(), inflow(body, limits, Arc::clone(&asked)));
+        let leftover = Arc::new(Leftover::default());
+        let lent = lend(PacedBody::new(body, limits), Arc::clone(&leftover));
+        let mut request = Request::from_parts(parts.clone(), lent);
         request.extensions_mut().insert(peer.scheme);
         let mut response = self.choose(request, &parts, peer, id).await;
         // A client that expects to be told to go on, and is not, may have sent its body or not: what comes
         // next on this connection is unknown (and botocore misreads it).
-        if expects(&parts) && !asked.load(Ordering::Acquire) {
+        let untold = expects(&parts) && !leftover.asked();
+        if untold || !leftover.drain().await {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response

@@ -11,6 +11,7 @@
 pub(crate) mod body;
 mod faces;
 mod flight;
+mod leftover;
 mod listen;
 mod pace;
 mod stream;

@@ -3,18 +3,14 @@
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::Limits;
-use super::body::Inflow;
 use super::pace::{Pace, Stalled};
 use crate::service::{ErrorKind, ServiceError};
 
@@ -110,21 +106,19 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
 }
 
 /// The body of a request, paced, its errors in our words.
-struct PacedBody {
+pub(super) struct PacedBody {
     inner: Incoming,
     pace: Pace,
     window: Duration,
-    asked: Arc<AtomicBool>,
-}
-
-/// A request body as the faces read it. `asked` becomes true when it is read and not empty: then hyper has
-/// told a client that expects it to go on.
-pub(super) fn inflow(body: Incoming, limits: &Limits, asked: Arc<AtomicBool>) -> Inflow {
-    let pace = Pace::new(limits.stall_time, limits.stall_bytes);
-    PacedBody { inner: body, pace, window: limits.stall_time, asked }.boxed_unsync()
 }
 
 impl PacedBody {
+    /// Around the body of a request.
+    pub(super) fn new(inner: Incoming, limits: &Limits) -> Self {
+        let pace = Pace::new(limits.stall_time, limits.stall_bytes);
+        Self { inner, pace, window: limits.stall_time }
+    }
+
     fn stalled(&self) -> ServiceError {
         ServiceError::new(
             ErrorKind::RequestTimeout,
@@ -145,9 +139,6 @@ impl Body for PacedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ServiceError>>> {
-        if !self.inner.is_end_stream() {
-            self.asked.store(true, Ordering::Release);
-        }
         match Pin::new(&mut self.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);

@@ -178,6 +178,45 @@ async fn who_is_not_told_to_go_on_is_told_to_leave() {
     served.stop().await;
 }
 
+/// A refusal does not wait for the body; the client, still writing it, must get the answer and may go on.
+#[tokio::test]
+async fn a_refused_request_leaves_the_connection_usable_or_says_that_it_does_not() {
+    let served = Served::start(Limits::default(), None).await;
+    let client = client(served.address);
+    for (length, goes_on) in [(5, true), (200_000, true), (300_000, false)] {
+        let head = client.head("POST", "/abc/k?restore", &[("content-length", &length.to_string())]);
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The body comes late and in pieces.
+        let (mut reader, mut writer) = stream.into_split();
+        let body = tokio::spawn(async move {
+            for piece in vec![0; length].chunks(50_000) {
+                tokio::task::yield_now().await;
+                // A refusal of a large body hangs up in the midst of it.
+                if writer.write_all(piece).await.is_err() {
+                    break;
+                }
+            }
+            writer
+        });
+        let mut answer = vec![0; 4096];
+        let read = reader.read(&mut answer).await.unwrap();
+        let answer = String::from_utf8_lossy(&answer[..read]).to_ascii_lowercase();
+        assert!(answer.starts_with("http/1.1 501"), "{length}: {answer}");
+        assert_eq!(!answer.contains("\r\nconnection: close\r\n"), goes_on, "{length}: {answer}");
+        if goes_on {
+            let mut writer = body.await.unwrap();
+            writer.write_all(b"GET /_skerry/health/live HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            let mut next = [0; 12];
+            let rest = answer.split_once("\r\n\r\n").unwrap().1.len();
+            assert!(rest > 0, "the refusal came with its document: {answer}");
+            reader.read_exact(&mut next).await.unwrap();
+            assert_eq!(&next, b"HTTP/1.1 200", "{length}");
+        }
+    }
+    served.stop().await;
+}
+
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_their_turn() {
     let served = Served::start(Limits { connections: 1, ..Limits::default() }, None).await;
