@@ -133,8 +133,8 @@ impl World {
     fn started(&mut self, site: usize, life: u64, recovery: &Recovery) {
         self.count("starts");
         self.tell(Who::Site(site), format_args!("starts its life {life}: {recovery:?}"));
-        if let Some(damage) = recovery.damage.iter().find(|damage| damage.from < damage.to) {
-            self.violated(Violation::at("recovery", site, format!("durable frames are lost: {damage:?}")));
+        if let Some(damage) = recovery.damage.first() {
+            self.violated(Violation::at("recovery", site, format!("damage without a cause: {damage:?}")));
         }
         self.recovered(site);
         self.introduce(site);
