@@ -130,6 +130,8 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
+        // A client may say that it has nothing more to send and still wants its answer.
+        .half_close(true)
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
         .max_buf_size(limits.head_bytes.max(8 << 10))
