@@ -1,3 +1,5 @@
+//! Tests of the journal's frame.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the journal's segment.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

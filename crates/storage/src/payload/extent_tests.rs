@@ -1,3 +1,5 @@
+//! Tests of extents.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
