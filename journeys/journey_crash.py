@@ -21,6 +21,7 @@ class Uploads:
         self.bucket, self.label = bucket, f"{label}/site-{number}"
         self.acknowledged = {}
         self.failed = 0
+        self.wrong = []
         self.lock = threading.Lock()
         self.done = threading.Event()
         self.threads = [threading.Thread(target=self.write, args=(n,), daemon=True) for n in range(3)]
@@ -39,7 +40,8 @@ class Uploads:
                 self.failed += 1
                 self.done.wait(0.05)
                 continue
-            expect(put["ETag"].strip('"') == hashlib.md5(body).hexdigest(), key)
+            if put["ETag"].strip('"') != hashlib.md5(body).hexdigest():
+                self.wrong.append(f"{key}: ETag {put['ETag']}")
             with self.lock:
                 self.acknowledged[key] = sha256(body)
 
@@ -100,6 +102,7 @@ def one_kill(demo, bucket, label, victim):
     finally:
         acknowledged = {number: writer.stop() for number, writer in writers.items()}
     for number, objects in acknowledged.items():
+        equal(writers[number].wrong, [], f"answers of site {number}")
         wrong = verify(boto(demo, number), bucket, objects)
         expect(not wrong, f"site {number}: {len(wrong)} of {len(objects)}: {wrong[:3]}")
     return {key: value for objects in acknowledged.values() for key, value in objects.items()}
