@@ -34,6 +34,9 @@ enum Verb {
         /// The first.
         #[arg(long, default_value_t = 0)]
         start: u64,
+        /// Go on with further seeds until so many hours have passed, whatever `--seeds` says.
+        #[arg(long)]
+        hours: Option<f64>,
         #[command(flatten)]
         files: Files,
     },
@@ -58,6 +61,9 @@ struct Files {
     /// What clients ask for, instead of a draw.
     #[arg(long)]
     workload: Option<PathBuf>,
+    /// Also in runs that put backups back, clients read single objects ahead of the feeds: finds what is known.
+    #[arg(long)]
+    reads_ahead: bool,
     /// How long clients ask and faults strike, in seconds of virtual time, instead of a draw.
     #[arg(long)]
     seconds: Option<u64>,
@@ -65,9 +71,22 @@ struct Files {
 
 /// What the files say.
 struct Given {
+    /// The flags that gave it, for the command that repeats a seed.
+    flags: String,
+    reads_ahead: bool,
     topology: Option<Topology>,
     workload: Option<Workload>,
     seconds: Option<u64>,
+}
+
+impl fmt::Display for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (flag, path) in [("topology", &self.topology), ("workload", &self.workload)] {
+            path.iter().try_for_each(|path| write!(f, " --{flag} {}", path.display()))?;
+        }
+        self.seconds.iter().try_for_each(|seconds| write!(f, " --seconds {seconds}"))?;
+        if self.reads_ahead { f.write_str(" --reads-ahead") } else { Ok(()) }
+    }
 }
 
 impl Files {
@@ -78,8 +97,14 @@ impl Files {
         let workload = self.workload.as_deref().map(|path| {
             Workload::parse(&path.display().to_string(), &read(path)?).map_err(|error| error.to_string())
         });
-        let seconds = self.seconds;
-        Ok(Given { topology: topology.transpose()?, workload: workload.transpose()?, seconds })
+        let (seconds, reads_ahead) = (self.seconds, self.reads_ahead);
+        Ok(Given {
+            flags: self.to_string(),
+            reads_ahead,
+            topology: topology.transpose()?,
+            workload: workload.transpose()?,
+            seconds,
+        })
     }
 }
 
@@ -94,6 +119,7 @@ impl Given {
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }
+        environment.reads_ahead |= self.reads_ahead;
         environment
     }
 }
@@ -111,11 +137,12 @@ fn main() -> ExitCode {
 
 fn carry_out(verb: &Verb) -> Result<bool, String> {
     match verb {
-        Verb::Swarm { seeds, start, files } => {
+        Verb::Swarm { seeds, start, hours, files } => {
             let given = files.read()?;
-            let last = start.saturating_add(*seeds);
             let mut totals = Totals::default();
-            for seed in *start..last {
+            let night = hours.map(Night::new);
+            let last = if night.is_some() { u64::MAX } else { start.saturating_add(*seeds) };
+            for seed in (*start..last).take_while(|_| night.as_ref().is_none_or(|night| !night.is_over())) {
                 totals.add(&judge(&given, seed, Sink::Hash, false));
             }
             println!("{totals}");
@@ -131,9 +158,27 @@ fn carry_out(verb: &Verb) -> Result<bool, String> {
 fn judge(given: &Given, seed: u64, sink: Sink, wordy: bool) -> Report {
     let report = world::run(given.environment(seed), sink);
     if wordy || !report.passed() {
-        print(&report);
+        print(&report, &given.flags);
     }
     report
+}
+
+/// How long a swarm goes on: the only clock on a real wall here, and nothing in a world can see it.
+struct Night {
+    began: std::time::Instant,
+    length: Duration,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the length of a night, not the time of a world")]
+impl Night {
+    fn new(hours: f64) -> Self {
+        let length = Duration::from_secs_f64((hours * 3600.0).clamp(0.0, 1e9));
+        Self { began: std::time::Instant::now(), length }
+    }
+
+    fn is_over(&self) -> bool {
+        self.began.elapsed() >= self.length
+    }
 }
 
 /// What a swarm came to.
@@ -164,7 +209,7 @@ impl fmt::Display for Totals {
     }
 }
 
-fn print(report: &Report) {
+fn print(report: &Report, flags: &str) {
     let Report { seed, hash, lines, violations, counts, agreed_after, tail } = report;
     tail.iter().for_each(|line| println!("{line}"));
     let verdict = if violations.is_empty() { "passed" } else { "FAILED" };
@@ -172,6 +217,6 @@ fn print(report: &Report) {
     println!("  agreed after {agreed_after:?}; {counts:?}");
     violations.iter().for_each(|violation| println!("  {violation}"));
     if !violations.is_empty() {
-        println!("  again: {}", swarm::reproduction(*seed));
+        println!("  again: {}{flags}", swarm::reproduction(*seed));
     }
 }

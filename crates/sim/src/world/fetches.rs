@@ -12,18 +12,19 @@ use skerry_storage::{Class, Pin, StorageError, Store};
 
 use super::World;
 use crate::checkers::durability::How;
-use crate::environment::Class as Fault;
 use crate::history::Place;
 use crate::ledger::{Applied, ApplyRefusal};
 use crate::site::{Answer, lock};
 use crate::trace::Who;
 
 impl World {
-    /// Reads a key at another site and keeps the record and its body here. Not in runs that put backups back: a
-    /// record that its origin then loses stays with its reader alone (docs/simulation.md, "Known").
+    /// Reads a key at another site and keeps the record and its body here.
     pub(super) fn read_elsewhere(&mut self, site: usize, from: usize, place: &Place) {
-        let set_back = self.environment.faults.iter().any(|(class, _)| *class == Fault::Restore);
-        if set_back || !self.net.open(site, from) || !self.net.open(from, site) || site == from {
+        if !self.environment.reads_ahead
+            || !self.net.open(site, from)
+            || !self.net.open(from, site)
+            || site == from
+        {
             return;
         }
         let Some(theirs) = self.running(from).map(|running| Arc::clone(&running.store)) else { return };
