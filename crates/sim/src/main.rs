@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use skerry_sim::environment::Environment;
 use skerry_sim::swarm;
 use skerry_sim::topology::Topology;
-use skerry_sim::trace::Sink;
+use skerry_sim::trace::{Sink, say};
 use skerry_sim::workload::Workload;
 use skerry_sim::world::{self, Report};
 
@@ -129,7 +129,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("skerry-sim: {error}");
+            esay(format_args!("skerry-sim: {error}"));
             ExitCode::from(2)
         }
     }
@@ -145,7 +145,7 @@ fn carry_out(verb: &Verb) -> Result<bool, String> {
             for seed in (*start..last).take_while(|_| night.as_ref().is_none_or(|night| !night.is_over())) {
                 totals.add(&judge(&given, seed, Sink::Hash, false));
             }
-            println!("{totals}");
+            say(&totals);
             Ok(totals.failed == 0)
         }
         Verb::Run { seed, trace, files } => {
@@ -211,12 +211,12 @@ impl fmt::Display for Totals {
 
 fn print(report: &Report, flags: &str) {
     let Report { seed, hash, lines, violations, counts, agreed_after, tail } = report;
-    tail.iter().for_each(|line| println!("{line}"));
+    tail.iter().for_each(say);
     let verdict = if violations.is_empty() { "passed" } else { "FAILED" };
-    println!("seed {seed} {verdict}: {lines} events, story {}", &hash.to_hex()[..16]);
-    println!("  agreed after {agreed_after:?}; {counts:?}");
-    violations.iter().for_each(|violation| println!("  {violation}"));
+    say(format_args!("seed {seed} {verdict}: {lines} events, story {}", &hash.to_hex()[..16]));
+    say(format_args!("  agreed after {agreed_after:?}; {counts:?}"));
+    violations.iter().for_each(|violation| say(format_args!("  {violation}")));
     if !violations.is_empty() {
-        println!("  again: {}{flags}", swarm::reproduction(*seed));
+        say(format_args!("  again: {}{flags}", swarm::reproduction(*seed)));
     }
 }

@@ -61,7 +61,7 @@ impl Trace {
     fn write(&mut self, line: String) {
         match self.sink {
             Sink::Hash => {}
-            Sink::Print => println!("{line}"),
+            Sink::Print => say(&line),
             Sink::Keep(most) => {
                 while self.kept.len() >= most.max(1) {
                     self.kept.pop_front();
@@ -85,6 +85,12 @@ impl Trace {
     pub fn kept(&self) -> impl Iterator<Item = &str> {
         self.kept.iter().map(String::as_str)
     }
+}
+
+/// Says a line to whoever reads along. Nobody may: `… | head` is no reason to fail.
+pub fn say(line: impl fmt::Display) {
+    use std::io::Write;
+    writeln!(std::io::stdout(), "{line}").ok();
 }
 
 /// Who a line is about.
