@@ -129,7 +129,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            esay(format_args!("skerry-sim: {error}"));
+            eprintln!("skerry-sim: {error}");
             ExitCode::from(2)
         }
     }
