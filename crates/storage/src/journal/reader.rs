@@ -443,7 +443,3 @@ impl<'a> Window<'a> {
         Ok(found.map_or(self.len, |found| found.max(offset) & !7))
     }
 }
-
-#[cfg(test)]
-#[path = "reader_tests.rs"]
-mod tests;

@@ -264,7 +264,3 @@ impl Writer {
 
 /// Bytes of the group buffer kept between groups.
 const BUFFER_KEPT: usize = 1 << 20;
-
-#[cfg(test)]
-#[path = "writer_tests.rs"]
-mod tests;
