@@ -20,14 +20,14 @@ struct Ban {
 }
 
 /// Crates with a `clippy.toml` of their own.
-const ROOMS: [&str; 6] = ["storage", "gateway", "node", "cli", "sim", "xtask"];
+const ROOMS: [&str; 8] = ["storage", "gateway", "node", "bench", "cli", "sim", "lab", "xtask"];
 
 const BANS: &[Ban] = &[
     Ban {
         methods: &["std::time::SystemTime::now", "std::time::Instant::now", "tokio::time::Instant::now"],
         types: &[],
         instead: "time comes in as base::Instant or base::WallTime; node::clock reads the machine's clocks",
-        rooms: &["cli", "xtask"],
+        rooms: &["bench", "cli", "lab", "xtask"],
     },
     Ban {
         methods: &["rand::rng", "rand::random", "rand::make_rng", "std::hash::RandomState::new"],
@@ -39,20 +39,20 @@ const BANS: &[Ban] = &[
         methods: &["std::thread::spawn", "std::thread::Builder::spawn"],
         types: &[],
         instead: "give the work back as an effect; threads are started by node (tokio) and by storage's committer",
-        rooms: &["cli", "xtask"],
+        rooms: &["cli", "lab", "xtask"],
     },
     Ban {
         methods: &["tokio::spawn", "tokio::task::spawn", "tokio::task::spawn_local"],
         types: &[],
         instead: "return a future; node decides what runs beside what, and stops it",
-        rooms: &["node", "cli"],
+        rooms: &["node", "bench", "cli", "lab"],
     },
     Ban {
         methods: &["std::thread::sleep", "tokio::time::sleep"],
         types: &[],
         instead: "wait for the condition (channel, Notify, Condvar) with tokio::time::timeout, or return next_wake(); \
                   paced loops use tokio::time::interval or sleep_until",
-        rooms: &["cli", "xtask"],
+        rooms: &["cli", "lab", "xtask"],
     },
     Ban {
         methods: &[
@@ -79,7 +79,7 @@ const BANS: &[Ban] = &[
         ],
         types: &["std::fs::File", "tokio::fs::File"],
         instead: "storage::Disk keeps data; node::config and node::trust read the few files of a site's directory",
-        rooms: &["storage", "cli", "xtask"],
+        rooms: &["storage", "cli", "lab", "xtask"],
     },
     Ban {
         methods: &[
@@ -92,7 +92,7 @@ const BANS: &[Ban] = &[
         ],
         types: &[],
         instead: "peers are reached through node::net::Net, clients come in through gateway::http",
-        rooms: &["cli", "xtask"],
+        rooms: &["bench", "cli", "lab", "xtask"],
     },
     Ban {
         methods: &[
@@ -103,19 +103,19 @@ const BANS: &[Ban] = &[
         ],
         types: &[],
         instead: "return an error; only the command line starts and ends processes",
-        rooms: &["cli", "xtask"],
+        rooms: &["cli", "lab", "xtask"],
     },
     Ban {
         methods: &["std::env::var", "std::env::var_os", "std::env::set_current_dir", "std::env::current_dir"],
         types: &[],
         instead: "settings come in as arguments; node::config reads the environment once, clap declares its variables",
-        rooms: &["cli", "xtask"],
+        rooms: &["cli", "lab", "xtask"],
     },
     Ban {
         methods: &[],
         types: &["std::collections::HashMap", "std::collections::HashSet"],
         instead: "BTreeMap and BTreeSet: their order is the same in every run, so the simulator can compare runs",
-        rooms: &["storage", "gateway", "node", "cli", "xtask"],
+        rooms: &["storage", "gateway", "node", "bench", "cli", "lab", "xtask"],
     },
     Ban {
         methods: &["tokio::sync::mpsc::unbounded_channel", "std::sync::mpsc::channel"],

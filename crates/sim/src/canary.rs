@@ -3,8 +3,8 @@
 //! Each is a mistake that a builder of this product could make. They exist in the simulator only: production
 //! code is unchanged, it is what surrounds it that misbehaves.
 
-use crate::clock::seconds;
 use crate::environment::{Class, Environment};
+use skerry_scenario::clock::seconds;
 
 /// A deliberate mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -21,8 +21,8 @@ mod state;
 
 pub use state::{Manner, Snapshot};
 
-use crate::draw::Draw;
 use names::FileId;
+use skerry_scenario::draw::Draw;
 use state::State;
 
 /// A disk. Clones are handles on the same one.
@@ -91,7 +91,7 @@ impl SimDisk {
     }
 
     /// How often syncs fail.
-    pub fn set_sync_fails(&self, share: crate::draw::Ppm) {
+    pub fn set_sync_fails(&self, share: skerry_scenario::draw::Ppm) {
         lock(&self.state).manner.sync_fails = share;
     }
 

@@ -5,7 +5,7 @@
 use skerry_storage::Disk;
 
 use super::*;
-use crate::draw::Ppm;
+use skerry_scenario::draw::Ppm;
 
 fn disk(seed: u64) -> SimDisk {
     SimDisk::new(Manner::default(), Draw::from_seed(seed))

@@ -7,12 +7,12 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::canary::Canary;
-use crate::clock::{WallClock, millis, seconds};
 use crate::disk::Manner;
-use crate::draw::{Draw, Ppm};
-use crate::net::Link;
-use crate::topology::Topology;
-use crate::workload::Workload;
+use skerry_scenario::clock::{WallClock, millis, seconds};
+use skerry_scenario::draw::{Draw, Ppm};
+use skerry_scenario::link::Link;
+use skerry_scenario::topology::Topology;
+use skerry_scenario::workload::Workload;
 
 /// A class of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,21 +9,16 @@
 
 pub mod canary;
 pub mod checkers;
-pub mod clock;
 pub mod disk;
-pub mod draw;
 pub mod environment;
 pub mod history;
 pub mod ledger;
 pub mod memory;
 pub mod net;
 pub mod queue;
-pub mod refusal;
 pub mod site;
 pub mod standing;
 pub mod swarm;
-pub mod topology;
 pub mod trace;
 pub mod verdict;
-pub mod workload;
 pub mod world;

@@ -10,11 +10,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use skerry_scenario::topology::Topology;
+use skerry_scenario::workload::Workload;
 use skerry_sim::environment::Environment;
 use skerry_sim::swarm;
-use skerry_sim::topology::Topology;
 use skerry_sim::trace::{Sink, say};
-use skerry_sim::workload::Workload;
 use skerry_sim::world::{self, Report};
 
 #[derive(Parser)]

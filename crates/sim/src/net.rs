@@ -10,28 +10,8 @@ use std::time::Duration;
 
 use skerry_base::Instant;
 
-use crate::draw::{Draw, Ppm};
-
-/// One direction between two sites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Link {
-    /// One-way delay.
-    pub delay: Duration,
-    /// Up to so much more, drawn for each message.
-    pub jitter: Duration,
-    /// Messages that never arrive.
-    pub loss: Ppm,
-    /// Messages that arrive twice.
-    pub duplicate: Ppm,
-    /// Messages that are held back by up to [`Link::hold`] while later ones overtake.
-    pub reorder: Ppm,
-    /// How long a message that is reordered may be held.
-    pub hold: Duration,
-    /// Bytes per second; 0 is no limit.
-    pub rate: u64,
-    /// How much may wait for a limited link; what would wait longer is dropped.
-    pub queue: Duration,
-}
+use skerry_scenario::draw::Draw;
+use skerry_scenario::link::Link;
 
 /// What a direction has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

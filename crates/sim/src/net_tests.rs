@@ -1,7 +1,8 @@
 //! Each property of a link by itself.
 
 use super::*;
-use crate::clock::{millis, seconds};
+use skerry_scenario::clock::{millis, seconds};
+use skerry_scenario::draw::Ppm;
 
 fn net(link: Link) -> Net {
     Net::new(2, Draw::from_seed(1), |_, _| link)

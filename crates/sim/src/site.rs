@@ -15,11 +15,11 @@ use skerry_federation::{Config, Federation, Ticket};
 use skerry_model::space::SpaceReducer;
 use skerry_storage::{Engine, Recovery, Settings, StorageError, Store};
 
-use crate::clock::WallClock;
 use crate::disk::{SimDisk, Snapshot};
-use crate::draw::Draw;
 use crate::history::Memory;
 use crate::ledger;
+use skerry_scenario::clock::WallClock;
+use skerry_scenario::draw::Draw;
 
 /// One site.
 pub struct Site {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use skerry_base::{BucketId, ChunkId, NodeId, Origin};
 
 use super::*;
-use crate::draw::Draw;
 use crate::history::{Body, Excuse, Outcome};
+use skerry_scenario::draw::Draw;
 
 fn dot(seq: u64) -> Dot {
     Dot { origin: Origin { node: NodeId([1; 16]), incarnation: 1 }, seq }

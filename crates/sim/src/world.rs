@@ -17,15 +17,15 @@ use crate::checkers::Violation;
 use crate::checkers::dots::Dots;
 use crate::checkers::durability::Shows;
 use crate::checkers::own_writes::OwnWrites;
-use crate::clock::{millis, seconds};
 use crate::disk::SimDisk;
-use crate::draw::Draw;
 use crate::environment::{Class, Environment};
 use crate::history::{History, Place};
 use crate::net::Net;
 use crate::queue::Queue;
 use crate::site::{Answer, Site, lock};
 use crate::trace::{Sink, Trace, Who};
+use skerry_scenario::clock::{millis, seconds};
+use skerry_scenario::draw::Draw;
 
 mod claims;
 mod clients;

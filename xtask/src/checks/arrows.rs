@@ -5,13 +5,16 @@ use crate::metadata;
 
 /// Room → rooms it may depend on. ARCHITECTURE.md prints the same lines.
 pub(crate) const ARROWS: &[(&str, &[&str])] = &[
-    ("cli", &["node", "base"]),
+    ("cli", &["node", "bench", "scenario", "base"]),
+    ("lab", &["bench", "scenario", "gateway", "base"]),
+    ("bench", &["gateway", "scenario", "base"]),
     ("node", &["gateway", "federation", "storage", "model", "base"]),
     ("gateway", &["model", "base"]),
     ("federation", &["base"]),
     ("storage", &["base"]),
     ("model", &["base"]),
-    ("sim", &["federation", "storage", "model", "base"]),
+    ("sim", &["federation", "storage", "model", "scenario", "base"]),
+    ("scenario", &["base"]),
     ("base", &[]),
     ("xtask", &[]),
 ];
@@ -19,16 +22,16 @@ pub(crate) const ARROWS: &[(&str, &[&str])] = &[
 /// Libraries that belong to rooms: whoever else names them has taken over a trade.
 const TRADES: &[(&str, &[&str])] = &[
     ("s3s", &["gateway"]),
-    ("hyper", &["gateway", "cli"]),
-    ("hyper-util", &["gateway", "cli"]),
+    ("hyper", &["gateway", "bench", "lab", "cli"]),
+    ("hyper-util", &["gateway", "bench", "lab", "cli"]),
     ("foca", &["federation"]),
     ("lsm-tree", &["storage"]),
     ("redb", &["storage"]),
-    ("rustix", &["storage", "cli"]),
+    ("rustix", &["storage", "lab", "cli"]),
     ("yamux", &["node"]),
     ("rcgen", &["node"]),
-    ("tokio", &["gateway", "node", "cli"]),
-    ("clap", &["cli", "sim"]),
+    ("tokio", &["gateway", "node", "bench", "lab", "cli"]),
+    ("clap", &["cli", "sim", "lab"]),
 ];
 
 /// The name of a room's package without the prefix.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::image::Image;
-use crate::draw::Draw;
+use skerry_scenario::draw::Draw;
 
 /// What is done to a file and not yet durable.
 #[derive(Debug, Clone)]

@@ -151,7 +151,7 @@ impl Image {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::draw::Draw;
+    use skerry_scenario::draw::Draw;
 
     /// The image against plain bytes, through random writes, holes and cuts.
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 
-use crate::draw::Draw;
+use skerry_scenario::draw::Draw;
 
 /// A file, whatever it is called.
 pub(crate) type FileId = u64;

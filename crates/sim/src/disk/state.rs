@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::file::{File, Loss};
 use super::image::{Image, PAGE};
 use super::names::{FileId, Names};
-use crate::clock::{millis, seconds};
-use crate::draw::{Draw, Ppm};
+use skerry_scenario::clock::{millis, seconds};
+use skerry_scenario::draw::{Draw, Ppm};
 
 /// What kind of disk it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

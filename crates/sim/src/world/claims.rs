@@ -12,10 +12,10 @@ use skerry_model::write::Ask;
 use super::clients::Wish;
 use super::{Bucket, Event, World};
 use crate::checkers::{Violation, claims};
-use crate::clock::seconds;
-use crate::draw::{Draw, Ppm};
 use crate::history::Body;
 use crate::trace::Who;
+use skerry_scenario::clock::seconds;
+use skerry_scenario::draw::{Draw, Ppm};
 
 /// Names that clients fight for.
 const NAMES: [&str; 3] = ["photos", "books", "songs"];

@@ -19,14 +19,14 @@ use super::{Bucket, Event, World};
 use crate::canary::Canary;
 use crate::checkers::durability::How;
 use crate::checkers::{Violation, bodies};
-use crate::clock::{millis, seconds};
-use crate::draw::{Draw, Ppm};
 use crate::environment::Environment;
 use crate::history::{Body, Excuse, Outcome, Place, Said, Write};
 use crate::site::{Answer, Decided, Wrote, lock};
 use crate::trace::Who;
 use crate::verdict;
-use crate::workload::Act;
+use skerry_scenario::clock::{millis, seconds};
+use skerry_scenario::draw::{Draw, Ppm};
+use skerry_scenario::workload::Act;
 
 /// One client.
 #[derive(Debug, Clone)]

@@ -6,11 +6,11 @@ use skerry_storage::{Recovery, StorageError};
 use super::{Death, Event, World};
 use crate::canary::Canary;
 use crate::checkers::Violation;
-use crate::clock::{millis, seconds};
 use crate::environment::Class;
 use crate::site::{self, lock};
 use crate::standing::Standing;
 use crate::trace::Who;
+use skerry_scenario::clock::{millis, seconds};
 
 impl World {
     /// A canary that lives in the disk.

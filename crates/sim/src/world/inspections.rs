@@ -9,12 +9,12 @@ use skerry_storage::{Engine, Settings, Store};
 
 use super::{Event, World};
 use crate::checkers::{Violation, resurrection};
-use crate::clock::seconds;
 use crate::disk::{Manner, SimDisk};
-use crate::draw::{Draw, Ppm};
 use crate::history::Place;
 use crate::site::{lock, membership};
 use crate::standing::Standing;
+use skerry_scenario::clock::seconds;
+use skerry_scenario::draw::{Draw, Ppm};
 
 /// Keys looked at in one inspection.
 const KEYS_AT_ONCE: usize = 12;

@@ -9,10 +9,10 @@ use super::{Event, World};
 use crate::canary::Canary;
 use crate::checkers::Violation;
 use crate::checkers::durability::How;
-use crate::clock::{millis, seconds};
 use crate::ledger::Reading;
 use crate::site::lock;
 use crate::trace::Who;
+use skerry_scenario::clock::{millis, seconds};
 
 impl World {
     /// Tells the machine of a site what happened and carries out what it wants.

@@ -13,14 +13,14 @@ use skerry_model::space;
 
 use super::{World, clients};
 use crate::checkers::{Violation, acknowledged, bodies, convergence, resurrection, vectors};
-use crate::clock::seconds;
-use crate::draw::Ppm;
 use crate::history::{History, Place};
-use crate::net::Link;
 use crate::site::lock;
 use crate::standing::Standing;
 use crate::trace::Who;
 use crate::verdict;
+use skerry_scenario::clock::seconds;
+use skerry_scenario::draw::Ppm;
+use skerry_scenario::link::Link;
 
 /// A question about members must be answered within this on calm links.
 const ANSWER_WITHIN: Duration = seconds(10);

@@ -10,12 +10,12 @@ use skerry_model::{Entry, space};
 
 use super::commits::Fates;
 use super::{Death, Event, World};
-use crate::clock::{days, millis, seconds};
-use crate::draw::Ppm;
 use crate::environment::Class;
 use crate::ledger::{self, Fact};
 use crate::site::{Answer, lock};
 use crate::trace::Who;
+use skerry_scenario::clock::{days, millis, seconds};
+use skerry_scenario::draw::Ppm;
 
 /// A fault ends.
 #[derive(Debug, Clone, Copy)]

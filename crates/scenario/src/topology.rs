@@ -34,7 +34,7 @@ use toml::Spanned;
 
 use crate::clock::WallClock;
 use crate::draw::Ppm;
-use crate::net::Link;
+use crate::link::Link;
 use crate::refusal::{Refusal, parse};
 
 /// Sites of one federation in one file: bounds the matrix.
