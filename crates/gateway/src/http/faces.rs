@@ -93,6 +93,7 @@ impl Faces {
         let untold = expects(&parts) && !leftover.asked();
         if untold || !leftover.drain().await {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            peer.activity.linger();
         }
         response
     }

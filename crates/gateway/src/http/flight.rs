@@ -3,7 +3,7 @@
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -19,6 +19,7 @@ use crate::telemetry::Telemetry;
 pub(super) struct Activity {
     begun: AtomicU64,
     ended: AtomicU64,
+    lingers: AtomicBool,
 }
 
 impl Activity {
@@ -27,6 +28,16 @@ impl Activity {
         let ended = self.ended.load(Ordering::Acquire);
         let begun = self.begun.load(Ordering::Acquire);
         (begun, begun == ended)
+    }
+
+    /// A request was answered before its body had been read: its client may still write when we close.
+    pub(super) fn linger(&self) {
+        self.lingers.store(true, Ordering::Release);
+    }
+
+    /// Whether the client may still write.
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers.load(Ordering::Acquire)
     }
 }
 

@@ -18,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::faces::Peer;
 use super::flight::Activity;
+use super::linger::Lingering;
 use super::stream::PacedStream;
 use super::{Faces, Limits, Tls};
 use crate::s3::Scheme;
@@ -84,20 +85,21 @@ impl Connection {
     async fn open(self, stream: TcpStream, tls: Option<Tls>, watcher: Watcher) {
         // Answers are often one small write; it should not wait for more.
         let _ = stream.set_nodelay(true);
-        let Some(tls) = tls else { return self.run(stream, Scheme("http"), watcher).await };
+        let watched = Arc::new(Activity::default());
+        let stream = Lingering::new(stream, Arc::clone(&watched));
+        let Some(tls) = tls else { return self.run(stream, watched, Scheme("http"), watcher).await };
         match timeout(self.limits.head_time, tls.acceptor().accept(stream)).await {
-            Ok(Ok(stream)) => self.run(stream, Scheme("https"), watcher).await,
+            Ok(Ok(stream)) => self.run(stream, watched, Scheme("https"), watcher).await,
             Ok(Err(error)) => tracing::debug!(peer = %self.peer, %error, "a TLS handshake failed"),
             Err(_) => tracing::debug!(peer = %self.peer, "a TLS handshake took too long"),
         }
     }
 
-    async fn run<S>(self, stream: S, scheme: Scheme, watcher: Watcher)
+    async fn run<S>(self, stream: S, watched: Arc<Activity>, scheme: Scheme, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let Self { faces, limits, peer } = self;
-        let watched = Arc::new(Activity::default());
         let speaker = Peer { address: peer, scheme, activity: Arc::clone(&watched) };
         let service = service_fn(move |request| {
             let answer = Arc::clone(&faces).answer(request, speaker.clone(), limits);

@@ -12,6 +12,7 @@ pub(crate) mod body;
 mod faces;
 mod flight;
 mod leftover;
+mod linger;
 mod listen;
 mod pace;
 mod stream;

@@ -192,10 +192,7 @@ async fn a_refused_request_leaves_the_connection_usable_or_says_that_it_does_not
         let body = tokio::spawn(async move {
             for piece in vec![0; length].chunks(50_000) {
                 tokio::task::yield_now().await;
-                // A refusal of a large body hangs up in the midst of it.
-                if writer.write_all(piece).await.is_err() {
-                    break;
-                }
+                writer.write_all(piece).await.unwrap();
             }
             writer
         });
@@ -213,6 +210,24 @@ async fn a_refused_request_leaves_the_connection_usable_or_says_that_it_does_not
             reader.read_exact(&mut next).await.unwrap();
             assert_eq!(&next, b"HTTP/1.1 200", "{length}");
         }
+    }
+    served.stop().await;
+}
+
+/// A client that writes all of a large body before it reads gets the refusal, not a reset connection.
+#[tokio::test]
+async fn who_is_refused_in_the_midst_of_a_large_body_can_still_read_why() {
+    let served = Served::start(Limits::default(), None).await;
+    let client = client(served.address);
+    let body = vec![0; 16 << 20];
+    for _ in 0..20 {
+        let head = client.head("POST", "/abc/k?restore", &[("content-length", &body.len().to_string())]);
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&body).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 501"), "{answer}");
     }
     served.stop().await;
 }
