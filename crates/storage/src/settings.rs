@@ -7,6 +7,9 @@ pub enum Engine {
     Memory,
     /// `lsm-tree`.
     Lsm,
+    /// `fjall`.
+    #[cfg(feature = "fjall")]
+    Fjall,
     /// `redb`.
     #[cfg(feature = "redb")]
     Redb,

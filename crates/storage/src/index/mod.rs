@@ -12,6 +12,8 @@ use skerry_base::kv::{Table, View};
 
 use crate::{Engine, Settings, StorageError};
 
+#[cfg(feature = "fjall")]
+mod fjall_engine;
 pub(crate) mod health;
 #[cfg(test)]
 pub(crate) mod kept;
@@ -76,6 +78,8 @@ pub(crate) fn open(
         (Engine::Memory, _) => Ok(Arc::new(memory::Memory::default())),
         (_, None) => Err(StorageError::Index("this disk has no place for an engine's own files".into())),
         (Engine::Lsm, Some(path)) => guarded(|| Ok(Arc::new(lsm::Lsm::open(&path, settings)?))),
+        #[cfg(feature = "fjall")]
+        (Engine::Fjall, Some(path)) => guarded(|| Ok(Arc::new(fjall_engine::Fjall::open(&path, settings)?))),
         #[cfg(feature = "redb")]
         (Engine::Redb, Some(path)) => guarded(|| Ok(Arc::new(redb_engine::Redb::open(&path, settings)?))),
     }
