@@ -1,3 +1,6 @@
 //! A wide-area network on one machine, the papers' experiments as scenarios, rivals, and reports.
 //!
 //! Invariants: whatever the lab makes (namespaces, devices, processes, files) it removes, also after a crash.
+
+pub mod result;
+pub mod verbs;
