@@ -9,3 +9,4 @@ pub mod link;
 pub mod refusal;
 pub mod topology;
 pub mod workload;
+pub mod workload_size;
