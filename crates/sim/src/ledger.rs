@@ -79,6 +79,8 @@ pub struct Reading<'a> {
     pub view: &'a dyn View,
     /// The life of this store.
     pub origin: Origin,
+    /// Bytes given to a feed at once at most.
+    pub feed_bytes: usize,
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
@@ -126,7 +128,8 @@ impl Replica for Reading<'_> {
     }
 
     fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
-        let found = space::records_after(self.view, bucket, seen, max_bytes).map_err(unreadable)?;
+        let most = max_bytes.min(self.feed_bytes);
+        let found = space::records_after(self.view, bucket, seen, most).map_err(unreadable)?;
         let item = |item: space::Item| FeedItem {
             dot: item.dot,
             bodies: if item.spent { Vec::new() } else { self.bodies(&item.record) },

@@ -61,9 +61,9 @@ struct Files {
     /// What clients ask for, instead of a draw.
     #[arg(long)]
     workload: Option<PathBuf>,
-    /// Also in runs that put backups back, clients read single objects ahead of the feeds: finds what is known.
+    /// Do not keep away from what is known to fail (docs/simulation.md).
     #[arg(long)]
-    reads_ahead: bool,
+    known: bool,
     /// How long clients ask and faults strike, in seconds of virtual time, instead of a draw.
     #[arg(long)]
     seconds: Option<u64>,
@@ -73,7 +73,7 @@ struct Files {
 struct Given {
     /// The flags that gave it, for the command that repeats a seed.
     flags: String,
-    reads_ahead: bool,
+    known: bool,
     topology: Option<Topology>,
     workload: Option<Workload>,
     seconds: Option<u64>,
@@ -85,7 +85,7 @@ impl fmt::Display for Files {
             path.iter().try_for_each(|path| write!(f, " --{flag} {}", path.display()))?;
         }
         self.seconds.iter().try_for_each(|seconds| write!(f, " --seconds {seconds}"))?;
-        if self.reads_ahead { f.write_str(" --reads-ahead") } else { Ok(()) }
+        if self.known { f.write_str(" --known") } else { Ok(()) }
     }
 }
 
@@ -97,10 +97,10 @@ impl Files {
         let workload = self.workload.as_deref().map(|path| {
             Workload::parse(&path.display().to_string(), &read(path)?).map_err(|error| error.to_string())
         });
-        let (seconds, reads_ahead) = (self.seconds, self.reads_ahead);
+        let (seconds, known) = (self.seconds, self.known);
         Ok(Given {
             flags: self.to_string(),
-            reads_ahead,
+            known,
             topology: topology.transpose()?,
             workload: workload.transpose()?,
             seconds,
@@ -115,11 +115,11 @@ fn read(path: &Path) -> Result<String, String> {
 
 impl Given {
     fn environment(&self, seed: u64) -> Environment {
-        let mut environment = Environment::of_files(seed, self.topology.as_ref(), self.workload.as_ref());
+        let drawn = if self.known { Environment::unspared(seed) } else { Environment::of_seed(seed) };
+        let mut environment = drawn.with_files(self.topology.as_ref(), self.workload.as_ref());
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }
-        environment.reads_ahead |= self.reads_ahead;
         environment
     }
 }

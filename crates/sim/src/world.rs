@@ -80,6 +80,8 @@ enum Event {
     Expire { site: usize, boot: u64 },
     /// The collector of a store takes a step.
     Collect { site: usize },
+    /// The workers drop what all members have seen.
+    Retire,
     /// A site looks for deleted buckets that are in use.
     Revive { site: usize },
     /// A checker looks at some site.
@@ -236,6 +238,9 @@ impl World {
             self.plan_strike(class, pace);
         }
         self.queue.plan(now.after(seconds(4)), Event::Inspect);
+        if self.environment.retires {
+            self.queue.plan(now.after(seconds(9)), Event::Retire);
+        }
     }
 
     /// Lets things happen until `done`, or until nothing is planned, or until too much is broken.
@@ -267,6 +272,7 @@ impl World {
             Event::Relief(relief) => self.relieve(relief),
             Event::Expire { site, boot } => self.expire(site, boot),
             Event::Collect { site } => self.collect(site),
+            Event::Retire => self.retire_in_turn(),
             Event::Revive { site } => self.revive(site),
             Event::Inspect => self.inspect(),
         }

@@ -100,6 +100,9 @@ impl World {
         }
         if !running.members.contains(&bucket.id) {
             self.come_to_a_bucket(site, bucket.id, &mut state.draw);
+            if let Some(place) = self.clients.get_mut(site).and_then(|clients| clients.get_mut(client)) {
+                place.draw = state.draw;
+            }
             self.client_tries_later(site, client);
             return;
         }
@@ -132,14 +135,16 @@ impl World {
         self.mourn(site, false);
     }
 
-    /// The first access to a bucket: some read there from elsewhere first, then the site becomes a member.
+    /// The first access to a bucket: some read there from elsewhere for a while, then the site becomes a member.
     fn come_to_a_bucket(&mut self, site: usize, bucket: BucketId, draw: &mut Draw) {
-        if draw.chance(Ppm::percent(30)) {
+        if draw.chance(Ppm::percent(60)) {
             let elsewhere = draw.below(self.sites.len() as u64) as usize;
             let key = self.environment.workload.key(draw);
             self.read_elsewhere(site, elsewhere, &(bucket, key));
         }
-        self.submit_join(site, bucket);
+        if draw.chance(Ppm::percent(30)) {
+            self.submit_join(site, bucket);
+        }
     }
 
     fn put(&mut self, (site, client): (usize, usize), bucket: Bucket, key: String, body: Vec<u8>) -> bool {

@@ -18,11 +18,11 @@ impl World {
     /// Tells the machine of a site what happened and carries out what it wants.
     pub(super) fn input(&mut self, site: usize, input: Input) {
         let now = self.queue.now();
-        let mut out = Vec::new();
+        let (mut out, feed_bytes) = (Vec::new(), self.environment.feed_bytes);
         let Some(running) = self.sites.get_mut(site).and_then(|site| site.running.as_mut()) else { return };
         let view = running.store.view();
         let origin = lock(&running.desk).origin;
-        let reading = Reading { store: &running.store, view: &view as &dyn View, origin };
+        let reading = Reading { store: &running.store, view: &view as &dyn View, origin, feed_bytes };
         running.federation.handle(input, now, &reading, &mut out);
         drop(view);
         for output in out {

@@ -183,6 +183,14 @@ impl World {
         self.plan_start(site);
     }
 
+    pub(super) fn retire_in_turn(&mut self) {
+        if !self.resting {
+            let at = self.queue.now().after(self.draw.span(seconds(4)..=seconds(20)));
+            self.queue.plan(at, Event::Retire);
+            self.retire_everywhere();
+        }
+    }
+
     fn retire_everywhere(&mut self) {
         let seen = self.seen_by_all();
         for site in 0..self.sites.len() {
