@@ -35,6 +35,7 @@ pub(crate) mod operation;
 mod put_bucket_versioning;
 mod put_object;
 mod reply;
+pub mod sign;
 pub(crate) mod sigv4;
 mod upload_part;
 mod upload_part_copy;

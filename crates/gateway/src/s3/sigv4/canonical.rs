@@ -75,8 +75,7 @@ impl SigningKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, last.as_ref()))
     }
 
-    /// The signature in hexadecimal; only clients sign.
-    #[cfg(any(test, feature = "conformance"))]
+    /// The signature in hexadecimal.
     pub(crate) fn sign(&self, text: &str) -> String {
         hex(hmac::sign(&self.0, text.as_bytes()).as_ref())
     }

@@ -12,9 +12,7 @@ mod chunked;
 mod claim;
 mod clock;
 
-#[cfg(any(test, feature = "conformance"))]
-pub(crate) use canonical::string_to_sign;
-pub(crate) use canonical::{Canonical, SigningKey};
+pub(crate) use canonical::{Canonical, SigningKey, string_to_sign};
 pub(crate) use chunked::{ChunkKeys, Decoder};
 pub(crate) use claim::{Claim, Payload};
 pub use clock::{ClockReading, ClockRule};
