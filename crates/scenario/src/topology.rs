@@ -10,6 +10,8 @@
 //!
 //! [[site]]
 //! name = "bergen"
+//! hosts = 2                # servers, if not one
+//! clients = 0              # client machines, if not one
 //!
 //! [matrix]                 # round-trip times in milliseconds, as ping prints them
 //! rtt_ms = [[0, 12], [12, 0]]
@@ -19,13 +21,26 @@
 //! loss = 0.001
 //! rate_mbit = 20
 //!
+//! [site_lan]               # between machines of one site; rate is each machine's card
+//! rtt_ms = 0.5
+//! rate_mbit = 1000
+//!
+//! [access]                 # between a client and the machines of its site; if missing, as [site_lan]
+//! rtt_ms = 20
+//!
+//! [host]                   # every machine, servers and clients
+//! memory_mb = 1024
+//!
 //! [[pair]]                 # what differs for one of them, in both directions unless one_way = true
 //! from = "oslo"
 //! to = "bergen"
 //! loss = 0.02
 //! ```
 //!
+//! The simulator takes sites, clocks and links; what concerns machines within a site is the lab's.
 //! An error names the line. Fields that nobody knows are refused: a typing mistake must not be a calm link.
+
+mod attach;
 
 use std::time::Duration;
 
@@ -36,6 +51,9 @@ use crate::clock::WallClock;
 use crate::draw::Ppm;
 use crate::link::Link;
 use crate::refusal::{Refusal, parse};
+
+pub use attach::{Attachment, Machine};
+use attach::{AttachmentEntry, MachineEntry};
 
 /// Sites of one federation in one file: bounds the matrix.
 const SITES_MAX: usize = 272;
@@ -49,6 +67,12 @@ pub struct Topology {
     pub sites: Vec<Place>,
     /// Links, `links[from][to]`; the diagonal is calm and immediate.
     pub links: Vec<Vec<Link>>,
+    /// Between the machines of a site.
+    pub site_lan: Attachment,
+    /// Between a client and the machines of its site.
+    pub access: Attachment,
+    /// What each machine has.
+    pub host: Machine,
 }
 
 /// One site of a topology.
@@ -58,6 +82,10 @@ pub struct Place {
     pub name: String,
     /// What its clock shows.
     pub clock: WallClock,
+    /// Machines that serve.
+    pub hosts: u32,
+    /// Machines from which clients ask.
+    pub clients: u32,
 }
 
 #[derive(Deserialize)]
@@ -68,6 +96,11 @@ struct File {
     name: String,
     site: Vec<SiteEntry>,
     matrix: Option<MatrixEntry>,
+    #[serde(default)]
+    site_lan: AttachmentEntry,
+    access: Option<AttachmentEntry>,
+    #[serde(default)]
+    host: MachineEntry,
     #[serde(default)]
     link: LinkEntry,
     #[serde(default)]
@@ -80,6 +113,8 @@ struct SiteEntry {
     name: Spanned<String>,
     #[serde(default)]
     clock: ClockEntry,
+    hosts: Option<Spanned<u32>>,
+    clients: Option<Spanned<u32>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -134,7 +169,8 @@ impl Topology {
         }
         let sites = places(&file.site).map_err(|(span, reason)| refuse(span, reason))?;
         let links = links(&file, &sites).map_err(|(span, reason)| refuse(span, reason))?;
-        Ok(Self { name: file.name, sites, links })
+        let (site_lan, access, host) = machines(&file).map_err(|(span, reason)| refuse(span, reason))?;
+        Ok(Self { name: file.name, sites, links, site_lan, access, host })
     }
 
     /// The number of a site.
@@ -156,9 +192,17 @@ fn places(entries: &[SiteEntry]) -> Result<Vec<Place>, Fault> {
             return Err((entry.name.span(), format!("more than {SITES_MAX} sites")));
         }
         let clock = WallClock { offset_ms: entry.clock.offset_ms, drift_ppm: entry.clock.drift_ppm };
-        places.push(Place { name: name.clone(), clock });
+        let hosts = attach::machines(&entry.hosts, "hosts", 1)?;
+        let clients = attach::machines(&entry.clients, "clients", 1)?;
+        places.push(Place { name: name.clone(), clock, hosts, clients });
     }
     Ok(places)
+}
+
+fn machines(file: &File) -> Result<(Attachment, Attachment, Machine), Fault> {
+    let site_lan = file.site_lan.over(Attachment::default())?;
+    let access = file.access.as_ref().map_or(Ok(site_lan), |access| access.over(site_lan))?;
+    Ok((site_lan, access, file.host.checked()?))
 }
 
 fn links(file: &File, sites: &[Place]) -> Result<Vec<Vec<Link>>, Fault> {

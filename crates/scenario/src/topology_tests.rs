@@ -39,6 +39,29 @@ fn a_good_file_means_what_it_says() {
     assert_eq!(topology.links[0][0], Link::default());
 }
 
+#[test]
+fn machines_are_read_and_default_to_one_of_each() {
+    let plain = Topology::parse("t.toml", GOOD).unwrap();
+    assert_eq!((plain.sites[0].hosts, plain.sites[0].clients), (1, 1));
+    assert_eq!((plain.site_lan, plain.access), (Attachment::default(), Attachment::default()));
+    let text = GOOD.replace("name = \"bergen\"", "name = \"bergen\"\nhosts = 3\nclients = 0")
+        + "[site_lan]\nrtt_ms = 0.5\nrate_mbit = 1000\n[access]\nrtt_ms = 20\n[host]\nmemory_mb = 1024\ncpu_share = 0.5\n";
+    let topology = Topology::parse("t.toml", &text).unwrap();
+    assert_eq!((topology.sites[1].hosts, topology.sites[1].clients), (3, 0));
+    assert_eq!(topology.site_lan.rtt, Duration::from_micros(500));
+    assert_eq!((topology.access.rtt, topology.access.rate), (millis(20), 125_000_000));
+    assert_eq!(topology.host, Machine { memory_mb: Some(1024), cpu_share: Some(0.5), rate: 0 });
+}
+
+#[test]
+fn mistakes_about_machines_are_refused_with_their_line() {
+    refused("name = \"bergen\"", "name = \"bergen\"\nhosts = 65", 9, "at most 64");
+    refused("[link]", "[host]\nmemory_mb = 1\n[link]", 12, "at least 16");
+    refused("[link]", "[access]\nrtt_ms = -1\n[link]", 12, "from 0");
+    refused("[link]", "[site_lan]\nrtt = 1\n[link]", 12, "unknown field");
+    refused("[link]", "[host]\ncpu_share = 0\n[link]", 12, "processors");
+}
+
 fn refused(from: &str, to: &str, line: usize, reason: &str) {
     let text = GOOD.replace(from, to);
     assert_ne!(text, GOOD, "the mistake was not made");
