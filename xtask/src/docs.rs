@@ -1,6 +1,6 @@
-//! `cargo xtask docs`: writes what is derived: the clippy.toml files and the two references.
+//! `cargo xtask docs`: writes what is derived: the clippy.toml files, the table of limits and the two references.
 
-use crate::{bans, run};
+use crate::{bans, limits, run};
 
 /// The references, as the binary prints them.
 pub(crate) fn references() -> Result<Vec<(String, String)>, String> {
@@ -18,6 +18,7 @@ pub(crate) fn references() -> Result<Vec<(String, String)>, String> {
 pub(crate) fn write() -> Result<(), String> {
     let mut files = bans::files();
     put(&files)?;
+    put(&[limits::file()?])?;
     files = references()?;
     put(&files)
 }

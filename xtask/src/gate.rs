@@ -15,6 +15,7 @@ const CHECKS: &[Check] = &[
     ("architecture", checks::architecture::check),
     ("papers", checks::papers::check),
     ("bans", checks::written::bans),
+    ("limits", checks::written::limits),
     ("clippy", checks::clippy::check),
     ("references", checks::written::references),
 ];

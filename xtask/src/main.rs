@@ -9,6 +9,7 @@ mod checks;
 mod docs;
 mod gate;
 mod journeys;
+mod limits;
 mod metadata;
 mod prerequisites;
 mod run;

@@ -1,11 +1,16 @@
 //! Files that are written by a command are as the command would write them now.
 
 use super::Findings;
-use crate::{bans, docs, run};
+use crate::{bans, docs, limits, run};
 
 /// The clippy.toml files against the table of bans.
 pub(crate) fn bans() -> Findings {
     compare(bans::files())
+}
+
+/// The table of limits against its source.
+pub(crate) fn limits() -> Findings {
+    compare(vec![limits::file()?])
 }
 
 /// The references of the command line and of the configuration against the binary.
