@@ -2,5 +2,6 @@
 //!
 //! Invariants: whatever the lab makes (namespaces, devices, processes, files) it removes, also after a crash.
 
+pub mod plan;
 pub mod result;
 pub mod verbs;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
+pub use skerry_bench::summary::Summary;
 
 /// The schema written here.
 pub const VERSION: u32 = 1;
@@ -163,37 +164,6 @@ pub struct Phase {
     pub processes: Vec<ProcessUse>,
     /// What was done to the network meanwhile.
     pub events: Vec<Event>,
-}
-
-/// Figures over operations; seconds.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Operations that succeeded.
-    pub count: u64,
-    /// Those that failed.
-    pub failures: u64,
-    /// Payload moved.
-    pub bytes: u64,
-    /// From the first start to the last end.
-    pub seconds: f64,
-    /// Mean time of an operation.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 90th percentile.
-    pub p90: f64,
-    /// 95th percentile.
-    pub p95: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// The slowest.
-    pub max: f64,
-    /// The fastest.
-    pub min: f64,
-    /// Standard deviation.
-    pub stddev: f64,
-    /// Payload over `seconds`.
-    pub throughput_bytes_per_s: f64,
 }
 
 /// Bytes and packets by source and destination, IP headers included.

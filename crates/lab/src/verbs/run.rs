@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::Ending;
+use crate::plan::Scale;
 
 /// Play scenarios
 #[derive(Debug, Args)]
@@ -27,15 +28,6 @@ pub struct Run {
     /// The seed of every draw
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-}
-
-/// How large a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Scale {
-    /// What fits minutes of a small machine.
-    Small,
-    /// The paper's own size.
-    Paper,
 }
 
 impl Run {
