@@ -4,4 +4,5 @@
 
 pub mod plan;
 pub mod result;
+pub mod systems;
 pub mod verbs;

@@ -1,0 +1,67 @@
+//! Where a system's processes run: the emulated hosts, or this machine's loopback as their double.
+//!
+//! Invariant: an address of a system is dialled only from inside the host that asks, never from the lab's own network.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// A host that runs servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name, unique within the run.
+    pub host: String,
+    /// The number of its site, from 0.
+    pub site: usize,
+    /// The name of its site.
+    pub site_name: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+/// Hosts that can run programs.
+pub trait Machines: Sync {
+    /// The hosts for servers, site by site.
+    fn servers(&self) -> Vec<Machine>;
+
+    /// A command that will run on a host.
+    fn command(&self, host: &str, program: &Path) -> io::Result<Command>;
+
+    /// Dials from inside a host.
+    fn connect(&self, host: &str, to: SocketAddr, within: Duration) -> io::Result<TcpStream>;
+}
+
+/// Hosts that are addresses of the loopback network: no distances, for trials and tests.
+#[derive(Debug, Clone)]
+pub struct Loopback {
+    machines: Vec<Machine>,
+}
+
+impl Loopback {
+    /// So many sites of one host, at 127.`network`.1.1, 127.`network`.2.1 and so on.
+    pub fn new(network: u8, sites: u8) -> Self {
+        let machine = |number: u8| Machine {
+            host: format!("site-{number}-1"),
+            site: usize::from(number) - 1,
+            site_name: format!("site-{number}"),
+            address: Ipv4Addr::new(127, network, number, 1),
+        };
+        Self { machines: (1..=sites).map(machine).collect() }
+    }
+}
+
+impl Machines for Loopback {
+    fn servers(&self) -> Vec<Machine> {
+        self.machines.clone()
+    }
+
+    fn command(&self, _host: &str, program: &Path) -> io::Result<Command> {
+        Ok(Command::new(program))
+    }
+
+    fn connect(&self, _host: &str, to: SocketAddr, within: Duration) -> io::Result<TcpStream> {
+        TcpStream::connect_timeout(&to, within)
+    }
+}
