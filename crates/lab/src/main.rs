@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use skerry_lab::verbs::run::Run;
+use skerry_lab::verbs::trial::Try;
 
 /// A wide-area network on one machine, and the papers' experiments on it
 #[derive(Debug, Parser)]
@@ -16,11 +17,13 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(Run),
+    Try(Try),
 }
 
 fn main() -> ExitCode {
     let ending = match Arguments::parse().verb {
         Verb::Run(verb) => verb.run(),
+        Verb::Try(verb) => verb.run(),
     };
     ending.unwrap_or_else(|reason| {
         eprintln!("skerry-lab: {reason}");

@@ -41,6 +41,9 @@ pub(super) const SHARED_NAMES: [&str; 7] =
 const BUCKET_NAMES: [&str; 2] = ["bucket", "value"];
 /// How long a step may take if the file does not say.
 const SECONDS: u64 = 60;
+/// Hosts that are worked on at the same time if the file does not say: enough to hide round trips, few enough for
+/// two cores.
+const AT_ONCE: usize = 8;
 /// How long processes have to stop by themselves if the file does not say.
 const STOP_SECONDS: u64 = 10;
 
@@ -156,8 +159,7 @@ struct StepEntry {
     on: Reach,
     #[serde(default)]
     at_first: bool,
-    #[serde(default)]
-    in_turn: bool,
+    at_once: Option<usize>,
     start: Option<String>,
     #[serde(default)]
     run: Vec<Spanned<String>>,
@@ -367,7 +369,7 @@ impl Reading<'_> {
             say: step.say,
             on: step.on,
             at_first: step.at_first,
-            in_turn: step.in_turn,
+            at_once: step.at_once.unwrap_or(AT_ONCE).max(1),
             action,
             capture,
             environment: self.variables(step.environment)?,

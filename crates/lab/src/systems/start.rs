@@ -21,8 +21,6 @@ use super::running::{Member, Running};
 use super::step::{Action, Reach, Step};
 use super::template::{Template, Unknown, Values};
 
-/// Hosts that are worked on at the same time: enough to hide round trips, few enough for two cores.
-const AT_ONCE: usize = 8;
 /// How often readiness is asked for.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -66,9 +64,8 @@ impl<'a> Starting<'a> {
 
     fn step(&mut self, step: &Step) -> Result<(), SystemError> {
         let hosts = reached(step.on, &self.hosts);
-        let width = if step.in_turn { 1 } else { AT_ONCE };
         let mut captured = Vec::new();
-        for some in hosts.chunks(width) {
+        for some in hosts.chunks(step.at_once) {
             for (host, done) in self.at_once(step, some) {
                 match done? {
                     Done::Nothing => {}

@@ -59,8 +59,8 @@ pub(super) struct Step {
     pub(super) on: Reach,
     /// Carried out at the first host, with the values of the host it is for.
     pub(super) at_first: bool,
-    /// One host after the other.
-    pub(super) in_turn: bool,
+    /// How many hosts at the same time.
+    pub(super) at_once: usize,
     /// What to do.
     pub(super) action: Action,
     /// Keep what was printed as a value, whole or at a JSON pointer.
