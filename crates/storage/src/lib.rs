@@ -25,6 +25,6 @@ pub use disk::{Disk, File, real::RealDisk};
 pub use error::{CommitError, ReadError, StorageError};
 pub use settings::{Engine, Settings};
 pub use store::{
-    Class, ClassUsage, Collected, Committer, Damage, Entry, IndexState, Pin, Propose, Recovery, SmallBody,
-    Store, StoreView, SyncStats, TornTail, Usage,
+    Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry, IndexState, Pin,
+    Propose, Recovery, ScrubState, ScrubStep, SmallBody, Store, StoreView, SyncStats, TornTail, Usage,
 };

@@ -49,6 +49,11 @@ pub trait File: Send + Sync {
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         Ok(Some(offset))
     }
+
+    /// What of these bytes is synced and lies in memory is let go of: the next reading comes from the medium. A hint.
+    fn release(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
 }
 
 /// What [`Disk::lock`] holds: dropped, the directory is free again.

@@ -187,6 +187,12 @@ impl File for RealFile {
         Ok(self.file.metadata()?.len())
     }
 
+    fn release(&self, offset: u64, len: u64) {
+        let len = std::num::NonZeroU64::new(len);
+        // Only a hint: where it is not heard, the memory is read.
+        let _ = rustix::fs::fadvise(&self.file, offset, len, rustix::fs::Advice::DontNeed);
+    }
+
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
             Ok(found) => Ok(Some(found)),

@@ -69,6 +69,19 @@ impl Files {
         }
     }
 
+    /// What of this place lies in memory is let go of, so that the next reading comes from the disk.
+    pub(crate) fn release(&self, area: Area, number: u32, offset: u64, len: u64) {
+        let open = self.lock().open.get(&(area, number)).map(|open| open.file.clone());
+        if let Some(file) = open.or_else(|| self.disk.open(&file_name(area.folder(), number)).ok()) {
+            file.release(offset, len);
+        }
+    }
+
+    /// As if a cache segment had been read last then.
+    pub(crate) fn set_cache_used(&self, number: u32, used: u64) {
+        self.lock().cache_used.insert(number, used);
+    }
+
     /// When a cache segment was last read; 0 if never since the store was opened.
     pub(crate) fn cache_used(&self, number: u32) -> u64 {
         self.lock().cache_used.get(&number).copied().unwrap_or(0)

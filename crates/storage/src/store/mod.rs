@@ -34,11 +34,13 @@ mod queue;
 mod read;
 mod replay;
 mod report;
+mod scrub;
 mod strip;
 mod words;
 
 pub use committer::Committer;
 pub use report::{ClassUsage, Collected, Damage, IndexState, Recovery, SyncStats, TornTail, Usage};
+pub use scrub::{DamagedChunk, DamagedSegment, ScrubState, ScrubStep};
 pub use words::{Class, Entry, Propose, SmallBody};
 
 /// What only one thread at a time may touch: who carries out a group.
@@ -66,6 +68,9 @@ pub struct Store {
     journal_meter: SyncMeter,
     payload_meter: SyncMeter,
     sweep: Mutex<collect::Sweep>,
+    scrub: Mutex<scrub::Scrub>,
+    /// Chunks that were asked for or brought, to see whether others are at work.
+    asked: AtomicU64,
     /// One payload sync at a time.
     syncing: Mutex<()>,
     poison: Mutex<Option<String>>,
@@ -142,6 +147,12 @@ impl Store {
     /// Last journal position that is durable and applied.
     pub fn lsn(&self) -> u64 {
         self.lsn.load(Ordering::Acquire)
+    }
+
+    /// Rises with every chunk that is read or put and every record that is written: who works in the background looks
+    /// whether it rose.
+    pub fn activity(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed).wrapping_add(self.lsn())
     }
 
     /// Flushes the index, so that the next open has nothing to replay. Not needed for durability.

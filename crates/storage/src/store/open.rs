@@ -88,6 +88,7 @@ fn assemble(
     let writer = Writer::resume(&disk, salt, settings.journal_segment_bytes, &replayed.walked)?;
     let segments = |area, bytes, known| Segments::resume(&disk, area, salt, bytes, known);
     let lsn = AtomicU64::new(writer.tail().lsn - 1);
+    let scrub = super::scrub::Scrub::load(&*disk, &salt);
     let store = Store {
         payload: segments(Area::Payload, settings.payload_segment_bytes, replayed.payload)?,
         cache: segments(Area::Cache, settings.cache_segment_bytes, replayed.cache)?,
@@ -105,6 +106,8 @@ fn assemble(
         journal_meter: Default::default(),
         payload_meter: Default::default(),
         sweep: Default::default(),
+        scrub: Mutex::new(scrub),
+        asked: AtomicU64::new(0),
         syncing: Mutex::default(),
         poison: Mutex::default(),
         is_poisoned: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! Chunks come in: hashed, looked up, written once, pinned.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use skerry_base::chunk::Tree;
 use skerry_base::limits::CHUNK_BYTES;
@@ -29,6 +30,7 @@ impl Store {
         bytes: &[u8],
     ) -> Result<Pin, StorageError> {
         self.check_poison()?;
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let limit = CHUNK_BYTES + SEALING;
         if bytes.len() > limit {
             return Err(StorageError::TooLarge { found: bytes.len() as u64, limit: limit as u64 });

@@ -1,6 +1,7 @@
 //! Chunks go out: every block that is touched is verified first.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use skerry_base::{BucketId, ChunkId};
@@ -23,6 +24,12 @@ struct Found {
 impl Store {
     /// Reads part of a chunk; every 64 KiB block touched is verified first. `0..u32::MAX` reads to the end.
     pub fn read_chunk(&self, domain: BucketId, id: ChunkId, range: Range<u32>) -> Result<Bytes, ReadError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.read_quietly(domain, id, range)
+    }
+
+    /// The same for work in the background, which does not count as work of others.
+    fn read_quietly(&self, domain: BucketId, id: ChunkId, range: Range<u32>) -> Result<Bytes, ReadError> {
         let key = (domain, id);
         let mut found = self.find(key)?.ok_or(ReadError::Absent)?;
         loop {
@@ -43,9 +50,15 @@ impl Store {
         }
     }
 
-    /// Reads a whole chunk and compares it with its name: what a scrub does.
+    /// Reads a whole chunk and compares it with its name.
     pub fn check_chunk(&self, domain: BucketId, id: ChunkId) -> Result<(), ReadError> {
-        let bytes = self.read_chunk(domain, id, 0..u32::MAX)?;
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.check_quietly(domain, id)
+    }
+
+    /// What a scrub does.
+    pub(super) fn check_quietly(&self, domain: BucketId, id: ChunkId) -> Result<(), ReadError> {
+        let bytes = self.read_quietly(domain, id, 0..u32::MAX)?;
         if ChunkId::of(&bytes) == id {
             return Ok(());
         }

@@ -6,4 +6,5 @@ mod full;
 mod journeys;
 mod model;
 mod power;
+mod scrubbing;
 mod world;

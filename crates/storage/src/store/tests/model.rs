@@ -89,10 +89,24 @@ impl Client {
                 let _ = store.collect(WallTime(self.now));
             }
             90..95 => drop(store.checkpoint()),
+            95..98 => self.scrub(store),
             _ => {}
         }
         if self.chance.one_in(3) {
             self.pump(store);
+        }
+    }
+
+    /// Steps of a round, wherever it is: there is no damage to be found, also of chunks that come and go.
+    fn scrub(&mut self, store: &Store) {
+        let now = WallTime(self.now);
+        if store.begin_scrub(now).is_err() {
+            return;
+        }
+        for _ in 0..1 + self.chance.below(8) {
+            if let Ok(step) = store.scrub(self.chance.below(200_000), now) {
+                assert_eq!((step.damaged, step.segments), (vec![], vec![]));
+            }
         }
     }
 

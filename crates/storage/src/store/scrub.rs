@@ -1,0 +1,301 @@
+//! Everything is read again in rounds, so that damage is found while another copy still exists.
+//!
+//! A round reads all chunks that are here, against their checksums and their names (in the order of their names,
+//! within one step in the order of their places), then the sealed journal segments frame by frame. There is no clock
+//! here: who calls decides on the pace. Where a round is lies in a file of its own, because the index can be thrown
+//! away; it is written once per [`SAVE`] bytes read, so a restart reads little twice and a card is not worn.
+//!
+//! Invariants: what is found damaged is noted durably before the step returns, is never served, and stays on the
+//! list until it reads well again or nothing refers to it; a round misses no chunk that was here when it began and
+//! still is when it ends.
+
+use std::io::ErrorKind;
+use std::ops::{Bound, ControlFlow};
+use std::sync::{MutexGuard, PoisonError};
+
+use skerry_base::codec::{decode, encode};
+use skerry_base::kv::{Table, View};
+use skerry_base::{BucketId, ChunkId, WallTime};
+
+use super::Store;
+use crate::checksum::crc32c;
+use crate::chunks::Key;
+use crate::chunks::row::{self, Area, Row, read_chunk_key};
+use crate::disk::Disk;
+use crate::journal::reader::walk_sealed;
+use crate::{ReadError, StorageError};
+
+mod state;
+
+use state::{Cursor, Saved};
+pub use state::{DamagedChunk, DamagedSegment, ScrubState, ScrubStep};
+
+/// The file of the position.
+const FILE: &str = "scrub";
+/// Chunks of one step.
+const STEP: usize = 256;
+/// Rows looked at in one step: most may be of chunks that are elsewhere.
+const LOOK: usize = 8192;
+/// The position is written once per so many bytes read.
+const SAVE: u64 = 64 << 20;
+
+/// Where the scrub is, in memory.
+#[derive(Default)]
+pub(super) struct Scrub {
+    saved: Saved,
+    /// Bytes read since the position was written.
+    unsaved: u64,
+}
+
+/// Chunks to be read by one step, and where the next goes on; none: that was the last.
+struct Batch {
+    rows: Vec<(Key, Row)>,
+    next: Option<Vec<u8>>,
+}
+
+impl Scrub {
+    /// Goes on where the last run was; a position that does not read is one that is lost: a new round begins.
+    pub(super) fn load(disk: &dyn Disk, salt: &[u8; 16]) -> Self {
+        let saved = match read(disk, salt) {
+            Ok(saved) => saved,
+            Err(why) => {
+                tracing::warn!(why, "the position of the scrub is lost; it begins anew");
+                Saved::default()
+            }
+        };
+        Self { saved, unsaved: 0 }
+    }
+}
+
+impl Store {
+    fn scrubbing(&self) -> MutexGuard<'_, Scrub> {
+        self.scrub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the scrub is and what it found.
+    pub fn scrub_state(&self) -> ScrubState {
+        self.scrubbing().saved.state.clone()
+    }
+
+    /// Lets the scrub rest until told otherwise, also after a restart.
+    pub fn pause_scrub(&self, pause: bool) -> Result<(), StorageError> {
+        let mut scrub = self.scrubbing();
+        scrub.saved.state.paused = pause;
+        self.save(&mut scrub)
+    }
+
+    /// Begins a round, unless one is under way.
+    pub fn begin_scrub(&self, now: WallTime) -> Result<(), StorageError> {
+        let mut scrub = self.scrubbing();
+        if scrub.saved.cursor != Cursor::Idle {
+            return Ok(());
+        }
+        let state = &mut scrub.saved.state;
+        state.round += 1;
+        (state.started, state.running) = (Some(now), true);
+        (state.chunks, state.bytes) = (0, 0);
+        state.segments.clear();
+        scrub.saved.cursor = Cursor::Chunks(Vec::new());
+        self.save(&mut scrub)
+    }
+
+    /// One step of the round under way, of at most about `most` bytes (never less than one chunk). Nothing is done
+    /// while it is paused or no round was begun.
+    pub fn scrub(&self, most: u64, now: WallTime) -> Result<ScrubStep, StorageError> {
+        let mut scrub = self.scrubbing();
+        if scrub.saved.state.paused {
+            return Ok(ScrubStep::default());
+        }
+        let mut step = ScrubStep { worked: true, ..ScrubStep::default() };
+        match scrub.saved.cursor.clone() {
+            Cursor::Idle => return Ok(ScrubStep::default()),
+            Cursor::Chunks(after) => {
+                let next = self.scrub_chunks(&after, most, &mut step)?;
+                scrub.saved.cursor = next.map_or(Cursor::Journal(0), Cursor::Chunks);
+            }
+            Cursor::Journal(after) => match self.scrub_segment(after, &mut step)? {
+                Some(number) => scrub.saved.cursor = Cursor::Journal(number),
+                None => {
+                    scrub.saved.cursor = Cursor::Idle;
+                    scrub.saved.state.running = false;
+                    scrub.saved.state.finished = Some(now);
+                    step.finished = true;
+                }
+            },
+        }
+        scrub.unsaved += step.bytes;
+        let found = scrub.saved.note(&step);
+        if found || step.finished || scrub.unsaved >= SAVE {
+            self.save(&mut scrub)?;
+        }
+        Ok(step)
+    }
+
+    /// Notes chunks that somebody else (an offline check) found damaged, so that they are mended like the rest.
+    pub fn note_damaged(&self, chunks: Vec<DamagedChunk>) -> Result<(), StorageError> {
+        let mut scrub = self.scrubbing();
+        let step = ScrubStep { damaged: chunks, ..ScrubStep::default() };
+        if scrub.saved.note(&step) { self.save(&mut scrub) } else { Ok(()) }
+    }
+
+    /// Looks again at a chunk of the list; true if it is off the list now, because it reads well (it was mended)
+    /// or because it is not here any more.
+    pub fn recheck(&self, domain: BucketId, id: ChunkId) -> Result<bool, StorageError> {
+        let mended = match self.check_chunk(domain, id) {
+            Ok(()) => true,
+            Err(ReadError::Absent) => false,
+            Err(ReadError::Io(error)) => return Err(StorageError::Index(error)),
+            Err(ReadError::Damaged(_) | ReadError::Range(_)) => return Ok(false),
+        };
+        let mut scrub = self.scrubbing();
+        let state = &mut scrub.saved.state;
+        let before = state.damaged.len();
+        state.damaged.retain(|chunk| (chunk.domain, chunk.id) != (domain, id));
+        if state.damaged.len() < before {
+            state.mended += u64::from(mended);
+            self.save(&mut scrub)?;
+        }
+        Ok(true)
+    }
+
+    fn scrub_chunks(
+        &self,
+        after: &[u8],
+        most: u64,
+        step: &mut ScrubStep,
+    ) -> Result<Option<Vec<u8>>, StorageError> {
+        let mut batch = self.next_chunks(after, most)?;
+        batch.rows.sort_by_key(|(_, row)| row.place);
+        for ((domain, id), row) in batch.rows {
+            let Some(place) = row.place else { continue };
+            let cached = (place.area == Area::Cache).then(|| self.files.cache_used(place.segment));
+            // What lies in memory says nothing about the disk.
+            self.files.release(place.area, place.segment, place.offset, row.taken());
+            let found = self.check_quietly(domain, id);
+            if let Some(used) = cached {
+                // Being looked after is not being used: what is evicted must not depend on it.
+                self.files.set_cache_used(place.segment, used);
+            }
+            step.chunks += 1;
+            step.bytes += row.taken();
+            match found {
+                Ok(()) => {}
+                Err(ReadError::Absent) if cached.is_some() => step.torn_copies += 1,
+                Err(ReadError::Absent) => {}
+                Err(ReadError::Io(error)) => return Err(StorageError::Index(error)),
+                Err(ReadError::Damaged(why)) => {
+                    let tree = row.tree;
+                    step.damaged.push(DamagedChunk { domain, id, tree, stored: row.stored, why });
+                }
+                // It was written anew, shorter, while it was read.
+                Err(ReadError::Range(_)) => {}
+            }
+        }
+        Ok(batch.next)
+    }
+
+    /// The next chunks by name that are here.
+    fn next_chunks(&self, after: &[u8], most: u64) -> Result<Batch, StorageError> {
+        let mut batch = Batch { rows: Vec::new(), next: None };
+        let (mut looked, mut bytes, mut bad) = (0, 0, None);
+        let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after) };
+        self.view().scan(Table::Chunks, from, Bound::Unbounded, &mut |key, value| {
+            looked += 1;
+            match (read_chunk_key(key), row::decode::<Row>(value)) {
+                (Some(chunk), Ok(row)) if row.place.is_some() => {
+                    bytes += row.taken();
+                    batch.rows.push((chunk, row));
+                }
+                (Some(_), Ok(_)) => {}
+                (_, Err(error)) => bad = Some(error.to_string()),
+                (None, Ok(_)) => bad = Some("a key of a chunk does not read".to_owned()),
+            }
+            let full = batch.rows.len() >= STEP || bytes >= most || looked >= LOOK;
+            if full || bad.is_some() {
+                batch.next = Some(key.to_vec());
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        match bad {
+            Some(why) => {
+                self.health.note_bad();
+                Err(StorageError::Index(why))
+            }
+            None => Ok(batch),
+        }
+    }
+
+    /// Reads the heads of the next sealed journal segment; none: there is no more.
+    fn scrub_segment(&self, after: u32, step: &mut ScrubStep) -> Result<Option<u32>, StorageError> {
+        let active = self.core().writer.tail().segment;
+        let next = self.space.each(Area::Journal).into_iter().map(|(number, _)| number);
+        let Some(number) = next.into_iter().find(|number| *number > after && *number < active) else {
+            return Ok(None);
+        };
+        let failed = |error: std::io::Error| StorageError::io("open a journal segment", &error);
+        let file = match self.files.get(Area::Journal, number) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Some(number)),
+            Err(error) => return Err(failed(error)),
+        };
+        let len = file.len().map_err(failed)?;
+        file.release(0, len);
+        step.bytes += len.saturating_sub(self.space.of(Area::Journal, number).freed);
+        let why = match walk_sealed(&file, number, &self.salt, &mut |_| Ok(())) {
+            Ok(Some(_)) => return Ok(Some(number)),
+            Ok(None) => "it does not read as its table says".to_owned(),
+            // A disk that cannot read a sector tells so by an error.
+            Err(error) => error.to_string(),
+        };
+        // Stripped or removed meanwhile: the file that was read is not the segment any more.
+        if self.space.of(Area::Journal, number).len == len {
+            tracing::error!(segment = number, why, "damaged journal segment");
+            step.segments.push(DamagedSegment { segment: number, why });
+        }
+        Ok(Some(number))
+    }
+
+    fn save(&self, scrub: &mut Scrub) -> Result<(), StorageError> {
+        write(&*self.disk, &self.salt, &scrub.saved)?;
+        scrub.unsaved = 0;
+        Ok(())
+    }
+}
+
+fn read(disk: &dyn Disk, salt: &[u8; 16]) -> Result<Saved, String> {
+    let file = match disk.open(FILE) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Saved::default()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let len = file.len().map_err(|error| error.to_string())?;
+    if len > state::FILE_BYTES {
+        return Err(format!("the file `{FILE}` has {len} bytes"));
+    }
+    let mut bytes = vec![0; len as usize];
+    file.read_at(0, &mut bytes).map_err(|error| error.to_string())?;
+    let cut = bytes.len().saturating_sub(4);
+    let (body, sum) = bytes.split_at_checked(cut).ok_or("cut short")?;
+    if sum != crc32c(&[salt, body]).to_le_bytes() {
+        return Err(format!("the checksum of the file `{FILE}` does not match"));
+    }
+    decode(body).map_err(|error| error.to_string())
+}
+
+/// Written beside and renamed, so that a crash leaves the old position or the new one.
+fn write(disk: &dyn Disk, salt: &[u8; 16], saved: &Saved) -> Result<(), StorageError> {
+    let failed = |error: std::io::Error| StorageError::io("write the position of the scrub", &error);
+    let body = encode(saved);
+    let sum = crc32c(&[salt, &body]).to_le_bytes();
+    let staged = format!("{FILE}.new");
+    match disk.remove(&staged) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let file = disk.create(&staged, 0).map_err(failed)?;
+    file.write_at(0, &[&body, &sum]).map_err(failed)?;
+    file.sync().map_err(failed)?;
+    disk.rename(&staged, FILE).map_err(failed)?;
+    disk.sync_dir(".").map_err(failed)
+}

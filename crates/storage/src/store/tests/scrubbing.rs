@@ -1,0 +1,211 @@
+//! Everything is read again: damage is found, told, never served, and mended by who puts the bytes again.
+
+use skerry_base::{ChunkId, ChunkKind, WallTime};
+
+use super::world::{DOMAIN, audit, body, delete, kept, open, put_large, put_small, put_tree, rows, small};
+use crate::chunks::row::Area;
+use crate::disk::faulty::FaultyDisk;
+use crate::journal::file_name;
+use crate::store::{ScrubStep, Store};
+use crate::{Class, ReadError};
+
+const NOW: WallTime = WallTime(1_000);
+
+/// Scrubs to the end of the round; the steps together.
+fn round(store: &Store, most: u64) -> ScrubStep {
+    store.begin_scrub(NOW).unwrap();
+    let mut sum = ScrubStep::default();
+    for _ in 0..10_000 {
+        let step = store.scrub(most, NOW).unwrap();
+        assert!(step.worked);
+        sum.chunks += step.chunks;
+        sum.bytes += step.bytes;
+        sum.torn_copies += step.torn_copies;
+        sum.damaged.extend(step.damaged);
+        sum.segments.extend(step.segments);
+        if step.finished {
+            return sum;
+        }
+    }
+    panic!("the round does not end");
+}
+
+/// Several payload segments, sealed journal segments, a tree, a copy.
+fn fill(store: &Store) {
+    for n in 0..40 {
+        put_small(store, &format!("small-{n}"), n, &body(n, 3000)).unwrap();
+    }
+    for n in 100..106 {
+        put_large(store, &format!("large-{n}"), n, &body(n, 90_000)).unwrap();
+    }
+    put_tree(store, "tree", 200, &[body(201, 70_000), body(202, 70_000)]).unwrap();
+    drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &body(300, 50_000)).unwrap());
+    store.settle(|settled| settled.unwrap());
+    store.pump();
+}
+
+fn flip(disk: &FaultyDisk, file: &str, at: usize) {
+    disk.corrupt(file, |bytes| bytes[at] ^= 1);
+}
+
+#[test]
+fn a_round_reads_every_chunk_and_segment_once_whatever_the_step() {
+    let (disk, settings) = (FaultyDisk::default(), small());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let here = rows(&store.view()).values().filter(|row| row.place.is_some()).count() as u64;
+    let whole = round(&store, u64::MAX);
+    assert_eq!((whole.chunks, whole.damaged.len(), whole.segments.len()), (here, 0, 0));
+    assert!(whole.bytes > 800_000);
+    assert_eq!(ScrubStep { damaged: vec![], ..round(&store, 1) }, whole, "one chunk a step");
+    let state = store.scrub_state();
+    assert_eq!((state.round, state.running, state.finished), (2, false, Some(NOW)));
+    assert_eq!(store.scrub(1, NOW).unwrap(), ScrubStep::default(), "nothing to do between rounds");
+}
+
+#[test]
+fn damage_of_every_kind_is_found_told_and_not_served() {
+    let (disk, settings) = (FaultyDisk::default(), small());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let places = rows(&store.view());
+    let place = |bytes: &[u8]| places[&(DOMAIN, ChunkId::of(bytes))].place.unwrap();
+    let in_file = |bytes: &[u8], skip: u64| {
+        let place = place(bytes);
+        (file_name(place.area.folder(), place.segment), (place.offset + skip) as usize)
+    };
+    let (small_body, header, data, copy) =
+        (body(3, 3000), body(100, 90_000), body(101, 90_000), body(300, 50_000));
+    for (file, at) in
+        [in_file(&small_body, 7), in_file(&header, 30), in_file(&data, 80_000), in_file(&copy, 40_000)]
+    {
+        flip(&disk, &file, at);
+    }
+    // A head of a frame in a sealed segment: a chunk in it is not touched.
+    let first = place(&body(0, 3000));
+    assert_eq!((first.area, first.segment), (Area::Journal, 1));
+    flip(&disk, "journal/0000000001.seg", 64 + 50);
+    let found = round(&store, 100_000);
+    let mut ids: Vec<ChunkId> = found.damaged.iter().map(|chunk| chunk.id).collect();
+    ids.sort();
+    let mut expected = [&small_body, &header, &data].map(|bytes| ChunkId::of(bytes));
+    expected.sort();
+    assert_eq!(ids, expected);
+    assert_eq!(found.torn_copies, 1);
+    assert_eq!(found.segments.iter().map(|found| found.segment).collect::<Vec<_>>(), [1]);
+    for bytes in [&small_body, &header, &data] {
+        assert!(!store.has_chunk(DOMAIN, ChunkId::of(bytes)), "others are not told that it is here");
+        let read = store.read_chunk(DOMAIN, ChunkId::of(bytes), 0..u32::MAX);
+        assert!(matches!(read, Err(ReadError::Damaged(_))));
+    }
+    assert_eq!(store.scrub_state().damaged.len(), 3);
+}
+
+#[test]
+fn who_puts_the_bytes_again_mends_and_the_list_survives_a_restart() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let bytes = body(102, 90_000);
+    let id = ChunkId::of(&bytes);
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    assert_eq!(round(&store, u64::MAX).damaged.len(), 1);
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    assert_eq!(store.scrub_state().damaged.iter().map(|chunk| chunk.id).collect::<Vec<_>>(), [id]);
+    assert!(!store.recheck(DOMAIN, id).unwrap());
+    // As the node does with what another site sent.
+    drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &bytes).unwrap());
+    assert!(store.recheck(DOMAIN, id).unwrap());
+    let state = store.scrub_state();
+    assert_eq!((state.damaged.len(), state.found, state.mended), (0, 1, 1));
+    store.settle(|settled| settled.unwrap());
+    store.pump();
+    audit(&store);
+    let mended = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    assert_eq!(mended.area, Area::Payload, "what counted goes on to count");
+    assert_eq!(round(&store, u64::MAX).damaged, vec![]);
+}
+
+#[test]
+fn what_is_deleted_leaves_the_list() {
+    let (disk, settings) = (FaultyDisk::default(), small());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let id = ChunkId::of(&body(103, 90_000));
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    round(&store, u64::MAX);
+    delete(&store, "large-103").unwrap();
+    store.collect(NOW).unwrap();
+    store.collect(WallTime(NOW.0 + 700_000)).unwrap();
+    assert!(store.recheck(DOMAIN, id).unwrap());
+    let state = store.scrub_state();
+    assert_eq!((state.damaged.len(), state.mended), (0, 0));
+}
+
+#[test]
+fn a_round_goes_on_after_a_restart_and_after_a_power_cut() {
+    for power in [false, true] {
+        let (mut disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        fill(&store);
+        let whole = round(&store, u64::MAX);
+        store.begin_scrub(NOW).unwrap();
+        let mut read = 0;
+        while read * 2 < whole.bytes {
+            read += store.scrub(1, NOW).unwrap().bytes;
+        }
+        // Asking it to rest writes the position.
+        store.pause_scrub(true).unwrap();
+        drop(store);
+        if power {
+            disk = disk.power_cut(9);
+        }
+        let (store, _) = open(&disk, &settings);
+        assert!(store.scrub_state().paused && store.scrub_state().running);
+        assert_eq!(store.scrub(u64::MAX, NOW).unwrap(), ScrubStep::default(), "paused");
+        store.pause_scrub(false).unwrap();
+        let rest = round(&store, 50_000);
+        assert_eq!(read + rest.bytes, whole.bytes, "power cut: {power}");
+        assert_eq!(store.scrub_state().round, 2);
+    }
+}
+
+#[test]
+fn a_position_that_does_not_read_only_begins_anew() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    round(&store, u64::MAX);
+    drop(store);
+    let len = disk.content("scrub").len();
+    for at in 0..len {
+        flip(&disk, "scrub", at);
+        let (store, _) = open(&disk, &settings);
+        assert_eq!(store.scrub_state().round, 0, "flipped at {at}");
+        drop(store);
+        flip(&disk, "scrub", at);
+    }
+    disk.corrupt("scrub", Vec::clear);
+    let (store, _) = open(&disk, &settings);
+    assert_eq!(round(&store, u64::MAX).damaged, vec![]);
+    assert_eq!(store.scrub_state().round, 1);
+}
+
+#[test]
+fn looking_after_copies_is_not_using_them() {
+    let (store, _) = open(&FaultyDisk::default(), &small());
+    for n in 0..8 {
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &body(n, 60_000)).unwrap());
+    }
+    store.settle(|settled| settled.unwrap());
+    store.pump();
+    store.read_chunk(DOMAIN, ChunkId::of(&body(0, 60_000)), 0..10).unwrap();
+    let used: Vec<u64> = (1..6).map(|number| store.files.cache_used(number)).collect();
+    let before = store.activity();
+    round(&store, u64::MAX);
+    assert_eq!((1..6).map(|number| store.files.cache_used(number)).collect::<Vec<_>>(), used);
+    assert_eq!(store.activity(), before, "nor is it work that the scrub itself would make room for");
+}
