@@ -8,11 +8,16 @@
 //! read can be verified; a fixed rate is kept without coordinated omission (a latency counts from the intended start);
 //! nothing here reads a file, the environment or a random number: all of it comes in.
 
+mod board;
 pub mod body;
 pub mod engine;
+mod pace;
 pub mod plan;
+mod plan_check;
 pub mod progress;
 pub mod s3;
 pub mod sample;
+mod schedule;
 pub mod summary;
 pub mod target;
+mod zipf;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::body::Body;
+use crate::body::{Body, Checker};
 use crate::plan::Verify;
 
 /// What a worker can ask for.
@@ -115,6 +115,8 @@ impl Failure {
 pub const CONNECT: &str = "connect";
 /// Code of an operation that was given up.
 pub const TIMEOUT: &str = "timeout";
+/// Code of an operation of a fixed rate that no worker was free to begin before the end of its phase.
+pub const NOT_BEGUN: &str = "not-begun";
 /// Code of a read that brought other bytes than were written.
 pub const WRONG_BYTES: &str = "wrong-bytes";
 /// Code of a read that brought more or fewer bytes than were written.
@@ -168,4 +170,22 @@ pub trait Target: Send + Sync {
     /// Performs one operation to its end. Never panics and never retries: what goes wrong is a
     /// [`Done`] with a failure.
     async fn perform(&self, slot: &mut Slot, ask: &Ask) -> Done;
+}
+
+/// What a read was worth: compares what came (all of it was given to `checker`) with what was written, as closely as
+/// the ask wants it.
+pub fn judge_read(ask: &Ask, checker: &Checker) -> Option<Failure> {
+    if ask.verify == Verify::None {
+        return None;
+    }
+    let place = format!("{} {}/{}", ask.operation, ask.bucket, ask.key);
+    if checker.seen() != ask.body.length {
+        let message = format!("{place}: {} bytes came, {} were written", checker.seen(), ask.body.length);
+        return Some(Failure::new(WRONG_LENGTH, message));
+    }
+    let at = checker.wrong().filter(|_| ask.verify != Verify::Length)?;
+    Some(Failure::new(
+        WRONG_BYTES,
+        format!("{place}: other bytes than were written, at {at} of {}", ask.body.length),
+    ))
 }
