@@ -18,8 +18,8 @@ use crate::{Config, Input, Lag, Output, Replica, SiteEntry, Stats, Ticket};
 
 /// All of a node's decisions about other sites.
 ///
-/// Contract: `now` never falls; outputs are carried out in order; every [`Output::Apply`] and [`Output::Drop`]
-/// is answered by exactly one [`Input::Applied`]; `handle` is called at the latest at [`Self::next_wake`].
+/// Contract: `now` never falls; outputs are carried out in order; every [`Output::Apply`], [`Output::Keep`]
+/// and [`Output::Drop`] is answered by exactly one [`Input::Applied`]; `handle` is called at the latest at [`Self::next_wake`].
 /// Two machines that are given the same inputs give the same outputs.
 pub struct Federation {
     site: SiteId,
@@ -285,6 +285,9 @@ impl Hands<'_> {
             }
             Message::Said { ticket, bucket, said } => self.location.said(from, (ticket, bucket, said), cx),
             Message::NotMember { bucket } => self.not_member(from, bucket),
+            Message::Loose { bucket, answer, loose } => self.feed.loose(from, (bucket, answer, loose), cx),
+            Message::Gather(gather) => self.feed.gather_asked(from, gather, cx),
+            Message::Gathered(gathered) => self.feed.gathered(from, gathered, cx),
         }
     }
 

@@ -15,6 +15,7 @@
 //! depends on a hash; every queue has a bound in [`limits`]; what peers send is refused and counted, never
 //! asserted on; own state is checked on every transition and reported as [`Output::Violation`].
 
+pub mod areas;
 mod config;
 mod context;
 mod federation;
@@ -34,6 +35,6 @@ pub use config::Config;
 pub use federation::Federation;
 pub use input::{Input, SiteEntry, Ticket};
 pub use message::Message;
-pub use output::{Answer, Apply, Drop, Output, Report};
-pub use replica::{FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
+pub use output::{Answer, Apply, Drop, Keep, Output, Report};
+pub use replica::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Span, Unreadable};
 pub use stats::{Lag, Stats};

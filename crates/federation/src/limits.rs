@@ -30,6 +30,12 @@ pub const PULL_TIMEOUT: Duration = Duration::from_secs(10);
 pub const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// Longest wait after failures.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// Origins of which one message says what is loose; further ones wait until these are equal.
+pub const LOOSE_ORIGINS: usize = 1024;
+/// Seqs in a list of the loose records that a site has already.
+pub const LOOSE_DOTS: usize = 8192;
+/// Sites from which loose records are taken at once, one per bucket.
+pub const GATHERINGS: usize = 4;
 /// News about a bucket go out at most once in this time to one listener.
 pub const NEWS_PAUSE: Duration = Duration::from_millis(20);
 /// First safety-net check after activity; doubles up to [`CHECK_MAX`].

@@ -44,6 +44,23 @@ pub struct Apply {
     pub doubt: Vector,
 }
 
+/// Records that no feed brings, because their origin has lost them. One commit: store each as a record of its own
+/// (a stored dot again changes nothing, one that the vector covers is dead); leave the vector alone. Those that an
+/// unfinished round has passed over (its `upto` covers them, they were not among its items and are not stored) are
+/// dead at its source: they go when that round ends. Reads of single objects store what they bring in the same
+/// way. Answered by [`crate::Input::Applied`] when durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keep {
+    /// For the answer.
+    pub ticket: Ticket,
+    /// The site that gave them.
+    pub from: SiteId,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// In order of seq, of one origin.
+    pub items: Vec<FeedItem>,
+}
+
 /// Dots that are dead: a member that has seen everything up to them lacks them. One commit: remove those that
 /// are stored (as if they had never come: no tombstone, no successor is touched), leave the vector alone, merge
 /// `horizon`, clear the doubt. Answered by [`crate::Input::Applied`] when durable.
@@ -142,6 +159,8 @@ pub enum Output {
     },
     /// Commit a batch.
     Apply(Apply),
+    /// Commit what no feed brings.
+    Keep(Keep),
     /// Remove what is dead.
     Drop(Drop),
     /// The answer to [`crate::Input::Locate`].

@@ -3,6 +3,8 @@
 //! Order of reading: within one call of `handle` the vector must not be newer than the dots (read it first, or
 //! read all from one snapshot). Then "my vector covers it and I lack it" is always true when it is said.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::{BucketId, Dot, Origin, Vector};
@@ -135,6 +137,37 @@ impl FromIterator<Dot> for Fingerprint {
     }
 }
 
+/// Writes a list of seqs of a span as distances, the first from its start.
+pub(crate) fn encode_gaps(span: &Span, seqs: &[u64]) -> Vec<u64> {
+    let mut before = span.first;
+    seqs.iter().map(|seq| seq.saturating_sub(core::mem::replace(&mut before, *seq))).collect()
+}
+
+/// Reads it; none if it leaves the span.
+pub(crate) fn decode_gaps(span: &Span, gaps: &[u64]) -> Option<Vec<u64>> {
+    let mut seqs = Vec::with_capacity(gaps.len());
+    let mut at = span.first;
+    for (index, gap) in gaps.iter().enumerate() {
+        if index > 0 && *gap == 0 {
+            return None;
+        }
+        at = at.checked_add(*gap).filter(|seq| span.contains(*seq))?;
+        seqs.push(at);
+    }
+    Some(seqs)
+}
+
+/// What is stored of one origin beyond the vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loose {
+    /// Whose.
+    pub origin: Origin,
+    /// The vector's entry.
+    pub covered: u64,
+    /// Over the live dots behind it.
+    pub print: Fingerprint,
+}
+
 /// The local store as the machines see it. "Live" here: a record (tombstones included) that is stored.
 pub trait Replica {
     /// Up to where everything of a bucket is durable here; empty for an unknown bucket.
@@ -165,6 +198,19 @@ pub trait Replica {
 
     /// The seqs of the live dots within a span, in order, at most `limit`.
     fn dots_in(&self, bucket: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable>;
+
+    /// What is stored beyond the own vector, in order of origin. Asked often: cheap where there is nothing.
+    fn loose(&self, bucket: BucketId) -> Result<Vec<Loose>, Unreadable>;
+
+    /// The records of a span but those with the seqs in `have`: at most `max_bytes` by [`FeedItem::len`], but at
+    /// least one item if there is any; and up to which seq of the span none was left out.
+    fn records_in(
+        &self,
+        bucket: BucketId,
+        span: &Span,
+        have: &BTreeSet<u64>,
+        max_bytes: usize,
+    ) -> Result<(Vec<FeedItem>, u64), Unreadable>;
 }
 
 #[cfg(test)]

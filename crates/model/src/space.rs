@@ -10,6 +10,7 @@ mod change;
 mod feed;
 mod keys;
 mod list;
+mod loose;
 mod parts;
 mod prints;
 mod read;
@@ -19,6 +20,7 @@ mod rows;
 
 pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
 pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
+pub use loose::{Loose, keep, loose, records_in};
 pub use parts::{list_parts, list_uploads, local, part, upload};
 pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
 pub use read::{

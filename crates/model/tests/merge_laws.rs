@@ -275,6 +275,43 @@ fn a_source_that_burns_while_it_feeds_takes_nothing_older_along() {
 
 /// `SKERRY_CASES` sets the number of cases for long runs.
 #[expect(clippy::disallowed_methods, reason = "a test's size is set from outside")]
+/// A reader has the only copy left; what an unfinished round has passed over does not stay with who reads it.
+#[test]
+fn a_record_that_its_origin_lost_passes_from_reader_to_reader() {
+    let mut world = World::new(3);
+    world.put(0, KEYS[0], 1);
+    world.put(0, KEYS[1], 2);
+    world.read(0, 1, KEYS[1]);
+    world.burn(0);
+    world.pull_all(1, 2);
+    let covered = world.sites[2].replica.vector();
+    world.gather(1, 2);
+    world.gather(2, 0);
+    for site in &world.sites {
+        assert_eq!(site.replica.dots().len(), 1);
+        assert_eq!(site.replica.dots(), world.sites[1].replica.dots());
+    }
+    assert_eq!(world.sites[2].replica.vector(), covered, "vectors leave loose records alone");
+}
+
+#[test]
+fn what_a_round_has_passed_over_does_not_stay() {
+    let mut world = World::new(3);
+    world.put(0, KEYS[0], 1);
+    world.read(0, 2, KEYS[0]);
+    world.put(0, KEYS[0], 2);
+    (0..9).for_each(|content| drop(world.put(0, KEYS[1 + usize::from(content) % 2], content)));
+    world.write(0, KEYS[0], Ask::Delete);
+    world.retire(0);
+    let first = *world.sites[2].replica.dots().first().unwrap();
+    // Half a round, then the dead record comes from somebody who read it long ago.
+    assert!(world.pull(0, 1, 100));
+    world.read(2, 1, KEYS[0]);
+    assert!(world.sites[1].replica.dots().contains(&first));
+    world.pull_all(0, 1);
+    assert!(!world.sites[1].replica.dots().contains(&first));
+}
+
 fn cases(usual: u32) -> u32 {
     std::env::var("SKERRY_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

@@ -25,10 +25,12 @@ pub enum Canary {
     LostAnswer,
     /// Nobody brings back a bucket whose deletion had not seen what is in it.
     IdleWorker,
+    /// Nobody says which records it holds beyond its vector.
+    KeptBack,
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 8] = [
+pub const CANARIES: [Canary; 9] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
@@ -37,6 +39,7 @@ pub const CANARIES: [Canary; 8] = [
     Canary::WrongBody,
     Canary::LostAnswer,
     Canary::IdleWorker,
+    Canary::KeptBack,
 ];
 
 impl Canary {
@@ -51,6 +54,10 @@ impl Canary {
             | Self::StaleRead
             | Self::WrongBody
             | Self::LostAnswer => return,
+            Self::KeptBack => {
+                environment.feed_bytes = 300;
+                Class::Restore
+            }
             Self::IdleWorker => {
                 environment.workload.mix = [40, 5, 0, 40, 0, 15];
                 environment.workload.keys = 1;
@@ -72,6 +79,7 @@ impl Canary {
             Self::WrongBody => &["bodies"],
             Self::LostAnswer => &["location"],
             Self::IdleWorker => &["claims"],
+            Self::KeptBack => &["convergence", "acknowledged"],
         }
     }
 }

@@ -107,31 +107,13 @@ pub struct Environment {
     pub feed_bytes: usize,
     /// Whether a worker drops tombstones as soon as all members have seen them.
     pub retires: bool,
-    /// Whether clients read single objects at other sites, ahead of the feeds.
-    pub reads_ahead: bool,
     /// A fault of our own making that a checker must find.
     pub canary: Option<Canary>,
 }
 
 impl Environment {
-    /// The whole environment of a seed, but for what is known to fail.
+    /// The whole environment of a seed.
     pub fn of_seed(seed: u64) -> Self {
-        let mut environment = Self::unspared(seed);
-        environment.spare_the_known();
-        environment
-    }
-
-    /// Known (docs/simulation.md): a record that is stored ahead of its vector, by a single-object read or by a
-    /// round that does not end, stays with its reader alone when its origin is set back.
-    fn spare_the_known(&mut self) {
-        if self.faults.iter().any(|(class, _)| *class == Class::Restore) {
-            self.reads_ahead = false;
-            self.feed_bytes = usize::MAX;
-        }
-    }
-
-    /// The same with what is known to fail.
-    pub fn unspared(seed: u64) -> Self {
         let root = Draw::from_seed(seed);
         let mut draw = root.fork("environment");
         let faults = sample_faults(&mut root.fork("faults"));
@@ -148,7 +130,6 @@ impl Environment {
             active: seconds(draw.between(20..=90)),
             feed_bytes: draw.pick(&[300, 1500, 10_000, usize::MAX]).copied().unwrap_or(usize::MAX),
             retires: draw.chance(Ppm::percent(40)),
-            reads_ahead: true,
             faults,
             quiet_within: QUIET_WITHIN,
             canary: None,

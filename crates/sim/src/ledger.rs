@@ -4,14 +4,14 @@
 //! here as they run there. Facts that the shell keeps (its life, memberships, horizon, doubt) lie in the table
 //! of node-local facts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Origin, Vector, limits};
-use skerry_federation::{Apply, FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
+use skerry_federation::{Apply, FeedBatch, FeedItem, Fingerprint, Keep, Loose, Replica, Span, Unreadable};
 use skerry_model::space::{self, DotRange, SpaceError};
 use skerry_model::{Entry, Record};
 use skerry_storage::{SmallBody, Store};
@@ -94,6 +94,14 @@ fn range(span: &Span) -> DotRange {
 }
 
 impl Reading<'_> {
+    fn item(&self, item: space::Item) -> FeedItem {
+        FeedItem {
+            dot: item.dot,
+            bodies: if item.spent { Vec::new() } else { self.bodies(&item.record) },
+            record: item.record.encode().into(),
+        }
+    }
+
     /// The bodies of a record, when all of it is small enough to travel with it.
     fn bodies(&self, record: &Record) -> Vec<Bytes> {
         let Some(object) = record.object().filter(|object| object.size <= limits::FEED_BODY_BYTES as u64)
@@ -130,12 +138,7 @@ impl Replica for Reading<'_> {
     fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
         let most = max_bytes.min(self.feed_bytes);
         let found = space::records_after(self.view, bucket, seen, most).map_err(unreadable)?;
-        let item = |item: space::Item| FeedItem {
-            dot: item.dot,
-            bodies: if item.spent { Vec::new() } else { self.bodies(&item.record) },
-            record: item.record.encode().into(),
-        };
-        let items = found.items.into_iter().map(item).collect();
+        let items = found.items.into_iter().map(|item| self.item(item)).collect();
         Ok(FeedBatch { items, upto: found.upto, more: found.more })
     }
 
@@ -147,6 +150,32 @@ impl Replica for Reading<'_> {
     fn dots_in(&self, bucket: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable> {
         let dots = space::dots_in(self.view, bucket, range(span), limit).map_err(unreadable)?;
         Ok(dots.into_iter().map(|dot| dot.seq).collect())
+    }
+
+    fn loose(&self, bucket: BucketId) -> Result<Vec<Loose>, Unreadable> {
+        let loose = space::loose(self.view, bucket).map_err(unreadable)?;
+        let print =
+            |print: space::Fingerprint| Fingerprint { count: print.count, sum: print.sum.to_be_bytes() };
+        let said = |loose: space::Loose| Loose {
+            origin: loose.origin,
+            covered: loose.covered,
+            print: print(loose.print),
+        };
+        Ok(loose.into_iter().map(said).collect())
+    }
+
+    fn records_in(
+        &self,
+        bucket: BucketId,
+        span: &Span,
+        have: &BTreeSet<u64>,
+        max_bytes: usize,
+    ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
+        let first = Dot { origin: span.origin, seq: span.first };
+        let most = max_bytes.min(self.feed_bytes);
+        let found = space::records_in(self.view, bucket, (first, span.last), have, most);
+        let (items, upto) = found.map_err(unreadable)?;
+        Ok((items.into_iter().map(|item| self.item(item)).collect(), upto))
     }
 }
 
@@ -181,15 +210,7 @@ pub struct Applied {
 /// The commit of a batch, as [`Apply`] asks for it.
 pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
     let bucket = apply.bucket;
-    let mut applied = Applied::default();
-    for item in &apply.items {
-        let record =
-            Record::admit(&item.record).map_err(|error| ApplyRefusal::Malformed(error.to_string()))?;
-        if record.dot != item.dot || record.bucket != bucket {
-            return Err(ApplyRefusal::Malformed("an item of another name".into()));
-        }
-        applied.records.push(record);
-    }
+    let mut applied = Applied { records: admitted(bucket, &apply.items)?, ..Applied::default() };
     let incoming = space::Incoming {
         bucket,
         source: apply.source,
@@ -199,20 +220,7 @@ pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
         more: apply.more,
     };
     let taken = space::take(view, incoming)?.ok_or(ApplyRefusal::OutOfOrder)?;
-    let mut bodies: BTreeMap<Dot, &[Bytes]> =
-        apply.items.iter().map(|item| (item.dot, item.bodies.as_slice())).collect();
-    for entry in &taken {
-        let mut stored = skerry_storage::Entry::new(entry.encode());
-        match entry {
-            Entry::Record(record) => {
-                let came = bodies.remove(&record.dot).unwrap_or_default().iter();
-                stored.bodies.extend(came.map(|body| SmallBody::new(bucket, body.clone())));
-            }
-            Entry::Drop { dots, .. } => applied.dropped.extend(dots),
-            _ => {}
-        }
-        applied.entries.push(stored);
-    }
+    applied.add(bucket, &taken, &apply.items);
     for (which, added) in [(Fact::Horizon, &apply.horizon), (Fact::Doubt, &apply.doubt)] {
         let mut merged = fact(view, which, bucket)?;
         if !merged.includes(added) {
@@ -221,6 +229,58 @@ pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
         }
     }
     Ok(applied)
+}
+
+/// The commit of loose records, as [`Keep`] asks for it.
+pub fn keep(view: &dyn View, keep: &Keep) -> Result<Applied, ApplyRefusal> {
+    kept(view, keep.bucket, admitted(keep.bucket, &keep.items)?, &keep.items)
+}
+
+/// The commit of records that no feed has brought.
+pub fn kept(
+    view: &dyn View,
+    bucket: BucketId,
+    records: Vec<Record>,
+    items: &[FeedItem],
+) -> Result<Applied, ApplyRefusal> {
+    let mut applied = Applied { records: records.clone(), ..Applied::default() };
+    applied.add(bucket, &space::keep(view, bucket, records)?, items);
+    Ok(applied)
+}
+
+fn admitted(bucket: BucketId, items: &[FeedItem]) -> Result<Vec<Record>, ApplyRefusal> {
+    let admit = |item: &FeedItem| {
+        let record =
+            Record::admit(&item.record).map_err(|error| ApplyRefusal::Malformed(error.to_string()))?;
+        match record.dot == item.dot && record.bucket == bucket {
+            true => Ok(record),
+            false => Err(ApplyRefusal::Malformed("an item of another name".into())),
+        }
+    };
+    items.iter().map(admit).collect()
+}
+
+impl Applied {
+    fn add(&mut self, bucket: BucketId, entries: &[Entry], items: &[FeedItem]) {
+        let mut bodies: BTreeMap<Dot, &[Bytes]> =
+            items.iter().map(|item| (item.dot, item.bodies.as_slice())).collect();
+        for entry in entries {
+            self.add_entry(bucket, entry, &mut bodies);
+        }
+    }
+
+    fn add_entry(&mut self, bucket: BucketId, entry: &Entry, bodies: &mut BTreeMap<Dot, &[Bytes]>) {
+        let mut stored = skerry_storage::Entry::new(entry.encode());
+        match entry {
+            Entry::Record(record) => {
+                let came = bodies.remove(&record.dot).unwrap_or_default().iter();
+                stored.bodies.extend(came.map(|body| SmallBody::new(bucket, body.clone())));
+            }
+            Entry::Drop { dots, .. } => self.dropped.extend(dots),
+            _ => {}
+        }
+        self.entries.push(stored);
+    }
 }
 
 /// The commit of a drop, as [`skerry_federation::Drop`] asks for it.

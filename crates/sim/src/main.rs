@@ -61,9 +61,6 @@ struct Files {
     /// What clients ask for, instead of a draw.
     #[arg(long)]
     workload: Option<PathBuf>,
-    /// Do not keep away from what is known to fail (docs/simulation.md).
-    #[arg(long)]
-    known: bool,
     /// How long clients ask and faults strike, in seconds of virtual time, instead of a draw.
     #[arg(long)]
     seconds: Option<u64>,
@@ -73,7 +70,6 @@ struct Files {
 struct Given {
     /// The flags that gave it, for the command that repeats a seed.
     flags: String,
-    known: bool,
     topology: Option<Topology>,
     workload: Option<Workload>,
     seconds: Option<u64>,
@@ -84,8 +80,7 @@ impl fmt::Display for Files {
         for (flag, path) in [("topology", &self.topology), ("workload", &self.workload)] {
             path.iter().try_for_each(|path| write!(f, " --{flag} {}", path.display()))?;
         }
-        self.seconds.iter().try_for_each(|seconds| write!(f, " --seconds {seconds}"))?;
-        if self.known { f.write_str(" --known") } else { Ok(()) }
+        self.seconds.iter().try_for_each(|seconds| write!(f, " --seconds {seconds}"))
     }
 }
 
@@ -97,13 +92,11 @@ impl Files {
         let workload = self.workload.as_deref().map(|path| {
             Workload::parse(&path.display().to_string(), &read(path)?).map_err(|error| error.to_string())
         });
-        let (seconds, known) = (self.seconds, self.known);
         Ok(Given {
             flags: self.to_string(),
-            known,
             topology: topology.transpose()?,
             workload: workload.transpose()?,
-            seconds,
+            seconds: self.seconds,
         })
     }
 }
@@ -115,8 +108,8 @@ fn read(path: &Path) -> Result<String, String> {
 
 impl Given {
     fn environment(&self, seed: u64) -> Environment {
-        let drawn = if self.known { Environment::unspared(seed) } else { Environment::of_seed(seed) };
-        let mut environment = drawn.with_files(self.topology.as_ref(), self.workload.as_ref());
+        let mut environment =
+            Environment::of_seed(seed).with_files(self.topology.as_ref(), self.workload.as_ref());
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }

@@ -90,6 +90,11 @@ fn a_worker_that_does_nothing() {
     must_be_caught(Canary::IdleWorker);
 }
 
+#[test]
+fn a_holder_of_last_copies_that_says_nothing() {
+    must_be_caught(Canary::KeptBack);
+}
+
 /// Every checker file has a canary; a new one without is noticed here.
 #[test]
 fn every_checker_has_caught_one() {

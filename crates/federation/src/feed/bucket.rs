@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use skerry_base::{Instant, Origin, SiteId, Vector};
 
+use super::loose::Gathering;
 use crate::context::Context;
 use crate::message::Batch;
 use crate::{Ticket, limits};
@@ -114,6 +115,9 @@ pub(super) struct Bucket {
     /// When a source in backoff may be asked again.
     pub(super) retry_at: Option<Instant>,
     pub(super) scheduled_at: Option<Instant>,
+    /// Digests of what members last said to hold beyond their vectors.
+    pub(super) loose_told: BTreeMap<SiteId, u64>,
+    pub(super) gathering: Option<Gathering>,
 }
 
 impl Bucket {
@@ -142,6 +146,8 @@ impl Bucket {
             told_at: None,
             retry_at: None,
             scheduled_at: None,
+            loose_told: BTreeMap::new(),
+            gathering: None,
         }
     }
 
@@ -161,12 +167,23 @@ impl Bucket {
         self.members.remove(&site);
         self.sources.remove(&site);
         self.listeners.remove(&site);
+        self.part(site);
+    }
+
+    /// The connection to a site is gone: what it said of loose records may not hold when it comes back.
+    pub(super) fn part(&mut self, site: SiteId) {
+        self.loose_told.remove(&site);
+        let lost = |gathering: &Gathering| gathering.source == site && gathering.deadline.is_some();
+        if self.gathering.as_ref().is_some_and(lost) {
+            self.gathering = None;
+        }
     }
 
     /// A new connection to a member.
     pub(super) fn meet(&mut self, site: SiteId) {
         let source = self.source(site);
         (source.tries, source.until) = (0, None);
+        self.loose_told.remove(&site);
     }
 
     /// A source failed: not at once again.
@@ -187,7 +204,8 @@ impl Bucket {
 
     pub(super) fn next_wake(&self) -> Option<Instant> {
         let deadline = self.pull.as_ref().map(|pull| pull.deadline);
-        [deadline, self.check_at, self.news_at, self.retry_at, self.hold, self.doubt_at]
+        let gathered = self.gathering.as_ref().and_then(|gathering| gathering.deadline);
+        [deadline, gathered, self.check_at, self.news_at, self.retry_at, self.hold, self.doubt_at]
             .into_iter()
             .flatten()
             .min()

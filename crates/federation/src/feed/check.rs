@@ -30,6 +30,7 @@ impl Feed {
         }
         for (site, buckets) in plan {
             self.check(site, &buckets, true, cx);
+            buckets.into_iter().for_each(|id| self.tell_loose(id, site, cx));
         }
     }
 
@@ -77,6 +78,7 @@ impl Feed {
                 }
                 cx.send(from, Message::News { bucket: id, vector });
             }
+            self.tell_loose(id, from, cx);
         }
     }
 }

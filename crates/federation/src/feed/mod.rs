@@ -2,7 +2,7 @@
 //!
 //! The cursor is the vector, so it does not matter who serves: records pass from A by B to C when A and C cannot
 //! reach each other. [`pull`] asks and takes, [`serve`] gives and tells news, [`check`] is the safety net under
-//! lost news, [`choose`] says whom to ask, [`bucket`] is the state of one bucket.
+//! lost news, [`choose`] says whom to ask, [`loose`] is for what no feed can bring, [`bucket`] is the state of one bucket.
 //!
 //! Invariants: one pull on its way per bucket, [`limits::PULLS_AT_ONCE`] in all; at most
 //! [`limits::BATCHES_UNAPPLIED`] batches of a bucket wait for the store; a batch is handed over only if it
@@ -21,6 +21,7 @@ use crate::{Lag, Replica, Ticket, limits};
 mod bucket;
 mod check;
 mod choose;
+mod loose;
 mod pull;
 mod serve;
 
@@ -41,6 +42,8 @@ pub(crate) struct Feed {
     /// When each bucket wants to be looked at.
     agenda: BTreeSet<(Instant, BucketId)>,
     applies: BTreeMap<Ticket, BucketId>,
+    /// Loose records on their way to the store.
+    keeps: BTreeMap<Ticket, BucketId>,
     /// Buckets that would pull if fewer pulls were on their way.
     queue: VecDeque<BucketId>,
     pulls: usize,
@@ -55,6 +58,7 @@ impl Feed {
             buckets: BTreeMap::new(),
             agenda: BTreeSet::new(),
             applies: BTreeMap::new(),
+            keeps: BTreeMap::new(),
             queue: VecDeque::new(),
             pulls: 0,
             wishes: Vec::new(),
@@ -105,6 +109,7 @@ impl Feed {
         let Some(bucket) = self.buckets.remove(&id) else { return };
         self.pulls -= usize::from(bucket.pull.is_some());
         self.applies.retain(|_, of| *of != id);
+        self.keeps.retain(|_, of| *of != id);
         self.queue.retain(|queued| *queued != id);
         self.agenda.retain(|(_, of)| *of != id);
         self.start_queued(cx);
@@ -131,6 +136,7 @@ impl Feed {
         for id in self.shared(site) {
             let Some(bucket) = self.buckets.get_mut(&id) else { continue };
             bucket.listeners.remove(&site);
+            bucket.part(site);
             if bucket.pull.as_ref().is_some_and(|pull| pull.source == site) {
                 self.end_pull(id, cx);
             }
@@ -294,7 +300,11 @@ fn digest(vector: &Vector) -> u64 {
         hasher.update(&origin.to_bytes());
         hasher.update(&seq.to_be_bytes());
     }
-    let hash = hasher.finalize();
+    head(&hasher.finalize())
+}
+
+/// The first eight bytes.
+fn head(hash: &blake3::Hash) -> u64 {
     hash.as_bytes().iter().take(8).fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
 }
 

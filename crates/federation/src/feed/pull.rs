@@ -106,6 +106,14 @@ impl Feed {
         if self.buckets.get(&id).is_some_and(late) {
             self.fail_pull(id, "silence", cx);
         }
+        let slow = |bucket: &Bucket| {
+            let deadline = bucket.gathering.as_ref().and_then(|gathering| gathering.deadline);
+            deadline.is_some_and(|at| at <= cx.now)
+        };
+        if let Some(bucket) = self.buckets.get_mut(&id).filter(|bucket| slow(bucket)) {
+            // The next check begins anew.
+            bucket.gathering = None;
+        }
     }
 
     pub(crate) fn refused(
@@ -208,7 +216,7 @@ impl Feed {
 
     /// The store's answer to a batch; answers whether the ticket was one of the feed's.
     pub(crate) fn applied(&mut self, ticket: Ticket, ok: bool, cx: &mut Context<'_>) -> bool {
-        let Some(id) = self.applies.remove(&ticket) else { return false };
+        let Some(id) = self.applies.remove(&ticket) else { return self.kept(ticket, ok, cx) };
         let Some(bucket) = self.buckets.get_mut(&id) else { return true };
         let index = bucket.pending.iter().position(|pending| pending.ticket == ticket);
         let done = index.and_then(|index| bucket.pending.remove(index));

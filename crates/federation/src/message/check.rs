@@ -4,7 +4,7 @@ use skerry_base::{Vector, limits as bounds};
 
 use super::{Batch, Holding, Message, Publish, Said, Verdict};
 use crate::limits;
-use crate::replica::Span;
+use crate::replica::{FeedItem, Span};
 
 impl Message {
     /// Why the message is refused, if it is.
@@ -28,6 +28,16 @@ impl Message {
             }
             Self::Publish(publish) => check_publish(publish),
             Self::Said { said: Said::Known(sites), .. } => within(sites.len(), limits::FOUND),
+            Self::Loose { loose, .. } => {
+                let ordered = loose.is_sorted_by(|a, b| a.origin < b.origin);
+                within(loose.len(), limits::LOOSE_ORIGINS)?;
+                if ordered { Ok(()) } else { Err("origins out of order") }
+            }
+            Self::Gather(gather) => {
+                within(gather.have.len(), limits::LOOSE_DOTS)?;
+                check_spans(core::slice::from_ref(&gather.span))
+            }
+            Self::Gathered(gathered) => check_items(&gathered.items),
             Self::PullRefused { .. }
             | Self::Published { .. }
             | Self::Locate { .. }
@@ -55,18 +65,21 @@ fn vectors(vectors: &[&Vector]) -> Result<(), &'static str> {
 
 fn check_batch(batch: &Batch) -> Result<(), &'static str> {
     vectors(&[&batch.upto, &batch.vector, &batch.horizon, &batch.doubt])?;
-    within(batch.items.len(), limits::BATCH_ITEMS)?;
-    if batch.items.iter().any(|item| item.dot.seq == 0) {
+    check_items(&batch.items)
+}
+
+fn check_items(items: &[FeedItem]) -> Result<(), &'static str> {
+    within(items.len(), limits::BATCH_ITEMS)?;
+    if items.iter().any(|item| item.dot.seq == 0) {
         return Err("a dot without seq");
     }
-    if batch
-        .items
+    if items
         .iter()
         .any(|item| item.bodies.iter().map(bytes::Bytes::len).sum::<usize>() > bounds::FEED_BODY_BYTES)
     {
         return Err("a body too long for a feed");
     }
-    if !batch.items.is_sorted_by(|a, b| a.dot < b.dot) {
+    if !items.is_sorted_by(|a, b| a.dot < b.dot) {
         return Err("items out of order");
     }
     Ok(())

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, DecodeError, Versioned};
 use skerry_base::{BucketId, Origin, SiteId, Vector, limits};
 
-use crate::replica::{FeedItem, Fingerprint, Span};
+use crate::replica::{FeedItem, Fingerprint, Loose, Span};
 
 mod check;
 #[cfg(test)]
@@ -109,6 +109,34 @@ pub enum Holding {
     Children(Vec<Fingerprint>),
     /// The seqs of all live dots, as distances from the one before (the first from `span.first`).
     Dots(Vec<u64>),
+}
+
+/// Asks for loose records of one origin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gather {
+    /// Names the question.
+    pub ticket: u64,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// Which.
+    pub span: Span,
+    /// The seqs that the asker has, as distances from the one before (the first from `span.first`).
+    pub have: Vec<u64>,
+    /// Bytes of the answer.
+    pub max_bytes: u32,
+}
+
+/// The answer: what the asker lacks in the span.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gathered {
+    /// Of the question.
+    pub ticket: u64,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// In order of seq.
+    pub items: Vec<FeedItem>,
+    /// Up to here of the span nothing was left out.
+    pub upto: u64,
 }
 
 /// A bucket that a site became or is no longer a member of.
@@ -259,6 +287,19 @@ pub enum Message {
         /// Which bucket.
         bucket: BucketId,
     },
+    /// The sender stores these beyond its vector.
+    Loose {
+        /// Of which bucket.
+        bucket: BucketId,
+        /// Whether it wants to be told the same.
+        answer: bool,
+        /// What, in order of origin.
+        loose: Vec<Loose>,
+    },
+    /// Asks for some of it.
+    Gather(Gather),
+    /// Gives it.
+    Gathered(Gathered),
 }
 
 impl Versioned for Message {
@@ -297,7 +338,7 @@ impl Message {
     /// For the accounts of a link.
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Batch(_) => Kind::Record,
+            Self::Batch(_) | Self::Gathered(_) => Kind::Record,
             _ => Kind::Control,
         }
     }

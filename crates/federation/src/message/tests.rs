@@ -5,8 +5,8 @@ use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use skerry_base::{Dot, NodeId, Origin};
 
 use super::{
-    Batch, Bytes, Compare, Fingerprint, Holding, Membership, Message, Probe, Publish, Pull, Refusal, Said,
-    Span, Vector, Verdict,
+    Batch, Bytes, Compare, Fingerprint, Gather, Gathered, Holding, Loose, Membership, Message, Probe,
+    Publish, Pull, Refusal, Said, Span, Vector, Verdict,
 };
 use crate::{FeedItem, limits};
 use skerry_base::{BucketId, SiteId};
@@ -85,6 +85,19 @@ fn samples() -> Vec<Message> {
         said(Said::NotYet),
         said(Said::No),
         Message::NotMember { bucket },
+        Message::Loose {
+            bucket,
+            answer: true,
+            loose: vec![Loose { origin: ORIGIN, covered: 3, print: Fingerprint::from_iter([dot(5)]) }],
+        },
+        Message::Gather(Gather {
+            ticket,
+            bucket,
+            span: Span { origin: ORIGIN, first: 4, last: u64::MAX },
+            have: vec![0, 2],
+            max_bytes: 65_536,
+        }),
+        Message::Gathered(Gathered { ticket, bucket, items: vec![item(5)], upto: u64::MAX }),
     ]
 }
 
@@ -112,6 +125,10 @@ fn what_is_not_canonical_is_refused() {
     refused(Message::Batch(Batch { items: vec![long], ..batch() }));
     let span = Span { origin: ORIGIN, first: 5, last: 4 };
     refused(Message::Probe(Probe { ticket: 1, bucket: BUCKET, spans: vec![span] }));
+    let loose = Loose { origin: ORIGIN, covered: 3, print: Fingerprint::default() };
+    refused(Message::Loose { bucket: BUCKET, answer: false, loose: vec![loose, loose] });
+    let gathered = |items| Message::Gathered(Gathered { ticket: 1, bucket: BUCKET, items, upto: 9 });
+    refused(gathered(vec![item(6), item(4)]));
     refused(Message::Swim(Bytes::from(vec![0; limits::SWIM_BYTES + 1])));
     refused(Message::Check { listen: false, entries: vec![(BUCKET, 1); limits::ENTRIES_PER_MESSAGE + 1] });
     // A vector with an entry of 0: the last byte of this news is its seq.
@@ -132,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_are_refused_or_make_sense(which in 0usize..25, at in 0usize..200, byte in any::<u8>()) {
+    fn damaged_messages_are_refused_or_make_sense(which in 0usize..28, at in 0usize..200, byte in any::<u8>()) {
         let mut bytes = samples()[which].encode();
         let at = at % bytes.len();
         bytes[at] = byte;

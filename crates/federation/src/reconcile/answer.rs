@@ -5,6 +5,7 @@ use skerry_base::{SiteId, Vector};
 use super::session::within;
 use crate::context::Context;
 use crate::message::{Compare, Holding, Message, Probe, Verdict};
+use crate::replica::encode_gaps;
 use crate::{Fingerprint, Span, Unreadable, limits};
 
 impl super::Reconcile {
@@ -57,7 +58,5 @@ fn holding(probe: &Probe, span: &Span, cx: &Context<'_>) -> Result<Holding, Unre
         return prints.map(Holding::Children);
     }
     let seqs = cx.replica.dots_in(bucket, span, limits::SPAN_LIST as usize)?;
-    let mut before = span.first;
-    let gap = |seq: u64| seq.saturating_sub(core::mem::replace(&mut before, seq));
-    Ok(Holding::Dots(seqs.into_iter().map(gap).collect()))
+    Ok(Holding::Dots(encode_gaps(span, &seqs)))
 }

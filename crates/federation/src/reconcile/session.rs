@@ -9,6 +9,7 @@ use skerry_base::{BucketId, Dot, Instant, SiteId, Vector};
 
 use crate::context::Context;
 use crate::message::{Compare, Holding, Message, Probe, Verdict};
+use crate::replica::decode_gaps;
 use crate::{Drop, Fingerprint, Span, Ticket, Unreadable, limits};
 
 /// What became of a step.
@@ -204,7 +205,7 @@ impl Session {
                         true
                     }
                 }
-                Holding::Dots(gaps) => match decode_dots(span, gaps) {
+                Holding::Dots(gaps) => match decode_gaps(span, gaps) {
                     None => false,
                     Some(seqs) => {
                         if !self.weigh(span, &seqs, cx) {
@@ -304,18 +305,4 @@ impl Session {
         self.ok &= ok;
         self.drops.is_empty().then_some(self.ok)
     }
-}
-
-/// Reads a list of seqs sent as distances; none if it leaves the span.
-fn decode_dots(span: &Span, gaps: &[u64]) -> Option<Vec<u64>> {
-    let mut seqs = Vec::with_capacity(gaps.len());
-    let mut at = span.first;
-    for (index, gap) in gaps.iter().enumerate() {
-        if index > 0 && *gap == 0 {
-            return None;
-        }
-        at = at.checked_add(*gap).filter(|seq| span.contains(*seq))?;
-        seqs.push(at);
-    }
-    Some(seqs)
 }

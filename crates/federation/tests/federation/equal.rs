@@ -7,7 +7,8 @@ use std::time::Duration;
 use skerry_base::{BucketId, Instant, NodeId, Origin, Vector};
 use skerry_federation::message::Message;
 use skerry_federation::{
-    Config, Federation, FeedBatch, Fingerprint, Input, Output, Replica, Report, SiteEntry, Span, Unreadable,
+    Config, Federation, FeedBatch, FeedItem, Fingerprint, Input, Loose, Output, Replica, Report, SiteEntry,
+    Span, Unreadable,
 };
 
 use crate::world::{SYSTEM, site_id};
@@ -64,6 +65,20 @@ impl Replica for Dense {
     fn dots_in(&self, _: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable> {
         let holds = |seq: &u64| !self.lacks.contains(&(span.origin, *seq));
         Ok((span.first..=span.last).filter(holds).take(limit).collect())
+    }
+
+    fn loose(&self, _: BucketId) -> Result<Vec<Loose>, Unreadable> {
+        Ok(Vec::new())
+    }
+
+    fn records_in(
+        &self,
+        _: BucketId,
+        span: &Span,
+        _: &BTreeSet<u64>,
+        _: usize,
+    ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
+        Ok((Vec::new(), span.last))
     }
 }
 

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use skerry_base::{Dot, NodeId, Origin, Vector};
 use skerry_federation::message::{
-    Batch, Compare, Holding, Membership, Message, Probe, Publish, Pull, Refusal, Said, Verdict,
+    Batch, Compare, Gather, Gathered, Holding, Membership, Message, Probe, Publish, Pull, Refusal, Said,
+    Verdict,
 };
-use skerry_federation::{FeedItem, Fingerprint, Input, Output, Span};
+use skerry_federation::{FeedItem, Fingerprint, Input, Loose, Output, Span};
 
 use crate::world::{SYSTEM, World, bucket, millis, seconds, site_id};
 
@@ -21,7 +22,7 @@ fn draw(world: &mut World, ticket: u64) -> Message {
     let span = Span { origin, first: 1, last: seq };
     let site = site_id(world.draw(4));
     let item = FeedItem { dot, record: Bytes::from_static(b"x"), bodies: vec![] };
-    match world.draw(17) {
+    match world.draw(20) {
         0 => Message::Swim(Bytes::from(vec![world.draw(256) as u8; world.draw(80)])),
         1 => Message::Pull(Pull { ticket, bucket: id, seen: vector, max_bytes: u32::MAX, batches: 255 }),
         2 => Message::PullRefused { ticket, bucket: id, reason: Refusal::NotMember },
@@ -59,6 +60,13 @@ fn draw(world: &mut World, ticket: u64) -> Message {
         12 => Message::Published { ticket, life: 1, digest: 5 },
         13 => Message::Locate { ticket, bucket: id },
         14 => Message::PassOn { ticket, bucket: id, asker: site },
+        16 => Message::Loose {
+            bucket: id,
+            answer: world.draw(2) == 0,
+            loose: vec![Loose { origin, covered: seq, print }],
+        },
+        17 => Message::Gather(Gather { ticket, bucket: id, span, have: vec![seq, seq], max_bytes: 0 }),
+        18 => Message::Gathered(Gathered { ticket, bucket: id, items: vec![item], upto: seq }),
         15 => Message::Said { ticket, bucket: id, said: Said::PassedOn(site) },
         _ => Message::Batch(Batch {
             ticket,
@@ -105,6 +113,8 @@ fn no_message_breaks_the_machine() {
                     Output::Send { message: Message::Compare(compare), .. } => ticket = compare.ticket,
                     Output::Send { message: Message::Probe(probe), .. } => ticket = probe.ticket,
                     Output::Apply(apply) => open.push(apply.ticket),
+                    Output::Send { message: Message::Gather(gather), .. } => ticket = gather.ticket,
+                    Output::Keep(keep) => open.push(keep.ticket),
                     Output::Drop(drop) => open.push(drop.ticket),
                     Output::Violation(what) => assert_eq!(*what, "", "seed {seed}"),
                     _ => {}

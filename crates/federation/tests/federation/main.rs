@@ -6,6 +6,7 @@ mod convergence;
 mod equal;
 mod hostile;
 mod location;
+mod loose;
 mod memory;
 mod quiet;
 mod throughput;

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::{BucketId, Dot, Origin, Vector};
-use skerry_federation::{Apply, Drop, FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
+use skerry_federation::{
+    Apply, Drop, FeedBatch, FeedItem, Fingerprint, Keep, Loose, Replica, Span, Unreadable,
+};
 
 /// What the records of these tests say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +117,14 @@ impl Memory {
         true
     }
 
+    /// This double ends every round at once, so none has passed over anything.
+    pub(crate) fn keep(&mut self, keep: &Keep) {
+        let held = self.held(keep.bucket);
+        for item in &keep.items {
+            held.store(item.dot, postcard::from_bytes(&item.record).unwrap());
+        }
+    }
+
     pub(crate) fn drop(&mut self, drop: &Drop) {
         let held = self.held(drop.bucket);
         drop.dots.iter().for_each(|dot| held.remove(*dot));
@@ -208,5 +218,35 @@ impl Replica for Memory {
 
     fn dots_in(&self, bucket: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable> {
         Ok(self.span(bucket, span).take(limit).map(|dot| dot.seq).collect())
+    }
+
+    fn loose(&self, bucket: BucketId) -> Result<Vec<Loose>, Unreadable> {
+        let Some(held) = self.buckets.get(&bucket) else { return Ok(Vec::new()) };
+        let mut loose: BTreeMap<Origin, Fingerprint> = BTreeMap::new();
+        for dot in held.live.keys().filter(|dot| !held.vector.covers(**dot)) {
+            loose.entry(dot.origin).or_default().add(*dot);
+        }
+        let named = |(origin, print)| Loose { origin, covered: held.vector.get(origin), print };
+        Ok(loose.into_iter().map(named).collect())
+    }
+
+    fn records_in(
+        &self,
+        bucket: BucketId,
+        span: &Span,
+        have: &BTreeSet<u64>,
+        max_bytes: usize,
+    ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        for dot in self.span(bucket, span).filter(|dot| !have.contains(&dot.seq)) {
+            let record: Bytes = postcard::to_stdvec(&self.buckets[&bucket].live[&dot]).unwrap().into();
+            let item = FeedItem { dot, record, bodies: Vec::new() };
+            if bytes > 0 && bytes + item.len() > max_bytes {
+                return Ok((items, dot.seq - 1));
+            }
+            bytes += item.len();
+            items.push(item);
+        }
+        Ok((items, span.last))
     }
 }

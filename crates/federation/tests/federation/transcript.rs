@@ -52,6 +52,11 @@ pub(crate) fn line(message: &Message) -> String {
             other => format!("{other:?}").to_lowercase(),
         },
         Message::NotMember { .. } => "no member".into(),
+        Message::Loose { loose, .. } => {
+            format!("loose {}", loose.iter().map(|loose| loose.print.count).sum::<u64>())
+        }
+        Message::Gather(gather) => format!("gather but {}", gather.have.len()),
+        Message::Gathered(gathered) => format!("gathered {}", gathered.items.len()),
     }
 }
 

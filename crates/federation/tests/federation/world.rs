@@ -289,7 +289,7 @@ impl World {
     fn carry_out(&mut self, n: usize, output: Output) {
         match output {
             Output::Send { to, message } => self.send(n, number(to), &message),
-            Output::Apply(_) | Output::Drop(_) => {
+            Output::Apply(_) | Output::Keep(_) | Output::Drop(_) => {
                 let life = self.sites[n].life;
                 self.schedule(self.commit, Event::Commit { site: n, life, output: Box::new(output) });
             }
@@ -390,6 +390,10 @@ impl World {
         let store = &mut self.sites[n].store;
         let (ticket, ok) = match &output {
             Output::Apply(apply) => (apply.ticket, store.apply(apply)),
+            Output::Keep(keep) => {
+                store.keep(keep);
+                (keep.ticket, true)
+            }
             Output::Drop(drop) => {
                 store.drop(drop);
                 (drop.ticket, true)

@@ -7,7 +7,7 @@ use skerry_base::kv::{Batch, Overlay, ReduceError, Reducer, Table, View};
 use skerry_base::{BucketId, Dot, Vector};
 
 use super::change::State;
-use super::{SpaceError, feed, keys, parts, read, round};
+use super::{SpaceError, feed, keys, loose, parts, read, round};
 use crate::entry::Entry;
 use crate::record::Record;
 
@@ -32,11 +32,22 @@ fn apply(entry: Entry, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceEr
             note_clock(&record, view, batch)?;
             arrive(*record, view, batch)?;
             let upto = Vector::from_iter([(dot.origin, dot.seq)]);
-            advance(bucket, &upto, view, batch)
+            advance(bucket, &upto, view, batch)?;
+            loose::mark(bucket, view, batch)
         }
-        Entry::Record(record) => arrive(*record, view, batch),
-        Entry::Vector { bucket, upto } => advance(bucket, &upto, view, batch),
-        Entry::Drop { bucket, dots } => drop_all(bucket, &dots, view, batch),
+        Entry::Record(record) => {
+            let bucket = record.bucket;
+            arrive(*record, view, batch)?;
+            loose::mark(bucket, view, batch)
+        }
+        Entry::Vector { bucket, upto } => {
+            advance(bucket, &upto, view, batch)?;
+            loose::mark(bucket, view, batch)
+        }
+        Entry::Drop { bucket, dots } => {
+            drop_all(bucket, &dots, view, batch)?;
+            loose::mark(bucket, view, batch)
+        }
         Entry::Upload(upload) => {
             parts::put_upload(&upload, batch);
             Ok(())

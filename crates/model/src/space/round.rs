@@ -8,13 +8,15 @@
 //! Invariants: progress is this node's own and lies in `Local`; it decides nothing about which record wins.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::{Batch, Table, View};
 use skerry_base::{BucketId, Dot, Origin, Vector};
 
-use super::read::get;
+use super::read::{get, row};
 use super::{SpaceError, feed};
 use crate::entry::Entry;
 use crate::record::Record;
@@ -93,9 +95,23 @@ pub fn take(view: &dyn View, incoming: Incoming) -> Result<Option<Vec<Entry>>, S
     Ok(Some(entries))
 }
 
+/// The rounds that have not ended.
+pub(super) fn open(view: &dyn View, bucket: BucketId) -> Result<Vec<Progress>, SpaceError> {
+    let mut rows = Vec::new();
+    view.scan_prefix(Table::Local, &progress_prefix(bucket), &mut |_, value| {
+        rows.push(Bytes::copy_from_slice(value));
+        ControlFlow::Continue(())
+    })?;
+    rows.iter().map(row).collect()
+}
+
+fn progress_prefix(bucket: BucketId) -> Vec<u8> {
+    [b"model/progress/", &bucket.0[..]].concat()
+}
+
 /// One row for each source node: an older life's is overwritten.
 fn progress_name(bucket: BucketId, source: Origin) -> Vec<u8> {
-    [b"model/progress/", &bucket.0[..], &source.node.0].concat()
+    [&progress_prefix(bucket)[..], &source.node.0].concat()
 }
 
 pub(super) fn put_progress(bucket: BucketId, source: Origin, progress: Option<&Progress>, batch: &mut Batch) {

@@ -211,6 +211,8 @@ fn a_put_reads_and_writes_a_bounded_number_of_rows() {
         let context = Vector::from_iter([(origin(1), seq - 1)]);
         store(&mut tables, Record { context, ..put(1, seq, "versions") });
     }
+    let upto = Vector::from_iter([(origin(1), 500)]);
+    apply(&mut tables, &Entry::Vector { bucket: BUCKET, upto });
     let view = Counting(&tables, Cell::new(0));
     let mut batch = Batch::default();
     let context = Vector::from_iter([(origin(1), 500)]);

@@ -39,6 +39,24 @@ impl Replica {
         assert!(self.references.values().all(|count| *count > 0), "a reference count below zero");
     }
 
+    /// Records that came outside a feed.
+    fn keep(&mut self, records: Vec<Record>) {
+        let entries = space::keep(&self.tables, BUCKET, records).unwrap();
+        entries.iter().for_each(|entry| self.apply(entry));
+    }
+
+    /// What lies beyond the vector, found the slow way.
+    fn loose(&self) -> Vec<space::Loose> {
+        let vector = self.vector();
+        let mut loose: BTreeMap<Origin, space::Fingerprint> = BTreeMap::new();
+        for dot in self.dots().into_iter().filter(|dot| !vector.covers(*dot)) {
+            let print = loose.entry(dot.origin).or_default();
+            *print = print.plus(space::Fingerprint::of(dot));
+        }
+        let named = |(origin, print)| space::Loose { origin, covered: vector.get(origin), print };
+        loose.into_iter().map(named).collect()
+    }
+
     pub(crate) fn vector(&self) -> Vector {
         space::vector(&self.tables, BUCKET).unwrap()
     }
@@ -97,6 +115,7 @@ impl Replica {
         let sums = space::sums(tables, BUCKET).unwrap();
         assert_eq!((sums.keys, sums.bytes, sums.conflicts), (visible, bytes, conflicts));
         assert_eq!(sums.records, self.dots().len() as u64);
+        assert_eq!(space::loose(tables, BUCKET).unwrap(), self.loose());
         let print = space::fingerprint(tables, BUCKET, DotRange::ALL).unwrap();
         let naive = self.dots().into_iter().map(space::Fingerprint::of);
         assert_eq!(print, naive.fold(Default::default(), space::Fingerprint::plus));
@@ -237,7 +256,7 @@ impl World {
     /// A remote read: the current record travels alone.
     pub(crate) fn read(&mut self, from: usize, to: usize, key: &str) {
         if let Some(record) = space::current(&self.sites[from].replica.tables, BUCKET, key).unwrap() {
-            self.sites[to].replica.apply(&Entry::Record(Box::new(record)));
+            self.sites[to].replica.keep(vec![record]);
         }
     }
 
@@ -288,13 +307,26 @@ impl World {
     /// vector covers but lacks is dead.
     pub(crate) fn reconcile(&mut self, from: usize, to: usize) {
         let (there, here) = (self.sites[from].replica.clone(), self.sites[to].replica.clone());
-        let (ours, theirs) = (here.dots(), there.dots());
-        let dead: Vec<Dot> =
-            ours.iter().copied().filter(|dot| !theirs.contains(dot) && there.vector().covers(*dot)).collect();
-        self.sites[to].replica.apply(&Entry::Drop { bucket: BUCKET, dots: dead });
-        for dot in theirs.into_iter().filter(|dot| !ours.contains(dot) && !here.vector().covers(*dot)) {
-            let record = self.written[&dot].clone();
-            self.sites[to].replica.apply(&Entry::Record(Box::new(record)));
+        let theirs = there.dots();
+        let dead = here.dots().into_iter().filter(|dot| !theirs.contains(dot) && there.vector().covers(*dot));
+        self.sites[to].replica.apply(&Entry::Drop { bucket: BUCKET, dots: dead.collect() });
+        self.gather(from, to);
+    }
+
+    /// What the other holds beyond its vector, and beyond ours.
+    pub(crate) fn gather(&mut self, from: usize, to: usize) {
+        let there = self.sites[from].replica.tables.clone();
+        for loose in space::loose(&there, BUCKET).unwrap() {
+            let (ours, covered) = (self.sites[to].replica.dots(), self.sites[to].replica.vector());
+            let mut first = covered.get(loose.origin).max(loose.covered) + 1;
+            let of = |dot: &&Dot| dot.origin == loose.origin;
+            let have: BTreeSet<u64> = ours.iter().filter(of).map(|dot| dot.seq).collect();
+            while first != 0 {
+                let dot = Dot { origin: loose.origin, seq: first };
+                let (items, upto) = space::records_in(&there, BUCKET, (dot, u64::MAX), &have, 700).unwrap();
+                self.sites[to].replica.keep(items.into_iter().map(|item| item.record).collect());
+                first = upto.wrapping_add(1);
+            }
         }
     }
 

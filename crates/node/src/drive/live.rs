@@ -10,7 +10,7 @@ use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Dot, SiteId, Vector};
-use skerry_federation::{Apply, Drop, FeedItem, Input, Message, Report};
+use skerry_federation::{Apply, Drop, FeedItem, Input, Keep, Message, Report};
 use skerry_model::{Entry, Record, space};
 use skerry_storage::{CommitError, SmallBody, Store};
 use tokio::sync::mpsc;
@@ -80,6 +80,25 @@ impl Effects for Live {
         );
     }
 
+    fn keep(&mut self, keep: Keep) {
+        let (drive, changes) = (self.drive.clone(), self.changes.clone());
+        let (ticket, bucket, from) = (keep.ticket, keep.bucket, keep.from);
+        self.store.submit(
+            move |view| kept(view, &keep).map(|entries| ((), entries)),
+            move |result: Result<(), CommitError<String>>| {
+                match &result {
+                    Ok(()) => tracing::info!(%bucket, %from, "took records that no feed can bring"),
+                    Err(error) => {
+                        let reason = reason(error);
+                        tracing::warn!(%bucket, %from, reason, "loose records were not committed");
+                    }
+                }
+                changes.fed(bucket);
+                drive.tell(Input::Applied { ticket, ok: result.is_ok() });
+            },
+        );
+    }
+
     fn drop_dead(&mut self, dead: Drop) {
         let (drive, changes) = (self.drive.clone(), self.changes.clone());
         let (ticket, bucket) = (dead.ticket, dead.bucket);
@@ -128,7 +147,7 @@ fn reason(error: &CommitError<String>) -> String {
 /// What a batch stores. The vector follows at the end of the round: [`space::take`] says why.
 fn batch(view: &dyn View, apply: &Apply) -> Result<Vec<skerry_storage::Entry>, String> {
     let bucket = apply.bucket;
-    let records = apply.items.iter().map(|item| admitted(bucket, item)).collect::<Result<_, _>>()?;
+    let records = admitted(bucket, &apply.items)?;
     let incoming = space::Incoming {
         bucket,
         source: apply.source,
@@ -139,12 +158,17 @@ fn batch(view: &dyn View, apply: &Apply) -> Result<Vec<skerry_storage::Entry>, S
     };
     let taken = space::take(view, incoming).map_err(|error| error.to_string())?;
     let taken = taken.ok_or("an earlier batch of the round is missing")?;
-    let mut bodies: BTreeMap<Dot, &[Bytes]> =
-        apply.items.iter().map(|item| (item.dot, &item.bodies[..])).collect();
-    let mut entries: Vec<_> = taken.iter().map(|taken| with_bodies(taken, &mut bodies)).collect();
+    let mut entries = carried(&taken, &apply.items);
     entries.extend(raised(view, Stored::Horizon, bucket, &apply.horizon)?);
     entries.extend(raised(view, Stored::Doubt, bucket, &apply.doubt)?);
     Ok(entries)
+}
+
+/// What loose records store.
+fn kept(view: &dyn View, keep: &Keep) -> Result<Vec<skerry_storage::Entry>, String> {
+    let records = admitted(keep.bucket, &keep.items)?;
+    let entries = space::keep(view, keep.bucket, records).map_err(|error| error.to_string())?;
+    Ok(carried(&entries, &keep.items))
 }
 
 fn dropped(view: &dyn View, dead: &Drop) -> Result<Vec<skerry_storage::Entry>, String> {
@@ -166,12 +190,21 @@ fn entry(entry: &Entry) -> skerry_storage::Entry {
     skerry_storage::Entry::new(entry.encode())
 }
 
-fn admitted(bucket: BucketId, item: &FeedItem) -> Result<Record, String> {
-    let record = Record::admit(&item.record).map_err(|error| format!("record {}: {error}", item.dot))?;
-    if record.bucket != bucket || record.dot != item.dot {
-        return Err(format!("record {} came as {}", record.dot, item.dot));
-    }
-    Ok(record)
+fn admitted(bucket: BucketId, items: &[FeedItem]) -> Result<Vec<Record>, String> {
+    let admit = |item: &FeedItem| {
+        let record = Record::admit(&item.record).map_err(|error| format!("record {}: {error}", item.dot))?;
+        if record.bucket != bucket || record.dot != item.dot {
+            return Err(format!("record {} came as {}", record.dot, item.dot));
+        }
+        Ok(record)
+    };
+    items.iter().map(admit).collect()
+}
+
+/// The entries with the bodies that came with their records.
+fn carried(taken: &[Entry], items: &[FeedItem]) -> Vec<skerry_storage::Entry> {
+    let mut bodies: BTreeMap<Dot, &[Bytes]> = items.iter().map(|item| (item.dot, &item.bodies[..])).collect();
+    taken.iter().map(|taken| with_bodies(taken, &mut bodies)).collect()
 }
 
 /// The entry with the bodies that came with its record and that the record names.

@@ -3,6 +3,7 @@
 //! Invariant: all answers within one call of the machine come from one view, so the vector is never newer than
 //! the dots.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use skerry_base::codec;
 use skerry_base::kv::{Table, View};
 use skerry_base::limits::FEED_BODY_BYTES;
 use skerry_base::{BucketId, Dot, Origin, Vector};
-use skerry_federation::{FeedBatch, FeedItem, Fingerprint, Replica, Span, Unreadable};
+use skerry_federation::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Span, Unreadable};
 use skerry_model::space;
 use skerry_storage::{Store, StoreView};
 
@@ -50,6 +51,10 @@ impl StoreReplica<'_> {
         bodies.flatten().unwrap_or_default()
     }
 
+    fn fed(&self, bucket: BucketId, item: &space::Item) -> FeedItem {
+        FeedItem { dot: item.dot, record: item.record.encode().into(), bodies: self.bodies(bucket, item) }
+    }
+
     fn stored(&self, what: Stored, bucket: BucketId) -> Result<Vector, Unreadable> {
         let found = self.view.get(Table::Local, &what.key(bucket)).map_err(unreadable)?;
         let decode = |bytes: Bytes| codec::decode::<VectorFile>(&bytes).map_err(unreadable);
@@ -80,24 +85,42 @@ impl Replica for StoreReplica<'_> {
 
     fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
         let found = space::records_after(&self.view, bucket, seen, max_bytes).map_err(unreadable)?;
-        let feed = |item: &space::Item| FeedItem {
-            dot: item.dot,
-            record: item.record.encode().into(),
-            bodies: self.bodies(bucket, item),
-        };
-        let items = found.items.iter().map(feed).collect();
+        let items = found.items.iter().map(|item| self.fed(bucket, item)).collect();
         Ok(FeedBatch { items, upto: found.upto, more: found.more })
     }
 
     fn fingerprint(&self, bucket: BucketId, span: &Span) -> Result<Fingerprint, Unreadable> {
-        let print = space::fingerprint(&self.view, bucket, range(span)).map_err(unreadable)?;
-        Ok(Fingerprint { count: print.count, sum: print.sum.to_be_bytes() })
+        space::fingerprint(&self.view, bucket, range(span)).map(print).map_err(unreadable)
     }
 
     fn dots_in(&self, bucket: BucketId, span: &Span, limit: usize) -> Result<Vec<u64>, Unreadable> {
         let dots = space::dots_in(&self.view, bucket, range(span), limit).map_err(unreadable)?;
         Ok(dots.into_iter().map(|dot| dot.seq).collect())
     }
+
+    fn loose(&self, bucket: BucketId) -> Result<Vec<Loose>, Unreadable> {
+        let loose = space::loose(&self.view, bucket).map_err(unreadable)?;
+        let said =
+            |space::Loose { origin, covered, print: all }| Loose { origin, covered, print: print(all) };
+        Ok(loose.into_iter().map(said).collect())
+    }
+
+    fn records_in(
+        &self,
+        bucket: BucketId,
+        span: &Span,
+        have: &BTreeSet<u64>,
+        max_bytes: usize,
+    ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
+        let first = Dot { origin: span.origin, seq: span.first };
+        let found = space::records_in(&self.view, bucket, (first, span.last), have, max_bytes);
+        let (items, upto) = found.map_err(unreadable)?;
+        Ok((items.iter().map(|item| self.fed(bucket, item)).collect(), upto))
+    }
+}
+
+fn print(print: space::Fingerprint) -> Fingerprint {
+    Fingerprint { count: print.count, sum: print.sum.to_be_bytes() }
 }
 
 fn range(span: &Span) -> space::DotRange {

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use skerry_base::{Dot, SiteId};
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, SiteId};
 use skerry_gateway::service::{Outcome, Selection, ServiceError};
 use skerry_model::body::{Step, Walk};
-use skerry_model::{Entry, Object, Record};
+use skerry_model::{Object, Record, space};
 
 use super::get::{Found, Wanted};
 use super::members::{self, Asking};
@@ -19,7 +20,7 @@ use super::refusal;
 use super::source::Chunks;
 use crate::peers::message::{self, Part, Read, Request, Response, Which};
 use crate::peers::{Answer, PeerError};
-use crate::site::{Site, entry};
+use crate::site::{Site, entry, unreadable};
 
 /// How long the nearest has before the next is asked as well.
 const HEAD_START: Duration = Duration::from_millis(300);
@@ -150,9 +151,8 @@ async fn take(
     let record = admitted(wanted, &found.record)?;
     if known != Some(record.dot) {
         let heads = found.heads.iter().map(|head| admitted(wanted, head)).collect::<Outcome<Vec<_>>>()?;
-        let records = heads.into_iter().chain([record.clone()]);
-        let entries = records.map(|record| entry(&Entry::Record(Box::new(record)))).collect();
-        site.commit(bucket.id, (), move |_| Ok(((), entries))).await?;
+        let records = heads.into_iter().chain([record.clone()]).collect();
+        keep(site, bucket.id, (), records).await?;
     }
     if let Some(object) = record.object()
         && !found.inline.is_empty()
@@ -171,13 +171,27 @@ async fn take(
         }
     }
     members::follow_if_small(site, bucket.id, found.bucket_bytes).await;
-    let again = Wanted { version: Some(skerry_model::space::VersionId::Dot(record.dot)), ..wanted.clone() };
+    let again = Wanted { version: Some(space::VersionId::Dot(record.dot)), ..wanted.clone() };
     let local = wanted.clone();
     let judged = site.read(move |view| match local.local(view)? {
         Found::Nothing => again.local(view),
         found => Ok(found),
     });
     judged.await
+}
+
+/// Stores records that no feed has brought: ahead of the vector, which leaves them alone.
+pub(crate) async fn keep<P: Send + 'static>(
+    site: &Site,
+    bucket: BucketId,
+    pins: P,
+    records: Vec<Record>,
+) -> Outcome<()> {
+    let propose = move |view: &dyn View| {
+        let entries = space::keep(view, bucket, records).map_err(unreadable)?;
+        Ok(((), entries.iter().map(entry).collect()))
+    };
+    site.commit(bucket, pins, propose).await
 }
 
 fn admitted(wanted: &Wanted, bytes: &[u8]) -> Outcome<Record> {

@@ -9,15 +9,15 @@ use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CompletedPart, ErrorKind, Outcome, PutOutcome,
     RequestContext, ServiceError, UploadTarget,
 };
+use skerry_model::Record;
 use skerry_model::multipart::{Part, Upload};
-use skerry_model::{Entry, Record};
 
 use super::ingest::Body;
 use super::upload::Target;
 use super::write::Written;
 use super::{put, refusal, write};
 use crate::peers::message::{ClaimedPart, Complete, Request, Response, UploadAct, UploadCall};
-use crate::site::{Site, entry};
+use crate::site::Site;
 
 /// Asks the site of an upload.
 pub(crate) async fn act(
@@ -117,8 +117,7 @@ pub(crate) async fn complete(
         Response::Decided(record) => {
             let record = Box::new(Record::admit(&record).map_err(refusal::malformed)?);
             // So that who completed here reads here what was made there.
-            let entry = entry(&Entry::Record(record.clone()));
-            site.commit(target.bucket.id, (), move |_| Ok(((), vec![entry]))).await?;
+            super::far::keep(site, target.bucket.id, (), vec![(*record).clone()]).await?;
             Ok(put::outcome(&target.bucket, &Written::Record(record)))
         }
         _ => Err(senseless()),

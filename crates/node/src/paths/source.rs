@@ -39,6 +39,11 @@ impl Chunks {
         Arc::new(Self { site: site.clone(), domain: bucket.id, first: [written, bucket.home] })
     }
 
+    /// Chunks of a bucket whichever record names them, to mend them.
+    pub(crate) fn mending(site: &Arc<Site>, domain: BucketId, home: SiteId) -> Self {
+        Self { site: site.clone(), domain, first: [home, home] }
+    }
+
     /// Who may have what is not here: where it was written, then the members nearest first, then the home;
     /// those with a link before the others. Asked for only when something is not here.
     async fn holders(&self) -> Vec<SiteId> {

@@ -167,8 +167,7 @@ impl Proposal {
         }
         let mut merged = Batch::default();
         let mut entries = Vec::new();
-        for head in &self.heads {
-            let head = Entry::Record(Box::new(head.clone()));
+        for head in space::keep(view, self.resolved.id, self.heads).map_err(unreadable)? {
             let mut next = Batch::default();
             SpaceReducer
                 .reduce(&head.encode(), &Overlay::new(view, &merged), &mut next)
@@ -307,9 +306,12 @@ async fn decided(
     let record = Record::admit(record)
         .map_err(|error| ServiceError::new(ErrorKind::Internal, format!("the home's decision: {error}")))?;
     let record = Box::new(record);
-    let mut entries = vec![entry(&Entry::Record(record.clone()))];
-    entries.extend(with.iter().map(entry));
-    site.commit(bucket, pins, move |_| Ok(((), entries))).await?;
+    let kept = (*record).clone();
+    let propose = move |view: &dyn View| {
+        let kept = space::keep(view, bucket, vec![kept]).map_err(unreadable)?;
+        Ok(((), kept.iter().chain(&with).map(entry).collect()))
+    };
+    site.commit(bucket, pins, propose).await?;
     Ok(Written::Record(record))
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot};
-use skerry_federation::{Apply, Input};
+use skerry_federation::{Apply, Input, Keep, Ticket};
 use skerry_model::space::{self, DotRange, SpaceError};
 use skerry_model::{Entry, Record};
 
@@ -137,23 +137,39 @@ impl World {
 
     pub(super) fn submit_apply(&mut self, site: usize, mut apply: Apply) {
         self.count("batches");
-        let notes = self.notes(site);
-        let Some(running) = self.running(site) else { return };
-        let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
-        let ticket = apply.ticket;
         if self.environment.canary == Some(Canary::SkippedItem) && apply.items.len() > 1 {
             apply.items.remove(0);
         }
         let forget = self.environment.canary == Some(Canary::ForgottenContext);
+        self.submit_records(site, (apply.ticket, apply.bucket), move |view| {
+            let mut applied = ledger::apply(view, &apply)?;
+            if forget {
+                forget_contexts(&mut applied);
+            }
+            Ok(applied)
+        });
+    }
+
+    pub(super) fn submit_keep(&mut self, site: usize, keep: Keep) {
+        self.count("gatherings");
+        self.submit_records(site, (keep.ticket, keep.bucket), move |view| ledger::keep(view, &keep));
+    }
+
+    fn submit_records(
+        &mut self,
+        site: usize,
+        (ticket, bucket): (Ticket, BucketId),
+        decide: impl FnOnce(&dyn View) -> Result<Applied, ApplyRefusal> + Send + 'static,
+    ) {
+        let notes = self.notes(site);
+        let Some(running) = self.running(site) else { return };
+        let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let fates = notes.undecided();
         let (noted, at_end) = (Arc::clone(&fates), notes.clone());
         store.submit(
             move |view| {
-                let mut applied = ledger::apply(view, &apply)?;
-                *lock(&noted) = notes.batch(view, apply.bucket, &applied)?;
-                if forget {
-                    forget_contexts(&mut applied);
-                }
+                let applied = decide(view)?;
+                *lock(&noted) = notes.batch(view, bucket, &applied)?;
                 Ok::<_, ApplyRefusal>(((), applied.entries))
             },
             move |result| {

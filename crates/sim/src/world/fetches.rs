@@ -7,24 +7,20 @@ use std::sync::Arc;
 
 use skerry_base::chunk::Tree;
 use skerry_base::{BucketId, ChunkKind, ChunkRef};
-use skerry_model::{Entry, Record, space};
+use skerry_model::{Record, space};
 use skerry_storage::{Class, Pin, StorageError, Store};
 
 use super::World;
 use crate::checkers::durability::How;
 use crate::history::Place;
-use crate::ledger::{Applied, ApplyRefusal};
+use crate::ledger::{self, ApplyRefusal};
 use crate::site::{Answer, lock};
 use crate::trace::Who;
 
 impl World {
     /// Reads a key at another site and keeps the record and its body here.
     pub(super) fn read_elsewhere(&mut self, site: usize, from: usize, place: &Place) {
-        if !self.environment.reads_ahead
-            || !self.net.open(site, from)
-            || !self.net.open(from, site)
-            || site == from
-        {
+        if !self.net.open(site, from) || !self.net.open(from, site) || site == from {
             return;
         }
         let Some(theirs) = self.running(from).map(|running| Arc::clone(&running.store)) else { return };
@@ -47,8 +43,7 @@ impl World {
         store.submit(
             move |view| {
                 let bucket = record.bucket;
-                let entry = skerry_storage::Entry::new(Entry::Record(Box::new(record.clone())).encode());
-                let applied = Applied { entries: vec![entry], records: vec![record], dropped: Vec::new() };
+                let applied = ledger::kept(view, bucket, vec![record], &[])?;
                 *lock(&noted) = notes.batch(view, bucket, &applied)?;
                 Ok::<_, ApplyRefusal>(((), applied.entries))
             },

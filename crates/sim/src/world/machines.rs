@@ -1,6 +1,7 @@
 //! The federation machines: what they are told, what they want done, the messages between them.
 
 use bytes::Bytes;
+use skerry_base::BucketId;
 use skerry_base::kv::View;
 use skerry_federation::{Answer as Located, Input, Message, Output, Report, SiteEntry};
 
@@ -72,6 +73,7 @@ impl World {
                 self.send(site, to, &message);
             }
             Output::Apply(apply) => self.submit_apply(site, apply),
+            Output::Keep(keep) => self.submit_keep(site, keep),
             Output::Drop(drop) => self.submit_drop(site, drop),
             Output::Report(report) => {
                 if matches!(report, Report::Reconciled { .. }) {
@@ -102,16 +104,19 @@ impl World {
     fn send(&mut self, from: usize, to: usize, message: &Message) {
         let wire = self.wires.side(from, to);
         let bytes: Bytes = message.encode().into();
+        if self.environment.canary == Some(Canary::KeptBack) && matches!(message, Message::Loose { .. }) {
+            return;
+        }
         if !wire.up {
             self.tell(Who::Site(from), format_args!("has no link to site-{} for a message", to + 1));
             return;
         }
-        if let Message::Batch(batch) = message {
-            let bucket = batch.bucket;
-            for item in &batch.items {
-                self.shown(from, bucket, item.dot, How::Fed);
-            }
-        }
+        let (bucket, items) = match message {
+            Message::Batch(batch) => (batch.bucket, &batch.items[..]),
+            Message::Gathered(gathered) => (gathered.bucket, &gathered.items[..]),
+            _ => (BucketId::default(), &[][..]),
+        };
+        items.iter().for_each(|item| self.shown(from, bucket, item.dot, How::Fed));
         let arrivals = self.net.send(self.queue.now(), from, to, bytes.len() + 60);
         self.count("messages");
         let (length, hash) = (bytes.len(), blake3::hash(&bytes));

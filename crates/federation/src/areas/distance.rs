@@ -1,0 +1,228 @@
+//! How far every site is: measured before estimated, the median before the last, both ends before one.
+//!
+//! Two numbers per site. [`Distances::to`] is the best guess now and orders who is nearest. The *anchor*
+//! ([`Distances::anchor`]) is what the bunch is drawn from: it follows only when the guess has left it by an eighth
+//! and 2 ms, so that jitter changes no membership.
+//!
+//! Invariants: this site is at distance zero; a measured distance is never replaced by an estimate; a link that is
+//! longer one way than the other counts as its mean, because a round trip crosses both.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use skerry_base::SiteId;
+
+use super::coordinate::Coordinate;
+use super::limits;
+
+/// Where a distance comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// Nothing is known: [`limits::UNKNOWN`].
+    Assumed,
+    /// From the coordinates of both sites.
+    Estimated,
+    /// From round trips on a connection.
+    Measured,
+}
+
+/// A distance and what it is worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distance {
+    /// The round trip.
+    pub rtt: Duration,
+    /// Where it comes from.
+    pub source: Source,
+    /// 0 is a guess, 1 is certain.
+    pub confidence: f32,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    samples: VecDeque<Duration>,
+    theirs: Option<Duration>,
+    coordinate: Option<Coordinate>,
+    anchor: Option<(Duration, Source)>,
+}
+
+impl Known {
+    fn median(&self) -> Option<Duration> {
+        let mut sorted: Vec<Duration> = self.samples.iter().copied().collect();
+        sorted.sort_unstable();
+        sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+    }
+}
+
+/// The distances of one site.
+#[derive(Debug)]
+pub struct Distances {
+    me: SiteId,
+    own: Coordinate,
+    known: BTreeMap<SiteId, Known>,
+}
+
+impl Distances {
+    /// Knows nothing yet.
+    pub fn new(me: SiteId) -> Self {
+        Self { me, own: Coordinate::default(), known: BTreeMap::new() }
+    }
+
+    /// Where this site is; goes with its gossip.
+    pub const fn own(&self) -> &Coordinate {
+        &self.own
+    }
+
+    /// Where a site says it is; none if it has not said.
+    pub fn coordinate(&self, site: SiteId) -> Option<&Coordinate> {
+        self.known.get(&site)?.coordinate.as_ref()
+    }
+
+    /// A round trip on a connection. Answers whether the anchor moved.
+    pub fn measured(&mut self, site: SiteId, rtt: Duration) -> bool {
+        if site == self.me || rtt > limits::LONGEST {
+            return false;
+        }
+        let known = self.known.entry(site).or_default();
+        if known.samples.len() >= limits::SAMPLES {
+            known.samples.pop_front();
+        }
+        known.samples.push_back(rtt);
+        if let (Some(median), Some(other)) = (known.median(), known.coordinate) {
+            self.own.sample(site, median, &other);
+        }
+        self.weigh_anchor(site)
+    }
+
+    /// What the other end of a connection measures.
+    pub fn theirs(&mut self, site: SiteId, rtt: Duration) -> bool {
+        if site == self.me || rtt > limits::LONGEST {
+            return false;
+        }
+        self.known.entry(site).or_default().theirs = Some(rtt);
+        self.weigh_anchor(site)
+    }
+
+    /// Where a site says it is.
+    pub fn located(&mut self, site: SiteId, coordinate: Coordinate) -> bool {
+        if site == self.me {
+            return false;
+        }
+        self.known.entry(site).or_default().coordinate = Some(coordinate);
+        self.weigh_anchor(site)
+    }
+
+    /// A site that moved its machine to another network: what was measured there says nothing any more.
+    pub fn forget(&mut self, site: SiteId) {
+        self.known.remove(&site);
+    }
+
+    /// The best guess now.
+    pub fn to(&self, site: SiteId) -> Distance {
+        if site == self.me {
+            return Distance { rtt: Duration::ZERO, source: Source::Measured, confidence: 1.0 };
+        }
+        let known = self.known.get(&site);
+        if let Some((known, median)) = known.and_then(|known| Some((known, known.median()?))) {
+            let rtt = known.theirs.map_or(median, |theirs| (median + theirs) / 2);
+            return Distance { rtt, source: Source::Measured, confidence: 1.0 };
+        }
+        match known.and_then(|known| known.coordinate.as_ref()) {
+            Some(other) => Distance {
+                rtt: self.own.distance(other),
+                source: Source::Estimated,
+                confidence: self.own.confidence() * other.confidence(),
+            },
+            None => Distance { rtt: limits::UNKNOWN, source: Source::Assumed, confidence: 0.0 },
+        }
+    }
+
+    /// What the bunch is drawn from.
+    pub fn anchor(&self, site: SiteId) -> Duration {
+        let anchor = self.known.get(&site).and_then(|known| known.anchor);
+        anchor.map_or_else(|| self.to(site).rtt, |(rtt, _)| rtt)
+    }
+
+    /// Between two other sites: by their coordinates, or by way of this one, which is never too short.
+    pub fn between(&self, one: SiteId, other: SiteId) -> Duration {
+        if one == other {
+            return Duration::ZERO;
+        }
+        if one == self.me || other == self.me {
+            return self.to(if one == self.me { other } else { one }).rtt;
+        }
+        let detour = self.to(one).rtt + self.to(other).rtt;
+        match (self.coordinate(one), self.coordinate(other)) {
+            (Some(one), Some(other)) => one.distance(other).min(detour),
+            _ => detour,
+        }
+    }
+
+    /// Lets all anchors of estimates follow: this site's own coordinate has moved.
+    pub fn weigh_estimates(&mut self) -> bool {
+        let estimated = |known: &Known| known.samples.is_empty();
+        let sites: Vec<SiteId> =
+            self.known.iter().filter(|(_, known)| estimated(known)).map(|(site, _)| *site).collect();
+        sites.into_iter().fold(false, |moved, site| self.weigh_anchor(site) || moved)
+    }
+
+    fn weigh_anchor(&mut self, site: SiteId) -> bool {
+        let now = self.to(site);
+        let Some(known) = self.known.get_mut(&site) else { return false };
+        let moved = known.anchor.is_none_or(|(anchor, source)| {
+            let by = now.rtt.abs_diff(anchor);
+            source < now.source || (by > limits::MOVED_MIN && by > anchor / limits::MOVED_PART)
+        });
+        if moved {
+            known.anchor = Some((now.rtt, now.source));
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn site(n: u8) -> SiteId {
+        SiteId([n; 16])
+    }
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn measured_before_estimated_before_assumed() {
+        let mut distances = Distances::new(site(1));
+        assert_eq!(distances.to(site(2)).source, Source::Assumed);
+        assert!(distances.located(site(2), Coordinate::default()));
+        assert_eq!(distances.to(site(2)).source, Source::Estimated);
+        assert!(distances.measured(site(2), ms(40)));
+        assert_eq!((distances.to(site(2)).rtt, distances.to(site(2)).source), (ms(40), Source::Measured));
+        distances.located(site(2), Coordinate::default());
+        assert_eq!(distances.to(site(2)).rtt, ms(40));
+        assert_eq!(distances.to(site(1)).rtt, Duration::ZERO);
+    }
+
+    #[test]
+    fn an_outlier_moves_nothing_and_a_lasting_change_moves_the_anchor() {
+        let mut distances = Distances::new(site(1));
+        (0..5).for_each(|_| drop(distances.measured(site(2), ms(40))));
+        assert!(!distances.measured(site(2), ms(900)));
+        assert!(!distances.measured(site(2), ms(43)));
+        assert_eq!(distances.anchor(site(2)), ms(40));
+        let moved = (0..5).filter(|_| distances.measured(site(2), ms(80))).count();
+        assert_eq!((moved, distances.anchor(site(2))), (1, ms(80)));
+        assert!(!distances.measured(site(2), ms(100_000)), "a pause is no distance");
+    }
+
+    #[test]
+    fn both_ends_come_to_the_same_distance() {
+        let (mut one, mut other) = (Distances::new(site(1)), Distances::new(site(2)));
+        one.measured(site(2), ms(40));
+        other.measured(site(1), ms(60));
+        one.theirs(site(2), ms(60));
+        other.theirs(site(1), ms(40));
+        assert_eq!((one.to(site(2)).rtt, other.to(site(1)).rtt), (ms(50), ms(50)));
+    }
+}

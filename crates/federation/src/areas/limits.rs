@@ -1,0 +1,58 @@
+//! The bounds of this module, each with its reason.
+
+use core::time::Duration;
+
+/// Sites of a view. What the simulator has shown; beyond it entries are refused.
+pub const SITES: usize = 16_384;
+/// Landmarks of one bunch. Four times what 10,000 sites need; beyond it the farthest below the top level are left out.
+pub const BUNCH: usize = 512;
+/// Landmarks that left the bunch and are still told and asked. Beyond it the longest gone are let go.
+pub const LEAVING: usize = 512;
+/// How long a landmark that left the bunch is still told and asked: longer than gossip needs to cross 10,000 sites.
+pub const TRANSITION: Duration = Duration::from_secs(600);
+/// Changes of sites and distances are gathered for this long before the bunch is drawn anew.
+pub const SETTLE: Duration = Duration::from_secs(1);
+/// Round-trip samples whose median counts: one or two outliers in a row move nothing.
+pub const SAMPLES: usize = 5;
+/// A distance counts as moved when it differs by this much …
+pub const MOVED_MIN: Duration = Duration::from_millis(2);
+/// … and by one part in so many.
+pub const MOVED_PART: u32 = 8;
+/// A distance is taken for this long until something is known.
+pub const UNKNOWN: Duration = Duration::from_millis(200);
+/// A round trip longer than this is refused as a sample: it measures a pause, not a distance.
+pub const LONGEST: Duration = Duration::from_secs(60);
+/// Sites that a view asks to be measured at once.
+pub const MEASURE: usize = 8;
+/// An estimated site is measured when this many eighths of its estimate could be in the bunch.
+pub const MEASURE_EIGHTHS: u32 = 5;
+/// Questions of this site that are open at once.
+pub const QUESTIONS: usize = 1024;
+/// Times that one landmark is asked one question.
+pub const TRIES: u8 = 3;
+/// Silence of a landmark beyond two round trips after which it is asked again.
+pub const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// After this a question is answered by what is known.
+pub const FIND_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long an unmatched question waits at a landmark for a holder to be published.
+pub const WAIT: Duration = Duration::from_secs(1);
+/// Questions that wait at one landmark; the oldest give way.
+pub const WAITING: usize = 4096;
+/// Holders that did not answer, named in a repeated question.
+pub const EXCEPT: usize = 4;
+/// Buckets that one publisher may hold.
+pub const BUCKETS: usize = 65_536;
+/// Holders remembered per bucket; beyond it the nearest to the landmark stay.
+pub const HOLDERS: usize = 1024;
+/// Entries of one publication: 25 bytes each, so that it fits one datagram of 1,200 bytes.
+pub const ENTRIES: usize = 40;
+/// Landmarks that are being told something at once: the nearest first, without a burst.
+pub const TELL: usize = 8;
+/// First repetition of a publication, beside two round trips; doubles up to [`TELL_AGAIN_MAX`].
+pub const TELL_AGAIN: Duration = Duration::from_secs(1);
+/// Longest wait between repetitions.
+pub const TELL_AGAIN_MAX: Duration = Duration::from_secs(60);
+/// Times that a landmark is told that it is none any more.
+pub const WITHDRAW_TRIES: u8 = 3;
+/// After its start a landmark below the top level says "not yet": who publishes to it has noticed until then.
+pub const GRACE: Duration = Duration::from_secs(120);

@@ -1,0 +1,35 @@
+//! Areas: which few sites are told who holds what, and which are asked, so that near is found near.
+//!
+//! Thorup–Zwick bunches over round trips. Every site has a draw for life ([`level`]); A_i are the sites of level i
+//! and above. The bunch of a site ([`bunch`]) are the landmarks that are nearer than the nearest one of the next
+//! level. A site that holds a bucket tells the landmarks of its bunch ([`publish`]); a site that looks for one
+//! asks those of its own ([`ask`]); two bunches share a landmark whose detour is bounded by the distance of the
+//! two sites; a landmark passes the question on ([`landmark`]). Distances are measured where a connection is in
+//! use and estimated by network coordinates elsewhere ([`distance`], [`coordinate`]). [`View`] follows sites that
+//! come, go and move; [`Areas`] is all of it as one machine.
+//!
+//! Why beside `location`: that one knows one level and runs today; this one has the levels and is not wired yet
+//! (docs/areas.md says what wiring needs).
+//!
+//! Invariants: all sites that know the same roster and the same K give everybody the same level; levels depend on
+//! integers only; the top level is in every bunch, whole, so that two sites always share a landmark, however much
+//! their views differ; every table has a bound in [`limits`].
+
+pub mod ask;
+pub mod bunch;
+pub mod coordinate;
+pub mod distance;
+pub mod landmark;
+pub mod level;
+pub mod limits;
+mod machine;
+mod message;
+pub mod publish;
+pub mod ring;
+mod view;
+
+pub use bunch::{Bunch, Landmark};
+pub use coordinate::Coordinate;
+pub use machine::{Areas, Config, Input, Output};
+pub use message::{Membership, Message, Publish, Said};
+pub use view::{Entry, Turn, View};

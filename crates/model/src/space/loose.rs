@@ -1,0 +1,171 @@
+//! Records stored ahead of the vector: *loose* ones.
+//!
+//! A read of a single object brings a record before its feed does, and a round that has not ended has stored
+//! what the vector does not cover yet. Mostly the feed comes and covers them. If their origin lost them (a
+//! backup was put back, the disk burned) no vector will ever cover them: members give them to each other by
+//! name, and the vectors leave them alone, for what lies before them may still be somewhere.
+//!
+//! Invariants: an origin is marked iff a stored dot of it lies beyond the vector; the mark is this node's own
+//! and lies in `Local`, so that looking for loose records costs nothing where there are none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
+
+use bytes::Bytes;
+use skerry_base::kv::{Batch, Overlay, Table, View};
+use skerry_base::{BucketId, Dot, Origin};
+
+use super::feed::{Item, for_each_row, vector_entry};
+use super::prints::{self, DotRange, Fingerprint};
+use super::rows::Pointer;
+use super::{SpaceError, keys, read, round};
+use crate::entry::Entry;
+use crate::record::Record;
+
+/// What is stored of one origin beyond the vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loose {
+    /// Whose.
+    pub origin: Origin,
+    /// The vector's entry.
+    pub covered: u64,
+    /// Over the stored dots behind it.
+    pub print: Fingerprint,
+}
+
+/// Everything stored beyond the vector of a bucket, in order of origin.
+pub fn loose(view: &dyn View, bucket: BucketId) -> Result<Vec<Loose>, SpaceError> {
+    let mut origins = Vec::new();
+    view.scan_prefix(Table::Local, &marks(bucket), &mut |name, _| {
+        origins.push(keys::split_origin(name));
+        ControlFlow::Continue(())
+    })?;
+    let named = |origin: Option<Origin>| {
+        let origin = origin.ok_or(SpaceError::Inconsistent("a mark has no origin"))?;
+        let covered = vector_entry(view, bucket, origin)?;
+        let range = DotRange::span(origin, covered.saturating_add(1), u64::MAX);
+        Ok(Loose { origin, covered, print: prints::fingerprint(view, bucket, range)? })
+    };
+    origins.into_iter().map(named).collect()
+}
+
+/// The stored records of one origin with seqs in `first..=last` but those in `have`, at most about `max_bytes`
+/// of them encoded (one at least), and up to which seq nothing was left out.
+pub fn records_in(
+    view: &dyn View,
+    bucket: BucketId,
+    (first, last): (Dot, u64),
+    have: &BTreeSet<u64>,
+    max_bytes: usize,
+) -> Result<(Vec<Item>, u64), SpaceError> {
+    let (mut items, mut upto, mut left) = (Vec::new(), last, max_bytes);
+    if first.seq > last {
+        return Ok((items, upto));
+    }
+    let range = (first, Dot { seq: last, ..first });
+    let _full = for_each_row(view, bucket, range, &mut |dot, place| {
+        if have.contains(&dot.seq) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let pointer = Pointer { clock: place.clock, dot, remembered: place.remembered };
+        let record = read::load(view, bucket, &place.key, pointer)?;
+        let bytes = record.encode().len();
+        if bytes > left && !items.is_empty() {
+            upto = dot.seq.saturating_sub(1);
+            return Ok(ControlFlow::Break(()));
+        }
+        left = left.saturating_sub(bytes);
+        let spent = place.remembered && record.is_version();
+        items.push(Item { dot, record, spent });
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((items, upto))
+}
+
+/// The entries that store admitted records which no feed has brought. What an unfinished round has passed over
+/// is dead at its source: it goes when the round ends, as if it had been here before.
+pub fn keep(view: &dyn View, bucket: BucketId, records: Vec<Record>) -> Result<Vec<Entry>, SpaceError> {
+    let mut fresh = Vec::new();
+    for record in &records {
+        if read::known(view, record)?.is_none() {
+            fresh.push(record.dot);
+        }
+    }
+    let mut entries: Vec<Entry> = records.into_iter().map(|record| Entry::Record(Box::new(record))).collect();
+    for mut progress in round::open(view, bucket)? {
+        let passed: Vec<Dot> = fresh.iter().copied().filter(|dot| progress.upto.covers(*dot)).collect();
+        if !passed.is_empty() {
+            progress.dead.extend(passed);
+            entries.push(Entry::Progress { bucket, source: progress.source, progress: Some(progress) });
+        }
+    }
+    Ok(entries)
+}
+
+/// Marks and unmarks the origins that a batch touches: called once all other rows of the entry are in it.
+pub(super) fn mark(bucket: BucketId, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
+    let touched = touched(bucket, batch);
+    let mut changes = Vec::new();
+    {
+        let after = Overlay::new(view, batch);
+        for (origin, come) in touched {
+            let name = [&marks(bucket)[..], &origin.to_bytes()].concat();
+            let marked = view.get(Table::Local, &name)?.is_some();
+            let covered = vector_entry(&after, bucket, origin)?;
+            let ahead = come > covered || (marked && is_any_beyond(&after, bucket, origin, covered)?);
+            if ahead != marked {
+                changes.push((name, ahead));
+            }
+        }
+    }
+    for (name, ahead) in changes {
+        match ahead {
+            true => batch.put(Table::Local, name, Bytes::from_static(&[1])),
+            false => batch.delete(Table::Local, name),
+        }
+    }
+    Ok(())
+}
+
+/// The origins whose dots or vector entries change, with the last dot of each that comes; 0 for none.
+fn touched(bucket: BucketId, batch: &Batch) -> BTreeMap<Origin, u64> {
+    let mut touched: BTreeMap<Origin, u64> = BTreeMap::new();
+    let from = |table, prefix: Vec<u8>| {
+        let start = prefix.clone();
+        let rows = batch.writes.range((table, start)..);
+        rows.take_while(move |((of, name), _)| *of == table && name.starts_with(&prefix))
+    };
+    for ((_, name), value) in from(Table::Dots, keys::dots(bucket)) {
+        let Some(dot) = keys::split_dot(name) else { continue };
+        let last = touched.entry(dot.origin).or_default();
+        if value.is_some() {
+            *last = (*last).max(dot.seq);
+        }
+    }
+    for ((_, name), _) in from(Table::Vectors, bucket.0.to_vec()) {
+        keys::split_origin(name).into_iter().for_each(|origin| {
+            touched.entry(origin).or_default();
+        });
+    }
+    touched
+}
+
+fn is_any_beyond(
+    view: &dyn View,
+    bucket: BucketId,
+    origin: Origin,
+    covered: u64,
+) -> Result<bool, SpaceError> {
+    let (from, to) =
+        (keys::dot(bucket, Dot { origin, seq: covered }), keys::dot(bucket, Dot { origin, seq: u64::MAX }));
+    let mut found = false;
+    view.scan(Table::Dots, Bound::Excluded(&from), Bound::Included(&to), &mut |_, _| {
+        found = true;
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
+}
+
+fn marks(bucket: BucketId) -> Vec<u8> {
+    [b"model/loose/", &bucket.0[..]].concat()
+}
