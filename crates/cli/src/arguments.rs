@@ -87,6 +87,9 @@ pub(crate) enum Verb {
     /// The links between sites: cut and heal them to see what happens
     #[command(subcommand)]
     Link(verbs::link::Link),
+    /// Reading everything again, to find and mend damage
+    #[command(subcommand)]
+    Scrub(verbs::scrub::Scrub),
     /// Versions that lost against a concurrent one and are kept
     #[command(subcommand)]
     Conflicts(verbs::conflicts::Conflicts),

@@ -11,6 +11,7 @@ pub(crate) mod join;
 pub(crate) mod key;
 pub(crate) mod link;
 pub(crate) mod reference;
+pub(crate) mod scrub;
 pub(crate) mod server;
 pub(crate) mod status;
 pub(crate) mod version;
@@ -32,6 +33,7 @@ pub(crate) fn run(line: CommandLine) -> Outcome {
         Verb::Config(verb) => verb.run(&globals),
         Verb::Status(verb) => wait(verb.run(globals)),
         Verb::Link(verb) => wait(verb.run(globals)),
+        Verb::Scrub(verb) => wait(verb.run(globals)),
         Verb::Conflicts(verb) => wait(verb.run(globals)),
         Verb::Version(verb) => verb.run(&globals),
         Verb::Completions(verb) => verb.run(),

@@ -13,7 +13,8 @@ use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
     AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictPage, ConflictQuery,
     ErrorKind, Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
-    Outcome, PeerStatus, Readiness, ServiceError, StatusReport, StorageStatus, VERSION,
+    Outcome, PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, StatusReport, StorageStatus,
+    VERSION,
 };
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, SystemKey, check_site_name, document_object,
@@ -32,6 +33,7 @@ use crate::site::{Site, entry, unreadable};
 use crate::trust::access::{self, AccessKey};
 use crate::trust::invite::InviteError;
 use crate::welcome::Door;
+use crate::workers::scrub;
 
 /// The owner of what is made without saying whose.
 const FIRST_OWNER: &str = "owner";
@@ -286,10 +288,18 @@ impl AdminService for Admin {
             cut: site.peers.net().is_cut(),
             clock_trusted: site.clock.is_trusted(),
             peers,
-            storage: storage_status(&site.store.usage()),
+            storage: storage_status(&site.store.usage(), &site.store.scrub_state()),
             buckets,
             conflicts,
         })
+    }
+
+    async fn scrub(&self) -> Outcome<ScrubReport> {
+        Ok(scrub::report(&self.site))
+    }
+
+    async fn set_scrub(&self, request: ScrubRequest) -> Outcome<ScrubReport> {
+        scrub::act(&self.site, request).await
     }
 
     async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState> {
@@ -426,8 +436,10 @@ impl Admin {
     }
 }
 
-fn storage_status(usage: &skerry_storage::Usage) -> StorageStatus {
+fn storage_status(usage: &skerry_storage::Usage, scrub: &skerry_storage::ScrubState) -> StorageStatus {
     StorageStatus {
+        damaged_chunks: scrub.damaged.len() as u64 + scrub.unlisted,
+        damaged_segments: scrub.segments.len() as u64,
         journal_bytes: usage.journal.allocated,
         payload_bytes: usage.payload.allocated,
         cache_bytes: usage.cache.allocated,

@@ -190,7 +190,7 @@ impl Core {
         let core = Self { site, trust, registry, services, recovery, committer, machine, tasks };
         core.first_records(&directory, config, life, options.access_key).await?;
         core.tasks.spawn(members::complete(core.site.clone(), followed));
-        core.go(&remembered.members, door, telemetry).await?;
+        core.go(&remembered.members, door, Workers { site: core.site.clone(), telemetry }, config).await?;
         Ok(core)
     }
 
@@ -237,7 +237,8 @@ impl Core {
         &self,
         members: &BTreeMap<BucketId, bool>,
         door: Door,
-        telemetry: Telemetry,
+        workers: Workers,
+        config: &Config,
     ) -> Result<(), StartError> {
         let site = &self.site;
         roster_watch::refresh(site, self.trust.root).await?;
@@ -249,7 +250,7 @@ impl Core {
         tasks.spawn(outbox::follow(peers.clone(), site.boxes.clone(), drive.clone(), tasks.clone()));
         tasks.spawn(serve::accept(peers, drive, answers, tasks.clone()));
         tasks.spawn(roster_watch::watch(site.clone(), self.trust.root));
-        workers::start(tasks, Workers { site: site.clone(), telemetry });
+        workers::start(tasks, workers, config.scrub.clone());
         Ok(())
     }
 
@@ -293,6 +294,7 @@ fn new_site(
         sealing: trust.credentials.clone(),
         stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
         directory: crate::paths::bucket::Directory::default(),
+        scrub: tokio::sync::Notify::new(),
         members: RwLock::new(remembered.members.clone()),
     })
 }

@@ -52,6 +52,8 @@ pub(crate) struct Site {
     pub(crate) stamps: Arc<Stamps>,
     /// Names and access keys.
     pub(crate) directory: Directory,
+    /// Wakes the scrub.
+    pub(crate) scrub: tokio::sync::Notify,
     /// Buckets that this site is a member of, and whether it has taken once what a complete member had.
     pub(crate) members: RwLock<BTreeMap<BucketId, bool>>,
 }

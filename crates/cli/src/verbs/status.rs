@@ -74,6 +74,13 @@ fn print(answers: &[Answered<'_>]) {
         output::line("");
         output::line(&output::table(&rows));
     }
+    for report in answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()) {
+        let (chunks, segments) = (report.storage.damaged_chunks, report.storage.damaged_segments);
+        if chunks + segments > 0 {
+            let found = format!("{chunks} damaged chunks, {segments} damaged journal segments");
+            output::note(&format!("{}: {found}: see `skerry scrub status`", report.site_name));
+        }
+    }
     for (site, failure) in answers.iter().filter_map(|(site, answer)| Some((site, answer.as_ref().err()?))) {
         output::note(&format!("{}: {}", site.name, failure.message));
     }

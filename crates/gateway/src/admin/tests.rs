@@ -59,6 +59,8 @@ async fn verbs_carry_a_version_and_do_what_they_say() {
     assert_eq!((status, &report["version"], &report["cut"]), (200, &json!(1), &json!(false)));
     let (_, link) = ask(&face, &post, "v1/link", r#"{"cut":true}"#).await;
     assert_eq!(link, json!({"version": 1, "cut": true}));
+    assert_eq!(ask(&face, &post, "v1/scrub", r#"{"pause":true}"#).await.1["paused"], json!(true));
+    assert_eq!(ask(&face, &get, "v1/scrub", "").await.1["paused"], json!(true));
     let (status, key) = ask(&face, &post, "v1/keys", r#"{"name":"backup"}"#).await;
     assert_eq!((status, &key["version"], &key["name"]), (201, &json!(1), &json!("backup")));
     let disable = format!("v1/keys/{}/disable", key["id"].as_str().unwrap());
@@ -89,6 +91,8 @@ async fn refusals_are_json_and_name_themselves() {
         (&post, "v1/link", "", 400, "InvalidArgument"),
         (&post, "v1/link", r#"{"cut":true,"site":"x"}"#, 400, "InvalidArgument"),
         (&post, "v1/link", "{", 400, "InvalidArgument"),
+        (&post, "v1/scrub", r#"{"paused":true}"#, 400, "InvalidArgument"),
+        (&Method::DELETE, "v1/scrub", "", 405, "MethodNotAllowed"),
         (&post, "v1/buckets", r#"{"name":"NO"}"#, 400, "InvalidBucketName"),
         (&get, "v1/conflicts?buckets=x", "", 400, "InvalidArgument"),
         (&get, "v1/conflicts?limit=0", "", 400, "InvalidArgument"),

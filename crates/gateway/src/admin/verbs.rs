@@ -21,6 +21,8 @@ pub(super) async fn run(
     let segments: Vec<&str> = verb.split('/').collect();
     match (method.as_str(), segments.as_slice()) {
         ("GET", ["status"]) => ok(service.status().await),
+        ("GET", ["scrub"]) => ok(service.scrub().await),
+        ("POST", ["scrub"]) => ok(service.set_scrub(json::request(request).await?).await),
         ("POST", ["link"]) => ok(service.set_link(json::request(request).await?).await),
         ("GET", ["conflicts"]) => ok(service.conflicts(conflict_query(query)?).await),
         ("POST", ["invites"]) => created(service.invite(json::request(request).await?).await),
@@ -33,7 +35,7 @@ pub(super) async fn run(
         ("PATCH", ["buckets", name]) => ok(service.update_bucket(name, json::request(request).await?).await),
         (
             _,
-            ["status" | "link" | "conflicts" | "invites" | "keys" | "buckets"]
+            ["status" | "scrub" | "link" | "conflicts" | "invites" | "keys" | "buckets"]
             | ["keys", _, "disable"]
             | ["buckets", _],
         ) => Err(Failure::method(&method)),
@@ -66,6 +68,8 @@ fn conflict_query(query: &Query) -> Result<ConflictQuery, Failure> {
 #[cfg(test)]
 pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::GET, "status"),
+    (Method::GET, "scrub"),
+    (Method::POST, "scrub"),
     (Method::POST, "link"),
     (Method::GET, "conflicts"),
     (Method::POST, "invites"),

@@ -7,7 +7,8 @@ use super::state::Bucket;
 use crate::service::{
     AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, ConflictPage, ConflictQuery,
     ErrorKind, Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
-    Outcome, Readiness, ServiceError, StatusReport, StorageStatus, VERSION, Versioning,
+    Outcome, Readiness, ScrubReport, ScrubRequest, ServiceError, StatusReport, StorageStatus, VERSION,
+    Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -63,6 +64,17 @@ impl AdminService for Memory {
             buckets: state.buckets.len() as u64,
             conflicts: 0,
         })
+    }
+
+    async fn scrub(&self) -> Outcome<ScrubReport> {
+        Ok(ScrubReport { version: VERSION, paused: self.lock().paused, ..ScrubReport::default() })
+    }
+
+    async fn set_scrub(&self, request: ScrubRequest) -> Outcome<ScrubReport> {
+        if let Some(pause) = request.pause {
+            self.lock().paused = pause;
+        }
+        self.scrub().await
     }
 
     async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState> {

@@ -18,6 +18,8 @@ pub(super) struct State {
     /// Answers of completions that succeeded, by upload.
     pub(super) completed: BTreeMap<String, PutOutcome>,
     pub(super) cut: bool,
+    /// Whether the scrub, of which there is none, was paused.
+    pub(super) paused: bool,
     drawn: u64,
 }
 

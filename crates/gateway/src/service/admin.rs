@@ -91,6 +91,55 @@ pub struct StorageStatus {
     pub free_bytes: u64,
     /// Whether writes are refused for want of space.
     pub full: bool,
+    /// Chunks found damaged and not mended yet; a release before they were counted says nothing.
+    #[serde(default)]
+    pub damaged_chunks: u64,
+    /// Journal segments that the last scrub found damaged.
+    #[serde(default)]
+    pub damaged_segments: u64,
+}
+
+/// `POST scrub`: what is absent stays.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScrubRequest {
+    /// Rests until told otherwise, or goes on.
+    #[serde(default)]
+    pub pause: Option<bool>,
+    /// Begins a round now, unless one is under way.
+    #[serde(default)]
+    pub begin: bool,
+}
+
+/// `GET scrub`, and what `POST scrub` answers: reading everything again.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// Shape version.
+    pub version: u32,
+    /// Whether it rests until told otherwise.
+    pub paused: bool,
+    /// Whether a round is under way.
+    pub running: bool,
+    /// Rounds begun.
+    pub round: u64,
+    /// When the last one began, in milliseconds since 1970.
+    pub started_ms: Option<u64>,
+    /// When the last one ended.
+    pub finished_ms: Option<u64>,
+    /// Chunks read in the last round.
+    pub chunks: u64,
+    /// Bytes read in the last round.
+    pub bytes: u64,
+    /// Damaged chunks found since the store was made.
+    pub found: u64,
+    /// Of them mended.
+    pub mended: u64,
+    /// Those that are damaged still.
+    pub damaged_chunks: u64,
+    /// Which, each with what is wrong; not all of very many.
+    pub damaged: Vec<String>,
+    /// Journal segments that the last round found damaged.
+    pub damaged_segments: Vec<u32>,
 }
 
 /// `POST link`: cuts this site off from all others, or heals it.
@@ -315,6 +364,10 @@ pub trait AdminService: Send + Sync + 'static {
     async fn ready(&self) -> Readiness;
     /// The state of this site and what it knows of others.
     async fn status(&self) -> Outcome<StatusReport>;
+    /// How far the scrub is and what it found.
+    async fn scrub(&self) -> Outcome<ScrubReport>;
+    /// Pauses the scrub, lets it go on, begins a round.
+    async fn set_scrub(&self, request: ScrubRequest) -> Outcome<ScrubReport>;
     /// Cuts or heals the links of this site.
     async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState>;
     /// Lists conflicts; being listed counts as seen.

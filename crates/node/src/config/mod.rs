@@ -18,7 +18,7 @@ mod text;
 
 pub use kinds::{Clock, Engine, LogFormat, Seal, Size, Span, Sync};
 pub use ports::ports;
-pub use table::Config;
+pub use table::{Config, Scrub};
 pub use text::{reference, show};
 
 /// What every environment variable starts with.

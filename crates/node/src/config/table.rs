@@ -140,6 +140,13 @@ settings! {
         /// The index engine. `memory` rebuilds it at each start.
         index: Engine = Engine::Lsm,
     }
+    /// Reading everything again, to find damage while another site has a copy.
+    scrub: Scrub {
+        /// Everything is read once in this time. 0s: never.
+        period: Span = Span(Duration::from_secs(30 * 86_400)),
+        /// Bytes per second at most; it makes way for clients besides.
+        pace: Size = Size(8 << 20),
+    }
     /// Bounds on what clients may take up.
     limits: Limits {
         /// Connections at once; more wait.

@@ -15,9 +15,11 @@ use prometheus_client::registry::Registry;
 pub mod log;
 mod peers;
 mod process;
+mod scrub;
 mod wan;
 
 pub use peers::{FeedLag, PeerLabels};
+pub use scrub::Scrub;
 pub use wan::{Kind, Wan, WanPeer};
 
 /// Buckets that get a series of their own; the rest are summed as `other`.
@@ -51,6 +53,8 @@ pub struct Telemetry {
     pub clock_offset_seconds: FloatGauge,
     /// How long syncs took.
     pub sync_seconds: Histogram,
+    /// What the scrub found.
+    pub scrub: Scrub,
     disk_bytes: Family<ClassLabel, Gauge>,
     unprotected_bytes: Family<BucketLabel, Gauge>,
 }
@@ -69,6 +73,7 @@ impl Telemetry {
             conflicts: Gauge::default(),
             clock_offset_seconds: FloatGauge::default(),
             sync_seconds,
+            scrub: Scrub::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
         };
@@ -110,6 +115,7 @@ impl Telemetry {
             "Bytes by bucket that have no second copy at another site yet",
             self.unprotected_bytes.clone(),
         );
+        self.scrub.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));
     }

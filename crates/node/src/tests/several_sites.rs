@@ -1,6 +1,8 @@
 //! Several sites with links between them.
 
-use skerry_gateway::service::{ConflictQuery, ErrorKind, ReadMode, RequestContext, WriteCondition};
+use skerry_gateway::service::{
+    ConflictQuery, ErrorKind, ReadMode, RequestContext, ScrubRequest, WriteCondition,
+};
 
 use super::world::{TestWorld, context, noise};
 
@@ -163,5 +165,46 @@ async fn a_damaged_chunk_is_mended_from_a_copy_elsewhere() {
     assert_eq!(world.sites[0].payload_received(), 1 << 20, "one chunk came from the copy");
     world.sites[1].cut(true).await;
     assert_eq!(world.sites[0].get("photos", "a").await.unwrap(), body, "it is mended, not only passed on");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scrub_mends_what_nobody_asked_for_and_tells_what_it_cannot() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    let (copied, lonely) = (noise(3 << 20, 7), noise(1 << 20, 8));
+    world.sites[0].put("photos", "copied", copied.clone()).await.unwrap();
+    world.sites[0].put("photos", "lonely", lonely.clone()).await.unwrap();
+    assert_eq!(world.sites[1].get("photos", "copied").await.unwrap(), copied);
+    world.sites[0].stop().await;
+    world.sites[0].damage(&copied[(1 << 20) + 100..(1 << 20) + 164]);
+    world.sites[0].damage(&lonely[100..164]);
+    world.sites[0].start().await;
+    world.linked(&world.sites[0]).await;
+    let members = || async {
+        let id = world.sites[0].site().bucket("photos").await.unwrap().unwrap().id;
+        let asked = world.sites[0].site().drive.ask(move |machine, _| machine.members(id).len());
+        asked.await == Some(1)
+    };
+    world.sites[0].until("the other member is known", members).await;
+    let admin = world.sites[0].services().admin.clone();
+    let begun = ScrubRequest { pause: Some(false), begin: true };
+    let round = admin.set_scrub(begun).await.unwrap().round;
+    let ended = || async {
+        let report = admin.scrub().await.unwrap();
+        report.round == round && !report.running && report.mended == 1
+    };
+    world.sites[0].until("the round ended", ended).await;
+    let report = admin.scrub().await.unwrap();
+    assert_eq!((report.found, report.damaged_chunks, report.damaged_segments.len()), (2, 1, 0));
+    assert_eq!(admin.status().await.unwrap().storage.damaged_chunks, 1);
+    assert_eq!(world.sites[0].payload_received(), 1 << 20, "only what was damaged was fetched");
+    world.sites[1].cut(true).await;
+    assert_eq!(
+        world.sites[0].get("photos", "copied").await.unwrap(),
+        copied,
+        "mended before it was asked for"
+    );
+    world.sites[0].get("photos", "lonely").await.unwrap_err();
     world.stop().await;
 }

@@ -60,6 +60,8 @@ impl TestSite {
         config.peer.listen = "127.0.0.1:1".into();
         config.storage.journal_segment.0 = 4 << 20;
         config.storage.payload_segment.0 = 16 << 20;
+        // Rounds begin when a test says so.
+        config.scrub.period.0 = Duration::ZERO;
         let levels = std::env::var("TEST_LOG").unwrap_or_else(|_| "warn".into());
         crate::telemetry::log::start(&levels, crate::config::LogFormat::Text).ok();
         let net = self.net.node(self.trust.identity.public());
