@@ -1,0 +1,296 @@
+//! The papers' numbers beside ours and beside the rivals' on the same rails.
+//!
+//! Invariants: every row of every scenario is there, run or not; ours is always of the newest stored result of the larger scale and
+//! says which; what falls short is marked ✗ and never left out. A row is *short* when the scenario says which way is better and ours
+//! is worse than the paper's number; the papers' absolute times are of the hardware of their day, so ratios and shapes weigh more.
+
+use std::path::PathBuf;
+
+use super::document::{Block, Document, Table};
+use super::quantity::digits;
+use crate::plan::{Scale, Scenario, statistic};
+use crate::result::{LabResult, OK, PaperRow};
+
+/// The system whose numbers are ours.
+const OURS: &str = "skerry";
+
+/// A result and where it lies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
+    /// The directory of its files.
+    pub directory: PathBuf,
+    /// The result.
+    pub result: LabResult,
+}
+
+/// How ours stands to the paper's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// At least as good.
+    Reached,
+    /// Worse.
+    Short,
+    /// The scenario says no way is better.
+    Open,
+    /// There is no number of ours.
+    Unknown,
+}
+
+impl Verdict {
+    fn of(row: &PaperRow, ours: Option<f64>) -> Self {
+        match (ours, row.better.as_str()) {
+            (None, _) => Self::Unknown,
+            (Some(ours), "less") if ours <= row.value => Self::Reached,
+            (Some(ours), "more") if ours >= row.value => Self::Reached,
+            (Some(_), "less" | "more") => Self::Short,
+            (Some(_), _) => Self::Open,
+        }
+    }
+
+    const fn mark(self) -> &'static str {
+        match self {
+            Self::Reached => "✓",
+            Self::Short => "✗ short",
+            Self::Open => "·",
+            Self::Unknown => "not run",
+        }
+    }
+}
+
+/// The table of all scenarios.
+pub fn tell(scenarios: &[Scenario], stored: &[Stored]) -> Document {
+    let mut blocks = Vec::new();
+    let mut sums = [0_usize; 4];
+    let mut short = Table::new(2, &["scenario", "what", "paper's", "ours", "ours / paper's"]);
+    for scenario in scenarios {
+        blocks.push(Block::Heading(format!("{}: {}", scenario.id, scenario.title)));
+        blocks.push(Block::Text(heading(scenario, stored)));
+        if let Some(needs) = &scenario.needs {
+            blocks.push(Block::Warning(format!("needs {needs}: not yet")));
+        }
+        let mut table = Table::new(
+            3,
+            &[
+                "figure",
+                "what",
+                "paper's system",
+                "paper's",
+                "ours",
+                "ours / paper's",
+                "",
+                "rivals here",
+                "note",
+            ],
+        );
+        for row in &scenario.rows {
+            let line = line(scenario, row, stored);
+            if let Some(sum) = sums.get_mut(line.verdict as usize) {
+                *sum += 1;
+            }
+            if line.verdict == Verdict::Short {
+                let what = format!("{}, {}: {}", row.figure, row.system, row.what);
+                short.rows.push(vec![
+                    scenario.id.clone(),
+                    what,
+                    show(row, row.value),
+                    line.ours.clone(),
+                    line.over.clone(),
+                ]);
+            }
+            let system = row.system.clone();
+            let words = vec![row.figure.clone(), row.what.clone(), system, show(row, row.value)];
+            let numbers =
+                vec![line.ours, line.over, line.verdict.mark().into(), line.rivals, row.note.clone()];
+            table.rows.push(words.into_iter().chain(numbers).collect());
+        }
+        if table.rows.is_empty() {
+            blocks.push(Block::Text(
+                "The paper gives no number for it in text; its figures are curves only.".into(),
+            ));
+        } else {
+            blocks.push(Block::Table(table.without_empty_columns()));
+        }
+    }
+    let [reached, fallen, open, unknown] = sums;
+    let lead = format!(
+        "{} numbers of the papers: {reached} reached, {fallen} short, {open} without a better or worse, {unknown} not run here. \
+         The papers measured on hardware of 2012–2020; ratios and shapes say more than absolute times.",
+        reached + fallen + open + unknown
+    );
+    let mut all = Vec::new();
+    if !short.rows.is_empty() {
+        all.push(Block::Heading("What falls short".into()));
+        all.push(Block::Table(short));
+    }
+    all.extend(blocks);
+    Document { title: "The papers' numbers and ours".into(), lead, blocks: all }
+}
+
+/// Which results a scenario's numbers come from.
+fn heading(scenario: &Scenario, stored: &[Stored]) -> String {
+    let from = match newest(scenario, stored, OURS) {
+        None => format!("Not run: no stored result of {OURS}. skerry-lab run {}", scenario.id),
+        Some(found) => {
+            let result = &found.result;
+            let status =
+                if result.status == OK { String::new() } else { format!(", status: {}", result.status) };
+            format!("Ours: scale {}, {}, commit {}{status}.", result.scale, result.started, result.commit)
+        }
+    };
+    format!("{}, {}. {from}", scenario.paper, scenario.figures.join(", "))
+}
+
+/// The newest result of a system, of the larger scale if there is one. Results of today that say why they were not measured
+/// give way to measured ones.
+fn newest<'a>(scenario: &Scenario, stored: &'a [Stored], system: &str) -> Option<&'a Stored> {
+    let fits = |found: &&Stored| found.result.scenario == scenario.id && found.result.system == system;
+    let weight = |found: &&Stored| {
+        let measured = found.result.cells.iter().any(|cell| cell.status == OK);
+        (measured, found.result.scale == Scale::Paper.name(), found.result.started.clone())
+    };
+    stored.iter().filter(fits).max_by_key(weight)
+}
+
+/// What stands behind a row of the papers.
+struct Line {
+    ours: String,
+    over: String,
+    verdict: Verdict,
+    rivals: String,
+}
+
+fn line(scenario: &Scenario, row: &PaperRow, stored: &[Stored]) -> Line {
+    let values = newest(scenario, stored, OURS).map_or_else(Vec::new, |found| values(found, row));
+    let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+    let worst = worst(row, &numbers);
+    let over = worst
+        .filter(|_| row.value != 0.0)
+        .map_or_else(String::new, |ours| format!("×{}", digits(ours / row.value)));
+    let ours = if values.is_empty() { "–".to_owned() } else { spelled(row, &values) };
+    let mut systems: Vec<&str> = stored.iter().map(|found| found.result.system.as_str()).collect();
+    systems.sort_unstable();
+    systems.dedup();
+    let rivals = systems.into_iter().filter(|system| *system != OURS).filter_map(|system| {
+        let found = newest(scenario, stored, system)?;
+        let values = self::values(found, row);
+        (!values.is_empty()).then(|| format!("{system} {}", spelled(row, &values)))
+    });
+    Line { ours, over, verdict: Verdict::of(row, worst), rivals: rivals.collect::<Vec<_>>().join("; ") }
+}
+
+/// The values of a result for a row, each with what tells its cell from the others that the row selects.
+fn values(found: &Stored, row: &PaperRow) -> Vec<(String, f64)> {
+    let values = statistic::evaluate(&found.directory, &found.result, row);
+    let differs = |name: &String| {
+        values
+            .iter()
+            .any(|value| value.labels.get(name) != values.first().and_then(|first| first.labels.get(name)))
+    };
+    let words = |value: &statistic::Value| {
+        let labels = value.labels.iter().filter(|(name, _)| differs(name));
+        labels.map(|(name, label)| format!("{name} {label}")).collect::<Vec<_>>().join(" ")
+    };
+    values.iter().map(|value| (words(value), value.value)).collect()
+}
+
+fn spelled(row: &PaperRow, values: &[(String, f64)]) -> String {
+    let one = |(words, value): &(String, f64)| {
+        let place = if words.is_empty() { String::new() } else { format!(" ({words})") };
+        format!("{}{place}", show(row, *value))
+    };
+    values.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Of several cells the one that speaks against us.
+fn worst(row: &PaperRow, values: &[f64]) -> Option<f64> {
+    let least = values.iter().copied().reduce(f64::min);
+    let most = values.iter().copied().reduce(f64::max);
+    if row.better == "more" { least } else { most }
+}
+
+/// A number in the row's unit.
+fn show(row: &PaperRow, value: f64) -> String {
+    match row.unit.as_str() {
+        "x" => format!("×{}", digits(value)),
+        "count" | "" => digits(value),
+        unit => format!("{} {unit}", digits(value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{cell, phase, result};
+    use super::super::{markdown, terminal};
+    use super::*;
+
+    const FILE: &str = include_str!("papers_test.toml");
+
+    fn scenario() -> Scenario {
+        Scenario::parse("papers_test.toml", FILE).unwrap_or_else(|refusal| panic!("{refusal}"))
+    }
+
+    fn stored(system: &str, scale: &str, started: &str, median: f64) -> Stored {
+        let cells = vec![cell(&[("sites", "3")], vec![phase("write", "", median)])];
+        let result = LabResult {
+            system: system.into(),
+            scale: scale.into(),
+            started: started.into(),
+            ..result(cells)
+        };
+        Stored { directory: PathBuf::from("."), result }
+    }
+
+    fn row(better: &str) -> PaperRow {
+        PaperRow {
+            value: 1.0,
+            unit: "s".into(),
+            statistic: "p50".into(),
+            phase: "write".into(),
+            better: better.into(),
+            ..PaperRow::default()
+        }
+    }
+
+    #[test]
+    fn what_falls_short_is_marked_and_listed_first() {
+        let text = markdown::render(&tell(&[scenario()], &[stored("skerry", "small", "2026-01-01", 2.0)]));
+        let (summary, table) = (text.find("## What falls short"), text.find("## F-S1"));
+        assert!(summary.is_some() && summary < table, "{text}");
+        assert!(text.contains("✗ short") && text.contains("×2.08"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_run_is_said() {
+        let text = terminal::render(&tell(&[scenario()], &[]));
+        assert!(text.contains("not run") && text.contains("skerry-lab run F-S1"), "{text}");
+        assert!(
+            text.contains(
+                "1 numbers of the papers: 0 reached, 0 short, 0 without a better or worse, 1 not run"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_larger_scale_then_the_newer_counts() {
+        let scenario = scenario();
+        let all = [
+            stored("skerry", "paper", "2026-01-01", 0.1),
+            stored("skerry", "small", "2026-03-01", 0.2),
+            stored("skerry", "paper", "2026-02-01", 0.3),
+            stored("rgw", "small", "2026-01-01", 0.5),
+        ];
+        let line = line(&scenario, &scenario.rows[0], &all);
+        assert_eq!((line.ours.as_str(), line.verdict), ("0.3 s", Verdict::Reached));
+        assert_eq!(line.rivals, "rgw 0.5 s");
+    }
+
+    #[test]
+    fn of_several_cells_the_worst_decides() {
+        assert_eq!(worst(&row("less"), &[1.0, 3.0]), Some(3.0));
+        assert_eq!(worst(&row("more"), &[1.0, 3.0]), Some(1.0));
+        assert_eq!(Verdict::of(&row("less"), Some(1.5)), Verdict::Short);
+        assert_eq!(Verdict::of(&row("more"), Some(1.5)), Verdict::Reached);
+        assert_eq!(Verdict::of(&row(""), Some(1.5)), Verdict::Open);
+    }
+}
