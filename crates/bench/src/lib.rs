@@ -18,6 +18,7 @@ pub mod progress;
 pub mod s3;
 pub mod sample;
 mod schedule;
+pub mod six;
 pub mod summary;
 pub mod target;
 mod zipf;
