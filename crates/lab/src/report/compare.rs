@@ -225,6 +225,7 @@ fn written(phase: &Phase) -> f64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::expect_used, reason = "tests")]
 mod tests {
     use std::path::Path;
 

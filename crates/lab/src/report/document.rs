@@ -33,7 +33,7 @@ pub enum Block {
     /// Commands or files, verbatim.
     Code(String),
     /// What most readers skip.
-    Details(String, Vec<Block>),
+    Details(String, Vec<Self>),
 }
 
 /// A drawing with its caption.

@@ -20,12 +20,11 @@ fn blocks(text: &mut String, blocks: &[Block]) {
             Block::Heading(heading) => write!(text, "## {}\n\n", escape(heading)),
             Block::Text(words) => write!(text, "{}\n\n", escape(words)),
             Block::Warning(words) => write!(text, "> **Note:** {}\n\n", escape(words)),
-            Block::List(items) => write!(
-                text,
-                "{}\n",
-                items.iter().map(|item| format!("- {}\n", escape(item))).collect::<String>()
-            ),
-            Block::Table(rows) => write!(text, "{}\n", table(rows)),
+            Block::List(items) => {
+                let items: String = items.iter().map(|item| format!("- {}\n", escape(item))).collect();
+                writeln!(text, "{items}")
+            }
+            Block::Table(rows) => writeln!(text, "{}", table(rows)),
             Block::Figure(figure) => {
                 let caption = escape(&figure.caption);
                 write!(text, "![{}]({PLOTS}/{}.svg)\n\n*{caption}*\n\n", escape(&figure.name), figure.name)

@@ -218,6 +218,7 @@ fn show(row: &PaperRow, value: f64) -> String {
 }
 
 #[cfg(test)]
+#[expect(clippy::panic, reason = "tests")]
 mod tests {
     use super::super::tests::{cell, phase, result};
     use super::super::{markdown, terminal};

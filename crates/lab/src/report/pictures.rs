@@ -5,6 +5,7 @@
 use super::axis::DECADE_SPAN;
 use super::document::Figure;
 use super::figure::{boxes, curve, dots, map, matrix, timeline};
+use super::plane;
 use super::quantity::{Unit, digits, factor, leading_number};
 use super::readings::{Book, Group, PhaseReading, Reading, parameter};
 use super::spread::{Spread, quantile, sorted};
@@ -350,16 +351,13 @@ fn sites(book: &Book<'_>) -> Option<Figure> {
         return None;
     }
     let (svg, stress) = map::draw("map of the sites", &cell.sites, &cell.rtt_ms);
-    let caption = format!(
-        "The sites, as far apart as their round-trip times allow in a plane: drawn distances are off by {} % (root of the mean square). \
-         {}",
-        digits(stress * 100.0),
-        if cell.sites.len() > 5 {
-            "Of more than five sites only the pairs are labelled that join all at the least sum."
-        } else {
-            ""
-        }
+    let off = digits(stress * 100.0);
+    let mut caption = format!(
+        "The sites, as far apart as their round-trip times allow in a plane: drawn distances are off by {off} % (root of the mean square)."
     );
+    if cell.sites.len() > 5 && !plane::all_equal(&cell.rtt_ms) {
+        caption.push_str(" Only the pairs are labelled that join all sites at the least sum.");
+    }
     Some(Figure { name: "map".into(), caption, svg })
 }
 

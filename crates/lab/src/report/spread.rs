@@ -138,6 +138,7 @@ fn thin(sorted: &[f64]) -> Vec<f64> {
 }
 
 #[cfg(test)]
+#[expect(clippy::expect_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -1,4 +1,5 @@
 //! A small result from end to end: what its report must contain, in which order, and what must not get through.
+#![expect(clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

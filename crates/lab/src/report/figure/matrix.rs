@@ -1,6 +1,6 @@
 //! Traffic from site to site as a heat map with its numbers, and the sums at its edges.
 //!
-//! Invariants: one unit for the whole matrix, so that numbers compare; what stays inside a site is grey and takes no part in the
+//! Invariants: one unit for a whole matrix, so that its numbers compare, one colour scale for all of a figure; what stays inside a site is grey and takes no part in the
 //! colours; colour follows the logarithm, because traffic spans decades.
 
 use super::super::quantity::{bytes, digits};
@@ -50,9 +50,9 @@ impl Matrix {
     }
 }
 
-/// The unit that fits the largest number between sites.
-fn unit(matrices: &[Matrix]) -> (f64, &'static str) {
-    match matrices.iter().map(Matrix::most).fold(0.0, f64::max) {
+/// The unit that fits a number.
+fn unit(most: f64) -> (f64, &'static str) {
+    match most {
         size if size >= 1e9 => (1e9, "GB"),
         size if size >= 1e6 => (1e6, "MB"),
         size if size >= 1e3 => (1e3, "kB"),
@@ -80,10 +80,10 @@ pub fn draw(title: &str, matrices: &[Matrix]) -> Svg {
     let height = TOP + 26.0 + tall * (sites as f64 + 1.2) + 18.0;
     let rows = matrices.len().div_ceil(columns);
     let mut svg = Svg::new(title, height * rows as f64);
-    let (divisor, name) = unit(matrices);
-    let most = matrices.iter().map(Matrix::most).fold(0.0, f64::max) / divisor;
+    let most = matrices.iter().map(Matrix::most).fold(0.0, f64::max);
     for (number, matrix) in matrices.iter().enumerate() {
         let origin = ((number % columns) as f64 * width, (number / columns) as f64 * height);
+        let (divisor, name) = unit(matrix.most());
         let sheet = Sheet { origin, cell, tall, divisor, unit: name, most };
         sheet.draw(&mut svg, matrix);
     }
@@ -145,7 +145,7 @@ impl Sheet {
         };
         let name = |site: usize| matrix.names.get(site).map_or("", String::as_str);
         svg.group("", &format!("{} → {}: {}", name(from), name(to), bytes(raw)));
-        let depth = if from == to { 0.0 } else { self.depth(value) };
+        let depth = if from == to { 0.0 } else { self.depth(raw) };
         if from == to {
             svg.rect(area, "own", 1.0);
         } else {
