@@ -11,6 +11,7 @@
 mod board;
 pub mod body;
 pub mod engine;
+pub mod from_workload;
 mod pace;
 pub mod plan;
 mod plan_check;

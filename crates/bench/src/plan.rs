@@ -14,6 +14,7 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
+pub use skerry_scenario::workload_load::Arrival;
 use skerry_scenario::workload_size::Size;
 
 use crate::target::Operation;
@@ -136,22 +137,6 @@ impl Mix {
         } = 1;
         mix
     }
-}
-
-/// When operations begin.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arrival {
-    /// All workers at once, each its next one after the answer.
-    #[default]
-    AtOnce,
-    /// The same, but each worker's first one is delayed at random within so many milliseconds (YCSB's `-target`).
-    #[serde(rename = "spread_ms")]
-    Spread(u64),
-    /// So many a second, whatever the answers do; latency counts from the intended begin, also while all workers
-    /// are busy (no coordinated omission).
-    #[serde(rename = "per_second")]
-    Rate(f64),
 }
 
 /// Which keys are asked for.

@@ -9,4 +9,5 @@ pub mod link;
 pub mod refusal;
 pub mod topology;
 pub mod workload;
+pub mod workload_load;
 pub mod workload_size;

@@ -18,13 +18,17 @@
 //!
 //! [keys]
 //! count = 100
-//! distribution = "zipf"    # or "uniform", or "hot" (a tenth of the keys gets nine tenths)
+//! distribution = "zipf"    # or "uniform", "hot" (a tenth of the keys gets nine tenths), "sequential", "once"
 //! folders = 3
 //!
 //! [[size]]
-//! bytes = [0, 256]
+//! bytes = [0, 256]         # or ["1kB", "1MB"]: decimal, KiB and MiB are binary
 //! weight = 10
 //! ```
+//!
+//! Whoever measures real time reads a section `[load]`, too: [`crate::workload_load`]. "sequential" and "once" (each key
+//! once, shuffled) are orders of one queue of operations, which the simulator's clients do not have: it draws such keys
+//! uniformly.
 //!
 //! An error names the line; fields that nobody knows are refused.
 
@@ -37,6 +41,8 @@ use toml::Spanned;
 use crate::clock::millis;
 use crate::draw::{Draw, Ppm};
 use crate::refusal::{Refusal, parse};
+use crate::workload_load::{Load, LoadEntry};
+use crate::workload_size::Size;
 
 /// What a client may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,9 +71,14 @@ pub enum Spread {
     /// All alike.
     Uniform,
     /// The n-th key with weight 1/n.
+    #[serde(alias = "zipfian")]
     Zipf,
     /// A tenth of the keys gets nine tenths of the requests.
     Hot,
+    /// One after the other; uniform in the simulator.
+    Sequential,
+    /// Each exactly once, shuffled; uniform in the simulator.
+    Once,
 }
 
 /// Work for a run.
@@ -93,6 +104,8 @@ pub struct Workload {
     pub folders: u64,
     /// Sizes of bodies with their weights.
     pub sizes: Vec<(RangeInclusive<u64>, u64)>,
+    /// What only those need who measure real time.
+    pub load: Load,
 }
 
 impl Workload {
@@ -104,7 +117,7 @@ impl Workload {
     /// A key.
     pub fn key(&self, draw: &mut Draw) -> String {
         let number = match self.spread {
-            Spread::Uniform => draw.below(self.keys),
+            Spread::Uniform | Spread::Sequential | Spread::Once => draw.below(self.keys),
             Spread::Hot if draw.chance(Ppm::percent(90)) => draw.below(self.keys.div_ceil(10)),
             Spread::Hot => draw.below(self.keys),
             Spread::Zipf => self.zipf(draw),
@@ -154,6 +167,7 @@ impl Workload {
             spread: draw.pick(&spreads).copied().unwrap_or(Spread::Uniform),
             folders: draw.between(0..=3),
             sizes,
+            load: Load::default(),
         }
     }
 
@@ -178,6 +192,8 @@ struct File {
     mix: Spanned<MixEntry>,
     keys: KeysEntry,
     size: Vec<SizeEntry>,
+    #[serde(default)]
+    load: LoadEntry,
 }
 
 #[derive(Deserialize, Default)]
@@ -203,7 +219,7 @@ struct KeysEntry {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SizeEntry {
-    bytes: Spanned<[u64; 2]>,
+    bytes: Spanned<[Size; 2]>,
     weight: u32,
 }
 
@@ -249,6 +265,7 @@ impl File {
             folders: self.keys.folders,
             sizes: self.size.iter().map(SizeEntry::check).collect::<Result<_, _>>()?,
             name: self.name,
+            load: self.load.check()?,
         })
     }
 }
@@ -263,7 +280,8 @@ fn share(share: Option<&Spanned<f64>>) -> Result<Ppm, Fault> {
 
 impl SizeEntry {
     fn check(&self) -> Result<(RangeInclusive<u64>, u64), Fault> {
-        Ok((ordered(&self.bytes, "bytes")?, u64::from(self.weight)))
+        let bytes = Spanned::new(self.bytes.span(), self.bytes.get_ref().map(|size| size.0));
+        Ok((ordered(&bytes, "bytes")?, u64::from(self.weight)))
     }
 }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use crate::workload_load::Arrival;
 
 const GOOD: &str = r#"version = 1
 clients = 4
@@ -51,9 +52,39 @@ fn mistakes_are_refused_with_their_line() {
 }
 
 #[test]
+fn a_load_section_is_for_those_who_measure() {
+    assert_eq!(Workload::parse("w.toml", GOOD).unwrap().load, Load::default());
+    let load = "[load]\nthreads = 16\narrival = { spread_ms = 1000 }\nseconds = 60.0\nhead = 5\n";
+    let workload = Workload::parse("w.toml", &format!("{GOOD}{load}")).unwrap();
+    let expected = Load {
+        threads: Some(16),
+        arrival: Arrival::Spread(1000),
+        seconds: Some(60.0),
+        head: 5,
+        ..Load::default()
+    };
+    assert_eq!(workload.load, expected);
+    let units = GOOD.replace("[0, 256]", "[\"1kB\", \"1MiB\"]");
+    assert_eq!(Workload::parse("w.toml", &units).unwrap().sizes, [(1000..=1_048_576, 10)]);
+    for (line, reason) in [
+        ("threads = 0", "threads is from 1"),
+        ("seconds = -1.0", "seconds is above 0"),
+        ("seconds = nan", "seconds is above 0"),
+        ("arrival = { per_second = 0.0 }", "per_second"),
+        ("operations = 0", "at least 1"),
+        ("theta = 0.0", "theta"),
+        ("thread = 1", "unknown field"),
+    ] {
+        let refusal = Workload::parse("w.toml", &format!("{GOOD}[load]\n{line}\n")).unwrap_err();
+        assert_eq!(refusal.line, 17, "{refusal}");
+        assert!(refusal.reason.contains(reason), "{refusal}");
+    }
+}
+
+#[test]
 fn every_spread_stays_within_the_keys_and_reaches_them() {
     let mut draw = Draw::from_seed(3);
-    for spread in [Spread::Uniform, Spread::Zipf, Spread::Hot] {
+    for spread in [Spread::Uniform, Spread::Zipf, Spread::Hot, Spread::Sequential, Spread::Once] {
         for keys in [1, 2, 7, 30] {
             let workload = Workload { spread, keys, folders: 0, ..Workload::sample(&mut draw) };
             let seen: std::collections::BTreeSet<_> = (0..5000).map(|_| workload.key(&mut draw)).collect();
