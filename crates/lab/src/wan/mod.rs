@@ -301,6 +301,11 @@ fn smallest_delay_us(topology: &Topology) -> u64 {
     delays.min().map_or(0, |delay| u64::try_from(delay.as_micros()).unwrap_or(u64::MAX))
 }
 
+/// Gives the calling thread the priority of an instrument: what it measures must not be its own waiting.
+pub(crate) fn raise_priority() {
+    priority::raise();
+}
+
 /// Moves the calling thread into a namespace.
 pub(crate) fn enter(namespace: &File) -> io::Result<()> {
     station::enter(namespace.as_fd())

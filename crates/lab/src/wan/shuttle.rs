@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 use rustix::thread::{nanosleep, set_current_timer_slack};
 use skerry_scenario::link::Link;
@@ -28,6 +28,8 @@ use super::station::Station;
 /// Reads per second above which devices are looked at every [`LOOK`] instead of waking for each packet.
 const BUSY_READS_PER_SECOND: u64 = 6_000;
 const LOOK: Duration = Duration::from_micros(50);
+/// So long before something is due the thread stays awake.
+const AWAKE: Duration = Duration::from_micros(60);
 /// A sender's card may have so much before it is not read any more.
 const CARD_AHEAD_NS: u64 = 1_000_000;
 /// Packets of one host before the next has its turn.
@@ -194,6 +196,8 @@ impl Worker {
         let next = resting.chain(self.network.next()).min();
         let now = self.now();
         let due = next.map(|next| Duration::from_nanos(next.saturating_sub(now)));
+        // The kernel wakes a little late: the last stretch is spent awake.
+        let due = due.map(|due| due.saturating_sub(AWAKE));
         let timeout = if self.readable.is_empty() { due } else { Some(Duration::ZERO) };
         if self.pace.is_busy && timeout != Some(Duration::ZERO) {
             let _ = nanosleep(&timespec(timeout.map_or(LOOK, |timeout| timeout.min(LOOK))));
@@ -210,9 +214,14 @@ impl Worker {
     /// Asks the kernel which devices have packets.
     fn gather(&mut self, timeout: Option<Duration>) {
         let mut events = Vec::with_capacity(64);
-        let timeout = timeout.map(timespec);
-        // Interrupted is as good as nothing happened.
-        let _ = epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+        // Interrupted is as good as nothing happened, here and below.
+        if timeout != Some(Duration::ZERO) {
+            // The library's epoll rounds time-outs up to milliseconds; its poll does not.
+            let timeout = timeout.map(timespec);
+            let _ = poll(&mut [PollFd::new(&self.poll, PollFlags::IN)], timeout.as_ref());
+        }
+        let at_once = timespec(Duration::ZERO);
+        let _ = epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&at_once));
         for event in events {
             let host = event.data.u64();
             if host == WAKE {
