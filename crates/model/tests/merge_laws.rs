@@ -273,8 +273,6 @@ fn a_source_that_burns_while_it_feeds_takes_nothing_older_along() {
     }
 }
 
-/// `SKERRY_CASES` sets the number of cases for long runs.
-#[expect(clippy::disallowed_methods, reason = "a test's size is set from outside")]
 /// A reader has the only copy left; what an unfinished round has passed over does not stay with who reads it.
 #[test]
 fn a_record_that_its_origin_lost_passes_from_reader_to_reader() {
@@ -300,7 +298,9 @@ fn what_a_round_has_passed_over_does_not_stay() {
     world.put(0, KEYS[0], 1);
     world.read(0, 2, KEYS[0]);
     world.put(0, KEYS[0], 2);
-    (0..9).for_each(|content| drop(world.put(0, KEYS[1 + usize::from(content) % 2], content)));
+    for content in 0..9 {
+        world.put(0, KEYS[1 + usize::from(content) % 2], content);
+    }
     world.write(0, KEYS[0], Ask::Delete);
     world.retire(0);
     let first = *world.sites[2].replica.dots().first().unwrap();
@@ -312,6 +312,8 @@ fn what_a_round_has_passed_over_does_not_stay() {
     assert!(!world.sites[1].replica.dots().contains(&first));
 }
 
+/// `SKERRY_CASES` sets the number of cases for long runs.
+#[expect(clippy::disallowed_methods, reason = "a test's size is set from outside")]
 fn cases(usual: u32) -> u32 {
     std::env::var("SKERRY_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skerry_base::{BucketId, ChunkId, Dot, Hlc};
+use skerry_base::{BucketId, ChunkId, Dot, Hlc, Vector};
 
 pub use crate::memory::{Held, Memory};
 use crate::verdict;
@@ -160,6 +160,15 @@ impl History {
         seen
     }
 
+    /// What a write with this context has seen: the same, and what was erased there that the context covers
+    /// (contexts name origins, so they cover what their origin erased before).
+    pub fn seen_by(&self, site: usize, place: &Place, context: &Vector) -> BTreeSet<Dot> {
+        let mut seen = self.seen_at(site, place);
+        let held = self.held_at(site, place);
+        seen.extend(held.dead().iter().filter(|dot| context.covers(**dot)));
+        seen
+    }
+
     /// What a site holds of a key, with what is being decided.
     pub fn held_at(&self, site: usize, place: &Place) -> Held {
         let of = |memories: &[Memory]| memories.get(site).map(|memory| memory.of(place).clone());
@@ -302,6 +311,27 @@ impl History {
             // A tombstone that was retired is nowhere because everybody had seen it.
             write.excuse.set_back |= !held && !write.excuse.retired;
         }
+        for write in self.forgotten() {
+            self.forget(&write);
+        }
+    }
+
+    /// Tombstones that were retired once everybody had seen them, and all of those were set back since.
+    fn forgotten(&self) -> Vec<Write> {
+        let known = |write: &Write| self.memories.iter().any(|memory| memory.knows(&write.place, write.dot));
+        let all = self.writes.values().flat_map(Writes::values);
+        all.filter(|write| write.excuse.retired && !write.excuse.set_back && !known(write)).cloned().collect()
+    }
+
+    /// It is as if it had never been; what it had killed may be found somewhere, and need not.
+    fn forget(&mut self, tombstone: &Write) {
+        let victim = |write: &&Write| verdict::kills(tombstone, write, self.writes_of(tombstone.place.0));
+        let victims: Vec<Dot> = self.of(&tombstone.place).filter(victim).map(|write| write.dot).collect();
+        let Some(writes) = self.writes.get_mut(&tombstone.place.0) else { return };
+        for dot in victims {
+            writes.entry(dot).and_modify(|write| write.excuse.retired = true);
+        }
+        writes.entry(tombstone.dot).and_modify(|write| write.excuse.set_back = true);
     }
 }
 

@@ -33,6 +33,11 @@ impl Memory {
         self.of(place).holds(dot)
     }
 
+    /// Whether a record was ever stored here.
+    pub fn knows(&self, place: &Place, dot: Dot) -> bool {
+        self.holds(place, dot) || self.of(place).dropped.contains(&dot)
+    }
+
     /// The records of a key.
     pub fn of(&self, place: &Place) -> &Held {
         self.0.get(place).unwrap_or(&NOTHING)

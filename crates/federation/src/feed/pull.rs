@@ -184,12 +184,15 @@ impl Feed {
             self.fail_pull(id, "senseless", cx);
             return false;
         }
+        // An end that brings nothing still ends the round that earlier batches began.
+        let vector = if progress { None } else { cx.read(cx.replica.vector(id)) };
+        let ends = empty_end && vector.is_none_or(|vector| !vector.includes(&upto));
         let base = core::mem::replace(&mut pull.base, upto);
         pull.next += 1;
         let again = pull.again || !pull.base.includes(&pull.told);
         let (last, end) = (batch.last, batch.end);
         note_source(bucket, from, &batch, again);
-        if progress {
+        if progress || ends {
             let apply = hand_over(id, bucket, batch, Start { from, base, again }, cx);
             self.applies.insert(apply.ticket, id);
             cx.out.push(Output::Apply(apply));

@@ -388,7 +388,8 @@ fn decide(
         Proposed::Nothing => return (Wrote::Nothing, Vec::new()),
     };
     let mut history = lock(&notes.history);
-    let write = write_of(&record, &place, &wish, history.seen_at(wish.site, &place));
+    let seen = history.seen_by(wish.site, &place, &record.context);
+    let write = write_of(&record, &place, &wish, seen);
     if !history.decided(write) {
         let what = format!("{place:?} {} was used before", record.dot);
         lock(&notes.found).push(Violation::at("dots", wish.site, what));
