@@ -1,7 +1,7 @@
 //! The papers' numbers beside ours and beside the rivals' on the same rails.
 //!
-//! Invariants: every row of every scenario is there, run or not; ours is always of the newest stored result of the larger scale and
-//! says which; what falls short is marked ✗ and never left out. A row is *short* when the scenario says which way is better and ours
+//! Invariants: every row of every scenario is there, run or not; ours is of the newest stored result of the larger scale that has
+//! the cells of the row, and says so where it is small; what falls short is marked ✗ and never left out. A row is *short* when the scenario says which way is better and ours
 //! is worse than the paper's number; the papers' absolute times are of the hardware of their day, so ratios and shapes weigh more.
 
 use std::path::PathBuf;
@@ -128,27 +128,52 @@ pub fn tell(scenarios: &[Scenario], stored: &[Stored]) -> Document {
 
 /// Which results a scenario's numbers come from.
 fn heading(scenario: &Scenario, stored: &[Stored]) -> String {
-    let from = match newest(scenario, stored, OURS) {
-        None => format!("Not run: no stored result of {OURS}. skerry-lab run {}", scenario.id),
-        Some(found) => {
-            let result = &found.result;
-            let status =
-                if result.status == OK { String::new() } else { format!(", status: {}", result.status) };
-            format!("Ours: scale {}, {}, commit {}{status}.", result.scale, result.started, result.commit)
-        }
+    let runs: Vec<String> = candidates(scenario, stored, OURS).into_iter().map(run).collect();
+    let from = if runs.is_empty() {
+        format!("Not run: no stored result of {OURS}. skerry-lab run {}", scenario.id)
+    } else {
+        format!("Runs of ours, the first that has a number counts: {}.", runs.join("; "))
     };
     format!("{}, {}. {from}", scenario.paper, scenario.figures.join(", "))
 }
 
-/// The newest result of a system, of the larger scale if there is one. Results of today that say why they were not measured
-/// give way to measured ones.
-fn newest<'a>(scenario: &Scenario, stored: &'a [Stored], system: &str) -> Option<&'a Stored> {
+fn run(found: &Stored) -> String {
+    let result = &found.result;
+    let status = if result.status == OK { String::new() } else { format!(", {}", result.status) };
+    format!("{} of {}, commit {}{status}", result.scale, result.started, result.commit)
+}
+
+/// The results of a system, best first: measured ones, of the larger scale, of the latest time.
+fn candidates<'a>(scenario: &Scenario, stored: &'a [Stored], system: &str) -> Vec<&'a Stored> {
     let fits = |found: &&Stored| found.result.scenario == scenario.id && found.result.system == system;
-    let weight = |found: &&Stored| {
+    let weight = |found: &Stored| {
         let measured = found.result.cells.iter().any(|cell| cell.status == OK);
         (measured, found.result.scale == Scale::Paper.name(), found.result.started.clone())
     };
-    stored.iter().filter(fits).max_by_key(weight)
+    let mut candidates: Vec<&Stored> = stored.iter().filter(fits).collect();
+    candidates.sort_by_key(|found| std::cmp::Reverse(weight(found)));
+    candidates
+}
+
+/// The values of a system for a row, from the best result that has the cells that the row selects.
+fn best(scenario: &Scenario, stored: &[Stored], system: &str, row: &PaperRow) -> Option<Found> {
+    candidates(scenario, stored, system).into_iter().find_map(|found| {
+        let values = values(found, row);
+        (!values.is_empty()).then(|| Found { values, scale: found.result.scale.clone() })
+    })
+}
+
+/// Values of a row and the scale of their run.
+struct Found {
+    values: Vec<(String, f64)>,
+    scale: String,
+}
+
+impl Found {
+    fn spell(&self, row: &PaperRow) -> String {
+        let small = if self.scale == Scale::Paper.name() { "" } else { " [small]" };
+        format!("{}{small}", spelled(row, &self.values))
+    }
 }
 
 /// What stands behind a row of the papers.
@@ -160,20 +185,20 @@ struct Line {
 }
 
 fn line(scenario: &Scenario, row: &PaperRow, stored: &[Stored]) -> Line {
-    let values = newest(scenario, stored, OURS).map_or_else(Vec::new, |found| values(found, row));
-    let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+    let found = best(scenario, stored, OURS, row);
+    let numbers =
+        found.iter().flat_map(|found| found.values.iter().map(|(_, value)| *value)).collect::<Vec<_>>();
     let worst = worst(row, &numbers);
     let over = worst
         .filter(|_| row.value != 0.0)
         .map_or_else(String::new, |ours| format!("×{}", digits(ours / row.value)));
-    let ours = if values.is_empty() { "–".to_owned() } else { spelled(row, &values) };
+    let ours = found.map_or_else(|| "–".to_owned(), |found| found.spell(row));
     let mut systems: Vec<&str> = stored.iter().map(|found| found.result.system.as_str()).collect();
     systems.sort_unstable();
     systems.dedup();
     let rivals = systems.into_iter().filter(|system| *system != OURS).filter_map(|system| {
-        let found = newest(scenario, stored, system)?;
-        let values = self::values(found, row);
-        (!values.is_empty()).then(|| format!("{system} {}", spelled(row, &values)))
+        let found = best(scenario, stored, system, row)?;
+        Some(format!("{system} {}", found.spell(row)))
     });
     Line { ours, over, verdict: Verdict::of(row, worst), rivals: rivals.collect::<Vec<_>>().join("; ") }
 }
@@ -283,7 +308,7 @@ mod tests {
         ];
         let line = line(&scenario, &scenario.rows[0], &all);
         assert_eq!((line.ours.as_str(), line.verdict), ("0.3 s", Verdict::Reached));
-        assert_eq!(line.rivals, "rgw 0.5 s");
+        assert_eq!(line.rivals, "rgw 0.5 s [small]");
     }
 
     #[test]
