@@ -3,6 +3,11 @@
 //! Invariants: whatever the lab makes (namespaces, devices, processes, files) it removes, also after a crash.
 
 pub mod plan;
+pub mod report;
 pub mod result;
+pub mod rivals;
+pub mod run;
+pub mod sys;
 pub mod systems;
 pub mod verbs;
+pub mod wan;

@@ -3,6 +3,12 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use skerry_lab::verbs::check::Check;
+use skerry_lab::verbs::clean::Clean;
+use skerry_lab::verbs::client::Client;
+use skerry_lab::verbs::compare::Compare;
+use skerry_lab::verbs::papers::Papers;
+use skerry_lab::verbs::report::Report;
 use skerry_lab::verbs::run::Run;
 use skerry_lab::verbs::trial::Try;
 
@@ -17,12 +23,27 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(Run),
+    Clean(Clean),
+    Check(Check),
+    Client(Client),
+    Report(Report),
+    Compare(Compare),
+    Papers(Papers),
     Try(Try),
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = skerry_lab::sys::enter_if_asked() {
+        return code;
+    }
     let ending = match Arguments::parse().verb {
         Verb::Run(verb) => verb.run(),
+        Verb::Clean(verb) => verb.run(),
+        Verb::Check(verb) => verb.run(),
+        Verb::Client(verb) => verb.run(),
+        Verb::Report(verb) => verb.run(),
+        Verb::Compare(verb) => verb.run(),
+        Verb::Papers(verb) => verb.run(),
         Verb::Try(verb) => verb.run(),
     };
     ending.unwrap_or_else(|reason| {

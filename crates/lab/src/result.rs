@@ -144,6 +144,9 @@ pub struct Phase {
     pub name: String,
     /// From the first operation's start to the last one's end.
     pub seconds: f64,
+    /// How long the network was watched afterwards until it was quiet; its traffic counts to this phase.
+    #[serde(default)]
+    pub settled_seconds: f64,
     /// Operations asked for, failed ones too.
     pub operations: u64,
     /// Those that failed.

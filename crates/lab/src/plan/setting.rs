@@ -56,6 +56,8 @@ pub struct Setting {
     pub trials: Option<u64>,
     /// Caches of the machine are dropped before each phase that says `fresh`.
     pub drop_caches: Option<bool>,
+    /// After each phase the network is watched until it is quiet, so many seconds at most.
+    pub settle_s: Option<f64>,
     /// A phase that takes longer has failed.
     pub timeout_s: Option<u64>,
     /// What varies, in a scale: tables whose lists are combined with each other.

@@ -15,17 +15,20 @@
 //! | `throughput-ratio` | `a/b` | throughput of phase a over that of phase b |
 //! | `growth:LABEL` | one phase | mean in the cell with the largest value of the label over the smallest's |
 //! | `correlation` | one phase | over cells: inter-site bytes with mean time |
+//! | `peak-rss` | one phase | the most memory that one process held |
+//! | `later:NAME` | one phase | what cannot be computed yet: shown as missing |
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
 use skerry_bench::sample::{Sample, read_csv};
+use skerry_scenario::workload_size::Size;
 
 use crate::result::{Cell, LabResult, OK, PaperRow, Phase};
 
 /// One of the table above.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Statistic {
     /// A field of the summary, in seconds.
     Time(fn(&skerry_bench::summary::Summary) -> f64),
@@ -53,6 +56,10 @@ pub enum Statistic {
     Growth(String),
     /// Over cells.
     Correlation,
+    /// Of the largest process.
+    PeakRss,
+    /// Nothing yet.
+    Later,
 }
 
 /// One value with the labels of the cell that it comes from; none if it comes from several.
@@ -91,6 +98,8 @@ impl Statistic {
             "throughput-ratio" => Self::ThroughputRatio,
             "growth" if !argument.is_empty() => Self::Growth(argument.into()),
             "correlation" => Self::Correlation,
+            "peak-rss" => Self::PeakRss,
+            "later" if !argument.is_empty() => Self::Later,
             _ => return Err(wrong()),
         })
     }
@@ -152,7 +161,8 @@ fn in_cell(directory: &Path, cell: &Cell, statistic: &Statistic, names: &str) ->
         Statistic::ThroughputRatio => {
             one.summary.throughput_bytes_per_s / other.summary.throughput_bytes_per_s
         }
-        Statistic::Growth(_) | Statistic::Correlation => return None,
+        Statistic::PeakRss => one.processes.iter().map(|process| process.peak_rss_bytes).max()? as f64,
+        Statistic::Growth(_) | Statistic::Correlation | Statistic::Later => return None,
     })
 }
 
@@ -186,7 +196,9 @@ fn imbalance(phase: &Phase) -> Option<f64> {
 
 fn growth(cells: &[&Cell], label: &str, name: &str) -> Option<Value> {
     let at = |cell: &&Cell| {
-        let along = cell.labels.get(label)?.parse::<f64>().ok()?;
+        let text = cell.labels.get(label)?;
+        let size = || text.parse::<Size>().ok().map(|size| size.0 as f64);
+        let along = text.parse::<f64>().ok().or_else(size)?;
         Some((along, phase(cell, name)?.summary.mean))
     };
     let mut points: Vec<(f64, f64)> = cells.iter().filter_map(at).collect();

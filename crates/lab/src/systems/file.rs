@@ -147,6 +147,7 @@ struct Entries {
 #[serde(deny_unknown_fields, default)]
 struct BucketEntry {
     create: Vec<Spanned<String>>,
+    client: Option<bool>,
     settings: BTreeMap<String, Vec<Spanned<String>>>,
 }
 
@@ -212,6 +213,7 @@ pub struct SystemFile {
     pub(super) environment: BTreeMap<String, Template>,
     pub(super) steps: Vec<Step>,
     pub(super) bucket_create: Vec<Template>,
+    pub(super) client_makes_buckets: bool,
     pub(super) bucket_settings: BTreeMap<String, Vec<Template>>,
 }
 
@@ -297,6 +299,7 @@ impl Reading<'_> {
             settings: entries.settings,
             environment: self.variables(entries.environment)?,
             steps,
+            client_makes_buckets: entries.bucket.client.unwrap_or(entries.bucket.create.is_empty()),
             bucket_create: self.templates(&entries.bucket.create, &BUCKET_NAMES)?,
             bucket_settings: self.lists(entries.bucket.settings, &BUCKET_NAMES)?,
         })

@@ -10,7 +10,7 @@ const TAIL_BYTES: u64 = 8192;
 const TAIL_LINES: usize = 15;
 
 /// The last lines of a file, indented; empty if there are none.
-pub(super) fn tail(path: &Path) -> String {
+pub(crate) fn tail(path: &Path) -> String {
     let Ok(mut file) = File::open(path) else { return String::new() };
     let length = file.metadata().map_or(0, |metadata| metadata.len());
     let mut bytes = Vec::new();

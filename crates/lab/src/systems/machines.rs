@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::wan::{Host, Role, Wan};
+
 /// A host that runs servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
@@ -63,5 +65,30 @@ impl Machines for Loopback {
 
     fn connect(&self, _host: &str, to: SocketAddr, within: Duration) -> io::Result<TcpStream> {
         TcpStream::connect_timeout(&to, within)
+    }
+}
+
+impl Machines for Wan {
+    fn servers(&self) -> Vec<Machine> {
+        let sites = self.traffic().sites;
+        let servers = self.hosts().iter().filter(|host| host.role == Role::Server);
+        let machine = |host: &Host| Machine {
+            host: host.name.clone(),
+            site: host.site,
+            site_name: sites.get(host.site).cloned().unwrap_or_default(),
+            address: host.address,
+        };
+        servers.map(machine).collect()
+    }
+
+    fn command(&self, host: &str, program: &Path) -> io::Result<Command> {
+        let known = self.host(host).ok_or_else(|| io::Error::other(format!("there is no host {host}")))?;
+        Ok(Self::command(self, known, program))
+    }
+
+    fn connect(&self, host: &str, to: SocketAddr, within: Duration) -> io::Result<TcpStream> {
+        let known = self.host(host).ok_or_else(|| io::Error::other(format!("there is no host {host}")))?;
+        let dialled = self.inside(known, || TcpStream::connect_timeout(&to, within));
+        dialled.map_err(io::Error::other)?
     }
 }

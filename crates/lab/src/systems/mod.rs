@@ -18,6 +18,7 @@ mod usage;
 
 pub use error::SystemError;
 pub use file::{Credentials, Durability, Kind, SystemFile};
+pub(crate) use log::tail as log_tail;
 pub use machines::{Loopback, Machine, Machines};
 pub use running::{Endpoint, ProcessStatus, Running};
 pub use start::start;

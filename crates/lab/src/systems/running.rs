@@ -136,6 +136,11 @@ impl Running {
         self.system.kind
     }
 
+    /// A setting of the file, as it was started with.
+    pub fn setting(&self, name: &str) -> Option<String> {
+        self.system.settings.get(name).cloned()
+    }
+
     /// Keys of the user.
     pub fn credentials(&self) -> &Credentials {
         &self.system.credentials
@@ -179,6 +184,11 @@ impl Running {
     pub fn is_dead(&mut self) -> Option<SystemError> {
         let name = self.system.name.clone();
         self.members.iter_mut().find_map(|member| member.death(&name))
+    }
+
+    /// Whether a client still has to make a bucket over S3 after [`Self::bucket`].
+    pub fn client_makes_buckets(&self) -> bool {
+        self.system.client_makes_buckets
     }
 
     /// Makes a bucket at a site if the system has a verb of its own for it (else clients make it over S3), and

@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+pub mod check;
+pub mod clean;
+pub mod client;
+pub mod compare;
+pub mod papers;
+pub mod report;
 pub mod run;
 pub mod trial;
 

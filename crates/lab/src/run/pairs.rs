@@ -1,0 +1,142 @@
+//! Random pairs: one client writes an object, another reads it, one pair after the other.
+//!
+//! Invariants: the sequence of pairs depends on the seed alone, so that every system is asked the same; a pair belongs
+//! to the bucket of its own round-trip time, by exact match of its sites (assigning pairs by matching names in text
+//! puts pairs of `node_10` to `node_1`).
+
+use std::collections::BTreeMap;
+
+use skerry_bench::plan::Plan;
+use skerry_bench::sample::Sample;
+use skerry_bench::target::Operation;
+use skerry_scenario::draw::Draw;
+
+use super::error::RunError;
+use super::phase::{Answer, Stand, Subject, bench_phase};
+use super::probe::plan;
+use super::tally::Trial;
+use crate::plan::Phase;
+
+/// Upper ends of the buckets in milliseconds; what is beyond is in the last one.
+const ENDS: [u64; 6] = [50, 100, 150, 200, 250, 300];
+/// The phases that a pair makes.
+pub(super) const STEPS: [&str; 3] = ["write", "read", "write+read"];
+/// The label of all pairs together.
+pub(super) const ALL: &str = "all";
+
+/// Trials of each step by bucket.
+pub(super) type Sorted = BTreeMap<(usize, String), BTreeMap<&'static str, Trial>>;
+
+/// The bucket of a round-trip time: its place and its name.
+pub(super) fn bucket(rtt_ms: f64) -> (usize, String) {
+    let place = ENDS.iter().position(|end| rtt_ms < *end as f64).unwrap_or(ENDS.len());
+    let start = place.checked_sub(1).and_then(|before| ENDS.get(before)).copied().unwrap_or(0);
+    match ENDS.get(place) {
+        Some(end) => (place, format!("{start}-{end}")),
+        None => (place, format!("{start}+")),
+    }
+}
+
+impl Stand<'_> {
+    /// Plays all pairs and sorts them; `rtt_ms` is by site.
+    pub(super) fn pairs(
+        &mut self,
+        subject: &Subject<'_>,
+        phase: &Phase,
+        rtt_ms: &[Vec<f64>],
+    ) -> Result<Sorted, RunError> {
+        let mut draw = Draw::from_seed(subject.seed).fork("pairs");
+        let count = subject.setting.pairs.unwrap_or(100);
+        let clients = self.clients.len() as u64;
+        if clients < 2 {
+            return Err(RunError::Plan("pairs need at least two clients".into()));
+        }
+        self.screen.phase(&phase.name, count);
+        self.running.reset_peaks();
+        let (processes, traffic) = (self.running.processes(), self.ground.traffic());
+        let mut sorted = Sorted::new();
+        for number in 0..count {
+            let writer = draw.below(clients) as usize;
+            let reader = (writer + 1 + draw.below(clients - 1) as usize) % clients as usize;
+            let write = self.step(subject, phase, Operation::Put, (writer, number))?;
+            let read = self.step(subject, phase, Operation::Get, (reader, number))?;
+            let rtt = self.rtt(rtt_ms, writer, reader);
+            for key in [bucket(rtt), (usize::MAX, ALL.to_owned())] {
+                put(sorted.entry(key).or_default(), number, &write, &read);
+            }
+            self.screen.at(number + 1);
+        }
+        if let Some(all) = sorted.get_mut(&(usize::MAX, ALL.to_owned()))
+            && let Some(trial) = all.get_mut("write+read")
+        {
+            trial.traffic = self.ground.traffic().since(&traffic);
+            trial.processes = (processes, self.running.processes());
+        }
+        Ok(sorted)
+    }
+
+    fn rtt(&self, rtt_ms: &[Vec<f64>], writer: usize, reader: usize) -> f64 {
+        let site = |client: usize| self.clients.get(client).map_or(0, |client| client.site);
+        rtt_ms.get(site(writer)).and_then(|row| row.get(site(reader))).copied().unwrap_or(0.0)
+    }
+
+    fn step(
+        &mut self,
+        subject: &Subject<'_>,
+        phase: &Phase,
+        operation: Operation,
+        (client, number): (usize, u64),
+    ) -> Result<Answer, RunError> {
+        let mut work = bench_phase(subject, phase, operation, format!("pair-{number:05}-"));
+        work.operations = Some(1);
+        work.keys.count = 1;
+        self.single(client, Plan { name: phase.name.clone(), phases: vec![work], ..plan(subject, client) })
+    }
+}
+
+fn put(steps: &mut BTreeMap<&'static str, Trial>, number: u64, write: &Answer, read: &Answer) {
+    let both = match (write.samples.first(), read.samples.first()) {
+        (Some(write), Some(read)) => vec![together(write, read)],
+        _ => Vec::new(),
+    };
+    let seconds = [write.seconds, read.seconds, write.seconds + read.seconds];
+    let samples = [write.samples.clone(), read.samples.clone(), both];
+    for ((step, seconds), samples) in STEPS.into_iter().zip(seconds).zip(samples) {
+        let trial = steps.entry(step).or_default();
+        trial.number = 1;
+        // Pairs follow each other: a sample begins where the ones before it ended.
+        let begin = (trial.seconds * 1e9) as u64;
+        trial.seconds += seconds;
+        trial.samples.extend(samples.into_iter().map(|sample| Sample {
+            worker: number,
+            start_ns: begin,
+            ..sample
+        }));
+        for answer in [write, read] {
+            trial.examples.extend(answer.examples.clone());
+        }
+    }
+}
+
+/// A write and the read after it as one operation.
+fn together(write: &Sample, read: &Sample) -> Sample {
+    let failure = if write.failure.is_empty() { read.failure.clone() } else { write.failure.clone() };
+    Sample {
+        connect_ns: write.connect_ns + read.connect_ns,
+        first_byte_ns: write.total_ns + read.first_byte_ns,
+        total_ns: write.total_ns + read.total_ns,
+        failure,
+        ..read.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bucket;
+
+    #[test]
+    fn a_pair_is_in_the_bucket_of_its_own_time() {
+        let names: Vec<String> = [0.0, 49.9, 50.0, 299.0, 300.0, 508.9].map(|rtt| bucket(rtt).1).into();
+        assert_eq!(names, ["0-50", "0-50", "50-100", "250-300", "300+", "300+"]);
+    }
+}

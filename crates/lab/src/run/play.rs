@@ -1,0 +1,238 @@
+//! A whole run: cells with the same network share it, the system and the clients.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use skerry_scenario::topology::Topology;
+
+use super::cell::{self, Shared};
+use super::client::Client;
+use super::directory::Directory;
+use super::error::RunError;
+use super::ground::Ground;
+use super::limits::Limits;
+use super::machine;
+use super::phase::Stand;
+use super::screen::Screen;
+use super::watch::Watch;
+use crate::plan::network::{self, Matrix};
+use crate::plan::{PlannedCell, Scale, Scenario};
+use crate::result::{Durability, LabResult, OK, VERSION};
+use crate::systems::{self, Running, SystemFile};
+
+/// Load above which figures are doubtful, per processor, before the run itself begins.
+const LOAD_MAX: f64 = 0.5;
+
+/// What a run is told.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How large.
+    pub scale: Scale,
+    /// The system under test.
+    pub system: SystemFile,
+    /// Round-trip times instead of the scenario's.
+    pub matrix: Option<Matrix>,
+    /// Where results go.
+    pub out: PathBuf,
+    /// The seed of every draw.
+    pub seed: u64,
+    /// What repeats the run.
+    pub command: String,
+}
+
+/// Builds a network; the emulator, unless a test has another one.
+pub type Builder<'a> = &'a dyn Fn(&Topology, u64) -> Result<Box<dyn Ground>, String>;
+
+/// Plays a scenario and writes `result.json`; answers the result and its directory.
+pub fn play(
+    scenario: &Scenario,
+    options: &Options,
+    build: Builder<'_>,
+    watch: &Watch,
+    screen: &mut Screen,
+) -> Result<(LabResult, PathBuf), RunError> {
+    let begin = Instant::now();
+    let started = machine::wall_ms();
+    let stamp = machine::rfc3339(started);
+    let mut result = blank(scenario, options, &stamp);
+    let time: String = stamp.chars().filter(|c| c.is_ascii_digit() || *c == 'T').take(15).collect();
+    let name = format!("{}-{}-{}-{time}", scenario.id, options.system.name, options.scale.name());
+    let directory = Directory::make(&options.out, &name)?;
+    if let Some(needs) = &scenario.needs {
+        result.status = format!("needs {needs}: not yet");
+    } else {
+        Run { scenario, options, build, watch, directory: &directory }.cells(&mut result, screen)?;
+    }
+    result.seconds = begin.elapsed().as_secs_f64();
+    result.machine.load_after = machine::load();
+    result.write(directory.path()).map_err(RunError::machine("result.json"))?;
+    Ok((result, directory.finish()))
+}
+
+fn blank(scenario: &Scenario, options: &Options, started: &str) -> LabResult {
+    let promised = options.system.durability.clone();
+    let machine = machine::describe();
+    let mut warnings: Vec<String> = options.system.untested.clone().into_iter().collect();
+    let load = machine.load_before.first().copied().unwrap_or(0.0);
+    if load > LOAD_MAX * f64::from(machine.cores.max(1)) {
+        warnings.push(format!("load {load} on {} processors before the run began", machine.cores));
+    }
+    LabResult {
+        version: VERSION,
+        scenario: scenario.id.clone(),
+        title: scenario.title.clone(),
+        paper: scenario.paper.clone(),
+        paper_figures: scenario.figures.clone(),
+        system: options.system.name.clone(),
+        system_version: String::new(),
+        scale: options.scale.name().into(),
+        started: started.into(),
+        seconds: 0.0,
+        commit: machine::commit(),
+        binary_blake3: String::new(),
+        machine,
+        seed: options.seed,
+        topology: String::new(),
+        command: options.command.clone(),
+        durability: Durability {
+            acknowledged: promised.acknowledged,
+            copies: promised.copies,
+            code: promised.code,
+            synced: promised.synced,
+            later: promised.note,
+        },
+        cannot_reproduce: scenario.cannot_reproduce.clone(),
+        status: OK.into(),
+        warnings,
+        cells: Vec::new(),
+        paper_rows: scenario.rows.clone(),
+    }
+}
+
+struct Run<'a> {
+    scenario: &'a Scenario,
+    options: &'a Options,
+    build: Builder<'a>,
+    watch: &'a Watch,
+    directory: &'a Directory,
+}
+
+impl Run<'_> {
+    fn cells(&self, result: &mut LabResult, screen: &mut Screen) -> Result<(), RunError> {
+        let cells = self.scenario.cells(self.options.scale);
+        let mut networks: Vec<(String, Vec<(usize, &PlannedCell)>)> = Vec::new();
+        for (index, cell) in cells.iter().enumerate() {
+            let text = network::topology(&self.scenario.id, &cell.setting, self.options.matrix.as_ref());
+            let text = text.map_err(RunError::Plan)?;
+            match networks.last_mut() {
+                Some((last, members)) if *last == text && same_hosts(members, cell) => {
+                    members.push((index, cell))
+                }
+                _ => networks.push((text, vec![(index, cell)])),
+            }
+        }
+        result.topology = networks.first().map(|(text, _)| text.clone()).unwrap_or_default();
+        let count = networks.len();
+        for (number, (text, members)) in networks.into_iter().enumerate() {
+            screen.place(format!(
+                "{} {} network {}/{count}",
+                self.scenario.id,
+                self.options.system.name,
+                number + 1
+            ));
+            let played = self.network(number + 1, &text, &members, result, screen);
+            self.directory.clear(number + 1);
+            played?;
+        }
+        let statuses = result.cells.iter().map(|cell| cell.status.as_str());
+        if result.cells.iter().all(|cell| cell.status != OK) {
+            result.status = statuses.last().unwrap_or("no cell").to_owned();
+        }
+        Ok(())
+    }
+
+    fn network(
+        &self,
+        number: usize,
+        text: &str,
+        members: &[(usize, &PlannedCell)],
+        result: &mut LabResult,
+        screen: &mut Screen,
+    ) -> Result<(), RunError> {
+        let Some((_, first)) = members.first() else { return Ok(()) };
+        let topology = Topology::parse(&self.scenario.path.display().to_string(), text);
+        let topology = topology.map_err(|refusal| RunError::Plan(refusal.to_string()))?;
+        let sites: Vec<String> = topology.sites.iter().map(|site| site.name.clone()).collect();
+        self.scenario.check_sites(&sites).map_err(RunError::Plan)?;
+        screen.note("building the network");
+        let ground = (self.build)(&topology, self.options.seed).map_err(RunError::Network)?;
+        let work = self.directory.work(number)?;
+        screen.note("starting the system");
+        self.watch.check()?;
+        let mut running = systems::start(&self.options.system, &*ground, &work)?;
+        let limits = Limits::apply(&running, first.setting.memory_mb, first.setting.cpu_share);
+        result.warnings.extend(limits.refused.iter().cloned());
+        told(result, &running);
+        let shared = work.join("shared");
+        std::fs::create_dir_all(&shared).map_err(RunError::machine(shared.display()))?;
+        let mut clients = clients(&*ground, &work.join("logs"))?;
+        let mut stand = Stand {
+            ground: &*ground,
+            running: &mut running,
+            clients: &mut clients,
+            sites: &sites,
+            shared: &shared,
+            watch: self.watch,
+            screen,
+        };
+        let common = Shared {
+            scenario: self.scenario,
+            topology: &topology,
+            text,
+            seed: self.options.seed,
+            directory: self.directory.path(),
+        };
+        let count = self.scenario.cells(self.options.scale).len();
+        for (index, planned) in members {
+            let labels: Vec<String> =
+                planned.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let place = format!("{} cell {}/{count} {}", self.scenario.id, index + 1, labels.join(" "));
+            stand.screen.place(place);
+            result.cells.extend(cell::play(&mut stand, &common, planned, index + 1)?);
+        }
+        drop(clients);
+        stopped(running, result);
+        drop(limits);
+        Ok(())
+    }
+}
+
+fn same_hosts(members: &[(usize, &PlannedCell)], cell: &PlannedCell) -> bool {
+    members.last().is_none_or(|(_, last)| {
+        (last.setting.memory_mb, last.setting.cpu_share) == (cell.setting.memory_mb, cell.setting.cpu_share)
+    })
+}
+
+/// Notes what the running system says of itself.
+fn told(result: &mut LabResult, running: &Running) {
+    result.system_version.clone_from(&running.version);
+    if let Some(program) = running.programs.values().next().filter(|_| result.binary_blake3.is_empty()) {
+        result.binary_blake3 = machine::blake3(program);
+    }
+}
+
+fn stopped(running: Running, result: &mut LabResult) {
+    let killed = running.stop();
+    if !killed.is_empty() {
+        result.warnings.push(format!("did not stop when asked and was killed: {}", killed.join(", ")));
+    }
+}
+
+fn clients(ground: &dyn Ground, logs: &Path) -> Result<Vec<Client>, RunError> {
+    let mut clients: Vec<Client> = Vec::new();
+    for (index, machine) in ground.clients().iter().enumerate() {
+        let rank = clients.iter().filter(|client| client.site == machine.site).count();
+        clients.push(Client::start(ground, machine, index as u64 + 1, rank, logs)?);
+    }
+    Ok(clients)
+}

@@ -1,0 +1,129 @@
+//! Before a cell: its bucket exists everywhere, and a write is accepted.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use skerry_bench::plan::{self, Keys, Plan};
+use skerry_bench::target::Operation;
+
+use super::error::RunError;
+use super::phase::{Answer, Heard, Stand, Subject, heard, target};
+use super::talk::Ask;
+use crate::systems::Kind;
+
+/// A bucket must be known at every site within this time.
+const VISIBLE: Duration = Duration::from_secs(60);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(200);
+/// One question takes no longer.
+const QUESTION: Duration = Duration::from_secs(60);
+
+impl Stand<'_> {
+    /// Makes the bucket and waits until every client's site knows it. Answers why it cannot be used, if so.
+    pub(super) fn prepare(
+        &mut self,
+        subject: &Subject<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<String>, RunError> {
+        let scope = subject.setting.scope();
+        let settings = match scope {
+            "site" => BTreeMap::new(),
+            scope => BTreeMap::from([("scope".to_owned(), scope.to_owned())]),
+        };
+        match self.running.bucket(self.ground, 0, &subject.bucket, &settings) {
+            Ok(unknown) if unknown.is_empty() => {}
+            Ok(_) => return Ok(Some(format!("scope {scope}: this system has no word for it"))),
+            Err(error) => {
+                return Ok(Some(format!("scope {scope}: refused: {}", last_line(&error.to_string()))));
+            }
+        }
+        // Systems with a verb of their own have the bucket by now and say so: the look below is what counts.
+        self.question(0, subject, Operation::CreateBucket)?;
+        self.visible(subject)?;
+        let written = self.question(0, subject, Operation::Put)?;
+        let failure = written.samples.iter().find(|sample| !sample.failure.is_empty());
+        Ok(failure.map(|sample| {
+            let story = written.examples.get(&*sample.failure).cloned().unwrap_or_default();
+            warnings.extend((!story.is_empty()).then(|| format!("scope {scope}: {story}")));
+            format!("scope {scope}: answered {}", sample.failure)
+        }))
+    }
+
+    fn visible(&mut self, subject: &Subject<'_>) -> Result<(), RunError> {
+        if self.running.kind() != Kind::S3 {
+            return Ok(());
+        }
+        let by = Instant::now() + VISIBLE;
+        for client in 0..self.clients.len() {
+            loop {
+                let answer = self.question(client, subject, Operation::Get)?;
+                let failure =
+                    answer.samples.first().map(|sample| sample.failure.to_string()).unwrap_or_default();
+                if failure.is_empty() || failure.contains("NoSuchKey") {
+                    break;
+                }
+                if Instant::now() > by {
+                    let host = self.clients.get(client).map_or("", |client| client.host.as_str());
+                    let bucket = &subject.bucket;
+                    return Err(RunError::Network(format!(
+                        "bucket {bucket} is not to be used from {host} after {VISIBLE:?}: {failure}"
+                    )));
+                }
+                self.watch.wait(self.running, PAUSE, || Ok(false))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One operation of one client, outside any phase.
+    pub(super) fn question(
+        &mut self,
+        client: usize,
+        subject: &Subject<'_>,
+        operation: Operation,
+    ) -> Result<Answer, RunError> {
+        let phase = plan::Phase {
+            operations: Some(1),
+            buckets: vec![subject.bucket.clone()],
+            keys: Keys { count: 1, prefix: format!("probe-{}-", operation.word()), ..Keys::default() },
+            timeout_seconds: QUESTION.as_secs_f64(),
+            ..plan::Phase::new("probe", operation)
+        };
+        self.single(client, Plan { phases: vec![phase], ..plan(subject, client) })
+    }
+
+    /// One plan for one client, waited for.
+    pub(super) fn single(&mut self, index: usize, plan: Plan) -> Result<Answer, RunError> {
+        let Some(client) = self.clients.get_mut(index) else {
+            return Err(RunError::Plan(format!("there is no client {}", index + 1)));
+        };
+        let target = target(self.running, client.site, self.shared)?;
+        let name = plan.name.clone();
+        client.ask(&Ask { plan, target })?;
+        let mut answer = None;
+        let within = QUESTION + QUESTION;
+        self.watch.wait(self.running, within, || {
+            if let Some(Heard::Answer(heard)) = heard(client)? {
+                answer = Some(heard);
+            }
+            Ok(answer.is_some())
+        })?;
+        answer.ok_or_else(|| client.wrong(format!("{name}: no answer after {within:?}")))
+    }
+}
+
+/// A plan without phases.
+pub(super) fn plan(subject: &Subject<'_>, client: usize) -> Plan {
+    Plan {
+        name: "probe".into(),
+        seed: subject.seed,
+        client: client as u64 + 1,
+        trials: 1,
+        begin_wall_ms: None,
+        phases: Vec::new(),
+    }
+}
+
+fn last_line(text: &str) -> String {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned()
+}
