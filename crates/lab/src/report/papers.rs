@@ -4,10 +4,10 @@
 //! the cells of the row, and says so where it is small; what falls short is marked ✗ and never left out. A row is *short* when the scenario says which way is better and ours
 //! is worse than the paper's number; the papers' absolute times are of the hardware of their day, so ratios and shapes weigh more.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::document::{Block, Document, Table};
-use super::quantity::digits;
+use super::quantity::{digits, factor};
 use crate::plan::{Scale, Scenario, statistic};
 use crate::result::{LabResult, OK, PaperRow};
 
@@ -126,6 +126,51 @@ pub fn tell(scenarios: &[Scenario], stored: &[Stored]) -> Document {
     Document { title: "The papers' numbers and ours".into(), lead, blocks: all }
 }
 
+/// The paper's numbers beside those of one result: rows whose cells it has, and how many it has not.
+pub fn beside(directory: &Path, result: &LabResult) -> Vec<Block> {
+    let mut table =
+        Table::new(3, &["figure", "what", "paper's system", "paper's", "here", "here / paper's", ""]);
+    let mut without = 0_usize;
+    for row in &result.paper_rows {
+        let values = values(directory, result, row);
+        let numbers: Vec<f64> = values.iter().map(|(_, value)| *value).collect();
+        let Some(worst) = worst(row, &numbers) else {
+            without += 1;
+            continue;
+        };
+        let over = if row.value == 0.0 { String::new() } else { factor(worst / row.value) };
+        let (figure, what, system) = (row.figure.clone(), row.what.clone(), row.system.clone());
+        let verdict = Verdict::of(row, Some(worst)).mark().to_owned();
+        table.rows.push(vec![
+            figure,
+            what,
+            system,
+            show(row, row.value),
+            spelled(row, &values),
+            over,
+            verdict,
+        ]);
+    }
+    if result.paper_rows.is_empty() {
+        return Vec::new();
+    }
+    let mut blocks = vec![Block::Heading("Beside the paper".into())];
+    if !table.rows.is_empty() {
+        blocks.push(Block::Table(table.without_empty_columns()));
+        blocks.push(Block::Text(
+            "✓ at least as good, ✗ short, · neither way is better. The paper measured on hardware of its day; of several cells that fit \
+             a number the worst one decides."
+                .into(),
+        ));
+    }
+    if without > 0 {
+        blocks.push(Block::Text(format!(
+            "{without} further numbers of the paper are of cells that this run does not have."
+        )));
+    }
+    blocks
+}
+
 /// Which results a scenario's numbers come from.
 fn heading(scenario: &Scenario, stored: &[Stored]) -> String {
     let runs: Vec<String> = candidates(scenario, stored, OURS).into_iter().map(run).collect();
@@ -158,7 +203,7 @@ fn candidates<'a>(scenario: &Scenario, stored: &'a [Stored], system: &str) -> Ve
 /// The values of a system for a row, from the best result that has the cells that the row selects.
 fn best(scenario: &Scenario, stored: &[Stored], system: &str, row: &PaperRow) -> Option<Found> {
     candidates(scenario, stored, system).into_iter().find_map(|found| {
-        let values = values(found, row);
+        let values = values(&found.directory, &found.result, row);
         (!values.is_empty()).then(|| Found { values, scale: found.result.scale.clone() })
     })
 }
@@ -189,9 +234,7 @@ fn line(scenario: &Scenario, row: &PaperRow, stored: &[Stored]) -> Line {
     let numbers =
         found.iter().flat_map(|found| found.values.iter().map(|(_, value)| *value)).collect::<Vec<_>>();
     let worst = worst(row, &numbers);
-    let over = worst
-        .filter(|_| row.value != 0.0)
-        .map_or_else(String::new, |ours| format!("×{}", digits(ours / row.value)));
+    let over = worst.filter(|_| row.value != 0.0).map_or_else(String::new, |ours| factor(ours / row.value));
     let ours = found.map_or_else(|| "–".to_owned(), |found| found.spell(row));
     let mut systems: Vec<&str> = stored.iter().map(|found| found.result.system.as_str()).collect();
     systems.sort_unstable();
@@ -204,8 +247,8 @@ fn line(scenario: &Scenario, row: &PaperRow, stored: &[Stored]) -> Line {
 }
 
 /// The values of a result for a row, each with what tells its cell from the others that the row selects.
-fn values(found: &Stored, row: &PaperRow) -> Vec<(String, f64)> {
-    let values = statistic::evaluate(&found.directory, &found.result, row);
+fn values(directory: &Path, result: &LabResult, row: &PaperRow) -> Vec<(String, f64)> {
+    let values = statistic::evaluate(directory, result, row);
     let differs = |name: &String| {
         values
             .iter()

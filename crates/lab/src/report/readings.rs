@@ -4,7 +4,7 @@
 //! is named in [`Book::missing`], and figures that need single operations are then left out rather than guessed.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -120,6 +120,8 @@ impl<'a> Reading<'a> {
 /// A result, read.
 #[derive(Debug)]
 pub struct Book<'a> {
+    /// Where its files lie.
+    pub directory: PathBuf,
     /// The result.
     pub result: &'a LabResult,
     /// The cells that were measured, in the order of their parameters.
@@ -157,7 +159,16 @@ impl<'a> Book<'a> {
         let named = AXES.iter().map(|name| (*name).to_owned()).find(|name| swept.contains(name));
         let axis = named.or_else(|| swept.first().cloned());
         let others = swept.into_iter().filter(|name| Some(name) != axis.as_ref()).collect();
-        let mut book = Self { result, readings: Vec::new(), phases, axis, others, missing: Vec::new() };
+        let place = directory.to_path_buf();
+        let mut book = Self {
+            directory: place,
+            result,
+            readings: Vec::new(),
+            phases,
+            axis,
+            others,
+            missing: Vec::new(),
+        };
         for cell in measured {
             let phases = cell.phases.iter().map(|phase| book.phase(directory, phase)).collect();
             book.readings.push(Reading { cell, phases });

@@ -2,6 +2,7 @@
 
 use super::document::{Block, Document, Figure, Table};
 use super::figure::matrix;
+use super::papers;
 use super::pictures;
 use super::quantity::{bytes, count, digits, factor, seconds};
 use super::readings::{Book, PhaseReading, Reading, parameter};
@@ -26,6 +27,7 @@ pub fn tell(book: &Book<'_>) -> Document {
     blocks.extend(timelines.into_iter().chain(figures).map(Block::Figure));
     blocks.extend(more_matrices(book));
     blocks.extend(numbers(book));
+    blocks.extend(papers::beside(&book.directory, result));
     blocks.extend(not_measured(result));
     blocks.extend(failures(book));
     blocks.extend(meaning(book));
