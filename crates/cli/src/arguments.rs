@@ -93,6 +93,11 @@ pub(crate) enum Verb {
     /// Versions that lost against a concurrent one and are kept
     #[command(subcommand)]
     Conflicts(verbs::conflicts::Conflicts),
+    /// Put load on an S3 service, this one or any other, and measure it
+    ///
+    /// Ends with 4 if some operations failed, with 1 if none succeeded and with 3 if nobody answered.
+    #[command(subcommand)]
+    Bench(verbs::bench::Bench),
     /// The release
     Version(verbs::version::Version),
     /// Completions for a shell

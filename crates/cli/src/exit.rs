@@ -14,7 +14,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// Nobody answered in time.
     Unreachable = 3,
-    /// Some sites did it, some did not.
+    /// Some sites did it, some did not; or some operations of a load.
     Partial = 4,
     /// It was understood and refused.
     Refused = 5,
@@ -44,7 +44,7 @@ impl Exit {
             Self::Failed => "it did not work; the message says why",
             Self::Usage => "the command line, or the configuration it names, is wrong",
             Self::Unreachable => "nobody answered in time",
-            Self::Partial => "some sites did it, some did not",
+            Self::Partial => "some sites did it, some did not; or, of many operations, some failed",
             Self::Refused => "understood and refused: not allowed, not confirmed, in use, or in conflict",
         }
     }

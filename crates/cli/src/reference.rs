@@ -173,6 +173,9 @@ mod tests {
             "scrub pause",
             "scrub resume",
             "conflicts list",
+            "bench six",
+            "bench mixed",
+            "bench write-read",
             "version",
             "completions <SHELL>",
         ] {

@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod bucket;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -35,6 +36,7 @@ pub(crate) fn run(line: CommandLine) -> Outcome {
         Verb::Link(verb) => wait(verb.run(globals)),
         Verb::Scrub(verb) => wait(verb.run(globals)),
         Verb::Conflicts(verb) => wait(verb.run(globals)),
+        Verb::Bench(verb) => wait(verb.run(globals)),
         Verb::Version(verb) => verb.run(&globals),
         Verb::Completions(verb) => verb.run(),
         Verb::Reference(verb) => verb.run(),
