@@ -6,7 +6,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
@@ -139,7 +139,7 @@ pub(crate) fn kill_if(process: u32, started: u64) -> bool {
     pidfd_send_signal(&handle, Signal::KILL).is_ok()
 }
 
-/// Processes that carry a mark: number, start time, run.
+/// Processes that carry a mark: number, start time, run. One that is just becoming another program shows none.
 pub(crate) fn marked() -> Vec<(u32, u64, String)> {
     let prefix = format!("{MARK}=");
     let mark_of = |process: u32| {
@@ -148,9 +148,24 @@ pub(crate) fn marked() -> Vec<(u32, u64, String)> {
         let mark = variables.find_map(|variable| variable.strip_prefix(prefix.as_bytes()))?;
         Some((process, start_time(process)?, String::from_utf8_lossy(mark).into_owned()))
     };
+    processes().into_iter().filter_map(mark_of).collect()
+}
+
+/// Processes whose first thread is in one of these network namespaces: number, start time.
+pub(crate) fn inside(networks: &[PathBuf]) -> Vec<(u32, u64)> {
+    let is_inside = |process: &u32| {
+        fs::read_link(format!("/proc/{process}/ns/net")).is_ok_and(|network| networks.contains(&network))
+    };
+    processes()
+        .into_iter()
+        .filter(is_inside)
+        .filter_map(|process| Some((process, start_time(process)?)))
+        .collect()
+}
+
+fn processes() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.filter_map(mark_of).collect()
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Waits until all of them are gone, at most so long; whether they are.

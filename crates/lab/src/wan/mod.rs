@@ -125,7 +125,8 @@ impl Wan {
         let names = topology.sites.iter().map(|site| site.name.clone()).collect();
         let network = Network::new(topology, plan, settings.seed);
         let shuttle = Shuttle::start(network, Arc::clone(&stations.0), names)?;
-        let run = Run::begin()?;
+        let mut run = Run::begin()?;
+        run.set_networks(stations.0.iter().map(Station::network).collect::<io::Result<_>>()?);
         let guard = Guard::start(&launcher, &run)?;
         let smallest_delay_us = smallest_delay_us(topology);
         Ok(Self {

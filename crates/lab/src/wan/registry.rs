@@ -15,6 +15,10 @@ use crate::sys;
 
 /// Ended processes are waited for so long.
 const END_WITHIN: Duration = Duration::from_secs(5);
+/// Looks for processes before giving up, and looks that must find none.
+const SWEEPS_MAX: u32 = 100;
+const SWEEPS_QUIET: u32 = 3;
+const BETWEEN_SWEEPS: Duration = Duration::from_millis(5);
 const RUNS_MAX: u32 = 1000;
 
 /// One run's directory; what the run made goes when it is dropped.
@@ -22,6 +26,8 @@ const RUNS_MAX: u32 = 1000;
 pub(crate) struct Run {
     id: String,
     directory: PathBuf,
+    /// What `/proc/<process>/ns/net` of a process in one of its hosts points to; true as long as the run lasts.
+    networks: Vec<PathBuf>,
 }
 
 /// What was removed.
@@ -51,7 +57,7 @@ impl Run {
                     Ok(()) => {
                         fs::write(directory.join("processes"), "")?;
                         fs::write(directory.join("paths"), "")?;
-                        return Ok(Self { id, directory });
+                        return Ok(Self { id, directory, networks: Vec::new() });
                     }
                     Err(failure) if failure.kind() == io::ErrorKind::AlreadyExists => {}
                     Err(failure) => {
@@ -72,6 +78,11 @@ impl Run {
         &self.directory
     }
 
+    /// Whoever is in one of these namespaces is of this run. They must outlive it.
+    pub(crate) fn set_networks(&mut self, networks: Vec<PathBuf>) {
+        self.networks = networks;
+    }
+
     /// A file or directory that goes with the run.
     pub(crate) fn own(&self, path: &Path) -> io::Result<()> {
         append(&self.directory.join("paths"), &std::path::absolute(path)?.to_string_lossy())
@@ -81,7 +92,7 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         let mut cleaned = Cleaned::default();
-        end(&self.directory, &self.id, &mut cleaned);
+        end(&self.directory, &self.id, &self.networks, &mut cleaned);
         for failure in cleaned.failures {
             eprintln!("skerry-lab: {failure}");
         }
@@ -130,7 +141,7 @@ pub(crate) fn guard(run: &Path) -> io::Result<()> {
     let until = Instant::now() + END_WITHIN;
     while run.exists() && Instant::now() < until {
         if !is_alive(&id) {
-            end(run, &id, &mut Cleaned::default());
+            end(run, &id, &[], &mut Cleaned::default());
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -147,17 +158,13 @@ pub fn clean() -> Cleaned {
             let id = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if !is_alive(&id) {
                 cleaned.runs += 1;
-                end(&directory, &id, &mut cleaned);
+                end(&directory, &id, &[], &mut cleaned);
             }
         }
         // Only an empty one goes.
         let _ = fs::remove_dir(&base);
     }
-    let orphans = |(_, _, run): &(u32, u64, String)| !is_alive(run);
-    end_processes(
-        sys::marked().into_iter().filter(orphans).map(|(process, started, _)| (process, started)),
-        &mut cleaned,
-    );
+    sweep(|run| !is_alive(run), &[], &mut cleaned);
     cleaned
 }
 
@@ -169,17 +176,13 @@ fn is_alive(id: &str) -> bool {
 }
 
 /// Ends a run's processes, removes its files, then its directory.
-fn end(directory: &Path, id: &str, cleaned: &mut Cleaned) {
+fn end(directory: &Path, id: &str, networks: &[PathBuf], cleaned: &mut Cleaned) {
     let listed = fs::read_to_string(directory.join("processes")).unwrap_or_default();
     let paths = fs::read_to_string(directory.join("paths")).unwrap_or_default();
     // Nobody can enlist any more.
     let _ = fs::remove_file(directory.join("processes"));
     end_processes(listed.lines().filter_map(process_of), cleaned);
-    let own = |(_, _, run): &(u32, u64, String)| run == id;
-    end_processes(
-        sys::marked().into_iter().filter(own).map(|(process, started, _)| (process, started)),
-        cleaned,
-    );
+    sweep(|run| run == id, networks, cleaned);
     for path in paths.lines().map(Path::new) {
         remove(path, cleaned);
     }
@@ -190,6 +193,23 @@ fn end(directory: &Path, id: &str, cleaned: &mut Cleaned) {
     }
     if let Some(base) = directory.parent() {
         let _ = fs::remove_dir(base);
+    }
+}
+
+/// Ends who carries the mark of such a run or is in its networks, and who was born meanwhile, until nobody is left.
+fn sweep(is_theirs: impl Fn(&str) -> bool, networks: &[PathBuf], cleaned: &mut Cleaned) {
+    let mut quiet = 0;
+    for _ in 0..SWEEPS_MAX {
+        let marked = sys::marked().into_iter().filter(|(_, _, run)| is_theirs(run));
+        let mut found: Vec<_> = marked.map(|(process, started, _)| (process, started)).collect();
+        found.extend(sys::inside(networks));
+        // A process that is becoming another program shows no mark for a moment: without networks look again.
+        quiet = if found.is_empty() { quiet + 1 } else { 0 };
+        if quiet > 0 && !networks.is_empty() || quiet == SWEEPS_QUIET {
+            return;
+        }
+        end_processes(found.into_iter(), cleaned);
+        std::thread::sleep(BETWEEN_SWEEPS);
     }
 }
 
@@ -236,8 +256,8 @@ mod tests {
         let file = std::env::temp_dir().join(format!("skerry-lab-test-{}", run.id()));
         fs::write(&file, "x").unwrap();
         run.own(&file).unwrap();
-        assert_eq!(clean().runs, 0, "a living run is not touched");
-        assert!(directory.exists());
+        clean();
+        assert!(directory.exists() && file.exists(), "a living run is not touched");
         drop(run);
         assert!(!directory.exists() && !file.exists());
         assert!(enlist(&directory, "a-1", "late").is_err());

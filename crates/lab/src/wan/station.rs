@@ -8,7 +8,8 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, setns, unshare};
 use tun_rs::{DeviceBuilder, SyncDevice};
@@ -73,6 +74,11 @@ impl Station {
 
     pub(super) fn namespace(&self) -> BorrowedFd<'_> {
         self.namespace.as_fd()
+    }
+
+    /// What tells processes in this namespace from others.
+    pub(super) fn network(&self) -> io::Result<PathBuf> {
+        fs::read_link(format!("/proc/self/fd/{}", self.namespace.as_raw_fd()))
     }
 
     pub(super) fn device(&self) -> BorrowedFd<'_> {
