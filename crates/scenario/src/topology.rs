@@ -20,6 +20,9 @@
 //! jitter_ms = 2
 //! loss = 0.001
 //! rate_mbit = 20
+//! queue_ms = 100           # what would wait longer for the rate is dropped; 2000 if not said
+//! reorder = 0.001          # held back by up to hold_ms (1000 if not said) while others overtake
+//! hold_ms = 20
 //!
 //! [site_lan]               # between machines of one site; rate is each machine's card
 //! rtt_ms = 0.5
@@ -139,6 +142,7 @@ struct LinkEntry {
     loss: Option<Spanned<f64>>,
     duplicate: Option<Spanned<f64>>,
     reorder: Option<Spanned<f64>>,
+    hold_ms: Option<Spanned<f64>>,
     rate_mbit: Option<Spanned<f64>>,
     queue_ms: Option<Spanned<f64>>,
 }
@@ -155,6 +159,7 @@ struct PairEntry {
     loss: Option<Spanned<f64>>,
     duplicate: Option<Spanned<f64>>,
     reorder: Option<Spanned<f64>>,
+    hold_ms: Option<Spanned<f64>>,
     rate_mbit: Option<Spanned<f64>>,
     queue_ms: Option<Spanned<f64>>,
 }
@@ -295,6 +300,9 @@ impl LinkEntry {
             link.reorder = share_of(reorder, "reorder")?;
             link.hold = Duration::from_secs(1);
         }
+        if let Some(hold) = &self.hold_ms {
+            link.hold = span_of(hold, "hold_ms")?;
+        }
         if let Some(rate) = &self.rate_mbit {
             link.rate = rate_of(rate)?;
         }
@@ -314,6 +322,7 @@ impl PairEntry {
             loss: self.loss.clone(),
             duplicate: self.duplicate.clone(),
             reorder: self.reorder.clone(),
+            hold_ms: self.hold_ms.clone(),
             rate_mbit: self.rate_mbit.clone(),
             queue_ms: self.queue_ms.clone(),
         };

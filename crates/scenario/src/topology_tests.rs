@@ -71,6 +71,17 @@ fn refused(from: &str, to: &str, line: usize, reason: &str) {
 }
 
 #[test]
+fn what_is_held_back_is_held_as_long_as_said() {
+    let held = |words: &str| {
+        let text = GOOD.replace("jitter_ms = 2", words);
+        Topology::parse("t.toml", &text).unwrap().links[0][1].hold
+    };
+    assert_eq!(held("jitter_ms = 2"), Duration::ZERO);
+    assert_eq!(held("reorder = 0.1"), Duration::from_secs(1));
+    assert_eq!(held("reorder = 0.1\nhold_ms = 20"), millis(20));
+}
+
+#[test]
 fn mistakes_are_refused_with_their_line() {
     refused("version = 1", "version = 2", 2, "version 1");
     refused("loss = 0.02", "loss = 2", 17, "share from 0 to 1");

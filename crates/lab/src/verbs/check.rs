@@ -322,10 +322,11 @@ fn table(report: &Report) -> String {
         let _ = writeln!(text, "doubtful: {doubt}");
     }
     let late: Vec<String> = report.health.iter().map(|health| health.late_p99_us.to_string()).collect();
+    let congestion = report.health.first().map_or("", |health| health.congestion.as_str());
     let realtime = if report.health.iter().all(|health| health.realtime) { "real-time" } else { "ordinary" };
     let _ = writeln!(
         text,
-        "lateness p99 per part: {} µs; {realtime} priority; load {}",
+        "lateness p99 per part: {} µs; {realtime} priority; TCP by {congestion}; load {}",
         late.join(", "),
         report.load
     );

@@ -122,6 +122,9 @@ pub struct Health {
     pub smallest_delay_us: u64,
     /// Whether the shuttle runs with real-time priority.
     pub realtime: bool,
+    /// How TCP in the hosts finds its speed: `cubic` where the kernel lets us choose.
+    #[serde(default)]
+    pub congestion: String,
 }
 
 /// Lateness below this is no reason for doubt: half of the accuracy that `skerry-lab check` asks for.

@@ -253,6 +253,8 @@ impl Wan {
         let dropped =
             |station: &Station| station.interface().map(|counts| counts.sent_dropped).unwrap_or_default();
         health.ring_drops = self.stations.0.iter().map(dropped).sum();
+        health.congestion =
+            self.stations.0.first().map(|station| station.congestion().to_owned()).unwrap_or_default();
         health.smallest_delay_us = self.smallest_delay_us;
         health
     }

@@ -22,6 +22,8 @@ const DEVICE: &str = "wan0";
 const TX_QUEUE: u32 = 4000;
 /// The largest packet on the wire.
 const MTU: u16 = 1500;
+const CONGESTION: &str = "cubic";
+const CONGESTION_FILE: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 /// Loopback is the first device of every namespace.
 pub(super) const LOOPBACK: u32 = 1;
 /// Super-packets are at most so long on their card, in seconds' fractions: one in a thousand.
@@ -34,6 +36,7 @@ pub(super) struct Station {
     device: SyncDevice,
     /// The namespace's own counters, which know nothing of the shuttle.
     counters: File,
+    congestion: String,
 }
 
 /// What the kernel counted at a host's device.
@@ -58,6 +61,7 @@ impl Station {
         let namespace = File::open("/proc/thread-self/ns/net")?.into();
         // IPv6 would send its own greetings; the lab's hosts have IPv4 only. Refused is as good: they go nowhere.
         let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+        let congestion = congestion();
         let device = DeviceBuilder::new().name(DEVICE).mtu(MTU).offload(true).enable(false).build_sync()?;
         device.set_nonblocking(true)?;
         let number = device.if_index()?;
@@ -69,7 +73,7 @@ impl Station {
         netlink.address(number, address)?;
         netlink.default_route(number)?;
         let counters = File::open("/proc/thread-self/net/dev")?;
-        Ok(Self { namespace, device, counters })
+        Ok(Self { namespace, device, counters, congestion })
     }
 
     pub(super) fn namespace(&self) -> BorrowedFd<'_> {
@@ -85,6 +89,11 @@ impl Station {
         self.device.as_fd()
     }
 
+    /// How TCP in this host finds its speed, unless a program says otherwise.
+    pub(super) fn congestion(&self) -> &str {
+        &self.congestion
+    }
+
     /// What the kernel counted so far.
     pub(super) fn interface(&self) -> io::Result<Interface> {
         let mut text = String::new();
@@ -93,6 +102,13 @@ impl Station {
         counters.read_to_string(&mut text)?;
         interface(&text).ok_or_else(|| io::Error::other("the host's device is gone"))
     }
+}
+
+/// Asks for the congestion control that the papers' machines had; says what it is then, for some kernels refuse.
+fn congestion() -> String {
+    // Refused: then results say which it was.
+    let _ = fs::write(CONGESTION_FILE, CONGESTION);
+    fs::read_to_string(CONGESTION_FILE).unwrap_or_default().trim().to_owned()
 }
 
 /// Moves the calling thread into a namespace.
