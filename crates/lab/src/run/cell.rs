@@ -6,7 +6,7 @@ use std::path::Path;
 use skerry_scenario::topology::Topology;
 
 use super::error::RunError;
-use super::pairs::{STEPS, Sorted};
+use super::pairs::{MISSED, STEPS, Sorted};
 use super::phase::{Stand, Subject};
 use super::tally::{Tally, Trial};
 use crate::plan::{Action, PlannedCell, Scenario};
@@ -115,6 +115,16 @@ fn split(directory: &Path, cell: Cell, sorted: Sorted, index: usize) -> Result<V
         for step in STEPS {
             let mut tally = Tally::new(step);
             let trial: Trial = steps.remove(step).unwrap_or_default();
+            tally.add(trial);
+            part.phases.push(tally.finish(directory, index * 10 + place)?);
+        }
+        if let Some(trial) = steps.remove(MISSED) {
+            let (missed, pairs) =
+                (trial.samples.len(), part.phases.first().map_or(0, |phase| phase.operations));
+            part.warnings.push(format!(
+                "{missed} of {pairs} first reads came before the object; asking again until it was there is part of the read"
+            ));
+            let mut tally = Tally::new(MISSED);
             tally.add(trial);
             part.phases.push(tally.finish(directory, index * 10 + place)?);
         }
