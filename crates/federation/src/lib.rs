@@ -29,6 +29,7 @@ mod output;
 mod peers;
 mod reconcile;
 mod replica;
+pub mod scope;
 mod stats;
 
 pub use config::Config;

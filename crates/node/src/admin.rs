@@ -19,7 +19,7 @@ use skerry_gateway::service::{
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, SystemKey, check_site_name, document_object,
 };
-use skerry_model::record::{Scope, Versioning};
+use skerry_model::record::Versioning;
 use skerry_model::{Entry, Record, space, write};
 
 use crate::drive::live::Liveness;
@@ -27,7 +27,7 @@ use crate::drive::stored::CUT;
 use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::credentials::about;
 use crate::paths::members::{self, Unsent};
-use crate::paths::{buckets, shape};
+use crate::paths::{buckets, scope, shape};
 use crate::peers::roster::Known;
 use crate::site::{Site, entry, unreadable};
 use crate::trust::access::{self, AccessKey};
@@ -171,7 +171,7 @@ impl Admin {
             owner: bucket.owner.clone(),
             created_ms: bucket.created.0,
             versioning: versioning_name(bucket.versioning).into(),
-            ack_scope: scope_name(bucket.config.scope),
+            ack_scope: scope::name(bucket.config.scope),
             copies: u32::from(bucket.config.copies),
             follow: follow_name(bucket.config.follow).into(),
             objects: sums.keys,
@@ -205,16 +205,6 @@ const fn follow_name(follow: Follow) -> &'static str {
     }
 }
 
-fn scope_name(scope: Scope) -> String {
-    match scope {
-        Scope::Node => "node".into(),
-        Scope::Site => "site".into(),
-        Scope::Area => "area".into(),
-        Scope::Sites(count) => format!("sites={count}"),
-        Scope::Durable => "durable".into(),
-    }
-}
-
 /// Changes settings as asked, or says which cannot be.
 fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
     if let Some(versioning) = &patch.versioning {
@@ -225,13 +215,7 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
         };
     }
     if let Some(scope) = &patch.ack_scope {
-        config.scope = match scope.as_str() {
-            "node" => Scope::Node,
-            "site" => Scope::Site,
-            other => {
-                return Err(ServiceError::not_implemented(&format!("the acknowledgement scope {other}")));
-            }
-        };
+        config.scope = scope::parse(scope)?;
     }
     if let Some(copies) = patch.copies {
         let most = u8::try_from(copies).ok().filter(|copies| (1..=16).contains(copies));

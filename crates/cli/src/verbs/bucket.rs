@@ -59,7 +59,7 @@ pub(crate) struct Set {
     /// Whether every version of a key is kept
     #[arg(long, value_enum)]
     versioning: Option<Versioning>,
-    /// What a write waits for: node, site, area, sites=N or durable
+    /// What a write waits for: node, site or sites=N
     #[arg(long, value_name = "SCOPE")]
     ack_scope: Option<String>,
     /// Copies wanted at distinct sites

@@ -137,9 +137,6 @@ impl Site {
         name: &str,
         action: Action,
     ) -> Outcome<Bucket> {
-        if action == Action::Write {
-            check_scope(context.scope.as_deref())?;
-        }
         let bucket = match self.bucket(name).await? {
             Some(bucket) => bucket,
             // Its claim may be on its way.
@@ -150,6 +147,9 @@ impl Site {
         };
         let target = Target { name: &bucket.name, owner: &bucket.owner };
         self.may(context, action, Some(target)).await?;
+        if action == Action::Write {
+            super::scope::wanted(self, context, &bucket)?;
+        }
         Ok(bucket)
     }
 
@@ -179,14 +179,6 @@ impl Site {
             Ok((answer, by.entries(view, declared)?))
         };
         self.commit(system, (), propose).await
-    }
-}
-
-/// Refuses an acknowledgement scope that is not built yet: a site of one node reaches `site` with its disk.
-fn check_scope(asked: Option<&str>) -> Outcome<()> {
-    match asked {
-        None | Some("node" | "site") => Ok(()),
-        Some(other) => Err(ServiceError::not_implemented(&format!("the acknowledgement scope {other}"))),
     }
 }
 

@@ -19,7 +19,7 @@ use super::get::{self, Wanted};
 use super::ingest::{self, Body};
 use super::source::Chunks;
 use super::write::{self, Asked, Written};
-use super::{put, shape};
+use super::{put, scope, shape};
 use crate::peers::message::Part;
 use crate::site::Site;
 
@@ -59,7 +59,8 @@ pub(crate) async fn copy(
         Written::Record(record) => record.object().map(|object| object.modified),
         Written::Nothing => None,
     };
-    let put = put::outcome(&bucket, &written);
+    let receipt = scope::reach(site, context, &bucket, &written).await?;
+    let put = put::outcome(&bucket, &written, receipt);
     Ok(CopyOutcome { modified: modified.unwrap_or_default(), source_version: info.version, put })
 }
 

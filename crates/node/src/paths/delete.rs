@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use skerry_gateway::service::{
-    DeleteObject, DeleteOutcome, DeleteTarget, Outcome, RequestContext, VersionId,
+    DeleteObject, DeleteOutcome, DeleteTarget, Outcome, Receipt, RequestContext, VersionId,
 };
 use skerry_model::Statement;
 use skerry_model::policy::Action;
@@ -15,8 +15,8 @@ use skerry_model::space::{self, VersionId as Named};
 use skerry_model::write::Ask;
 
 use super::bucket::Bucket;
-use super::shape;
 use super::write::{self, Asked, Written};
+use super::{scope, shape};
 use crate::site::{Site, unreadable};
 
 /// Deletes of one request that are on the way to the disk at once: they share syncs.
@@ -67,7 +67,8 @@ async fn one(
         upload: None,
     };
     let written = write::write(site, asked).await?;
-    Ok(outcome(bucket, target.version, erases_marker, &written))
+    let receipt = scope::reach(site, context, bucket, &written).await?;
+    Ok(outcome(bucket, target.version, erases_marker, &written, receipt))
 }
 
 async fn marker(site: &Arc<Site>, bucket: &Bucket, key: &str, version: Named) -> Outcome<bool> {
@@ -84,8 +85,8 @@ fn outcome(
     version: Option<VersionId>,
     erases_marker: bool,
     written: &Written,
+    receipt: Receipt,
 ) -> DeleteOutcome {
-    let receipt = written.receipt();
     if version.is_some() {
         return DeleteOutcome { delete_marker: erases_marker, version, receipt };
     }

@@ -19,6 +19,7 @@ pub(crate) mod objects;
 pub(crate) mod put;
 pub(crate) mod refusal;
 pub(crate) mod relay;
+pub(crate) mod scope;
 pub(crate) mod shape;
 pub(crate) mod source;
 pub(crate) mod upload;

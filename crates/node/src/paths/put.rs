@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use skerry_gateway::service::{Outcome, PutObject, PutOutcome, RequestContext};
+use skerry_gateway::service::{Outcome, PutObject, PutOutcome, Receipt, RequestContext};
 use skerry_model::Object;
 use skerry_model::policy::Action;
 use skerry_model::write::Ask;
 
 use super::bucket::Bucket;
 use super::ingest::{self, Body};
-use super::shape;
 use super::write::{self, Asked, Written};
+use super::{scope, shape};
 use crate::site::Site;
 
 /// Stores an object.
@@ -35,7 +35,8 @@ pub(crate) async fn put(
     };
     let asked = asked(bucket.clone(), request.key, context, object, body);
     let written = write::write(site, Asked { condition: request.condition, ..asked }).await?;
-    Ok(outcome(&bucket, &written))
+    let receipt = scope::reach(site, context, &bucket, &written).await?;
+    Ok(outcome(&bucket, &written, receipt))
 }
 
 /// A plain write of an object whose body is written.
@@ -60,8 +61,7 @@ pub(crate) fn asked(
 }
 
 /// What a write of an object answers.
-pub(crate) fn outcome(bucket: &Bucket, written: &Written) -> PutOutcome {
-    let receipt = written.receipt();
+pub(crate) fn outcome(bucket: &Bucket, written: &Written, receipt: Receipt) -> PutOutcome {
     let Written::Record(record) = written else { return PutOutcome { receipt, ..PutOutcome::default() } };
     let object = record.object();
     PutOutcome {

@@ -118,7 +118,9 @@ pub(crate) async fn complete(
             let record = Box::new(Record::admit(&record).map_err(refusal::malformed)?);
             // So that who completed here reads here what was made there.
             super::far::keep(site, target.bucket.id, (), vec![(*record).clone()]).await?;
-            Ok(put::outcome(&target.bucket, &Written::Record(record)))
+            let written = Written::Record(record);
+            let receipt = super::scope::reach(site, context, &target.bucket, &written).await?;
+            Ok(put::outcome(&target.bucket, &written, receipt))
         }
         _ => Err(senseless()),
     }

@@ -78,14 +78,28 @@ impl Chunks {
 
     /// A whole chunk from the first holder that has it; a copy stays here.
     pub(crate) async fn fetch(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
+        let bytes = self.ask(chunk, missing).await?;
+        self.keep(chunk.kind, bytes.clone()).await;
+        Ok(bytes)
+    }
+
+    /// A whole chunk from here or from the first holder that has it; what to do with it is the caller's affair.
+    pub(crate) async fn whole(&self, chunk: ChunkRef) -> Outcome<Bytes> {
+        let (store, domain) = (self.site.store.clone(), self.domain);
+        let read = move || store.read_chunk(domain, chunk.id, 0..u32::MAX);
+        match tokio::task::spawn_blocking(read).await.map_err(refusal::task)? {
+            Ok(bytes) => Ok(bytes),
+            Err(ReadError::Absent) => self.ask(chunk, "not here").await,
+            Err(error) => self.ask(chunk, &error.to_string()).await,
+        }
+    }
+
+    async fn ask(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
         let mut tried = Vec::new();
         let peers = &self.site.peers;
         for site in self.holders().await {
             match peers.chunk(site, self.domain, &chunk).await {
-                Ok(Some(bytes)) => {
-                    self.keep(chunk.kind, bytes.clone()).await;
-                    return Ok(bytes);
-                }
+                Ok(Some(bytes)) => return Ok(bytes),
                 Ok(None) => tried.push(format!("{} does not have it", peers.roster.name(site))),
                 Err(error) => tried.push(format!("{}: {error}", peers.roster.name(site))),
             }

@@ -247,7 +247,8 @@ pub(crate) async fn complete(
         return relay::complete(site, context, &target, &request).await;
     }
     let written = complete_here(site, &context.principal.access_key, &target, &request).await?;
-    Ok(put::outcome(&target.bucket, &written))
+    let receipt = super::scope::reach(site, context, &target.bucket, &written).await?;
+    Ok(put::outcome(&target.bucket, &written, receipt))
 }
 
 /// Makes the object of an upload that lives here.

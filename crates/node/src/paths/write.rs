@@ -66,13 +66,13 @@ pub(crate) enum Written {
 }
 
 impl Written {
-    /// What the answer carries beyond S3.
-    pub(crate) fn receipt(&self) -> Receipt {
+    /// What the answer carries beyond S3, when this scope was reached.
+    pub(crate) fn receipt(&self, scope: String) -> Receipt {
         let token = match self {
             Self::Record(record) => Some(token(record.bucket, record.dot)),
             Self::Nothing => None,
         };
-        Receipt { scope: Some("site".into()), token }
+        Receipt { scope: Some(scope), token }
     }
 }
 

@@ -36,6 +36,19 @@ pub(crate) enum Request {
         /// Which.
         bucket: BucketId,
     },
+    /// A version that is to be held durably, record and payload, before the asker answers its client.
+    Hold(Hold),
+}
+
+/// Asks for a version to be held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hold {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// Its record.
+    pub(crate) record: Bytes,
+    /// The first chunks of its body, in the order of the walk; the rest is fetched.
+    pub(crate) payload: Vec<Bytes>,
 }
 
 /// Which version of a key.
@@ -240,6 +253,10 @@ pub(crate) enum Response {
     },
     /// The answerer is a member that has not yet taken what others have: ask another.
     Joining,
+    /// The version is durable at the answerer: record and payload.
+    Held,
+    /// So many bytes of its payload are, and more is on the way: ask again.
+    Holding(u64),
 }
 
 /// An object that was found.

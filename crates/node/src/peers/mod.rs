@@ -144,8 +144,12 @@ impl Peers {
         let mut stream = self.net.open(node).await?;
         let asked = codec::encode(request);
         frame::write(&mut stream, &asked).await?;
+        let payload = payload_of(request);
+        if payload > 0 {
+            self.sent(node, Kind::Payload, payload);
+        }
         if !matches!(request, Request::Chunk { .. } | Request::Size { .. }) {
-            self.sent(node, Kind::Record, asked.len());
+            self.sent(node, Kind::Record, asked.len() - payload);
         }
         let answer =
             frame::read(&mut stream).await?.ok_or(PeerError::Senseless("closed without an answer"))?;
@@ -204,6 +208,14 @@ pub(crate) struct Answer {
     /// What follows it.
     pub(crate) stream: Stream,
     node: NodeId,
+}
+
+/// Bytes of payload that a question carries.
+fn payload_of(request: &Request) -> usize {
+    match request {
+        Request::Hold(hold) => hold.payload.iter().map(Bytes::len).sum(),
+        _ => 0,
+    }
 }
 
 pub(crate) const fn carries_records(response: &Response) -> bool {

@@ -6,6 +6,7 @@
 
 mod island;
 mod one_site;
+mod scope;
 mod several_sites;
 mod uploads;
 mod world;

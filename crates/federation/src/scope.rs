@@ -1,0 +1,132 @@
+//! Who is asked to hold a version until it is as durable as was asked for (scope `sites=n`).
+//!
+//! Why here: which site is asked, and when another must be, is decided without a socket. The machine holds no
+//! payload and knows no object; a site counts once it has said that it holds what it was asked to hold.
+//!
+//! Invariants: as many sites are asked at once as are lacking, nearest first; nobody is asked twice; a site counts
+//! once, and only if it was asked or held it from the start.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use skerry_base::SiteId;
+
+/// How far a version has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// At as many sites as were asked for.
+    Enough,
+    /// Sites that were asked have not answered yet.
+    Waiting,
+    /// Nobody is left to be asked; so many hold it.
+    Short(usize),
+}
+
+/// One version on its way to `n` sites.
+#[derive(Debug, Clone)]
+pub struct Reach {
+    wanted: usize,
+    held: BTreeSet<SiteId>,
+    asked: BTreeSet<SiteId>,
+    waiting: VecDeque<SiteId>,
+}
+
+impl Reach {
+    /// To `wanted` sites, of which `holder` is one already; `others` can be asked, the best first.
+    pub fn new(wanted: usize, holder: SiteId, others: impl IntoIterator<Item = SiteId>) -> Self {
+        let mut seen = BTreeSet::from([holder]);
+        let waiting = others.into_iter().filter(|other| seen.insert(*other)).collect();
+        Self { wanted, held: BTreeSet::from([holder]), asked: BTreeSet::new(), waiting }
+    }
+
+    /// The next site to be asked now, if one is lacking.
+    pub fn ask(&mut self) -> Option<SiteId> {
+        if self.held.len() + self.asked.len() >= self.wanted {
+            return None;
+        }
+        let next = self.waiting.pop_front()?;
+        self.asked.insert(next);
+        Some(next)
+    }
+
+    /// A site that was asked holds it, durably.
+    pub fn held(&mut self, site: SiteId) {
+        if self.asked.remove(&site) {
+            self.held.insert(site);
+        }
+    }
+
+    /// A site that was asked cannot, or does not answer.
+    pub fn failed(&mut self, site: SiteId) {
+        self.asked.remove(&site);
+    }
+
+    /// How far it has got.
+    pub fn reached(&self) -> Reached {
+        match (self.held.len() >= self.wanted, self.asked.is_empty() && self.waiting.is_empty()) {
+            (true, _) => Reached::Enough,
+            (false, false) => Reached::Waiting,
+            (false, true) => Reached::Short(self.held.len()),
+        }
+    }
+
+    /// How many hold it.
+    pub fn holders(&self) -> usize {
+        self.held.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(number: u8) -> SiteId {
+        SiteId([number; 16])
+    }
+
+    fn reach(wanted: usize, others: &[u8]) -> Reach {
+        Reach::new(wanted, site(0), others.iter().copied().map(site))
+    }
+
+    fn asks(reach: &mut Reach) -> Vec<SiteId> {
+        std::iter::from_fn(|| reach.ask()).collect()
+    }
+
+    #[test]
+    fn as_many_are_asked_as_are_lacking_and_the_nearest_first() {
+        let mut reach = reach(3, &[1, 2, 3, 4]);
+        assert_eq!(asks(&mut reach), [site(1), site(2)]);
+        reach.held(site(2));
+        assert_eq!((asks(&mut reach), reach.reached()), (vec![], Reached::Waiting));
+        reach.failed(site(1));
+        assert_eq!(asks(&mut reach), [site(3)]);
+        reach.held(site(3));
+        assert_eq!((reach.reached(), reach.holders()), (Reached::Enough, 3));
+    }
+
+    #[test]
+    fn who_is_short_of_sites_says_how_far_it_came() {
+        let mut reach = reach(3, &[1, 2]);
+        asks(&mut reach);
+        reach.failed(site(1));
+        assert_eq!(reach.reached(), Reached::Waiting);
+        reach.held(site(2));
+        assert_eq!(reach.reached(), Reached::Short(2));
+    }
+
+    #[test]
+    fn a_site_counts_once_and_only_if_it_was_asked() {
+        let mut reach = reach(3, &[1, 1, 0, 2]);
+        reach.held(site(2));
+        assert_eq!(reach.holders(), 1);
+        assert_eq!(asks(&mut reach), [site(1), site(2)]);
+        reach.held(site(1));
+        reach.held(site(1));
+        reach.held(site(9));
+        assert_eq!((reach.holders(), reach.reached()), (2, Reached::Waiting));
+    }
+
+    #[test]
+    fn one_site_is_reached_at_once() {
+        assert_eq!(reach(1, &[1]).reached(), Reached::Enough);
+    }
+}

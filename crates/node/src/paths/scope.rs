@@ -1,0 +1,278 @@
+//! How far a write must be durable before it is answered, and how it gets there: scope `sites=n`.
+//!
+//! Before: `put.rs`, `delete.rs`, `copy.rs`, `upload.rs` with a record that is durable here. After: other sites, which
+//! hold record and payload as their own (never an evictable copy) and answer once both are durable. The machine that
+//! says whom to ask next is `federation::scope`. Invariants: the answer names a scope that was reached; a write
+//! that did not reach its scope is kept, and the refusal says so; a repeated PUT tries again without a new version.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use skerry_base::kv::View;
+use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_base::{ChunkKind, SiteId};
+use skerry_federation::scope::{Reach, Reached};
+use skerry_gateway::service::{ErrorKind, Outcome, Receipt, RequestContext, ServiceError};
+use skerry_model::body::{Step, Walk};
+use skerry_model::record::Scope;
+use skerry_model::{Object, Record, space};
+use skerry_storage::{Class, Pin, SmallBody};
+
+use super::bucket::Bucket;
+use super::source::Chunks;
+use super::write::Written;
+use super::{bucket, far, members, refusal};
+use crate::peers::message::{Hold, Part, Request, Response};
+use crate::site::{Site, entry, unreadable};
+
+/// How long a write may wait for other sites; S3 clients give up after a minute.
+const WAIT: Duration = Duration::from_secs(45);
+/// How long a site that holds a large body works before it answers how far it is.
+const TURN: Duration = Duration::from_secs(8);
+
+/// Reads a scope as people write it.
+pub(crate) fn parse(text: &str) -> Outcome<Scope> {
+    let invalid = |message: String| ServiceError::new(ErrorKind::InvalidArgument, message);
+    if let Some(count) = text.strip_prefix("sites=") {
+        let count = count.parse().ok().filter(|count| (1..=64).contains(count));
+        return count
+            .map(Scope::Sites)
+            .ok_or_else(|| invalid(format!("sites=N has N from 1 to 64, not {text}")));
+    }
+    match text {
+        "node" => Ok(Scope::Node),
+        "site" => Ok(Scope::Site),
+        "area" | "durable" => {
+            Err(ServiceError::not_implemented(&format!("the acknowledgement scope {text}")))
+        }
+        _ => Err(invalid(format!("the acknowledgement scope is node, site or sites=N, not {text}"))),
+    }
+}
+
+/// As people write it.
+pub(crate) fn name(scope: Scope) -> String {
+    match scope {
+        Scope::Node => "node".into(),
+        Scope::Site => "site".into(),
+        Scope::Area => "area".into(),
+        Scope::Sites(count) => format!("sites={count}"),
+        Scope::Durable => "durable".into(),
+    }
+}
+
+/// The scope that a write asks for: of the request, else of its bucket. Refused before anything is written if the
+/// federation has too few sites.
+pub(crate) fn wanted(site: &Site, context: &RequestContext, bucket: &Bucket) -> Outcome<Scope> {
+    let wanted = context.scope.as_deref().map_or(Ok(bucket.config.scope), parse)?;
+    let sites = site.peers.roster.all().len().max(1);
+    match wanted {
+        Scope::Sites(count) if usize::from(count) > sites && !bucket.config.accept_less => {
+            let message = format!(
+                "the scope sites={count} cannot be reached: the federation has {sites} sites; nothing was written"
+            );
+            Err(ServiceError::new(ErrorKind::ScopeNotReached, message))
+        }
+        wanted => Ok(wanted),
+    }
+}
+
+/// Takes a write that is durable here as far as it asks for; what the answer carries then.
+pub(crate) async fn reach(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &Bucket,
+    written: &Written,
+) -> Outcome<Receipt> {
+    let wanted = wanted(site, context, bucket)?;
+    let (Written::Record(record), Scope::Sites(count)) = (written, wanted) else {
+        return Ok(written.receipt("site".into()));
+    };
+    let others = candidates(site, bucket).await;
+    let mut reach = Reach::new(usize::from(count), record.site, others);
+    let mut failed = Vec::new();
+    if reach.reached() == Reached::Waiting {
+        let request = question(site, bucket, record).await?;
+        let spread = spread(site, &request, &mut reach, &mut failed);
+        if tokio::time::timeout(WAIT, spread).await.is_err() {
+            failed.push(format!("the others did not answer within {} s", WAIT.as_secs()));
+        }
+    }
+    let holders = reach.holders();
+    if reach.reached() == Reached::Enough || bucket.config.accept_less {
+        let reached = if holders > 1 {
+            name(Scope::Sites(u16::try_from(holders).unwrap_or(count)))
+        } else {
+            "site".into()
+        };
+        return Ok(written.receipt(reached));
+    }
+    Err(short(holders, count, &failed))
+}
+
+fn short(holders: usize, wanted: u16, failed: &[String]) -> ServiceError {
+    let reasons = if failed.is_empty() { "no other site can be reached".into() } else { failed.join("; ") };
+    let message = format!(
+        "the write is kept and durable at {holders} of {wanted} sites ({reasons}); it spreads when the links are back; \
+         repeat it to wait for the scope, or ask for a smaller one"
+    );
+    ServiceError::new(ErrorKind::ScopeNotReached, message)
+}
+
+/// Sites that can be asked: members of the bucket first, then the others, each nearest first.
+async fn candidates(site: &Arc<Site>, bucket: &Bucket) -> Vec<SiteId> {
+    let id = bucket.id;
+    let members: BTreeSet<SiteId> =
+        site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default().into_iter().collect();
+    let mut linked: Vec<SiteId> = site.boxes.linked().into_iter().filter(|other| *other != site.id).collect();
+    let distance = |other: &SiteId| {
+        let node = site.peers.roster.node(*other);
+        node.and_then(|node| site.peers.net().rtt(node)).unwrap_or(Duration::MAX)
+    };
+    linked.sort_by_key(|other| (!members.contains(other), distance(other), *other));
+    linked
+}
+
+async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Request> {
+    let (store, owned) = (site.store.clone(), record.clone());
+    let first = move || far::first_chunks(&store, &owned, Part::Whole);
+    let payload = tokio::task::spawn_blocking(first).await.map_err(refusal::task)??;
+    Ok(Request::Hold(Hold { bucket: bucket.id, record: record.encode().into(), payload }))
+}
+
+/// Asks site after site until enough hold it or nobody is left.
+async fn spread(site: &Arc<Site>, request: &Request, reach: &mut Reach, failed: &mut Vec<String>) {
+    let mut asked = FuturesUnordered::new();
+    loop {
+        while let Some(next) = reach.ask() {
+            asked.push(async move { (next, hold_at(site, next, request).await) });
+        }
+        let Some((other, answer)) = asked.next().await else { return };
+        match answer {
+            Ok(()) => reach.held(other),
+            Err(why) => {
+                failed.push(format!("{}: {why}", site.peers.roster.name(other)));
+                reach.failed(other);
+            }
+        }
+        if reach.reached() != Reached::Waiting {
+            return;
+        }
+    }
+}
+
+/// Has one site hold it; asks again as long as it comes nearer.
+async fn hold_at(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(), String> {
+    let mut before = None;
+    loop {
+        match site.peers.call(other, request).await.map_err(|error| error.to_string())?.response {
+            Response::Held => return Ok(()),
+            Response::Holding(bytes) if before.is_none_or(|before| bytes > before) => before = Some(bytes),
+            Response::Holding(bytes) => return Err(format!("it stopped at {bytes} bytes")),
+            Response::Refused { message, .. } => return Err(message),
+            _ => return Err("it answered something else".into()),
+        }
+    }
+}
+
+/// Holds a version for another site: its record and all of its payload, durable here.
+pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<Response> {
+    if let Some(node) = site.peers.roster.node(from) {
+        let bytes = hold.payload.iter().map(Bytes::len).sum();
+        site.peers.received(node, crate::telemetry::Kind::Payload, bytes);
+    }
+    let record = Record::admit(&hold.record)
+        .map_err(|error| ServiceError::new(ErrorKind::InvalidRequest, error.to_string()))?;
+    if record.bucket != hold.bucket {
+        return Err(ServiceError::new(ErrorKind::InvalidRequest, "a record of another bucket"));
+    }
+    let bucket = claimed(site, hold.bucket).await?;
+    site.join(bucket.id).await?;
+    let mut taking = Taking { bytes: 0, pins: Vec::new(), small: None };
+    if let Some(object) = record.object() {
+        let take = taking.take(site, &bucket, &record, object, hold.payload);
+        match tokio::time::timeout(TURN, take).await {
+            Ok(taken) => taken?,
+            Err(_) => return Ok(Response::Holding(taking.bytes)),
+        }
+    }
+    let Taking { pins, small, .. } = taking;
+    let id = bucket.id;
+    let propose = move |view: &dyn View| {
+        let kept = space::keep(view, id, vec![record]).map_err(unreadable)?;
+        let mut entries: Vec<_> = kept.iter().map(entry).collect();
+        // The record's own entry is the first; a small body lies beside it.
+        let first = small.and_then(|small| Some((small, entries.drain(..1).next()?)));
+        if let Some((small, record)) = first {
+            entries.insert(0, record.with_body(small));
+        }
+        Ok(((), entries))
+    };
+    site.commit(id, pins, propose).await?;
+    Ok(Response::Held)
+}
+
+/// The bucket; its claim may be on its way.
+async fn claimed(site: &Arc<Site>, id: skerry_base::BucketId) -> Outcome<Bucket> {
+    let system = site.system;
+    let look = || site.read(move |view| bucket::claim_of(view, system, id));
+    if let Some(bucket) = look().await? {
+        return Ok(bucket);
+    }
+    members::hear_claims(site).await;
+    look().await?.ok_or_else(|| ServiceError::no_such_bucket(&id.to_string()))
+}
+
+/// Payload that is being made this site's own.
+struct Taking {
+    bytes: u64,
+    pins: Vec<Pin>,
+    small: Option<SmallBody>,
+}
+
+impl Taking {
+    /// Takes all chunks: those that were sent along, those that are here, the rest from who has them.
+    async fn take(
+        &mut self,
+        site: &Arc<Site>,
+        bucket: &Bucket,
+        record: &Record,
+        object: &Object,
+        sent: Vec<Bytes>,
+    ) -> Outcome<()> {
+        let chunks = Chunks::new(site, bucket, record.site);
+        let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
+        let mut sent = sent.into_iter();
+        let mut trees = Vec::new();
+        while let Some(step) = walk.next() {
+            let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
+            let bytes = match sent.next().filter(|bytes| skerry_base::ChunkId::of(bytes) == chunk.id) {
+                Some(bytes) => bytes,
+                None => chunks.whole(chunk).await?,
+            };
+            self.bytes += bytes.len() as u64;
+            if chunk.kind == ChunkKind::Tree {
+                walk.supply(&bytes).map_err(refusal::malformed)?;
+                trees.push(bytes);
+            } else if object.size <= JOURNAL_BODY_BYTES as u64 && object.chunks.len() == 1 {
+                self.small = Some(SmallBody::new(bucket.id, bytes));
+            } else {
+                self.pins.push(own(site, bucket, ChunkKind::Leaf, bytes).await?);
+            }
+        }
+        // A tree counts its children when it is put, so it comes after them.
+        for bytes in trees.into_iter().rev() {
+            self.pins.push(own(site, bucket, ChunkKind::Tree, bytes).await?);
+        }
+        Ok(())
+    }
+}
+
+async fn own(site: &Arc<Site>, bucket: &Bucket, kind: ChunkKind, bytes: Bytes) -> Outcome<Pin> {
+    let (store, domain) = (site.store.clone(), bucket.id);
+    let put = move || store.put_chunk(domain, Class::Payload, kind, &bytes);
+    tokio::task::spawn_blocking(put).await.map_err(refusal::task)?.map_err(refusal::storage)
+}

@@ -1,0 +1,104 @@
+//! Writes that wait for other sites: scope `sites=n`.
+
+use skerry_gateway::service::{BucketPatch, DeleteObject, DeleteTarget, ErrorKind, ObjectHeaders, Outcome};
+use skerry_gateway::service::{PutObject, PutOutcome, RequestContext, UploadBody, WriteCondition};
+
+use super::world::{TestSite, TestWorld, context, noise};
+
+fn asking(scope: &str) -> RequestContext {
+    RequestContext { scope: Some(scope.into()), ..context() }
+}
+
+async fn put(site: &TestSite, scope: &str, key: &str, body: bytes::Bytes) -> Outcome<PutOutcome> {
+    let request = PutObject {
+        bucket: "safe".into(),
+        key: key.into(),
+        headers: ObjectHeaders::default(),
+        user_metadata: Vec::new(),
+        condition: WriteCondition::default(),
+        body: UploadBody::of(body),
+    };
+    site.services().objects.put(&asking(scope), request).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_two_sites_hold_outlives_the_one_that_wrote_it() {
+    let mut world = TestWorld::new(3).await;
+    world.sites[0].create_bucket("safe").await.unwrap();
+    let bodies = [noise(0, 1), noise(100, 2), noise(20_000, 3), noise(700_000, 4), noise((5 << 20) + 3, 5)];
+    for (n, body) in bodies.iter().enumerate() {
+        let done = put(&world.sites[0], "sites=3", &format!("{n}"), body.clone()).await.unwrap();
+        assert_eq!(done.receipt.scope.as_deref(), Some("sites=3"));
+    }
+    world.sites[0].stop().await;
+    for site in &mut world.sites[1..] {
+        site.stop().await;
+        site.start().await;
+        site.cut(true).await;
+        for (n, body) in bodies.iter().enumerate() {
+            assert_eq!(site.get("safe", &format!("{n}")).await.unwrap(), *body, "{n}");
+        }
+        assert_eq!(site.payload_received(), 0, "all of it was there");
+        assert_eq!(site.site().store.usage().cache.live, 0, "a copy that counts is no cached one");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_reaches_too_few_sites_is_kept_and_says_so() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("safe").await.unwrap();
+    three.cut(true).await;
+    one.until("the cut is seen", || async { one.site().boxes.linked().len() == 1 }).await;
+    let refused = put(one, "sites=3", "k", noise(50_000, 1)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ScopeNotReached);
+    assert!(refused.message().contains("2 of 3 sites"), "{}", refused.message());
+    assert_eq!(one.get("safe", "k").await.unwrap(), noise(50_000, 1));
+    assert_eq!(put(one, "sites=2", "k", noise(50_000, 1)).await.unwrap().receipt.scope.unwrap(), "sites=2");
+    three.cut(false).await;
+    world.linked(three).await;
+    let done = put(one, "sites=3", "k", noise(50_000, 1)).await.unwrap();
+    assert_eq!(done.receipt.scope.as_deref(), Some("sites=3"));
+    world.converged("safe").await;
+    for site in [two, three] {
+        assert_eq!(site.get("safe", "k").await.unwrap(), noise(50_000, 1));
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scope_that_cannot_be_is_refused_before_anything_is_written() {
+    let world = TestWorld::new(2).await;
+    let one = &world.sites[0];
+    one.create_bucket("safe").await.unwrap();
+    for (scope, kind) in [
+        ("sites=3", ErrorKind::ScopeNotReached),
+        ("sites=0", ErrorKind::InvalidArgument),
+        ("sites=many", ErrorKind::InvalidArgument),
+        ("everywhere", ErrorKind::InvalidArgument),
+        ("durable", ErrorKind::NotImplemented),
+    ] {
+        assert_eq!(put(one, scope, "k", noise(10, 1)).await.unwrap_err().kind(), kind, "{scope}");
+    }
+    assert_eq!(one.list("safe").await.unwrap(), Vec::<String>::new());
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_has_a_scope_and_deletes_wait_as_well() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("safe").await.unwrap();
+    let patch = BucketPatch { ack_scope: Some("sites=2".into()), ..BucketPatch::default() };
+    let set = one.services().admin.update_bucket("safe", patch).await.unwrap();
+    assert_eq!(set.ack_scope, "sites=2");
+    assert_eq!(one.put("safe", "k", noise(100, 1)).await.unwrap().receipt.scope.unwrap(), "sites=2");
+    let target = DeleteTarget { key: "k".into(), version: None, condition: WriteCondition::default() };
+    let request = DeleteObject { bucket: "safe".into(), target };
+    let done = one.services().objects.delete(&context(), request).await.unwrap();
+    assert_eq!(done.receipt.scope.as_deref(), Some("sites=2"));
+    two.cut(true).await;
+    assert_eq!(two.list("safe").await.unwrap(), Vec::<String>::new());
+    world.stop().await;
+}
