@@ -127,6 +127,7 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::target::Operation;
 
@@ -161,8 +162,8 @@ mod tests {
         assert!(page.contains("a&lt;b: get (1000 operations)") && page.contains("x &amp; y"));
         let points = page.split("points=\"").skip(1).filter_map(|rest| rest.split('"').next());
         for pair in points.flat_map(|list| list.split(' ')) {
-            let (x, y) = pair.split_once(',').expect("a pair");
-            let (x, y): (f64, f64) = (x.parse().expect("x"), y.parse().expect("y"));
+            let (x, y) = pair.split_once(',').unwrap();
+            let (x, y): (f64, f64) = (x.parse().unwrap(), y.parse().unwrap());
             assert!((LEFT..=WIDTH - RIGHT).contains(&x) && (TOP..=HEIGHT - BOTTOM).contains(&y), "{pair}");
         }
         // The median of the slower series is half a second.

@@ -66,12 +66,16 @@ impl Summary {
         gathered.finish()
     }
 
-    /// One for each operation that occurs.
+    /// One for each operation that occurs in a phase. Rates are over the time of the whole phase: an operation that
+    /// came once did not come once a millisecond.
     pub fn by_operation(samples: &[Sample]) -> BTreeMap<Operation, Self> {
         let mut gathered: BTreeMap<Operation, Gathered> = BTreeMap::new();
+        let mut whole = None;
         for sample in samples.iter().filter(|sample| !sample.warm_up) {
+            whole = Some(widened(whole, sample));
             gathered.entry(sample.operation).or_default().add(sample);
         }
+        gathered.values_mut().for_each(|gathered| gathered.span = whole);
         gathered.into_iter().map(|(operation, gathered)| (operation, gathered.finish())).collect()
     }
 
@@ -101,9 +105,7 @@ struct Gathered {
 
 impl Gathered {
     fn add(&mut self, sample: &Sample) {
-        let end = sample.start_ns.saturating_add(sample.total_ns);
-        let (begin, last) = self.span.unwrap_or((sample.start_ns, end));
-        self.span = Some((begin.min(sample.start_ns), last.max(end)));
+        self.span = Some(widened(self.span, sample));
         if !sample.failure.is_empty() {
             *self.failure_codes.entry(sample.failure.as_ref().to_owned()).or_default() += 1;
             return;
@@ -154,6 +156,13 @@ impl Gathered {
             failure_codes: self.failure_codes,
         }
     }
+}
+
+/// First intended begin and last end, with one more operation.
+fn widened(span: Option<(u64, u64)>, sample: &Sample) -> (u64, u64) {
+    let end = sample.start_ns.saturating_add(sample.total_ns);
+    let (begin, last) = span.unwrap_or((sample.start_ns, end));
+    (begin.min(sample.start_ns), last.max(end))
 }
 
 /// The smallest value that this share of all values does not exceed (nearest rank); 0 of none. `sorted` is in order.
@@ -212,6 +221,7 @@ fn quantile(freedom: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     fn sample(start_ms: u64, total_ms: u64, worker: u64, failure: &str) -> Sample {
@@ -268,6 +278,14 @@ mod tests {
         let summary = Summary::of(&[sample(0, 100, 0, ""), sample(0, 1000, 1, "")]);
         assert!((summary.throughput_bytes_per_s - 2e6).abs() < 1.0);
         assert!((summary.busy_bytes_per_s - 11e6).abs() < 1.0);
+    }
+
+    #[test]
+    fn an_operation_of_a_mix_is_counted_over_the_whole_phase() {
+        let rare = Sample { operation: Operation::List, ..sample(500, 10, 0, "") };
+        let found = Summary::by_operation(&[sample(0, 100, 0, ""), rare, sample(900, 100, 0, "")]);
+        let list = found.get(&Operation::List).unwrap();
+        assert!((list.seconds - 1.0).abs() < 1e-9 && (list.operations_per_s - 1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The load generator against the gateway's double over real sockets, plain and TLS.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests: they serve what they measure")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -9,14 +9,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use prometheus_client::registry::Registry;
 use skerry_base::WallTime;
 use skerry_bench::engine::{Outcome, run};
-use skerry_bench::plan::{Connections, Keys, Mix, Order, Phase, Plan, Shape, SizeRange, Verify};
-use skerry_bench::s3::{S3Config, S3Target};
+use skerry_bench::plan::{Arrival, Connections, Keys, Mix, Order, Phase, Plan, Shape, SizeRange, Verify};
+use skerry_bench::s3::{Addressing, S3Config, S3Target};
 use skerry_bench::sample::{read_csv, write_csv};
 use skerry_bench::six::{HEADER, Line, Six};
 use skerry_bench::summary::Summary;
 use skerry_bench::target::Operation;
 use skerry_gateway::admin::Administration;
-use skerry_gateway::http::{Faces, Limits, bind, serve};
+use skerry_gateway::http::{Faces, Limits, Tls, bind, serve};
 use skerry_gateway::memory::Memory;
 use skerry_gateway::s3::{ClockReading, ClockRule, Front, Settings};
 use skerry_gateway::telemetry::Telemetry;
@@ -28,6 +28,10 @@ fn now() -> WallTime {
 
 /// Serves a double on loopback until the runtime ends.
 async fn double() -> SocketAddr {
+    double_over(None).await
+}
+
+async fn double_over(tls: Option<Tls>) -> SocketAddr {
     let memory = Memory::new("KEY", "secret", now);
     let settings = Settings {
         domains: vec!["localhost".into()],
@@ -44,7 +48,7 @@ async fn double() -> SocketAddr {
     let faces = Arc::new(Faces::new(Some(front), Some(administration), telemetry));
     let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, None, faces, Limits::default(), std::future::pending()));
+    tokio::spawn(serve(listener, tls, faces, Limits::default(), std::future::pending()));
     address
 }
 
@@ -215,4 +219,40 @@ async fn six_steps_make_one_line() {
         Phase { buckets: vec!["testbucket".into()], operations: Some(1), ..of_one(Operation::List, 1) };
     let listed = outcome(config, &plan(vec![list])).await;
     assert_eq!(Summary::of(&listed.phases[0].samples).failure_codes.get("404 NoSuchBucket"), Some(&1));
+}
+
+#[tokio::test]
+async fn tls_is_spoken_with_who_is_trusted_and_with_nobody_else() {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let address = double_over(Some(Tls::from_pem(certificate.as_bytes(), key.as_bytes()).unwrap())).await;
+    let trusting =
+        |pem: &str| S3Config { authorities_pem: Some(pem.into()), ..config(format!("https://{address}")) };
+    let work = plan(vec![create(), of_one(Operation::Put, 10), of_one(Operation::Get, 10)]);
+    assert_all_well(&outcome(trusting(&certificate), &work).await);
+    let other = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap().cert.pem();
+    let refused = outcome(trusting(&other), &plan(vec![of_one(Operation::Get, 2)])).await;
+    assert_eq!(Summary::of(&refused.phases[0].samples).failure_codes.get("connect"), Some(&2));
+    assert!(S3Target::new(config(format!("https://{address}"))).is_err(), "https without authorities");
+}
+
+#[tokio::test]
+async fn the_bucket_may_stand_before_the_host() {
+    let endpoint = format!("http://localhost:{}", double().await.port());
+    let config = S3Config { addressing: Addressing::Virtual, ..config(endpoint) };
+    let list = Phase { operations: Some(1), list_all: true, ..of_one(Operation::List, 10) };
+    let work = plan(vec![create(), of_one(Operation::Put, 10), of_one(Operation::Get, 10), list]);
+    assert_all_well(&outcome(config, &work).await);
+}
+
+#[tokio::test]
+async fn a_fixed_rate_is_kept_in_real_time() {
+    let config = config(format!("http://{}", double().await));
+    let rated = Phase { arrival: Arrival::Rate(200.0), operations: Some(100), ..of_one(Operation::Put, 100) };
+    let outcome = outcome(config, &plan(vec![create(), rated])).await;
+    assert_all_well(&outcome);
+    let samples = &outcome.phases[1].samples;
+    assert!(samples.iter().enumerate().all(|(number, sample)| sample.start_ns == 5_000_000 * number as u64));
+    // The last one is due after 495 ms: whoever ends before has begun too early.
+    assert!(outcome.phases[1].seconds >= 0.495);
 }

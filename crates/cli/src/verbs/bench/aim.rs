@@ -85,7 +85,11 @@ impl Aim {
                 ));
             }
         };
-        let (access_key, secret_key) = self.credentials(demo.as_ref())?;
+        // Only the demo's own sites get the demo's key unasked.
+        let ours = demo.filter(|demo| {
+            endpoints.iter().all(|endpoint| demo.sites.iter().any(|site| site.endpoint == *endpoint))
+        });
+        let (access_key, secret_key) = self.credentials(ours.as_ref())?;
         let region = self.region.clone().or_else(|| variable(&["AWS_REGION", "AWS_DEFAULT_REGION"]));
         let speaks_tls = endpoints.iter().any(|endpoint| endpoint.starts_with("https"));
         Ok(S3Config {
@@ -104,7 +108,6 @@ impl Aim {
         let given = self.access_key.clone().zip(self.secret_key.clone());
         let environment = || variable(&["AWS_ACCESS_KEY_ID"]).zip(variable(&["AWS_SECRET_ACCESS_KEY"]));
         let of_demo = || demo.map(|demo| (demo.access_key.clone(), demo.secret_key.clone()));
-        // Who names a service other than the demo must say whose key it takes.
         let none = "with which key? Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or say --access-key and \
                     --secret-key";
         given.or_else(environment).or_else(of_demo).ok_or_else(|| Failure::usage(none))

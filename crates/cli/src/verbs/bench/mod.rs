@@ -24,17 +24,17 @@ pub(crate) enum Bench {
     ///
     /// As S3perf and ossperf do it, with the line of ossperf's results.csv on standard output. The bucket must not be
     /// there.
-    Six(six::SixSteps),
+    Six(Box<six::SixSteps>),
     /// A mix of operations for some time or number
     ///
     /// Writes the objects first (unless --no-load), then measures the mix; `put=0,get=1` with `--order once` reads each
     /// object exactly once. At a fixed rate (--rate) latency counts from the intended begin, also while the service
     /// stalls.
-    Mixed(mixed::Mixed),
+    Mixed(Box<mixed::Mixed>),
     /// Write objects all at once, then read each exactly once
     ///
     /// The papers' experiment: as many requests at once as objects, new objects in every trial.
-    WriteRead(write_read::WriteRead),
+    WriteRead(Box<write_read::WriteRead>),
 }
 
 impl Bench {

@@ -69,13 +69,13 @@ impl SixSteps {
             if self.sweep { SWEEP.to_vec() } else { self.size.iter().map(|size| size.0).collect() };
         self.plan_for(*sizes.first().unwrap_or(&0), &globals).check().map_err(Failure::usage)?;
         let target = self.aim.target(&globals)?;
+        let shown: Vec<String> = sizes.iter().map(|size| Size(*size).to_string()).collect();
+        let (objects, place) = (words::count(self.number, "object"), target.describe());
         let what = format!(
-            "run six steps with {} objects of {} sizes, {} times, in bucket {} of {}",
-            self.number,
-            sizes.len(),
-            self.trials,
-            self.bucket,
-            target.describe()
+            "run the six steps with {objects} of {}, {} for each size, in the bucket {} of {place}",
+            shown.join(", "),
+            words::count(self.trials, "run"),
+            self.bucket
         );
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
