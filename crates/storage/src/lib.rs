@@ -23,7 +23,7 @@ mod store;
 
 pub use disk::{Disk, File, real::RealDisk};
 pub use error::{CommitError, ReadError, StorageError};
-pub use settings::{Engine, Settings};
+pub use settings::{Engine, Progress, Settings, Stage, Watch};
 pub use store::{
     Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry, IndexState, Pin,
     Propose, Recovery, ScrubState, ScrubStep, SmallBody, Store, StoreView, SyncStats, TornTail, Usage,

@@ -15,6 +15,42 @@ pub enum Engine {
     Redb,
 }
 
+/// What takes long and is told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Rows of the index are read.
+    Index,
+    /// Chunks are read.
+    Chunks,
+    /// The journal is read.
+    Journal,
+    /// The index is rebuilt: payload and cache are looked through.
+    RebuildChunks,
+    /// The index is rebuilt: the journal is replayed.
+    RebuildJournal,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What is done.
+    pub stage: Stage,
+    /// So much of it: bytes, of [`Stage::Index`] tables.
+    pub done: u64,
+    /// About so much in all.
+    pub total: u64,
+}
+
+/// Who is told of progress.
+#[derive(Clone)]
+pub struct Watch(pub std::sync::Arc<dyn Fn(Progress) + Send + Sync>);
+
+impl core::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
 /// Settings of a store.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -49,12 +85,23 @@ pub struct Settings {
     /// Mixed into every checksum, so that a copy of a segment inside an object is never taken for a segment.
     /// Fixed when the store is made; later values are ignored.
     pub salt: [u8; 16],
+    /// Moves the index aside at open and builds it anew from journal and payload.
+    pub rebuild: bool,
+    /// Is told of what takes long.
+    pub watch: Option<Watch>,
     /// A memory index of which the last checkpoint survives.
     #[cfg(test)]
     pub(crate) kept: Option<std::sync::Arc<crate::index::kept::Kept>>,
 }
 
 impl Settings {
+    /// Tells who watches.
+    pub(crate) fn tell(&self, progress: Progress) {
+        if let Some(Watch(watch)) = &self.watch {
+            watch(progress);
+        }
+    }
+
     /// Whether the index can be as it was before, or is always built anew.
     pub(crate) fn index_lasts(&self) -> bool {
         #[cfg(test)]
@@ -84,6 +131,8 @@ impl Default for Settings {
             group_proposals: 1024,
             open_files: 128,
             salt: [0; 16],
+            rebuild: false,
+            watch: None,
             #[cfg(test)]
             kept: None,
         }

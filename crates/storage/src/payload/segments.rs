@@ -53,6 +53,13 @@ pub(crate) struct Known {
     pub(crate) active: Option<(u32, u64)>,
 }
 
+impl Known {
+    /// Where the next extent goes.
+    pub(crate) fn end(&self) -> (u32, u64) {
+        self.active.unwrap_or((self.last_number + 1, GRAIN))
+    }
+}
+
 impl Segments {
     /// Goes on in the active segment, or in one still to be made.
     pub(crate) fn resume(

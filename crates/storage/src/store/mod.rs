@@ -27,6 +27,7 @@ mod collect;
 mod commit;
 mod committer;
 mod evict;
+mod examine;
 mod files;
 mod open;
 mod put;

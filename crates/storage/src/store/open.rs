@@ -63,7 +63,7 @@ impl Store {
             space.edit(area, number, |used| *used = Use { len: used.len, live, freed, dead });
         }
         let mut recovery = Recovery { index: state_of(&opened, is_new), ..Recovery::default() };
-        let replay = Replay { disk: &disk, salt: &salt, reducer: &*reducer, opened: &opened, space: &space };
+        let replay = Replay { disk: &disk, salt: &salt, reducer: &*reducer, opened: &opened, space: &space, settings: &settings };
         let replayed = replay.run(&mut recovery)?;
         let durable_at_open = opened.applied.map_or(0, |applied| applied.mark);
         let store =
@@ -202,7 +202,9 @@ fn open_index(disk: &dyn Disk, settings: &Settings, is_new: bool) -> Result<Open
         return Ok(Opened { index, accounts: Vec::new(), applied: None, why: None });
     }
     let marked = disk.list(".").map_err(failed)?.iter().any(|name| name == MARKER);
-    let tried = if marked {
+    let tried = if settings.rebuild && !is_new {
+        Err("a rebuild was asked for".to_owned())
+    } else if marked {
         Err("it was found to be damaged while in use".to_owned())
     } else {
         index::open(path(), settings).map_err(|error| error.to_string()).and_then(|index| {

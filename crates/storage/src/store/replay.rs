@@ -16,7 +16,6 @@ use super::changes::{Changes, Held, Placed, load_row};
 use super::commit::leaf;
 use super::open::Opened;
 use super::{IndexState, Recovery, put};
-use crate::StorageError;
 use crate::checksum::crc32c;
 use crate::chunks::Key;
 use crate::chunks::row::{Applied, Area, Note, Place, REBUILDING, UNWANTED, read_chunk_key};
@@ -29,7 +28,9 @@ use crate::payload::GRAIN;
 use crate::payload::extent::{BLOCK, Extent, extent_len, header_len};
 use crate::payload::scan::scan;
 use crate::payload::segments::Known;
+use crate::settings::{Progress as Told, Stage};
 use crate::space::Space;
+use crate::{Settings, StorageError};
 
 /// Changes gathered before they are applied.
 const BATCH: usize = 4096;
@@ -53,6 +54,7 @@ pub(super) struct Replay<'a> {
     pub(super) reducer: &'a dyn Reducer,
     pub(super) opened: &'a Opened,
     pub(super) space: &'a Space,
+    pub(super) settings: &'a Settings,
 }
 
 /// An extent found on disk that the index does not know.
@@ -95,6 +97,10 @@ impl Replay<'_> {
         }
         let payload = self.find_extents(&mut progress, Area::Payload, applied.payload, rebuilds, recovery)?;
         let cache = self.find_extents(&mut progress, Area::Cache, applied.cache, rebuilds, recovery)?;
+        if rebuilds {
+            // All of it was taken in: the next open looks from here on.
+            (progress.applied.payload, progress.applied.cache) = (payload.end(), cache.end());
+        }
         let walked = self.replay_journal(&mut progress, rebuilds, recovery)?;
         self.adopt(&mut progress, recovery)?;
         if rebuilds {
@@ -164,11 +170,29 @@ impl Replay<'_> {
                     Ok(())
                 })?
             };
+            self.tell(Stage::RebuildChunks, rebuilds, area, number);
             if is_last {
                 known = Known { last_number: number, active: Some((number, end.max(GRAIN))) };
             }
         }
         Ok(known)
+    }
+
+    /// Tells who watches a rebuild that it is through with this segment.
+    fn tell(&self, stage: Stage, rebuilds: bool, area: Area, number: u32) {
+        if !rebuilds {
+            return;
+        }
+        let len = |area: Area, to: u32| -> u64 {
+            let each = self.space.each(area).into_iter();
+            each.filter(|(other, _)| *other <= to).map(|(_, used)| used.len).sum()
+        };
+        let (mut done, mut total) = (len(area, number), len(area, u32::MAX));
+        if area != Area::Journal {
+            total = len(Area::Payload, u32::MAX) + len(Area::Cache, u32::MAX);
+            done += if area == Area::Cache { len(Area::Payload, u32::MAX) } else { 0 };
+        }
+        self.settings.tell(Told { stage, done, total });
     }
 
     /// A removal that a crash undid, or whose note was lost.
@@ -242,6 +266,9 @@ impl Replay<'_> {
             self.replay_frame(&mut changes, met)?;
             recovery.replayed += 1;
             let next = met.next;
+            if next.segment != progress.applied.segment {
+                self.tell(Stage::RebuildJournal, rebuilds, Area::Journal, next.segment);
+            }
             progress.applied.segment = next.segment;
             progress.applied.offset = next.offset;
             progress.applied.lsn = next.lsn;
@@ -328,9 +355,15 @@ impl Replay<'_> {
             let reading = self.index().read();
             let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
             let mut adopted = Vec::new();
+            // The index may know what lies behind the noted position: places are taken in order, and enter it in any.
+            let mut known = Vec::new();
             for (key, found) in &left {
                 let row = load_row(&*reading, *key)?;
                 let place = found.place;
+                if row.place == Some(place) {
+                    known.push(*key);
+                    continue;
+                }
                 let better = row.place.is_none_or(|old| old.area == Area::Cache && place.area != Area::Cache);
                 if row.references > 0 && better {
                     let file = self.open_segment(place)?;
@@ -341,6 +374,7 @@ impl Replay<'_> {
                     }
                 }
             }
+            known.iter().for_each(|key| drop(left.remove(key)));
             if adopted.is_empty() {
                 for found in left.values() {
                     let Place { area, segment, offset, .. } = found.place;

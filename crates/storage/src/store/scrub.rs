@@ -18,6 +18,7 @@ use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, ChunkId, WallTime};
 
 use super::Store;
+use super::changes::load_row;
 use crate::checksum::crc32c;
 use crate::chunks::Key;
 use crate::chunks::row::{self, Area, Row, read_chunk_key};
@@ -139,10 +140,14 @@ impl Store {
     }
 
     /// Looks again at a chunk of the list; true if it is off the list now, because it reads well (it was mended)
-    /// or because it is not here any more.
+    /// or because nothing refers to it any more.
     pub fn recheck(&self, domain: BucketId, id: ChunkId) -> Result<bool, StorageError> {
         let mended = match self.check_chunk(domain, id) {
             Ok(()) => true,
+            // A rebuild of the index drops what it finds torn: it is wanted still, and is to come back to stay.
+            Err(ReadError::Absent) if load_row(&self.view(), (domain, id))?.references > 0 => {
+                return Ok(false);
+            }
             Err(ReadError::Absent) => false,
             Err(ReadError::Io(error)) => return Err(StorageError::Index(error)),
             Err(ReadError::Damaged(_) | ReadError::Range(_)) => return Ok(false),
@@ -158,7 +163,7 @@ impl Store {
         Ok(true)
     }
 
-    fn scrub_chunks(
+    pub(super) fn scrub_chunks(
         &self,
         after: &[u8],
         most: u64,
@@ -227,7 +232,11 @@ impl Store {
     }
 
     /// Reads the heads of the next sealed journal segment; none: there is no more.
-    fn scrub_segment(&self, after: u32, step: &mut ScrubStep) -> Result<Option<u32>, StorageError> {
+    pub(super) fn scrub_segment(
+        &self,
+        after: u32,
+        step: &mut ScrubStep,
+    ) -> Result<Option<u32>, StorageError> {
         let active = self.core().writer.tail().segment;
         let next = self.space.each(Area::Journal).into_iter().map(|(number, _)| number);
         let Some(number) = next.into_iter().find(|number| *number > after && *number < active) else {

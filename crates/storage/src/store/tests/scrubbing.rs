@@ -7,7 +7,7 @@ use crate::chunks::row::Area;
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::store::{ScrubStep, Store};
-use crate::{Class, ReadError};
+use crate::{Class, IndexState, ReadError};
 
 const NOW: WallTime = WallTime(1_000);
 
@@ -208,4 +208,27 @@ fn looking_after_copies_is_not_using_them() {
     round(&store, u64::MAX);
     assert_eq!((1..6).map(|number| store.files.cache_used(number)).collect::<Vec<_>>(), used);
     assert_eq!(store.activity(), before, "nor is it work that the scrub itself would make room for");
+}
+
+#[test]
+fn what_a_rebuild_drops_as_torn_stays_on_the_list_until_it_is_back() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let bytes = body(202, 70_000);
+    let id = ChunkId::of(&bytes);
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 60_000);
+    assert_eq!(store.examine().unwrap().damaged.len(), 1);
+    round(&store, u64::MAX);
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert!(matches!(recovery.index, IndexState::Rebuilt(_)));
+    assert!(rows(&store.view())[&(DOMAIN, id)].place.is_none(), "one of the last segments: it may be torn");
+    assert!(!store.recheck(DOMAIN, id).unwrap());
+    assert_eq!(store.scrub_state().damaged.len(), 1);
+    drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
+    assert!(store.recheck(DOMAIN, id).unwrap());
+    assert_eq!(store.scrub_state().damaged.len(), 0);
 }
