@@ -26,7 +26,7 @@ const UNDER_WAY_MAX: u64 = 512 << 20;
 /// Pieces of a super-packet take the slowest wire on their way at most so long.
 const PIECE: Duration = Duration::from_micros(250);
 /// Steps within the network may be computed so much early: outside nobody sees it.
-const AHEAD_NS: u64 = 50_000;
+const AHEAD_NS: u64 = 100_000;
 
 /// Packets, lines and figures.
 pub(super) struct Network {
@@ -308,11 +308,14 @@ impl Network {
         None
     }
 
-    /// When something is to be done next.
-    pub(super) fn next(&self) -> Option<u64> {
-        let step = self.steps.peek().map(|Reverse((at, ..))| at.saturating_sub(AHEAD_NS));
-        let delivery = self.deliveries.peek().map(|Reverse((at, ..))| *at);
-        step.into_iter().chain(delivery).min()
+    /// When [`Network::advance`] is to be called next.
+    pub(super) fn next_step(&self) -> Option<u64> {
+        self.steps.peek().map(|Reverse((at, ..))| at.saturating_sub(AHEAD_NS))
+    }
+
+    /// When the next packet is due, as far as is known.
+    pub(super) fn next_delivery(&self) -> Option<u64> {
+        self.deliveries.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// How long the sender's card of a host is busy from now on with what it was given.

@@ -42,7 +42,7 @@ fn enter(network: &mut Network, now: u64, from: [u8; 4], to: [u8; 4], payload: u
 /// Runs until all is quiet; what was delivered, when.
 fn drain(network: &mut Network) -> Vec<(u64, usize)> {
     let mut seen = Vec::new();
-    while let Some(now) = network.next() {
+    while let Some(now) = network.next_step().into_iter().chain(network.next_delivery()).min() {
         network.advance(now);
         while let Some(delivery) = network.due(now) {
             seen.push((now, delivery.host));

@@ -1,7 +1,7 @@
 //! The one thread that carries packets between the hosts' devices, when the network says that they are due.
 //!
-//! It sleeps in epoll until a device has packets or something is due. When packets come fast it looks at the
-//! devices every 50 µs instead of being woken for each: a third of the processor time. A host whose card is busy
+//! It sleeps until a device has packets or something is due. When packets come fast it looks every 50 µs instead of
+//! being woken for each: a fraction of the processor time. A host whose card is busy
 //! is not read until the card is nearly free, so its own kernel feels the rate as it would feel a real card's.
 //!
 //! Invariants: a command is answered after it took effect, so nothing arrives over a link once its cut is
@@ -25,11 +25,13 @@ use super::network::{Delivery, Network};
 use super::packet::READ_MAX;
 use super::station::Station;
 
-/// Reads per second above which devices are looked at every [`LOOK`] instead of waking for each packet.
-const BUSY_READS_PER_SECOND: u64 = 6_000;
+/// Packets per second, in and out, above which the thread looks every [`LOOK`] instead of waking for each.
+const BUSY_PER_SECOND: u64 = 6_000;
 const LOOK: Duration = Duration::from_micros(50);
-/// So long before something is due the thread stays awake.
-const AWAKE: Duration = Duration::from_micros(60);
+/// Packets per second below which the thread is awake [`AWAKE`] before one is due: the kernel wakes a little late.
+const QUIET_PER_SECOND: u64 = 2_000;
+const AWAKE: Duration = Duration::from_micros(50);
+const PACE_WINDOW: Duration = Duration::from_millis(10);
 /// A sender's card may have so much before it is not read any more.
 const CARD_AHEAD_NS: u64 = 1_000_000;
 /// Packets of one host before the next has its turn.
@@ -139,27 +141,27 @@ struct Worker {
     is_realtime: bool,
 }
 
-/// How fast packets come, and how long the thread ran without a rest.
+/// How fast packets come and go, and how long the thread ran without a rest.
 struct Pace {
     window: Instant,
-    reads: u64,
-    is_busy: bool,
+    packets: u64,
+    per_second: u64,
     rested: Instant,
 }
 
 impl Pace {
     fn new() -> Self {
         let now = Instant::now();
-        Self { window: now, reads: 0, is_busy: false, rested: now }
+        Self { window: now, packets: 0, per_second: 0, rested: now }
     }
 
-    /// Looks again at the rate every ten milliseconds.
+    /// Looks again at the rate once per window.
     fn turn(&mut self, now: Instant) {
         let passed = now - self.window;
-        if passed >= Duration::from_millis(10) {
-            self.is_busy = u128::from(self.reads) * 1_000_000_000
-                > passed.as_nanos() * u128::from(BUSY_READS_PER_SECOND);
-            self.reads = 0;
+        if passed >= PACE_WINDOW {
+            let rate = u128::from(self.packets) * 1_000_000_000 / passed.as_nanos();
+            self.per_second = u64::try_from(rate).unwrap_or(u64::MAX);
+            self.packets = 0;
             self.window = now;
         }
     }
@@ -192,23 +194,30 @@ impl Worker {
         if started - self.pace.rested > RUN_AT_MOST {
             let _ = nanosleep(&timespec(REST));
         }
-        let resting = self.resting.iter().map(|(until, _)| *until);
-        let next = resting.chain(self.network.next()).min();
-        let now = self.now();
-        let due = next.map(|next| Duration::from_nanos(next.saturating_sub(now)));
-        // The kernel wakes a little late: the last stretch is spent awake.
-        let due = due.map(|due| due.saturating_sub(AWAKE));
-        let timeout = if self.readable.is_empty() { due } else { Some(Duration::ZERO) };
-        if self.pace.is_busy && timeout != Some(Duration::ZERO) {
-            let _ = nanosleep(&timespec(timeout.map_or(LOOK, |timeout| timeout.min(LOOK))));
+        if !self.readable.is_empty() {
+            self.gather(Some(Duration::ZERO));
+        } else if self.pace.per_second > BUSY_PER_SECOND {
+            let _ = nanosleep(&timespec(LOOK));
             self.gather(Some(Duration::ZERO));
         } else {
+            let timeout = self.until_due();
             self.gather(timeout);
         }
         let ended = Instant::now();
         if ended - started > LOOK / 2 {
             self.pace.rested = ended;
         }
+    }
+
+    /// How long nothing is to be done; none if for ever.
+    fn until_due(&self) -> Option<Duration> {
+        let now = self.now();
+        let after = |moment: u64| Duration::from_nanos(moment.saturating_sub(now));
+        let awake = if self.pace.per_second < QUIET_PER_SECOND { AWAKE } else { Duration::ZERO };
+        let delivery = self.network.next_delivery().map(|moment| after(moment).saturating_sub(awake));
+        let resting = self.resting.iter().map(|(until, _)| *until);
+        let others = resting.chain(self.network.next_step()).map(after);
+        others.chain(delivery).min()
     }
 
     /// Asks the kernel which devices have packets.
@@ -276,7 +285,7 @@ impl Worker {
             let Some(station) = self.stations.get(host) else { return false };
             match rustix::io::read(station.device(), &mut self.buffer[..]) {
                 Ok(length) => {
-                    self.pace.reads += 1;
+                    self.pace.packets += 1;
                     self.network.enter(now, host, self.buffer.get(..length).unwrap_or_default());
                 }
                 Err(Errno::INTR) => {}
@@ -294,6 +303,7 @@ impl Worker {
             if !matches!(written, Some(Ok(_))) {
                 self.write_errors += 1;
             }
+            self.pace.packets += 1;
             now = self.now();
             self.network.advance(now);
         }
