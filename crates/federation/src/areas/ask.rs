@@ -54,7 +54,7 @@ pub enum Found {
 enum State {
     /// Asked, or to be asked, when the time comes.
     Open,
-    PassedOn(SiteId),
+    PassedOn(Vec<SiteId>),
     Said(Said),
     /// Asked as often as may be.
     Silent,
@@ -116,18 +116,19 @@ impl Question {
         open.map(|step| step.due).chain([over, self.deadline()]).min().unwrap_or(over)
     }
 
-    /// Whom to ask now. `way` is the round trip to a site, for patience.
+    /// Whom to ask now; `from` is where this site is.
     pub fn due(&mut self, now: Instant, from: Coordinate) -> Vec<(SiteId, Message)> {
         let mut out = Vec::new();
         for (site, step) in &mut self.steps {
             if step.due > now || !matches!(step.state, State::Open | State::PassedOn(_)) {
                 continue;
             }
-            if let State::PassedOn(holder) = step.state
-                && self.except.len() < limits::EXCEPT
-                && !self.except.contains(&holder)
-            {
-                self.except.push(holder);
+            if let State::PassedOn(holders) = &step.state {
+                for holder in holders {
+                    if self.except.len() < limits::EXCEPT && !self.except.contains(holder) {
+                        self.except.push(*holder);
+                    }
+                }
             }
             step.state = if step.tries < limits::TRIES { State::Open } else { State::Silent };
             if step.state == State::Open {
@@ -142,16 +143,24 @@ impl Question {
     }
 
     /// Takes an answer; the end of the question if that is it. `to` tells the round trip to a holder.
-    pub fn said(&mut self, from: SiteId, said: Said, now: Instant, to: impl Fn(SiteId) -> Duration) -> Option<Found> {
+    pub fn said(
+        &mut self,
+        from: SiteId,
+        said: Said,
+        now: Instant,
+        to: impl Fn(SiteId) -> Duration,
+    ) -> Option<Found> {
         if said == Said::Member {
             return Some(Found::At(from));
         }
         let step = self.steps.get_mut(&from).filter(|step| step.tries > 0)?;
         step.state = match said {
-            Said::PassedOn(holder) => {
+            Said::PassedOn(mut holders) => {
+                holders.truncate(2);
                 // From the landmark to the holder is no farther than by way of here.
-                step.due = now.after(patience(step.distance + to(holder)));
-                State::PassedOn(holder)
+                let farthest = holders.iter().map(|holder| to(*holder)).max().unwrap_or_default();
+                step.due = now.after(patience(step.distance + farthest));
+                State::PassedOn(holders)
             }
             said => State::Said(said),
         };
@@ -166,24 +175,23 @@ impl Question {
     pub fn end(&self, now: Instant) -> Option<Found> {
         let whole = |step: &Step| step.state == State::Said(Said::No { whole: true });
         let pending = |step: &Step| matches!(step.state, State::Open | State::PassedOn(_));
-        let over = now >= self.deadline() || (self.all_said() && now >= self.opened.after(limits::WAIT));
+        // Who was told a moment ago may know more than who has heard everybody: all are waited for, but for those
+        // that stayed silent once.
+        let waited = now >= self.opened.after(limits::WAIT);
+        let over = now >= self.deadline() || (self.all_said() && waited);
+        let late = |step: &Step| !pending(step) || (waited && step.tries > 1);
         let nobody = self.steps.values().any(whole) && self.except.is_empty();
-        // Who is nearer than the one that knows everything may have been told a moment ago.
-        let nearer = || {
-            let knows = self.steps.values().filter(|step| whole(step)).map(|step| step.distance).min();
-            knows.is_some_and(|knows| self.steps.values().any(|step| pending(step) && step.distance < knows))
-        };
-        if nobody && (over || !nearer()) {
+        if nobody && (over || self.steps.values().all(late)) {
             return Some(Found::Nobody);
         }
         if !over {
             return None;
         }
-        let named = self.steps.values().filter_map(|step| match step.state {
-            State::PassedOn(holder) => Some(holder),
+        let named = self.steps.values().filter_map(|step| match &step.state {
+            State::PassedOn(holders) => Some(holders.iter().copied()),
             _ => None,
         });
-        let mut silent: Vec<SiteId> = named.chain(self.except.iter().copied()).collect();
+        let mut silent: Vec<SiteId> = named.flatten().chain(self.except.iter().copied()).collect();
         silent.sort_unstable();
         silent.dedup();
         Some(if silent.is_empty() { Found::NotYetKnown } else { Found::Silent(silent) })
@@ -193,9 +201,9 @@ impl Question {
     pub fn stop(&self, winner: Option<SiteId>) -> Vec<(SiteId, Message)> {
         let mut busy: Vec<SiteId> = Vec::new();
         for (site, step) in self.steps.iter().filter(|(_, step)| step.tries > 0) {
-            match step.state {
+            match &step.state {
                 State::Open => busy.push(*site),
-                State::PassedOn(holder) => busy.push(holder),
+                State::PassedOn(holders) => busy.extend(holders),
                 State::Said(_) | State::Silent => {}
             }
         }

@@ -88,12 +88,13 @@ impl Bunch {
     }
 }
 
-/// Estimated sites that might be in the bunch if their estimates were an eighth or three wrong: worth measuring.
+/// Estimated sites that might be in the bunch if their estimates were too long: worth measuring.
 pub fn doubtful(levels: u8, sites: impl Iterator<Item = (Landmark, bool)> + Clone) -> Vec<SiteId> {
     let reach = reach(levels, sites.clone().map(|(landmark, _)| landmark));
     let mut found: Vec<Landmark> = sites
         .filter(|(landmark, measured)| {
-            let shortest = landmark.distance / 8 * limits::MEASURE_EIGHTHS;
+            let shortest =
+                (landmark.distance / 8 * limits::MEASURE_EIGHTHS).saturating_sub(limits::MEASURE_LESS);
             !measured && shortest <= bound(&reach, levels, landmark.level)
         })
         .map(|(landmark, _)| landmark)
@@ -116,16 +117,30 @@ mod tests {
 
     #[test]
     fn nearer_than_the_next_level_and_all_of_the_top() {
-        let sites = [at(0, 0, 0), at(1, 0, 5), at(2, 1, 10), at(3, 0, 10), at(4, 1, 15), at(5, 2, 20), at(6, 1, 30), at(7, 2, 90)];
+        let sites = [
+            at(0, 0, 0),
+            at(1, 0, 5),
+            at(2, 1, 10),
+            at(3, 0, 10),
+            at(4, 1, 15),
+            at(5, 2, 20),
+            at(6, 1, 30),
+            at(7, 2, 90),
+        ];
         assert_eq!(names(&Bunch::of(3, sites.into_iter())), [0, 1, 2, 4, 5, 7]);
         assert_eq!(names(&Bunch::of(1, sites.into_iter())), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 
     #[test]
+    #[expect(clippy::unwrap_used, reason = "tests")]
     fn too_many_lose_the_farthest_below_the_top() {
         let far = u16::try_from(limits::BUNCH).unwrap();
         let id = |n: u16| SiteId([n.to_be_bytes(); 8].concat().try_into().unwrap());
-        let near = (0..far + 10).map(|n| Landmark { distance: Duration::from_micros(n.into()), site: id(n), level: 0 });
+        let near = (0..far + 10).map(|n| Landmark {
+            distance: Duration::from_micros(n.into()),
+            site: id(n),
+            level: 0,
+        });
         let top = Landmark { distance: Duration::from_secs(9), site: id(u16::MAX), level: 1 };
         let bunch = Bunch::of(2, near.chain([top]));
         assert_eq!((bunch.landmarks.len(), bunch.left_out), (limits::BUNCH, 11));
@@ -134,7 +149,13 @@ mod tests {
 
     #[test]
     fn what_an_estimate_leaves_open_is_measured() {
-        let sites = [(at(0, 0, 0), true), (at(1, 0, 12), false), (at(2, 1, 10), true), (at(3, 0, 30), false), (at(4, 1, 400), false)];
+        let sites = [
+            (at(0, 0, 0), true),
+            (at(1, 0, 12), false),
+            (at(2, 1, 10), true),
+            (at(3, 0, 30), false),
+            (at(4, 1, 400), false),
+        ];
         let doubtful: Vec<u8> = doubtful(2, sites.into_iter()).into_iter().map(|site| site.0[0]).collect();
         assert_eq!(doubtful, [1, 4]);
     }

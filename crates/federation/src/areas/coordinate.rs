@@ -98,7 +98,8 @@ impl Coordinate {
         let mut along = [0.0; DIMENSIONS];
         if flat > 1e-3 {
             for (index, along) in along.iter_mut().enumerate() {
-                *along = (self.place.get(index).unwrap_or(&0.0) - other.place.get(index).unwrap_or(&0.0)) / flat;
+                *along =
+                    (self.place.get(index).unwrap_or(&0.0) - other.place.get(index).unwrap_or(&0.0)) / flat;
             }
             return along;
         }
@@ -110,7 +111,7 @@ impl Coordinate {
     }
 
     /// As on gossip: little-endian, place, height, error.
-    pub fn to_bytes(&self) -> [u8; BYTES] {
+    pub fn to_bytes(self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let numbers = self.place.iter().chain([&self.height, &self.error]);
         for (into, number) in bytes.chunks_exact_mut(4).zip(numbers) {
@@ -154,6 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::unwrap_used, reason = "tests")]
     fn bytes_come_back_and_nonsense_is_refused() {
         let mut at = Coordinate::default();
         at.sample(SiteId([3; 16]), Duration::from_millis(80), &Coordinate::default());

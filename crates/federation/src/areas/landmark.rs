@@ -1,8 +1,9 @@
 //! A landmark: what it was told, and what it answers.
 //!
 //! A question is passed on to the holder for which the rest of the way, from here to the holder and from there to
-//! the asker, is shortest. Not to the holder nearest to the landmark: with several holders that one may lie on the
-//! far side, and the bound would be (2K−1)·d instead of K·d (docs/decisions/2026-11-22-areas.md).
+//! the asker, is shortest. The holder nearest to the landmark may lie on the far side of it, and the bound would be
+//! (2K−1)·d instead of K·d. But the second leg is an estimate, and the nearest holder is measured: it is asked as
+//! well if it is another, so that wrong coordinates cost no more than that (docs/decisions/2026-11-22-areas.md).
 //!
 //! Honest: "no" is said for all only by a landmark of the top level that has heard every living site in this life
 //! of its own; before that it says "not yet".
@@ -169,23 +170,26 @@ impl Table {
         self.heard.values().map(|heard| heard.entries.len() + heard.stale.len()).sum()
     }
 
-    /// The holder by way of which the answer reaches the asker first.
-    pub fn choose(&self, question: &Question, distances: &Distances) -> Option<SiteId> {
-        let way = |site: SiteId| {
-            let onward = match (question.from, distances.coordinate(site)) {
-                (Some(from), Some(at)) => from.distance(at).min(distances.between(site, question.asker)),
-                _ => distances.between(site, question.asker),
-            };
-            (distances.to(site).rtt + onward, site)
-        };
+    /// The holder by way of which the answer reaches the asker first, and the nearest one if that is another.
+    pub fn choose(&self, question: &Question, distances: &Distances) -> Vec<SiteId> {
         let fit = |site: &SiteId| *site != question.asker && !question.except.contains(site);
-        self.holders(question.bucket).filter(fit).map(way).min().map(|(_, site)| site)
+        let near = |site: SiteId| (distances.to(site).rtt, site);
+        let way = |site: SiteId| {
+            let at = question.from.as_ref();
+            (distances.to(site).rtt + distances.onward(site, (question.asker, at)), site)
+        };
+        let holders = || self.holders(question.bucket).filter(fit);
+        let (best, nearest) = (holders().map(way).min(), holders().map(near).min());
+        let mut chosen: Vec<SiteId> = [best, nearest].into_iter().flatten().map(|(_, site)| site).collect();
+        chosen.dedup();
+        chosen
     }
 
     /// Answers a question; what has no answer waits a moment for a holder to be published.
     pub fn ask(&mut self, question: Question, around: Around<'_>) -> Vec<(SiteId, Message)> {
-        if let Some(holder) = self.choose(&question, around.distances) {
-            return pass_on(&question, holder);
+        let chosen = self.choose(&question, around.distances);
+        if !chosen.is_empty() {
+            return pass_on(&question, chosen);
         }
         let said = self.negative(around);
         let answer = answer(&question, said);
@@ -214,8 +218,8 @@ impl Table {
         let mut out = Vec::new();
         for (until, question) in matched {
             match self.choose(&question, distances) {
-                Some(holder) => out.extend(pass_on(&question, holder)),
-                None => self.waiting.push_back((until, question)),
+                chosen if chosen.is_empty() => self.waiting.push_back((until, question)),
+                chosen => out.extend(pass_on(&question, chosen)),
             }
         }
         out
@@ -260,7 +264,10 @@ fn answer(question: &Question, said: Said) -> (SiteId, Message) {
     (question.asker, Message::Answer { ticket: question.ticket, bucket: question.bucket, said })
 }
 
-fn pass_on(question: &Question, holder: SiteId) -> Vec<(SiteId, Message)> {
+fn pass_on(question: &Question, chosen: Vec<SiteId>) -> Vec<(SiteId, Message)> {
     let Question { asker, ticket, bucket, .. } = *question;
-    vec![(holder, Message::PassOn { ticket, bucket, asker }), answer(question, Said::PassedOn(holder))]
+    let passed = chosen.iter().map(|holder| (*holder, Message::PassOn { ticket, bucket, asker }));
+    let mut out: Vec<(SiteId, Message)> = passed.collect();
+    out.push(answer(question, Said::PassedOn(chosen)));
+    out
 }

@@ -57,7 +57,12 @@ impl Draw {
         let one = |turn: u8| {
             let mut hasher = blake3::Hasher::new_keyed(seed);
             hasher.update(&site.0).update(&[turn]);
-            hasher.finalize().as_bytes().iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
+            hasher
+                .finalize()
+                .as_bytes()
+                .iter()
+                .take(8)
+                .fold(0, |number, byte| (number << 8) | u64::from(*byte))
         };
         let turns = weight.clamp(1, WEIGHT_MAX);
         Self { eligible: weight > 0, number: (0..turns).map(one).max().unwrap_or(0), site }
@@ -122,7 +127,7 @@ mod tests {
 
     fn site(n: u32) -> SiteId {
         let mut id = [0; 16];
-        id.get_mut(..4).unwrap().copy_from_slice(&n.to_be_bytes());
+        id.iter_mut().zip(n.to_be_bytes()).for_each(|(into, byte)| *into = byte);
         SiteId(id)
     }
 

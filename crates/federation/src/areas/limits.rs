@@ -24,8 +24,10 @@ pub const UNKNOWN: Duration = Duration::from_millis(200);
 pub const LONGEST: Duration = Duration::from_secs(60);
 /// Sites that a view asks to be measured at once.
 pub const MEASURE: usize = 8;
-/// An estimated site is measured when this many eighths of its estimate could be in the bunch.
-pub const MEASURE_EIGHTHS: u32 = 5;
+/// An estimated site is measured when this many eighths of its estimate …
+pub const MEASURE_EIGHTHS: u32 = 6;
+/// … less this would be in the bunch: estimates of near sites are wrong by more than their share.
+pub const MEASURE_LESS: Duration = Duration::from_millis(3);
 /// Questions of this site that are open at once.
 pub const QUESTIONS: usize = 1024;
 /// Times that one landmark is asked one question.

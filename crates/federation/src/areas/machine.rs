@@ -317,10 +317,10 @@ impl Areas {
 
     fn said(&mut self, from: SiteId, answer: (u64, BucketId, Said), now: Instant, out: &mut Vec<Output>) {
         let (wire, bucket, said) = answer;
-        let open = |question: &&mut Question| question.ticket() == wire && question.bucket() == bucket;
         let distances = self.view.distances();
-        let mut found = self.questions.iter_mut().map(|(ticket, question)| (*ticket, question));
-        let Some((ticket, question)) = found.find(|(_, question)| open(&question)) else { return };
+        let open =
+            self.questions.iter_mut().find(|(_, open)| open.ticket() == wire && open.bucket() == bucket);
+        let Some((&ticket, question)) = open else { return };
         if let Some(end) = question.said(from, said, now, |site| distances.to(site).rtt) {
             self.finish(ticket, end, out);
         }

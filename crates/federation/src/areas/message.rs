@@ -38,9 +38,9 @@ pub struct Publish {
 pub enum Said {
     /// The sender holds it; on the wire record and data come with this.
     Member,
-    /// The question went on to this holder.
-    PassedOn(SiteId),
-    /// Nobody who told the sender holds it. `whole`: everybody told it, but for so many of the roster who are dead.
+    /// The question went on to these holders: one, or two that race.
+    PassedOn(Vec<SiteId>),
+    /// Nobody who told the sender holds it.
     No {
         /// The sender is of the top level and has heard everybody who lives.
         whole: bool,

@@ -72,6 +72,9 @@ mod tests {
         let shape: Vec<(u32, usize)> = areas.iter().map(|area| (area.ring, area.sites)).collect();
         assert_eq!(shape, [(2, 4), (7, 5), (RADII, 6)]);
         assert_eq!(holding(&areas, ms(100)).count(), 2);
-        assert_eq!((reaching(ms(0)), reaching(ms(1)), reaching(ms(2048)), reaching(ms(2049))), (0, 0, 11, 12));
+        assert_eq!(
+            (reaching(ms(0)), reaching(ms(1)), reaching(ms(2048)), reaching(ms(2049))),
+            (0, 0, 11, 12)
+        );
     }
 }

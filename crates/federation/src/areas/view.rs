@@ -145,13 +145,15 @@ impl View {
         let levels = level::assign(self.draws.values().copied(), self.k);
         let changed = |site: &&SiteId| levels.get(*site) != self.levels.get(*site);
         let ranked: BTreeSet<&SiteId> = levels.keys().chain(self.levels.keys()).collect();
-        let turned = ranked.iter().filter(|site| self.draws.contains_key(**site)).filter(|site| changed(site));
+        let turned =
+            ranked.iter().filter(|site| self.draws.contains_key(**site)).filter(|site| changed(site));
         let mut turn = Turn { levels: turned.count(), k: self.k, ..Turn::default() };
         self.levels = levels;
         let bunch = Bunch::of(self.k, self.sites());
         let names = |bunch: &Bunch| bunch.landmarks.iter().map(|found| found.site).collect::<BTreeSet<_>>();
         let (old, new) = (names(&self.bunch), names(&bunch));
-        turn.added = bunch.landmarks.iter().map(|found| found.site).filter(|site| !old.contains(site)).collect();
+        turn.added =
+            bunch.landmarks.iter().map(|found| found.site).filter(|site| !old.contains(site)).collect();
         turn.removed = old.difference(&new).copied().collect();
         self.bunch = bunch;
         self.leave(&turn, now);
