@@ -105,6 +105,8 @@ pub struct Environment {
     pub quiet_within: Duration,
     /// Bytes that a store gives to a feed at once at most: small, so that rounds of several batches happen.
     pub feed_bytes: usize,
+    /// Whether disks burn where backups are put back: the site begins anew with nothing.
+    pub burns: bool,
     /// Whether a worker drops tombstones as soon as all members have seen them.
     pub retires: bool,
     /// A fault of our own making that a checker must find.
@@ -129,6 +131,7 @@ impl Environment {
             workload: Workload::sample(&mut root.fork("workload")),
             active: seconds(draw.between(20..=90)),
             feed_bytes: draw.pick(&[300, 1500, 10_000, usize::MAX]).copied().unwrap_or(usize::MAX),
+            burns: root.fork("burns").chance(Ppm::percent(40)),
             retires: draw.chance(Ppm::percent(40)),
             faults,
             quiet_within: QUIET_WITHIN,

@@ -4,7 +4,12 @@ use skerry_gateway::service::{
     ConflictQuery, ErrorKind, ReadMode, RequestContext, ScrubRequest, WriteCondition,
 };
 
+use skerry_base::kv::View;
+use skerry_model::space;
+
 use super::world::{TestWorld, context, noise};
+use crate::paths::far;
+use crate::site::unreadable;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_put_at_one_is_read_at_another_and_moves_once() {
@@ -206,5 +211,40 @@ async fn a_scrub_mends_what_nobody_asked_for_and_tells_what_it_cannot() {
         "mended before it was asked for"
     );
     world.sites[0].get("photos", "lonely").await.unwrap_err();
+    world.stop().await;
+}
+
+/// A reader has the last copy of a record; its writer's disk is gone. Every member gets it all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_whose_writer_burned_reaches_all_from_its_reader() {
+    let mut world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", noise(10, 1)).await.unwrap();
+    for reader in [two, three] {
+        let known = || async { reader.site().bucket("photos").await.unwrap().is_some() };
+        reader.until("the bucket is known", known).await;
+        assert_eq!(reader.get("photos", "a").await.unwrap(), noise(10, 1));
+    }
+    world.converged("photos").await;
+    one.cut(true).await;
+    one.put("photos", "b", noise(10, 2)).await.unwrap();
+    let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+    let read = move |view: &dyn View| space::current(view, id, "b").map_err(unreadable);
+    let record = one.site().read(read).await.unwrap().unwrap();
+    // As a read of this object does, just before the disk goes.
+    far::keep(two.site(), id, (), vec![record.clone()]).await.unwrap();
+    world.sites[0].stop().await;
+    let [_, two, three] = &world.sites[..] else { panic!("three sites") };
+    let vector = move |view: &dyn View| space::vector(view, id).map_err(unreadable);
+    let before = three.site().read(vector).await.unwrap();
+    // A link that comes back is when members look for what differs.
+    two.cut(true).await;
+    two.cut(false).await;
+    three
+        .until("the record came", || async { three.site().read(read).await.unwrap() == Some(record.clone()) })
+        .await;
+    assert_eq!(three.list("photos").await.unwrap(), ["a", "b"]);
+    assert_eq!(three.site().read(vector).await.unwrap(), before, "what lies before it may be somewhere");
     world.stop().await;
 }

@@ -10,8 +10,10 @@ use skerry_model::{Entry, space};
 
 use super::commits::Fates;
 use super::{Death, Event, World};
+use crate::disk::Snapshot;
 use crate::environment::Class;
 use crate::ledger::{self, Fact};
+use crate::memory::Memory;
 use crate::site::{Answer, lock};
 use crate::trace::Who;
 use skerry_scenario::clock::{days, millis, seconds};
@@ -133,6 +135,9 @@ impl World {
 
     /// First a backup is taken; the next time it is put back.
     fn restore(&mut self, site: usize) {
+        if self.environment.burns && self.draw.chance(Ppm::percent(40)) {
+            return self.burn(site);
+        }
         let memory = lock(&self.history).remember(site);
         let Some(place) = self.sites.get_mut(site) else { return };
         let Some((image, memory)) = place.backup.take() else {
@@ -145,11 +150,21 @@ impl World {
         if self.draw.chance(Ppm::percent(50)) {
             self.retire_everywhere();
         }
+        self.set_back(site, &image, memory);
+        self.count("restores");
+    }
+
+    /// A machine is lost with its disk; another takes its place and finds what the others have.
+    fn burn(&mut self, site: usize) {
+        self.set_back(site, &Snapshot::default(), Memory::default());
+        self.count("burns");
+    }
+
+    fn set_back(&mut self, site: usize, image: &Snapshot, memory: Memory) {
         self.die(site, Death::Kill);
         if let Some(place) = self.sites.get_mut(site) {
-            place.disk.restore(&image);
+            place.disk.restore(image);
         }
-        self.count("restores");
         lock(&self.history).set_back(site, memory);
         self.own_writes.set_back(site);
         if let Some(shows) = self.shows.get_mut(site) {
