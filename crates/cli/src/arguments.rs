@@ -87,6 +87,11 @@ pub(crate) enum Verb {
     /// The links between sites: cut and heal them to see what happens
     #[command(subcommand)]
     Link(verbs::link::Link),
+    /// Read everything on a site's disk and say what is damaged
+    ///
+    /// For a site that does not run (one that does is refused with 5). The store is opened as a start of the site
+    /// opens it. Names bucket, key and version of what is damaged; ends with 1 if anything is.
+    Check(verbs::check::Check),
     /// Reading everything again, to find and mend damage
     #[command(subcommand)]
     Scrub(verbs::scrub::Scrub),

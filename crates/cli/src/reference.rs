@@ -168,6 +168,7 @@ mod tests {
             "status",
             "link cut <SITE>",
             "link heal <SITE>",
+            "check",
             "scrub status",
             "scrub start",
             "scrub pause",

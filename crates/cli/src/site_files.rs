@@ -6,6 +6,8 @@ use clap::Args;
 use skerry_node::config::Config;
 use skerry_node::trust::{SiteTrust, ca};
 
+use crate::arguments::Globals;
+use crate::demo::layout::Layout;
 use crate::exit::{Failure, Outcome};
 
 /// The configuration file that a directory may hold.
@@ -43,6 +45,19 @@ pub(crate) fn of_directory(directory: &Path) -> Outcome<Config> {
     let mut config = load(file.is_file().then_some(file.as_path()))?;
     config.node.dir = directory.display().to_string();
     Ok(config)
+}
+
+/// The directory of one site, also when a demo's is given together with `--site`.
+pub(crate) fn offline(directory: &Path, globals: &Globals) -> Outcome<PathBuf> {
+    let Some(layout) = Layout::load(directory)? else { return Ok(directory.to_path_buf()) };
+    let names: Vec<&str> = layout.sites.iter().map(|site| site.name.as_str()).collect();
+    match &globals.only_site {
+        Some(name) if names.contains(&name.as_str()) => Ok(layout.site_directory(name)),
+        _ => {
+            let there = names.join(", ");
+            Err(Failure::usage(format!("{}: which site? Say --site, one of {there}", directory.display())))
+        }
+    }
 }
 
 /// What a site's directory tells about it.

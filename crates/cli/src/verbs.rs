@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod bucket;
+pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod conflicts;
@@ -34,6 +35,7 @@ pub(crate) fn run(line: CommandLine) -> Outcome {
         Verb::Config(verb) => verb.run(&globals),
         Verb::Status(verb) => wait(verb.run(globals)),
         Verb::Link(verb) => wait(verb.run(globals)),
+        Verb::Check(verb) => verb.run(&globals),
         Verb::Scrub(verb) => wait(verb.run(globals)),
         Verb::Conflicts(verb) => wait(verb.run(globals)),
         Verb::Bench(verb) => wait(verb.run(globals)),

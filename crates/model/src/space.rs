@@ -6,6 +6,7 @@
 //! Invariants: the tables are a function of the set of records and vector entries applied (`Local`, `Uploads`
 //! and `Parts` apart, which are this node's own); a page of a listing costs the page.
 
+mod census;
 mod change;
 mod feed;
 mod keys;
@@ -18,6 +19,7 @@ mod reduce;
 mod round;
 mod rows;
 
+pub use census::{Census, Standing, census};
 pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
 pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
 pub use loose::{Loose, keep, loose, records_in};

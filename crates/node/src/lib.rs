@@ -7,6 +7,7 @@
 mod admin;
 pub mod admin_shapes;
 pub mod changes;
+pub mod check;
 pub mod clock;
 pub mod config;
 mod drive;

@@ -51,7 +51,7 @@ use crate::{init, roster_watch};
 pub use crate::faces::{Endpoints, Running};
 
 /// Directory of the store in a site's directory.
-const DATA: &str = "data";
+pub(crate) const DATA: &str = "data";
 /// File of the open invitations.
 const INVITES: &str = "invites.json";
 
@@ -356,7 +356,7 @@ async fn open_store(
     }
 }
 
-fn settings(config: &Config, trust: &SiteTrust) -> skerry_storage::Settings {
+pub(crate) fn settings(config: &Config, trust: &SiteTrust) -> skerry_storage::Settings {
     let storage = &config.storage;
     skerry_storage::Settings {
         engine: match storage.index {

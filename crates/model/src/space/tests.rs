@@ -408,3 +408,49 @@ fn entry_v1_fixtures() {
     let mut batch = Batch::default();
     assert!(SpaceReducer.reduce(&tagged(8), &Tables::default(), &mut batch).is_err());
 }
+
+#[test]
+fn a_census_visits_every_living_version_once_with_its_standing() {
+    let mut tables = Tables::default();
+    // Two versions in a row, two written without each other, one deleted.
+    store(&mut tables, put(1, 1, "a"));
+    let mut second = put(1, 2, "a");
+    second.context = Vector::from_iter([(origin(1), 1)]);
+    store(&mut tables, second);
+    store(&mut tables, put(1, 3, "b"));
+    let mut other = put(2, 1, "b");
+    other.statement = Statement::Put(Box::new(Object { etag: "other".into(), ..Object::default() }));
+    store(&mut tables, other);
+    store(&mut tables, put(1, 4, "c"));
+    let mut delete = put(1, 5, "c");
+    delete.statement = Statement::Delete;
+    delete.context = Vector::from_iter([(origin(1), 4)]);
+    store(&mut tables, delete);
+    let expected = [
+        ("a", origin(1), 2, Standing::Current),
+        ("a", origin(1), 1, Standing::Noncurrent),
+        ("b", origin(1), 3, Standing::Current),
+        ("b", origin(2), 1, Standing::Conflict),
+    ];
+    for look in [1, 2, 3, 1000] {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = census(&tables, after.as_deref(), look).unwrap();
+            let puts = page.versions.into_iter().filter(|(record, _)| record.object().is_some());
+            found.extend(
+                puts.map(|(record, standing)| {
+                    (record.key.clone(), record.dot.origin, record.dot.seq, standing)
+                }),
+            );
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let shown: Vec<_> =
+            found.iter().map(|(key, origin, seq, is)| (key.as_str(), *origin, *seq, *is)).collect();
+        assert_eq!(shown[..4], expected, "pages of {look}");
+        // What is deleted is an older version as long as it is kept.
+        assert!(shown[4..].iter().all(|(key, .., is)| *key == "c" && *is == Standing::Noncurrent));
+    }
+}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use skerry_base::{ChunkKind, ChunkRef, Instant};
 use skerry_gateway::service::{Outcome, ScrubReport, ScrubRequest, VERSION};
 use skerry_model::bucket::list_buckets;
-use skerry_storage::{DamagedChunk, ScrubState, StorageError};
+use skerry_storage::{Class, DamagedChunk, ScrubState, StorageError};
 
 use super::Workers;
 use crate::config::Scrub as Settings;
@@ -148,7 +148,11 @@ async fn mend(site: &Arc<Site>, damaged: &DamagedChunk) -> Outcome<()> {
     if is_well.map_err(refusal::storage)? {
         return Ok(());
     }
-    Chunks::mending(site, domain, home).fetch(chunk, &damaged.why).await?;
+    let bytes = Chunks::mending(site, domain, home).fetch(chunk, &damaged.why).await?;
+    // What counted goes on to count, also where a rebuild has dropped the damaged copy meanwhile.
+    let store = site.store.clone();
+    let stay = move || store.put_chunk(domain, Class::Payload, kind, &bytes).map(drop);
+    tokio::task::spawn_blocking(stay).await.map_err(refusal::task)?.map_err(refusal::storage)?;
     if tokio::task::spawn_blocking(recheck).await.map_err(refusal::task)?.map_err(refusal::storage)? {
         tracing::info!(chunk = %damaged.id, "a damaged chunk was mended from another site");
         return Ok(());

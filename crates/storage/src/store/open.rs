@@ -63,7 +63,14 @@ impl Store {
             space.edit(area, number, |used| *used = Use { len: used.len, live, freed, dead });
         }
         let mut recovery = Recovery { index: state_of(&opened, is_new), ..Recovery::default() };
-        let replay = Replay { disk: &disk, salt: &salt, reducer: &*reducer, opened: &opened, space: &space, settings: &settings };
+        let replay = Replay {
+            disk: &disk,
+            salt: &salt,
+            reducer: &*reducer,
+            opened: &opened,
+            space: &space,
+            settings: &settings,
+        };
         let replayed = replay.run(&mut recovery)?;
         let durable_at_open = opened.applied.map_or(0, |applied| applied.mark);
         let store =

@@ -1,0 +1,125 @@
+//! `skerry check`: everything on a site's disk is read and what is damaged is named; with `--repair` the index is
+//! rebuilt and the rest noted for the site to mend.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use skerry_node::check::{CheckError, CheckReport, Hurt, Progress, Stage, Watch, check};
+
+use crate::arguments::Globals;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
+use crate::progress;
+use crate::site_files;
+use crate::words;
+
+/// Read everything on a site's disk.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Directory of a site that does not run, or of a demo with --site
+    #[arg(long, value_name = "DIR", env = "SKERRY_DIR", default_value = "skerry")]
+    dir: PathBuf,
+    /// Rebuild the index from journal and payload (the old one is kept aside), and note what is damaged, so that the site mends it from others once it runs
+    #[arg(long)]
+    repair: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self, globals: &Globals) -> Outcome {
+        let directory = site_files::offline(&self.dir, globals)?;
+        site_files::known(&directory)?;
+        let config = site_files::of_directory(&directory)?;
+        let bar = bar(globals.json);
+        let shown = bar.clone();
+        let watch = Watch(Arc::new(move |progress| show(&shown, progress)));
+        let report = check(&config, self.repair && !globals.dry_run, watch).map_err(|error| failure(&error));
+        bar.finish_and_clear();
+        let report = report?;
+        if globals.json {
+            output::document("check", &report)?;
+        } else {
+            print(&report);
+        }
+        Ok(if report.is_well { Exit::Done } else { Exit::Failed })
+    }
+}
+
+fn failure(error: &CheckError) -> Failure {
+    match error {
+        CheckError::NoStore(_) => Failure::usage(error.to_string()),
+        CheckError::InUse(_) => Failure::refused(error.to_string()),
+        CheckError::Trust(_) | CheckError::Storage { .. } => Failure::failed(error.to_string()),
+    }
+}
+
+/// A bar on a terminal, nothing else.
+fn bar(json: bool) -> ProgressBar {
+    let bar = ProgressBar::new(0).with_style(progress::style("{msg:20} {wide_bar} {percent:>3} % {eta:>5}"));
+    bar.set_draw_target(if json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    bar.set_message(match progress.stage {
+        Stage::Index => "reading the index",
+        Stage::Chunks => "reading chunks",
+        Stage::Journal => "reading the journal",
+        Stage::RebuildChunks => "rebuilding: chunks",
+        Stage::RebuildJournal => "rebuilding: journal",
+    });
+    bar.set_length(progress.total.max(progress.done).max(1));
+    bar.set_position(progress.done);
+}
+
+fn print(report: &CheckReport) {
+    output::line(&format!(
+        "{}: index {}; {} and {} read, {} journal frames replayed",
+        report.site,
+        report.index,
+        words::count(report.chunks, "chunk"),
+        words::bytes(report.bytes),
+        report.replayed,
+    ));
+    if let Some(torn) = &report.torn_tail {
+        output::line(&format!("a write was cut short, as after a crash; nothing answered is in it: {torn}"));
+    }
+    if report.torn_copies > 0 {
+        output::line(&format!(
+            "{} torn: fetched again when asked for",
+            words::count(report.torn_copies, "cached copy")
+        ));
+    }
+    for hurt in &report.damaged {
+        output::line(&format!("damaged: {}", named(hurt)));
+    }
+    for chunk in &report.unnamed {
+        output::line(&format!("damaged, of no version: {chunk}"));
+    }
+    for hurt in &report.journal {
+        let lost = hurt.lost.map_or_else(
+            || "the index has what it says".to_owned(),
+            |(from, to)| format!("entries {from} to {} are lost here", to.saturating_sub(1).max(from)),
+        );
+        output::line(&format!("damaged journal segment {}: {}; {lost}", hurt.segment, hurt.why));
+    }
+    for hurt in &report.absent {
+        output::line(&format!("written here, bytes elsewhere: {}", named(hurt)));
+    }
+    if report.unlisted > 0 {
+        output::line(&format!("and {} more", report.unlisted));
+    }
+    output::line(match (report.is_well, report.repaired) {
+        (true, _) => "nothing is damaged",
+        (false, true) => "the index is rebuilt; once the site runs it mends damaged chunks from other sites",
+        (false, false) => {
+            "run it again with --repair: rebuilds the index, lets the site mend the rest from others"
+        }
+    });
+}
+
+fn named(hurt: &Hurt) -> String {
+    let Hurt { bucket, key, version_id, chunk, why, .. } = hurt;
+    format!("{bucket}/{key} version {version_id}: chunk {chunk}: {why}")
+}

@@ -1,0 +1,324 @@
+//! A site's directory looked through while nobody runs on it: what is damaged, by the names that people know.
+//!
+//! Before: `skerry check`. After: storage reads everything. Invariants: opens the store as a start of the site does
+//! and changes no more than that, unless a repair is asked for; a repair throws nothing away (the old index is moved
+//! aside) and leaves what it cannot mend on the list that the running site mends from others.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::Serialize;
+use skerry_base::chunk::Tree;
+use skerry_base::{BucketId, ChunkId, ChunkKind, SiteId};
+use skerry_model::Record;
+use skerry_model::bucket::{list_buckets, system_bucket};
+use skerry_model::space::{self, SpaceError, SpaceReducer};
+use skerry_storage::{Damage, IndexState, RealDisk, Recovery, ScrubStep, Settings, StorageError, Store};
+pub use skerry_storage::{Progress, Stage, Watch};
+
+use crate::config::Config;
+use crate::paths::shape;
+use crate::server::{DATA, settings};
+use crate::trust::{SiteTrust, TrustError, admission};
+
+/// Versions looked at in one step.
+const PAGE: usize = 1000;
+/// Entries of each list; more are only counted.
+const LISTED: usize = 10_000;
+
+/// Why nothing was checked.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// There is no site, or no store in it.
+    #[error("{0} holds no data of a site")]
+    NoStore(String),
+    /// A site runs on it.
+    #[error("{0} is in use: stop the site first")]
+    InUse(String),
+    /// Keys or trust files.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The store cannot be opened.
+    #[error("{directory}: {error}")]
+    Storage {
+        /// Where.
+        directory: String,
+        /// What.
+        error: StorageError,
+    },
+}
+
+/// Something of an object that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hurt {
+    /// The bucket's name here, or its id.
+    pub bucket: String,
+    /// The key.
+    pub key: String,
+    /// Readable by this version id.
+    pub version_id: String,
+    /// Where it was written.
+    pub site: String,
+    /// The chunk.
+    pub chunk: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Part of the journal that does not read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HurtJournal {
+    /// The segment.
+    pub segment: u32,
+    /// Journal positions that are lost, if they are: from, and the first that reads again.
+    pub lost: Option<(u64, u64)>,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CheckReport {
+    /// The site.
+    pub site: String,
+    /// Whether nothing is damaged.
+    pub is_well: bool,
+    /// `whole`, `rebuilt: …` or `damaged: …`.
+    pub index: String,
+    /// Journal frames that the index lacked.
+    pub replayed: u64,
+    /// A write cut short by the end of the last run: normal after a crash.
+    pub torn_tail: Option<String>,
+    /// Chunks read.
+    pub chunks: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Copies of other sites' objects that were torn: fetched again when asked for.
+    pub torn_copies: u64,
+    /// Damaged chunks.
+    pub damaged_chunks: u64,
+    /// The versions that they belong to.
+    pub damaged: Vec<Hurt>,
+    /// Damaged chunks that no version names (uploads in progress, chunks about to be collected).
+    pub unnamed: Vec<String>,
+    /// Versions written here whose bytes are not: copied from another site's object, or lost before.
+    pub absent: Vec<Hurt>,
+    /// Entries that the lists had no room for.
+    pub unlisted: u64,
+    /// Damaged parts of the journal.
+    pub journal: Vec<HurtJournal>,
+    /// Whether the index was rebuilt and what is damaged noted for the site to mend.
+    pub repaired: bool,
+}
+
+/// Looks through the directory of a site that does not run.
+pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport, CheckError> {
+    let directory = Path::new(&config.node.dir);
+    let data = directory.join(DATA);
+    if !data.join("store").is_file() {
+        return Err(CheckError::NoStore(directory.display().to_string()));
+    }
+    let trust = SiteTrust::load(directory)?;
+    let look = Look { settings: Settings { watch: Some(watch), ..settings(config, &trust) }, data: &data };
+    let mut report = CheckReport { site: trust.statement.name.clone(), ..CheckReport::default() };
+    let (store, recovery) = look.open(false)?;
+    report.opened(&recovery);
+    let system = system_bucket(&admission::federation_id(&trust.root));
+    let mut examined = look.examine(&store, &mut report)?;
+    if let Some(step) = &examined {
+        report.read(&store, step, system, trust.statement.site);
+    }
+    if repair {
+        note(&look, &store, examined.as_ref())?;
+        drop(store);
+        let (store, recovery) = look.open(true)?;
+        report.opened(&recovery);
+        if examined.is_none() {
+            examined = look.examine(&store, &mut report)?;
+            if let Some(step) = &examined {
+                report.read(&store, step, system, trust.statement.site);
+            }
+            note(&look, &store, examined.as_ref())?;
+        }
+        report.repaired = true;
+    }
+    report.is_well = examined.is_some() && report.damaged_chunks == 0 && report.journal.is_empty();
+    Ok(report)
+}
+
+fn note(look: &Look<'_>, store: &Store, step: Option<&ScrubStep>) -> Result<(), CheckError> {
+    let Some(step) = step else { return Ok(()) };
+    store.note_damaged(step.damaged.clone()).map_err(|error| look.failed(error))
+}
+
+/// What is looked at and how.
+struct Look<'a> {
+    settings: Settings,
+    data: &'a Path,
+}
+
+impl Look<'_> {
+    fn failed(&self, error: StorageError) -> CheckError {
+        let directory = self.data.display().to_string();
+        match error {
+            StorageError::Locked => CheckError::InUse(directory),
+            error => CheckError::Storage { directory, error },
+        }
+    }
+
+    fn open(&self, rebuild: bool) -> Result<(Arc<Store>, Recovery), CheckError> {
+        let disk = RealDisk::new(self.data).map_err(|error| {
+            let what = "open the directory".to_owned();
+            self.failed(StorageError::Io { what, error: error.to_string() })
+        })?;
+        let settings = Settings { rebuild, ..self.settings.clone() };
+        Store::open(Arc::new(disk), Arc::new(SpaceReducer), settings).map_err(|error| self.failed(error))
+    }
+
+    /// None: the index does not read, which the report says.
+    fn examine(&self, store: &Store, report: &mut CheckReport) -> Result<Option<ScrubStep>, CheckError> {
+        match store.examine() {
+            Ok(step) => Ok(Some(step)),
+            Err(StorageError::Index(why)) => {
+                report.index = format!("damaged: {why}");
+                Ok(None)
+            }
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+}
+
+impl CheckReport {
+    fn opened(&mut self, recovery: &Recovery) {
+        self.index = match &recovery.index {
+            IndexState::Rebuilt(why) => format!("rebuilt: {why}"),
+            IndexState::New | IndexState::Opened => "whole".into(),
+        };
+        self.replayed += recovery.replayed;
+        if let Some(torn) = &recovery.torn {
+            self.torn_tail = Some(format!("segment {} from {}: {}", torn.segment, torn.offset, torn.why));
+        }
+        for Damage { segment, from, to, why, .. } in &recovery.damage {
+            self.hurt_journal(HurtJournal { segment: *segment, lost: Some((*from, *to)), why: why.clone() });
+        }
+    }
+
+    /// The same segment may be found by opening, by reading and by rebuilding.
+    fn hurt_journal(&mut self, hurt: HurtJournal) {
+        let known = |other: &&mut HurtJournal| {
+            other.segment == hurt.segment
+                && (other.lost.is_none() || hurt.lost.is_none() || other.lost == hurt.lost)
+        };
+        match self.journal.iter_mut().find(known) {
+            Some(other) if other.lost.is_none() => *other = hurt,
+            Some(_) => {}
+            None => list(&mut self.journal, &mut self.unlisted, hurt),
+        }
+    }
+
+    fn read(&mut self, store: &Store, step: &ScrubStep, system: BucketId, own: SiteId) {
+        (self.chunks, self.bytes, self.torn_copies) = (step.chunks, step.bytes, step.torn_copies);
+        self.damaged_chunks = step.damaged.len() as u64;
+        for found in &step.segments {
+            self.hurt_journal(HurtJournal { segment: found.segment, lost: None, why: found.why.clone() });
+        }
+        let mut naming = Naming {
+            store,
+            own,
+            names: BTreeMap::new(),
+            damaged: step
+                .damaged
+                .iter()
+                .map(|chunk| ((chunk.domain, chunk.id), (chunk.why.as_str(), false)))
+                .collect(),
+        };
+        if let Err(error) = naming.run(system, self) {
+            self.index = format!("damaged: {error}");
+        }
+        for ((domain, chunk), (why, named)) in naming.damaged {
+            if !named {
+                list(&mut self.unnamed, &mut self.unlisted, format!("{domain}/{chunk}: {why}"));
+            }
+        }
+    }
+}
+
+fn list<T>(entries: &mut Vec<T>, more: &mut u64, entry: T) {
+    if entries.len() < LISTED {
+        entries.push(entry);
+    } else {
+        *more += 1;
+    }
+}
+
+/// Finds whose chunks they are.
+struct Naming<'a> {
+    store: &'a Store,
+    own: SiteId,
+    names: BTreeMap<BucketId, String>,
+    /// What is wrong, and whether somebody named it.
+    damaged: BTreeMap<(BucketId, ChunkId), (&'a str, bool)>,
+}
+
+impl Naming<'_> {
+    fn run(&mut self, system: BucketId, report: &mut CheckReport) -> Result<(), SpaceError> {
+        let view = self.store.view();
+        for resolved in list_buckets(&view, system, None)? {
+            self.names.insert(resolved.claim.bucket, resolved.name);
+        }
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = space::census(&view, after.as_deref(), PAGE)?;
+            for (record, _) in &page.versions {
+                self.version(record, report);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn version(&mut self, record: &Record, report: &mut CheckReport) {
+        let Some(object) = record.object() else { return };
+        let mut missing = None;
+        for top in &object.chunks {
+            let mut chunks = vec![top.id];
+            if top.kind == ChunkKind::Tree {
+                chunks.extend(self.children(record.bucket, top.id));
+            }
+            for id in chunks {
+                if let Some((why, named)) = self.damaged.get_mut(&(record.bucket, id)) {
+                    *named = true;
+                    let hurt = hurt(&self.names, record, id, why);
+                    list(&mut report.damaged, &mut report.unlisted, hurt);
+                } else if record.site == self.own && !self.store.has_chunk(record.bucket, id) {
+                    missing = Some(id);
+                }
+            }
+        }
+        if let Some(id) = missing {
+            let hurt = hurt(&self.names, record, id, "not here");
+            list(&mut report.absent, &mut report.unlisted, hurt);
+        }
+    }
+
+    /// Of a tree that is not here or damaged, none are known.
+    fn children(&self, domain: BucketId, tree: ChunkId) -> Vec<ChunkId> {
+        let bytes = self.store.read_chunk(domain, tree, 0..u32::MAX).ok();
+        let tree = bytes.and_then(|bytes| Tree::decode(&bytes).ok());
+        tree.map_or_else(Vec::new, |tree| tree.children.iter().map(|child| child.id).collect())
+    }
+}
+
+fn hurt(names: &BTreeMap<BucketId, String>, record: &Record, chunk: ChunkId, why: &str) -> Hurt {
+    Hurt {
+        bucket: names.get(&record.bucket).cloned().unwrap_or_else(|| record.bucket.to_string()),
+        key: record.key.clone(),
+        version_id: shape::dot_id(record).to_string(),
+        site: record.site.to_string(),
+        chunk: chunk.to_string(),
+        why: why.to_owned(),
+    }
+}

@@ -1,0 +1,123 @@
+//! A stopped site's directory is looked through: damage has names, a broken index is no loss.
+
+use std::sync::Arc;
+
+use super::world::{TestSite, TestWorld, noise};
+use crate::check::{CheckError, CheckReport, Progress, Watch, check};
+
+fn quiet() -> Watch {
+    Watch(Arc::new(|_: Progress| {}))
+}
+
+fn checked(site: &TestSite, repair: bool) -> CheckReport {
+    check(&site.settings().0, repair, quiet()).unwrap()
+}
+
+/// A small body, a large one and one that needs a tree, in two buckets.
+async fn filled() -> (TestWorld, [Vec<u8>; 3]) {
+    let world = TestWorld::new(1).await;
+    let bodies = [noise(20_000, 1), noise(2 << 20, 2), noise(6 << 20, 3)].map(|body| body.to_vec());
+    for (bucket, key, body) in
+        [("papers", "small", &bodies[0]), ("photos", "large", &bodies[1]), ("photos", "tree", &bodies[2])]
+    {
+        world.sites[0].create_bucket(bucket).await.ok();
+        world.sites[0].put(bucket, key, body.clone()).await.unwrap();
+    }
+    (world, bodies)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_damaged_is_told_by_its_names_and_left_to_the_site_to_mend() {
+    let (mut world, bodies) = filled().await;
+    world.sites[0].stop().await;
+    let whole = checked(&world.sites[0], false);
+    assert!(whole.is_well && whole.absent.is_empty(), "{whole:?}");
+    assert_eq!(whole.index, "whole");
+    assert!(whole.bytes > 8 << 20);
+    world.sites[0].damage(&bodies[0][5000..5064]);
+    world.sites[0].damage(&bodies[2][(5 << 20) + 5..(5 << 20) + 69]);
+    for repair in [false, true] {
+        let report = checked(&world.sites[0], repair);
+        let mut names: Vec<(&str, &str)> =
+            report.damaged.iter().map(|hurt| (hurt.bucket.as_str(), hurt.key.as_str())).collect();
+        names.sort_unstable();
+        assert_eq!(names, [("papers", "small"), ("photos", "tree")]);
+        assert_eq!((report.is_well, report.damaged_chunks, report.repaired), (false, 2, repair));
+        assert!(report.unnamed.is_empty() && report.journal.is_empty());
+    }
+    world.sites[0].start().await;
+    let told = world.sites[0].services().admin.scrub().await.unwrap();
+    assert_eq!(told.damaged_chunks, 2, "the running site knows what to mend");
+    assert_eq!(world.sites[0].get("photos", "large").await.unwrap(), bodies[1]);
+    world.sites[0].get("papers", "small").await.unwrap_err();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_in_use_or_without_a_store_is_refused_untouched() {
+    let (mut world, _) = filled().await;
+    let (mut config, _) = world.sites[0].settings();
+    let refused = check(&config, true, quiet()).unwrap_err();
+    assert!(matches!(refused, CheckError::InUse(_)), "{refused}");
+    assert!(refused.to_string().contains("stop the site first"));
+    world.sites[0].stop().await;
+    let empty = tempfile::tempdir().unwrap();
+    config.node.dir = empty.path().display().to_string();
+    assert!(matches!(check(&config, true, quiet()), Err(CheckError::NoStore(_))));
+    assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0, "nothing was made");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_index_with_any_part_flipped_is_told_and_repaired() {
+    let (mut world, bodies) = filled().await;
+    world.sites[0].stop().await;
+    let index = world.sites[0].directory.path().join("data/index");
+    let mut files = Vec::new();
+    let mut folders = vec![index];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    assert!(!files.is_empty());
+    let mut told = 0;
+    for file in files {
+        for part in 0..6 {
+            // The repair before may have put another index in the place.
+            let Ok(mut now) = std::fs::read(&file) else { continue };
+            let at = now.len() * part / 6 + 3;
+            let Some(place) = now.get_mut(at) else { continue };
+            *place = !*place;
+            std::fs::write(&file, now).unwrap();
+            let report = checked(&world.sites[0], true);
+            assert!(report.is_well, "{file:?} at {at}: {report:?}");
+            told += usize::from(report.index.starts_with("rebuilt"));
+        }
+    }
+    assert!(told > 0);
+    world.sites[0].start().await;
+    for (bucket, key, body) in
+        [("papers", "small", &bodies[0]), ("photos", "large", &bodies[1]), ("photos", "tree", &bodies[2])]
+    {
+        assert_eq!(world.sites[0].get(bucket, key).await.unwrap(), *body);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_tells_how_far_it_is() {
+    let (mut world, _) = filled().await;
+    world.sites[0].stop().await;
+    let seen: Arc<std::sync::Mutex<Vec<Progress>>> = Arc::default();
+    let heard = seen.clone();
+    let watch = Watch(Arc::new(move |progress| heard.lock().unwrap().push(progress)));
+    assert!(check(&world.sites[0].settings().0, true, watch).unwrap().is_well);
+    let seen = seen.lock().unwrap();
+    assert!(seen.iter().any(|progress| progress.stage == crate::check::Stage::RebuildChunks));
+    for pair in seen.windows(2) {
+        assert!(pair[0].stage != pair[1].stage || pair[0].done <= pair[1].done, "{pair:?}");
+    }
+    world.stop().await;
+}
