@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality crash again anomalies. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality crash again anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import anomalies
+import journey_bench
 import journey_boto
 import journey_cli
 import journey_crash
@@ -34,6 +35,7 @@ def journeys(checks, options):
         "crash": lambda demo, work: journey_crash.killed_in_turn(checks, demo, options.rounds),
         "again": lambda demo, work: journey_crash.started_again(checks, demo),
         "anomalies": lambda demo, work: anomalies.show(checks, demo),
+        "bench": lambda demo, work: journey_bench.load(checks, demo, work),
     }
     if options.aws2:
         table["aws2"] = lambda demo, work: journey_cli.aws(checks, demo, work, [options.aws2], "aws2")
