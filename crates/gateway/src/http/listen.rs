@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
@@ -26,11 +26,21 @@ use crate::s3::Scheme;
 /// How long accepting rests after an error.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Connections that the kernel keeps for us before we take them. The 128 that are usual are too few: of 1000
+/// clients that came at once a third was reset (cookies for the handshakes, then no room for the connections).
+const BACKLOG: u32 = 4096;
+
 /// Binds an address; the error names it.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}")))
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+    })
 }
 
 /// Serves until `shutdown` is ready; then takes no more connections and lets the requests in flight end.

@@ -245,6 +245,18 @@ async fn connections_beyond_the_limit_wait_their_turn() {
     served.stop().await;
 }
 
+/// A crowd that comes at once waits in the kernel's queue; with the usual queue of 128 the rest would not even connect.
+#[tokio::test]
+async fn a_crowd_finds_room_before_anyone_is_accepted() {
+    let listener = bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut crowd = Vec::new();
+    for number in 0..300 {
+        let stream = tokio::time::timeout(Duration::from_secs(20), TcpStream::connect(address)).await;
+        crowd.push(stream.unwrap_or_else(|_| panic!("connection {number} found no room")).unwrap());
+    }
+}
+
 #[tokio::test]
 async fn a_shutdown_lets_requests_in_flight_end() {
     let served = Served::start(Limits::default(), None).await;
