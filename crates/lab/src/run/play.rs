@@ -23,6 +23,9 @@ use crate::systems::{self, Running, SystemFile};
 /// Load above which figures are doubtful, per processor, before the run itself begins.
 const LOAD_MAX: f64 = 0.5;
 
+/// Cells that store more than this together get systems of their own, one after the other.
+const STORED_MAX: u64 = 8_000_000_000;
+
 /// What a run is told.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -125,7 +128,9 @@ impl Run<'_> {
             let text = network::topology(&self.scenario.id, &cell.setting, self.options.matrix.as_ref());
             let text = text.map_err(RunError::Plan)?;
             match networks.last_mut() {
-                Some((last, members)) if *last == text && same_hosts(members, cell) => {
+                Some((last, members))
+                    if *last == text && same_hosts(members, cell) && fits(members, cell) =>
+                {
                     members.push((index, cell))
                 }
                 _ => networks.push((text, vec![(index, cell)])),
@@ -211,6 +216,16 @@ fn same_hosts(members: &[(usize, &PlannedCell)], cell: &PlannedCell) -> bool {
     members.last().is_none_or(|(_, last)| {
         (last.setting.memory_mb, last.setting.cpu_share) == (cell.setting.memory_mb, cell.setting.cpu_share)
     })
+}
+
+/// Whether the objects of these cells and of one more fit the disk side by side.
+fn fits(members: &[(usize, &PlannedCell)], cell: &PlannedCell) -> bool {
+    let stored = |cell: &PlannedCell| {
+        let setting = &cell.setting;
+        let clients = setting.sites.unwrap_or(1) * setting.clients.unwrap_or(1);
+        setting.bytes() * setting.object_count() * setting.trials.unwrap_or(1) * clients
+    };
+    members.iter().map(|(_, member)| stored(member)).sum::<u64>() + stored(cell) <= STORED_MAX
 }
 
 /// Notes what the running system says of itself.

@@ -45,6 +45,11 @@ impl Watch {
         Ok(watch)
     }
 
+    /// Whether somebody asked to stop.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
     /// An error if somebody asked to stop.
     pub(super) fn check(&self) -> Result<(), RunError> {
         if self.interrupted.load(Ordering::Relaxed) { Err(RunError::Interrupted) } else { Ok(()) }

@@ -48,14 +48,14 @@ impl Run {
         let matrix = self.matrix.as_deref().map(Matrix::read).transpose()?;
         crate::sys::isolate().map_err(|error| error.to_string())?;
         let watch = Watch::signals().map_err(|error| format!("signals: {error}"))?;
-        for scenario in &scenarios {
+        for (name, scenario) in &scenarios {
             let options = Options {
                 scale: self.scale,
                 system: system.clone(),
                 matrix: matrix.clone(),
                 out: self.out.clone(),
                 seed: self.seed,
-                command: self.command(&scenario.id),
+                command: self.command(name),
             };
             let mut screen = Screen::new();
             let played = run::play(scenario, &options, &emulate, &watch, &mut screen);
@@ -69,17 +69,17 @@ impl Run {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn scenarios(&self) -> Result<Vec<Scenario>, String> {
+    fn scenarios(&self) -> Result<Vec<(String, Scenario)>, String> {
         let names: Vec<String> = match self.scenarios.as_slice() {
             [all] if all == "all" => places::all("scenarios").into_iter().map(|(name, _)| name).collect(),
             named => named.to_vec(),
         };
-        names.iter().map(|name| Scenario::load(name)).collect()
+        names.into_iter().map(|name| Ok((name.clone(), Scenario::load(&name)?))).collect()
     }
 
-    fn command(&self, id: &str) -> String {
+    fn command(&self, name: &str) -> String {
         let mut command = format!(
-            "skerry-lab run {id} --system {} --scale {} --seed {}",
+            "skerry-lab run {name} --system {} --scale {} --seed {}",
             self.system,
             self.scale.name(),
             self.seed
