@@ -2,14 +2,14 @@
 //!
 //! Invariants: every row of every scenario is there, run or not; ours is of the newest stored result of the larger scale that has
 //! the cells of the row, and says so where it is small; what falls short is marked ✗ and never left out. A row is *short* when the scenario says which way is better and ours
-//! is worse than the paper's number; the papers' absolute times are of the hardware of their day, so ratios and shapes weigh more.
+//! is worse than the paper's number, and *failed* when operations did, because the times of the survivors are no measure; the papers' absolute times are of the hardware of their day, so ratios and shapes weigh more.
 
 use std::path::{Path, PathBuf};
 
 use super::document::{Block, Document, Table};
 use super::quantity::{digits, factor};
 use crate::plan::{Scale, Scenario, statistic};
-use crate::result::{LabResult, OK, PaperRow};
+use crate::result::{Cell, LabResult, OK, PaperRow};
 
 /// The system whose numbers are ours.
 const OURS: &str = "skerry";
@@ -30,6 +30,8 @@ enum Verdict {
     Reached,
     /// Worse.
     Short,
+    /// Operations failed: the times of those that did not say nothing.
+    Failed,
     /// The scenario says no way is better.
     Open,
     /// There is no number of ours.
@@ -37,9 +39,10 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn of(row: &PaperRow, ours: Option<f64>) -> Self {
+    fn of(row: &PaperRow, ours: Option<f64>, failed: u64) -> Self {
         match (ours, row.better.as_str()) {
             (None, _) => Self::Unknown,
+            _ if failed > 0 && row.statistic != "failures" => Self::Failed,
             (Some(ours), "less") if ours <= row.value => Self::Reached,
             (Some(ours), "more") if ours >= row.value => Self::Reached,
             (Some(_), "less" | "more") => Self::Short,
@@ -51,6 +54,7 @@ impl Verdict {
         match self {
             Self::Reached => "✓",
             Self::Short => "✗ short",
+            Self::Failed => "✗ failures",
             Self::Open => "·",
             Self::Unknown => "not run",
         }
@@ -60,8 +64,8 @@ impl Verdict {
 /// The table of all scenarios.
 pub fn tell(scenarios: &[Scenario], stored: &[Stored]) -> Document {
     let mut blocks = Vec::new();
-    let mut sums = [0_usize; 4];
-    let mut short = Table::new(2, &["scenario", "what", "paper's", "ours", "ours / paper's"]);
+    let mut sums = [0_usize; 5];
+    let mut short = Table::new(2, &["scenario", "what", "paper's", "ours", "ours / paper's", ""]);
     for scenario in scenarios {
         blocks.push(Block::Heading(format!("{}: {}", scenario.id, scenario.title)));
         blocks.push(Block::Text(heading(scenario, stored)));
@@ -87,7 +91,7 @@ pub fn tell(scenarios: &[Scenario], stored: &[Stored]) -> Document {
             if let Some(sum) = sums.get_mut(line.verdict as usize) {
                 *sum += 1;
             }
-            if line.verdict == Verdict::Short {
+            if matches!(line.verdict, Verdict::Short | Verdict::Failed) {
                 let what = format!("{}, {}: {}", row.figure, row.system, row.what);
                 short.rows.push(vec![
                     scenario.id.clone(),
@@ -111,11 +115,11 @@ pub fn tell(scenarios: &[Scenario], stored: &[Stored]) -> Document {
             blocks.push(Block::Table(table.without_empty_columns()));
         }
     }
-    let [reached, fallen, open, unknown] = sums;
+    let [reached, fallen, failed, open, unknown] = sums;
     let lead = format!(
-        "{} numbers of the papers: {reached} reached, {fallen} short, {open} without a better or worse, {unknown} not run here. \
+        "{} numbers of the papers: {reached} reached, {fallen} short, {failed} of runs with failed operations, {open} without a better or worse, {unknown} not run here. \
          The papers measured on hardware of 2012–2020; ratios and shapes say more than absolute times.",
-        reached + fallen + open + unknown
+        reached + fallen + failed + open + unknown
     );
     let mut all = Vec::new();
     if !short.rows.is_empty() {
@@ -140,7 +144,7 @@ pub fn beside(directory: &Path, result: &LabResult) -> Vec<Block> {
         };
         let over = if row.value == 0.0 { String::new() } else { factor(worst / row.value) };
         let (figure, what, system) = (row.figure.clone(), row.what.clone(), row.system.clone());
-        let verdict = Verdict::of(row, Some(worst)).mark().to_owned();
+        let verdict = Verdict::of(row, Some(worst), failed(result, row)).mark().to_owned();
         table.rows.push(vec![
             figure,
             what,
@@ -158,7 +162,7 @@ pub fn beside(directory: &Path, result: &LabResult) -> Vec<Block> {
     if !table.rows.is_empty() {
         blocks.push(Block::Table(table.without_empty_columns()));
         blocks.push(Block::Text(
-            "✓ at least as good, ✗ short, · neither way is better. The paper measured on hardware of its day; of several cells that fit \
+            "✓ at least as good, ✗ short or with failed operations, · neither way is better. The paper measured on hardware of its day; of several cells that fit \
              a number the worst one decides."
                 .into(),
         ));
@@ -204,20 +208,27 @@ fn candidates<'a>(scenario: &Scenario, stored: &'a [Stored], system: &str) -> Ve
 fn best(scenario: &Scenario, stored: &[Stored], system: &str, row: &PaperRow) -> Option<Found> {
     candidates(scenario, stored, system).into_iter().find_map(|found| {
         let values = values(&found.directory, &found.result, row);
-        (!values.is_empty()).then(|| Found { values, scale: found.result.scale.clone() })
+        (!values.is_empty()).then(|| Found {
+            values,
+            failed: failed(&found.result, row),
+            scale: found.result.scale.clone(),
+        })
     })
 }
 
 /// Values of a row and the scale of their run.
 struct Found {
     values: Vec<(String, f64)>,
+    failed: u64,
     scale: String,
 }
 
 impl Found {
     fn spell(&self, row: &PaperRow) -> String {
         let small = if self.scale == Scale::Paper.name() { "" } else { " [small]" };
-        format!("{}{small}", spelled(row, &self.values))
+        let failed =
+            if self.failed > 0 { format!(" ({} operations failed)", self.failed) } else { String::new() };
+        format!("{}{failed}{small}", spelled(row, &self.values))
     }
 }
 
@@ -235,6 +246,7 @@ fn line(scenario: &Scenario, row: &PaperRow, stored: &[Stored]) -> Line {
         found.iter().flat_map(|found| found.values.iter().map(|(_, value)| *value)).collect::<Vec<_>>();
     let worst = worst(row, &numbers);
     let over = worst.filter(|_| row.value != 0.0).map_or_else(String::new, |ours| factor(ours / row.value));
+    let failed = found.as_ref().map_or(0, |found| found.failed);
     let ours = found.map_or_else(|| "–".to_owned(), |found| found.spell(row));
     let mut systems: Vec<&str> = stored.iter().map(|found| found.result.system.as_str()).collect();
     systems.sort_unstable();
@@ -243,7 +255,22 @@ fn line(scenario: &Scenario, row: &PaperRow, stored: &[Stored]) -> Line {
         let found = best(scenario, stored, system, row)?;
         Some(format!("{system} {}", found.spell(row)))
     });
-    Line { ours, over, verdict: Verdict::of(row, worst), rivals: rivals.collect::<Vec<_>>().join("; ") }
+    Line {
+        ours,
+        over,
+        verdict: Verdict::of(row, worst, failed),
+        rivals: rivals.collect::<Vec<_>>().join("; "),
+    }
+}
+
+/// Operations that failed in what a row is computed from.
+fn failed(result: &LabResult, row: &PaperRow) -> u64 {
+    let fits = |cell: &&Cell| row.select.iter().all(|(name, value)| cell.labels.get(name) == Some(value));
+    let phases = result.cells.iter().filter(fits).flat_map(|cell| &cell.phases);
+    phases
+        .filter(|phase| row.phase.split('/').any(|name| name == phase.name))
+        .map(|phase| phase.failures)
+        .sum()
 }
 
 /// The values of a result for a row, each with what tells its cell from the others that the row selects.
@@ -334,7 +361,7 @@ mod tests {
         assert!(text.contains("not run") && text.contains("skerry-lab run F-S1"), "{text}");
         assert!(
             text.contains(
-                "1 numbers of the papers: 0 reached, 0 short, 0 without a better or worse, 1 not run"
+                "1 numbers of the papers: 0 reached, 0 short, 0 of runs with failed operations, 0 without a better or worse, 1 not run"
             ),
             "{text}"
         );
@@ -358,8 +385,9 @@ mod tests {
     fn of_several_cells_the_worst_decides() {
         assert_eq!(worst(&row("less"), &[1.0, 3.0]), Some(3.0));
         assert_eq!(worst(&row("more"), &[1.0, 3.0]), Some(1.0));
-        assert_eq!(Verdict::of(&row("less"), Some(1.5)), Verdict::Short);
-        assert_eq!(Verdict::of(&row("more"), Some(1.5)), Verdict::Reached);
-        assert_eq!(Verdict::of(&row(""), Some(1.5)), Verdict::Open);
+        assert_eq!(Verdict::of(&row("less"), Some(1.5), 0), Verdict::Short);
+        assert_eq!(Verdict::of(&row("more"), Some(1.5), 0), Verdict::Reached);
+        assert_eq!(Verdict::of(&row(""), Some(1.5), 0), Verdict::Open);
+        assert_eq!(Verdict::of(&row("more"), Some(1.5), 3), Verdict::Failed, "who survives is no measure");
     }
 }
