@@ -71,6 +71,8 @@ pub(super) struct Source {
 pub(super) struct Listener {
     pub(super) until: Instant,
     pub(super) told: Vector,
+    /// Its last pull that was answered.
+    pub(super) served: Option<u64>,
 }
 
 /// A batch handed to the shell.

@@ -19,12 +19,19 @@ impl Feed {
             return cx.send(from, refuse(Refusal::NotMember));
         }
         self.listen(id, from, &pull.seen, cx);
+        // Links repeat messages. A second answer may be cut in other places: among batches of both, one could skip
+        // records that neither of the others brings. Who cannot be remembered gets one batch.
+        let listener = self.buckets.get_mut(&id).and_then(|bucket| bucket.listeners.get_mut(&from));
+        let most = if listener.is_some() { limits::BATCHES_PER_PULL } else { 1 };
+        if listener.is_some_and(|listener| listener.served.replace(ticket) == Some(ticket)) {
+            return cx.stale();
+        }
         let state = || Ok((cx.replica.vector(id)?, cx.replica.horizon(id)?, cx.replica.doubt(id)?));
         let Some((vector, horizon, doubt)) = cx.read(state()) else {
             return cx.send(from, refuse(Refusal::Busy));
         };
         let bytes = pull.max_bytes.clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32) as usize;
-        let count = pull.batches.clamp(1, limits::BATCHES_PER_PULL);
+        let count = pull.batches.clamp(1, most);
         let mut seen = pull.seen;
         for index in 0..count {
             let Some(piece) = cx.read(cx.replica.after(id, &seen, bytes)) else {
@@ -62,7 +69,7 @@ impl Feed {
             listener.until = until;
             listener.told.merge(seen);
         } else if bucket.listeners.len() < limits::LISTENERS {
-            bucket.listeners.insert(site, Listener { until, told: seen.clone() });
+            bucket.listeners.insert(site, Listener { until, told: seen.clone(), served: None });
         }
     }
 

@@ -1,6 +1,11 @@
 //! From any start, over any net: the same set everywhere, nothing lost, nothing dead back.
 
-use crate::world::{SYSTEM, Weather, World, bucket, millis, seconds};
+use bytes::Bytes;
+use skerry_base::{NodeId, Origin, Vector};
+use skerry_federation::message::{Batch, Message, Pull};
+use skerry_federation::{Input, Output};
+
+use crate::world::{SYSTEM, Weather, World, bucket, millis, seconds, site_id};
 
 /// Draws an hour of writes, deletes, cuts, mutes, restarts and forgotten tombstones; then peace.
 fn storm(seed: u64) -> World {
@@ -124,4 +129,87 @@ fn news_leave_a_cluster_of_near_sites() {
     world.run(seconds(400));
     let all: Vec<usize> = (0..12).collect();
     world.assert_converged(SYSTEM, &all);
+}
+
+/// Sends a message from site 0 to site 1 of a pair; what site 1 wants done.
+fn hear(world: &mut World, message: Message) -> Vec<Output> {
+    let (now, mut out) = (world.now, Vec::new());
+    let site = &mut world.sites[1];
+    site.machine.handle(Input::Received { from: site_id(0), message }, now, &site.store, &mut out);
+    out
+}
+
+/// Two sites of which the first says nothing of its own.
+fn pair() -> World {
+    let mut world = World::new(2, 1, millis(20));
+    world.start();
+    (0..2).for_each(|n| world.join(n, bucket(1)));
+    world.run(seconds(5));
+    world
+}
+
+#[test]
+fn a_repeated_pull_is_answered_once() {
+    let mut world = pair();
+    (0..20).for_each(|key| drop(world.write(1, bucket(1), key, false, Bytes::from(vec![1; 5000]))));
+    world.run(seconds(5));
+    let pull = |ticket| {
+        let (bucket, seen) = (bucket(1), Vector::new());
+        Message::Pull(Pull { ticket, bucket, seen, max_bytes: 16 << 10, batches: 4 })
+    };
+    let batches = |out: Vec<Output>| {
+        let batch = |output: &&Output| matches!(output, Output::Send { message: Message::Batch(_), .. });
+        out.iter().filter(batch).count()
+    };
+    assert_eq!(batches(hear(&mut world, pull(70))), 4);
+    // Answered again after more was written, its pieces would mix with those of the first answer.
+    world.put(1, bucket(1), 3);
+    assert_eq!(batches(hear(&mut world, pull(70))), 0);
+    assert_eq!(batches(hear(&mut world, pull(71))), 4);
+}
+
+#[test]
+fn an_end_that_brings_nothing_ends_the_round() {
+    let mut world = pair();
+    let origin = Origin { node: NodeId([9; 16]), incarnation: 1 };
+    let upto = |seq| Vector::from_iter([(origin, seq)]);
+    let asked = |out: &[Output]| {
+        let pull = |output: &Output| match output {
+            Output::Send { message: Message::Pull(pull), .. } => Some(pull.ticket),
+            _ => None,
+        };
+        out.iter().find_map(pull).unwrap()
+    };
+    let applied = |out: &[Output]| {
+        let apply = |output: &Output| match output {
+            Output::Apply(apply) => Some((apply.more, apply.upto.clone())),
+            _ => None,
+        };
+        out.iter().find_map(apply)
+    };
+    let batch = |ticket, upto, end| {
+        let (bucket, vector) = (bucket(1), Vector::from_iter([(origin, 9)]));
+        let (horizon, doubt) = (Vector::new(), Vector::new());
+        let (items, source) = (Vec::new(), Origin::default());
+        let (index, last) = (0, true);
+        Message::Batch(Batch {
+            ticket,
+            bucket,
+            source,
+            index,
+            last,
+            items,
+            upto,
+            end,
+            vector,
+            horizon,
+            doubt,
+        })
+    };
+    let ticket = asked(&hear(&mut world, Message::News { bucket: bucket(1), vector: upto(9) }));
+    let out = hear(&mut world, batch(ticket, upto(3), false));
+    assert_eq!(applied(&out), Some((true, upto(3))));
+    // What the source had more has come otherwise: nothing is left but to say so.
+    let out = hear(&mut world, batch(asked(&out), Vector::new(), true));
+    assert_eq!(applied(&out), Some((false, Vector::new())), "the vector must not wait for ever");
 }
