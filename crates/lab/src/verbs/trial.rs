@@ -6,16 +6,21 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use clap::Args;
 
 use super::Ending;
+use crate::run::Watch;
 use crate::systems::{Loopback, Running, SystemFile, start};
 
 /// Network of the loopback double: 127.N.0.0/16.
 const NETWORK: u8 = 90;
+/// How often processes are looked at.
+const LOOK: Duration = Duration::from_millis(250);
 
-/// Start a system by its file, show where it serves, stop it when standard input ends (Ctrl-D)
+/// Start a system by its file on loopback addresses, show where it serves, stop it with Ctrl-C
 #[derive(Debug, Args)]
 pub struct Try {
     /// Its name in crates/lab/systems, or a file
@@ -39,13 +44,16 @@ impl Try {
         if self.dir.exists() {
             std::fs::remove_dir_all(&self.dir).map_err(|error| format!("{}: {error}", self.dir.display()))?;
         }
+        // Without it Ctrl-C would end the lab alone: the system's processes have groups of their own.
+        let watch = Watch::signals().map_err(|error| format!("signals: {error}"))?;
         let running = start(&file, &Loopback::new(NETWORK, self.sites), &self.dir);
         let mut running = running.map_err(|error| error.to_string())?;
         show(&running);
-        let mut ignored = [0; 64];
-        while std::io::stdin().read(&mut ignored).is_ok_and(|read| read > 0) {}
-        if let Some(dead) = running.is_dead() {
-            return Err(dead.to_string());
+        let closed = closed_stdin();
+        while !watch.interrupted() && closed.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            if let Some(dead) = running.is_dead() {
+                return Err(dead.to_string());
+            }
         }
         for process in running.processes() {
             let usage = process.usage;
@@ -64,6 +72,18 @@ impl Try {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Tells when standard input has ended, from a thread that ends with the process.
+fn closed_stdin() -> Receiver<()> {
+    let (sender, receiver) = sync_channel(1);
+    std::thread::spawn(move || {
+        let mut ignored = [0; 64];
+        while std::io::stdin().read(&mut ignored).is_ok_and(|read| read > 0) {}
+        // Nobody may be waiting any more.
+        let _ = sender.send(());
+    });
+    receiver
 }
 
 /// A file by path or by the name it has in this checkout.
@@ -97,5 +117,5 @@ fn show(running: &Running) {
     }
     let keys = running.credentials();
     println!("access key {}, secret key {}, region {}", keys.access_key, keys.secret_key, keys.region);
-    println!("Ctrl-D stops it");
+    println!("Ctrl-C or Ctrl-D stops it");
 }
