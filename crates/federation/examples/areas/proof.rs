@@ -123,7 +123,8 @@ pub(crate) fn estimated(matrix: &Matrix, at: &[Coordinate], k: u8, seed: u64) ->
             })
             .collect();
         for _ in 0..6 {
-            let open = doubtful(k, sites.iter().map(|landmark| (*landmark, measured[index(landmark.site)])));
+            let open =
+                doubtful(k, false, sites.iter().map(|landmark| (*landmark, measured[index(landmark.site)])));
             for w in open.iter().map(|site| index(*site)) {
                 (measured[w], sites[w].distance) = (true, matrix.rtt(v, w));
             }

@@ -88,14 +88,19 @@ impl Bunch {
     }
 }
 
-/// Estimated sites that might be in the bunch if their estimates were too long: worth measuring.
-pub fn doubtful(levels: u8, sites: impl Iterator<Item = (Landmark, bool)> + Clone) -> Vec<SiteId> {
+/// Estimated sites that might be in the bunch if their estimates were too long: worth measuring. All of them, while
+/// this site is `lost`: it does not know yet where it is itself.
+pub fn doubtful(
+    levels: u8,
+    lost: bool,
+    sites: impl Iterator<Item = (Landmark, bool)> + Clone,
+) -> Vec<SiteId> {
     let reach = reach(levels, sites.clone().map(|(landmark, _)| landmark));
     let mut found: Vec<Landmark> = sites
         .filter(|(landmark, measured)| {
             let shortest =
                 (landmark.distance / 8 * limits::MEASURE_EIGHTHS).saturating_sub(limits::MEASURE_LESS);
-            !measured && shortest <= bound(&reach, levels, landmark.level)
+            !measured && (lost || shortest <= bound(&reach, levels, landmark.level))
         })
         .map(|(landmark, _)| landmark)
         .collect();
@@ -156,7 +161,8 @@ mod tests {
             (at(3, 0, 30), false),
             (at(4, 1, 400), false),
         ];
-        let doubtful: Vec<u8> = doubtful(2, sites.into_iter()).into_iter().map(|site| site.0[0]).collect();
+        let doubtful: Vec<u8> =
+            doubtful(2, false, sites.into_iter()).into_iter().map(|site| site.0[0]).collect();
         assert_eq!(doubtful, [1, 4]);
     }
 }

@@ -82,12 +82,13 @@ impl Distances {
         if site == self.me || rtt > limits::LONGEST {
             return false;
         }
-        let known = self.known.entry(site).or_default();
+        let Some(known) = self.entry(site) else { return false };
         if known.samples.len() >= limits::SAMPLES {
             known.samples.pop_front();
         }
         known.samples.push_back(rtt);
-        if let (Some(median), Some(other)) = (known.median(), known.coordinate) {
+        let at = known.median().zip(known.coordinate);
+        if let Some((median, other)) = at {
             self.own.sample(site, median, &other);
         }
         self.weigh_anchor(site)
@@ -98,7 +99,8 @@ impl Distances {
         if site == self.me || rtt > limits::LONGEST {
             return false;
         }
-        self.known.entry(site).or_default().theirs = Some(rtt);
+        let Some(known) = self.entry(site) else { return false };
+        known.theirs = Some(rtt);
         self.weigh_anchor(site)
     }
 
@@ -107,8 +109,17 @@ impl Distances {
         if site == self.me {
             return false;
         }
-        self.known.entry(site).or_default().coordinate = Some(coordinate);
+        let Some(known) = self.entry(site) else { return false };
+        known.coordinate = Some(coordinate);
         self.weigh_anchor(site)
+    }
+
+    /// Sites that left are remembered, because most come back; but not without end.
+    fn entry(&mut self, site: SiteId) -> Option<&mut Known> {
+        if self.known.len() >= 2 * limits::SITES && !self.known.contains_key(&site) {
+            return None;
+        }
+        Some(self.known.entry(site).or_default())
     }
 
     /// A site that moved its machine to another network: what was measured there says nothing any more.

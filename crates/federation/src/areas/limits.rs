@@ -28,6 +28,8 @@ pub const MEASURE: usize = 8;
 pub const MEASURE_EIGHTHS: u32 = 6;
 /// … less this would be in the bunch: estimates of near sites are wrong by more than their share.
 pub const MEASURE_LESS: Duration = Duration::from_millis(3);
+/// A site that trusts its own coordinate less than this measures whoever seems nearest.
+pub const LOST: f32 = 0.4;
 /// Questions of this site that are open at once.
 pub const QUESTIONS: usize = 1024;
 /// Times that one landmark is asked one question.

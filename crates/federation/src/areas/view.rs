@@ -55,6 +55,8 @@ pub struct View {
     bunch: Bunch,
     leaving: BTreeMap<SiteId, Instant>,
     unsettled: Option<Instant>,
+    /// Where this site was when the view was drawn.
+    drawn_at: Coordinate,
 }
 
 impl View {
@@ -72,6 +74,7 @@ impl View {
             bunch: Bunch { landmarks: vec![own], left_out: 0 },
             leaving: BTreeMap::new(),
             unsettled: None,
+            drawn_at: Coordinate::default(),
         }
     }
 
@@ -105,8 +108,9 @@ impl View {
 
     /// A round trip measured here.
     pub fn measured(&mut self, site: SiteId, rtt: Duration, now: Instant) {
-        let moved = self.distances.measured(site, rtt);
-        self.unsettle(moved && self.draws.contains_key(&site), now);
+        let moved = self.distances.measured(site, rtt) && self.draws.contains_key(&site);
+        // If this site has moved all estimates have.
+        self.unsettle(moved || self.distances.own().has_moved(&self.drawn_at), now);
     }
 
     /// A round trip measured at the other end.
@@ -141,6 +145,7 @@ impl View {
     pub fn redraw(&mut self, now: Instant) -> Turn {
         self.unsettled = None;
         self.distances.weigh_estimates();
+        self.drawn_at = *self.distances.own();
         self.k = level::levels(self.draws.len(), self.k);
         let levels = level::assign(self.draws.values().copied(), self.k);
         let changed = |site: &&SiteId| levels.get(*site) != self.levels.get(*site);
@@ -201,7 +206,7 @@ impl View {
     pub fn doubtful(&self) -> Vec<SiteId> {
         let measured = |site| self.distances.to(site).source == Source::Measured;
         let sites = self.sites().map(|landmark| (landmark, measured(landmark.site)));
-        let mut found = bunch::doubtful(self.k, sites);
+        let mut found = bunch::doubtful(self.k, self.distances.own().confidence() < limits::LOST, sites);
         found.truncate(limits::MEASURE);
         found
     }

@@ -139,3 +139,34 @@ fn a_site_that_dies_and_returns_is_what_it_was() {
     view.redraw(Instant(2));
     assert_eq!((view.bunch().clone(), view.level(id(8))), before);
 }
+
+/// Estimates follow this site's own coordinate, and what is measured counts before them.
+#[test]
+fn a_view_on_estimates_asks_for_what_it_must_measure() {
+    let matrix = Matrix::new(Kind::Metric, 60, 8);
+    let at = proof::coordinates(&matrix, 400, 8);
+    let mut view = View::new(id(1), 1, [9; 32], 1);
+    for site in (0..60).filter(|site| *site != 1) {
+        view.come(Entry { site: id(site), weight: 1, coordinate: Some(at[site]) }, Instant(0));
+    }
+    // Eight connections are in use.
+    for site in (0..8 * 40).map(|turn| 3 + 7 * (turn % 8)) {
+        view.measured(id(site), matrix.rtt(1, site), Instant(0));
+    }
+    let mut now = Instant(0);
+    let mut measured = 0;
+    for _ in 0..400 {
+        now = view.next_wake().unwrap_or(now).max(now);
+        view.settle(now);
+        let Some(site) = view.doubtful().first().copied() else { break };
+        view.measured(site, matrix.rtt(1, proof::index(site)), now);
+        measured += 1;
+    }
+    assert!(view.doubtful().is_empty() && (5..59).contains(&measured), "{measured} measured");
+    // Of those that are surely in the bunch, nearly all were found.
+    let mut exact = seen(&matrix, 1, 0..60);
+    exact.redraw(now);
+    let missing =
+        exact.bunch().landmarks.iter().filter(|found| view.bunch().get(found.site).is_none()).count();
+    assert!(missing <= 2, "{missing} of {} missing, {measured} measured", exact.bunch().landmarks.len());
+}
