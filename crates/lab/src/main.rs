@@ -7,6 +7,7 @@ use skerry_lab::verbs::check::Check;
 use skerry_lab::verbs::clean::Clean;
 use skerry_lab::verbs::client::Client;
 use skerry_lab::verbs::compare::Compare;
+use skerry_lab::verbs::export::Export;
 use skerry_lab::verbs::papers::Papers;
 use skerry_lab::verbs::report::Report;
 use skerry_lab::verbs::run::Run;
@@ -26,6 +27,7 @@ enum Verb {
     Clean(Clean),
     Check(Check),
     Client(Client),
+    Export(Export),
     Report(Report),
     Compare(Compare),
     Papers(Papers),
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Verb::Clean(verb) => verb.run(),
         Verb::Check(verb) => verb.run(),
         Verb::Client(verb) => verb.run(),
+        Verb::Export(verb) => verb.run(),
         Verb::Report(verb) => verb.run(),
         Verb::Compare(verb) => verb.run(),
         Verb::Papers(verb) => verb.run(),

@@ -143,6 +143,19 @@ impl Scenario {
         }
     }
 
+    /// Puts another topology or workload file in the place of the scenario's own.
+    pub fn point_to(&mut self, topology: Option<&str>, workload: Option<&str>) {
+        for cell in self.small.iter_mut().chain(&mut self.large) {
+            if let Some(file) = topology {
+                cell.setting.topology = Some(file.to_owned());
+            }
+            if let Some(file) = workload {
+                cell.setting.workload = Some(file.to_owned());
+            }
+            cell.labels = cell.setting.labels();
+        }
+    }
+
     /// Refuses steps that name a site which a topology does not have.
     pub fn check_sites(&self, sites: &[String]) -> Result<(), String> {
         for phase in &self.phases {

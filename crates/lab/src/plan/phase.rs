@@ -47,6 +47,10 @@ pub enum Action {
     Delete,
     /// Delete the bucket; one client does.
     DeleteBucket,
+    /// Write every key of the workload file once; one client does.
+    Fill,
+    /// What the workload file says, every client alike and on the same keys.
+    Workload,
     /// Random pairs of clients, one after the other: one writes an object, the other reads it.
     Pairs,
 }

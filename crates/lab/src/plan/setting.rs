@@ -16,6 +16,8 @@ pub struct Setting {
     pub sites: Option<u64>,
     /// A file in `crates/lab/topologies`, instead of the fields from `sites` to `core_jitter_ms`.
     pub topology: Option<String>,
+    /// A workload file, for the operations `fill` and `workload`.
+    pub workload: Option<String>,
     /// Between hosts of a site.
     pub lan_rtt_ms: Option<f64>,
     /// Rate of a host's card within its site.
@@ -89,9 +91,10 @@ pub enum Connections {
 }
 
 /// Fields that tell cells of a result apart; the others are the scenario's own business.
-const LABELS: [&str; 14] = [
+const LABELS: [&str; 15] = [
     "sites",
     "topology",
+    "workload",
     "core_rtt_ms",
     "core_rate_mbit",
     "access_rtt_ms",

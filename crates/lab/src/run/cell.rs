@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use skerry_bench::from_workload;
 use skerry_scenario::topology::Topology;
+use skerry_scenario::workload::Workload;
 
 use super::error::RunError;
 use super::pairs::{MISSED, STEPS, Sorted};
@@ -49,7 +51,12 @@ pub(super) fn play(
         return Ok(vec![cell]);
     }
     let makes_buckets = shared.scenario.phases.iter().any(|phase| phase.action == Action::CreateBucket);
-    let mut subject = Subject { setting, bucket: format!("lab-{index:03}"), seed: shared.seed };
+    let bucket = format!("lab-{index:03}");
+    let workload = match &setting.workload {
+        Some(file) => Some(workload(file, &bucket, &mut cell.warnings)?),
+        None => None,
+    };
+    let mut subject = Subject { setting, bucket, seed: shared.seed, workload };
     if !makes_buckets && let Some(reason) = stand.prepare(&subject, &mut cell.warnings)? {
         cell.status = reason;
         return Ok(vec![cell]);
@@ -82,6 +89,23 @@ pub(super) fn play(
         tallies.into_iter().map(|tally| tally.finish(shared.directory, index)).collect();
     cell.phases = phases?;
     Ok(vec![cell])
+}
+
+/// A workload file as a phase; what of it is passed over is a warning.
+pub(super) fn workload(
+    file: &str,
+    bucket: &str,
+    warnings: &mut Vec<String>,
+) -> Result<skerry_bench::plan::Phase, RunError> {
+    let text = std::fs::read_to_string(file).map_err(RunError::machine(file))?;
+    let mut workload = Workload::parse(file, &text).map_err(|refusal| RunError::Plan(refusal.to_string()))?;
+    if workload.buckets > 1 {
+        warnings.push(format!("{file}: one bucket instead of {}", workload.buckets));
+        workload.buckets = 1;
+    }
+    let (phase, notes) = from_workload::phase(&workload, bucket);
+    warnings.extend(notes);
+    Ok(phase)
 }
 
 fn blank(shared: &Shared<'_>, planned: &PlannedCell, stand: &Stand<'_>) -> Cell {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use skerry_bench::from_workload;
 use skerry_bench::plan::{self, Connections, Keys, Order, Plan, Shape, SizeRange};
 use skerry_bench::sample::{Sample, read_csv};
 use skerry_bench::target::Operation;
@@ -52,6 +53,8 @@ pub(super) struct Subject<'a> {
     pub(super) setting: &'a Setting,
     pub(super) bucket: String,
     pub(super) seed: u64,
+    /// What the workload file says, if there is one.
+    pub(super) workload: Option<plan::Phase>,
 }
 
 /// An answer of a client to its ask.
@@ -105,8 +108,7 @@ impl Stand<'_> {
             phase.clients.is_empty() || site.is_some_and(|site| phase.clients.contains(site))
         };
         let mut clients: Vec<&Client> = self.clients.iter().filter(takes_part).collect();
-        let operation = operation(phase.action)?;
-        if matches!(operation, Operation::CreateBucket | Operation::DeleteBucket) {
+        if matches!(phase.action, Action::CreateBucket | Action::DeleteBucket | Action::Fill) {
             clients.truncate(1);
         }
         if clients.is_empty() {
@@ -114,7 +116,11 @@ impl Stand<'_> {
         }
         let work = clients.into_iter().map(|client| {
             let prefix = format!("t{trial}/{}/", self.owner(client, &phase.objects));
-            let work = bench_phase(subject, phase, operation, prefix);
+            let work = match (phase.action, &subject.workload) {
+                (Action::Fill, Some(workload)) => from_workload::preparation(workload),
+                (Action::Workload, Some(workload)) => workload.clone(),
+                (action, _) => bench_phase(subject, phase, operation(action)?, prefix),
+            };
             let plan = Plan {
                 name: phase.name.clone(),
                 seed: subject.seed,
@@ -123,9 +129,9 @@ impl Stand<'_> {
                 begin_wall_ms: None,
                 phases: vec![work],
             };
-            (client.number as usize - 1, plan)
+            Ok((client.number as usize - 1, plan))
         });
-        Ok(work.collect())
+        work.collect()
     }
 
     /// Whose objects a client works on: its own, or those of its like at another site.
@@ -262,6 +268,9 @@ fn operation(action: Action) -> Result<Operation, RunError> {
         Action::Delete => Operation::Delete,
         Action::DeleteBucket => Operation::DeleteBucket,
         Action::Pairs => return Err(RunError::Plan("pairs are played by themselves".into())),
+        Action::Fill | Action::Workload => {
+            return Err(RunError::Plan("the operations fill and workload need a workload file".into()));
+        }
     })
 }
 

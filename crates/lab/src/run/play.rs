@@ -125,6 +125,10 @@ impl Run<'_> {
         let cells = self.scenario.cells(self.options.scale);
         let mut networks: Vec<(String, Vec<(usize, &PlannedCell)>)> = Vec::new();
         for (index, cell) in cells.iter().enumerate() {
+            // Files that a cell points to are read before anything is built.
+            if let Some(file) = &cell.setting.workload {
+                cell::workload(file, "lab", &mut Vec::new())?;
+            }
             let text = network::topology(&self.scenario.id, &cell.setting, self.options.matrix.as_ref());
             let text = text.map_err(RunError::Plan)?;
             match networks.last_mut() {

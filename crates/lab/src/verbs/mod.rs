@@ -6,6 +6,7 @@ pub mod check;
 pub mod clean;
 pub mod client;
 pub mod compare;
+pub mod export;
 pub mod papers;
 pub mod report;
 pub mod run;

@@ -30,6 +30,12 @@ pub struct Run {
     /// Round-trip times in milliseconds between sites, instead of the scenario's: rows of numbers
     #[arg(long, value_name = "FILE")]
     pub matrix: Option<PathBuf>,
+    /// A topology file instead of the scenario's sites and links
+    #[arg(long, value_name = "FILE", conflicts_with = "matrix")]
+    pub topology: Option<PathBuf>,
+    /// A workload file, for scenarios that play one (replay)
+    #[arg(long, value_name = "FILE")]
+    pub workload: Option<PathBuf>,
     /// Where results go; one directory per scenario is made in it
     #[arg(long, default_value = "target/lab", value_name = "DIR")]
     pub out: PathBuf,
@@ -74,7 +80,14 @@ impl Run {
             [all] if all == "all" => places::all("scenarios").into_iter().map(|(name, _)| name).collect(),
             named => named.to_vec(),
         };
-        names.into_iter().map(|name| Ok((name.clone(), Scenario::load(&name)?))).collect()
+        let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let (topology, workload) = (text(&self.topology), text(&self.workload));
+        let load = |name: String| {
+            let mut scenario = Scenario::load(&name)?;
+            scenario.point_to(topology.as_deref(), workload.as_deref());
+            Ok((name, scenario))
+        };
+        names.into_iter().map(load).collect()
     }
 
     fn command(&self, name: &str) -> String {
@@ -84,8 +97,9 @@ impl Run {
             self.scale.name(),
             self.seed
         );
-        if let Some(matrix) = &self.matrix {
-            command += &format!(" --matrix {}", matrix.display());
+        let files = [("matrix", &self.matrix), ("topology", &self.topology), ("workload", &self.workload)];
+        for (option, file) in files.into_iter().filter_map(|(option, file)| Some((option, file.as_ref()?))) {
+            command += &format!(" --{option} {}", file.display());
         }
         command
     }
