@@ -42,6 +42,8 @@ use station::Station;
 /// Variables that a process in a host gets from the lab's own; everything else is set by who starts it.
 const VARIABLES: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH"];
 
+/// The program that runs, also if its file was replaced meanwhile.
+const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Devices that one thread closes.
 const STATIONS_PER_CLOSER: usize = 8;
 
@@ -118,7 +120,7 @@ impl Wan {
         if !sys::is_isolated() {
             return Err(WanError::NotIsolated);
         }
-        let launcher = settings.launcher.map_or_else(std::env::current_exe, Ok)?;
+        let launcher = settings.launcher.unwrap_or_else(|| OWN_PROGRAM.into());
         let plan = Plan::new(topology);
         let hosts = plan.hosts.clone();
         let stations = Stations(Arc::new(stations(&plan)?));
