@@ -1,5 +1,8 @@
 //! What a run needs of the network below it: the emulator, or a double without distances.
 
+use std::io;
+use std::path::Path;
+
 use crate::result::{HostTraffic, Network, Traffic};
 use crate::systems::{Machine, Machines};
 use crate::wan::{self, Flow, Host, Role, Wan};
@@ -17,6 +20,9 @@ pub trait Ground: Machines {
 
     /// What was sent since the network was built.
     fn traffic(&self) -> Traffic;
+
+    /// Something that goes with the network, also after a crash.
+    fn own(&self, path: &Path) -> io::Result<()>;
 
     /// How well the network keeps to its word, and what makes measurements doubtful.
     fn network(&self) -> (Network, Vec<String>);
@@ -57,6 +63,10 @@ impl Ground for Wan {
             packets: matrix(|flow| flow.packets),
             hosts: now.hosts.iter().map(|(name, traffic)| (name.clone(), host(traffic))).collect(),
         }
+    }
+
+    fn own(&self, path: &Path) -> io::Result<()> {
+        Self::own(self, path)
     }
 
     fn network(&self) -> (Network, Vec<String>) {

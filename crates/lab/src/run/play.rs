@@ -153,9 +153,9 @@ impl Run<'_> {
             self.directory.clear(number + 1);
             played?;
         }
-        let statuses = result.cells.iter().map(|cell| cell.status.as_str());
+        let mut statuses = result.cells.iter().map(|cell| cell.status.as_str());
         if result.cells.iter().all(|cell| cell.status != OK) {
-            result.status = statuses.last().unwrap_or("no cell").to_owned();
+            result.status = statuses.next_back().unwrap_or("no cell").to_owned();
         }
         Ok(())
     }
@@ -176,6 +176,7 @@ impl Run<'_> {
         screen.note("building the network");
         let ground = (self.build)(&topology, self.options.seed).map_err(RunError::Network)?;
         let work = self.directory.work(number)?;
+        ground.own(&work).map_err(RunError::machine(work.display()))?;
         screen.note("starting the system");
         self.watch.check()?;
         let mut running = systems::start(&self.options.system, &*ground, &work)?;
@@ -211,6 +212,8 @@ impl Run<'_> {
         }
         drop(clients);
         stopped(running, result);
+        // The network takes the rest along.
+        self.directory.clear(number);
         drop(limits);
         Ok(())
     }
