@@ -19,7 +19,7 @@ const POINTS: usize = 200;
 const COLOURS: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"];
 
 /// The picture of these samples, a series for each phase and operation. Failures and the warm-up are not in it.
-pub fn svg(title: &str, samples: &[Sample]) -> String {
+pub fn svg<'a>(title: &str, samples: impl IntoIterator<Item = &'a Sample>) -> String {
     let series = series(samples);
     let all = || series.iter().flat_map(|(_, values)| [values.first(), values.last()]).flatten().copied();
     let low = decade(all().min().unwrap_or(1_000_000).max(1), false);
@@ -43,9 +43,9 @@ pub fn svg(title: &str, samples: &[Sample]) -> String {
 }
 
 /// Sorted latencies of each phase and operation, in the order in which they come.
-fn series(samples: &[Sample]) -> Vec<(String, Vec<u64>)> {
+fn series<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Vec<(String, Vec<u64>)> {
     let mut series: Vec<(String, Vec<u64>)> = Vec::new();
-    for sample in samples.iter().filter(|sample| !sample.warm_up && sample.failure.is_empty()) {
+    for sample in samples.into_iter().filter(|sample| !sample.warm_up && sample.failure.is_empty()) {
         let name = format!("{}: {}", sample.phase, sample.operation);
         match series.iter_mut().find(|(known, _)| *known == name) {
             Some((_, values)) => values.push(sample.total_ns),

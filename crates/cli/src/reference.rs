@@ -100,6 +100,7 @@ fn name(argument: &Arg) -> String {
         (None, _) => value,
         (Some(long), None) if takes_value => format!("--{long} {value}"),
         (Some(long), None) => format!("--{long}"),
+        (Some(long), Some(short)) if takes_value => format!("--{long} {value}, -{short}"),
         (Some(long), Some(short)) => format!("--{long}, -{short}"),
     }
 }

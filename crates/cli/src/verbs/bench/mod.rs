@@ -27,7 +27,7 @@ pub(crate) enum Bench {
     Six(Box<six::SixSteps>),
     /// A mix of operations for some time or number
     ///
-    /// Writes the objects first (unless --no-load), then measures the mix; `put=0,get=1` with `--order once` reads each
+    /// Writes the objects first (unless --no-load), then measures the mix; `--mix get=1 --order once` reads each
     /// object exactly once. At a fixed rate (--rate) latency counts from the intended begin, also while the service
     /// stalls.
     Mixed(Box<mixed::Mixed>),
@@ -51,10 +51,10 @@ impl Bench {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Measure {
     /// How closely to look at what is read
-    #[arg(long, value_enum, default_value = "bytes")]
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "bytes")]
     verify: Look,
     /// Keep one connection for each worker, or make a new one for each operation
-    #[arg(long, value_enum, default_value = "keep")]
+    #[arg(long, value_name = "HOW", value_enum, default_value = "keep")]
     connections: Wires,
     /// Drop this machine's file caches before reads; needs root
     #[arg(long)]

@@ -16,22 +16,24 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 
 /// Writes the files that were asked for.
-pub(super) fn files(measure: &Measure, title: &str, samples: &[Sample]) -> Outcome<()> {
+pub(super) fn files(measure: &Measure, title: &str, samples: &[&Sample]) -> Outcome<()> {
     let failed =
         |path: &Path, error: &dyn std::fmt::Display| Failure::failed(format!("{}: {error}", path.display()));
     if let Some(path) = &measure.csv {
         let file = std::fs::File::create(path).map_err(|error| failed(path, &error))?;
-        write_csv(std::io::BufWriter::new(file), samples).map_err(|error| failed(path, &error))?;
+        write_csv(std::io::BufWriter::new(file), samples.iter().copied())
+            .map_err(|error| failed(path, &error))?;
     }
     if let Some(path) = &measure.plot {
-        std::fs::write(path, plot::svg(title, samples)).map_err(|error| failed(path, &error))?;
+        std::fs::write(path, plot::svg(title, samples.iter().copied()))
+            .map_err(|error| failed(path, &error))?;
     }
     Ok(())
 }
 
 /// All samples of a measurement, phase by phase.
-pub(super) fn samples(measurement: &Measurement) -> Vec<Sample> {
-    measurement.outcome.phases.iter().flat_map(|phase| phase.samples.iter().cloned()).collect()
+pub(super) fn samples(measurement: &Measurement) -> Vec<&Sample> {
+    measurement.outcome.phases.iter().flat_map(|phase| &phase.samples).collect()
 }
 
 /// Prints a measurement and answers with the exit code it means.

@@ -132,29 +132,30 @@ impl SixSteps {
             output::line(HEADER);
         }
         let (mut samples, mut table) = (Vec::new(), Vec::new());
-        let (mut number, mut exit) = (0, Exit::Done);
+        let (mut number, mut exit, mut stopped) = (0, Exit::Done, false);
         for size in sizes {
             let mut runs = Runs { size: *size, lines: Vec::new() };
             for _ in 0..self.trials {
-                if number > 0 {
-                    tokio::time::sleep(self.pause).await;
-                }
                 number += 1;
-                let (line, stopped) = self.one(flow, (*size, number), &mut samples, globals).await?;
-                runs.lines.extend(line.clone());
+                let line;
+                (line, stopped) = self.one(flow, (*size, number), &mut samples, globals).await?;
                 if line.is_none() || stopped {
                     exit = Exit::Partial;
                 }
+                runs.lines.extend(line);
                 if stopped {
                     break;
                 }
             }
             table.push(runs);
+            if stopped {
+                break;
+            }
         }
         if !globals.json {
             summarise(&table);
         }
-        report::files(&self.measure, "six steps", &samples)?;
+        report::files(&self.measure, "six steps", &samples.iter().collect::<Vec<_>>())?;
         if table.iter().all(|runs| runs.lines.is_empty()) {
             return Err(Failure::failed("no run of the six steps went through"));
         }
@@ -170,7 +171,16 @@ impl SixSteps {
         globals: &Globals,
     ) -> Outcome<(Option<Line>, bool)> {
         let six = self.six(size, globals);
-        let measurement = flow.run(&six.plan()).await?;
+        let mut plan = six.plan();
+        if let Some(first) = plan.phases.first_mut().filter(|_| number > 1) {
+            first.pause_seconds = self.pause.as_secs_f64();
+        }
+        let measurement = flow.run(&plan).await?;
+        if measurement.outcome.stopped {
+            // What a stopped run made goes, too; it may not all be there, so nobody looks at the outcome.
+            plan.phases.retain(|phase| phase.mix.delete + phase.mix.delete_bucket > 0);
+            flow.run(&plan).await?;
+        }
         let line = Line::of(&six, &measurement.outcome.phases);
         let failed = failures(&measurement.outcome);
         if globals.json {
@@ -188,10 +198,10 @@ impl SixSteps {
         if let (Some(line), Some(path)) = (&line, &self.results) {
             append(path, line).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         }
-        samples.extend(
-            report::samples(&measurement).into_iter().map(|sample| Sample { trial: number, ..sample }),
-        );
-        Ok((line, measurement.outcome.stopped))
+        let stopped = measurement.outcome.stopped;
+        let measured = measurement.outcome.phases.into_iter().flat_map(|phase| phase.samples);
+        samples.extend(measured.map(|sample| Sample { trial: number, ..sample }));
+        Ok((line, stopped))
     }
 }
 
