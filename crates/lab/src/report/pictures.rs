@@ -92,7 +92,14 @@ fn over_axis(book: &Book<'_>) -> Option<Figure> {
         return None;
     }
     let below = parameter(name);
-    let axes = curve::Axes { x, below: below.clone(), marks, counts: false, y: Unit::Seconds, range: None };
+    let axes = curve::Axes {
+        x,
+        below: below.clone(),
+        marks,
+        counts: x != Unit::Bytes,
+        y: Unit::Seconds,
+        range: None,
+    };
     let caption = format!(
         "Time per operation over {below}: median, with the middle half of all operations as a band.{note}"
     );

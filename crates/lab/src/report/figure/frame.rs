@@ -78,7 +78,7 @@ pub fn value_axis(svg: &mut Svg, area: Area, axis: &Axis, texts: bool) {
 
 /// The lower axis with its label; `at` names the values to mark, else the axis chooses.
 pub fn lower_axis(svg: &mut Svg, area: Area, axis: &Axis, at: &[(f64, String)], label: &str) {
-    let own = axis.ticks((area.width / 75.0) as usize);
+    let own = axis.ticks((area.width / 50.0) as usize);
     let ticks = if at.is_empty() { &own } else { at };
     let mut free = f64::NEG_INFINITY;
     for (value, text) in ticks {
