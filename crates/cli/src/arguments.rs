@@ -87,6 +87,12 @@ pub(crate) enum Verb {
     /// The links between sites: cut and heal them to see what happens
     #[command(subcommand)]
     Link(verbs::link::Link),
+    /// Where the disk of a site went
+    ///
+    /// By bucket it is answered from sums that are kept as records change. By class (live, noncurrent, conflicts) or
+    /// origin (the site that wrote it) records are read, at most a million of them; if there are more the answer says
+    /// that it is partial. Bytes are those of bodies as clients see them; what they take on the disk stands above.
+    Du(verbs::du::Du),
     /// Read everything on a site's disk and say what is damaged
     ///
     /// For a site that does not run (one that does is refused with 5). The store is opened as a start of the site

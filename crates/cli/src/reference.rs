@@ -170,6 +170,7 @@ mod tests {
             "link cut <SITE>",
             "link heal <SITE>",
             "check",
+            "du",
             "scrub status",
             "scrub start",
             "scrub pause",

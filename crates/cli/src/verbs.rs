@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod conflicts;
 pub(crate) mod demo;
+pub(crate) mod du;
 pub(crate) mod init;
 pub(crate) mod invite;
 pub(crate) mod join;
@@ -35,6 +36,7 @@ pub(crate) fn run(line: CommandLine) -> Outcome {
         Verb::Config(verb) => verb.run(&globals),
         Verb::Status(verb) => wait(verb.run(globals)),
         Verb::Link(verb) => wait(verb.run(globals)),
+        Verb::Du(verb) => wait(verb.run(globals)),
         Verb::Check(verb) => verb.run(&globals),
         Verb::Scrub(verb) => wait(verb.run(globals)),
         Verb::Conflicts(verb) => wait(verb.run(globals)),

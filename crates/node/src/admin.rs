@@ -13,8 +13,8 @@ use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
     AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictPage, ConflictQuery,
     ErrorKind, Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
-    Outcome, PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, StatusReport, StorageStatus,
-    VERSION,
+    Outcome, PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport,
+    StatusReport, StorageStatus, VERSION,
 };
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, SystemKey, check_site_name, document_object,
@@ -30,6 +30,7 @@ use crate::paths::members::{self, Unsent};
 use crate::paths::{buckets, scope, shape};
 use crate::peers::roster::Known;
 use crate::site::{Site, entry, unreadable};
+use crate::space_used;
 use crate::trust::access::{self, AccessKey};
 use crate::trust::invite::InviteError;
 use crate::welcome::Door;
@@ -278,6 +279,10 @@ impl AdminService for Admin {
         })
     }
 
+    async fn space(&self, query: SpaceQuery) -> Outcome<SpaceReport> {
+        space_used::online(&self.site, query.scan).await
+    }
+
     async fn scrub(&self) -> Outcome<ScrubReport> {
         Ok(scrub::report(&self.site))
     }
@@ -420,7 +425,10 @@ impl Admin {
     }
 }
 
-fn storage_status(usage: &skerry_storage::Usage, scrub: &skerry_storage::ScrubState) -> StorageStatus {
+pub(crate) fn storage_status(
+    usage: &skerry_storage::Usage,
+    scrub: &skerry_storage::ScrubState,
+) -> StorageStatus {
     StorageStatus {
         damaged_chunks: scrub.damaged.len() as u64 + scrub.unlisted,
         damaged_segments: scrub.segments.len() as u64,

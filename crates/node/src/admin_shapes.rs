@@ -4,5 +4,5 @@
 pub use skerry_gateway::service::{
     BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictPage, ConflictQuery, Invite,
     InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, PeerStatus, Readiness,
-    ScrubReport, ScrubRequest, StatusReport, StorageStatus,
+    ScrubReport, ScrubRequest, SpaceReport, SpaceRow, StatusReport, StorageStatus,
 };

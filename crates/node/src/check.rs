@@ -112,6 +112,22 @@ pub struct CheckReport {
     pub repaired: bool,
 }
 
+/// Opens the store of a site that does not run, as a start does.
+pub(crate) fn open_offline(
+    config: &Config,
+    watch: Option<Watch>,
+) -> Result<(Arc<Store>, SiteTrust), CheckError> {
+    let directory = Path::new(&config.node.dir);
+    let data = directory.join(DATA);
+    if !data.join("store").is_file() {
+        return Err(CheckError::NoStore(directory.display().to_string()));
+    }
+    let trust = SiteTrust::load(directory)?;
+    let look = Look { settings: Settings { watch, ..settings(config, &trust) }, data: &data };
+    let (store, _) = look.open(false)?;
+    Ok((store, trust))
+}
+
 /// Looks through the directory of a site that does not run.
 pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport, CheckError> {
     let directory = Path::new(&config.node.dir);

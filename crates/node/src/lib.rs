@@ -19,6 +19,7 @@ mod peers;
 mod roster_watch;
 pub mod server;
 mod site;
+pub mod space_used;
 mod tasks;
 pub mod telemetry;
 pub mod trust;

@@ -61,6 +61,8 @@ async fn verbs_carry_a_version_and_do_what_they_say() {
     assert_eq!(link, json!({"version": 1, "cut": true}));
     assert_eq!(ask(&face, &post, "v1/scrub", r#"{"pause":true}"#).await.1["paused"], json!(true));
     assert_eq!(ask(&face, &get, "v1/scrub", "").await.1["paused"], json!(true));
+    let (_, space) = ask(&face, &get, "v1/space?scan=true", "").await;
+    assert_eq!((&space["version"], &space["rows"]), (&json!(1), &json!([])));
     let (status, key) = ask(&face, &post, "v1/keys", r#"{"name":"backup"}"#).await;
     assert_eq!((status, &key["version"], &key["name"]), (201, &json!(1), &json!("backup")));
     let disable = format!("v1/keys/{}/disable", key["id"].as_str().unwrap());
@@ -95,6 +97,8 @@ async fn refusals_are_json_and_name_themselves() {
         (&Method::DELETE, "v1/scrub", "", 405, "MethodNotAllowed"),
         (&post, "v1/buckets", r#"{"name":"NO"}"#, 400, "InvalidBucketName"),
         (&get, "v1/conflicts?buckets=x", "", 400, "InvalidArgument"),
+        (&get, "v1/space?scan=yes", "", 400, "InvalidArgument"),
+        (&get, "v1/space?by=bucket", "", 400, "InvalidArgument"),
         (&get, "v1/conflicts?limit=0", "", 400, "InvalidArgument"),
     ] {
         let (found, answer) = ask(&face, method, path, body).await;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::json::{self, Failure};
 use crate::http::body::{Inflow, Outflow};
 use crate::s3::uri::Query;
-use crate::service::{AdminService, ConflictQuery, ErrorKind, Outcome, ServiceError};
+use crate::service::{AdminService, ConflictQuery, ErrorKind, Outcome, ServiceError, SpaceQuery};
 
 /// Carries out the verb at a path below `/_skerry/v1/`.
 pub(super) async fn run(
@@ -21,6 +21,7 @@ pub(super) async fn run(
     let segments: Vec<&str> = verb.split('/').collect();
     match (method.as_str(), segments.as_slice()) {
         ("GET", ["status"]) => ok(service.status().await),
+        ("GET", ["space"]) => ok(service.space(space_query(query)?).await),
         ("GET", ["scrub"]) => ok(service.scrub().await),
         ("POST", ["scrub"]) => ok(service.set_scrub(json::request(request).await?).await),
         ("POST", ["link"]) => ok(service.set_link(json::request(request).await?).await),
@@ -35,7 +36,7 @@ pub(super) async fn run(
         ("PATCH", ["buckets", name]) => ok(service.update_bucket(name, json::request(request).await?).await),
         (
             _,
-            ["status" | "scrub" | "link" | "conflicts" | "invites" | "keys" | "buckets"]
+            ["status" | "space" | "scrub" | "link" | "conflicts" | "invites" | "keys" | "buckets"]
             | ["keys", _, "disable"]
             | ["buckets", _],
         ) => Err(Failure::method(&method)),
@@ -49,6 +50,18 @@ fn ok(outcome: Outcome<impl Serialize>) -> Result<Response<Outflow>, Failure> {
 
 fn created(outcome: Outcome<impl Serialize>) -> Result<Response<Outflow>, Failure> {
     json::response(StatusCode::CREATED, &outcome?)
+}
+
+fn space_query(query: &Query) -> Result<SpaceQuery, Failure> {
+    let refused = |what: &str| Failure::from(ServiceError::new(ErrorKind::InvalidArgument, what));
+    if query.names().any(|name| name != "scan") {
+        return Err(refused("space takes scan and nothing else"));
+    }
+    match query.text("scan").as_deref() {
+        None | Some("false") => Ok(SpaceQuery { scan: false }),
+        Some("true") => Ok(SpaceQuery { scan: true }),
+        Some(_) => Err(refused("scan is true or false")),
+    }
 }
 
 fn conflict_query(query: &Query) -> Result<ConflictQuery, Failure> {
@@ -68,6 +81,7 @@ fn conflict_query(query: &Query) -> Result<ConflictQuery, Failure> {
 #[cfg(test)]
 pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::GET, "status"),
+    (Method::GET, "space"),
     (Method::GET, "scrub"),
     (Method::POST, "scrub"),
     (Method::POST, "link"),

@@ -7,8 +7,8 @@ use super::state::Bucket;
 use crate::service::{
     AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, ConflictPage, ConflictQuery,
     ErrorKind, Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
-    Outcome, Readiness, ScrubReport, ScrubRequest, ServiceError, StatusReport, StorageStatus, VERSION,
-    Versioning,
+    Outcome, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, SpaceRow,
+    StatusReport, StorageStatus, VERSION, Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -64,6 +64,17 @@ impl AdminService for Memory {
             buckets: state.buckets.len() as u64,
             conflicts: 0,
         })
+    }
+
+    async fn space(&self, _: SpaceQuery) -> Outcome<SpaceReport> {
+        let state = self.lock();
+        let row = |(name, bucket): (&String, &Bucket)| {
+            let held = status(name, bucket);
+            let (bucket, class) = (name.clone(), "live".to_owned());
+            SpaceRow { bucket, class, origin: String::new(), versions: held.objects, bytes: held.bytes }
+        };
+        let rows = state.buckets.iter().map(row).collect();
+        Ok(SpaceReport { version: VERSION, site: "memory".into(), rows, ..SpaceReport::default() })
     }
 
     async fn scrub(&self) -> Outcome<ScrubReport> {

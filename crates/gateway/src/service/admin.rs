@@ -99,6 +99,51 @@ pub struct StorageStatus {
     pub damaged_segments: u64,
 }
 
+/// `GET space`: where the disk went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpaceQuery {
+    /// Reads records to tell classes and origins apart; else only what is counted as it changes.
+    #[serde(default)]
+    pub scan: bool,
+}
+
+/// What `GET space` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SpaceReport {
+    /// Shape version.
+    pub version: u32,
+    /// The site.
+    pub site: String,
+    /// Bytes on disk by class of file.
+    pub storage: StorageStatus,
+    /// Bytes of cached copies of other sites' objects: given back when room is wanted.
+    pub cached_bytes: u64,
+    /// Bytes of what is written that no other site is known to have: records; none where that is not known (offline).
+    pub unsent_bytes: Option<u64>,
+    /// What lies in buckets, by bucket, class and origin.
+    pub rows: Vec<SpaceRow>,
+    /// Records read for it; 0: all is from counters.
+    pub scanned: u64,
+    /// Whether the scan ended before all records were read: rows are then lower bounds.
+    pub partial: bool,
+}
+
+/// Bytes of one kind in one bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SpaceRow {
+    /// The bucket's name here, or its id.
+    pub bucket: String,
+    /// `live`, `noncurrent`, `conflicts`; without a scan `live` and `other versions`.
+    pub class: String,
+    /// The site that wrote it; empty without a scan.
+    pub origin: String,
+    /// Versions.
+    pub versions: u64,
+    /// Bytes of their bodies, as clients see them.
+    pub bytes: u64,
+}
+
 /// `POST scrub`: what is absent stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -364,6 +409,8 @@ pub trait AdminService: Send + Sync + 'static {
     async fn ready(&self) -> Readiness;
     /// The state of this site and what it knows of others.
     async fn status(&self) -> Outcome<StatusReport>;
+    /// Where the disk went.
+    async fn space(&self, query: SpaceQuery) -> Outcome<SpaceReport>;
     /// How far the scrub is and what it found.
     async fn scrub(&self) -> Outcome<ScrubReport>;
     /// Pauses the scrub, lets it go on, begins a round.

@@ -28,7 +28,8 @@ use std::sync::Arc;
 pub use admin::{
     AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictPage, ConflictQuery,
     Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, PeerStatus,
-    Readiness, ScrubReport, ScrubRequest, StatusReport, StorageStatus, VERSION,
+    Readiness, ScrubReport, ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus,
+    VERSION,
 };
 pub(crate) use body::hex;
 pub use body::{Declared, Digests, DownloadBody, Expected, Trailers, UploadBody};

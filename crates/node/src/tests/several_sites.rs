@@ -1,7 +1,7 @@
 //! Several sites with links between them.
 
 use skerry_gateway::service::{
-    ConflictQuery, ErrorKind, ReadMode, RequestContext, ScrubRequest, WriteCondition,
+    ConflictQuery, ErrorKind, ReadMode, RequestContext, ScrubRequest, SpaceQuery, WriteCondition,
 };
 
 use skerry_base::kv::View;
@@ -246,5 +246,49 @@ async fn a_record_whose_writer_burned_reaches_all_from_its_reader() {
         .await;
     assert_eq!(three.list("photos").await.unwrap(), ["a", "b"]);
     assert_eq!(three.site().read(vector).await.unwrap(), before, "what lies before it may be somewhere");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_the_disk_went_is_told_by_class_and_origin_and_adds_up() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    world.sites[0].put("photos", "a", noise(100_000, 1)).await.unwrap();
+    assert_eq!(world.sites[1].get("photos", "a").await.unwrap().len(), 100_000);
+    world.converged("photos").await;
+    for site in &world.sites {
+        site.cut(true).await;
+    }
+    world.sites[0].put("photos", "b", noise(30, 2)).await.unwrap();
+    world.sites[1].put("photos", "b", noise(50, 3)).await.unwrap();
+    for site in &world.sites {
+        site.cut(false).await;
+    }
+    world.converged("photos").await;
+    let admin = world.sites[0].services().admin.clone();
+    let scanned = admin.space(SpaceQuery { scan: true }).await.unwrap();
+    let photos: Vec<_> = scanned.rows.iter().filter(|row| row.bucket == "photos").collect();
+    let bytes =
+        |class: &str| photos.iter().filter(|row| row.class == class).map(|row| row.bytes).sum::<u64>();
+    assert_eq!(bytes("live") + bytes("conflicts") + bytes("noncurrent"), 100_080);
+    assert!(matches!(bytes("conflicts"), 30 | 50), "{photos:?}");
+    let mut origins: Vec<&str> = photos.iter().map(|row| row.origin.as_str()).collect();
+    origins.sort_unstable();
+    origins.dedup();
+    assert_eq!(origins.len(), 2, "{origins:?}");
+    assert!(!scanned.partial && scanned.scanned > 0 && scanned.unsent_bytes.is_some());
+    let counted = admin.space(SpaceQuery { scan: false }).await.unwrap();
+    let sum = |rows: &[skerry_gateway::service::SpaceRow]| {
+        rows.iter().filter(|row| row.bucket == "photos").map(|row| row.bytes).sum::<u64>()
+    };
+    assert_eq!((counted.scanned, sum(&counted.rows)), (0, sum(&scanned.rows)), "counters and records agree");
+    let copies = world.sites[1].services().admin.space(SpaceQuery { scan: false }).await.unwrap();
+    assert!(copies.cached_bytes >= 100_000, "what was read is a cached copy");
+    let (config, _) = world.sites[0].settings();
+    assert!(matches!(crate::space_used::offline(&config, true), Err(crate::check::CheckError::InUse(_))));
+    drop(admin);
+    world.sites[0].stop().await;
+    let offline = crate::space_used::offline(&config, true).unwrap();
+    assert_eq!((sum(&offline.rows), offline.unsent_bytes), (sum(&scanned.rows), None));
     world.stop().await;
 }
