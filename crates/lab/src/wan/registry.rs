@@ -262,4 +262,25 @@ mod tests {
         assert!(!directory.exists() && !file.exists());
         assert!(enlist(&directory, "a-1", "late").is_err());
     }
+
+    #[test]
+    fn clean_finishes_what_a_dead_lab_and_a_dead_guard_left() {
+        // No process has this number, so the run's lab is dead.
+        let id = format!("{}-{}-0", u32::MAX, std::process::id());
+        let living = Run::begin().unwrap();
+        let directory = living.directory().with_file_name(&id);
+        fs::create_dir(&directory).unwrap();
+        let file = std::env::temp_dir().join(format!("skerry-lab-test-{id}"));
+        fs::write(&file, "x").unwrap();
+        let sleep = || std::process::Command::new("sleep").arg("300").env(sys::MARK, &id).spawn().unwrap();
+        let (mut listed, mut marked) = (sleep(), sleep());
+        let started = sys::start_time(listed.id()).unwrap();
+        fs::write(directory.join("processes"), format!("{} {started} a-1 sleep\n", listed.id())).unwrap();
+        fs::write(directory.join("paths"), format!("{}\n", file.display())).unwrap();
+        let cleaned = clean();
+        assert!(!directory.exists() && !file.exists());
+        assert!(cleaned.failures.is_empty(), "{:?}", cleaned.failures);
+        assert!(!listed.wait().unwrap().success() && !marked.wait().unwrap().success());
+        assert!(living.directory().exists());
+    }
 }
