@@ -10,6 +10,7 @@ use skerry_base::{BucketId, Dot};
 use super::Violation;
 use crate::history::History;
 use crate::standing::Standing;
+use crate::verdict;
 
 const NAME: &str = "durability";
 
@@ -55,8 +56,19 @@ impl Shows {
             let held = place.and_then(|place| Some(history.memory(site)?.of(place)));
             held.is_some_and(|held| !held.alive().contains(dot))
         };
-        let lost =
-            |dot: &Dot| !durable.vector.covers(*dot) && !durable.stored.contains(dot) && !replaced(dot);
+        // By a commit that the former life did not live to see done.
+        let writes = history.writes_of(bucket);
+        let killed = |dot: &Dot| {
+            let kills = |killer: &Dot| {
+                let both = writes.get(killer).zip(writes.get(dot));
+                both.is_some_and(|(killer, victim)| verdict::kills(killer, victim, writes))
+            };
+            durable.stored.iter().any(kills)
+        };
+        let lost = |dot: &Dot| {
+            let there = durable.vector.covers(*dot) || durable.stored.contains(dot);
+            !there && !replaced(dot) && !killed(dot)
+        };
         let violation = |(dot, how): (&Dot, &BTreeSet<How>)| {
             Violation::at(NAME, site, format!("{bucket} {dot} was shown ({how:?}) and is not durable"))
         };
