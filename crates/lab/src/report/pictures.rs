@@ -51,7 +51,8 @@ fn shown<T>(things: &mut Vec<T>, most: usize, what: &str) -> String {
 fn places(book: &Book<'_>) -> (Vec<(f64, String)>, Unit) {
     let Some(axis) = &book.axis else { return (Vec::new(), Unit::Plain) };
     let mut labels: Vec<String> = Vec::new();
-    for label in book.readings.iter().filter_map(|reading| reading.cell.labels.get(axis)) {
+    let points = book.readings.iter().filter(|reading| !book.is_sum(reading.cell));
+    for label in points.filter_map(|reading| reading.cell.labels.get(axis)) {
         if !labels.contains(label) {
             labels.push(label.clone());
         }
@@ -373,7 +374,8 @@ pub fn timelines(book: &Book<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for reading in &book.readings {
         for phase in &reading.phases {
-            let eventful = !phase.phase.events.is_empty() || phase.phase.failures > 0;
+            let some = phase.phase.failures > 0 && phase.phase.summary.count > 0;
+            let eventful = !phase.phase.events.is_empty() || some;
             if eventful && !phase.operations.is_empty() && figures.len() < TIMELINES_MAX {
                 figures.push(one_timeline(book, reading, phase, figures.len()));
             }

@@ -150,7 +150,9 @@ impl<'a> Book<'a> {
     pub fn open(directory: &Path, result: &'a LabResult) -> Self {
         let measured: Vec<&Cell> = result.cells.iter().filter(|cell| cell.status == OK).collect();
         let mut phases: Vec<String> = Vec::new();
-        for phase in measured.iter().flat_map(|cell| &cell.phases) {
+        // A phase in which nothing ever succeeded has no times to draw; the table of numbers has it all the same.
+        let drawn = measured.iter().flat_map(|cell| &cell.phases).filter(|phase| phase.summary.count > 0);
+        for phase in drawn {
             if !phases.contains(&phase.name) {
                 phases.push(phase.name.clone());
             }
@@ -205,7 +207,7 @@ impl<'a> Book<'a> {
     /// Cells by what they have in common, each group one panel.
     pub fn groups(&self) -> Vec<Group<'_, 'a>> {
         let mut groups: Vec<Group<'_, 'a>> = Vec::new();
-        for reading in &self.readings {
+        for reading in self.readings.iter().filter(|reading| !self.is_sum(reading.cell)) {
             let title = self.title(reading.cell, false);
             match groups.last_mut().filter(|group| group.title == title) {
                 Some(group) => group.readings.push(reading),
@@ -213,6 +215,11 @@ impl<'a> Book<'a> {
             }
         }
         groups
+    }
+
+    /// Whether a cell sums up the others along the axis: it is then no point on it.
+    pub fn is_sum(&self, cell: &Cell) -> bool {
+        self.axis.as_ref().and_then(|axis| cell.labels.get(axis)).is_some_and(|label| label == "all")
     }
 
     /// A cell in words: its swept parameters, with the one of the axis if asked.

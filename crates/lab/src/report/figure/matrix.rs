@@ -110,7 +110,9 @@ impl Sheet {
             let name = short(name, 13);
             let (column, row) =
                 (self.left(number) + self.cell / 2.0, self.top(number) + self.tall / 2.0 + 4.0);
-            let fits = short(&name, (self.cell / 6.4) as usize);
+            let room = (self.cell / 6.4) as usize;
+            let end = name.rsplit('-').next().unwrap_or(&name);
+            let fits = if name.chars().count() > room { short(end, room) } else { name.clone() };
             svg.text((column, y + TOP - 6.0 + 10.0), Anchor::Middle, "tick small", &fits);
             svg.text((x + NAMES - 8.0, row), Anchor::End, "tick", &name);
         }
