@@ -152,7 +152,7 @@ impl SixSteps {
                 break;
             }
         }
-        if !globals.json {
+        if !globals.json && table.iter().any(|runs| !runs.lines.is_empty()) {
             summarise(&table);
         }
         report::files(&self.measure, "six steps", &samples.iter().collect::<Vec<_>>())?;
