@@ -147,7 +147,11 @@ impl Scenario {
     pub fn point_to(&mut self, topology: Option<&str>, workload: Option<&str>) {
         for cell in self.small.iter_mut().chain(&mut self.large) {
             if let Some(file) = topology {
-                cell.setting.topology = Some(file.to_owned());
+                let setting = &mut cell.setting;
+                setting.topology = Some(file.to_owned());
+                // What the file says now must not be a label with another value.
+                (setting.sites, setting.core_rtt_ms, setting.core_rate_mbit) = (None, None, None);
+                (setting.access_rtt_ms, setting.access_rate_mbit, setting.clients) = (None, None, None);
             }
             if let Some(file) = workload {
                 cell.setting.workload = Some(file.to_owned());

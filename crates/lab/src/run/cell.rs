@@ -19,6 +19,8 @@ pub(super) struct Shared<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) topology: &'a Topology,
     pub(super) text: &'a str,
+    /// Round-trip times come from a matrix that is not the scenario's.
+    pub(super) is_foreign: bool,
     pub(super) seed: u64,
     pub(super) directory: &'a Path,
 }
@@ -113,6 +115,10 @@ fn blank(shared: &Shared<'_>, planned: &PlannedCell, stand: &Stand<'_>) -> Cell 
     let promised = stand.running.durability(&settings);
     let mut labels = planned.labels.clone();
     labels.insert("sites".into(), stand.sites.len().to_string());
+    if shared.is_foreign {
+        labels.remove("core_rtt_ms");
+        labels.insert("topology".into(), "matrix".into());
+    }
     Cell {
         labels,
         status: OK.into(),

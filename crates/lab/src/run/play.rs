@@ -199,6 +199,7 @@ impl Run<'_> {
             scenario: self.scenario,
             topology: &topology,
             text,
+            is_foreign: self.options.matrix.is_some(),
             seed: self.options.seed,
             directory: self.directory.path(),
         };
