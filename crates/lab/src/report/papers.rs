@@ -1,8 +1,10 @@
 //! The papers' numbers beside ours and beside the rivals' on the same rails.
 //!
-//! Invariants: every row of every scenario is there, run or not; ours is of the newest stored result of the larger scale that has
-//! the cells of the row, and says so where it is small; what falls short is marked ✗ and never left out. A row is *short* when the scenario says which way is better and ours
-//! is worse than the paper's number, and *failed* when operations did, because the times of the survivors are no measure; the papers' absolute times are of the hardware of their day, so ratios and shapes weigh more.
+//! Invariants: every row of every scenario is there, run or not; ours is of the newest stored result of the larger
+//! scale that has the cells of the row, and says so where it is small; what falls short is marked ✗ and never left
+//! out. A row is *short* when the scenario says which way is better and ours is worse than the paper's number, and
+//! *failed* when operations did, because the times of the survivors are no measure. The papers' absolute times are of
+//! the hardware of their day, so ratios and shapes weigh more.
 
 use std::path::{Path, PathBuf};
 
@@ -177,7 +179,9 @@ pub fn beside(directory: &Path, result: &LabResult) -> Vec<Block> {
 
 /// Which results a scenario's numbers come from.
 fn heading(scenario: &Scenario, stored: &[Stored]) -> String {
-    let runs: Vec<String> = candidates(scenario, stored, OURS).into_iter().map(run).collect();
+    let mut runs: Vec<String> = candidates(scenario, stored, OURS).into_iter().map(run).collect();
+    // The same run may lie in several places.
+    runs.dedup();
     let from = if runs.is_empty() {
         format!("Not run: no stored result of {OURS}. skerry-lab run {}", scenario.id)
     } else {
