@@ -66,6 +66,8 @@ pub struct Settings {
     pub cache_bytes: u64,
     /// Acts like a full disk when all files together would grow beyond it; none: only the disk is the limit.
     pub capacity_bytes: Option<u64>,
+    /// Bytes of heads in sealed journal segments from which a base of the journal is written, so that they can go.
+    pub journal_heads_bytes: u64,
     /// Preallocated journal segments kept back so that deletes and the collector work on a full disk.
     pub reserve_segments: u32,
     /// Bytes of the disk that ordinary writes leave free for the index.
@@ -122,6 +124,7 @@ impl Default for Settings {
             cache_segment_bytes: 64 << 20,
             cache_bytes: 4 << 30,
             capacity_bytes: None,
+            journal_heads_bytes: 256 << 20,
             reserve_segments: 2,
             headroom_bytes: 32 << 20,
             memtable_bytes: 4 << 20,

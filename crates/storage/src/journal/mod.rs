@@ -7,6 +7,7 @@
 //! Invariants: frames are dense in LSN and chained by checksum over segments, so that a leftover of an earlier
 //! life behind the tail is never taken for a frame; bytes before the tail are never written again, only punched.
 
+pub(crate) mod base;
 pub(crate) mod frame;
 pub(crate) mod reader;
 pub(crate) mod segment;

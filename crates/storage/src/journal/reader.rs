@@ -159,7 +159,8 @@ impl Walk<'_, '_> {
             }
         }
         // An active segment is walked from its beginning, because its table must name all its frames.
-        if resumed && (!active || header.is_none()) {
+        // So is a stripped one: its frames lie elsewhere than when the position was noted (by a base).
+        if resumed && !self.stripped && (!active || header.is_none()) {
             at = self.sunk_from;
         }
         self.expected = at;

@@ -15,6 +15,7 @@ use skerry_base::kv::{Table, prefix_end};
 use skerry_base::limits::CHUNK_REST_MS;
 
 use super::changes::Changes;
+use super::rebase::Base;
 use super::strip::Strip;
 use super::{Collected, Core, Store};
 use crate::StorageError;
@@ -44,6 +45,17 @@ pub(super) struct Sweep {
     pub(super) condemned: BTreeSet<(Area, u32)>,
     /// Journal segments and what stripping knows of them.
     pub(super) journal: BTreeMap<u32, Strip>,
+    /// The base of the journal.
+    pub(super) base: Base,
+    /// The active journal segment when a base could not be written: tried again when there is another.
+    pub(super) base_refused: u32,
+}
+
+impl Sweep {
+    /// Over a journal with this base.
+    pub(super) fn over(base: Base) -> Self {
+        Self { base, ..Self::default() }
+    }
 }
 
 /// Unwanted chunks found by a look.
@@ -81,6 +93,8 @@ impl Store {
         self.flush_for_space(&sweep, done.pressed)?;
         self.give_back(&mut sweep, &mut done)?;
         self.condemn(&mut sweep)?;
+        self.rebase(&mut sweep, &mut done)?;
+        self.condemn_journal(&mut sweep)?;
         self.strip(&mut sweep, &mut done)?;
         if done.pressed {
             self.try_to_resume();

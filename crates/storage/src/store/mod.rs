@@ -1,7 +1,8 @@
 //! The store: what the node and the simulator see of the disk.
 //!
 //! Split by what is done: [`open`] and [`replay`] bring it up, [`commit`] carries out groups, [`put`] and [`read`]
-//! handle chunks, [`collect`] gives space back, [`committer`] runs the threads.
+//! handle chunks, [`collect`] gives space back, [`rebase`] lets old journal go, [`scrub`] and [`examine`] read everything
+//! again, [`committer`] runs the threads.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -33,6 +34,7 @@ mod open;
 mod put;
 mod queue;
 mod read;
+mod rebase;
 mod replay;
 mod report;
 mod scrub;

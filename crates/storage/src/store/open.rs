@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use skerry_base::kv::{Reducer, Table};
 
+use super::rebase::Base;
 use super::replay::{Replay, Replayed};
 use super::{Core, IndexState, Recovery, Store};
 use crate::checksum::crc32c;
@@ -53,7 +54,8 @@ impl Store {
         })?;
         let is_new = !identified(&*disk)?;
         let salt = if is_new { make_identity(&*disk, settings.salt)? } else { read_identity(&*disk)? };
-        let opened = open_index(&*disk, &settings, is_new)?;
+        let base = Base::load(&*disk, &salt);
+        let opened = open_index(&*disk, &settings, is_new, &base)?;
         let space = Space::new(disk.clone(), settings.capacity_bytes, settings.headroom_bytes);
         load_lengths(&*disk, &space)?;
         for &((area, number), Account { live, freed, dead }) in &opened.accounts {
@@ -70,6 +72,7 @@ impl Store {
             opened: &opened,
             space: &space,
             settings: &settings,
+            base,
         };
         let replayed = replay.run(&mut recovery)?;
         let durable_at_open = opened.applied.map_or(0, |applied| applied.mark);
@@ -112,7 +115,7 @@ fn assemble(
         space,
         journal_meter: Default::default(),
         payload_meter: Default::default(),
-        sweep: Default::default(),
+        sweep: Mutex::new(super::collect::Sweep::over(replayed.base)),
         scrub: Mutex::new(scrub),
         asked: AtomicU64::new(0),
         syncing: Mutex::default(),
@@ -201,7 +204,12 @@ fn parse_identity(bytes: &[u8]) -> Option<[u8; 16]> {
 }
 
 /// Opens the index; one that is lost, damaged or half rebuilt is moved aside for a new one.
-fn open_index(disk: &dyn Disk, settings: &Settings, is_new: bool) -> Result<Opened, StorageError> {
+fn open_index(
+    disk: &dyn Disk,
+    settings: &Settings,
+    is_new: bool,
+    base: &Base,
+) -> Result<Opened, StorageError> {
     let path = || disk.native(index::FOLDER);
     let failed = |error: std::io::Error| StorageError::io("move the index aside", &error);
     if !settings.index_lasts() {
@@ -216,6 +224,10 @@ fn open_index(disk: &dyn Disk, settings: &Settings, is_new: bool) -> Result<Open
     } else {
         index::open(path(), settings).map_err(|error| error.to_string()).and_then(|index| {
             let (applied, accounts) = (applied_of(&*index)?, accounts_of(&*index)?);
+            // The journal from there on may be gone.
+            if applied.is_some_and(|applied| applied.lsn < base.lsn) {
+                return Err("it is older than the base of the journal".to_owned());
+            }
             Ok((index, applied, accounts))
         })
     };

@@ -15,12 +15,14 @@ use skerry_base::{ChunkId, ChunkKind};
 use super::changes::{Changes, Held, Placed, load_row};
 use super::commit::leaf;
 use super::open::Opened;
+use super::rebase::{Base, table_of};
 use super::{IndexState, Recovery, put};
 use crate::checksum::crc32c;
 use crate::chunks::Key;
 use crate::chunks::row::{Applied, Area, Note, Place, REBUILDING, UNWANTED, read_chunk_key};
 use crate::disk::{Disk, File};
 use crate::index::Index;
+use crate::journal::base::{Item, Reader};
 use crate::journal::frame::Kind;
 use crate::journal::reader::{Met, Walked, walk};
 use crate::journal::{Position, file_name, numbers};
@@ -45,6 +47,7 @@ pub(super) struct Replayed {
     pub(super) mark: u64,
     pub(super) payload: Known,
     pub(super) cache: Known,
+    pub(super) base: Base,
 }
 
 /// The parts that a replay works on.
@@ -55,6 +58,7 @@ pub(super) struct Replay<'a> {
     pub(super) opened: &'a Opened,
     pub(super) space: &'a Space,
     pub(super) settings: &'a Settings,
+    pub(super) base: Base,
 }
 
 /// An extent found on disk that the index does not know.
@@ -100,6 +104,7 @@ impl Replay<'_> {
         if rebuilds {
             // All of it was taken in: the next open looks from here on.
             (progress.applied.payload, progress.applied.cache) = (payload.end(), cache.end());
+            self.take_base(&mut progress)?;
         }
         let walked = self.replay_journal(&mut progress, rebuilds, recovery)?;
         self.adopt(&mut progress, recovery)?;
@@ -111,7 +116,7 @@ impl Replay<'_> {
             })?;
             self.index().checkpoint()?;
         }
-        Ok(Replayed { walked, mark: progress.applied.mark, payload, cache })
+        Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base: self.base })
     }
 
     /// Applies one batch of changes.
@@ -243,6 +248,53 @@ impl Replay<'_> {
         Ok(end)
     }
 
+    /// Takes in what the journal said before the base's position.
+    fn take_base(&self, progress: &mut Progress) -> Result<(), StorageError> {
+        let Some(reader) = Reader::open(&**self.disk, self.salt).ok().flatten() else { return Ok(()) };
+        // All of it is verified before any of it is taken.
+        if let Err(error) = reader.each(&mut |_| Ok(())) {
+            tracing::error!(%error, "the base of the journal is damaged; what only it said is lost here");
+            return Ok(());
+        }
+        let mut items = Vec::with_capacity(BATCH);
+        reader.each(&mut |item| {
+            items.push(item);
+            if items.len() < BATCH { Ok(()) } else { self.take_items(progress, &mut items) }
+        })?;
+        self.take_items(progress, &mut items)?;
+        let at = reader.position;
+        let applied = &mut progress.applied;
+        (applied.segment, applied.offset, applied.lsn, applied.previous) =
+            (at.segment, at.offset, at.lsn, at.previous);
+        Ok(())
+    }
+
+    fn take_items(&self, progress: &mut Progress, items: &mut Vec<Item>) -> Result<(), StorageError> {
+        self.apply(progress, |changes| {
+            for item in items.drain(..) {
+                match item {
+                    Item::Row { table, key, value } => {
+                        let table = table_of(table)
+                            .ok_or_else(|| StorageError::Damaged(format!("the base names table {table}")))?;
+                        let mut batch = Batch::default();
+                        batch.put(table, key, value);
+                        changes.absorb(batch)?;
+                    }
+                    Item::Refer { domain, id, delta } => changes.refer((domain, id), delta)?,
+                    Item::Body { domain, id, segment, offset, crc, stored } => {
+                        let place = Place { area: Area::Journal, segment, offset, crc };
+                        // What was found as an extent was written after the body.
+                        let found = changes.row((domain, id))?.place;
+                        if found.is_none_or(|found| found.area == Area::Cache) {
+                            changes.place((domain, id), &leaf(place, stored))?;
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
     fn replay_journal(
         &self,
         progress: &mut Progress,
@@ -250,7 +302,8 @@ impl Replay<'_> {
         recovery: &mut Recovery,
     ) -> Result<Walked, StorageError> {
         let start = progress.applied;
-        let from = (!rebuilds && start.segment > 0).then_some(Position {
+        // A rebuild begins where its base ends, if it has one.
+        let from = (start.segment > 0).then_some(Position {
             segment: start.segment,
             offset: start.offset,
             lsn: start.lsn,

@@ -89,6 +89,9 @@ impl Store {
                     moved => moved,
                 };
             }
+            if number < sweep.base.segment {
+                continue;
+            }
             let known = sweep.journal.entry(number).or_default();
             known.empty_since.get_or_insert(self.core().mark);
         }
@@ -103,6 +106,7 @@ impl Store {
         used: Use,
         pressed: bool,
     ) -> Result<bool, StorageError> {
+        let is_obsolete = number < sweep.base.segment;
         let known = sweep.journal.entry(number).or_default();
         // The cheap test first: most segments are full of life.
         let most = used.len.saturating_sub(used.freed + used.live);
@@ -110,6 +114,8 @@ impl Store {
             return Ok(false);
         }
         let heads = match known.heads {
+            // What a segment before the base says is not needed: it goes whole.
+            _ if is_obsolete => 0,
             Some(heads) => heads,
             None => {
                 let file = self.journal_file(number)?;

@@ -9,6 +9,7 @@ use super::world::{
     DOMAIN, audit, body, commit, delete, kept, open, put_large, put_small, put_tree, rows, say_put, small,
 };
 use crate::chunks::row::Area;
+use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::payload::extent::extent_len;
 use crate::store::Store;
@@ -137,7 +138,8 @@ fn segments_in_which_nothing_lives_are_removed() {
 
 #[test]
 fn dead_bodies_in_sealed_journal_segments_are_punched_and_a_rebuild_copes() {
-    let (disk, settings) = (FaultyDisk::default(), kept());
+    let settings = Settings { journal_heads_bytes: u64::MAX, ..kept() };
+    let disk = FaultyDisk::default();
     let (store, _) = open(&disk, &settings);
     for number in 0..20 {
         put_small(&store, &format!("{number}"), number, &body(number, 30_000)).unwrap();
@@ -168,7 +170,8 @@ fn dead_bodies_in_sealed_journal_segments_are_punched_and_a_rebuild_copes() {
 
 #[test]
 fn journal_segments_full_of_dead_bodies_are_stripped() {
-    let (disk, settings) = (FaultyDisk::default(), kept());
+    let settings = Settings { journal_heads_bytes: u64::MAX, ..kept() };
+    let disk = FaultyDisk::default();
     let (store, _) = open(&disk, &settings);
     let count = 300;
     for number in 0..count {
@@ -357,4 +360,70 @@ fn a_chunk_committed_while_an_earlier_place_was_still_written_stays() {
     store.checkpoint().unwrap();
     drop(store);
     survives_recovery_and_collection(&disk, &settings, &bytes);
+}
+
+/// Overwrites a few keys until the journal has seen many times what they hold.
+fn overwritten(disk: &FaultyDisk, settings: &Settings) -> (Arc<Store>, u64) {
+    let (store, _) = open(disk, settings);
+    put_tree(&store, "tree", 1, &[body(901, 9000), body(902, 9000)]).unwrap();
+    put_small(&store, "stays", 2, &body(903, 3000)).unwrap();
+    let mut most = 0;
+    for round in 0..60_u64 {
+        for key in 0..40 {
+            let number = round * 40 + key;
+            put_small(&store, &format!("key-{key}"), number, &body(number, 40)).unwrap();
+        }
+        collect(&store, round * CHUNK_REST_MS);
+        most = most.max(store.usage().journal.allocated);
+    }
+    (store, most)
+}
+
+#[test]
+fn heads_go_once_a_base_says_what_they_said() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, most) = overwritten(&disk, &settings);
+    let spares = 3 * settings.journal_segment_bytes;
+    assert!(store.lsn() > 2400);
+    assert!(most < 6 * settings.journal_segment_bytes + spares, "{most} bytes of journal at the most");
+    assert!(
+        !disk.list("journal").unwrap().contains(&"0000000001.seg".to_owned()),
+        "the first segment is gone"
+    );
+    audit(&store);
+    let (before, chunks) = (super::world::keys(&store.view()), rows(&store.view()));
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!((recovery.damage, recovery.torn), (vec![], None));
+    assert_eq!(super::world::keys(&store.view()), before);
+    let held = |rows: std::collections::BTreeMap<_, crate::chunks::row::Row>| {
+        rows.into_iter().filter(|(_, row)| row.references > 0).collect::<Vec<_>>()
+    };
+    assert_eq!(held(rows(&store.view())), held(chunks), "references and places are as they were");
+    audit(&store);
+    assert_eq!(
+        store.read_chunk(DOMAIN, ChunkId::of(&body(903, 3000)), 0..u32::MAX).unwrap(),
+        body(903, 3000)
+    );
+}
+
+#[test]
+fn a_base_that_does_not_read_is_said_and_an_index_goes_on_without() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = overwritten(&disk, &settings);
+    let before = super::world::keys(&store.view());
+    store.checkpoint().unwrap();
+    drop(store);
+    for at in [5, disk.content("base").len() / 2] {
+        disk.corrupt("base", |bytes| bytes[at] ^= 1);
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!(recovery.damage, vec![], "the index has it all");
+        assert_eq!(super::world::keys(&store.view()), before);
+        drop(store);
+        let lost = Settings { kept: Some(Arc::default()), ..settings.clone() };
+        let (_, recovery) = open(&disk, &lost);
+        assert_eq!(recovery.damage.first().map(|damage| damage.from), Some(1), "never papered over");
+        disk.corrupt("base", |bytes| bytes[at] ^= 1);
+    }
 }

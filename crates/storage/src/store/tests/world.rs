@@ -74,6 +74,7 @@ pub(super) fn small() -> Settings {
     Settings {
         engine: Engine::Memory,
         journal_segment_bytes: 64 << 10,
+        journal_heads_bytes: 16 << 10,
         payload_segment_bytes: 256 << 10,
         cache_segment_bytes: 128 << 10,
         cache_bytes: 256 << 10,

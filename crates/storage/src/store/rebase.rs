@@ -1,0 +1,206 @@
+//! The journal is kept from a position on; what it said before lies in a base.
+//!
+//! Heads of records would stay for ever: a segment can lose its bodies, but the truth needs what it says. So when
+//! the heads have become much more than what they come to, the index's tables as of a group are written down as a base
+//! (synced, read back, renamed into place), and sealed segments before its position go once nothing lives in them.
+//!
+//! Order of durability: the base's content, the index up to its position, the base's name, and only then the removal
+//! of a segment, which waits for the index of the group that condemned it. A rebuild takes the extents that lie there,
+//! the base, and the journal from the base's position on.
+
+use std::ops::{Bound, ControlFlow};
+
+use skerry_base::kv::Table;
+
+use super::collect::Sweep;
+use super::report::Collected;
+use super::{Store, put};
+use crate::StorageError;
+use crate::chunks::Key;
+use crate::chunks::row::{Area, Row, decode, read_chunk_key};
+use crate::index::Reading;
+use crate::journal::Position;
+use crate::journal::base::{self, Item, Reader, Writer};
+
+/// The reducer's tables.
+const TABLES: [Table; 10] = [
+    Table::Current,
+    Table::Heads,
+    Table::Versions,
+    Table::Dots,
+    Table::Vectors,
+    Table::Uploads,
+    Table::Parts,
+    Table::Conflicts,
+    Table::Local,
+    Table::Sums,
+];
+/// A new base is worth it when the heads are so many times the last one.
+const GROWTH: u64 = 2;
+/// Rows read from the index at once.
+const BATCH: usize = 1024;
+
+/// The base that is in its place.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Base {
+    /// Segments before this are not needed for what they say.
+    pub(super) segment: u32,
+    /// First journal position that it does not cover; 0 if there is none.
+    pub(super) lsn: u64,
+    /// Its bytes.
+    pub(super) len: u64,
+}
+
+impl Base {
+    /// One that does not read is as none here: nothing is removed for its sake, and a new one is written.
+    pub(super) fn load(disk: &dyn crate::disk::Disk, salt: &[u8; 16]) -> Self {
+        match Reader::open(disk, salt) {
+            Ok(Some(reader)) => {
+                Self { segment: reader.position.segment, lsn: reader.position.lsn, len: reader.len }
+            }
+            Ok(None) => Self::default(),
+            Err(error) => {
+                tracing::error!(%error, "the base of the journal is damaged; a new one will be written");
+                Self::default()
+            }
+        }
+    }
+}
+
+/// The table of a stored number.
+pub(super) fn table_of(number: u8) -> Option<Table> {
+    TABLES.into_iter().find(|table| *table as u8 == number)
+}
+
+impl Store {
+    /// Writes a new base when it is worth it.
+    pub(super) fn rebase(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
+        if !self.is_worth_a_base(sweep) {
+            return Ok(());
+        }
+        let (position, reading) = {
+            // Under the lock of the groups: the index is where the journal is.
+            let core = self.core();
+            self.check_poison()?;
+            (core.writer.tail(), self.index.read())
+        };
+        match self.write_base(&position, &reading) {
+            Ok(()) => {}
+            // No room now, or a tree that cannot be read: the journal stays as it is.
+            Err(error @ (StorageError::Full | StorageError::Damaged(_))) => {
+                tracing::warn!(%error, "no base of the journal was written; it goes on growing");
+                sweep.base_refused = position.segment;
+                return base::discard(&*self.disk);
+            }
+            Err(error) => return Err(error),
+        }
+        drop(reading);
+        self.checkpoint()?;
+        base::publish(&*self.disk)?;
+        sweep.base = Base::load(&*self.disk, &self.salt);
+        done.more = true;
+        Ok(())
+    }
+
+    fn is_worth_a_base(&self, sweep: &Sweep) -> bool {
+        let active = self.core().writer.tail().segment;
+        if active <= sweep.base.segment || active == sweep.base_refused {
+            return false;
+        }
+        let heads: u64 = self
+            .space
+            .each(Area::Journal)
+            .into_iter()
+            .filter(|(number, _)| *number >= sweep.base.segment && *number < active)
+            .map(|(_, used)| used.len.saturating_sub(used.freed + used.live))
+            .sum();
+        let worth = heads >= (GROWTH * sweep.base.len).max(self.settings.journal_heads_bytes);
+        worth && self.space.has_room(sweep.base.len)
+    }
+
+    fn write_base(&self, position: &Position, reading: &Reading) -> Result<(), StorageError> {
+        let mut writer = Writer::begin(&*self.disk, &self.salt, position)?;
+        for table in TABLES {
+            each_row(reading, table, &mut |key, value| {
+                let (key, value) = (key.to_vec(), value.to_vec());
+                writer.put(&Item::Row { table: table as u8, key, value })
+            })?;
+        }
+        each_row(reading, Table::Chunks, &mut |key, value| {
+            let chunk = read_chunk_key(key);
+            let row: Row = decode(value).map_err(|error| StorageError::Index(error.to_string()))?;
+            let chunk = chunk.ok_or_else(|| StorageError::Index("a key of a chunk does not read".into()))?;
+            self.write_chunk(&mut writer, chunk, &row)
+        })?;
+        writer.finish()
+    }
+
+    fn write_chunk(&self, writer: &mut Writer<'_>, key: Key, row: &Row) -> Result<(), StorageError> {
+        let (domain, id) = key;
+        if row.references != 0 {
+            writer.put(&Item::Refer { domain, id, delta: row.references })?;
+        }
+        let Some(place) = row.place else { return Ok(()) };
+        if place.area == Area::Journal {
+            let (segment, offset, crc) = (place.segment, place.offset, place.crc);
+            writer.put(&Item::Body { domain, id, segment, offset, crc, stored: row.stored })?;
+        }
+        if row.tree {
+            let bytes = self
+                .read_chunk(domain, id, 0..u32::MAX)
+                .map_err(|error| StorageError::Damaged(format!("tree {id}: {error}")))?;
+            for &child in put::children_of(skerry_base::ChunkKind::Tree, &bytes)?.iter() {
+                writer.put(&Item::Refer { domain, id: child, delta: -1 })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sealed segments before the base in which nothing lives are to be removed.
+    pub(super) fn condemn_journal(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
+        let active = self.core().writer.tail().segment;
+        let before = sweep.base.segment.min(active);
+        let dead: Vec<u32> = self
+            .space
+            .each(Area::Journal)
+            .into_iter()
+            .filter(|(number, used)| {
+                *number < before && used.live == 0 && !sweep.condemned.contains(&(Area::Journal, *number))
+            })
+            .map(|(number, _)| number)
+            .collect();
+        for number in dead {
+            self.own_group(|_, changes, _| {
+                changes.free_segment(Area::Journal, number);
+                Ok(Some(()))
+            })?;
+            sweep.condemned.insert((Area::Journal, number));
+            sweep.journal.remove(&number);
+        }
+        Ok(())
+    }
+}
+
+/// What is done with a row.
+type Rows<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError> + 'a;
+
+/// Visits a table in batches: what is done with a row may be slow or fail.
+fn each_row(reading: &Reading, table: Table, visit: &mut Rows<'_>) -> Result<(), StorageError> {
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);
+        let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        reading.scan(table, from, Bound::Unbounded, &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            if rows.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        let full = rows.len() == BATCH;
+        for (key, value) in &rows {
+            visit(key, value)?;
+        }
+        match rows.pop() {
+            Some((key, _)) if full => after = Some(key),
+            _ => return Ok(()),
+        }
+    }
+}
