@@ -114,7 +114,7 @@ async fn a_rebuild_tells_how_far_it_is() {
     let heard = seen.clone();
     let watch = Watch(Arc::new(move |progress| heard.lock().unwrap().push(progress)));
     assert!(check(&world.sites[0].settings().0, true, watch).unwrap().is_well);
-    let seen = seen.lock().unwrap();
+    let seen: Vec<Progress> = seen.lock().unwrap().clone();
     assert!(seen.iter().any(|progress| progress.stage == crate::check::Stage::RebuildChunks));
     for pair in seen.windows(2) {
         assert!(pair[0].stage != pair[1].stage || pair[0].done <= pair[1].done, "{pair:?}");
