@@ -151,7 +151,9 @@ fn pair() -> World {
 #[test]
 fn a_repeated_pull_is_answered_once() {
     let mut world = pair();
-    (0..20).for_each(|key| drop(world.write(1, bucket(1), key, false, Bytes::from(vec![1; 5000]))));
+    for key in 0..20 {
+        world.write(1, bucket(1), key, false, Bytes::from(vec![1; 5000]));
+    }
     world.run(seconds(5));
     let pull = |ticket| {
         let (bucket, seen) = (bucket(1), Vector::new());
