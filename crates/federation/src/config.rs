@@ -10,7 +10,8 @@ use skerry_base::{BucketId, SiteId};
 pub struct Config {
     /// This site.
     pub site: SiteId,
-    /// The life of this process: larger than in any earlier life of the site (the shell stores the last one).
+    /// The life of this process: larger than in any earlier life of the site (the shell stores the last one). A
+    /// disk that burned or was set back counts anew; others find out by the connection.
     pub life: u64,
     /// Source of all chance in here.
     pub seed: u64,

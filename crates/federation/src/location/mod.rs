@@ -98,6 +98,7 @@ impl Location {
     }
 
     pub(crate) fn link_up(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        self.holders.link_up(site);
         self.publisher.link_up(site);
         self.publisher.sync(cx);
     }

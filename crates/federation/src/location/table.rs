@@ -4,6 +4,10 @@
 //! earlier entries stale: they still count as members (most are) until the digest says that the new life has
 //! said everything.
 //!
+//! Lives rise with each start, but a disk that burned or was set back counts anew, below what is known here or
+//! once more the same. So the first word on a new connection is believed, whatever its life; entries of before
+//! that it does not confirm are stale.
+//!
 //! Invariants: the index by bucket is exactly what the entries of all publishers say; at most
 //! [`limits::BUCKETS`] entries per publisher and [`limits::HOLDERS`] members per bucket.
 
@@ -43,6 +47,8 @@ struct Heard {
     stale: BTreeSet<BucketId>,
     digest: u64,
     complete: bool,
+    /// Nothing was published on this connection yet.
+    fresh: bool,
 }
 
 impl Heard {
@@ -57,6 +63,21 @@ impl Heard {
         let old = core::mem::take(&mut self.entries);
         self.stale.extend(old.into_iter().filter(|(_, (_, member))| *member).map(|(bucket, _)| bucket));
         (self.life, self.digest, self.complete) = (life, 0, false);
+    }
+
+    /// Whether a publication of this life counts; what is held makes room for another life.
+    fn begin(&mut self, life: u64, first: bool) -> bool {
+        if life < self.life && !first {
+            // A straggler; or a life that was set back, heard of before its connection: then it says it again.
+            self.fresh = true;
+            return false;
+        }
+        if life != self.life {
+            self.new_life(life);
+        } else if first {
+            self.entries.values_mut().for_each(|(version, _)| *version = 0);
+        }
+        true
     }
 
     fn set(&mut self, bucket: BucketId, version: u64, member: bool) {
@@ -87,17 +108,20 @@ impl Holders {
         self.index.get(&bucket).cloned().unwrap_or_default()
     }
 
+    /// A connection: its other end may be in a life that counts anew.
+    pub(super) fn link_up(&mut self, site: SiteId) {
+        self.heard.entry(site).and_modify(|heard| heard.fresh = true);
+    }
+
     /// Takes a publication; none if it is more than allowed.
     pub(super) fn take(&mut self, from: SiteId, publish: Publish) -> Option<Vec<Change>> {
         let heard = self.heard.entry(from).or_default();
-        if publish.life < heard.life {
-            return Some(Vec::new());
-        }
         if heard.entries.len() + publish.changes.len() > 2 * limits::BUCKETS {
             return None;
         }
-        if publish.life > heard.life {
-            heard.new_life(publish.life);
+        let first = core::mem::take(&mut heard.fresh);
+        if !heard.begin(publish.life, first) {
+            return Some(Vec::new());
         }
         let mut touched: BTreeSet<BucketId> = BTreeSet::new();
         for change in publish.changes {
@@ -107,6 +131,8 @@ impl Holders {
         heard.complete = heard.digest == publish.digest;
         if heard.complete {
             touched.append(&mut heard.stale);
+        } else if first {
+            heard.new_life(publish.life);
         }
         Some(self.reindex(from, touched))
     }

@@ -173,3 +173,64 @@ fn thousands_of_buckets_are_published_and_told_once() {
     println!("a reconnection with 10,000 memberships unchanged: {bytes} bytes");
     assert!(bytes < 1_000, "{bytes}");
 }
+
+#[test]
+fn a_burnt_member_counts_its_lives_anew_and_is_heard() {
+    let mut world = World::new(3, 1, millis(50));
+    world.start();
+    world.join(2, bucket(5));
+    world.join(2, bucket(6));
+    world.run(seconds(2));
+    world.restart(2);
+    world.restart(2);
+    world.run(seconds(2));
+    world.begin_anew(2);
+    world.run(seconds(1));
+    world.join(2, bucket(6));
+    world.run(seconds(2));
+    world.locate(0, 1, 6);
+    assert_eq!(world.answer(1), found(&[2]), "what it has said since is believed");
+    world.locate(0, 2, 5);
+    world.run(seconds(5));
+    assert_eq!(world.answer(2), Some(Answer::Unknown { unasked: vec![] }), "what it has lost is forgotten");
+}
+
+#[test]
+fn a_member_that_was_set_back_into_a_life_of_the_same_number_is_heard() {
+    let mut world = World::new(3, 1, millis(50));
+    world.start();
+    world.join(2, bucket(4));
+    world.join(2, bucket(5));
+    world.leave(2, bucket(4));
+    world.join(2, bucket(6));
+    world.run(seconds(2));
+    world.locate(0, 1, 6);
+    assert_eq!(world.answer(1), found(&[2]));
+    // The same life once more, with other memberships; then with the same, said in another order.
+    world.begin_anew(2);
+    world.join(2, bucket(6));
+    world.run(seconds(2));
+    world.leave(2, bucket(6));
+    world.join(2, bucket(4));
+    world.run(seconds(2));
+    world.locate(0, 2, 4);
+    assert_eq!(world.answer(2), found(&[2]));
+    for lost in [5, 6] {
+        world.locate(0, u64::from(lost), lost);
+        world.run(seconds(5));
+        assert_eq!(world.answer(lost.into()), Some(Answer::Unknown { unasked: vec![] }), "bucket {lost}");
+    }
+}
+
+#[test]
+fn a_burnt_site_is_alive_again_whatever_its_lives_were() {
+    let mut world = World::new(3, 1, millis(50));
+    world.start();
+    (0..20).for_each(|_| world.restart(2));
+    world.run(seconds(5));
+    world.begin_anew(2);
+    world.run(seconds(1200));
+    for at in [0, 1] {
+        assert!(world.alive.contains(&(at, site_id(2))), "at {at}");
+    }
+}

@@ -217,10 +217,22 @@ impl World {
         }
     }
 
+    /// The disk burns, another takes its place: nothing is remembered, not even how many lives there were. Not for
+    /// sites that write: incarnations are lives here.
+    pub(crate) fn begin_anew(&mut self, n: usize) {
+        (self.sites[n].store, self.sites[n].joined) = (Memory::default(), BTreeSet::new());
+        self.begin(n, 1);
+    }
+
     /// Starts a process in a new life of its site.
     pub(crate) fn restart(&mut self, n: usize) {
+        let life = self.sites[n].life + 1;
+        self.begin(n, life);
+    }
+
+    fn begin(&mut self, n: usize, life: u64) {
         self.stop(n);
-        let life = self.sites[n].life;
+        self.sites[n].life = life;
         self.sites[n].machine = self.machine(n, life);
         (self.sites[n].up, self.sites[n].woken) = (true, None);
         self.alive.retain(|(at, _)| *at != n);
