@@ -27,10 +27,12 @@ pub enum Canary {
     IdleWorker,
     /// Nobody says which records it holds beyond its vector.
     KeptBack,
+    /// What everybody has seen is dropped as a tombstone, whether it is one or lives.
+    EagerSweep,
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 9] = [
+pub const CANARIES: [Canary; 10] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
@@ -40,6 +42,7 @@ pub const CANARIES: [Canary; 9] = [
     Canary::LostAnswer,
     Canary::IdleWorker,
     Canary::KeptBack,
+    Canary::EagerSweep,
 ];
 
 impl Canary {
@@ -54,6 +57,10 @@ impl Canary {
             | Self::StaleRead
             | Self::WrongBody
             | Self::LostAnswer => return,
+            Self::EagerSweep => {
+                environment.retires = true;
+                return;
+            }
             Self::KeptBack => {
                 environment.feed_bytes = 300;
                 Class::Restore
@@ -80,6 +87,7 @@ impl Canary {
             Self::LostAnswer => &["location"],
             Self::IdleWorker => &["claims"],
             Self::KeptBack => &["convergence", "acknowledged"],
+            Self::EagerSweep => &["acknowledged", "vectors"],
         }
     }
 }

@@ -134,10 +134,11 @@ impl History {
         self.of_place.get(place).into_iter().flatten().filter_map(|dot| index.get(dot))
     }
 
-    /// Whether a write really happened: some site has it, or its client was told so and nobody set it back.
+    /// Whether a write really happened: some site has it, or had it and let it go because all had seen it; or
+    /// its client was told so and nobody set it back.
     pub fn exists(&self, write: &Write) -> bool {
         let acknowledged = write.outcome == Outcome::Acknowledged && !write.excuse.set_back;
-        acknowledged || self.memories.iter().any(|memory| memory.holds(&write.place, write.dot))
+        acknowledged || self.memories.iter().any(|memory| memory.knows(&write.place, write.dot))
     }
 
     /// What a site's disk holds.
@@ -254,11 +255,19 @@ impl History {
         }
     }
 
-    /// A tombstone that everybody has seen went.
-    pub fn retired(&mut self, bucket: BucketId, dot: Dot) {
-        if let Some(write) = self.writes.get_mut(&bucket).and_then(|index| index.get_mut(&dot)) {
-            write.excuse.retired = true;
+    /// A tombstone that everybody has seen goes. False if it is none: what lives may not go.
+    #[must_use]
+    pub fn retired(&mut self, site: usize, bucket: BucketId, dot: Dot) -> bool {
+        let Some(write) = self.writes.get_mut(&bucket).and_then(|index| index.get_mut(&dot)) else {
+            return true;
+        };
+        let alive =
+            self.memories.get(site).is_some_and(|memory| memory.of(&write.place).alive().contains(&dot));
+        if alive && verdict::is_put(write) {
+            return false;
         }
+        write.excuse.retired = true;
+        true
     }
 
     /// A process came up and has these records of a bucket: what its former life was deciding, it has or not.
@@ -303,16 +312,33 @@ impl History {
         {
             write.excuse.body |= !backup.holds(&write.place, write.dot);
         }
+        let mut before = backup;
         if let Some(memory) = self.memories.get_mut(site) {
-            *memory = backup;
+            std::mem::swap(memory, &mut before);
         }
-        for write in self.writes.values_mut().flat_map(Writes::values_mut) {
-            let held = self.memories.iter().any(|memory| memory.holds(&write.place, write.dot));
-            // A tombstone that was retired is nowhere because everybody had seen it.
-            write.excuse.set_back |= !held && !write.excuse.retired;
-        }
+        self.excuse_taken(&before);
         for write in self.forgotten() {
             self.forget(&write);
+        }
+    }
+
+    /// The act took what was on that disk and is nowhere else now. What had gone everywhere before, because of
+    /// something that the act took, is gone as well. A tombstone that was retired is nowhere because everybody
+    /// had seen it.
+    fn excuse_taken(&mut self, before: &Memory) {
+        let held = |write: &Write| self.memories.iter().any(|memory| memory.holds(&write.place, write.dot));
+        let all = self.writes.values().flat_map(Writes::values);
+        let nowhere: Vec<&Write> = all.filter(|write| !write.excuse.retired && !held(write)).collect();
+        let taken = |write: &Write| before.holds(&write.place, write.dot);
+        let killed = |write: &Write| {
+            let writes = self.writes_of(write.place.0);
+            nowhere.iter().any(|by| by.place == write.place && taken(by) && verdict::kills(by, write, writes))
+        };
+        let gone = nowhere.iter().filter(|write| taken(write) || killed(write));
+        let gone: Vec<(BucketId, Dot)> = gone.map(|write| (write.place.0, write.dot)).collect();
+        for (bucket, dot) in gone {
+            let writes = self.writes.entry(bucket).or_default();
+            writes.entry(dot).and_modify(|write| write.excuse.set_back = true);
         }
     }
 
@@ -401,5 +427,60 @@ mod tests {
         history.set_back(0, Memory::default());
         let forgiven = |seq| history.write(place().0, dot(seq)).unwrap().excuse.set_back;
         assert_eq!((forgiven(1), forgiven(2)), (false, true));
+    }
+
+    /// Two sites hold a write and a tombstone that nobody was told of; its site's process died with the commit.
+    fn unanswered_delete() -> History {
+        let mut history = History::new(2);
+        let mut put = write(1, BTreeSet::new());
+        put.said = Said::Put(Body { hash: ChunkId::of(b""), length: 0 });
+        assert!(history.decided(put));
+        assert!(history.decided(write(2, BTreeSet::from([dot(1)]))));
+        history.told(place().0, dot(1), Outcome::Acknowledged);
+        for site in [0, 1] {
+            history.stored(site, &place(), dot(1));
+            history.stored(site, &place(), dot(2));
+        }
+        history
+    }
+
+    #[test]
+    fn a_tombstone_that_nobody_was_told_of_has_killed_when_all_let_it_go() {
+        let mut history = unanswered_delete();
+        assert!(history.retired(0, place().0, dot(2)));
+        [0, 1].into_iter().for_each(|site| history.dropped(site, place().0, dot(2)));
+        assert!(verdict::of_all(&history, &place()).dead().contains(&dot(1)));
+        // Unless all forget it with their disks.
+        history.set_back(0, Memory::default());
+        history.set_back(1, Memory::default());
+        assert!(!history.exists(history.write(place().0, dot(2)).unwrap()));
+    }
+
+    #[test]
+    fn what_lives_is_no_tombstone() {
+        let mut history = History::new(1);
+        let mut put = write(1, BTreeSet::new());
+        put.said = Said::Put(Body { hash: ChunkId::of(b""), length: 0 });
+        assert!(history.decided(put));
+        history.stored(0, &place(), dot(1));
+        assert!(!history.retired(0, place().0, dot(1)));
+        assert!(!history.write(place().0, dot(1)).unwrap().is_excused());
+    }
+
+    #[test]
+    fn a_backup_excuses_only_what_it_took() {
+        let mut history = unanswered_delete();
+        assert!(history.decided(write(3, BTreeSet::new())));
+        history.told(place().0, dot(3), Outcome::Acknowledged);
+        // Site 1 alone has the third, and loses it to a mistake, not to a backup.
+        history.stored(1, &place(), dot(3));
+        history.dropped(1, place().0, dot(3));
+        history.set_back(0, Memory::default());
+        assert!(!history.write(place().0, dot(3)).unwrap().is_excused());
+        history.set_back(1, Memory::default());
+        assert!(
+            history.write(place().0, dot(2)).unwrap().excuse.set_back,
+            "the second disk was the last one"
+        );
     }
 }

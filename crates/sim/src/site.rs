@@ -67,6 +67,8 @@ pub struct Desk {
     pub wall: WallTime,
     /// Answers of this commit.
     pub answers: Vec<Answer>,
+    /// Writes of the commit group that is being decided.
+    pub deciding: Vec<Deciding>,
     /// Writes that were decided and whose commit failed.
     pub failed: Vec<Decided>,
     /// Records that were to go in commits that failed.
@@ -75,6 +77,9 @@ pub struct Desk {
 
 /// What was decided about a write: where, which record, and its bytes.
 pub type Decided = (crate::history::Place, Dot, Vec<u8>);
+
+/// A decision that waits for the end of its commit; none once its fate is known.
+pub type Deciding = Arc<Mutex<Option<Decided>>>;
 
 /// What a commit answers.
 #[derive(Debug, Clone)]
@@ -188,6 +193,7 @@ impl Site {
             clock: HlcClock::default(),
             wall: WallTime::default(),
             answers: Vec::new(),
+            deciding: Vec::new(),
             failed: Vec::new(),
             not_gone: Vec::new(),
         };

@@ -55,6 +55,12 @@ fn each_way_to_show_what_is_not_durable() {
     }
 }
 
+/// A drop of what lives is found in the act, and its loss at all sites in the end: no retirement excuses it.
+#[test]
+fn a_sweep_of_what_lives() {
+    must_be_caught(Canary::EagerSweep);
+}
+
 #[test]
 fn a_merge_that_ignores_contexts() {
     must_be_caught(Canary::ForgottenContext);

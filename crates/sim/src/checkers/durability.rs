@@ -21,7 +21,7 @@ pub struct Shows(BTreeMap<BucketId, BTreeMap<Dot, BTreeSet<How>>>);
 /// How it was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
-    /// The client was told that it is done.
+    /// The client was told that it is done, by the life that wrote it.
     Acknowledged,
     /// A reader got it.
     Read,
@@ -40,9 +40,9 @@ impl Shows {
         self.0.keys().copied().collect()
     }
 
-    /// Judges a bucket by what the durable bytes hold; what is found durable is not asked again. A record that
-    /// came by itself, ahead of its feed, may have been replaced since: then neither it nor its place in the
-    /// vector is there.
+    /// Judges a bucket by what the durable bytes hold; what is found durable is not asked again. What the site
+    /// has written itself is in its vector, whatever became of it since. A record that came by itself, ahead of
+    /// its feed, may have been replaced: then neither it nor its place in the vector is there, but its killer.
     pub fn check(
         &mut self,
         history: &History,
@@ -51,12 +51,6 @@ impl Shows {
         durable: &Standing,
     ) -> Vec<Violation> {
         let shown = self.0.remove(&bucket).unwrap_or_default();
-        let replaced = |dot: &Dot| {
-            let place = history.write(bucket, *dot).map(|write| &write.place);
-            let held = place.and_then(|place| Some(history.memory(site)?.of(place)));
-            held.is_some_and(|held| !held.alive().contains(dot))
-        };
-        // By a commit that the former life did not live to see done.
         let writes = history.writes_of(bucket);
         let killed = |dot: &Dot| {
             let kills = |killer: &Dot| {
@@ -65,13 +59,14 @@ impl Shows {
             };
             durable.stored.iter().any(kills)
         };
-        let lost = |dot: &Dot| {
-            let there = durable.vector.covers(*dot) || durable.stored.contains(dot);
-            !there && !replaced(dot) && !killed(dot)
+        let lost = |(dot, how): &(&Dot, &BTreeSet<How>)| match durable.vector.covers(**dot) {
+            true => false,
+            false if how.contains(&How::Acknowledged) => true,
+            false => !durable.stored.contains(*dot) && !killed(dot),
         };
         let violation = |(dot, how): (&Dot, &BTreeSet<How>)| {
             Violation::at(NAME, site, format!("{bucket} {dot} was shown ({how:?}) and is not durable"))
         };
-        shown.iter().filter(|(dot, _)| lost(dot)).map(violation).collect()
+        shown.iter().filter(lost).map(violation).collect()
     }
 }

@@ -21,7 +21,7 @@ use crate::checkers::durability::How;
 use crate::checkers::{Violation, bodies};
 use crate::environment::Environment;
 use crate::history::{Body, Excuse, Outcome, Place, Said, Write};
-use crate::site::{Answer, Decided, Wrote, lock};
+use crate::site::{Answer, Deciding, Wrote, lock};
 use crate::trace::Who;
 use crate::verdict;
 use skerry_scenario::clock::{millis, seconds};
@@ -226,11 +226,13 @@ impl World {
         let (id, Some(running)) = (place.id, place.running.as_ref()) else { return false };
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let at_end = (Arc::clone(&desk), notes.clone());
-        let decided: Arc<std::sync::Mutex<Option<Decided>>> = Arc::default();
+        let decided = Deciding::default();
         let noted = Arc::clone(&decided);
         store.submit(
             move |view| {
                 let mut desk = lock(&desk);
+                notes.refused(view, &mut desk.deciding).map_err(|error| error.to_string())?;
+                desk.deciding.push(Arc::clone(&noted));
                 let (origin, wall) = (desk.origin, desk.wall);
                 if let Some(claim) = wish.claim.take() {
                     let decided = claims::decide(view, wish.bucket.id, &claim, id, wall);
@@ -379,7 +381,7 @@ fn decide(
     proposed: Proposed,
     notes: &Notes,
     wish: Wish,
-    decided: &std::sync::Mutex<Option<Decided>>,
+    decided: &Deciding,
 ) -> (Wrote, Vec<skerry_storage::Entry>) {
     let place = (wish.bucket.id, wish.key.clone());
     let record = match proposed {

@@ -15,7 +15,7 @@ use crate::checkers::dots::Dots;
 use crate::checkers::durability::How;
 use crate::history::{History, Outcome, Place};
 use crate::ledger::{self, Applied, ApplyRefusal};
-use crate::site::{Answer, Decided, Desk, Wrote, lock, membership};
+use crate::site::{Answer, Decided, Deciding, Desk, Wrote, lock, membership};
 use crate::trace::Who;
 
 /// What a commit does to the history once it is done.
@@ -54,6 +54,23 @@ impl Notes {
         lock(&self.history).stored(self.site, place, *dot);
         let found = lock(&self.dots).met(self.site, place.0, *dot, record);
         lock(&self.found).extend(found);
+    }
+
+    /// Writes of this commit group that the store has refused by now, for lack of room: what the next proposal
+    /// sees lacks them. They never happened, and their dots are free again.
+    pub(super) fn refused(&self, view: &dyn View, deciding: &mut Vec<Deciding>) -> Result<(), SpaceError> {
+        deciding.retain(|cell| lock(cell).is_some());
+        for cell in deciding.iter() {
+            let mut cell = lock(cell);
+            let Some((place, dot, _)) = cell.as_ref() else { continue };
+            if space::vector_entry(view, place.0, dot.origin)? < dot.seq {
+                let mut history = lock(&self.history);
+                history.undecided(self.site, place, *dot);
+                history.never(place, *dot);
+                *cell = None;
+            }
+        }
+        Ok(())
     }
 
     /// A write failed. A store that broke in the middle may have kept it all the same; any other has not, and
@@ -298,7 +315,10 @@ impl World {
                 self.trace.explain(|| format!("{:?}", history.write(place.0, dot)));
                 drop(history);
                 self.own_writes.acknowledged(site, &place, dot);
-                self.shown(site, place.0, dot, How::Acknowledged);
+                // What was so already may have come from elsewhere, ahead of its feed.
+                let wrote =
+                    self.running(site).is_some_and(|running| lock(&running.desk).origin == dot.origin);
+                self.shown(site, place.0, dot, if wrote { How::Acknowledged } else { How::Read });
                 self.input(site, Input::Durable { bucket: place.0 });
             }
             Ok(Wrote::Nothing) => self.tell(Who::Site(site), format_args!("had nothing to do")),

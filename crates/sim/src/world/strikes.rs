@@ -6,10 +6,13 @@ use std::time::Duration;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Hlc, Vector};
 use skerry_model::retire::{self, Settled, Sweep};
+use skerry_model::space::DotRange;
 use skerry_model::{Entry, space};
 
 use super::commits::Fates;
 use super::{Death, Event, World};
+use crate::canary::Canary;
+use crate::checkers::Violation;
 use crate::disk::Snapshot;
 use crate::environment::Class;
 use crate::ledger::{self, Fact};
@@ -224,7 +227,11 @@ impl World {
             };
             let settled = Settled { covered_by_all, older_than: Hlc::at(wall) };
             let found = retire::droppable(&running.store.view(), bucket, settled, &Sweep::START, 10_000);
-            let dots = found.map(|(dots, _)| dots).unwrap_or_default();
+            let mut dots = found.map(|(dots, _)| dots).unwrap_or_default();
+            if self.environment.canary == Some(Canary::EagerSweep) {
+                let all = space::dots_in(&running.store.view(), bucket, DotRange::ALL, 3).unwrap_or_default();
+                dots = all.into_iter().filter(|dot| covered_by_all.covers(*dot)).collect();
+            }
             if !dots.is_empty() {
                 self.submit_retirement(site, bucket, dots);
             }
@@ -233,6 +240,9 @@ impl World {
 
     fn submit_retirement(&mut self, site: usize, bucket: BucketId, dots: Vec<Dot>) {
         self.tell(Who::Site(site), format_args!("retires {dots:?}"));
+        let history = lock(&self.history);
+        dots.iter().for_each(|dot| self.trace.explain(|| format!("{:?}", history.write(bucket, *dot))));
+        drop(history);
         self.count("retirements");
         let notes = self.notes(site);
         let Some(running) = self.running(site) else { return };
@@ -250,7 +260,10 @@ impl World {
             move |view| {
                 let mut history = lock(&deciding.history);
                 history.decided_to_drop(site, bucket, &dots);
-                dots.iter().for_each(|dot| history.retired(bucket, *dot));
+                let alive = dots.iter().filter(|dot| !history.retired(site, bucket, **dot));
+                let what = |dot| format!("{bucket} {dot} lives and is dropped as a tombstone");
+                let found = alive.map(|dot| Violation::at("acknowledged", site, what(dot)));
+                lock(&deciding.found).extend(found.collect::<Vec<_>>());
                 drop(history);
                 entries(view, &dots)
             },
