@@ -128,11 +128,12 @@ impl Holders {
             heard.set(change.bucket, change.version, change.member);
             touched.insert(change.bucket);
         }
+        if first && heard.digest != publish.digest {
+            heard.new_life(publish.life);
+        }
         heard.complete = heard.digest == publish.digest;
         if heard.complete {
             touched.append(&mut heard.stale);
-        } else if first {
-            heard.new_life(publish.life);
         }
         Some(self.reindex(from, touched))
     }
@@ -198,5 +199,72 @@ impl Holders {
             }
         }
         changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Membership;
+
+    const SITE: SiteId = SiteId([1; 16]);
+    const BUCKET: BucketId = BucketId([5; 16]);
+
+    fn publish(life: u64, version: u64, member: bool) -> Publish {
+        let digest = if member { term(BUCKET) } else { 0 };
+        Publish { ticket: 1, life, changes: vec![Membership { bucket: BUCKET, version, member }], digest }
+    }
+
+    fn heard() -> Holders {
+        let mut holders = Holders::default();
+        holders.take(SITE, publish(7, 9, true));
+        holders
+    }
+
+    #[test]
+    fn a_straggler_of_an_earlier_life_counts_for_nothing() {
+        let mut holders = heard();
+        holders.take(SITE, publish(3, 1, false));
+        assert!(holders.of(BUCKET).contains(&SITE));
+    }
+
+    #[test]
+    fn a_lower_life_is_believed_on_a_new_connection_or_when_it_insists() {
+        let mut holders = heard();
+        holders.link_up(SITE);
+        holders.take(SITE, publish(1, 1, false));
+        assert!(holders.of(BUCKET).is_empty());
+        // A shell may tell of the connection after the first word on it.
+        let mut holders = heard();
+        holders.take(SITE, publish(1, 1, false));
+        holders.take(SITE, publish(1, 1, false));
+        assert!(holders.of(BUCKET).is_empty());
+    }
+
+    #[test]
+    fn the_same_life_once_more_counts_its_versions_anew() {
+        let mut holders = heard();
+        holders.take(SITE, publish(7, 2, false));
+        assert!(holders.of(BUCKET).contains(&SITE), "older within a connection");
+        holders.link_up(SITE);
+        holders.take(SITE, publish(7, 2, false));
+        assert!(holders.of(BUCKET).is_empty());
+    }
+
+    #[test]
+    fn what_the_first_word_does_not_confirm_is_forgotten_once_all_is_said() {
+        let mut holders = heard();
+        holders.link_up(SITE);
+        let nothing = |digest| Publish { ticket: 2, life: 7, changes: vec![], digest };
+        holders.take(SITE, nothing(0));
+        assert!(holders.of(BUCKET).is_empty(), "all is said: nothing");
+        let mut holders = heard();
+        holders.link_up(SITE);
+        holders.take(SITE, nothing(17));
+        assert!(holders.of(BUCKET).contains(&SITE), "most are still members");
+        assert!(!holders.is_surely_no_member(SITE, BUCKET));
+        assert_eq!(holders.digest(SITE, 7), 0, "so that all is said again");
+        holders.take(SITE, nothing(0));
+        assert!(holders.is_surely_no_member(SITE, BUCKET));
     }
 }

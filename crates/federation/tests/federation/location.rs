@@ -226,10 +226,13 @@ fn a_member_that_was_set_back_into_a_life_of_the_same_number_is_heard() {
 fn a_burnt_site_is_alive_again_whatever_its_lives_were() {
     let mut world = World::new(3, 1, millis(50));
     world.start();
-    (0..20).for_each(|_| world.restart(2));
+    (0..300).for_each(|_| world.restart(2));
     world.run(seconds(5));
+    world.stop(2);
+    world.run(seconds(300));
+    assert!(!world.alive.contains(&(0, site_id(2))));
     world.begin_anew(2);
-    world.run(seconds(1200));
+    world.run(seconds(60));
     for at in [0, 1] {
         assert!(world.alive.contains(&(at, site_id(2))), "at {at}");
     }
