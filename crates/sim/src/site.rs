@@ -147,6 +147,8 @@ pub fn settings(draw: &mut Draw) -> Settings {
         payload_segment_bytes: draw.pick(&[256 << 10, 1 << 20]).copied().unwrap_or(1 << 20),
         cache_segment_bytes: 256 << 10,
         cache_bytes: 1 << 20,
+        // So that bases of the journal are written and read in runs of seconds.
+        journal_heads_bytes: 32 << 10,
         headroom_bytes: 64 << 10,
         dirty_bytes: 1 << 20,
         salt: *b"a simulated disk",
