@@ -5,7 +5,7 @@ use std::sync::Arc;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Vector};
 use skerry_model::space::{self, SpaceReducer};
-use skerry_storage::{Engine, Settings, Store};
+use skerry_storage::{Engine, Settings, StorageError, Store};
 
 use super::{Event, World};
 use crate::checkers::{Violation, resurrection};
@@ -120,7 +120,8 @@ impl World {
         let collected = running.store.collect(wall);
         place.disk.take_busy();
         self.tell(crate::trace::Who::Site(site), format_args!("collects {collected:?}"));
-        self.mourn(site, false);
+        // A store that stopped writing is started anew though no client has met its refusal.
+        self.mourn(site, matches!(collected, Err(StorageError::Poisoned(_))));
     }
 }
 
