@@ -31,11 +31,12 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// To `wanted` sites, of which `holder` is one already; `others` can be asked, the best first.
-    pub fn new(wanted: usize, holder: SiteId, others: impl IntoIterator<Item = SiteId>) -> Self {
-        let mut seen = BTreeSet::from([holder]);
+    /// To `wanted` sites; `holder`, who asks, is one if it holds it; `others` can be asked, the best first.
+    pub fn new(wanted: usize, holder: Option<SiteId>, others: impl IntoIterator<Item = SiteId>) -> Self {
+        let held: BTreeSet<SiteId> = holder.into_iter().collect();
+        let mut seen = held.clone();
         let waiting = others.into_iter().filter(|other| seen.insert(*other)).collect();
-        Self { wanted, held: BTreeSet::from([holder]), asked: BTreeSet::new(), waiting }
+        Self { wanted, held, asked: BTreeSet::new(), waiting }
     }
 
     /// The next site to be asked now, if one is lacking.
@@ -84,7 +85,7 @@ mod tests {
     }
 
     fn reach(wanted: usize, others: &[u8]) -> Reach {
-        Reach::new(wanted, site(0), others.iter().copied().map(site))
+        Reach::new(wanted, Some(site(0)), others.iter().copied().map(site))
     }
 
     fn asks(reach: &mut Reach) -> Vec<SiteId> {
@@ -123,6 +124,15 @@ mod tests {
         reach.held(site(1));
         reach.held(site(9));
         assert_eq!((reach.holders(), reach.reached()), (2, Reached::Waiting));
+    }
+
+    #[test]
+    fn who_does_not_hold_it_does_not_count() {
+        let mut reach = Reach::new(1, None, [site(1)]);
+        assert_eq!(
+            (reach.holders(), reach.reached(), asks(&mut reach)),
+            (0, Reached::Waiting, vec![site(1)])
+        );
     }
 
     #[test]

@@ -91,8 +91,12 @@ pub(crate) async fn reach(
     let (Written::Record(record), Scope::Sites(count)) = (written, wanted) else {
         return Ok(written.receipt("site".into()));
     };
-    let others = candidates(site, bucket).await;
-    let mut reach = Reach::new(usize::from(count), record.site, others);
+    // A record that was made elsewhere (an equal PUT before, an upload of another site) proves nothing of its payload
+    // now: its site is asked like any other, and so is this one.
+    let here = (record.site == site.id).then_some(site.id);
+    let first = here.is_none().then_some(record.site).filter(|other| site.linked(*other));
+    let others = first.into_iter().chain(candidates(site, bucket).await).chain([site.id]);
+    let mut reach = Reach::new(usize::from(count), here, others);
     let mut failed = Vec::new();
     if reach.reached() == Reached::Waiting {
         let request = question(site, bucket, record).await?;
@@ -116,8 +120,8 @@ pub(crate) async fn reach(
 fn short(holders: usize, wanted: u16, failed: &[String]) -> ServiceError {
     let reasons = if failed.is_empty() { "no other site can be reached".into() } else { failed.join("; ") };
     let message = format!(
-        "the write is kept and durable at {holders} of {wanted} sites ({reasons}); it spreads when the links are back; \
-         repeat it to wait for the scope, or ask for a smaller one"
+        "the write is kept and durable at {holders} of {wanted} sites ({reasons}); its record spreads when the links are back, \
+         its payload when it is read or written again; ask for a smaller scope, or repeat it without a condition"
     );
     ServiceError::new(ErrorKind::ScopeNotReached, message)
 }
@@ -148,7 +152,7 @@ async fn spread(site: &Arc<Site>, request: &Request, reach: &mut Reach, failed: 
     let mut asked = FuturesUnordered::new();
     loop {
         while let Some(next) = reach.ask() {
-            asked.push(async move { (next, hold_at(site, next, request).await) });
+            asked.push(async move { (next, held_by(site, next, request).await) });
         }
         let Some((other, answer)) = asked.next().await else { return };
         match answer {
@@ -164,7 +168,21 @@ async fn spread(site: &Arc<Site>, request: &Request, reach: &mut Reach, failed: 
     }
 }
 
-/// Has one site hold it; asks again as long as it comes nearer.
+/// Has one site hold it, be it this one.
+async fn held_by(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(), String> {
+    match request {
+        Request::Hold(wanted) if other == site.id => loop {
+            match hold(site, other, wanted.clone()).await {
+                Ok(Response::Holding(_)) => {}
+                Ok(_) => return Ok(()),
+                Err(error) => return Err(error.to_string()),
+            }
+        },
+        _ => hold_at(site, other, request).await,
+    }
+}
+
+/// Has another site hold it; asks again as long as it comes nearer.
 async fn hold_at(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(), String> {
     let mut before = None;
     loop {
@@ -180,7 +198,7 @@ async fn hold_at(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(
 
 /// Holds a version for another site: its record and all of its payload, durable here.
 pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<Response> {
-    if let Some(node) = site.peers.roster.node(from) {
+    if let Some(node) = site.peers.roster.node(from).filter(|_| from != site.id) {
         let bytes = hold.payload.iter().map(Bytes::len).sum();
         site.peers.received(node, crate::telemetry::Kind::Payload, bytes);
     }

@@ -102,3 +102,23 @@ async fn a_bucket_has_a_scope_and_deletes_wait_as_well() {
     assert_eq!(two.list("safe").await.unwrap(), Vec::<String>::new());
     world.stop().await;
 }
+
+/// An equal PUT makes no new record: that the first writer holds its payload is asked, not believed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_writer_of_an_equal_object_counts_only_if_it_can_be_asked() {
+    let world = TestWorld::new(3).await;
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("safe").await.unwrap();
+    one.put("safe", "k", noise(50_000, 1)).await.unwrap();
+    two.until("the bucket is known", || async { two.site().bucket("safe").await.unwrap().is_some() }).await;
+    assert_eq!(two.get("safe", "k").await.unwrap(), noise(50_000, 1));
+    let done = put(two, "sites=3", "k", noise(50_000, 1)).await.unwrap();
+    assert_eq!(done.receipt.scope.as_deref(), Some("sites=3"), "the site that is asked counts as well");
+    one.cut(true).await;
+    two.until("the cut is seen", || async { two.site().boxes.linked().len() == 1 }).await;
+    let refused = put(two, "sites=3", "k", noise(50_000, 1)).await.unwrap_err();
+    assert!(refused.message().contains("2 of 3 sites"), "{}", refused.message());
+    let done = put(two, "sites=2", "k", noise(50_000, 1)).await.unwrap();
+    assert_eq!(done.receipt.scope.as_deref(), Some("sites=2"));
+    world.stop().await;
+}
