@@ -3,9 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The lab's own directory, as it was when this was built.
+/// The lab's own directory: where this was built or, if the checkout has moved since, in the checkout that one stands in.
 pub fn home() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    let built = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    if built.join("scenarios").is_dir() {
+        return built;
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    here.ancestors().map(|above| above.join("crates/lab")).find(|lab| lab.is_dir()).unwrap_or(built)
 }
 
 /// The file that is meant: a path, or a name in one of the lab's own directories.
