@@ -62,6 +62,8 @@ pub struct Setting {
     pub settle_s: Option<f64>,
     /// A phase that takes longer has failed.
     pub timeout_s: Option<u64>,
+    /// An operation that takes longer has failed; a minute if nothing is said.
+    pub operation_timeout_s: Option<u64>,
     /// What varies, in a scale: tables whose lists are combined with each other.
     #[serde(skip_serializing)]
     pub(super) sweep: Vec<Sweep>,

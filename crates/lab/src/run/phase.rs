@@ -29,7 +29,7 @@ const LEAD: Duration = Duration::from_millis(120);
 /// How long a phase may take if the scenario does not say.
 const TIMEOUT_S: u64 = 300;
 /// An operation is given up after so long.
-const OPERATION_S: f64 = 60.0;
+const OPERATION_S: u64 = 60;
 /// Inter-site traffic is looked at this often while it settles.
 const SETTLE_LOOK: Duration = Duration::from_millis(250);
 /// Bytes per site and look below which it counts as quiet: liveness goes on for ever.
@@ -301,7 +301,7 @@ pub(super) fn bench_phase(
         buckets: vec![subject.bucket.clone()],
         keys: Keys { count: objects, prefix, order: Order::Sequential, ..Keys::default() },
         sizes: vec![SizeRange { bytes: Size(setting.bytes()), to: None, weight: 1, shape: Shape::Uniform }],
-        timeout_seconds: OPERATION_S,
+        timeout_seconds: setting.operation_timeout_s.unwrap_or(OPERATION_S) as f64,
         list_all: operation == Operation::List,
         ..plan::Phase::new(phase.name.clone(), operation)
     }
