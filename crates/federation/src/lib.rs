@@ -27,6 +27,7 @@ mod membership;
 pub mod message;
 mod output;
 mod peers;
+pub mod placement;
 mod reconcile;
 mod replica;
 pub mod scope;

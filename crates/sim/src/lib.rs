@@ -9,6 +9,7 @@
 
 pub mod canary;
 pub mod checkers;
+pub mod copies;
 pub mod disk;
 pub mod environment;
 pub mod history;

@@ -1,0 +1,18 @@
+//! The bounds of placement, each with its reason.
+
+use core::time::Duration;
+
+/// Ranges of one set: beyond, copies of one site are scattered over very many others. 1.2 MB encoded at most.
+pub const RANGES: usize = 262_144;
+/// Versions of one bucket that wait to be asked for; further ones are found by the next look at the records.
+pub const QUEUE: usize = 2048;
+/// Versions on their way at once: fills 100 ms of a link with small ones.
+pub const ASKS_AT_ONCE: usize = 48;
+/// Questions at once to one site: it answers 64 of one peer, clients' among them.
+pub const ASKS_OF_ONE_SITE: usize = 24;
+/// Bytes on their way at once, one version at least: a second of 94 Mbit/s, and what a holder keeps in memory.
+pub const BYTES_AT_ONCE: u64 = 12 << 20;
+/// How long a site that could not take a copy (full, silent, an old release) is left alone.
+pub const REST: Duration = Duration::from_secs(30);
+/// Bytes that a version counts at least: a question and its record.
+pub const ASK_BYTES: u64 = 1024;

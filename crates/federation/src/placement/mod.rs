@@ -1,0 +1,314 @@
+//! Copies that count: which site is asked to hold a version next, until as many hold it as its bucket asks for.
+//!
+//! A pure machine. The shell reads from its records which versions have too few holders as far as it knows and offers
+//! them ([`Input::Offer`]); the machine says whom to ask ([`Output::Ask`]); the shell asks, and tells how that ended.
+//! What others are known to hold is a set of dots per bucket and site ([`Spans`]), which the shell keeps on disk
+//! ([`Output::Noted`]) and gives back at the next start ([`Input::Known`]); so nothing here must outlive the process.
+//! Custody follows from the writer and from who is lost ([`custodian`]) and is stored nowhere.
+//!
+//! Why not a record per version: docs/decisions/2026-11-22-copies.md has the figures.
+//!
+//! Invariants: a site counts as a holder only after it said so; nobody is asked for what it is known to hold, twice at
+//! once for the same, or while it is lost, not linked or resting; the most endangered first, then the oldest; no more
+//! is on its way than [`limits`] allow; copies are only ever added here, so that a cut over-replicates.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use core::time::Duration;
+use skerry_base::{BucketId, Dot, Instant, SiteId};
+
+mod custody;
+pub mod limits;
+mod spans;
+
+pub use custody::{Custody, custodian};
+pub use spans::Spans;
+
+/// A site as placement sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which.
+    pub site: SiteId,
+    /// Whether it can be asked now. This site itself always can.
+    pub linked: bool,
+    /// Round trip to it.
+    pub distance: Duration,
+}
+
+/// A version that may lack holders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// Which.
+    pub dot: Dot,
+    /// Bytes of its body.
+    pub bytes: u64,
+    /// Whether this site holds it itself, as a copy that counts.
+    pub here: bool,
+}
+
+/// Why a site did not take a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// It cannot take any now: full, silent, of an older release. It is left alone for a while.
+    Site,
+    /// It cannot take this one.
+    Version,
+}
+
+/// What happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// The sites that may hold copies, this one among them, and those declared lost.
+    Sites(Vec<Candidate>, BTreeSet<SiteId>),
+    /// What a site is known to hold, replacing what was known: at the start, or because it was asked anew.
+    Known(BucketId, SiteId, Spans),
+    /// Versions that this site is custodian of and that may lack holders, oldest first; replaces what waited.
+    Offer {
+        /// Their bucket.
+        bucket: BucketId,
+        /// How many sites are to hold each.
+        copies: usize,
+        /// The versions.
+        wants: Vec<Want>,
+    },
+    /// A site holds a version, durably: it was asked, here or for a write that waited for it.
+    Held(BucketId, Dot, SiteId),
+    /// A site that was asked does not.
+    Failed(BucketId, Dot, SiteId, Failure),
+    /// Time has passed.
+    Wake,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Ask this site to hold a version; `Held` or `Failed` follows.
+    Ask(BucketId, Dot, SiteId),
+    /// What is known of this site changed: write it down.
+    Noted(BucketId, SiteId),
+}
+
+/// A version that waits, in the order in which they are served: fewest holders first, then the oldest.
+type Urgency = (usize, BucketId, u64);
+
+#[derive(Debug, Clone)]
+struct Waiting {
+    want: Want,
+    copies: usize,
+    /// Sites that cannot take this one.
+    unable: BTreeSet<SiteId>,
+}
+
+#[derive(Debug, Clone)]
+struct Flight {
+    waiting: Waiting,
+    order: u64,
+    asked: BTreeSet<SiteId>,
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Placement {
+    me: SiteId,
+    candidates: Vec<Candidate>,
+    lost: BTreeSet<SiteId>,
+    resting: BTreeMap<SiteId, Instant>,
+    held: BTreeMap<(BucketId, SiteId), Spans>,
+    queue: BTreeMap<Urgency, Waiting>,
+    flights: BTreeMap<(BucketId, Dot), Flight>,
+    asks: BTreeMap<SiteId, usize>,
+    bytes: u64,
+}
+
+impl Placement {
+    /// Nothing known yet.
+    pub fn new(me: SiteId) -> Self {
+        Self {
+            me,
+            candidates: Vec::new(),
+            lost: BTreeSet::new(),
+            resting: BTreeMap::new(),
+            held: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            flights: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Takes in what happened and appends what is to be done.
+    pub fn handle(&mut self, input: Input, now: Instant, out: &mut Vec<Output>) {
+        match input {
+            Input::Sites(candidates, lost) => {
+                self.candidates = candidates;
+                self.candidates.sort_by_key(|other| (other.site != self.me, other.distance, other.site));
+                self.lost = lost;
+            }
+            Input::Known(bucket, site, spans) => self.learn(bucket, site, spans),
+            Input::Offer { bucket, copies, wants } => self.offer(bucket, copies, wants),
+            Input::Held(bucket, dot, site) => self.held_by(bucket, dot, site, out),
+            Input::Failed(bucket, dot, site, failure) => self.failed((bucket, dot), site, failure, now),
+            Input::Wake => {}
+        }
+        self.resting.retain(|_, until| *until > now);
+        self.ask(out);
+    }
+
+    /// When a site that rests may be asked again.
+    pub fn next_wake(&self) -> Option<Instant> {
+        self.resting.values().min().copied()
+    }
+
+    /// Whether nothing waits and nothing is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.flights.is_empty()
+    }
+
+    /// Whether more versions of a bucket should be offered: fewer wait than can be on their way.
+    pub fn is_hungry(&self) -> bool {
+        self.queue.len() < limits::ASKS_AT_ONCE
+    }
+
+    /// Whether somebody is being asked to hold it.
+    pub fn is_flying(&self, bucket: BucketId, dot: Dot) -> bool {
+        self.flights.contains_key(&(bucket, dot))
+    }
+
+    /// What [`Input::Known`] says, without asking anybody.
+    pub fn learn(&mut self, bucket: BucketId, site: SiteId, spans: Spans) {
+        self.held.insert((bucket, site), spans);
+    }
+
+    /// A site holds a version though this machine did not ask it to; whether that is news.
+    pub fn learn_one(&mut self, bucket: BucketId, dot: Dot, site: SiteId) -> bool {
+        let known = self.known(bucket, site).is_some_and(|spans| spans.contains(dot));
+        let is_news = site != self.me && !known;
+        if is_news {
+            self.held.entry((bucket, site)).or_default().insert(dot);
+        }
+        is_news
+    }
+
+    /// What a site is known to hold of a bucket.
+    pub fn known(&self, bucket: BucketId, site: SiteId) -> Option<&Spans> {
+        self.held.get(&(bucket, site))
+    }
+
+    /// The other sites that hold a version and are not lost.
+    pub fn holders(&self, bucket: BucketId, dot: Dot) -> impl Iterator<Item = SiteId> + '_ {
+        let of = self.held.range((bucket, SiteId([0; 16]))..=(bucket, SiteId([0xff; 16])));
+        let holds = move |((_, site), spans): (&(BucketId, SiteId), &Spans)| {
+            let counts = *site != self.me && !self.lost.contains(site) && spans.contains(dot);
+            counts.then_some(*site)
+        };
+        of.filter_map(holds)
+    }
+
+    fn offer(&mut self, bucket: BucketId, copies: usize, wants: Vec<Want>) {
+        self.queue.retain(|(_, of, _), _| *of != bucket);
+        for (order, want) in wants.into_iter().take(limits::QUEUE).enumerate() {
+            if !self.flights.contains_key(&(bucket, want.dot)) {
+                let waiting = Waiting { want, copies, unable: BTreeSet::new() };
+                self.enqueue(bucket, order as u64, waiting);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, bucket: BucketId, order: u64, waiting: Waiting) {
+        let holders = self.holders(bucket, waiting.want.dot).count() + usize::from(waiting.want.here);
+        if holders < waiting.copies {
+            self.queue.insert((holders, bucket, order), waiting);
+        }
+    }
+
+    fn held_by(&mut self, bucket: BucketId, dot: Dot, site: SiteId, out: &mut Vec<Output>) {
+        if site != self.me {
+            self.held.entry((bucket, site)).or_default().insert(dot);
+            out.push(Output::Noted(bucket, site));
+        }
+        let here = site == self.me;
+        self.landed((bucket, dot), site, |waiting| waiting.want.here |= here);
+    }
+
+    fn failed(&mut self, of: (BucketId, Dot), site: SiteId, failure: Failure, now: Instant) {
+        if failure == Failure::Site && site != self.me {
+            self.resting.insert(site, now.after(limits::REST));
+        }
+        self.landed(of, site, |waiting| {
+            waiting.unable.insert(site);
+        });
+    }
+
+    /// A question ended; when it was the last for its version, that waits again if it still lacks holders.
+    fn landed(&mut self, of: (BucketId, Dot), site: SiteId, take: impl FnOnce(&mut Waiting)) {
+        let Some(flight) = self.flights.get_mut(&of) else { return };
+        if !flight.asked.remove(&site) {
+            return;
+        }
+        take(&mut flight.waiting);
+        self.bytes = self.bytes.saturating_sub(weight(&flight.waiting.want));
+        if let Some(asks) = self.asks.get_mut(&site) {
+            *asks = asks.saturating_sub(1);
+        }
+        if flight.asked.is_empty()
+            && let Some(Flight { waiting, order, .. }) = self.flights.remove(&of)
+        {
+            self.enqueue(of.0, order, waiting);
+        }
+    }
+
+    /// Asks as long as there is room.
+    fn ask(&mut self, out: &mut Vec<Output>) {
+        let mut aside = Vec::new();
+        while self.flights.len() < limits::ASKS_AT_ONCE && aside.len() < limits::ASKS_AT_ONCE {
+            let Some((urgency, waiting)) = self.queue.pop_first() else { break };
+            let (holders, bucket, order) = urgency;
+            let able = self.able(bucket, &waiting);
+            let free: Vec<SiteId> =
+                able.iter().copied().filter(|site| self.asks_of(*site) < limits::ASKS_OF_ONE_SITE).collect();
+            let lacking = waiting.copies.saturating_sub(holders);
+            let fits = self.bytes == 0 || self.bytes + weight(&waiting.want) <= limits::BYTES_AT_ONCE;
+            if !fits || (free.is_empty() && !able.is_empty()) {
+                aside.push((urgency, waiting));
+                if fits { continue } else { break }
+            }
+            // Nobody can be asked now: the next look at the records finds it again.
+            if free.is_empty() {
+                continue;
+            }
+            let dot = waiting.want.dot;
+            let asked: BTreeSet<SiteId> = free.into_iter().take(lacking).collect();
+            for site in &asked {
+                *self.asks.entry(*site).or_default() += 1;
+                self.bytes += weight(&waiting.want);
+                out.push(Output::Ask(bucket, dot, *site));
+            }
+            self.flights.insert((bucket, dot), Flight { waiting, order, asked });
+        }
+        self.queue.extend(aside);
+    }
+
+    fn asks_of(&self, site: SiteId) -> usize {
+        self.asks.get(&site).copied().unwrap_or_default()
+    }
+
+    /// Who could take a version now, this site first, then the nearest.
+    fn able(&self, bucket: BucketId, waiting: &Waiting) -> Vec<SiteId> {
+        let holders: BTreeSet<SiteId> = self.holders(bucket, waiting.want.dot).collect();
+        let can = |other: &&Candidate| {
+            let site = other.site;
+            let lacks = if site == self.me { !waiting.want.here } else { !holders.contains(&site) };
+            let reached = site == self.me || (other.linked && !self.resting.contains_key(&site));
+            lacks && reached && !self.lost.contains(&site) && !waiting.unable.contains(&site)
+        };
+        self.candidates.iter().filter(can).map(|other| other.site).collect()
+    }
+}
+
+/// What a version counts while it is on its way.
+fn weight(want: &Want) -> u64 {
+    want.bytes.max(limits::ASK_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! Who is asked, in which order, and how much at once.
+
+use super::*;
+use skerry_base::{NodeId, Origin};
+
+const BUCKET: BucketId = BucketId([9; 16]);
+
+fn site(number: u8) -> SiteId {
+    SiteId([number; 16])
+}
+
+fn dot(seq: u64) -> Dot {
+    Dot { origin: Origin { node: NodeId([1; 16]), incarnation: 1 }, seq }
+}
+
+fn want(seq: u64, bytes: u64) -> Want {
+    Want { dot: dot(seq), bytes, here: true }
+}
+
+fn candidate(number: u8, linked: bool) -> Candidate {
+    Candidate { site: site(number), linked, distance: Duration::from_millis(number.into()) }
+}
+
+struct Table {
+    machine: Placement,
+    now: Instant,
+}
+
+impl Table {
+    /// Site 1 with these others, all linked, the lower the nearer.
+    fn new(others: &[u8]) -> Self {
+        let mut table = Self { machine: Placement::new(site(1)), now: Instant(0) };
+        let all = others.iter().chain(&[1]).map(|other| candidate(*other, true)).collect();
+        table.take(Input::Sites(all, BTreeSet::new()));
+        table
+    }
+
+    fn take(&mut self, input: Input) -> Vec<(u64, u8)> {
+        let mut out = Vec::new();
+        self.machine.handle(input, self.now, &mut out);
+        let asks = out.iter().filter_map(|output| match output {
+            Output::Ask(_, dot, site) => Some((dot.seq, site.0[0])),
+            Output::Noted(..) => None,
+        });
+        asks.collect()
+    }
+
+    fn offer(&mut self, copies: usize, wants: Vec<Want>) -> Vec<(u64, u8)> {
+        self.take(Input::Offer { bucket: BUCKET, copies, wants })
+    }
+
+    fn held(&mut self, seq: u64, by: u8) -> Vec<(u64, u8)> {
+        self.take(Input::Held(BUCKET, dot(seq), site(by)))
+    }
+
+    fn failed(&mut self, seq: u64, by: u8, failure: Failure) -> Vec<(u64, u8)> {
+        self.take(Input::Failed(BUCKET, dot(seq), site(by), failure))
+    }
+}
+
+#[test]
+fn the_nearest_are_asked_and_each_counts_once_it_said_so() {
+    let mut table = Table::new(&[4, 2, 3]);
+    assert_eq!(table.offer(3, vec![want(1, 10)]), [(1, 2), (1, 3)]);
+    assert_eq!(table.offer(3, vec![want(1, 10)]), [], "what is on its way is not asked for again");
+    assert_eq!(table.held(1, 2), []);
+    assert_eq!(table.failed(1, 3, Failure::Version), [(1, 4)]);
+    assert_eq!(table.held(1, 4), []);
+    assert!(table.machine.is_idle());
+    assert_eq!(table.machine.holders(BUCKET, dot(1)).collect::<Vec<_>>(), [site(2), site(4)]);
+    assert_eq!(table.offer(3, vec![want(1, 10)]), [], "as many hold it as are to");
+}
+
+#[test]
+fn a_site_that_cannot_rests_and_the_next_takes_over() {
+    let mut table = Table::new(&[2, 3]);
+    assert_eq!(table.offer(2, vec![want(1, 10), want(2, 10)]), [(1, 2), (2, 2)]);
+    assert_eq!(table.failed(1, 2, Failure::Site), [(1, 3)]);
+    assert_eq!(table.held(2, 2), []);
+    assert_eq!(table.offer(2, vec![want(3, 10)]), [(3, 3)], "2 rests");
+    table.now = table.machine.next_wake().unwrap_or_default();
+    assert_eq!(table.offer(2, vec![want(4, 10)]), [(4, 2)]);
+}
+
+#[test]
+fn the_most_endangered_first_then_the_oldest() {
+    let mut table = Table::new(&[2]);
+    table.take(Input::Known(BUCKET, site(3), [dot(1), dot(3)].into_iter().collect()));
+    let all = (1..=4).map(|seq| want(seq, 10)).collect();
+    assert_eq!(table.offer(3, all), [(2, 2), (4, 2), (1, 2), (3, 2)]);
+}
+
+#[test]
+fn what_this_site_should_hold_and_does_not_comes_here_first() {
+    let mut table = Table::new(&[2, 3]);
+    table.take(Input::Known(BUCKET, site(3), [dot(1)].into_iter().collect()));
+    let mine = Want { here: false, ..want(1, 10) };
+    assert_eq!(table.offer(2, vec![mine]), [(1, 1)]);
+    assert_eq!(table.held(1, 1), []);
+    assert!(table.machine.is_idle());
+}
+
+#[test]
+fn a_lost_site_holds_nothing_until_it_is_found_again() {
+    let mut table = Table::new(&[2, 3]);
+    table.offer(2, vec![want(1, 10)]);
+    table.held(1, 2);
+    let all = vec![candidate(1, true), candidate(2, true), candidate(3, true)];
+    table.take(Input::Sites(all.clone(), [site(2)].into()));
+    assert_eq!(table.machine.holders(BUCKET, dot(1)).count(), 0);
+    assert_eq!(table.offer(2, vec![want(1, 10)]), [(1, 3)]);
+    table.held(1, 3);
+    table.take(Input::Sites(all, BTreeSet::new()));
+    assert_eq!(table.machine.holders(BUCKET, dot(1)).count(), 2, "what it held is not forgotten");
+}
+
+#[test]
+fn who_is_cut_off_is_not_asked_and_another_copies_instead() {
+    let mut table = Table::new(&[2, 3]);
+    table.offer(2, vec![want(1, 10)]);
+    table.held(1, 2);
+    let cut = vec![candidate(1, true), candidate(2, false), candidate(3, true)];
+    table.take(Input::Sites(cut, BTreeSet::new()));
+    assert_eq!(table.offer(2, vec![want(1, 10)]), [], "cut off is not lost");
+    assert_eq!(table.offer(2, vec![want(2, 10)]), [(2, 3)]);
+}
+
+#[test]
+fn no_more_at_once_than_the_limits_say() {
+    let mut table = Table::new(&[2, 3]);
+    let large = (1..=20).map(|seq| want(seq, 5 << 20)).collect();
+    assert_eq!(table.offer(2, large), [(1, 2), (2, 2)]);
+    assert_eq!(table.held(1, 2), [(3, 2)]);
+    let mut table = Table::new(&[2, 3]);
+    let small = (1..=3000).map(|seq| want(seq, 10)).collect();
+    let asks = table.offer(2, small);
+    let of = |number| asks.iter().filter(|(_, site)| *site == number).count();
+    assert_eq!((of(2), of(3)), (limits::ASKS_OF_ONE_SITE, limits::ASKS_AT_ONCE - limits::ASKS_OF_ONE_SITE));
+    let huge = Want { bytes: u64::MAX / 4, ..want(9000, 0) };
+    assert_eq!(Table::new(&[2]).offer(2, vec![huge]), [(9000, 2)], "one at least, however large");
+}
+
+#[test]
+fn nobody_to_ask_is_no_loop_and_no_queue() {
+    let mut table = Table::new(&[]);
+    assert_eq!(table.offer(2, (1..=100).map(|seq| want(seq, 10)).collect()), []);
+    assert!(table.machine.is_idle());
+    assert_eq!(table.held(7, 2), [], "an answer to no question: a write that waited for its scope");
+    assert_eq!(table.machine.holders(BUCKET, dot(7)).count(), 1);
+}

@@ -1,0 +1,441 @@
+//! A second, smaller world for copies that count: sites with what is durable as plain sets, the production placement
+//! machine, cuts, crashes, full disks, sites that burn, are declared lost and come back.
+//!
+//! Why beside [`crate::world`]: there bodies lie in production stores and every promise about records is judged; here
+//! nothing is judged but copies, thousands of seeds a minute, and what is durable is known without asking anybody.
+//!
+//! Invariants: as everywhere here, one thread, virtual time, every draw from the seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId};
+use skerry_federation::placement::{Candidate, Failure, Input, Output, Placement, Spans, Want, custodian};
+use skerry_scenario::clock::{millis, seconds};
+use skerry_scenario::draw::{Draw, Ppm};
+
+use crate::queue::Queue;
+
+mod faults;
+mod judge;
+
+/// The only bucket.
+const BUCKET: BucketId = BucketId([1; 16]);
+
+/// A deliberate mistake of who builds on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistake {
+    /// A holder answers before its disk has synced.
+    EarlyAnswer,
+    /// What a site held before its disk burned is believed after it came back.
+    OldClaims,
+    /// Nobody takes over from a lost custodian.
+    NoTakeover,
+}
+
+/// How a run went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Promises that were broken, by checker.
+    pub violations: Vec<(&'static str, String)>,
+    /// Counts of what happened.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+/// What can happen next.
+#[derive(Debug)]
+enum Event {
+    /// A client writes, or deletes.
+    Client { site: usize },
+    /// The worker of a site looks at its records.
+    Look { site: usize, boot: u64 },
+    /// A question arrives at a holder.
+    Hold { from: usize, to: usize, dot: Dot, boot: u64 },
+    /// A holder's disk has done it.
+    Stored { from: usize, to: usize, dot: Dot, boots: (u64, u64) },
+    /// An answer, or its absence, arrives.
+    Answered { site: usize, boot: u64, dot: Dot, by: usize, result: Result<(), Failure> },
+    /// A site said what it holds.
+    Told { site: usize, boot: u64, other: usize, life: u64, spans: Spans },
+    /// The book is written down.
+    Persist { site: usize, boot: u64 },
+    /// Two sites exchange records and declarations, if they can.
+    Gossip { one: usize, other: usize },
+    /// Something breaks.
+    Strike,
+    /// It is mended.
+    Mend(faults::Mend),
+}
+
+/// What is known of another site: what it holds, and in which life it said so.
+type Page = (Spans, u64);
+
+/// One site.
+#[derive(Debug)]
+struct Site {
+    id: SiteId,
+    /// Durable: living versions and who wrote them, and those that are dead.
+    records: BTreeMap<Dot, usize>,
+    dead: BTreeSet<Dot>,
+    /// Durable: bodies that count.
+    bodies: BTreeSet<Dot>,
+    /// Durable: what it wrote down of others.
+    book: BTreeMap<usize, Page>,
+    /// Durable: sites declared lost, by how often that was said or taken back.
+    lost: BTreeMap<usize, u64>,
+    /// Changes with each loss of its disk's state.
+    life: u64,
+    boot: u64,
+    up: bool,
+    full: bool,
+    seq: u64,
+    /// In memory.
+    machine: Placement,
+    lives: BTreeMap<usize, u64>,
+    persisting: bool,
+}
+
+/// The world.
+struct World {
+    queue: Queue<Event>,
+    draw: Draw,
+    sites: Vec<Site>,
+    copies: usize,
+    cuts: BTreeSet<(usize, usize)>,
+    mistake: Option<Mistake>,
+    resting: bool,
+    /// A site that burned; until everything has its copies again nothing else burns.
+    burned: Option<usize>,
+    /// Sites that never come back.
+    gone: BTreeSet<usize>,
+    /// Versions that nobody promised to have saved.
+    excused: BTreeSet<Dot>,
+    outcome: Outcome,
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
+    let mut draw = Draw::from_seed(seed).fork("copies");
+    let count = draw.between(2..=5) as usize;
+    let copies = draw.between(2..=3) as usize;
+    let sites = (0..count).map(|number| Site::new(number, draw.identity())).collect();
+    let mut world = World {
+        queue: Queue::default(),
+        draw,
+        sites,
+        copies,
+        cuts: BTreeSet::new(),
+        mistake,
+        resting: false,
+        burned: None,
+        gone: BTreeSet::new(),
+        excused: BTreeSet::new(),
+        outcome: Outcome::default(),
+    };
+    world.begin();
+    world.go_until(Instant(0).after(seconds(180)));
+    world.rest();
+    world.go_until(world.queue.now().after(seconds(120)));
+    world.judge();
+    world.outcome
+}
+
+impl Site {
+    fn new(number: usize, id: [u8; 16]) -> Self {
+        let id = SiteId(id);
+        Self {
+            id,
+            records: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            bodies: BTreeSet::new(),
+            book: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            life: number as u64 + 1,
+            boot: 1,
+            up: true,
+            full: false,
+            seq: 0,
+            machine: Placement::new(id),
+            lives: BTreeMap::new(),
+            persisting: false,
+        }
+    }
+
+    fn is_lost(&self, other: usize) -> bool {
+        self.lost.get(&other).is_some_and(|said| said % 2 == 1)
+    }
+}
+
+impl World {
+    fn begin(&mut self) {
+        for site in 0..self.sites.len() {
+            self.plan(millis(10)..=seconds(3), Event::Client { site });
+            self.start(site);
+            for other in site + 1..self.sites.len() {
+                self.plan(millis(10)..=seconds(2), Event::Gossip { one: site, other });
+            }
+        }
+        self.plan(seconds(5)..=seconds(20), Event::Strike);
+    }
+
+    fn plan(&mut self, span: std::ops::RangeInclusive<Duration>, event: Event) {
+        let at = self.queue.now().after(self.draw.span(span));
+        self.queue.plan(at, event);
+    }
+
+    fn go_until(&mut self, end: Instant) {
+        while self.outcome.violations.len() < 8 {
+            let Some(event) = self.queue.take(end) else { return self.queue.skip_to(end) };
+            self.happen(event);
+        }
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.outcome.counts.entry(what).or_default() += 1;
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Client { site } => self.client(site),
+            Event::Look { site, boot } => self.look(site, boot),
+            Event::Hold { from, to, dot, boot } => self.hold(from, to, dot, boot),
+            Event::Stored { from, to, dot, boots } => self.stored(from, to, dot, boots),
+            Event::Answered { site, boot, dot, by, result } => self.answered((site, boot), dot, by, result),
+            Event::Told { site, boot, other, life, spans } => {
+                if self.is_up(site, boot) {
+                    self.sites[site].book.insert(other, (spans.clone(), life));
+                    self.sites[site].lives.insert(other, life);
+                    let id = self.sites[other].id;
+                    self.input(site, Input::Known(BUCKET, id, spans));
+                }
+            }
+            Event::Persist { site, boot } => self.persist(site, boot),
+            Event::Gossip { one, other } => self.gossip(one, other),
+            Event::Strike => self.strike(),
+            Event::Mend(mend) => self.mend(mend),
+        }
+    }
+
+    fn is_up(&self, site: usize, boot: u64) -> bool {
+        self.sites[site].up && self.sites[site].boot == boot
+    }
+
+    fn linked(&self, one: usize, other: usize) -> bool {
+        let cut = self.cuts.contains(&(one.min(other), one.max(other)));
+        !cut && self.sites[one].up && self.sites[other].up
+    }
+
+    /// A process comes up: what it knows of others is what it wrote down.
+    fn start(&mut self, site: usize) {
+        let place = &mut self.sites[site];
+        (place.boot, place.up, place.seq, place.persisting) = (place.boot + 1, true, 0, false);
+        place.machine = Placement::new(place.id);
+        place.lives.clear();
+        let (boot, book) = (place.boot, place.book.clone());
+        for (other, (spans, life)) in book {
+            self.sites[site].lives.insert(other, life);
+            let id = self.sites[other].id;
+            self.input(site, Input::Known(BUCKET, id, spans));
+        }
+        self.plan(millis(1)..=seconds(1), Event::Look { site, boot });
+    }
+
+    fn client(&mut self, site: usize) {
+        if self.resting {
+            return;
+        }
+        self.plan(millis(10)..=seconds(12), Event::Client { site });
+        if !self.sites[site].up {
+            return;
+        }
+        if self.draw.chance(Ppm::percent(20)) {
+            let all: Vec<Dot> = self.sites[site].records.keys().copied().collect();
+            if let Some(dot) = self.draw.pick(&all).copied() {
+                self.count("deletes");
+                self.die(site, dot);
+            }
+            return;
+        }
+        self.count("writes");
+        let place = &mut self.sites[site];
+        place.seq += 1;
+        let origin = Origin { node: NodeId(place.id.0), incarnation: place.boot };
+        let dot = Dot { origin, seq: place.seq };
+        place.records.insert(dot, site);
+        place.bodies.insert(dot);
+    }
+
+    /// A version is dead at a site.
+    fn die(&mut self, site: usize, dot: Dot) {
+        let place = &mut self.sites[site];
+        place.dead.insert(dot);
+        place.records.remove(&dot);
+        place.bodies.remove(&dot);
+    }
+
+    /// The worker: who can be asked, who must be asked anew what it holds, and what lacks holders.
+    fn look(&mut self, site: usize, boot: u64) {
+        if !self.is_up(site, boot) {
+            return;
+        }
+        self.plan(millis(200)..=seconds(2), Event::Look { site, boot });
+        self.see_sites(site);
+        self.ask_claims(site);
+        let place = &self.sites[site];
+        let lost = self.lost_ids(site);
+        let all: BTreeSet<SiteId> = self.sites.iter().map(|other| other.id).collect();
+        let takeover = self.mistake != Some(Mistake::NoTakeover);
+        let is_mine = |writer: usize| match takeover {
+            true => custodian(self.sites[writer].id, &all, &lost).is_some_and(|now| now.site == place.id),
+            false => writer == site,
+        };
+        let want = |dot: &Dot| Want { dot: *dot, bytes: 5000, here: place.bodies.contains(dot) };
+        let mine = place.records.iter().filter(|(_, writer)| is_mine(**writer));
+        let wants = mine.map(|(dot, _)| want(dot)).collect();
+        self.input(site, Input::Offer { bucket: BUCKET, copies: self.copies, wants });
+    }
+
+    fn lost_ids(&self, site: usize) -> BTreeSet<SiteId> {
+        let lost = (0..self.sites.len()).filter(|other| self.sites[site].is_lost(*other));
+        lost.map(|other| self.sites[other].id).collect()
+    }
+
+    fn see_sites(&mut self, site: usize) {
+        let near = |other: usize| millis(((other + 7 * site) % 5) as u64 * 20);
+        let candidate = |other: usize| Candidate {
+            site: self.sites[other].id,
+            linked: self.linked(site, other),
+            distance: near(other),
+        };
+        let all = (0..self.sites.len()).map(candidate).collect();
+        let lost = self.lost_ids(site);
+        self.input(site, Input::Sites(all, lost));
+    }
+
+    /// Who is in another life than when it last said what it holds is asked again.
+    fn ask_claims(&mut self, site: usize) {
+        if self.mistake == Some(Mistake::OldClaims) {
+            return;
+        }
+        for other in (0..self.sites.len()).filter(|other| *other != site) {
+            let holder = &self.sites[other];
+            let known = self.sites[site].lives.get(&other) == Some(&holder.life);
+            if known || !self.linked(site, other) {
+                continue;
+            }
+            let (life, spans) = (holder.life, holder.bodies.iter().copied().collect());
+            let boot = self.sites[site].boot;
+            self.count("claims asked");
+            self.plan(millis(1)..=millis(900), Event::Told { site, boot, other, life, spans });
+        }
+    }
+
+    fn input(&mut self, site: usize, input: Input) {
+        let (mut out, now) = (Vec::new(), self.queue.now());
+        self.sites[site].machine.handle(input, now, &mut out);
+        let boot = self.sites[site].boot;
+        for output in out {
+            match output {
+                Output::Ask(_, dot, to) => {
+                    let Some(to) = self.sites.iter().position(|other| other.id == to) else { continue };
+                    self.count("asked");
+                    self.plan(millis(1)..=millis(200), Event::Hold { from: site, to, dot, boot });
+                }
+                Output::Noted(..) => {
+                    if !std::mem::replace(&mut self.sites[site].persisting, true) {
+                        self.plan(millis(1)..=seconds(1), Event::Persist { site, boot });
+                    }
+                }
+            }
+        }
+    }
+
+    fn persist(&mut self, site: usize, boot: u64) {
+        if !self.is_up(site, boot) {
+            return;
+        }
+        self.sites[site].persisting = false;
+        for other in 0..self.sites.len() {
+            let id = self.sites[other].id;
+            let place = &mut self.sites[site];
+            let life = place.lives.get(&other).copied().unwrap_or_default();
+            if let Some(spans) = place.machine.known(BUCKET, id) {
+                place.book.insert(other, (spans.clone(), life));
+            }
+        }
+    }
+
+    fn hold(&mut self, from: usize, to: usize, dot: Dot, boot: u64) {
+        let reached = from == to || self.linked(from, to);
+        let holder = &self.sites[to];
+        let fetch = |other: usize| other == to || self.linked(to, other);
+        let found =
+            (0..self.sites.len()).any(|other| fetch(other) && self.sites[other].bodies.contains(&dot));
+        let dead = holder.dead.contains(&dot);
+        let refused = match (reached, holder.full && !holder.bodies.contains(&dot), found || dead) {
+            (false, ..) => Some((seconds(15), Failure::Site)),
+            (true, true, _) => Some((millis(50), Failure::Site)),
+            (true, false, false) => Some((millis(50), Failure::Version)),
+            (true, false, true) => None,
+        };
+        if let Some((after, failure)) = refused {
+            let answer = Event::Answered { site: from, boot, dot, by: to, result: Err(failure) };
+            return self.plan(after..=after, answer);
+        }
+        if self.mistake == Some(Mistake::EarlyAnswer) {
+            let answer = Event::Answered { site: from, boot, dot, by: to, result: Ok(()) };
+            self.plan(millis(1)..=millis(200), answer);
+        }
+        let boots = (boot, self.sites[to].boot);
+        self.plan(millis(1)..=seconds(2), Event::Stored { from, to, dot, boots });
+    }
+
+    fn stored(&mut self, from: usize, to: usize, dot: Dot, (boot, holder): (u64, u64)) {
+        if self.is_up(to, holder) && !self.sites[to].dead.contains(&dot) {
+            let writer = self.sites[from].records.get(&dot).copied();
+            let place = &mut self.sites[to];
+            if let Some(writer) = writer {
+                place.records.insert(dot, writer);
+                place.bodies.insert(dot);
+            }
+        }
+        let reached = self.is_up(to, holder) && (from == to || self.linked(from, to));
+        let result = if reached { Ok(()) } else { Err(Failure::Site) };
+        self.plan(millis(1)..=millis(200), Event::Answered { site: from, boot, dot, by: to, result });
+    }
+
+    fn answered(&mut self, (site, boot): (usize, u64), dot: Dot, by: usize, result: Result<(), Failure>) {
+        if !self.is_up(site, boot) {
+            return;
+        }
+        let id = self.sites[by].id;
+        let input = match result {
+            Ok(()) => Input::Held(BUCKET, dot, id),
+            Err(failure) => Input::Failed(BUCKET, dot, id, failure),
+        };
+        self.input(site, input);
+    }
+
+    /// Feeds, in short: who can reach another takes its records, deaths and declarations.
+    fn gossip(&mut self, one: usize, other: usize) {
+        self.plan(millis(100)..=seconds(2), Event::Gossip { one, other });
+        if !self.linked(one, other) {
+            return;
+        }
+        for (from, to) in [(one, other), (other, one)] {
+            let source = &self.sites[from];
+            let (records, dead, lost) = (source.records.clone(), source.dead.clone(), source.lost.clone());
+            dead.into_iter().for_each(|dot| self.die(to, dot));
+            let place = &mut self.sites[to];
+            for (dot, writer) in records {
+                if !place.dead.contains(&dot) {
+                    place.records.insert(dot, writer);
+                }
+            }
+            for (site, said) in lost {
+                let known = place.lost.entry(site).or_default();
+                *known = said.max(*known);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What strikes the world of copies: cuts, crashes, full disks, fires, declarations that were too hasty.
+
+use std::collections::BTreeSet;
+
+use super::{Event, World};
+use skerry_base::Dot;
+use skerry_scenario::clock::{millis, seconds};
+
+/// A fault ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Mend {
+    Link(usize, usize),
+    Start(usize),
+    Room(usize),
+    /// Somebody says that a site is lost.
+    Declare(usize),
+    /// A site that was declared lost is there again.
+    Return(usize),
+}
+
+impl World {
+    pub(super) fn strike(&mut self) {
+        if self.resting {
+            return;
+        }
+        self.plan(seconds(1)..=seconds(15), Event::Strike);
+        let site = self.draw.below(self.sites.len() as u64) as usize;
+        let other = (site + 1 + self.draw.below(self.sites.len() as u64 - 1) as usize) % self.sites.len();
+        match self.draw.below(10) {
+            0..4 => self.cut(site, other),
+            4..6 => self.crash(site),
+            6 => {
+                self.sites[site].full = true;
+                self.plan(seconds(1)..=seconds(60), Event::Mend(Mend::Room(site)));
+            }
+            7 => self.go_dark(site),
+            _ => self.burn(site),
+        }
+    }
+
+    fn cut(&mut self, one: usize, other: usize) {
+        let link = (one.min(other), one.max(other));
+        if self.cuts.insert(link) {
+            self.plan(millis(100)..=seconds(50), Event::Mend(Mend::Link(link.0, link.1)));
+        }
+    }
+
+    fn crash(&mut self, site: usize) {
+        if self.sites[site].up {
+            self.count("crashes");
+            self.sites[site].up = false;
+            self.plan(millis(100)..=seconds(10), Event::Mend(Mend::Start(site)));
+        }
+    }
+
+    /// A site is dark so long that somebody declares it lost; its disk is whole and it comes back.
+    fn go_dark(&mut self, site: usize) {
+        if self.sites[site].up && self.burned.is_none() {
+            self.count("declared too early");
+            self.sites[site].up = false;
+            self.plan(seconds(1)..=seconds(10), Event::Mend(Mend::Declare(site)));
+            self.plan(seconds(20)..=seconds(60), Event::Mend(Mend::Return(site)));
+        }
+    }
+
+    /// A machine is lost with its disk. One fire at a time: the next waits until everything has its copies again.
+    fn burn(&mut self, site: usize) {
+        let quiet = self.sites.iter().all(|other| other.up) && self.lost_anywhere().is_empty();
+        if self.burned.is_some_and(|_| !self.is_covered()) || !quiet {
+            return;
+        }
+        self.count("burns");
+        self.burned = Some(site);
+        self.judge_fire(site);
+        let place = &mut self.sites[site];
+        (place.up, place.life) = (false, place.life + 100);
+        for set in [&mut place.dead, &mut place.bodies] {
+            set.clear();
+        }
+        place.records.clear();
+        place.book.clear();
+        place.lost.clear();
+        if self.sites.len() > 2 && self.draw.below(3) == 0 {
+            self.gone.insert(site);
+            self.plan(seconds(1)..=seconds(10), Event::Mend(Mend::Declare(site)));
+        } else if self.draw.below(2) == 0 {
+            self.plan(seconds(1)..=seconds(10), Event::Mend(Mend::Declare(site)));
+            self.plan(seconds(30)..=seconds(90), Event::Mend(Mend::Return(site)));
+        } else {
+            // Another machine takes its place before anybody declared anything.
+            self.plan(millis(100)..=seconds(10), Event::Mend(Mend::Start(site)));
+        }
+    }
+
+    fn lost_anywhere(&self) -> BTreeSet<usize> {
+        let of = |site: &super::Site| (0..self.sites.len()).filter(|other| site.is_lost(*other)).collect();
+        self.sites.iter().flat_map(|site| -> Vec<usize> { of(site) }).collect()
+    }
+
+    /// How many sites are to hold each version: no more than there are.
+    pub(super) fn wanted(&self) -> usize {
+        self.copies.min(self.sites.len() - self.gone.len())
+    }
+
+    /// Whether every version that somebody has a body of has as many as it should.
+    pub(super) fn is_covered(&self) -> bool {
+        let wanted = self.wanted();
+        let all: BTreeSet<Dot> = self.sites.iter().flat_map(|site| site.records.keys().copied()).collect();
+        let dead = |dot: &Dot| self.sites.iter().any(|site| site.dead.contains(dot));
+        let held = |dot: &Dot| self.sites.iter().filter(|site| site.bodies.contains(dot)).count();
+        all.iter().filter(|dot| !dead(dot) && !self.excused.contains(dot)).all(|dot| held(dot) >= wanted)
+    }
+
+    pub(super) fn mend(&mut self, mend: Mend) {
+        match mend {
+            Mend::Link(one, other) => {
+                self.cuts.remove(&(one, other));
+            }
+            Mend::Start(site) => {
+                if !self.sites[site].up {
+                    self.start(site);
+                }
+            }
+            Mend::Room(site) => self.sites[site].full = false,
+            Mend::Declare(site) => self.say(site, !self.resting || self.gone.contains(&site)),
+            Mend::Return(site) => {
+                self.say(site, false);
+                self.mend(Mend::Start(site));
+            }
+        }
+    }
+
+    /// An operator speaks at some site that is up.
+    fn say(&mut self, site: usize, lost: bool) {
+        let known = self.sites.iter().filter_map(|other| other.lost.get(&site)).max().copied().unwrap_or(0);
+        let said = if known % 2 == u64::from(lost) { known } else { known + 1 };
+        let up: Vec<usize> =
+            (0..self.sites.len()).filter(|other| *other != site && self.sites[*other].up).collect();
+        // A returning site brings the word itself if nobody else is up to hear it.
+        let at = self.draw.pick(&up).copied().unwrap_or(site);
+        self.sites[at].lost.insert(site, said);
+    }
+
+    /// Everything is mended; nobody writes any more.
+    pub(super) fn rest(&mut self) {
+        self.resting = true;
+        self.cuts.clear();
+        for site in 0..self.sites.len() {
+            self.sites[site].full = false;
+            let gone = self.gone.contains(&site);
+            self.say(site, gone);
+            if !gone && !self.sites[site].up {
+                self.start(site);
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Copies that count, through cuts, crashes, full disks and fires; and the mistakes that the checkers must find.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_sim::copies::{Mistake, run};
+
+/// Seeds of a test; `SKERRY_COPIES_SEEDS` runs more.
+#[expect(clippy::disallowed_methods, reason = "the size of a test is no setting of the product")]
+fn seeds() -> u64 {
+    std::env::var("SKERRY_COPIES_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+fn what_is_reported_protected_outlives_a_fire_and_all_is_covered_in_the_end() {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..seeds() {
+        let outcome = run(seed, None);
+        assert_eq!(outcome.violations, [], "seed {seed}");
+        outcome.counts.iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
+    }
+    println!("{} seeds: {counts:?}", seeds());
+    for what in ["burns", "crashes", "declared too early", "lost unprotected", "covered", "claims asked"] {
+        assert!(counts.contains_key(what), "no seed had {what}");
+    }
+}
+
+#[test]
+fn two_runs_of_a_seed_are_one() {
+    for seed in 0..5 {
+        assert_eq!(run(seed, None), run(seed, None));
+    }
+}
+
+fn caught(mistake: Mistake) -> BTreeSet<&'static str> {
+    (0..40).flat_map(|seed| run(seed, Some(mistake)).violations).map(|(checker, _)| checker).collect()
+}
+
+#[test]
+fn a_holder_that_answers_before_its_disk() {
+    let caught = caught(Mistake::EarlyAnswer);
+    assert!(caught.is_superset(&["protected", "claims"].into()), "{caught:?}");
+}
+
+#[test]
+fn what_a_burned_site_held_is_still_believed() {
+    let caught = caught(Mistake::OldClaims);
+    assert!(caught.is_superset(&["copies", "claims"].into()), "{caught:?}");
+}
+
+#[test]
+fn nobody_takes_over_from_a_lost_custodian() {
+    let caught = caught(Mistake::NoTakeover);
+    assert!(caught.contains("copies"), "{caught:?}");
+}
