@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod bench;
 mod boxes;
 mod command_line;
 mod demo;

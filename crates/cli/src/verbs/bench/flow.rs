@@ -9,9 +9,11 @@ use skerry_bench::engine::{self, Hook, Outcome as Measured};
 use skerry_bench::plan::{Phase, Plan};
 use skerry_bench::progress::{Progress, Reading};
 use skerry_bench::target::Target;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::exit::{Failure, Outcome};
+use crate::output;
 use crate::progress::style;
 
 /// How often the bar moves: often enough to look alive, seldom enough to cost nothing.
@@ -22,7 +24,24 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 pub(crate) struct Flow {
     pub(crate) target: Arc<dyn Target>,
     /// Print nothing that moves.
-    pub(crate) quiet: bool,
+    quiet: bool,
+    /// Listened to from the first plan to the last, so that a Ctrl-C between two of them is not lost.
+    wishes: AsyncMutex<Wishes>,
+}
+
+/// The user's wishes to stop.
+struct Wishes {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Wishes {
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }
 
 /// What was measured, and what it cost this process.
@@ -33,6 +52,14 @@ pub(crate) struct Measurement {
 }
 
 impl Flow {
+    /// Against a target; `quiet` prints nothing that moves.
+    pub(crate) fn new(target: Arc<dyn Target>, quiet: bool) -> Outcome<Self> {
+        let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
+        let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        Ok(Self { target, quiet, wishes: AsyncMutex::new(Wishes { interrupt, terminate }) })
+    }
+
     /// Runs a plan to its end, or to Ctrl-C: what was measured until then counts.
     pub(crate) async fn run(&self, plan: &Plan) -> Outcome<Measurement> {
         if plan.phases.iter().any(|phase| phase.drop_caches) {
@@ -42,9 +69,7 @@ impl Flow {
         let hook = hook(Arc::clone(&marks));
         let progress = Arc::new(Progress::default());
         let mut bar = Bar::new(self.quiet);
-        let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let mut wishes = self.wishes.lock().await;
         let mut refresh = tokio::time::interval(REFRESH);
         let run = engine::run(plan, Arc::clone(&self.target), &progress, Some(&hook));
         let mut run = std::pin::pin!(run);
@@ -52,13 +77,15 @@ impl Flow {
             let asked = tokio::select! {
                 ended = &mut run => break ended,
                 _ = refresh.tick() => { bar.show(&progress.read()); false }
-                _ = interrupt.recv() => true,
-                _ = terminate.recv() => true,
+                () = wishes.next() => true,
             };
             if asked && progress.stopped() {
-                return Err(Failure::failed("stopped before the operations in flight had ended"));
+                let left =
+                    "stopped before the operations in flight had ended; what was written is still there";
+                return Err(Failure::failed(left));
             }
             if asked {
+                output::note("stopping: operations in flight end first; once more stops at once");
                 progress.stop();
             }
         };

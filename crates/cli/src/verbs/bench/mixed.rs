@@ -134,7 +134,7 @@ impl Mixed {
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
-        let flow = Flow { target, quiet: globals.json };
+        let flow = Flow::new(target, globals.json)?;
         let buckets = phase.buckets.len() as u64;
         let on_buckets = |name: &str, operation| Phase {
             operations: Some(buckets),
@@ -143,18 +143,27 @@ impl Mixed {
             ..Phase::new(name, operation)
         };
         make(&flow, &plan("make", vec![on_buckets("make", Operation::CreateBucket)])).await?;
-        let loaded = match self.no_load {
-            true => None,
-            false => Some(whole(flow.run(&plan("load", vec![from_workload::preparation(&phase)])).await?)?),
-        };
+        let load = from_workload::preparation(&phase);
+        let objects = Phase { mix: Mix::only(Operation::Delete), name: "erase".into(), ..load.clone() };
+        let erase = |objects| plan("erase", vec![objects, on_buckets("erase", Operation::DeleteBucket)]);
+        let mut loaded = None;
+        if !self.no_load {
+            let measurement = flow.run(&plan("load", vec![load])).await?;
+            // Objects are written in the order in which they are erased.
+            let begun =
+                measurement.outcome.phases.iter().map(|phase| phase.samples.len() as u64).sum::<u64>().max(1);
+            match whole(measurement) {
+                Ok(measurement) => loaded = Some(measurement),
+                Err(failure) if self.keep => return Err(failure),
+                Err(failure) => {
+                    flow.run(&erase(Phase { operations: Some(begun), ..objects })).await?;
+                    return Err(failure);
+                }
+            }
+        }
         let mut measurement = flow.run(&measured).await?;
         if !self.keep {
-            let erase = Phase {
-                mix: Mix::only(Operation::Delete),
-                name: "erase".into(),
-                ..from_workload::preparation(&phase)
-            };
-            flow.run(&plan("erase", vec![erase, on_buckets("erase", Operation::DeleteBucket)])).await?;
+            flow.run(&erase(objects)).await?;
         }
         if let Some(loaded) = loaded {
             measurement.outcome.phases.splice(0..0, loaded.outcome.phases);

@@ -80,7 +80,7 @@ impl SixSteps {
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
-        let flow = Flow { target, quiet: globals.json };
+        let flow = Flow::new(target, globals.json)?;
         self.look_first(&flow, &globals).await?;
         self.all(&flow, &sizes, &globals).await
     }

@@ -60,7 +60,7 @@ impl WriteRead {
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
-        let flow = Flow { target, quiet: globals.json };
+        let flow = Flow::new(target, globals.json)?;
         let on_bucket = |name: &str, operation| {
             let phase = Phase { operations: Some(1), ..self.phase(name, operation, &globals) };
             Plan { trials: 1, phases: vec![Phase { workers: 1, ..phase }], ..plan.clone() }
