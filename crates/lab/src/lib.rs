@@ -2,6 +2,7 @@
 //!
 //! Invariants: whatever the lab makes (namespaces, devices, processes, files) it removes, also after a crash.
 
+mod layout;
 pub mod plan;
 pub mod report;
 pub mod result;

@@ -8,6 +8,7 @@ use skerry_lab::verbs::clean::Clean;
 use skerry_lab::verbs::client::Client;
 use skerry_lab::verbs::compare::Compare;
 use skerry_lab::verbs::export::Export;
+use skerry_lab::verbs::keep::Keep;
 use skerry_lab::verbs::papers::Papers;
 use skerry_lab::verbs::report::Report;
 use skerry_lab::verbs::run::Run;
@@ -29,6 +30,7 @@ enum Verb {
     Client(Client),
     Export(Export),
     Report(Report),
+    Keep(Keep),
     Compare(Compare),
     Papers(Papers),
     Try(Try),
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Verb::Client(verb) => verb.run(),
         Verb::Export(verb) => verb.run(),
         Verb::Report(verb) => verb.run(),
+        Verb::Keep(verb) => verb.run(),
         Verb::Compare(verb) => verb.run(),
         Verb::Papers(verb) => verb.run(),
         Verb::Try(verb) => verb.run(),

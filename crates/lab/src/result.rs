@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 pub use skerry_bench::summary::Summary;
+
+use crate::layout;
 
 /// The schema written here.
 pub const VERSION: u32 = 1;
@@ -111,19 +114,47 @@ pub struct Cell {
     pub sites: Vec<String>,
     /// Round-trip times between sites in milliseconds as the links have them.
     pub rtt_ms: Vec<Vec<f64>>,
-    /// The topology as a file.
-    #[serde(default)]
+    /// The topology as a file. In the JSON only where it differs from the cell's before, or the result's before the first.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub topology: String,
     /// What an answer to a write meant here.
     pub durability: Durability,
+    /// Whether each site's clients had a bucket made at their site; else one bucket served all sites.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bucket_per_site: bool,
     /// What was done, in order.
     pub phases: Vec<Phase>,
+    /// What limits of memory and processor did, by host; empty if the scenario sets none or the machine refused all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<HostLimit>,
     /// How well the emulated network kept to its word.
     #[serde(default)]
     pub network: Network,
     /// What makes this cell doubtful.
     #[serde(default)]
     pub warnings: Vec<String>,
+}
+
+/// A host that is made small, and how it felt that, over a cell.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostLimit {
+    /// The host.
+    pub host: String,
+    /// The memory its processes may have together, file cache included; 0 if not limited.
+    #[serde(default)]
+    pub memory_bytes: u64,
+    /// The most they had.
+    #[serde(default)]
+    pub memory_peak_bytes: u64,
+    /// How often they wanted more and something had to go first.
+    #[serde(default)]
+    pub memory_hits: u64,
+    /// Processors they may have together; 0 if not limited.
+    #[serde(default)]
+    pub cpu_share: f64,
+    /// How long they could have run and were held back, summed over processors.
+    #[serde(default)]
+    pub cpu_throttled_seconds: f64,
 }
 
 /// Health of the emulator over a cell.
@@ -159,7 +190,10 @@ pub struct Phase {
     /// The same trial by trial, for intervals.
     #[serde(default)]
     pub trials: Vec<Summary>,
-    /// Every operation, as `skerry_bench::read_csv` reads it.
+    /// The k-th fastest operation of each client and trial, mean over them, in seconds: the ranks that a paper's number asks for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub order: BTreeMap<usize, f64>,
+    /// Every operation, as `skerry_bench::read_csv` reads it; empty if they were not kept.
     pub csv: PathBuf,
     /// What crossed the network meanwhile.
     pub traffic: Traffic,
@@ -176,8 +210,8 @@ pub struct Traffic {
     pub bytes: Vec<Vec<u64>>,
     /// Packets alike.
     pub packets: Vec<Vec<u64>>,
-    /// Per host: bytes sent and received.
-    #[serde(default)]
+    /// Per host: bytes sent and received; empty if they were not kept.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, HostTraffic>,
 }
 
@@ -258,21 +292,50 @@ impl LabResult {
     pub fn read(path: &Path) -> io::Result<Self> {
         let file = if path.is_dir() { path.join("result.json") } else { path.to_path_buf() };
         let name = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", file.display()));
-        let result: Self = serde_json::from_slice(&fs::read(&file).map_err(name)?)
+        let mut result: Self = serde_json::from_slice(&fs::read(&file).map_err(name)?)
             .map_err(|error| name(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-        if result.version == VERSION {
-            return Ok(result);
+        if result.version != VERSION {
+            let reason = format!("a result of schema {}; this release reads {VERSION}", result.version);
+            return Err(name(io::Error::new(io::ErrorKind::InvalidData, reason)));
         }
-        let reason = format!("a result of schema {}; this release reads {VERSION}", result.version);
-        Err(name(io::Error::new(io::ErrorKind::InvalidData, reason)))
+        let mut last = result.topology.clone();
+        for cell in &mut result.cells {
+            if cell.topology.is_empty() {
+                cell.topology.clone_from(&last);
+            }
+            last.clone_from(&cell.topology);
+        }
+        Ok(result)
     }
 
     /// Writes `result.json` into a directory.
-    pub fn write(&self, directory: &Path) -> io::Result<PathBuf> {
-        let file = directory.join("result.json");
-        let mut text = serde_json::to_vec_pretty(self)?;
-        text.push(b'\n');
-        fs::write(&file, text)?;
-        Ok(file)
+    pub fn write(&self, directory: &Path) -> io::Result<()> {
+        self.put(directory, |value| value)
+    }
+
+    /// The same with times and rates of six digits: what a measurement on a shared machine is worth at most.
+    pub fn write_rounded(&self, directory: &Path) -> io::Result<()> {
+        self.put(directory, layout::rounded)
+    }
+
+    fn put(&self, directory: &Path, shape: fn(Value) -> Value) -> io::Result<()> {
+        let mut result = self.clone();
+        let mut last = self.topology.as_str();
+        for (cell, own) in result.cells.iter_mut().zip(&self.cells) {
+            if own.topology == last {
+                cell.topology.clear();
+            }
+            last = &own.topology;
+        }
+        fs::write(directory.join("result.json"), layout::text(&shape(serde_json::to_value(&result)?)))
+    }
+
+    /// Without what only the files beside a run's own result, or its log, explain.
+    pub fn without_single_operations(mut self) -> Self {
+        for phase in self.cells.iter_mut().flat_map(|cell| &mut cell.phases) {
+            phase.csv = PathBuf::new();
+            phase.traffic.hosts.clear();
+        }
+        self
     }
 }

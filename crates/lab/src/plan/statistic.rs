@@ -128,6 +128,21 @@ pub fn evaluate(directory: &Path, result: &LabResult, row: &PaperRow) -> Vec<Val
     values.into_iter().map(scaled).filter(|value: &Value| value.value.is_finite()).collect()
 }
 
+/// Notes in a result what its paper's numbers need of single operations, so that it can do without them.
+pub fn remember(directory: &Path, result: &mut LabResult) {
+    for row in &result.paper_rows {
+        let Ok(Statistic::Order(rank)) = Statistic::parse(&row.statistic) else { continue };
+        let fits =
+            |cell: &&mut Cell| row.select.iter().all(|(name, value)| cell.labels.get(name) == Some(value));
+        let phases = result.cells.iter_mut().filter(fits).flat_map(|cell| &mut cell.phases);
+        for phase in phases.filter(|phase| phase.name == row.phase && !phase.order.contains_key(&rank)) {
+            if let Some(value) = order(directory, phase, rank) {
+                phase.order.insert(rank, value);
+            }
+        }
+    }
+}
+
 fn in_unit(value: f64, statistic: &Statistic, unit: &str) -> f64 {
     let time = matches!(statistic, Statistic::Time(_) | Statistic::Order(_) | Statistic::StepSeconds);
     match unit {
@@ -149,7 +164,10 @@ fn in_cell(directory: &Path, cell: &Cell, statistic: &Statistic, names: &str) ->
     let trials = one.trials.len().max(1) as f64;
     Some(match statistic {
         Statistic::Time(field) => field(&one.summary),
-        Statistic::Order(rank) => order(directory, one, *rank)?,
+        Statistic::Order(rank) => match one.order.get(rank) {
+            Some(kept) => *kept,
+            None => order(directory, one, *rank)?,
+        },
         Statistic::StepSeconds => one.trials.iter().map(|trial| trial.seconds).sum::<f64>() / trials,
         Statistic::Throughput => mean(one.trials.iter().map(|trial| trial.throughput_bytes_per_s)),
         Statistic::ThroughputBusy => mean(one.trials.iter().map(|trial| trial.busy_bytes_per_s)),

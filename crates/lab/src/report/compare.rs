@@ -97,6 +97,10 @@ fn differences(first: &Book<'_>, second: &Book<'_>, pairs: &[Pair<'_, '_>]) -> V
     if let Some((one, two)) = unequal {
         differ("durability at the answer", promise(one.cell), promise(two.cell));
     }
+    let buckets = |cell: &Cell| if cell.bucket_per_site { "one for each site" } else { "one for all sites" };
+    if let Some((one, two)) = pairs.iter().find(|(one, two)| buckets(one.cell) != buckets(two.cell)) {
+        differ("the number of buckets", buckets(one.cell).into(), buckets(two.cell).into());
+    }
     let topologies = pairs
         .iter()
         .filter(|(one, two)| one.cell.rtt_ms != two.cell.rtt_ms || one.cell.topology != two.cell.topology)
@@ -270,12 +274,20 @@ mod tests {
         let mut two = LabResult { seed: 2, system: "other".into(), ..plain(0.1, &[("sites", "3")]) };
         two.machine.cores = 64;
         two.cells[0].durability.synced = false;
+        two.cells[0].bucket_per_site = true;
         two.cells[0].rtt_ms[0][1] = 7.0;
         two.cells[0].phases[0].operations = 7;
         let books = [Book::open(Path::new("."), &one), Book::open(Path::new("."), &two)];
         let said = warned(&compare(&books).expect("comparable"));
-        for word in ["seed differs", "machine differs", "NOT synced", "topology differs", "workload differs"]
-        {
+        let words = [
+            "seed differs",
+            "machine differs",
+            "NOT synced",
+            "of buckets differs",
+            "topology differs",
+            "workload",
+        ];
+        for word in words {
             assert!(said.contains(word), "{word} is missing in {said}");
         }
     }

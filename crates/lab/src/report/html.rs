@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::document::{Block, Document, Table};
-use super::svg::{STYLE, escape};
+use super::svg::{escape, sheet};
 
-/// Colours and measures of the page; those of the figures are in [`STYLE`].
+/// Colours and measures of the page; those of the figures are in [`sheet`].
 const PAGE: &str = include_str!("page.css");
 
 /// The text of `report.html`.
@@ -13,12 +13,13 @@ pub fn render(document: &Document) -> String {
     let mut body = String::new();
     blocks(&mut body, &document.blocks);
     let (title, lead) = (escape(&document.title), escape(&document.lead));
+    let style = PAGE.lines().collect::<String>() + &sheet();
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"/>\
          <meta name=\"color-scheme\" content=\"light dark\"/>\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"/>\n\
-         <title>{title}</title>\n<style>{PAGE}{STYLE}</style></head>\n<body><main>\n<h1>{title}</h1>\n\
+         <title>{title}</title>\n<style>{style}</style></head>\n<body><main>\n<h1>{title}</h1>\n\
          <p class=\"lead\">{lead}</p>\n{body}</main></body></html>\n"
     )
 }

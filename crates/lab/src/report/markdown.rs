@@ -9,14 +9,32 @@ pub const PLOTS: &str = "plots";
 
 /// The text of `report.md`.
 pub fn render(document: &Document) -> String {
+    text(document, true)
+}
+
+/// The same where the figures are in `report.html` only: their captions are left out with them.
+pub fn render_without_figures(document: &Document) -> String {
+    text(document, false)
+}
+
+fn text(document: &Document, with_figures: bool) -> String {
     let mut text = format!("# {}\n\n{}\n\n", escape(&document.title), escape(&document.lead));
-    blocks(&mut text, &document.blocks);
+    if !with_figures {
+        text.push_str("The figures are in report.html, a page that needs nothing else.\n\n");
+    }
+    blocks(&mut text, &document.blocks, with_figures);
     text
 }
 
-fn blocks(text: &mut String, blocks: &[Block]) {
+fn is_figures(blocks: &[Block]) -> bool {
+    blocks.iter().all(|block| matches!(block, Block::Figure(_) | Block::Text(_)))
+}
+
+fn blocks(text: &mut String, blocks: &[Block], with_figures: bool) {
     for block in blocks {
         let _ = match block {
+            Block::Figure(_) if !with_figures => Ok(()),
+            Block::Details(_, inner) if !with_figures && is_figures(inner) => Ok(()),
             Block::Heading(heading) => write!(text, "## {}\n\n", escape(heading)),
             Block::Text(words) => write!(text, "{}\n\n", escape(words)),
             Block::Warning(words) => write!(text, "> **Note:** {}\n\n", escape(words)),
@@ -32,7 +50,7 @@ fn blocks(text: &mut String, blocks: &[Block]) {
             Block::Code(code) => write!(text, "{}\n\n", fence(code)),
             Block::Details(summary, inner) => {
                 let _ = write!(text, "<details><summary>{}</summary>\n\n", escape(summary));
-                self::blocks(text, inner);
+                self::blocks(text, inner, with_figures);
                 write!(text, "</details>\n\n")
             }
         };

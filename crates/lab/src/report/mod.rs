@@ -20,7 +20,7 @@ pub mod svg;
 pub mod terminal;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::path::Path;
 use std::{fs, io};
@@ -35,6 +35,13 @@ pub fn write(directory: &Path, result: &LabResult) -> io::Result<()> {
     fs::write(directory.join("report.html"), html::render(&document))?;
     fs::write(directory.join("report.md"), markdown::render(&document))?;
     plots(directory, &document)
+}
+
+/// Writes `report.html` and `report.md` of a result to where it is kept; the figures are in the page only.
+pub fn write_kept(directory: &Path, result: &LabResult, to: &Path) -> io::Result<()> {
+    let document = story::tell(&Book::open(directory, result));
+    fs::write(to.join("report.html"), html::render(&document))?;
+    fs::write(to.join("report.md"), markdown::render_without_figures(&document))
 }
 
 /// Writes the figures as files of their own; those of an earlier report go.

@@ -14,7 +14,7 @@ use crate::plan::{Scale, Scenario, statistic};
 use crate::result::{Cell, LabResult, OK, PaperRow};
 
 /// The system whose numbers are ours.
-const OURS: &str = "skerry";
+pub const OURS: &str = "skerry";
 
 /// A result and where it lies.
 #[derive(Debug, Clone, PartialEq)]

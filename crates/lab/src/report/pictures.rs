@@ -21,7 +21,7 @@ const ORDERED_MIN: usize = 20;
 /// Points of a drawn distribution.
 const POINTS: usize = 160;
 /// Single runs drawn behind an ordered curve.
-const RUNS_MAX: usize = 30;
+const RUNS_MAX: usize = 12;
 /// Timelines of one report.
 const TIMELINES_MAX: usize = 6;
 /// Sites of the largest matrix whose numbers can be read.

@@ -134,6 +134,8 @@ pub struct Book<'a> {
     pub others: Vec<String>,
     /// Files that could not be read, and why.
     pub missing: Vec<String>,
+    /// Operations that were not kept one by one.
+    pub unkept: u64,
 }
 
 /// Cells that differ in the axis' parameter only.
@@ -170,6 +172,7 @@ impl<'a> Book<'a> {
             axis,
             others,
             missing: Vec::new(),
+            unkept: 0,
         };
         for cell in measured {
             let phases = cell.phases.iter().map(|phase| book.phase(directory, phase)).collect();
@@ -187,6 +190,7 @@ impl<'a> Book<'a> {
 
     fn phase(&mut self, directory: &Path, phase: &'a Phase) -> PhaseReading<'a> {
         let read = if phase.csv.as_os_str().is_empty() {
+            self.unkept += phase.operations;
             Ok(Vec::new())
         } else {
             operations(&directory.join(&phase.csv))

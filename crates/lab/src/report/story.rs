@@ -9,8 +9,8 @@ use super::readings::{Book, PhaseReading, Reading, parameter};
 use super::spread::ratio_of_medians;
 use crate::result::{Cell, Durability, LabResult, OK};
 
-/// Matrices folded away below the first ones.
-const FOLDED_MAX: usize = 24;
+/// Cells whose matrices are folded away below the first ones: those between whose sites most crossed for their payload.
+const FOLDED_MAX: usize = 2;
 /// Rows of the table of shapes.
 const SHAPES_MAX: usize = 60;
 
@@ -27,6 +27,7 @@ pub fn tell(book: &Book<'_>) -> Document {
     blocks.extend(timelines.into_iter().chain(figures).map(Block::Figure));
     blocks.extend(more_matrices(book));
     blocks.extend(numbers(book));
+    blocks.extend(limits(book));
     blocks.extend(papers::beside(&book.directory, result));
     blocks.extend(not_measured(result));
     blocks.extend(failures(book));
@@ -65,6 +66,11 @@ fn warnings(book: &Book<'_>) -> Vec<Block> {
     if !book.missing.is_empty() {
         let first = book.missing.first().cloned().unwrap_or_default();
         texts.push(format!("{} files of single operations are not beside this report ({first}); figures that need them are left out.", book.missing.len()));
+    }
+    if book.unkept > 0 {
+        texts.push(
+            "Single operations were not kept with this result; figures that need them are left out.".into(),
+        );
     }
     texts.dedup();
     texts.into_iter().map(Block::Warning).collect()
@@ -135,18 +141,29 @@ fn row(
 
 fn more_matrices(book: &Book<'_>) -> Option<Block> {
     let largest = book.largest()?.cell;
+    let share = |reading: &Reading<'_>| {
+        let crossed: u64 = reading.phases.iter().map(|phase| phase.phase.traffic.between_sites()).sum();
+        let payload: u64 = reading.phases.iter().map(|phase| phase.phase.summary.bytes).sum();
+        crossed as f64 / payload.max(1) as f64
+    };
     let others = book.readings.iter().filter(|reading| !std::ptr::eq(reading.cell, largest));
-    let mut inner = Vec::new();
-    for reading in others {
-        let matrices = pictures::matrices_of(reading);
-        if matrices.is_empty() || inner.len() >= FOLDED_MAX {
-            continue;
-        }
+    let mut others: Vec<_> = others.map(|reading| (reading, pictures::matrices_of(reading))).collect();
+    others.retain(|(_, matrices)| !matrices.is_empty());
+    let all = others.len();
+    others.sort_by(|(one, _), (other, _)| share(other).total_cmp(&share(one)));
+    others.truncate(FOLDED_MAX);
+    let draw = |(number, (reading, matrices)): (usize, &(&Reading<'_>, Vec<matrix::Matrix>))| {
         let caption = book.title(reading.cell, true);
-        let svg = matrix::draw(&format!("traffic, {caption}"), &matrices);
-        inner.push(Block::Figure(Figure { name: format!("traffic-{}", inner.len() + 2), caption, svg }));
+        let svg = matrix::draw(&format!("traffic, {caption}"), matrices);
+        Block::Figure(Figure { name: format!("traffic-{}", number + 2), caption, svg })
+    };
+    let mut inner: Vec<Block> = others.iter().enumerate().map(draw).collect();
+    if all > FOLDED_MAX {
+        inner.push(Block::Text(format!(
+            "{FOLDED_MAX} of {all} further cells are drawn, those in which most crossed for their payload; result.json has all."
+        )));
     }
-    (!inner.is_empty()).then(|| Block::Details("Traffic of the other cells".into(), inner))
+    (!inner.is_empty()).then(|| Block::Details("Traffic of other cells".into(), inner))
 }
 
 fn numbers(book: &Book<'_>) -> Vec<Block> {
@@ -245,6 +262,39 @@ fn student(freedom: usize) -> f64 {
     small.get(freedom.saturating_sub(1)).copied().unwrap_or(if freedom < 30 { 2.09 } else { 1.98 })
 }
 
+/// What small hosts felt of being small.
+fn limits(book: &Book<'_>) -> Vec<Block> {
+    let head = [
+        "cell",
+        "host",
+        "memory, at most",
+        "most used, file cache included",
+        "limit met",
+        "processors",
+        "held back",
+    ];
+    let mut table = Table::new(2, &head);
+    for reading in &book.readings {
+        for limit in &reading.cell.limits {
+            let some = |there: bool, text: String| if there { text } else { String::new() };
+            let memory = limit.memory_bytes > 0;
+            table.rows.push(vec![
+                book.title(reading.cell, true),
+                limit.host.clone(),
+                some(memory, bytes(limit.memory_bytes as f64)),
+                some(memory, bytes(limit.memory_peak_bytes as f64)),
+                some(memory, format!("{} times", count(limit.memory_hits))),
+                some(limit.cpu_share > 0.0, digits(limit.cpu_share)),
+                some(limit.cpu_share > 0.0, seconds(limit.cpu_throttled_seconds)),
+            ]);
+        }
+    }
+    if table.rows.is_empty() {
+        return Vec::new();
+    }
+    vec![Block::Heading("Limits of the hosts".into()), Block::Table(table.without_empty_columns())]
+}
+
 fn not_measured(result: &LabResult) -> Vec<Block> {
     let missing = result.cells.iter().filter(|cell| cell.status != OK);
     let words = |cell: &Cell| {
@@ -300,6 +350,11 @@ fn meaning(book: &Book<'_>) -> Vec<Block> {
         promises.push(format!("{}: {}", book.title(cell, true), durability(&cell.durability)));
     }
     promises.dedup();
+    if book.readings.iter().any(|reading| reading.cell.bucket_per_site) {
+        promises.push(
+            "Each site had a bucket of its own, made there, because this system keeps a bucket's payload at one place.".into(),
+        );
+    }
     let mut blocks = vec![Block::Heading("What an answer to a write meant".into()), Block::List(promises)];
     if !result.cannot_reproduce.is_empty() {
         blocks.push(Block::Heading("What this cannot reproduce".into()));

@@ -2,15 +2,19 @@
 //!
 //! Why not a plotting library: `plotters` writes fixed colours into each element; here every colour is a CSS variable, so that one
 //! figure serves light and dark, and every mark can carry a `<title>` that a pointer shows.
-//! Invariants: text and attributes are escaped; every group that is opened is closed by [`Svg::finish`].
+//! Invariants: text and attributes are escaped; every group that is opened is closed by [`Svg::finish`]; numbers are as short as a
+//! tenth of a unit allows and lines have no point that nobody could see, because reports are kept.
 
 use std::fmt::Write;
 
 /// Width of all figures, in user units; they scale with the page.
 pub const WIDTH: f64 = 920.0;
 
-/// The colours and classes of all figures, for pages and for files of one figure.
-pub const STYLE: &str = include_str!("figure.css");
+/// How far a line may be drawn from a point that it should pass, in user units: less than anybody sees.
+const UNSEEN: f64 = 0.25;
+
+/// The colours and classes of all figures.
+const STYLE: &str = include_str!("figure.css");
 
 /// A drawing in progress.
 #[derive(Debug, Clone)]
@@ -19,6 +23,11 @@ pub struct Svg {
     height: f64,
     groups: usize,
     title: String,
+}
+
+/// The colours and classes of all figures in one line, for pages and for files of one figure.
+pub fn sheet() -> String {
+    STYLE.lines().collect()
 }
 
 /// Where a text is held.
@@ -77,6 +86,43 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
+/// A coordinate, to a tenth.
+fn short(value: f64) -> String {
+    let text = format!("{value:.1}");
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    if text == "-0" { "0".into() } else { text.to_owned() }
+}
+
+/// The points without those that lie on the way between others, first and last kept (Douglas and Peucker).
+fn seen(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut kept = vec![false; points.len()];
+    let mut spans = vec![(0, points.len().saturating_sub(1))];
+    while let Some((first, last)) = spans.pop() {
+        for end in [first, last] {
+            if let Some(kept) = kept.get_mut(end) {
+                *kept = true;
+            }
+        }
+        let (Some(from), Some(to)) = (points.get(first), points.get(last)) else { continue };
+        let between = points.iter().enumerate().take(last).skip(first + 1);
+        let away = between.map(|(index, point)| (distance(*point, *from, *to), index));
+        if let Some((farthest, index)) = away.max_by(|a, b| a.0.total_cmp(&b.0))
+            && farthest > UNSEEN
+        {
+            spans.extend([(first, index), (index, last)]);
+        }
+    }
+    points.iter().zip(kept).filter(|(_, kept)| *kept).map(|(point, _)| *point).collect()
+}
+
+/// From a point to the straight line between two others.
+fn distance((x, y): (f64, f64), (ax, ay): (f64, f64), (bx, by): (f64, f64)) -> f64 {
+    let (dx, dy) = (bx - ax, by - ay);
+    let square = dx * dx + dy * dy;
+    let along = if square > 0.0 { (((x - ax) * dx + (y - ay) * dy) / square).clamp(0.0, 1.0) } else { 0.0 };
+    (x - ax - along * dx).hypot(y - ay - along * dy)
+}
+
 impl Svg {
     /// An empty drawing; `title` is what screen readers say.
     pub fn new(title: &str, height: f64) -> Self {
@@ -85,7 +131,8 @@ impl Svg {
 
     /// Begins a group of classes; a `title` is shown when a pointer rests on it.
     pub fn group(&mut self, class: &str, title: &str) {
-        let _ = write!(self.body, "<g class=\"{}\">", escape(class));
+        let class = if class.is_empty() { String::new() } else { format!(" class=\"{}\"", escape(class)) };
+        let _ = write!(self.body, "<g{class}>");
         self.title(title);
         self.groups += 1;
     }
@@ -106,42 +153,35 @@ impl Svg {
 
     /// A straight line.
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
-        let _ = writeln!(
-            self.body,
-            "<line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" class=\"{class}\"/>",
-            from.0, from.1, to.0, to.1
-        );
+        let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(short);
+        let _ =
+            write!(self.body, "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" class=\"{class}\"/>");
     }
 
     /// A rectangle with an opacity of its fill.
     pub fn rect(&mut self, area: Area, class: &str, opacity: f64) {
+        let [x, y, width, height] =
+            [area.left, area.top, area.width.max(0.0), area.height.max(0.0)].map(short);
         let _ = write!(
             self.body,
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" class=\"{class}\"",
-            area.left,
-            area.top,
-            area.width.max(0.0),
-            area.height.max(0.0)
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" class=\"{class}\""
         );
         if opacity < 1.0 {
             let _ = write!(self.body, " fill-opacity=\"{opacity:.2}\"");
         }
-        self.body.push_str("/>\n");
+        self.body.push_str("/>");
     }
 
     /// A disc; its title is shown when a pointer rests on it.
     pub fn disc(&mut self, at: (f64, f64), radius: f64, class: &str, title: &str) {
-        let _ = write!(
-            self.body,
-            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"{radius:.1}\" class=\"{class}\"",
-            at.0, at.1
-        );
+        let [x, y, radius] = [at.0, at.1, radius].map(short);
+        let _ = write!(self.body, "<circle cx=\"{x}\" cy=\"{y}\" r=\"{radius}\" class=\"{class}\"");
         if title.is_empty() {
-            self.body.push_str("/>\n");
+            self.body.push_str("/>");
         } else {
             self.body.push('>');
             self.title(title);
-            self.body.push_str("</circle>\n");
+            self.body.push_str("</circle>");
         }
     }
 
@@ -152,12 +192,8 @@ impl Svg {
             Anchor::Middle => " text-anchor=\"middle\"",
             Anchor::End => " text-anchor=\"end\"",
         };
-        let text = escape(text);
-        let _ = writeln!(
-            self.body,
-            "<text x=\"{:.1}\" y=\"{:.1}\"{anchor} class=\"{class}\">{text}</text>",
-            at.0, at.1
-        );
+        let (x, y, text) = (short(at.0), short(at.1), escape(text));
+        let _ = write!(self.body, "<text x=\"{x}\" y=\"{y}\"{anchor} class=\"{class}\">{text}</text>");
     }
 
     /// A line through points; nothing for fewer than two.
@@ -177,20 +213,21 @@ impl Svg {
             return;
         }
         let _ = write!(self.body, "<{element} class=\"{class}\" points=\"");
-        for (x, y) in points {
-            let _ = write!(self.body, "{x:.1},{y:.1} ");
+        for (number, (x, y)) in seen(points).into_iter().enumerate() {
+            let space = if number == 0 { "" } else { " " };
+            let _ = write!(self.body, "{space}{},{}", short(x), short(y));
         }
-        self.body.push_str("\"/>\n");
+        self.body.push_str("\"/>");
     }
 
-    /// The element, for a page that brings [`STYLE`].
+    /// The element, for a page that brings [`sheet`].
     pub fn finish(self) -> String {
         self.wrap("")
     }
 
     /// The element with its own style: a file of its own.
     pub fn file(self) -> String {
-        self.wrap(&format!("<style>{STYLE}</style>"))
+        self.wrap(&format!("<style>{}</style>", sheet()))
     }
 
     fn wrap(mut self, style: &str) -> String {
@@ -227,6 +264,17 @@ mod tests {
         svg.group("b", "");
         svg.end();
         let text = svg.file();
-        assert_eq!(text.matches("<g ").count(), text.matches("</g>").count());
+        assert_eq!(text.matches("<g").count(), text.matches("</g>").count());
+    }
+
+    #[test]
+    fn points_on_the_way_between_others_are_left_out_and_corners_stay() {
+        let straight: Vec<(f64, f64)> = (0..100).map(|x| (f64::from(x), f64::from(x) * 2.0)).collect();
+        assert_eq!(seen(&straight), [(0.0, 0.0), (99.0, 198.0)]);
+        let step = [(0.0, 0.0), (5.0, 0.1), (10.0, 0.0), (10.0, 50.0), (20.0, 50.0)];
+        assert_eq!(seen(&step), [(0.0, 0.0), (10.0, 0.0), (10.0, 50.0), (20.0, 50.0)]);
+        let closed = [(0.0, 0.0), (9.0, 9.0), (0.0, 0.0)];
+        assert_eq!(seen(&closed), closed, "a line that returns to its begin");
+        assert_eq!([12.0, 12.04, -0.01, 12.35].map(short), ["12", "12", "0", "12.3"]);
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::readings::Book;
 use crate::result::{
-    Cell, Durability, Event, LabResult, Machine, OK, Phase, ProcessUse, Summary, Traffic, VERSION,
+    Cell, Durability, Event, LabResult, Machine, OK, PaperRow, Phase, ProcessUse, Summary, Traffic, VERSION,
 };
 
 /// Fails unless the text is XML: every element closed, every entity known.
@@ -33,24 +33,21 @@ pub(super) fn well_formed(text: &str) {
 }
 
 /// Writes the operations of a phase: times grow by `step` from `first`, seconds; the last one fails if asked.
-fn csv(directory: &Path, name: &str, (first, step): (f64, f64), fails: bool) {
+pub(crate) fn write_csv(directory: &Path, name: &str, (first, step): (f64, f64), fails: bool) {
     let mut text = String::from(
-        "phase,trial,client,worker,operation,bucket,key,bytes,start_ns,connect_ns,first_byte_ns,total_ns,failure\n",
+        "phase,trial,client,worker,warm_up,operation,bucket,key,bytes,start_ns,wait_ns,connect_ns,first_byte_ns,total_ns,failure\n",
     );
     for number in 0..40 {
         let took = ((first + step * f64::from(number)) * 1e9) as u64;
         let failure = if fails && number == 39 { "503 <SlowDown>" } else { "" };
         let start = u64::from(number as u32) * 25_000_000;
-        let _ = writeln!(
-            text,
-            "p,{},client-1,0,Put,b,k{number},1000,{start},0,0,{took},{failure}",
-            1 + number % 2
-        );
+        let _ =
+            writeln!(text, "p,{},1,0,0,put,b,k{number},1000,{start},0,0,0,{took},{failure}", 1 + number % 2);
     }
     fs::write(directory.join(name), text).expect("csv");
 }
 
-pub(super) fn phase(name: &str, csv: &str, median: f64) -> Phase {
+pub(crate) fn phase(name: &str, csv: &str, median: f64) -> Phase {
     let summary = Summary {
         count: 40,
         bytes: 40_000,
@@ -83,7 +80,7 @@ pub(super) fn phase(name: &str, csv: &str, median: f64) -> Phase {
     }
 }
 
-pub(super) fn cell(labels: &[(&str, &str)], phases: Vec<Phase>) -> Cell {
+pub(crate) fn cell(labels: &[(&str, &str)], phases: Vec<Phase>) -> Cell {
     Cell {
         labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         status: OK.into(),
@@ -99,7 +96,7 @@ fn durability() -> Durability {
     Durability { acknowledged: "site".into(), copies: 1, synced: true, ..Durability::default() }
 }
 
-pub(super) fn result(cells: Vec<Cell>) -> LabResult {
+pub(crate) fn result(cells: Vec<Cell>) -> LabResult {
     LabResult {
         version: VERSION,
         scenario: "F-S1".into(),
@@ -126,11 +123,23 @@ pub(super) fn result(cells: Vec<Cell>) -> LabResult {
     }
 }
 
+/// A number of a paper: the operation of this rank.
+pub(crate) fn order_row(phase: &str, rank: usize) -> PaperRow {
+    PaperRow {
+        value: 1.0,
+        unit: "s".into(),
+        statistic: format!("order:{rank}"),
+        phase: phase.into(),
+        better: "less".into(),
+        ..PaperRow::default()
+    }
+}
+
 fn sample(directory: &Path) -> LabResult {
-    csv(directory, "1w.csv", (0.010, 0.001), false);
-    csv(directory, "1r.csv", (0.005, 0.0), false);
-    csv(directory, "11w.csv", (0.020, 0.001), true);
-    csv(directory, "11r.csv", (0.005, 0.01), false);
+    write_csv(directory, "1w.csv", (0.010, 0.001), false);
+    write_csv(directory, "1r.csv", (0.005, 0.0), false);
+    write_csv(directory, "11w.csv", (0.020, 0.001), true);
+    write_csv(directory, "11r.csv", (0.005, 0.01), false);
     let mut cut = phase("write", "11w.csv", 0.039);
     cut.failures = 1;
     cut.failure_texts = BTreeMap::from([("503 <SlowDown>".to_owned(), 1)]);

@@ -116,6 +116,7 @@ impl Tally {
             failure_texts: self.texts,
             summary,
             trials,
+            order: BTreeMap::new(),
             csv,
             traffic: self.traffic,
             processes: self.processes.into_values().collect(),

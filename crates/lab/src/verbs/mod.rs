@@ -7,6 +7,7 @@ pub mod clean;
 pub mod client;
 pub mod compare;
 pub mod export;
+pub mod keep;
 pub mod papers;
 pub mod report;
 pub mod run;

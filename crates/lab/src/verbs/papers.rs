@@ -54,12 +54,25 @@ impl Papers {
     }
 }
 
-/// Reads the results directly in a directory, those of one level below too; what cannot be read is said, not skipped.
+/// Directories below the one that is named in which results are looked for: `rivals/SYSTEM/SCENARIO`.
+const DEPTH: usize = 3;
+
+/// Reads the results in a directory and below; what cannot be read is said, not skipped.
 fn find(directory: &Path, stored: &mut Vec<Stored>) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let mut places = vec![directory.to_path_buf()];
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        places.push(entry.map_err(failed)?.path());
+    let mut level = places.clone();
+    for _ in 0..DEPTH {
+        let mut below = Vec::new();
+        // What a result consists of holds no further result.
+        for place in level.iter().filter(|place| !place.join("result.json").is_file()) {
+            for entry in fs::read_dir(place).map_err(failed)? {
+                below.push(entry.map_err(failed)?.path());
+            }
+        }
+        below.retain(|place| place.is_dir());
+        places.extend(below.iter().cloned());
+        level = below;
     }
     places.sort();
     for place in places.into_iter().filter(|place| place.join("result.json").is_file()) {
@@ -69,4 +82,28 @@ fn find(directory: &Path, stored: &mut Vec<Stored>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn results_of_rivals_lie_deeper_and_are_found() {
+        let place = tempfile::tempdir().unwrap();
+        let result = crate::report::tests::result(Vec::new());
+        for below in ["F-S1", "small/F-S2", "rivals/other/F-S1", "F-S1/within/a/result"] {
+            let below = place.path().join(below);
+            fs::create_dir_all(&below).unwrap();
+            result.write(&below).unwrap();
+        }
+        let mut stored = Vec::new();
+        find(place.path(), &mut stored).unwrap();
+        let found: Vec<String> = stored
+            .iter()
+            .map(|found| found.directory.strip_prefix(place.path()).unwrap().display().to_string())
+            .collect();
+        assert_eq!(found, ["F-S1", "rivals/other/F-S1", "small/F-S2"]);
+    }
 }

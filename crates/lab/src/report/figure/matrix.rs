@@ -116,12 +116,16 @@ impl Sheet {
             svg.text((column, y + TOP - 6.0 + 10.0), Anchor::Middle, "tick small", &fits);
             svg.text((x + NAMES - 8.0, row), Anchor::End, "tick", &name);
         }
-        for from in 0..sites {
+        for (from, name) in matrix.names.iter().enumerate() {
+            svg.group("", &format!("{name} sends {}", bytes(matrix.sent(from))));
             for to in 0..sites {
                 self.cell(svg, matrix, from, to);
             }
             self.sum(svg, (sites, from), matrix.sent(from));
-            self.sum(svg, (from, sites), matrix.received(from));
+            svg.end();
+        }
+        for to in 0..sites {
+            self.sum(svg, (to, sites), matrix.received(to));
         }
         let edge = (self.left(sites) + self.cell * 0.7, y + TOP + 4.0);
         svg.text(edge, Anchor::Middle, "tick small", "sent");
@@ -145,8 +149,6 @@ impl Sheet {
             width: self.cell - 2.0,
             height: self.tall - 2.0,
         };
-        let name = |site: usize| matrix.names.get(site).map_or("", String::as_str);
-        svg.group("", &format!("{} → {}: {}", name(from), name(to), bytes(raw)));
         let depth = if from == to { 0.0 } else { self.depth(raw) };
         if from == to {
             svg.rect(area, "own", 1.0);
@@ -157,7 +159,6 @@ impl Sheet {
         let middle = (area.left + area.width / 2.0, area.top + area.height / 2.0 + 4.0);
         let text = if from == to { bytes(raw).replace(' ', "") } else { shown(value) };
         svg.text(middle, Anchor::Middle, if text.len() > 5 { "tiny" } else { class }, &text);
-        svg.end();
     }
 
     /// 0 for nothing, 1 for the most; three decades in between.

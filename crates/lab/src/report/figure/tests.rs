@@ -70,7 +70,7 @@ fn matrices_show_sums_without_what_stays() {
     };
     assert_eq!((matrix.between(), matrix.sent(0), matrix.received(0)), (6e6, 2e6, 4e6));
     let text = checked(matrix::draw("traffic", &[matrix]));
-    assert!(text.contains("site-2 → ") && text.contains("4 MB"), "{text}");
+    assert!(text.contains("site-2 sends 4 MB") && text.contains(">4</text>"), "{text}");
     checked(matrix::draw("none", &[]));
 }
 

@@ -8,9 +8,9 @@ use super::super::svg::{Anchor, Area, Svg, WIDTH};
 use super::frame;
 
 /// Dots drawn of operations that succeeded; more are thinned evenly and the caption says so.
-const DOTS_MAX: usize = 3000;
-/// Marks of failures.
-const FAILURES_MAX: usize = 3000;
+const DOTS_MAX: usize = 500;
+/// Marks of failures, thinned likewise.
+const FAILURES_MAX: usize = 150;
 /// Bins of the rate.
 const BINS: usize = 60;
 
@@ -119,14 +119,19 @@ fn failures(svg: &mut Svg, timeline: &Timeline, x: &Axis, area: Area) {
     let failed: Vec<&Mark> = timeline.marks.iter().filter(|mark| !mark.failure.is_empty()).collect();
     svg.text((area.left - 8.0, area.top + 12.0), Anchor::End, "tick", "failed");
     svg.line((area.left, area.bottom()), (area.right(), area.bottom()), "grid");
-    for mark in failed.iter().take(FAILURES_MAX) {
+    let every = failed.len().div_ceil(FAILURES_MAX).max(1);
+    for mark in failed.iter().step_by(every) {
         let at = frame::across(area, x, mark.at);
         svg.group("", &format!("{} after {}: {}", seconds(mark.at), seconds(mark.took), mark.failure));
         svg.line((at - 3.0, area.top + 4.0), (at + 3.0, area.top + 12.0), "bad");
         svg.line((at - 3.0, area.top + 12.0), (at + 3.0, area.top + 4.0), "bad");
         svg.end();
     }
-    let text = if failed.is_empty() { "none".to_owned() } else { count(failed.len() as u64) };
+    let text = match (failed.len() as u64, every) {
+        (0, _) => "none".to_owned(),
+        (all, 1) => count(all),
+        (all, _) => format!("{}, one of {every} drawn", count(all)),
+    };
     svg.text((area.right(), area.top + 12.0), Anchor::End, "tick halo", &text);
 }
 
