@@ -206,6 +206,18 @@ fn a_small_machine_does_the_six_steps() {
     let _alone = alone();
     let Some((result, _out, _)) = played("P-S3") else { return };
     assert_eq!(result.cells.len(), 4);
+    let refused = result.warnings.iter().any(|warning| warning.contains(" limit: "));
+    assert!(refused || result.cells.iter().all(|cell| cell.limits.len() == 1), "{:?}", result.warnings);
+    for limit in result.cells.iter().flat_map(|cell| &cell.limits).filter(|_| !refused) {
+        let page = 4096;
+        assert!(limit.memory_bytes.abs_diff(1_000_000_000) < page && limit.memory_peak_bytes > 1_000_000);
+        assert!(limit.memory_peak_bytes <= limit.memory_bytes, "{limit:?}");
+        assert!((limit.cpu_share - 0.5).abs() < 0.001, "{limit:?}");
+    }
+    // Ten uploads of 1 MiB at once want more than half a processor.
+    let felt: f64 =
+        result.cells.iter().flat_map(|cell| &cell.limits).map(|limit| limit.cpu_throttled_seconds).sum();
+    assert!(refused || felt > 0.0, "the processor was never short");
     for cell in &result.cells {
         let names: Vec<&str> = cell.phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names, ["create-bucket", "upload", "list", "download", "erase-objects", "erase-bucket"]);

@@ -50,6 +50,8 @@ pub struct Setting {
     pub connections: Option<Connections>,
     /// What a write waits for: `site`, `sites=3`.
     pub scope: Option<String>,
+    /// Whether each site's clients work in a bucket that was made there; as the system's file says if not set.
+    pub bucket_per_site: Option<bool>,
     /// An erasure code, as `6+3`.
     pub code: Option<String>,
     /// Pairs of writer and reader.

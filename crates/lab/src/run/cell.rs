@@ -58,7 +58,11 @@ pub(super) fn play(
         Some(file) => Some(workload(file, &bucket, &mut cell.warnings)?),
         None => None,
     };
-    let mut subject = Subject { setting, bucket, seed: shared.seed, workload };
+    // A scenario that makes its bucket itself, or a workload file, names one bucket.
+    let per_site = setting.bucket_per_site.unwrap_or_else(|| stand.running.has_bucket_per_site());
+    cell.bucket_per_site = per_site && !makes_buckets && workload.is_none();
+    let mut subject =
+        Subject { setting, bucket, is_per_site: cell.bucket_per_site, seed: shared.seed, workload };
     if !makes_buckets && let Some(reason) = stand.prepare(&subject, &mut cell.warnings)? {
         cell.status = reason;
         return Ok(vec![cell]);

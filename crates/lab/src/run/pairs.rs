@@ -3,7 +3,7 @@
 //! The paper's reader waits until the object is pinned; here it asks until the object is there, and all of that counts.
 //!
 //! Invariants: the sequence of pairs depends on the seed alone, so that every system is asked the same; a pair belongs
-//! to the bucket of its own round-trip time, by exact match of its sites (assigning pairs by matching names in text
+//! to the class of its own round-trip time, by exact match of its sites (assigning pairs by matching names in text
 //! puts pairs of `node_10` to `node_1`).
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use super::probe::plan;
 use super::tally::Trial;
 use crate::plan::Phase;
 
-/// Upper ends of the buckets in milliseconds; what is beyond is in the last one.
+/// Upper ends of the classes of round-trip times in milliseconds; what is beyond is in the last one.
 const ENDS: [u64; 6] = [50, 100, 150, 200, 250, 300];
 /// The phases that a pair makes.
 pub(super) const STEPS: [&str; 3] = ["write", "read", "write+read"];
@@ -35,17 +35,25 @@ const RETRY: Duration = Duration::from_millis(5);
 /// The label of all pairs together.
 pub(super) const ALL: &str = "all";
 
-/// Trials of each step by bucket.
+/// Trials of each step by class.
 pub(super) type Sorted = BTreeMap<(usize, String), BTreeMap<&'static str, Trial>>;
 
-/// The bucket of a round-trip time: its place and its name.
-pub(super) fn bucket(rtt_ms: f64) -> (usize, String) {
+/// The class of a round-trip time: its place and its name.
+pub(super) fn class(rtt_ms: f64) -> (usize, String) {
     let place = ENDS.iter().position(|end| rtt_ms < *end as f64).unwrap_or(ENDS.len());
     let start = place.checked_sub(1).and_then(|before| ENDS.get(before)).copied().unwrap_or(0);
     match ENDS.get(place) {
         Some(end) => (place, format!("{start}-{end}")),
         None => (place, format!("{start}+")),
     }
+}
+
+/// What a pair writes and reads.
+struct Pair<'a> {
+    subject: &'a Subject<'a>,
+    phase: &'a Phase,
+    bucket: String,
+    number: u64,
 }
 
 impl Stand<'_> {
@@ -69,10 +77,12 @@ impl Stand<'_> {
         for number in 0..count {
             let writer = draw.below(clients) as usize;
             let reader = (writer + 1 + draw.below(clients - 1) as usize) % clients as usize;
-            let write = self.step(subject, phase, Operation::Put, (writer, number))?;
-            let (read, missed) = self.read(subject, phase, (reader, number))?;
+            let bucket = subject.bucket_of(self.clients.get(writer).map_or(0, |client| client.site));
+            let pair = Pair { subject, phase, bucket, number };
+            let write = self.step(&pair, Operation::Put, writer)?;
+            let (read, missed) = self.read(&pair, reader)?;
             let rtt = self.rtt(rtt_ms, writer, reader);
-            for key in [bucket(rtt), (usize::MAX, ALL.to_owned())] {
+            for key in [class(rtt), (usize::MAX, ALL.to_owned())] {
                 let steps = sorted.entry(key).or_default();
                 put(steps, number, &write, &read);
                 if let Some(missed) = &missed {
@@ -92,17 +102,12 @@ impl Stand<'_> {
 
     /// Reads until the object is there: what was written elsewhere may not have arrived. The time counts from the
     /// first ask; the first miss comes along.
-    fn read(
-        &mut self,
-        subject: &Subject<'_>,
-        phase: &Phase,
-        (reader, number): (usize, u64),
-    ) -> Result<(Answer, Option<Sample>), RunError> {
+    fn read(&mut self, pair: &Pair<'_>, reader: usize) -> Result<(Answer, Option<Sample>), RunError> {
         let begin = Instant::now();
         let mut missed: Option<Sample> = None;
         loop {
             let waited = begin.elapsed();
-            let mut read = self.step(subject, phase, Operation::Get, (reader, number))?;
+            let mut read = self.step(pair, Operation::Get, reader)?;
             let miss = read.samples.first().filter(|sample| sample.failure.contains(NOT_THERE));
             let Some(miss) = miss.filter(|_| waited < PATIENCE) else {
                 if missed.is_some() {
@@ -120,14 +125,10 @@ impl Stand<'_> {
         rtt_ms.get(site(writer)).and_then(|row| row.get(site(reader))).copied().unwrap_or(0.0)
     }
 
-    fn step(
-        &mut self,
-        subject: &Subject<'_>,
-        phase: &Phase,
-        operation: Operation,
-        (client, number): (usize, u64),
-    ) -> Result<Answer, RunError> {
-        let mut work = bench_phase(subject, phase, operation, format!("pair-{number:05}-"));
+    fn step(&mut self, pair: &Pair<'_>, operation: Operation, client: usize) -> Result<Answer, RunError> {
+        let Pair { subject, phase, bucket, number } = pair;
+        let place = (bucket.clone(), format!("pair-{number:05}-"));
+        let mut work = bench_phase(subject, phase, operation, place);
         work.operations = Some(1);
         work.keys.count = 1;
         self.single(client, Plan { name: phase.name.clone(), phases: vec![work], ..plan(subject, client) })
@@ -190,11 +191,11 @@ fn together(write: &Sample, read: &Sample) -> Sample {
 
 #[cfg(test)]
 mod tests {
-    use super::bucket;
+    use super::class;
 
     #[test]
-    fn a_pair_is_in_the_bucket_of_its_own_time() {
-        let names: Vec<String> = [0.0, 49.9, 50.0, 299.0, 300.0, 508.9].map(|rtt| bucket(rtt).1).into();
+    fn a_pair_is_in_the_class_of_its_own_time() {
+        let names: Vec<String> = [0.0, 49.9, 50.0, 299.0, 300.0, 508.9].map(|rtt| class(rtt).1).into();
         assert_eq!(names, ["0-50", "0-50", "50-100", "250-300", "300+", "300+"]);
     }
 }

@@ -51,10 +51,20 @@ pub(super) struct Stand<'a> {
 #[derive(Debug)]
 pub(super) struct Subject<'a> {
     pub(super) setting: &'a Setting,
+    /// The bucket, or what the names of all of them begin with.
     pub(super) bucket: String,
+    /// Whether each site has one of its own.
+    pub(super) is_per_site: bool,
     pub(super) seed: u64,
     /// What the workload file says, if there is one.
     pub(super) workload: Option<plan::Phase>,
+}
+
+impl Subject<'_> {
+    /// The bucket of what clients of a site write.
+    pub(super) fn bucket_of(&self, site: usize) -> String {
+        if self.is_per_site { format!("{}-{}", self.bucket, site + 1) } else { self.bucket.clone() }
+    }
 }
 
 /// An answer of a client to its ask.
@@ -115,11 +125,15 @@ impl Stand<'_> {
             return Err(RunError::Plan(format!("phase {}: there is no client at its sites", phase.name)));
         }
         let work = clients.into_iter().map(|client| {
-            let prefix = format!("t{trial}/{}/", self.owner(client, &phase.objects));
+            let owner = self.owner(client, &phase.objects);
+            let prefix = format!("t{trial}/{}/", owner.host);
             let work = match (phase.action, &subject.workload) {
                 (Action::Fill, Some(workload)) => from_workload::preparation(workload),
                 (Action::Workload, Some(workload)) => workload.clone(),
-                (action, _) => bench_phase(subject, phase, operation(action)?, prefix),
+                (action, _) => {
+                    let bucket = subject.bucket_of(owner.site);
+                    bench_phase(subject, phase, operation(action)?, (bucket, prefix))
+                }
             };
             let plan = Plan {
                 name: phase.name.clone(),
@@ -135,11 +149,11 @@ impl Stand<'_> {
     }
 
     /// Whose objects a client works on: its own, or those of its like at another site.
-    fn owner(&self, client: &Client, objects: &Whose) -> String {
-        let Whose::Site(site) = objects else { return client.host.clone() };
+    fn owner<'b>(&'b self, client: &'b Client, objects: &Whose) -> &'b Client {
+        let Whose::Site(site) = objects else { return client };
         let of: Vec<&Client> =
             self.clients.iter().filter(|other| self.sites.get(other.site) == Some(site)).collect();
-        of.get(client.rank % of.len().max(1)).map_or_else(|| client.host.clone(), |owner| owner.host.clone())
+        of.get(client.rank % of.len().max(1)).copied().unwrap_or(client)
     }
 
     /// Hands out work and waits for every answer, in the order of the work.
@@ -274,12 +288,12 @@ fn operation(action: Action) -> Result<Operation, RunError> {
     })
 }
 
-/// A phase as the load engine has it.
+/// A phase as the load engine has it, on the keys of a prefix in a bucket.
 pub(super) fn bench_phase(
     subject: &Subject<'_>,
     phase: &Phase,
     operation: Operation,
-    prefix: String,
+    (bucket, prefix): (String, String),
 ) -> plan::Phase {
     let setting = subject.setting;
     let objects = setting.object_count();
@@ -298,7 +312,7 @@ pub(super) fn bench_phase(
         operations: Some(if single { 1 } else { objects }),
         arrival,
         connections,
-        buckets: vec![subject.bucket.clone()],
+        buckets: vec![bucket],
         keys: Keys { count: objects, prefix, order: Order::Sequential, ..Keys::default() },
         sizes: vec![SizeRange { bytes: Size(setting.bytes()), to: None, weight: 1, shape: Shape::Uniform }],
         timeout_seconds: setting.operation_timeout_s.unwrap_or(OPERATION_S) as f64,

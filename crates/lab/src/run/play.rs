@@ -10,13 +10,13 @@ use super::client::Client;
 use super::directory::Directory;
 use super::error::RunError;
 use super::ground::Ground;
-use super::limits::Limits;
+use super::limits::{self, Limits};
 use super::machine;
 use super::phase::Stand;
 use super::screen::Screen;
 use super::watch::Watch;
 use crate::plan::network::{self, Matrix};
-use crate::plan::{PlannedCell, Scale, Scenario};
+use crate::plan::{PlannedCell, Scale, Scenario, statistic};
 use crate::result::{Durability, LabResult, OK, VERSION};
 use crate::systems::{self, Running, SystemFile};
 
@@ -68,6 +68,7 @@ pub fn play(
     }
     result.seconds = begin.elapsed().as_secs_f64();
     result.machine.load_after = machine::load();
+    statistic::remember(directory.path(), &mut result);
     result.write(directory.path()).map_err(RunError::machine("result.json"))?;
     Ok((result, directory.finish()))
 }
@@ -209,7 +210,11 @@ impl Run<'_> {
                 planned.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let place = format!("{} cell {}/{count} {}", self.scenario.id, index + 1, labels.join(" "));
             stand.screen.place(place);
-            result.cells.extend(cell::play(&mut stand, &common, planned, index + 1)?);
+            let before = limits.read(true);
+            let mut cells = cell::play(&mut stand, &common, planned, index + 1)?;
+            let felt = limits::since(limits.read(false), &before);
+            cells.iter_mut().for_each(|cell| cell.limits.clone_from(&felt));
+            result.cells.extend(cells);
         }
         drop(clients);
         stopped(running, result);

@@ -19,18 +19,40 @@ const PAUSE: Duration = Duration::from_millis(200);
 const QUESTION: Duration = Duration::from_secs(60);
 
 impl Stand<'_> {
-    /// Makes the bucket and waits until every client's site knows it. Answers why it cannot be used, if so.
+    /// Makes the bucket, or one at each site, and waits until every client's site knows it. Answers why it cannot be
+    /// used, if so.
     pub(super) fn prepare(
         &mut self,
         subject: &Subject<'_>,
         warnings: &mut Vec<String>,
     ) -> Result<Option<String>, RunError> {
+        let sites = if subject.is_per_site { self.sites.len() } else { 1 };
+        for site in 0..sites {
+            let refused = self.make(subject, site, warnings)?;
+            if refused.is_some() {
+                return Ok(refused);
+            }
+        }
+        Ok(None)
+    }
+
+    fn make(
+        &mut self,
+        subject: &Subject<'_>,
+        site: usize,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<String>, RunError> {
+        // A site without clients asks for nothing.
+        let Some(client) = self.clients.iter().position(|client| client.site == site) else {
+            return Ok(None);
+        };
         let scope = subject.setting.scope();
         let settings = match scope {
             "site" => BTreeMap::new(),
             scope => BTreeMap::from([("scope".to_owned(), scope.to_owned())]),
         };
-        match self.running.bucket(self.ground, 0, &subject.bucket, &settings) {
+        let bucket = subject.bucket_of(site);
+        match self.running.bucket(self.ground, site, &bucket, &settings) {
             Ok(unknown) if unknown.is_empty() => {}
             Ok(_) => return Ok(Some(format!("scope {scope}: this system has no word for it"))),
             Err(error) => {
@@ -38,9 +60,9 @@ impl Stand<'_> {
             }
         }
         // Systems with a verb of their own have the bucket by now and say so: the look below is what counts.
-        self.question(0, subject, Operation::CreateBucket)?;
-        self.visible(subject)?;
-        let written = self.question(0, subject, Operation::Put)?;
+        self.question(client, (subject, &bucket), Operation::CreateBucket)?;
+        self.visible(subject, &bucket)?;
+        let written = self.question(client, (subject, &bucket), Operation::Put)?;
         let failure = written.samples.iter().find(|sample| !sample.failure.is_empty());
         Ok(failure.map(|sample| {
             let story = written.examples.get(&*sample.failure).cloned().unwrap_or_default();
@@ -49,14 +71,14 @@ impl Stand<'_> {
         }))
     }
 
-    fn visible(&mut self, subject: &Subject<'_>) -> Result<(), RunError> {
+    fn visible(&mut self, subject: &Subject<'_>, bucket: &str) -> Result<(), RunError> {
         if self.running.kind() != Kind::S3 {
             return Ok(());
         }
         let by = Instant::now() + VISIBLE;
         for client in 0..self.clients.len() {
             loop {
-                let answer = self.question(client, subject, Operation::Get)?;
+                let answer = self.question(client, (subject, bucket), Operation::Get)?;
                 let failure =
                     answer.samples.first().map(|sample| sample.failure.to_string()).unwrap_or_default();
                 if failure.is_empty() || failure.contains("NoSuchKey") {
@@ -64,7 +86,6 @@ impl Stand<'_> {
                 }
                 if Instant::now() > by {
                     let host = self.clients.get(client).map_or("", |client| client.host.as_str());
-                    let bucket = &subject.bucket;
                     return Err(RunError::Network(format!(
                         "bucket {bucket} is not to be used from {host} after {VISIBLE:?}: {failure}"
                     )));
@@ -75,16 +96,16 @@ impl Stand<'_> {
         Ok(())
     }
 
-    /// One operation of one client, outside any phase.
+    /// One operation of one client in a bucket, outside any phase.
     pub(super) fn question(
         &mut self,
         client: usize,
-        subject: &Subject<'_>,
+        (subject, bucket): (&Subject<'_>, &str),
         operation: Operation,
     ) -> Result<Answer, RunError> {
         let phase = plan::Phase {
             operations: Some(1),
-            buckets: vec![subject.bucket.clone()],
+            buckets: vec![bucket.to_owned()],
             keys: Keys { count: 1, prefix: format!("probe-{}-", operation.word()), ..Keys::default() },
             timeout_seconds: QUESTION.as_secs_f64(),
             ..plan::Phase::new("probe", operation)

@@ -148,6 +148,7 @@ struct Entries {
 struct BucketEntry {
     create: Vec<Spanned<String>>,
     client: Option<bool>,
+    per_site: bool,
     settings: BTreeMap<String, Vec<Spanned<String>>>,
 }
 
@@ -214,6 +215,7 @@ pub struct SystemFile {
     pub(super) steps: Vec<Step>,
     pub(super) bucket_create: Vec<Template>,
     pub(super) client_makes_buckets: bool,
+    pub(super) bucket_per_site: bool,
     pub(super) bucket_settings: BTreeMap<String, Vec<Template>>,
 }
 
@@ -299,6 +301,7 @@ impl Reading<'_> {
             settings: entries.settings,
             environment: self.variables(entries.environment)?,
             steps,
+            bucket_per_site: entries.bucket.per_site,
             client_makes_buckets: entries.bucket.client.unwrap_or(entries.bucket.create.is_empty()),
             bucket_create: self.templates(&entries.bucket.create, &BUCKET_NAMES)?,
             bucket_settings: self.lists(entries.bucket.settings, &BUCKET_NAMES)?,

@@ -191,6 +191,11 @@ impl Running {
         self.system.client_makes_buckets
     }
 
+    /// Whether it keeps a bucket's payload where the bucket was made, so that each site needs one of its own.
+    pub fn has_bucket_per_site(&self) -> bool {
+        self.system.bucket_per_site
+    }
+
     /// Makes a bucket at a site if the system has a verb of its own for it (else clients make it over S3), and
     /// lays settings on it. Answers which settings this system has no words for.
     pub fn bucket(
