@@ -14,6 +14,7 @@ pub mod pictures;
 pub mod plane;
 pub mod quantity;
 pub mod readings;
+pub mod side;
 pub mod spread;
 pub mod story;
 pub mod svg;

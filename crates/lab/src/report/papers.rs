@@ -116,6 +116,7 @@ pub fn tell(scenarios: &[Scenario], stored: &[Stored]) -> Document {
         } else {
             blocks.push(Block::Table(table.without_empty_columns()));
         }
+        blocks.extend(super::side::by_side(&scenario.id, stored));
     }
     let [reached, fallen, failed, open, unknown] = sums;
     let lead = format!(
