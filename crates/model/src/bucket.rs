@@ -7,12 +7,17 @@
 //! same bucket for the same owner make the same one; data and policies of two incarnations never merge.
 
 mod claim;
+mod home;
 mod name;
 mod system;
 
 pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, claim, list_buckets,
     resolve, revivals, unclaim,
+};
+pub use home::{
+    FIRST_EPOCH, HomeCause, HomeDocument, HomeRefusal, Loss, Named, Standing, eldest, hand_over, home,
+    keeps_register, name_home, register, replace_home, standing, unnamed,
 };
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
 pub use system::{
@@ -60,7 +65,7 @@ pub struct BucketConfig {
     pub miss: Miss,
     /// Where plain writes are accepted.
     pub writes: Writes,
-    /// The site that decides conditional operations, and its epoch; the claiming site when none.
+    /// Of releases before homes were named by documents of their own; not used any more.
     pub home: Option<(SiteId, u64)>,
     /// Reliability over a period, in parts of a million that may be lost; none for copies only.
     pub loss_ppm: Option<u32>,

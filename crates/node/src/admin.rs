@@ -107,7 +107,7 @@ async fn make_key(
 async fn put_key(site: &Arc<Site>, id: &str, document: KeyDocument) -> Outcome<()> {
     let key = SystemKey::AccessKey(id.into()).to_string();
     let decide = move |_: &dyn View, wall| {
-        Ok(((), Some(Declared { key, object: document_object(&document, wall), join: None })))
+        Ok(((), Some(Declared::document(key, document_object(&document, wall)))))
     };
     site.declare(WRITER, decide).await
 }

@@ -227,6 +227,9 @@ impl Core {
             joined: trust.statement.admitted,
         };
         welcome::declare(&self.site, self.site.id, document).await?;
+        if trust.admin.is_some() {
+            crate::paths::home::begin_register(&self.site).await?;
+        }
         if let Some(key) = access_key {
             crate::admin::ensure_key(&self.site, &key).await?;
         }

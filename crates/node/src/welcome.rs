@@ -82,7 +82,7 @@ pub(crate) async fn declare(
         if known.iter().any(|(known, said)| *known == about && *said == document) {
             return Ok(((), None));
         }
-        Ok(((), Some(Declared { key, object: document_object(&document, wall), join: None })))
+        Ok(((), Some(Declared::document(key, document_object(&document, wall)))))
     };
     site.declare("", decide).await
 }

@@ -29,10 +29,12 @@ pub enum Canary {
     KeptBack,
     /// What everybody has seen is dropped as a tombstone, whether it is one or lives.
     EagerSweep,
+    /// Who made a bucket decides its conditions, though nobody has named it the home.
+    TwoHomes,
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 10] = [
+pub const CANARIES: [Canary; 11] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
@@ -43,6 +45,7 @@ pub const CANARIES: [Canary; 10] = [
     Canary::IdleWorker,
     Canary::KeptBack,
     Canary::EagerSweep,
+    Canary::TwoHomes,
 ];
 
 impl Canary {
@@ -64,6 +67,10 @@ impl Canary {
             Self::KeptBack => {
                 environment.feed_bytes = 300;
                 Class::Restore
+            }
+            Self::TwoHomes => {
+                *environment = environment.clone().with_races();
+                Class::Cut
             }
             Self::IdleWorker => {
                 environment.workload.mix = [40, 5, 0, 40, 0, 15];
@@ -88,6 +95,7 @@ impl Canary {
             Self::IdleWorker => &["claims"],
             Self::KeptBack => &["convergence", "acknowledged"],
             Self::EagerSweep => &["acknowledged", "vectors"],
+            Self::TwoHomes => &["races"],
         }
     }
 }

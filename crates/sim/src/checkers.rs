@@ -13,6 +13,7 @@ pub mod convergence;
 pub mod dots;
 pub mod durability;
 pub mod own_writes;
+pub mod races;
 pub mod resurrection;
 pub mod vectors;
 

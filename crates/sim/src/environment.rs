@@ -109,6 +109,8 @@ pub struct Environment {
     pub burns: bool,
     /// Whether a worker drops tombstones as soon as all members have seen them.
     pub retires: bool,
+    /// Whether clients race with conditions for keys of buckets that they claim, and homes change hands.
+    pub races: bool,
     /// A fault of our own making that a checker must find.
     pub canary: Option<Canary>,
 }
@@ -135,8 +137,18 @@ impl Environment {
             retires: draw.chance(Ppm::percent(40)),
             faults,
             quiet_within: QUIET_WITHIN,
+            races: false,
             canary: None,
         }
+    }
+
+    /// The same with races of conditional operations. A disk that is set back forgets what a home decided, which no
+    /// promise covers; all other faults stay.
+    #[must_use]
+    pub fn with_races(mut self) -> Self {
+        self.races = true;
+        self.faults.retain(|(class, _)| *class != Class::Restore);
+        self
     }
 
     /// The same with what files say: the seed decides only what they leave open.

@@ -64,6 +64,9 @@ struct Files {
     /// How long clients ask and faults strike, in seconds of virtual time, instead of a draw.
     #[arg(long)]
     seconds: Option<u64>,
+    /// Clients race with conditions as well, and homes change hands.
+    #[arg(long)]
+    races: bool,
 }
 
 /// What the files say.
@@ -73,6 +76,7 @@ struct Given {
     topology: Option<Topology>,
     workload: Option<Workload>,
     seconds: Option<u64>,
+    races: bool,
 }
 
 impl fmt::Display for Files {
@@ -80,7 +84,8 @@ impl fmt::Display for Files {
         for (flag, path) in [("topology", &self.topology), ("workload", &self.workload)] {
             path.iter().try_for_each(|path| write!(f, " --{flag} {}", path.display()))?;
         }
-        self.seconds.iter().try_for_each(|seconds| write!(f, " --seconds {seconds}"))
+        self.seconds.iter().try_for_each(|seconds| write!(f, " --seconds {seconds}"))?;
+        if self.races { f.write_str(" --races") } else { Ok(()) }
     }
 }
 
@@ -97,6 +102,7 @@ impl Files {
             topology: topology.transpose()?,
             workload: workload.transpose()?,
             seconds: self.seconds,
+            races: self.races,
         })
     }
 }
@@ -113,7 +119,7 @@ impl Given {
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }
-        environment
+        if self.races { environment.with_races() } else { environment }
     }
 }
 

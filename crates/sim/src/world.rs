@@ -17,6 +17,7 @@ use crate::checkers::Violation;
 use crate::checkers::dots::Dots;
 use crate::checkers::durability::Shows;
 use crate::checkers::own_writes::OwnWrites;
+use crate::checkers::races::{Expected, Races};
 use crate::disk::SimDisk;
 use crate::environment::{Class, Environment};
 use crate::history::{History, Place};
@@ -34,6 +35,7 @@ mod deaths;
 mod fetches;
 mod inspections;
 mod machines;
+mod races;
 mod rest;
 mod strikes;
 mod wires;
@@ -159,6 +161,9 @@ pub struct World {
     violations: Vec<Violation>,
     counts: BTreeMap<&'static str, u64>,
     draw: Draw,
+    /// What conditional operations that were decided had expected.
+    raced: Arc<Mutex<BTreeMap<(Place, skerry_base::Dot), Expected>>>,
+    races: Races,
     /// The canary's: what the first read of a key found.
     stale: BTreeMap<(usize, Place), Option<Record>>,
 }
@@ -209,6 +214,8 @@ impl World {
             violations: Vec::new(),
             counts: BTreeMap::new(),
             draw: root.fork("world"),
+            raced: Arc::default(),
+            races: Races::default(),
             stale: BTreeMap::new(),
             environment,
         }

@@ -101,6 +101,11 @@ fn a_holder_of_last_copies_that_says_nothing() {
     must_be_caught(Canary::KeptBack);
 }
 
+#[test]
+fn a_claim_that_is_taken_for_a_home() {
+    must_be_caught(Canary::TwoHomes);
+}
+
 /// Every checker file has a canary; a new one without is noticed here.
 #[test]
 fn every_checker_has_caught_one() {
@@ -114,6 +119,7 @@ fn every_checker_has_caught_one() {
         "durability",
         "location",
         "own writes",
+        "races",
         "resurrection",
         "vectors",
     ];

@@ -110,6 +110,8 @@ kinds! {
     ScopeNotReached = 409 "ScopeNotReached";
     /// A condition can only be decided at the bucket's home, which cannot be reached.
     HomeUnreachable = 409 "HomeUnreachable";
+    /// The bucket has no home yet that could decide a condition: another island may have made the same bucket.
+    HomeNotNamed = 409 "HomeNotNamed";
     /// What was asked for exists or may exist, but no site that has it can be reached.
     Unreachable = 409 "Unreachable";
     /// Every copy that can be reached is damaged.

@@ -12,6 +12,7 @@ use skerry_base::codec::Versioned;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Origin, SiteId, Vector, WallTime};
 
+use super::home::{HomeDocument, home};
 use super::name::{NameError, SITE_SEPARATOR, check_name};
 use super::system::{SystemKey, document, document_object, each_document};
 use super::{BucketConfig, incarnation};
@@ -88,6 +89,8 @@ pub struct Resolved {
     pub name: String,
     /// Its claim.
     pub claim: ClaimDocument,
+    /// Its home, if one is named.
+    pub home: Option<HomeDocument>,
 }
 
 /// A claim to be written: `Ask::Put(object)` at `key` of the system bucket.
@@ -134,6 +137,7 @@ struct Found {
     claim: ClaimDocument,
     rank: Rank,
     dot: Dot,
+    home: Option<HomeDocument>,
 }
 
 fn claims_below(view: &dyn View, system: BucketId, prefix: &str) -> Result<Vec<Found>, SpaceError> {
@@ -143,7 +147,8 @@ fn claims_below(view: &dyn View, system: BucketId, prefix: &str) -> Result<Vec<F
             && claim.name == name
             && claim.bucket == bucket
         {
-            found.push(Found { claim, rank: Rank::of(&record), dot: record.dot });
+            let home = home(view, system, bucket)?;
+            found.push(Found { claim, rank: Rank::of(&record), dot: record.dot, home });
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -154,19 +159,35 @@ fn claims_on(view: &dyn View, system: BucketId, name: &str) -> Result<Vec<Found>
     claims_below(view, system, &format!("claim/{name}/"))
 }
 
-/// The living claims on one name with the names that find them, the keeper first.
+/// All claims, living and deleted.
+pub(super) fn all_claims(view: &dyn View, system: BucketId) -> Result<Vec<ClaimDocument>, SpaceError> {
+    Ok(claims_below(view, system, "claim/")?.into_iter().map(|found| found.claim).collect())
+}
+
+/// The claims of one bucket: one, whatever name it has.
+pub(super) fn claims_of(
+    view: &dyn View,
+    system: BucketId,
+    bucket: BucketId,
+) -> Result<Vec<ClaimDocument>, SpaceError> {
+    Ok(all_claims(view, system)?.into_iter().filter(|claim| claim.bucket == bucket).collect())
+}
+
+/// The living claims on one name with the names that find them, the keeper first: one that asked the register before
+/// it was made, else the earliest.
 fn named(found: Vec<Found>) -> Vec<Resolved> {
-    let mut live: Vec<ClaimDocument> =
-        found.into_iter().map(|found| found.claim).filter(|claim| claim.state == ClaimState::Live).collect();
-    live.sort_by_key(|claim| (claim.created, claim.bucket));
+    let mut live: Vec<Found> =
+        found.into_iter().filter(|found| found.claim.state == ClaimState::Live).collect();
+    let unique = |found: &Found| found.home.as_ref().is_some_and(|home| home.unique);
+    live.sort_by_key(|found| (!unique(found), found.claim.created, found.claim.bucket));
     let mut named: Vec<Resolved> = Vec::new();
-    for claim in live {
+    for Found { claim, home, .. } in live {
         let with_site = [&claim.name, SITE_SEPARATOR, &claim.site_name].concat();
         let with_id = format!("{with_site}{SITE_SEPARATOR}{}", claim.bucket);
         let taken = |name: &String| named.iter().any(|other| other.name == *name);
         let wishes = [claim.name.clone(), with_site, with_id];
         let name = wishes.into_iter().find(|wish| !taken(wish)).unwrap_or_else(|| claim.bucket.to_string());
-        named.push(Resolved { name, claim });
+        named.push(Resolved { name, claim, home });
     }
     named
 }

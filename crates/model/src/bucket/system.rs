@@ -38,6 +38,8 @@ pub enum SystemKey {
     },
     /// An access key: [`KeyDocument`].
     AccessKey(String),
+    /// Who decides the conditional operations of a bucket: [`super::HomeDocument`].
+    Home(BucketId),
 }
 
 impl SystemKey {
@@ -46,6 +48,7 @@ impl SystemKey {
         let (kind, rest) = key.split_once('/')?;
         match kind {
             "site" => rest.parse().ok().map(Self::Site),
+            "home" => rest.parse().ok().map(Self::Home),
             "key" => Some(Self::AccessKey(rest.to_owned())),
             "claim" => {
                 let (name, bucket) = rest.split_once('/')?;
@@ -62,6 +65,7 @@ impl core::fmt::Display for SystemKey {
             Self::Site(site) => write!(f, "site/{site}"),
             Self::Claim { name, bucket } => write!(f, "claim/{name}/{bucket}"),
             Self::AccessKey(key) => write!(f, "key/{key}"),
+            Self::Home(bucket) => write!(f, "home/{bucket}"),
         }
     }
 }

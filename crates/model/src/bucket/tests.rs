@@ -15,20 +15,20 @@ use crate::space::{self, SpaceReducer};
 use crate::write::{Ask, Conditions, Intent, Proposed, propose};
 
 /// A site that claims and writes.
-struct Site {
-    tables: Tables,
-    id: u8,
+pub(super) struct Site {
+    pub(super) tables: Tables,
+    pub(super) id: u8,
     name: &'static str,
     clock: HlcClock,
-    wall: u64,
+    pub(super) wall: u64,
 }
 
-fn system() -> BucketId {
+pub(super) fn system() -> BucketId {
     system_bucket(b"federation")
 }
 
 impl Site {
-    fn new(id: u8, name: &'static str) -> Self {
+    pub(super) fn new(id: u8, name: &'static str) -> Self {
         Self { tables: Tables::default(), id, name, clock: HlcClock::default(), wall: u64::from(id) * 1000 }
     }
 
@@ -38,7 +38,7 @@ impl Site {
         self.tables.apply(&batch);
     }
 
-    fn write(&mut self, bucket: BucketId, key: &str, ask: Ask) {
+    pub(super) fn write(&mut self, bucket: BucketId, key: &str, ask: Ask) {
         self.wall += 1000;
         let intent = Intent {
             bucket,
@@ -72,7 +72,7 @@ impl Site {
         claim(&self.tables, system(), new, WallTime(self.wall))
     }
 
-    fn create(&mut self, name: &str, owner: &str) -> BucketId {
+    pub(super) fn create(&mut self, name: &str, owner: &str) -> BucketId {
         let claimed = self.try_create(name, owner).unwrap();
         self.put_claim(claimed)
     }
@@ -106,7 +106,7 @@ impl Site {
     }
 }
 
-fn feed(from: &Site, to: &mut Site, bucket: BucketId) {
+pub(super) fn feed(from: &Site, to: &mut Site, bucket: BucketId) {
     let seen = space::vector(&to.tables, bucket).unwrap();
     let answer = space::records_after(&from.tables, bucket, &seen, usize::MAX).unwrap();
     for item in answer.items {
@@ -115,14 +115,14 @@ fn feed(from: &Site, to: &mut Site, bucket: BucketId) {
     to.apply(&Entry::Vector { bucket, upto: answer.upto });
 }
 
-fn exchange(one: &mut Site, other: &mut Site, buckets: &[BucketId]) {
+pub(super) fn exchange(one: &mut Site, other: &mut Site, buckets: &[BucketId]) {
     for &bucket in [system()].iter().chain(buckets) {
         feed(one, other, bucket);
         feed(other, one, bucket);
     }
 }
 
-fn object() -> Ask {
+pub(super) fn object() -> Ask {
     Ask::Put(Box::default())
 }
 
@@ -240,6 +240,7 @@ fn system_keys_print_and_parse() {
         SystemKey::Site(SiteId([7; 16])),
         SystemKey::Claim { name: "a.b--c".into(), bucket: BucketId([8; 16]) },
         SystemKey::AccessKey("AKIA/1".into()),
+        SystemKey::Home(BucketId([9; 16])),
     ];
     for key in keys {
         assert_eq!(SystemKey::parse(&key.to_string()), Some(key));

@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-use skerry_base::kv::View;
+use skerry_base::kv::{Batch, Overlay, Reducer, View};
 use skerry_base::{BucketId, SiteId, WallTime};
 use skerry_gateway::service::{ErrorKind, Outcome, RequestContext, ServiceError};
-use skerry_model::bucket::{self, BucketConfig, ClaimRefusal, Claimed, KeyDocument, Resolved};
+use skerry_model::bucket::{self, BucketConfig, ClaimRefusal, Claimed, KeyDocument, Named, Resolved};
 use skerry_model::policy::{self, Action, Denied, Target};
 use skerry_model::record::Versioning;
 use skerry_model::write::{self, Ask, Conditions, Intent, Proposed};
-use skerry_model::{Entry, space};
+use skerry_model::space::SpaceReducer;
+use skerry_model::{Entry, Object, Record, space};
 
 use super::write::refused;
 use crate::site::{Site, Stamps, entry, unreadable};
@@ -34,8 +35,10 @@ pub(crate) struct Bucket {
     pub(crate) created: WallTime,
     /// Whether it keeps versions.
     pub(crate) versioning: Versioning,
-    /// Who decides its conditional operations.
+    /// Who decides its conditional operations, as far as is known: who claimed it, until a home is named.
     pub(crate) home: SiteId,
+    /// The epoch of the named home; none while none is named.
+    pub(crate) epoch: Option<u64>,
     /// All settings.
     pub(crate) config: BucketConfig,
 }
@@ -49,7 +52,8 @@ impl Bucket {
             owner: claim.owner,
             created: claim.created,
             versioning: claim.config.versioning,
-            home: claim.config.home.map_or(claim.site, |(home, _)| home),
+            home: resolved.home.as_ref().map_or(claim.site, |home| home.site),
+            epoch: resolved.home.as_ref().map(|home| home.epoch),
             config: claim.config,
         }
     }
@@ -165,38 +169,88 @@ impl Site {
         policy::allows(&key, action, target).map_err(|denied| refused_access(&denied))
     }
 
-    /// Writes a document of the system bucket that `decide` makes on the commit thread; none for nothing to do.
+    /// Writes documents of the system bucket that `decide` makes on the commit thread; none for nothing to do.
     pub(crate) async fn declare<T: Send + 'static>(
         &self,
         writer: &str,
         decide: impl FnOnce(&dyn View, WallTime) -> Outcome<(T, Option<Declared>)> + Send + 'static,
     ) -> Outcome<T> {
+        self.declare_after(writer, Vec::new(), decide).await
+    }
+
+    /// The same after keeping these records of the system bucket, which `decide` sees.
+    pub(crate) async fn declare_after<T: Send + 'static>(
+        &self,
+        writer: &str,
+        heard: Vec<Record>,
+        decide: impl FnOnce(&dyn View, WallTime) -> Outcome<(T, Option<Declared>)> + Send + 'static,
+    ) -> Outcome<T> {
         let (stamps, id, system, writer) = (self.stamps.clone(), self.id, self.system, writer.to_owned());
         let propose = move |view: &dyn View| {
-            let (answer, declared) = decide(view, stamps.wall())?;
-            let Some(declared) = declared else { return Ok((answer, Vec::new())) };
             let by = Declarer { stamps: &stamps, site: id, system, writer: &writer };
-            Ok((answer, by.entries(view, declared)?))
+            let mut drafted = Drafted::default();
+            for kept in space::keep(view, system, heard).map_err(unreadable)? {
+                drafted.add(view, &kept)?;
+            }
+            let (answer, declared) = decide(&Overlay::new(view, &drafted.batch), stamps.wall())?;
+            if let Some(declared) = declared {
+                by.draft(view, &mut drafted, declared)?;
+            }
+            Ok((answer, drafted.entries))
         };
         self.commit(system, (), propose).await
     }
 }
 
-/// A document to be written.
+/// Documents to be written together.
 pub(crate) struct Declared {
-    /// Key in the system bucket.
-    pub(crate) key: String,
-    /// The object that carries it.
-    pub(crate) object: skerry_model::Object,
+    /// Their keys in the system bucket, and the objects that carry them.
+    pub(crate) documents: Vec<(String, Object)>,
     /// This site becomes a member of this bucket with it.
     pub(crate) join: Option<BucketId>,
 }
 
 impl Declared {
+    /// One document.
+    pub(crate) fn document(key: String, object: Object) -> Self {
+        Self { documents: vec![(key, object)], join: None }
+    }
+
     /// Of a claim.
     pub(crate) fn claim(claimed: Claimed, join: bool) -> Self {
         let join = join.then_some(claimed.bucket);
-        Self { key: claimed.key, object: claimed.object, join }
+        Self { documents: vec![(claimed.key, claimed.object)], join }
+    }
+
+    /// With the document that names a home.
+    pub(crate) fn with(mut self, named: Option<Named>) -> Self {
+        self.documents.extend(named.map(|named| (named.key, named.object)));
+        self
+    }
+}
+
+impl From<Named> for Declared {
+    fn from(named: Named) -> Self {
+        Self::document(named.key, named.object)
+    }
+}
+
+/// Entries of one commit, and what the tables will say after them.
+#[derive(Default)]
+struct Drafted {
+    entries: Vec<skerry_storage::Entry>,
+    batch: Batch,
+}
+
+impl Drafted {
+    fn add(&mut self, view: &dyn View, next: &Entry) -> Outcome<()> {
+        let mut batch = Batch::default();
+        SpaceReducer
+            .reduce(&next.encode(), &Overlay::new(view, &self.batch), &mut batch)
+            .map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+        self.batch.writes.append(&mut batch.writes);
+        self.entries.push(entry(next));
+        Ok(())
     }
 }
 
@@ -208,12 +262,25 @@ struct Declarer<'a> {
 }
 
 impl Declarer<'_> {
-    fn entries(&self, view: &dyn View, declared: Declared) -> Outcome<Vec<skerry_storage::Entry>> {
+    fn draft(&self, view: &dyn View, drafted: &mut Drafted, declared: Declared) -> Outcome<()> {
+        for (key, object) in declared.documents {
+            let proposed = self.propose(&Overlay::new(view, &drafted.batch), &key, object);
+            if let Proposed::Write { record, .. } = proposed.map_err(|error| refused(error, &key))? {
+                drafted.add(view, &Entry::Write(record))?;
+            }
+        }
+        if let Some(bucket) = declared.join {
+            drafted.add(view, &crate::drive::stored::membership(bucket, true))?;
+        }
+        Ok(())
+    }
+
+    fn propose(&self, view: &dyn View, key: &str, object: Object) -> Result<Proposed, write::WriteRefusal> {
         let conditions = Conditions::default();
-        let proposed = self.stamps.with(|clock| {
+        self.stamps.with(|clock| {
             let intent = Intent {
                 bucket: self.system,
-                key: &declared.key,
+                key,
                 origin: self.stamps.origin,
                 site: self.site,
                 wall: self.stamps.wall(),
@@ -223,18 +290,10 @@ impl Declarer<'_> {
                 home: None,
                 placement: None,
                 conditions: &conditions,
-                ask: Ask::Put(Box::new(declared.object)),
+                ask: Ask::Put(Box::new(object)),
             };
             write::propose(view, intent, clock)
-        });
-        let mut entries = Vec::new();
-        if let Proposed::Write { record, .. } = proposed.map_err(|error| refused(error, &declared.key))? {
-            entries.push(entry(&Entry::Write(record)));
-        }
-        if let Some(bucket) = declared.join {
-            entries.push(entry(&crate::drive::stored::membership(bucket, true)));
-        }
-        Ok(entries)
+        })
     }
 }
 

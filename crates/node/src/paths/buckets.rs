@@ -8,7 +8,7 @@ use skerry_gateway::service::{
     BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, ReadMode, Receipt,
     RequestContext, ServiceError, Versioning,
 };
-use skerry_model::bucket::{self as model, BucketConfig, Claimed, NewBucket};
+use skerry_model::bucket::{self as model, BucketConfig, Claimed, Named, NewBucket};
 use skerry_model::policy::Action;
 
 use super::bucket::{Bucket, Declared, refused_claim};
@@ -32,7 +32,9 @@ pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &s
     let sites = site.peers.roster.all();
     let own = sites.get(&site.id).map_or_else(|| site.name.clone(), |known| known.name.clone());
     let is_site = |name: &str| sites.values().any(|known| known.name == name);
-    if let Some(reserved) = model::reserved_for(name, is_site).filter(|reserved| *reserved != own) {
+    let reserved = model::reserved_for(name, is_site);
+    let own_name = reserved == Some(own.as_str());
+    if let Some(reserved) = reserved.filter(|reserved| *reserved != own) {
         let message =
             format!("names with {reserved} and two hyphens can only be claimed at the site {reserved}");
         return Err(ServiceError::new(ErrorKind::InvalidBucketName, message));
@@ -43,7 +45,11 @@ pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &s
         let config = BucketConfig::default();
         let new = NewBucket { name: &wanted, owner: &owner, site: id, site_name: &own, config };
         let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &wanted))?;
-        Ok((claimed.bucket, Some(Declared::claim(claimed, true))))
+        // Nobody else may claim a name of this site's own, and nobody else names homes if this is the register.
+        let first = own_name || model::keeps_register(view, system, id).is_ok();
+        let known = model::home(view, system, claimed.bucket).map_err(unreadable)?.is_some();
+        let home = (first && !known).then(|| Named::first(claimed.bucket, id, false, wall));
+        Ok((claimed.bucket, Some(Declared::claim(claimed, true).with(home))))
     };
     let bucket = site.declare(writer, decide).await?;
     site.joined(bucket, true);

@@ -11,6 +11,7 @@ pub(crate) mod credentials;
 pub(crate) mod delete;
 pub(crate) mod far;
 pub(crate) mod get;
+pub(crate) mod home;
 pub(crate) mod ingest;
 pub(crate) mod list;
 pub(crate) mod list_uploads;

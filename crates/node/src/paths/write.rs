@@ -23,13 +23,12 @@ use skerry_storage::{Pin, SmallBody};
 
 use super::bucket::Bucket;
 use super::get::{Found, Wanted};
+use super::home::{self, Standpoint};
 use super::{far, members, refusal, shape, upload};
 use crate::peers::PeerError;
 use crate::peers::message::{self, Decide, Part, Request, Response, Which};
 use crate::site::{Site, Stamps, entry, unreadable};
 
-/// The epoch of a home that never changed hands.
-const FIRST_EPOCH: u64 = 1;
 /// How long a write to a bucket that is not held whole waits for what a member has of the key.
 const ACQUAINTED: Duration = Duration::from_secs(2);
 /// How long payload is kept for a decision whose answer was lost.
@@ -93,11 +92,14 @@ pub(crate) fn parse_token(token: &str) -> Option<(BucketId, Dot)> {
 /// Carries it out.
 pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
     acquaint(site, &asked).await?;
-    if asked.condition.is_none() || asked.bucket.home == site.id {
-        let written = here(site, asked, site.id, Vec::new()).await?;
-        return Ok(written);
+    if asked.condition.is_none() {
+        return here(site, asked, site.id, Vec::new()).await;
     }
-    at_home(site, asked).await
+    let asked = Asked { bucket: home::named(site, asked.bucket).await?, ..asked };
+    match asked.bucket.home == site.id {
+        true => here(site, asked, site.id, Vec::new()).await,
+        false => at_home(site, asked).await,
+    }
 }
 
 /// A site that does not hold the bucket whole first hears what a member has of the key, so that an overwrite
@@ -139,13 +141,27 @@ pub(crate) async fn here(
     site.join(bucket).await?;
     let stamps = site.stamps.clone();
     let Asked { bucket: resolved, key, condition, ask, writer, small, pins, with, upload } = asked;
-    let proposal =
-        Proposal { stamps, resolved, key, condition, ask, writer, small, with, upload, payload, heads };
+    let standpoint = Standpoint { system: site.system, me: site.id };
+    let proposal = Proposal {
+        stamps,
+        standpoint,
+        resolved,
+        key,
+        condition,
+        ask,
+        writer,
+        small,
+        with,
+        upload,
+        payload,
+        heads,
+    };
     site.commit(bucket, pins, move |view| proposal.decide(view)).await
 }
 
 struct Proposal {
     stamps: Arc<Stamps>,
+    standpoint: Standpoint,
     resolved: Bucket,
     key: String,
     condition: WriteCondition,
@@ -165,6 +181,10 @@ impl Proposal {
         {
             return Err(ServiceError::no_such_upload(&id.to_string()));
         }
+        let epoch = match self.condition.is_none() {
+            true => None,
+            false => Some(home::epoch(view, &self.standpoint, self.resolved.id)?),
+        };
         let mut merged = Batch::default();
         let mut entries = Vec::new();
         for head in space::keep(view, self.resolved.id, self.heads).map_err(unreadable)? {
@@ -179,8 +199,7 @@ impl Proposal {
         let proposed = self.stamps.with(|clock| {
             let conditions = conditions(&self.condition);
             let wall = self.stamps.wall();
-            let home = (!self.condition.is_none())
-                .then(|| HomeDecision { epoch: FIRST_EPOCH, n: clock.stamp(wall, None).0 });
+            let home = epoch.map(|epoch| HomeDecision { epoch, n: clock.stamp(wall, None).0 });
             let intent = Intent {
                 bucket: self.resolved.id,
                 key: &self.key,
@@ -358,6 +377,7 @@ pub(crate) const fn which(version: space::VersionId) -> Which {
 
 /// Answers another site's question as the home of a bucket.
 pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> Outcome<Written> {
+    let bucket = home::named(site, bucket).await?;
     if bucket.home != site.id {
         let name = site.peers.roster.name(bucket.home);
         let message = format!("this site is not the bucket's home, {name} is");

@@ -38,6 +38,17 @@ pub(crate) enum Request {
     },
     /// A version that is to be held durably, record and payload, before the asker answers its client.
     Hold(Hold),
+    /// The home of a bucket, for the register of names to name.
+    NameHome(NameHome),
+}
+
+/// Asks the register of names who decides the conditions of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NameHome {
+    /// Which bucket.
+    pub(crate) bucket: BucketId,
+    /// Its claim as the asker has it, as records of the system bucket.
+    pub(crate) claims: Vec<Bytes>,
 }
 
 /// Asks for a version to be held.
@@ -257,6 +268,8 @@ pub(crate) enum Response {
     Held,
     /// So many bytes of its payload are, and more is on the way: ask again.
     Holding(u64),
+    /// Records of the system bucket.
+    Records(Vec<Bytes>),
 }
 
 /// An object that was found.

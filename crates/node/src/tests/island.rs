@@ -1,6 +1,6 @@
 //! Sites that are cut off, and what comes of it afterwards.
 
-use skerry_gateway::service::{ConflictQuery, ErrorKind};
+use skerry_gateway::service::{ConflictQuery, ErrorKind, WriteCondition};
 
 use super::world::{TestWorld, key, noise};
 
@@ -87,5 +87,43 @@ async fn what_cannot_be_reached_is_not_said_to_be_missing() {
     assert_eq!(two.get("photos", "large").await.unwrap(), body);
     two.cut(true).await;
     assert_eq!(two.get("photos", "large").await.unwrap(), body, "a copy stayed");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn islands_that_make_the_same_bucket_decide_no_condition_until_its_home_is_named() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    let absent = || WriteCondition { absent: true, matches: None };
+    two.cut(true).await;
+    three.cut(true).await;
+    for island in [two, three] {
+        island.create_bucket("locks").await.unwrap();
+        island.put("locks", "plain", "plain").await.unwrap();
+        let refused = island.put_if("locks", "lock", "mine", absent()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::HomeNotNamed, "{}", refused.message());
+        assert!(refused.message().contains("site-1"), "{}", refused.message());
+    }
+    // A name of its own needs nobody.
+    three.create_bucket("locks--site-3").await.unwrap();
+    three.put_if("locks--site-3", "lock", "mine", absent()).await.unwrap();
+    // The site that keeps the register is no island: what it makes has a home.
+    one.create_bucket("here").await.unwrap();
+    one.cut(true).await;
+    one.put_if("here", "lock", "mine", absent()).await.unwrap();
+    one.cut(false).await;
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    two.put_if("locks", "lock", "two", absent()).await.unwrap();
+    let refused = three.put_if("locks", "lock", "three", absent()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::HomeNotNamed);
+    three.cut(false).await;
+    world.linked(three).await;
+    let lost = three.put_if("locks", "lock", "three", absent()).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{}", lost.message());
+    world.converged("locks").await;
+    for site in &world.sites {
+        assert_eq!(site.get("locks", "lock").await.unwrap(), "two");
+    }
     world.stop().await;
 }

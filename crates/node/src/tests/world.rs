@@ -265,6 +265,13 @@ impl TestWorld {
         }
     }
 
+    /// Waits until these two have a link.
+    pub(super) async fn until_linked(&self, one: &TestSite, other: &TestSite) {
+        for (from, to) in [(one, other), (other, one)] {
+            from.until("they are linked", || async { from.site().linked(to.id()) }).await;
+        }
+    }
+
     /// Waits until a site has links to all others.
     pub(super) async fn linked(&self, site: &TestSite) {
         let wanted = self.sites.iter().filter(|other| other.core.is_some()).count() - 1;

@@ -1,11 +1,13 @@
-//! Buckets that were deleted while somebody wrote to them come back, and that is said loudly.
+//! Buckets that were deleted while somebody wrote to them come back, and that is said loudly; the register of names
+//! names the homes of new ones.
 
 use std::sync::Arc;
 
 use skerry_base::kv::View;
-use skerry_model::bucket::revivals;
+use skerry_model::bucket::{revivals, unnamed};
 
 use crate::paths::bucket::Declared;
+use crate::paths::home;
 use crate::site::{Site, unreadable};
 
 /// Looks after every change, as often as one look takes.
@@ -39,4 +41,19 @@ async fn once(site: &Arc<Site>) -> skerry_gateway::service::Outcome<()> {
         }
     }
     Ok(())
+}
+
+/// At the site that keeps the register: names a home for every bucket that it hears of.
+pub(super) async fn name_homes(site: Arc<Site>) {
+    let mut changes = site.changes.follow_system();
+    changes.mark_changed();
+    while changes.changed().await.is_ok() {
+        let (system, me) = (site.system, site.id);
+        let found = site.read(move |view| unnamed(view, system, me).map_err(unreadable)).await;
+        for bucket in found.unwrap_or_default() {
+            if let Err(error) = home::name_here(&site, bucket, Vec::new()).await {
+                tracing::warn!(%bucket, %error, "the home of a bucket was not named");
+            }
+        }
+    }
 }

@@ -4,9 +4,12 @@
 //! each site brings back what a deletion had not seen, as the node's does.
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, ChunkId, WallTime};
+use skerry_base::{BucketId, ChunkId, NodeId, SiteId, WallTime};
 use skerry_model::Versioning;
-use skerry_model::bucket::{self, BucketConfig, ClaimRefusal, Claimed, NewBucket, Resolved};
+use skerry_model::bucket::{
+    self, BucketConfig, ClaimRefusal, Claimed, Named, NewBucket, NodeEntry, Resolved, SiteDocument, SiteState,
+    SystemKey, document_object,
+};
 use skerry_model::write::Ask;
 
 use super::clients::Wish;
@@ -31,6 +34,14 @@ pub(super) enum Claim {
     End(&'static str),
     /// That this bucket exists again: its deletion had not seen what is in it.
     Revive(BucketId),
+    /// That this site is known.
+    Enter { joined: u64 },
+    /// That this site, the first, keeps the register of names.
+    Register,
+    /// That the register names the home of this bucket.
+    NameHome(BucketId),
+    /// That this site, the home of this bucket, hands it over.
+    HandOver(BucketId, SiteId),
 }
 
 /// What a claim becomes at the moment of its commit.
@@ -56,7 +67,38 @@ pub(super) fn decide(
             let revivals = bucket::revivals(view, system, wall)?;
             Ok(revivals.into_iter().find(|claimed| claimed.bucket == *bucket))
         }
+        Claim::Enter { joined } => Ok(Some(entered(system, site, *joined, wall))),
+        Claim::Register => {
+            let known = bucket::register(view, system)?.is_some();
+            Ok((!known).then(|| written(Named::first(system, site, false, wall))))
+        }
+        Claim::NameHome(of) => {
+            let named = bucket::name_home(view, system, *of, site, wall);
+            Ok(named.ok().flatten().map(written))
+        }
+        Claim::HandOver(of, to) => {
+            let named = bucket::hand_over(view, system, (*of, *to), site, wall);
+            Ok(named.ok().flatten().map(written))
+        }
     }
+}
+
+/// The document that names a home, as a claim is written.
+fn written(named: Named) -> Claimed {
+    Claimed { bucket: named.document.bucket, key: named.key, object: named.object }
+}
+
+fn entered(system: BucketId, site: SiteId, joined: u64, wall: WallTime) -> Claimed {
+    let node = NodeEntry { node: NodeId(site.0), key: [0; 32], addresses: Vec::new() };
+    let document = SiteDocument {
+        name: format!("site-{}", joined + 1),
+        nodes: vec![node],
+        admissions: Vec::new(),
+        state: SiteState::Member,
+        joined: WallTime(joined),
+    };
+    let key = SystemKey::Site(site).to_string();
+    Claimed { bucket: system, key, object: document_object(&document, wall) }
 }
 
 /// What a claim says, as the history knows it.
@@ -81,7 +123,7 @@ impl World {
         self.submit_claim((site, Some(client)), claim)
     }
 
-    fn submit_claim(&mut self, (site, client): (usize, Option<usize>), claim: Claim) -> bool {
+    pub(super) fn submit_claim(&mut self, (site, client): (usize, Option<usize>), claim: Claim) -> bool {
         let system = Bucket { id: self.system, versioning: Versioning::Off };
         self.submit_write(Wish {
             site,
@@ -90,6 +132,7 @@ impl World {
             key: String::new(),
             ask: Ask::Delete,
             claim: Some(claim),
+            race: None,
             said: None,
             small: None,
             pins: Vec::new(),
@@ -125,6 +168,9 @@ impl World {
             self.count("revivals");
             self.tell(Who::Site(site), format_args!("revives {}", claimed.bucket));
             self.submit_claim((site, None), Claim::Revive(claimed.bucket));
+        }
+        if self.environment.races && !self.resting {
+            self.tend_homes(site);
         }
     }
 

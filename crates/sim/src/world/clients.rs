@@ -9,15 +9,16 @@ use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, limits};
 use skerry_model::object::Object;
 use skerry_model::record::{Scope, Statement};
 use skerry_model::space::{self, Cursor, VersionId};
-use skerry_model::write::{self, Ask, Conditions, Intent, Proposed};
+use skerry_model::write::{self, Ask, Intent, Proposed};
 use skerry_model::{Entry, Record, Versioning};
 use skerry_storage::{Class, Pin, SmallBody, StorageError};
 
 use super::claims::{self, Claim};
 use super::commits::Notes;
-use super::{Bucket, Event, World};
+use super::{Bucket, Event, World, races};
 use crate::canary::Canary;
 use crate::checkers::durability::How;
+use crate::checkers::races::Expected;
 use crate::checkers::{Violation, bodies};
 use crate::environment::Environment;
 use crate::history::{Body, Excuse, Outcome, Place, Said, Write};
@@ -31,7 +32,7 @@ use skerry_scenario::workload::Act;
 /// One client.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
-    draw: Draw,
+    pub(super) draw: Draw,
     /// Waits for an answer.
     pub(super) waits: bool,
 }
@@ -47,11 +48,11 @@ pub(super) fn all(environment: &Environment, root: &Draw) -> Vec<Vec<Client>> {
 const LEAF_BYTES: usize = 16 << 10;
 
 /// A body on its way into the store.
-struct Carried {
-    said: Body,
-    chunks: Vec<ChunkRef>,
-    small: Option<SmallBody>,
-    pins: Vec<Pin>,
+pub(super) struct Carried {
+    pub(super) said: Body,
+    pub(super) chunks: Vec<ChunkRef>,
+    pub(super) small: Option<SmallBody>,
+    pub(super) pins: Vec<Pin>,
 }
 
 /// A write on its way into the store.
@@ -64,6 +65,8 @@ pub(super) struct Wish {
     pub(super) ask: Ask,
     /// Decides key and ask at the commit.
     pub(super) claim: Option<Claim>,
+    /// The state that is expected of the key: only the home may decide.
+    pub(super) race: Option<Expected>,
     pub(super) said: Option<Body>,
     pub(super) small: Option<SmallBody>,
     pub(super) pins: Vec<Pin>,
@@ -80,7 +83,7 @@ impl World {
         self.queue.plan(at, Event::Client { site, client });
     }
 
-    fn client_tries_later(&mut self, site: usize, client: usize) {
+    pub(super) fn client_tries_later(&mut self, site: usize, client: usize) {
         let at = self.queue.now().after(self.draw.span(millis(300)..=seconds(2)));
         self.queue.plan(at, Event::Client { site, client });
     }
@@ -93,6 +96,10 @@ impl World {
             self.client_tries_later(site, client);
             return;
         };
+        if self.environment.races && state.draw.chance(Ppm::percent(40)) {
+            self.race_next((site, client), state);
+            return;
+        }
         let workload = self.environment.workload.clone();
         let Some(mut bucket) = self.bucket_at(site, &mut state.draw) else { return };
         if bucket.versioning == Versioning::Enabled && state.draw.chance(Ppm::percent(10)) {
@@ -136,7 +143,7 @@ impl World {
     }
 
     /// The first access to a bucket: some read there from elsewhere for a while, then the site becomes a member.
-    fn come_to_a_bucket(&mut self, site: usize, bucket: BucketId, draw: &mut Draw) {
+    pub(super) fn come_to_a_bucket(&mut self, site: usize, bucket: BucketId, draw: &mut Draw) {
         if draw.chance(Ppm::percent(60)) {
             let elsewhere = draw.below(self.sites.len() as u64) as usize;
             let key = self.environment.workload.key(draw);
@@ -162,11 +169,12 @@ impl World {
         let object = Object { size: said.length, etag, chunks, modified, ..Object::default() };
         let ask = Ask::Put(Box::new(object));
         let (client, said) = (Some(client), Some(said));
-        self.submit_write(Wish { site, client, bucket, key, ask, claim: None, said, small, pins })
+        let (claim, race) = (None, None);
+        self.submit_write(Wish { site, client, bucket, key, ask, claim, race, said, small, pins })
     }
 
     /// Brings a body to the disk as the node does: small ones with the record, others in chunks before it.
-    fn carry(&self, site: usize, bucket: BucketId, mut body: Vec<u8>) -> Result<Carried, StorageError> {
+    pub(super) fn carry(&self, site: usize, bucket: BucketId, mut body: Vec<u8>) -> Result<Carried, StorageError> {
         let said = Body { hash: ChunkId::of(&body), length: body.len() as u64 };
         if let Some(first) = body.first_mut().filter(|_| self.environment.canary == Some(Canary::WrongBody)) {
             *first ^= 1;
@@ -203,8 +211,8 @@ impl World {
 
     fn ask(&mut self, (site, client): (usize, usize), bucket: Bucket, key: String, ask: Ask) -> bool {
         let client = Some(client);
-        let (claim, said, small, pins) = (None, None, None, Vec::new());
-        self.submit_write(Wish { site, client, bucket, key, ask, claim, said, small, pins })
+        let (claim, race, said, small, pins) = (None, None, None, None, Vec::new());
+        self.submit_write(Wish { site, client, bucket, key, ask, claim, race, said, small, pins })
     }
 
     fn erase(&mut self, of: (usize, usize), bucket: Bucket, key: String, draw: &mut Draw) -> bool {
@@ -226,6 +234,8 @@ impl World {
         let (id, Some(running)) = (place.id, place.running.as_ref()) else { return false };
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let at_end = (Arc::clone(&desk), notes.clone());
+        let (system, raced) = (self.system, Arc::clone(&self.raced));
+        let two_homes = self.environment.canary == Some(Canary::TwoHomes);
         let decided = Deciding::default();
         let noted = Arc::clone(&decided);
         store.submit(
@@ -243,6 +253,7 @@ impl World {
                     wish.key.clone_from(&claimed.key);
                     wish.ask = Ask::Put(Box::new(claimed.object));
                 }
+                let (home, conditions) = races::terms(view, (&wish, system, id, two_homes), &mut desk)?;
                 let intent = Intent {
                     bucket: wish.bucket.id,
                     key: &wish.key,
@@ -252,13 +263,17 @@ impl World {
                     versioning: wish.bucket.versioning,
                     writer: "client",
                     scope: Scope::Node,
-                    home: None,
+                    home,
                     placement: None,
-                    conditions: &Conditions::default(),
+                    conditions: &conditions,
                     ask: wish.ask.clone(),
                 };
                 let proposed = write::propose(view, intent, &mut desk.clock);
                 let proposed = proposed.map_err(|error| error.to_string())?;
+                if let (Some(expected), Proposed::Write { record, .. }) = (&wish.race, &proposed) {
+                    let place = (wish.bucket.id, wish.key.clone());
+                    lock(&raced).insert((place, record.dot), expected.clone());
+                }
                 Ok::<_, String>(decide(proposed, &notes, wish, &noted))
             },
             move |result| {

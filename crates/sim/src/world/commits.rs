@@ -315,6 +315,7 @@ impl World {
                 self.trace.explain(|| format!("{:?}", history.write(place.0, dot)));
                 drop(history);
                 self.own_writes.acknowledged(site, &place, dot);
+                self.count_win(site, &place, dot);
                 // What was so already may have come from elsewhere, ahead of its feed.
                 let wrote =
                     self.running(site).is_some_and(|running| lock(&running.desk).origin == dot.origin);

@@ -1,0 +1,187 @@
+//! Who decides the conditions of a bucket: known, or named by the register of names before anything is decided.
+//!
+//! Before: `write.rs` with a condition. After: `skerry_model::bucket::standing`, asked again on the commit thread.
+//! Invariants: what is not named is refused with the reason; the register is asked at most once for a bucket, and
+//! answers from its own store alone; naming a home costs a bucket's creation nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use skerry_base::kv::View;
+use skerry_base::{BucketId, SiteId};
+use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
+use skerry_model::bucket::{self as model, HomeDocument, HomeRefusal, Standing, SystemKey};
+use skerry_model::{Record, space};
+
+use super::bucket::{Bucket, Declared};
+use super::refusal;
+use crate::peers::message::{NameHome, Request, Response};
+use crate::site::{Site, unreadable};
+
+/// How long a client waits for the register.
+const ASKED: Duration = Duration::from_secs(5);
+
+/// The bucket with its named home. One that nobody has named is asked for where names are kept.
+pub(crate) async fn named(site: &Arc<Site>, bucket: Bucket) -> Outcome<Bucket> {
+    if bucket.epoch.is_some() {
+        return Ok(bucket);
+    }
+    let (system, id) = (site.system, bucket.id);
+    let register = site.read(move |view| model::register(view, system).map_err(unreadable)).await?;
+    let named = match register {
+        Some(register) if register == site.id => name_here(site, id, Vec::new()).await.map(drop),
+        Some(register) => ask(site, register, id).await,
+        None => Err(refusal::unreachable("which site keeps it has not been heard here yet")),
+    };
+    let read = move |view: &dyn View| model::home(view, system, id).map_err(unreadable);
+    match (site.read(read).await?, named) {
+        (Some(HomeDocument { site: home, epoch, .. }), _) => {
+            Ok(Bucket { home, epoch: Some(epoch), ..bucket })
+        }
+        // Who claimed the bucket may have heard more.
+        (None, Err(_)) if bucket.home != site.id && site.linked(bucket.home) => Ok(bucket),
+        (None, named) => Err(unnamed(site, &bucket, register, named.err())),
+    }
+}
+
+fn unnamed(
+    site: &Site,
+    bucket: &Bucket,
+    register: Option<SiteId>,
+    why: Option<ServiceError>,
+) -> ServiceError {
+    let who = register.map_or_else(|| "the site".into(), |register| site.peers.roster.name(register));
+    let why = why.map(|why| format!(" ({})", why.message())).unwrap_or_default();
+    let message = format!(
+        "nobody can decide a condition in {} yet: another island may have made the same bucket, and {who}, which \
+         keeps the register of names, has not named its home{why}; write without the condition, or try again when \
+         the link is back; a bucket that is made with --unique or named after its site has a home from the start",
+        bucket.name
+    );
+    ServiceError::new(ErrorKind::HomeNotNamed, message)
+}
+
+/// This site keeps the register: it names the home of a bucket that it knows, or hears of now.
+pub(crate) async fn name_here(
+    site: &Arc<Site>,
+    bucket: BucketId,
+    claims: Vec<Record>,
+) -> Outcome<Vec<Record>> {
+    let (system, me) = (site.system, site.id);
+    let decide = move |view: &dyn View, wall| {
+        let named = model::name_home(view, system, bucket, me, wall).map_err(refused_home)?;
+        Ok((named.is_some(), named.map(Declared::from)))
+    };
+    if site.declare_after("", claims, decide).await? {
+        tracing::info!(%bucket, "the home of a bucket is named");
+    }
+    site.read(move |view| records(view, system, &SystemKey::Home(bucket).to_string())).await
+}
+
+fn records(view: &dyn View, system: BucketId, key: &str) -> Outcome<Vec<Record>> {
+    space::heads(view, system, key).map_err(unreadable)
+}
+
+async fn ask(site: &Arc<Site>, register: SiteId, bucket: BucketId) -> Outcome<()> {
+    let system = site.system;
+    let claims = move |view: &dyn View| {
+        let all = model::list_buckets(view, system, None).map_err(unreadable)?;
+        let claim = all.into_iter().find(|found| found.claim.bucket == bucket);
+        let Some(found) = claim else { return Ok(Vec::new()) };
+        let key = SystemKey::Claim { name: found.claim.name, bucket }.to_string();
+        records(view, system, &key)
+    };
+    let claims = site.read(claims).await?.iter().map(|claim| claim.encode().into()).collect();
+    let request = Request::NameHome(NameHome { bucket, claims });
+    let answer = tokio::time::timeout(ASKED, site.peers.call(register, &request)).await;
+    let answer = answer.map_err(|_| refusal::unreachable("it does not answer"))?;
+    let answer = answer.map_err(|error| refusal::unreachable(error.to_string()))?;
+    match answer.response {
+        Response::Records(records) => keep(site, records).await,
+        Response::Refused { code, message } => Err(refusal::relayed(&code, message)),
+        _ => Err(refusal::unreachable("it answered something else")),
+    }
+}
+
+/// Keeps records of the system bucket that another site sent.
+pub(crate) async fn keep(site: &Arc<Site>, records: Vec<Bytes>) -> Outcome<()> {
+    let heard = admitted(site, &records)?;
+    site.declare_after("", heard, |_, _| Ok(((), None))).await
+}
+
+/// Records of the system bucket, as other sites send them.
+pub(crate) fn admitted(site: &Site, records: &[Bytes]) -> Outcome<Vec<Record>> {
+    let mut heard = Vec::new();
+    for bytes in records {
+        let record = Record::admit(bytes).map_err(refusal::malformed)?;
+        if record.bucket == site.system {
+            heard.push(record);
+        }
+    }
+    Ok(heard)
+}
+
+/// Answers another site as the register.
+pub(crate) async fn answer(site: &Arc<Site>, request: NameHome) -> Outcome<Response> {
+    let mut claims = admitted(site, &request.claims)?;
+    claims.retain(|claim| match SystemKey::parse(&claim.key) {
+        Some(SystemKey::Claim { bucket, .. }) => bucket == request.bucket,
+        _ => false,
+    });
+    let named = name_here(site, request.bucket, claims).await?;
+    Ok(Response::Records(named.iter().map(|record| record.encode().into()).collect()))
+}
+
+/// The epoch in which this site decides, on the commit thread.
+pub(crate) fn epoch(view: &dyn View, site: &Standpoint, bucket: BucketId) -> Outcome<u64> {
+    let refuse = |kind, message: &str| Err(ServiceError::new(kind, message));
+    match model::standing(view, site.system, bucket, site.me).map_err(unreadable)? {
+        Standing::Decides(epoch) => Ok(epoch),
+        Standing::Behind(_) => refuse(
+            ErrorKind::HomeUnreachable,
+            "the bucket's home moved to this site, which has not yet all that the former home decided; try again \
+             when it has arrived",
+        ),
+        Standing::Elsewhere(_) => refuse(
+            ErrorKind::HomeUnreachable,
+            "the bucket's home has just moved to another site; try again",
+        ),
+        Standing::Unnamed => {
+            refuse(ErrorKind::HomeNotNamed, "the bucket has no home yet that could decide a condition")
+        }
+    }
+}
+
+/// Who decides, where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standpoint {
+    /// The system bucket.
+    pub(crate) system: BucketId,
+    /// This site.
+    pub(crate) me: SiteId,
+}
+
+/// Why a home is not named or moved, in the words of S3.
+pub(crate) fn refused_home(error: HomeRefusal) -> ServiceError {
+    let kind = match &error {
+        HomeRefusal::Space(_) => ErrorKind::Internal,
+        HomeRefusal::NoBucket => ErrorKind::NoSuchBucket,
+        HomeRefusal::NoSite | HomeRefusal::NotHome(_) => ErrorKind::InvalidArgument,
+        HomeRefusal::Only(_) | HomeRefusal::NoRegister | HomeRefusal::Behind => ErrorKind::HomeUnreachable,
+    };
+    ServiceError::new(kind, error.to_string())
+}
+
+/// The first site of a federation begins the register of names.
+pub(crate) async fn begin_register(site: &Arc<Site>) -> Outcome<()> {
+    let (system, me) = (site.system, site.id);
+    let decide = move |view: &dyn View, wall| {
+        let known = model::register(view, system).map_err(unreadable)?.is_some();
+        // Nobody has the id of the system bucket, so nobody is left out.
+        let eldest = model::eldest(view, system, SiteId(system.0)).map_err(unreadable)? == Some(me);
+        let first = (!known && eldest).then(|| model::Named::first(system, me, false, wall));
+        Ok(((), first.map(Declared::from)))
+    };
+    site.declare("", decide).await
+}

@@ -1,0 +1,180 @@
+//! Conditional operations: clients at all sites race for a few keys of the buckets that they claim, cut off or not.
+//!
+//! An operation is decided at the bucket's home, which the asker looks up among its own records; the way there is
+//! immediate, as in `fetches`, because what is tested is who decides. The register names homes and homes hand over
+//! meanwhile. No key of a race is ever written without a condition, so whoever expected the same state of it twice
+//! and won twice has found two homes, or one that forgets.
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, SiteId};
+use skerry_model::bucket::{self, Resolved, Standing, SystemKey};
+use skerry_model::object::Object;
+use skerry_model::record::HomeDecision;
+use skerry_model::space;
+use skerry_model::write::{Ask, Conditions, EtagTest};
+
+use super::claims::Claim;
+use super::clients::{Carried, Client, Wish};
+use super::{Bucket, World};
+use crate::checkers::races::Expected;
+use crate::history::Place;
+use crate::site::{Desk, lock};
+use crate::trace::Who;
+use skerry_scenario::draw::{Draw, Ppm};
+
+/// Keys that are raced for in each bucket.
+const KEYS: u64 = 2;
+/// Bytes of what racers write.
+const BODY_BYTES: usize = 24;
+
+/// The home's mark and the conditions of a write, decided on the commit thread.
+pub(super) fn terms(
+    view: &dyn View,
+    (wish, system, me, two_homes): (&Wish, BucketId, SiteId, bool),
+    desk: &mut Desk,
+) -> Result<(Option<HomeDecision>, Conditions), String> {
+    let Some(expected) = &wish.race else { return Ok((None, Conditions::default())) };
+    let standing = bucket::standing(view, system, wish.bucket.id, me).map_err(|error| error.to_string())?;
+    let epoch = match standing {
+        Standing::Decides(epoch) => epoch,
+        // The canary: what a claim says is taken for a home.
+        Standing::Unnamed if two_homes => bucket::FIRST_EPOCH,
+        other => return Err(format!("may not decide: {other:?}")),
+    };
+    let conditions = match expected {
+        Some(etag) => {
+            Conditions { if_match: Some(EtagTest::OneOf(vec![etag.clone()])), ..Conditions::default() }
+        }
+        None => Conditions { if_none_match: Some(EtagTest::Any), ..Conditions::default() },
+    };
+    let n = desk.clock.stamp(desk.wall, None).0;
+    Ok((Some(HomeDecision { epoch, n }), conditions))
+}
+
+impl World {
+    /// The next race of a client.
+    pub(super) fn race_next(&mut self, (site, client): (usize, usize), mut state: Client) {
+        let named = self.named_at(site);
+        let waits = match state.draw.pick(&named) {
+            Some(found) if state.draw.chance(Ppm::percent(75)) => {
+                self.race((site, client), found, &mut state.draw)
+            }
+            _ => self.claim((site, client), &mut state.draw),
+        };
+        state.waits = waits;
+        if let Some(place) = self.clients.get_mut(site).and_then(|clients| clients.get_mut(client)) {
+            *place = state;
+        }
+        if !waits {
+            self.client_tries_later(site, client);
+        }
+        self.mourn(site, false);
+    }
+
+    /// Whoever can be asked by a site just now.
+    fn asked(&self, site: usize, other: SiteId) -> Option<usize> {
+        let other = self.sites.iter().position(|place| place.id == other)?;
+        let open = other == site || (self.net.open(site, other) && self.net.open(other, site));
+        (open && self.running(other).is_some()).then_some(other)
+    }
+
+    fn race(&mut self, (site, client): (usize, usize), found: &Resolved, draw: &mut Draw) -> bool {
+        let id = found.claim.bucket;
+        let Some(running) = self.running(site) else { return false };
+        if !running.members.contains(&id) {
+            self.come_to_a_bucket(site, id, draw);
+            return false;
+        }
+        let key = format!("race-{}", draw.below(KEYS));
+        let current = space::current(&running.store.view(), id, &key).ok().flatten();
+        let expected = current.and_then(|record| record.object().map(|object| object.etag.clone()));
+        let claimed = self.environment.canary.is_some().then_some(found.claim.site);
+        let Some(home) = found.home.as_ref().map(|home| home.site).or(claimed) else {
+            self.count("races without a home");
+            return self.ask_register(site, id);
+        };
+        let Some(home) = self.asked(site, home) else {
+            self.count("races cut off");
+            return false;
+        };
+        if !self.running(home).is_some_and(|running| running.members.contains(&id)) {
+            self.submit_join(home, id);
+            return false;
+        }
+        self.tell(Who::Site(site), format_args!("races for {key} of {id} from {expected:?} at {home}"));
+        let bucket = Bucket { id, versioning: found.claim.config.versioning };
+        let client = (home == site).then_some(client);
+        self.decide_race((home, client), bucket, (key, expected), draw)
+    }
+
+    fn decide_race(
+        &mut self,
+        (site, client): (usize, Option<usize>),
+        bucket: Bucket,
+        (key, expected): (String, Expected),
+        draw: &mut Draw,
+    ) -> bool {
+        let now = self.queue.now();
+        let Some(modified) = self.sites.get(site).map(|place| place.wall.read(now)) else { return false };
+        let Ok(carried) = self.carry(site, bucket.id, draw.bytes(BODY_BYTES)) else { return false };
+        let Carried { said, chunks, small, pins } = carried;
+        let etag = said.hash.to_string();
+        let object = Object { size: said.length, etag, chunks, modified, ..Object::default() };
+        let (ask, race, said) = (Ask::Put(Box::new(object)), Some(expected), Some(said));
+        self.count("races");
+        let wish = Wish { site, client, bucket, key, ask, claim: None, race, said, small, pins };
+        self.submit_write(wish) && client.is_some()
+    }
+
+    /// Asks the register to name a home; the client tries again later.
+    fn ask_register(&mut self, site: usize, id: BucketId) -> bool {
+        let Some(running) = self.running(site) else { return false };
+        let register = bucket::register(&running.store.view(), self.system).ok().flatten();
+        if let Some(register) = register.and_then(|register| self.asked(site, register)) {
+            self.submit_claim((register, None), Claim::NameHome(id));
+        }
+        false
+    }
+
+    /// The worker of a site: enters itself, keeps the register if it is the first, hands homes over now and then.
+    pub(super) fn tend_homes(&mut self, site: usize) {
+        let Some(running) = self.running(site) else { return };
+        let Some(me) = self.sites.get(site).map(|place| place.id) else { return };
+        let view = running.store.view();
+        let key = SystemKey::Site(me).to_string();
+        let entered = space::current(&view, self.system, &key).is_ok_and(|found| found.is_some());
+        let register = bucket::register(&view, self.system).ok().flatten();
+        let unnamed = bucket::unnamed(&view, self.system, me).unwrap_or_default();
+        drop(view);
+        let mine = |found: &Resolved| found.home.as_ref().is_some_and(|home| home.site == me);
+        let homes: Vec<BucketId> =
+            self.named_at(site).into_iter().filter(mine).map(|found| found.claim.bucket).collect();
+        if !entered {
+            self.submit_claim((site, None), Claim::Enter { joined: site as u64 });
+        }
+        if register.is_none() && site == 0 {
+            self.submit_claim((site, None), Claim::Register);
+        }
+        for bucket in unnamed {
+            self.count("homes named");
+            self.submit_claim((site, None), Claim::NameHome(bucket));
+        }
+        for bucket in homes {
+            let to = self.draw.below(self.sites.len() as u64) as usize;
+            let moves = self.draw.chance(Ppm::percent(30)) && to != site;
+            if let Some(to) = self.sites.get(to).map(|place| place.id).filter(|_| moves) {
+                self.count("homes moved");
+                self.submit_claim((site, None), Claim::HandOver(bucket, to));
+            }
+        }
+    }
+
+    /// A conditional operation was answered.
+    pub(super) fn count_win(&mut self, site: usize, place: &Place, dot: Dot) {
+        let raced = lock(&self.raced).get(&(place.clone(), dot)).cloned();
+        let Some(expected) = raced else { return };
+        self.count("races won");
+        let twice = self.races.won(site, place, &expected, dot);
+        twice.into_iter().for_each(|violation| self.violated(violation));
+    }
+}
