@@ -22,7 +22,7 @@ pub use home::{
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
 pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
-    sites, system_bucket,
+    site, sites, system_bucket,
 };
 
 use serde::{Deserialize, Serialize};

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
-    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictPage, ConflictQuery,
-    ErrorKind, Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
-    Outcome, PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport,
-    StatusReport, StorageStatus, VERSION,
+    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
+    ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState, Invite,
+    InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, Outcome,
+    PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport,
+    StorageStatus, VERSION,
 };
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, SystemKey, check_site_name, document_object,
@@ -27,7 +28,7 @@ use crate::drive::stored::CUT;
 use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::credentials::about;
 use crate::paths::members::{self, Unsent};
-use crate::paths::{buckets, scope, shape};
+use crate::paths::{buckets, conflicts, home, scope, shape};
 use crate::peers::roster::Known;
 use crate::site::{Site, entry, unreadable};
 use crate::space_used;
@@ -106,9 +107,8 @@ async fn make_key(
 
 async fn put_key(site: &Arc<Site>, id: &str, document: KeyDocument) -> Outcome<()> {
     let key = SystemKey::AccessKey(id.into()).to_string();
-    let decide = move |_: &dyn View, wall| {
-        Ok(((), Some(Declared::document(key, document_object(&document, wall)))))
-    };
+    let decide =
+        move |_: &dyn View, wall| Ok(((), Some(Declared::document(key, document_object(&document, wall)))));
     site.declare(WRITER, decide).await
 }
 
@@ -180,6 +180,8 @@ impl Admin {
             unprotected_bytes: unprotected(&bucket.config, sites, &sums),
             conflicts: sums.conflicts,
             members,
+            home: bucket.epoch.map(|_| self.site.peers.roster.name(bucket.home)).unwrap_or_default(),
+            home_epoch: bucket.epoch.unwrap_or(0),
         })
     }
 }
@@ -312,15 +314,31 @@ impl AdminService for Admin {
         let after = query.after.as_deref().map(parse_after).transpose()?;
         let system = self.site.system;
         let only = bucket.map(|bucket| bucket.id);
-        let page = move |view: &dyn View| conflict_page(view, system, only, after, limit);
-        let (mut found, next, listed) = self.site.read(page).await?;
-        for conflict in &mut found {
-            if let Ok(id) = conflict.site.parse() {
-                conflict.site = self.site.peers.roster.name(id);
-            }
-        }
+        let first = after.is_none();
+        let page = move |view: &dyn View| {
+            let names = if first { contested(view, system, only)? } else { Vec::new() };
+            Ok((conflict_page(view, system, only, after, limit)?, names))
+        };
+        let ((mut found, next, listed), mut names) = self.site.read(page).await?;
+        found.iter_mut().for_each(|conflict| self.name_site(&mut conflict.site));
+        names.iter_mut().for_each(|conflict| self.name_site(&mut conflict.site));
         self.note_listed(listed).await?;
-        Ok(ConflictPage { version: VERSION, conflicts: found, next })
+        Ok(ConflictPage { version: VERSION, conflicts: found, next, names })
+    }
+
+    async fn conflict(&self, key: ConflictKey) -> Outcome<ConflictDetail> {
+        let found = self.site.bucket(&key.bucket).await?;
+        let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(&key.bucket))?;
+        let id = bucket.id;
+        let (mut detail, listed) = self.site.read(move |view| detailed(view, &bucket, &key.key)).await?;
+        let all = detail.losers.iter_mut().chain(&mut detail.current);
+        all.for_each(|conflict| self.name_site(&mut conflict.site));
+        self.note_listed(listed.into_iter().map(|dot| (id, dot)).collect()).await?;
+        Ok(detail)
+    }
+
+    async fn end_conflict(&self, request: ConflictEnd) -> Outcome<ConflictEnded> {
+        conflicts::end(&self.site, WRITER, request).await
     }
 
     async fn invite(&self, request: InviteRequest) -> Outcome<Invite> {
@@ -332,6 +350,7 @@ impl AdminService for Admin {
                 request.site
             )));
         }
+        self.refuse_names_of(&request.site).await?;
         if self.advertised.is_empty() {
             let message = "this site does not know where it can be dialled; set peer.advertise";
             return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
@@ -387,8 +406,22 @@ impl AdminService for Admin {
 
     async fn create_bucket(&self, request: BucketCreate) -> Outcome<BucketStatus> {
         let owner = request.owner.as_deref().unwrap_or(FIRST_OWNER);
-        buckets::create(&self.site, WRITER, owner, &request.name).await?;
-        self.bucket(&request.name).await
+        let name = buckets::name_here(&self.site, &request.name);
+        match request.unique {
+            true => buckets::create_unique(&self.site, WRITER, owner, &name).await?,
+            false => buckets::create(&self.site, WRITER, owner, &name).await?,
+        }
+        self.bucket(&name).await
+    }
+
+    async fn move_home(&self, name: &str, request: HomeRequest) -> Outcome<HomeState> {
+        let found = self.site.bucket(name).await?;
+        let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(name))?;
+        self.shift(bucket.id, bucket.name, request).await
+    }
+
+    async fn move_register(&self, request: HomeRequest) -> Outcome<HomeState> {
+        self.shift(self.site.system, String::new(), request).await
     }
 
     async fn bucket(&self, name: &str) -> Outcome<BucketStatus> {
@@ -405,6 +438,47 @@ impl AdminService for Admin {
 }
 
 impl Admin {
+    fn name_site(&self, site: &mut String) {
+        if let Ok(id) = site.parse() {
+            *site = self.site.peers.roster.name(id);
+        }
+    }
+
+    /// A bucket named after a site is that site's alone: none of the name may be there before the site.
+    async fn refuse_names_of(&self, name: &str) -> Outcome<()> {
+        let (system, wanted) = (self.site.system, name.to_owned());
+        let read = move |view: &dyn View| {
+            let all = model::list_buckets(view, system, None).map_err(unreadable)?;
+            let mut names = all.into_iter().map(|found| found.claim.name);
+            Ok(names.find(|bucket| model::reserved_for(bucket, |part| part == wanted).is_some()))
+        };
+        match self.site.read(read).await? {
+            Some(bucket) => Err(invalid(format!(
+                "the bucket {bucket} is named as if it were the site's own; choose another name than {name}"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn site_named(&self, name: &str) -> Outcome<SiteId> {
+        let sites = self.site.peers.roster.all();
+        let found = sites.into_iter().find(|(_, known)| known.name == name);
+        let missing = || invalid(format!("there is no site named {name} in the federation"));
+        found.map(|(site, _)| site).ok_or_else(missing)
+    }
+
+    async fn shift(&self, bucket: BucketId, name: String, request: HomeRequest) -> Outcome<HomeState> {
+        let to = self.site_named(&request.site)?;
+        let lost = request.destroyed.as_deref().map(|lost| self.site_named(lost)).transpose()?;
+        if lost == Some(self.site.id) {
+            return Err(invalid("this site is not destroyed: it answers you"));
+        }
+        let asked = home::Move { bucket, to, lost };
+        let epoch = home::shift(&self.site, WRITER, asked).await?;
+        let (site, expelled) = (request.site, request.destroyed);
+        Ok(HomeState { version: VERSION, bucket: name, site, epoch, expelled })
+    }
+
     /// Losers that were listed may go once they are old enough: remembered, so that none goes unseen.
     async fn note_listed(&self, listed: Vec<(BucketId, Dot)>) -> Outcome<()> {
         if listed.is_empty() {
@@ -479,6 +553,35 @@ fn conflict_page(
         }
     }
     Ok((found, next, listed))
+}
+
+/// Buckets that appear under another name than theirs.
+fn contested(view: &dyn View, system: BucketId, only: Option<BucketId>) -> Outcome<Vec<NameConflict>> {
+    let all = model::list_buckets(view, system, None).map_err(unreadable)?;
+    let lost = all.into_iter().filter(|found| found.name != found.claim.name);
+    let asked = lost.filter(|found| only.is_none_or(|only| only == found.claim.bucket));
+    let shown = |found: model::Resolved| NameConflict {
+        name: found.claim.name,
+        appears_as: found.name,
+        bucket: found.claim.bucket.to_string(),
+        owner: found.claim.owner,
+        site: found.claim.site.to_string(),
+        created_ms: found.claim.created.0,
+    };
+    Ok(asked.map(shown).collect())
+}
+
+fn detailed(view: &dyn View, bucket: &Bucket, key: &str) -> Outcome<(ConflictDetail, Vec<Dot>)> {
+    let conflict = conflicts::of_key(view, bucket, key)?;
+    let read = |dot| space::record(view, bucket.id, key, dot).map_err(unreadable);
+    let winner = read(conflict.current)?;
+    let mut losers = Vec::new();
+    for loser in &conflict.losers {
+        losers.extend(read(loser.dot)?.map(|record| shown(&record, bucket.name.clone(), winner.as_ref())));
+    }
+    let current = winner.as_ref().map(|record| shown(record, bucket.name.clone(), None));
+    let listed = conflict.losers.iter().map(|loser| loser.dot).collect();
+    Ok((ConflictDetail { version: VERSION, current, losers, more: conflict.more }, listed))
 }
 
 fn shown(record: &Record, bucket: String, winner: Option<&Record>) -> Conflict {

@@ -2,7 +2,8 @@
 //! not the gateway.
 
 pub use skerry_gateway::service::{
-    BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictPage, ConflictQuery, Invite,
-    InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, PeerStatus, Readiness,
-    ScrubReport, ScrubRequest, SpaceReport, SpaceRow, StatusReport, StorageStatus,
+    BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
+    ConflictEnded, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest, KeyCreate,
+    KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness, ScrubReport,
+    ScrubRequest, SpaceReport, SpaceRow, StatusReport, StorageStatus,
 };

@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use crate::admin::Admin;
 use crate::changes::Changes;
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError};
+use crate::config::{BucketScope, Config, ConfigError};
 use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
 use crate::drive::stored::{CUT, LIFE, Stored, is_complete};
@@ -167,7 +167,7 @@ impl Core {
         telemetry.wan.watch(&net);
         let (drive, inbox) = drive::new();
         let peers = Arc::new(Peers::new(net, telemetry.wan.clone(), clock));
-        let site = Arc::new(new_site(&trust, store, peers, drive, &remembered)?);
+        let site = Arc::new(new_site((&trust, config), store, peers, drive, &remembered)?);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
         let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
         let machine = start_machine(&site, inbox, life, liveness.clone(), caught_up)?;
@@ -274,7 +274,7 @@ impl Core {
 }
 
 fn new_site(
-    trust: &SiteTrust,
+    (trust, config): (&SiteTrust, &Config),
     store: Arc<Store>,
     peers: Arc<Peers>,
     drive: Drive,
@@ -293,6 +293,7 @@ fn new_site(
         clock,
         id: trust.statement.site,
         name: trust.statement.name.clone(),
+        scoped: config.s3.bucket_scope == BucketScope::Site,
         system,
         sealing: trust.credentials.clone(),
         stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),

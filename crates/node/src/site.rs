@@ -44,6 +44,8 @@ pub(crate) struct Site {
     pub(crate) id: SiteId,
     /// What people call it.
     pub(crate) name: String,
+    /// Whether buckets made here get names of this site's own (`bucket_scope = site`).
+    pub(crate) scoped: bool,
     /// The bucket of site, claim and key records.
     pub(crate) system: BucketId,
     /// Opens the secrets of access keys.

@@ -79,7 +79,11 @@ pub(crate) async fn declare(
     let (system, key) = (site.system, SystemKey::Site(about).to_string());
     let decide = move |view: &dyn View, wall| {
         let known = sites(view, system).map_err(unreadable)?;
-        if known.iter().any(|(known, said)| *known == about && *said == document) {
+        // Whoever was expelled does not say of itself that it was not.
+        let stays = |said: &SiteDocument| {
+            *said == document || (said.state != SiteState::Member && document.state == SiteState::Member)
+        };
+        if known.iter().any(|(known, said)| *known == about && stays(said)) {
             return Ok(((), None));
         }
         Ok(((), Some(Declared::document(key, document_object(&document, wall)))))

@@ -23,7 +23,8 @@ fn must_pass(seeds: impl IntoIterator<Item = u64>) {
         }
     }
     assert!(failures.is_empty(), "{failures}");
-    for what in ["races", "races won", "races cut off", "races without a home", "homes named", "homes moved"] {
+    for what in ["races", "races won", "races cut off", "races without a home", "homes named", "homes moved"]
+    {
         assert!(counts.get(what).is_some_and(|count| *count >= HALF), "too few {what}: {counts:?}");
     }
 }

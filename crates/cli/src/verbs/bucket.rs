@@ -1,7 +1,9 @@
 //! `skerry bucket create|list|info|set`: buckets and what S3 has no words for.
 
 use clap::{Args, Subcommand, ValueEnum};
-use skerry_node::admin_shapes::{BucketCreate, BucketList, BucketPatch, BucketStatus};
+use skerry_node::admin_shapes::{
+    BucketCreate, BucketList, BucketPatch, BucketStatus, HomeRequest, HomeState,
+};
 
 use crate::admin::segment;
 use crate::arguments::Globals;
@@ -21,6 +23,12 @@ pub(crate) enum Bucket {
     Info(Info),
     /// Change settings of a bucket; what is not named stays
     Set(Set),
+    /// Move a bucket's home, the site that decides its conditions
+    ///
+    /// Ask the home itself: from then on it decides nothing, and the new one decides once it has all that the former one
+    /// had. A home that is lost for good is replaced by the site that keeps the register of names, with --destroyed: the
+    /// lost site is expelled, and what it had decided and no other member has is lost. --register moves the register.
+    Home(Home),
 }
 
 /// What to make.
@@ -31,6 +39,28 @@ pub(crate) struct Create {
     /// Whom it belongs to; the first owner by default
     #[arg(long)]
     owner: Option<String>,
+    /// Ask the register of names first, so that no cut-off site can have the same name; refused if it cannot be asked
+    #[arg(long)]
+    unique: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Whose home, and where to.
+#[derive(Debug, Args)]
+pub(crate) struct Home {
+    /// The bucket's name
+    #[arg(required_unless_present = "register", conflicts_with = "register")]
+    name: Option<String>,
+    /// The register of names instead of a bucket
+    #[arg(long)]
+    register: bool,
+    /// Name of the site that shall decide
+    #[arg(long, value_name = "SITE")]
+    to: String,
+    /// Your word that this site, the home so far, is lost for good; it is expelled
+    #[arg(long, value_name = "SITE")]
+    destroyed: Option<String>,
     #[command(flatten)]
     place: Place,
 }
@@ -104,6 +134,7 @@ impl Bucket {
             Self::List(list) => list.run(globals).await,
             Self::Info(info) => info.run(globals).await,
             Self::Set(set) => set.run(globals).await,
+            Self::Home(home) => home.run(globals).await,
         }
     }
 }
@@ -114,8 +145,38 @@ impl Create {
             return Ok(Exit::Done);
         }
         let site = self.place.site(&globals).await?;
-        let request = BucketCreate { name: self.name, owner: self.owner };
+        let request = BucketCreate { name: self.name, owner: self.owner, unique: self.unique };
         show(&site.client.post("/_skerry/v1/buckets", &request).await?, globals.json)
+    }
+}
+
+impl Home {
+    async fn run(self, globals: Globals) -> Outcome {
+        let what = self.name.clone().unwrap_or_else(|| "the register of names".into());
+        if output::dry_run(globals.dry_run, &format!("move the home of {what} to {}", self.to), globals.json)?
+        {
+            return Ok(Exit::Done);
+        }
+        if let Some(lost) = &self.destroyed {
+            let question = format!("Is {lost} lost for good? It is expelled and never let in again.");
+            output::confirm(&question, globals.yes)?;
+        }
+        let path = match &self.name {
+            Some(name) => format!("/_skerry/v1/buckets/{}/home", segment(name)),
+            None => "/_skerry/v1/register".into(),
+        };
+        let site = self.place.site(&globals).await?;
+        let request = HomeRequest { site: self.to, destroyed: self.destroyed };
+        let state: HomeState = site.client.post(&path, &request).await?;
+        if globals.json {
+            output::document("home", &state)?;
+            return Ok(Exit::Done);
+        }
+        output::line(&format!("{} decides for {what}, epoch {}", state.site, state.epoch));
+        if let Some(expelled) = state.expelled {
+            output::line(&format!("{expelled} is expelled"));
+        }
+        Ok(Exit::Done)
     }
 }
 
@@ -174,6 +235,14 @@ impl Set {
     }
 }
 
+fn home(bucket: &BucketStatus) -> String {
+    match bucket.home_epoch {
+        0 => "none named yet: conditions are refused".into(),
+        1 => bucket.home.clone(),
+        epoch => format!("{} (epoch {epoch})", bucket.home),
+    }
+}
+
 fn show(bucket: &BucketStatus, json: bool) -> Outcome {
     if json {
         output::document("bucket", bucket)?;
@@ -191,6 +260,7 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
         ("unprotected", words::bytes(bucket.unprotected_bytes)),
         ("follow", bucket.follow.clone()),
         ("conflicts", bucket.conflicts.to_string()),
+        ("home", home(bucket)),
         ("members", bucket.members.join(", ")),
     ];
     output::line(&output::table(&rows.map(|(name, value)| vec![name.to_owned(), value])));

@@ -1,10 +1,13 @@
-//! `skerry conflicts list`: what lost against a concurrent write and is kept, readable by its version id.
+//! `skerry conflicts`: what lost against a concurrent write and is kept, readable by its version id; names that two
+//! owners claimed; and how a conflict is ended.
 
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use skerry_node::admin_shapes::{Conflict, ConflictPage};
+use skerry_node::admin_shapes::{
+    Conflict, ConflictDetail, ConflictEnd, ConflictEnded, ConflictPage, NameConflict,
+};
 
 use crate::admin::segment;
 use crate::arguments::Globals;
@@ -18,6 +21,38 @@ use crate::words;
 pub(crate) enum Conflicts {
     /// List them; being listed counts as seen
     List(List),
+    /// Show the conflict of one key: what a read gets, and what lost
+    Show(Show),
+    /// End the conflict of one key: one version stays
+    ///
+    /// Without --keep the version that a read gets. The others are erased; in a bucket with versioning they stay as older
+    /// versions. Spreads like any write; what arrives later from a site that had not heard of it is a new conflict.
+    Resolve(Resolve),
+}
+
+/// Which key.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The bucket
+    bucket: String,
+    /// The key
+    key: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Which key, and what of it stays.
+#[derive(Debug, Args)]
+pub(crate) struct Resolve {
+    /// The bucket
+    bucket: String,
+    /// The key
+    key: String,
+    /// The version that stays, as `show` names it
+    #[arg(long, value_name = "VERSION")]
+    keep: Option<String>,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Which conflicts.
@@ -32,14 +67,72 @@ pub(crate) struct List {
 
 impl Conflicts {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
-        let Self::List(list) = self;
+        match self {
+            Self::List(list) => list.run(globals).await,
+            Self::Show(show) => show.run(globals).await,
+            Self::Resolve(resolve) => resolve.run(globals).await,
+        }
+    }
+}
+
+impl Show {
+    async fn run(self, globals: Globals) -> Outcome {
+        let site = self.place.site(&globals).await?;
+        let query = format!("bucket={}&key={}", segment(&self.bucket), segment(&self.key));
+        let detail: ConflictDetail = site.client.get(&format!("/_skerry/v1/conflict?{query}")).await?;
+        if globals.json {
+            output::document("conflict", &detail)?;
+            return Ok(Exit::Done);
+        }
+        let mut rows = vec![["", "VERSION", "WRITTEN AT", "BY", "WHEN", "SIZE"].map(str::to_owned).to_vec()];
+        rows.extend(detail.current.iter().map(|conflict| said("current", conflict)));
+        rows.extend(detail.losers.iter().map(|conflict| said("lost", conflict)));
+        output::line(&output::table(&rows));
+        if detail.more > 0 {
+            output::line(&format!("and {} more", detail.more));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn said(what: &str, conflict: &Conflict) -> Vec<String> {
+    let mut columns = row(conflict);
+    columns.drain(..2);
+    columns.insert(0, what.to_owned());
+    columns
+}
+
+impl Resolve {
+    async fn run(self, globals: Globals) -> Outcome {
+        let what = format!("end the conflict of {} in {}", self.key, self.bucket);
+        if output::dry_run(globals.dry_run, &what, globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let site = self.place.site(&globals).await?;
+        let request = ConflictEnd { bucket: self.bucket, key: self.key, keep: self.keep };
+        let ended: ConflictEnded = site.client.post("/_skerry/v1/conflict", &request).await?;
+        if globals.json {
+            output::document("conflict-ended", &ended)?;
+        } else {
+            let erased = words::count(ended.erased.len() as u64, "version");
+            output::line(&format!("{} stays, {erased} erased", ended.kept));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl List {
+    async fn run(self, globals: Globals) -> Outcome {
+        let list = self;
         let sites = list.place.sites(&globals)?;
         // The same conflict is known at every member of its bucket: it is one, seen at several sites.
         let mut found: BTreeMap<(String, String, String), (Conflict, Vec<String>)> = BTreeMap::new();
+        let mut names: BTreeMap<String, NameConflict> = BTreeMap::new();
         let mut failures = Vec::new();
         for site in &sites {
             match list.ask(site).await {
-                Ok(conflicts) => {
+                Ok((conflicts, contested)) => {
+                    names.extend(contested.into_iter().map(|name| (name.bucket.clone(), name)));
                     for conflict in conflicts {
                         let name =
                             (conflict.bucket.clone(), conflict.key.clone(), conflict.version_id.clone());
@@ -50,7 +143,8 @@ impl Conflicts {
             }
         }
         let answered = sites.len() - failures.len();
-        print(&found.into_values().collect::<Vec<_>>(), globals.json)?;
+        let names: Vec<NameConflict> = names.into_values().collect();
+        print(&found.into_values().collect::<Vec<_>>(), &names, globals.json)?;
         for (site, failure) in &failures {
             output::note(&format!("{}: {}", site.name, failure.message));
         }
@@ -63,8 +157,8 @@ impl Conflicts {
 
 impl List {
     /// All pages of one site.
-    async fn ask(&self, site: &Site) -> Outcome<Vec<Conflict>> {
-        let mut conflicts = Vec::new();
+    async fn ask(&self, site: &Site) -> Outcome<(Vec<Conflict>, Vec<NameConflict>)> {
+        let (mut conflicts, mut names) = (Vec::new(), Vec::new());
         let mut after: Option<String> = None;
         loop {
             let mut query = Vec::new();
@@ -73,24 +167,33 @@ impl List {
             let path = format!("/_skerry/v1/conflicts?{}", query.join("&"));
             let page: ConflictPage = site.client.get(path.trim_end_matches('?')).await?;
             conflicts.extend(page.conflicts);
+            names.extend(page.names);
             match page.next {
                 Some(next) if after.as_ref() != Some(&next) => after = Some(next),
-                _ => return Ok(conflicts),
+                _ => return Ok((conflicts, names)),
             }
         }
     }
 }
 
-fn print(found: &[(Conflict, Vec<String>)], json: bool) -> Outcome<()> {
+fn print(found: &[(Conflict, Vec<String>)], names: &[NameConflict], json: bool) -> Outcome<()> {
     if json {
         let conflicts: Vec<_> = found
             .iter()
             .map(|(conflict, sites)| json!({ "conflict": conflict, "known_at": sites }))
             .collect();
-        return output::document("conflicts", &json!({ "conflicts": conflicts }));
+        return output::document("conflicts", &json!({ "conflicts": conflicts, "names": names }));
+    }
+    for name in names {
+        let NameConflict { name, appears_as, owner, site, .. } = name;
+        output::line(&format!(
+            "{owner}'s bucket {name}, made at {site}, appears as {appears_as}: another owner keeps the name"
+        ));
     }
     if found.is_empty() {
-        output::line("no conflicts");
+        if names.is_empty() {
+            output::line("no conflicts");
+        }
         return Ok(());
     }
     let heading = ["BUCKET", "KEY", "VERSION", "WRITTEN AT", "BY", "WHEN", "SIZE"];

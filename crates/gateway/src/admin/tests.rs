@@ -77,7 +77,13 @@ async fn verbs_carry_a_version_and_do_what_they_say() {
     let (_, invite) = ask(&face, &post, "v1/invites", r#"{"site":"site-4"}"#).await;
     assert_eq!(invite["expires_ms"], json!(1000 + 24 * 3_600_000));
     let (_, page) = ask(&face, &get, "v1/conflicts?bucket=abc&limit=5", "").await;
-    assert_eq!(page, json!({"version": 1, "conflicts": [], "next": null}));
+    assert_eq!(page, json!({"version": 1, "conflicts": [], "next": null, "names": []}));
+    let (_, home) = ask(&face, &post, "v1/buckets/abc/home", r#"{"site":"memory"}"#).await;
+    assert_eq!((&home["bucket"], &home["epoch"]), (&json!("abc"), &json!(1)));
+    let (_, register) = ask(&face, &post, "v1/register", r#"{"site":"memory"}"#).await;
+    assert_eq!((&register["bucket"], &register["site"]), (&json!(""), &json!("memory")));
+    let unique = r#"{"name":"one-of-a-kind","unique":true}"#;
+    assert_eq!(ask(&face, &post, "v1/buckets", unique).await.0, 201);
 }
 
 #[tokio::test]
@@ -100,6 +106,13 @@ async fn refusals_are_json_and_name_themselves() {
         (&get, "v1/space?scan=yes", "", 400, "InvalidArgument"),
         (&get, "v1/space?by=bucket", "", 400, "InvalidArgument"),
         (&get, "v1/conflicts?limit=0", "", 400, "InvalidArgument"),
+        (&get, "v1/conflict?bucket=abc", "", 400, "InvalidArgument"),
+        (&get, "v1/conflict?bucket=abc&key=x&y=z", "", 400, "InvalidArgument"),
+        (&post, "v1/conflict", r#"{"bucket":"abc","key":"x"}"#, 400, "InvalidArgument"),
+        (&post, "v1/conflict", r#"{"bucket":"abc"}"#, 400, "InvalidArgument"),
+        (&post, "v1/register", r#"{"site":"elsewhere"}"#, 400, "InvalidArgument"),
+        (&post, "v1/buckets/abc/home", r#"{"site":"memory"}"#, 404, "NoSuchBucket"),
+        (&get, "v1/register", "", 405, "MethodNotAllowed"),
     ] {
         let (found, answer) = ask(&face, method, path, body).await;
         assert_eq!((found, &answer["error"]), (status, &json!(error)), "{method} {path}: {answer}");

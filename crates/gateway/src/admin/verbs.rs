@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::json::{self, Failure};
 use crate::http::body::{Inflow, Outflow};
 use crate::s3::uri::Query;
-use crate::service::{AdminService, ConflictQuery, ErrorKind, Outcome, ServiceError, SpaceQuery};
+use crate::service::{
+    AdminService, ConflictKey, ConflictQuery, ErrorKind, Outcome, ServiceError, SpaceQuery,
+};
 
 /// Carries out the verb at a path below `/_skerry/v1/`.
 pub(super) async fn run(
@@ -26,6 +28,8 @@ pub(super) async fn run(
         ("POST", ["scrub"]) => ok(service.set_scrub(json::request(request).await?).await),
         ("POST", ["link"]) => ok(service.set_link(json::request(request).await?).await),
         ("GET", ["conflicts"]) => ok(service.conflicts(conflict_query(query)?).await),
+        ("GET", ["conflict"]) => ok(service.conflict(conflict_key(query)?).await),
+        ("POST", ["conflict"]) => ok(service.end_conflict(json::request(request).await?).await),
         ("POST", ["invites"]) => created(service.invite(json::request(request).await?).await),
         ("GET", ["keys"]) => ok(service.keys().await),
         ("POST", ["keys"]) => created(service.create_key(json::request(request).await?).await),
@@ -33,12 +37,20 @@ pub(super) async fn run(
         ("GET", ["buckets"]) => ok(service.buckets().await),
         ("POST", ["buckets"]) => created(service.create_bucket(json::request(request).await?).await),
         ("GET", ["buckets", name]) => ok(service.bucket(name).await),
+        ("POST", ["buckets", name, "home"]) => {
+            ok(service.move_home(name, json::request(request).await?).await)
+        }
+        ("POST", ["register"]) => ok(service.move_register(json::request(request).await?).await),
         ("PATCH", ["buckets", name]) => ok(service.update_bucket(name, json::request(request).await?).await),
         (
             _,
-            ["status" | "space" | "scrub" | "link" | "conflicts" | "invites" | "keys" | "buckets"]
+            [
+                "status" | "space" | "scrub" | "link" | "conflicts" | "conflict" | "invites" | "keys"
+                | "buckets" | "register",
+            ]
             | ["keys", _, "disable"]
-            | ["buckets", _],
+            | ["buckets", _]
+            | ["buckets", _, "home"],
         ) => Err(Failure::method(&method)),
         _ => Err(Failure::path(&format!("/v1/{verb}"))),
     }
@@ -64,6 +76,13 @@ fn space_query(query: &Query) -> Result<SpaceQuery, Failure> {
     }
 }
 
+fn conflict_key(query: &Query) -> Result<ConflictKey, Failure> {
+    match (query.text("bucket"), query.text("key")) {
+        (Some(bucket), Some(key)) if query.names().count() == 2 => Ok(ConflictKey { bucket, key }),
+        _ => Err(ServiceError::new(ErrorKind::InvalidArgument, "conflict takes bucket and key").into()),
+    }
+}
+
 fn conflict_query(query: &Query) -> Result<ConflictQuery, Failure> {
     let refused = |what: String| Failure::from(ServiceError::new(ErrorKind::InvalidArgument, what));
     if let Some(name) = query.names().find(|name| !matches!(*name, "bucket" | "after" | "limit")) {
@@ -86,6 +105,8 @@ pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::POST, "scrub"),
     (Method::POST, "link"),
     (Method::GET, "conflicts"),
+    (Method::GET, "conflict"),
+    (Method::POST, "conflict"),
     (Method::POST, "invites"),
     (Method::GET, "keys"),
     (Method::POST, "keys"),
@@ -93,5 +114,7 @@ pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::GET, "buckets"),
     (Method::POST, "buckets"),
     (Method::GET, "buckets/abc"),
+    (Method::POST, "buckets/abc/home"),
+    (Method::POST, "register"),
     (Method::PATCH, "buckets/abc"),
 ];

@@ -5,14 +5,28 @@ use async_trait::async_trait;
 use super::Memory;
 use super::state::Bucket;
 use crate::service::{
-    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, ConflictPage, ConflictQuery,
-    ErrorKind, Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
-    Outcome, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, SpaceRow,
-    StatusReport, StorageStatus, VERSION, Versioning,
+    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, ConflictDetail, ConflictEnd,
+    ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState, Invite,
+    InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, Outcome, Readiness,
+    ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus,
+    VERSION, Versioning,
 };
 
 /// A day, the default life of an invitation.
 const DAY: u64 = 24 * 3600;
+
+fn no_conflict() -> ServiceError {
+    ServiceError::new(ErrorKind::InvalidArgument, "the key has no conflict")
+}
+
+/// The double is the only site there is.
+fn alone(bucket: &str, request: HomeRequest) -> Outcome<HomeState> {
+    if request.site != "memory" || request.destroyed.is_some() {
+        return Err(ServiceError::new(ErrorKind::InvalidArgument, "there is no such site in the federation"));
+    }
+    let (bucket, site) = (bucket.to_owned(), request.site);
+    Ok(HomeState { version: VERSION, bucket, site, epoch: 1, expelled: None })
+}
 
 fn status(name: &str, bucket: &Bucket) -> BucketStatus {
     let current =
@@ -38,6 +52,8 @@ fn status(name: &str, bucket: &Bucket) -> BucketStatus {
         unprotected_bytes: 0,
         conflicts: 0,
         members: vec!["memory".into()],
+        home: "memory".into(),
+        home_epoch: 1,
     }
 }
 
@@ -94,7 +110,15 @@ impl AdminService for Memory {
     }
 
     async fn conflicts(&self, _: ConflictQuery) -> Outcome<ConflictPage> {
-        Ok(ConflictPage { version: VERSION, conflicts: Vec::new(), next: None })
+        Ok(ConflictPage { version: VERSION, conflicts: Vec::new(), next: None, names: Vec::new() })
+    }
+
+    async fn conflict(&self, _: ConflictKey) -> Outcome<ConflictDetail> {
+        Err(no_conflict())
+    }
+
+    async fn end_conflict(&self, _: ConflictEnd) -> Outcome<ConflictEnded> {
+        Err(no_conflict())
     }
 
     async fn invite(&self, request: InviteRequest) -> Outcome<Invite> {
@@ -153,6 +177,15 @@ impl AdminService for Memory {
             .get(name)
             .map(|bucket| status(name, bucket))
             .ok_or_else(|| ServiceError::no_such_bucket(name))
+    }
+
+    async fn move_home(&self, name: &str, request: HomeRequest) -> Outcome<HomeState> {
+        self.bucket(name).await?;
+        alone(name, request)
+    }
+
+    async fn move_register(&self, request: HomeRequest) -> Outcome<HomeState> {
+        alone("", request)
     }
 
     async fn update_bucket(&self, name: &str, patch: BucketPatch) -> Outcome<BucketStatus> {

@@ -253,6 +253,77 @@ pub struct ConflictPage {
     pub conflicts: Vec<Conflict>,
     /// Give it as `after` for the next page.
     pub next: Option<String>,
+    /// Buckets that appear under another name than theirs, on the first page.
+    #[serde(default)]
+    pub names: Vec<NameConflict>,
+}
+
+/// A bucket whose name another one keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameConflict {
+    /// The name that both claimed.
+    pub name: String,
+    /// The name under which this one appears.
+    pub appears_as: String,
+    /// Its id.
+    pub bucket: String,
+    /// Whom it belongs to.
+    pub owner: String,
+    /// Where it was made.
+    pub site: String,
+    /// When, in milliseconds since 1970.
+    pub created_ms: u64,
+}
+
+/// `GET conflict`: one key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConflictKey {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: String,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConflictDetail {
+    /// Shape version.
+    pub version: u32,
+    /// What a read gets.
+    pub current: Option<Conflict>,
+    /// What lost, best first.
+    pub losers: Vec<Conflict>,
+    /// How many more lost than are listed.
+    pub more: u32,
+}
+
+/// `POST conflict`: ends it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConflictEnd {
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: String,
+    /// The version that shall be current; absent: the one that is.
+    #[serde(default)]
+    pub keep: Option<String>,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ConflictEnded {
+    /// Shape version.
+    pub version: u32,
+    /// The bucket.
+    pub bucket: String,
+    /// The key.
+    pub key: String,
+    /// The version that was chosen.
+    pub kept: String,
+    /// Versions that are erased; in a bucket with versioning they stay as older versions.
+    pub erased: Vec<String>,
 }
 
 /// `POST invites`.
@@ -340,6 +411,35 @@ pub struct BucketCreate {
     /// Whom it belongs to; the first owner by default.
     #[serde(default)]
     pub owner: Option<String>,
+    /// Asks the register of names first, so that no island can have the same name; refused if it cannot be asked.
+    #[serde(default)]
+    pub unique: bool,
+}
+
+/// `POST buckets/{name}/home` and `POST register`: who decides conditions from now on, or keeps the names.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HomeRequest {
+    /// Name of the site that shall.
+    pub site: String,
+    /// The operator's word that the former one is lost for good: its name. It is expelled.
+    #[serde(default)]
+    pub destroyed: Option<String>,
+}
+
+/// What they answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HomeState {
+    /// Shape version.
+    pub version: u32,
+    /// The bucket; empty for the register of names.
+    pub bucket: String,
+    /// Name of the site.
+    pub site: String,
+    /// Counts the homes of this bucket.
+    pub epoch: u64,
+    /// The site that was expelled for it.
+    pub expelled: Option<String>,
 }
 
 /// A bucket with its settings and figures.
@@ -373,6 +473,12 @@ pub struct BucketStatus {
     pub conflicts: u64,
     /// Names of the member sites known.
     pub members: Vec<String>,
+    /// Name of the site that decides conditions; empty while none is named.
+    #[serde(default)]
+    pub home: String,
+    /// Counts the homes it had; 0 while none is named.
+    #[serde(default)]
+    pub home_epoch: u64,
 }
 
 /// `GET buckets`.
@@ -419,6 +525,10 @@ pub trait AdminService: Send + Sync + 'static {
     async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState>;
     /// Lists conflicts; being listed counts as seen.
     async fn conflicts(&self, query: ConflictQuery) -> Outcome<ConflictPage>;
+    /// One conflict; being shown counts as seen.
+    async fn conflict(&self, key: ConflictKey) -> Outcome<ConflictDetail>;
+    /// Ends a conflict: one version stays.
+    async fn end_conflict(&self, request: ConflictEnd) -> Outcome<ConflictEnded>;
     /// Makes a one-time token for a new site.
     async fn invite(&self, request: InviteRequest) -> Outcome<Invite>;
     /// All access keys.
@@ -433,6 +543,10 @@ pub trait AdminService: Send + Sync + 'static {
     async fn create_bucket(&self, request: BucketCreate) -> Outcome<BucketStatus>;
     /// One bucket.
     async fn bucket(&self, name: &str) -> Outcome<BucketStatus>;
+    /// Moves a bucket's home, or replaces a lost one.
+    async fn move_home(&self, name: &str, request: HomeRequest) -> Outcome<HomeState>;
+    /// Moves the register of names, or replaces a lost one.
+    async fn move_register(&self, request: HomeRequest) -> Outcome<HomeState>;
     /// Changes its settings.
     async fn update_bucket(&self, name: &str, patch: BucketPatch) -> Outcome<BucketStatus>;
 }

@@ -26,10 +26,10 @@ mod range;
 use std::sync::Arc;
 
 pub use admin::{
-    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictPage, ConflictQuery,
-    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, PeerStatus,
-    Readiness, ScrubReport, ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus,
-    VERSION,
+    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
+    ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest,
+    KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness,
+    ScrubReport, ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, VERSION,
 };
 pub(crate) use body::hex;
 pub use body::{Declared, Digests, DownloadBody, Expected, Trailers, UploadBody};

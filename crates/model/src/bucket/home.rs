@@ -300,9 +300,7 @@ pub fn keeps_register(view: &dyn View, system: BucketId, me: SiteId) -> Result<(
 }
 
 fn is_member(view: &dyn View, system: BucketId, site: SiteId) -> Result<bool, SpaceError> {
-    let found = space::current(view, system, &SystemKey::Site(site).to_string())?;
-    let document = found.as_ref().map(document::<super::SiteDocument>).transpose()?.flatten();
-    Ok(document.is_some_and(|document| document.state == SiteState::Member))
+    Ok(super::site(view, system, site)?.is_some_and(|document| document.state == SiteState::Member))
 }
 
 #[cfg(test)]

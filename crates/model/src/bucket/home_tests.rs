@@ -132,7 +132,10 @@ fn a_home_that_handed_over_decides_nothing_and_its_successor_waits_for_what_it_h
     assert_eq!(bergen.stands(bucket), Standing::Decides(2));
     bergen.hand(bucket, OSLO).unwrap();
     exchange(&mut oslo, &mut bergen, &[bucket]);
-    assert_eq!((oslo.stands(bucket), bergen.stands(bucket)), (Standing::Decides(3), Standing::Elsewhere(OSLO)));
+    assert_eq!(
+        (oslo.stands(bucket), bergen.stands(bucket)),
+        (Standing::Decides(3), Standing::Elsewhere(OSLO))
+    );
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn a_lost_home_is_replaced_by_the_register_alone() {
     exchange(&mut oslo, &mut bergen, &[]);
     assert!(matches!(bergen.replace(bucket, BERGEN, OSLO), Err(HomeRefusal::NoRegister)));
     assert!(matches!(oslo.replace(bucket, OSLO, OSLO), Err(HomeRefusal::NoRegister)));
-    assert!(matches!(oslo.replace(bucket, BERGEN, OSLO), Err(HomeRefusal::NotHome(BERGEN))));
+    assert!(matches!(oslo.replace(bucket, OSLO, SiteId([9; 16])), Err(HomeRefusal::NotHome(BERGEN))));
     oslo.replace(bucket, OSLO, BERGEN).unwrap();
     assert_eq!(oslo.stands(bucket), Standing::Decides(2));
 }
@@ -163,6 +166,20 @@ fn a_lost_register_is_replaced_by_the_eldest_that_is_left() {
     let bucket = bergen.create("photos", "ann");
     bergen.name_home(bucket).unwrap();
     assert_eq!(bergen.stands(bucket), Standing::Decides(1));
+}
+
+#[test]
+fn a_site_that_was_expelled_stays_so_whatever_it_says_of_itself() {
+    let (mut oslo, mut bergen) = two();
+    oslo.admit(BERGEN, 2, SiteState::Expelled);
+    bergen.wall = 1_000_000;
+    bergen.admit(BERGEN, 9, SiteState::Member);
+    exchange(&mut oslo, &mut bergen, &[]);
+    for site in [&oslo, &bergen] {
+        let found = super::super::site(&site.tables, system(), BERGEN).unwrap().unwrap();
+        assert_eq!(found.state, SiteState::Expelled);
+        assert_eq!(super::super::sites(&site.tables, system()).unwrap().len(), 2);
+    }
 }
 
 #[test]

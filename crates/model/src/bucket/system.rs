@@ -171,12 +171,28 @@ pub fn document<T: Versioned>(record: &Record) -> Result<Option<T>, SpaceError> 
 /// All sites ever admitted, in order of their ids.
 pub fn sites(view: &dyn View, system: BucketId) -> Result<Vec<(SiteId, SiteDocument)>, SpaceError> {
     let mut found = Vec::new();
-    each_document(view, system, "site/", &mut |key, record| {
-        if let (SystemKey::Site(site), Some(site_document)) = (key, document(&record)?) {
-            found.push((site, site_document));
+    each_document(view, system, "site/", &mut |key, _| {
+        if let SystemKey::Site(id) = key
+            && let Some(site_document) = site(view, system, id)?
+        {
+            found.push((id, site_document));
         }
         Ok(ControlFlow::Continue(()))
     })?;
+    Ok(found)
+}
+
+/// One site. Whoever says that it belongs no longer wins, whatever it says of itself meanwhile.
+pub fn site(view: &dyn View, system: BucketId, id: SiteId) -> Result<Option<SiteDocument>, SpaceError> {
+    let mut found: Option<SiteDocument> = None;
+    for head in space::heads(view, system, &SystemKey::Site(id).to_string())? {
+        let Some(said) = document::<SiteDocument>(&head)? else { continue };
+        match &mut found {
+            Some(known) if known.state == SiteState::Member => known.state = said.state,
+            Some(_) => {}
+            None => found = Some(said),
+        }
+    }
     Ok(found)
 }
 

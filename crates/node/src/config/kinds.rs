@@ -231,6 +231,15 @@ choice! {
     }
 }
 choice! {
+    /// Whose the names are that buckets get at a site.
+    BucketScope, "federation or site" {
+        /// Everybody's.
+        Federation = "federation",
+        /// The site's own: `pos` is `pos--SITE`.
+        Site = "site",
+    }
+}
+choice! {
     /// How secrets at rest are sealed.
     Seal, "file" {
         /// Not beyond file permissions: whoever has the disk has the keys.
@@ -258,4 +267,4 @@ macro_rules! read_as_text {
     )*};
 }
 
-read_as_text!(Size, Span, Sync, Engine, Clock, Seal, LogFormat);
+read_as_text!(Size, Span, Sync, Engine, Clock, BucketScope, Seal, LogFormat);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::kinds::{Clock, Engine, LogFormat, Seal, Setting, Size, Span, Sync};
+use super::kinds::{BucketScope, Clock, Engine, LogFormat, Seal, Setting, Size, Span, Sync};
 
 /// One field, for docs and the environment.
 #[derive(Debug, Clone)]
@@ -92,6 +92,8 @@ settings! {
         domains: Vec<String> = Vec::new(),
         /// The region that signatures must name. Empty: any.
         region: String = String::new(),
+        /// Whose the names are that buckets get here. `federation`: everybody's. `site`: CreateBucket `pos` makes `pos--SITE`, and `pos` means that one here, so that one image runs at every site.
+        bucket_scope: BucketScope = BucketScope::Federation,
         /// Allows plain HTTP off loopback: bodies then cross the network readable.
         insecure: bool = false,
     }

@@ -18,7 +18,7 @@ use super::bucket::{self, Bucket};
 use super::get::{Found, Wanted};
 use super::upload::{self, Target};
 use super::write::{self, Written};
-use super::{far, home, list, members, refusal, relay, scope};
+use super::{buckets, far, home, list, members, refusal, relay, scope};
 use crate::net::{Stream, frame};
 use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
 use crate::peers::serve::Answerer;
@@ -73,6 +73,7 @@ impl Answers {
             Request::Upload(call) => plain(upload_call(site, from, call).await),
             Request::Size { bucket } => plain(size(site, bucket).await),
             Request::Hold(hold) => plain(scope::hold(site, from, hold).await),
+            Request::ClaimName(claim) => plain(buckets::claimed_for(site, from, claim).await),
             Request::NameHome(request) => plain(home::answer(site, request).await),
         }
     }

@@ -12,8 +12,8 @@ use skerry_gateway::service::{ErrorKind, Outcome, RequestContext, ServiceError};
 use skerry_model::bucket::{self, BucketConfig, ClaimRefusal, Claimed, KeyDocument, Named, Resolved};
 use skerry_model::policy::{self, Action, Denied, Target};
 use skerry_model::record::Versioning;
-use skerry_model::write::{self, Ask, Conditions, Intent, Proposed};
 use skerry_model::space::SpaceReducer;
+use skerry_model::write::{self, Ask, Conditions, Intent, Proposed};
 use skerry_model::{Entry, Object, Record, space};
 
 use super::write::refused;
@@ -101,7 +101,14 @@ impl Site {
             return Ok(found);
         }
         let (system, wanted) = (self.system, name.to_owned());
-        let read = move |view: &dyn View| bucket::resolve(view, system, &wanted).map_err(unreadable);
+        let first = super::buckets::name_here(self, name);
+        let read = move |view: &dyn View| {
+            let own = bucket::resolve(view, system, &first).map_err(unreadable)?;
+            match own.is_none() && first != wanted {
+                true => bucket::resolve(view, system, &wanted).map_err(unreadable),
+                false => Ok(own),
+            }
+        };
         let found = self.read(read).await?.map(Bucket::of);
         if let Some(bucket) = &found {
             let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);

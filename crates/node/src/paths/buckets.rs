@@ -1,19 +1,26 @@
 //! The gateway's bucket service: claims in the system bucket, decided here without asking anybody.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use skerry_base::SiteId;
 use skerry_base::kv::View;
 use skerry_gateway::service::{
     BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, ReadMode, Receipt,
     RequestContext, ServiceError, Versioning,
 };
-use skerry_model::bucket::{self as model, BucketConfig, Claimed, Named, NewBucket};
+use skerry_model::bucket::{self as model, BucketConfig, Claimed, Named, NewBucket, SystemKey};
 use skerry_model::policy::Action;
+use skerry_model::space;
 
 use super::bucket::{Bucket, Declared, refused_claim};
-use super::shape;
+use super::{home, refusal, shape};
+use crate::peers::message::{ClaimName, Request, Response};
 use crate::site::{Site, unreadable};
+
+/// How long a client waits for the register of names.
+const ASKED: Duration = Duration::from_secs(5);
 
 /// Buckets of a site.
 pub(crate) struct Buckets(pub(crate) Arc<Site>);
@@ -27,18 +34,104 @@ fn info(bucket: Bucket) -> BucketInfo {
     BucketInfo { name: bucket.name, created: bucket.created, owner: bucket.owner }
 }
 
+/// The name that a bucket gets here: with `bucket_scope = site` the site's own.
+pub(crate) fn name_here(site: &Site, name: &str) -> String {
+    let suffix = [model::SITE_SEPARATOR, &site.name].concat();
+    let prefix = [&site.name, model::SITE_SEPARATOR].concat();
+    match site.scoped && !name.ends_with(&suffix) && !name.starts_with(&prefix) {
+        true => [name, &suffix].concat(),
+        false => name.to_owned(),
+    }
+}
+
+/// Makes a bucket for an owner under a name that the register of names has given to nobody.
+pub(crate) async fn create_unique(site: &Arc<Site>, writer: &str, owner: &str, name: &str) -> Outcome<()> {
+    let system = site.system;
+    let register = site.read(move |view| model::register(view, system).map_err(unreadable)).await?;
+    let Some(register) = register else {
+        return Err(no_register("which site keeps it has not been heard here yet"));
+    };
+    let claim = ClaimName { name: name.into(), owner: owner.into(), writer: writer.into() };
+    let records = if register == site.id {
+        match claimed_for(site, site.id, claim).await? {
+            Response::Records(records) => records,
+            _ => Vec::new(),
+        }
+    } else {
+        let answer = tokio::time::timeout(ASKED, site.peers.call(register, &Request::ClaimName(claim))).await;
+        let name = site.peers.roster.name(register);
+        let answer = answer.map_err(|_| no_register(&format!("{name} does not answer")))?;
+        match answer.map_err(|error| no_register(&format!("{name}: {error}")))?.response {
+            Response::Records(records) => records,
+            Response::Refused { code, message } => return Err(refusal::relayed(&code, message)),
+            _ => return Err(no_register(&format!("{name} answered something else"))),
+        }
+    };
+    home::keep(site, records).await?;
+    let made = site.bucket(name).await?.ok_or_else(|| ServiceError::no_such_bucket(name))?;
+    site.remember_membership(made.id, true).await?;
+    tracing::info!(bucket = name, "bucket created, its name is kept by the register");
+    Ok(())
+}
+
+fn no_register(why: &str) -> ServiceError {
+    let message = format!(
+        "only the register of names can promise that a name is nobody else's: {why}; create the bucket without \
+         --unique, or try again when the link is back"
+    );
+    ServiceError::new(ErrorKind::HomeUnreachable, message)
+}
+
+/// This site keeps the register: it makes the bucket for another one.
+pub(crate) async fn claimed_for(site: &Arc<Site>, asker: SiteId, claim: ClaimName) -> Outcome<Response> {
+    let (me, system) = (site.id, site.system);
+    let sites = site.peers.roster.all();
+    let site_name =
+        if asker == me { Some(site.name.clone()) } else { sites.get(&asker).map(|s| s.name.clone()) };
+    let site_name = site_name.ok_or_else(|| ServiceError::new(ErrorKind::AccessDenied, "no such site"))?;
+    check_reserved(site, &claim.name, &site_name)?;
+    let name = claim.name.clone();
+    let ClaimName { owner, writer, .. } = claim;
+    let decide = move |view: &dyn View, wall| {
+        model::keeps_register(view, system, me).map_err(home::refused_home)?;
+        let config = BucketConfig::default();
+        let new = NewBucket { name: &name, owner: &owner, site: asker, site_name: &site_name, config };
+        let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &name))?;
+        let keys = [claimed.key.clone(), SystemKey::Home(claimed.bucket).to_string()];
+        let named = Named::first(claimed.bucket, asker, true, wall);
+        Ok((keys, Some(Declared::claim(claimed, false).with(Some(named)))))
+    };
+    let keys = site.declare(&writer, decide).await?;
+    let read = move |view: &dyn View| {
+        let mut records = Vec::new();
+        for key in keys {
+            let heads = space::heads(view, system, &key).map_err(unreadable)?;
+            records.extend(heads.iter().map(|head| head.encode().into()));
+        }
+        Ok(Response::Records(records))
+    };
+    site.read(read).await
+}
+
+/// Refuses a name that is another site's own; whether it is this one's.
+fn check_reserved(site: &Site, name: &str, own: &str) -> Outcome<bool> {
+    let sites = site.peers.roster.all();
+    let is_site = |name: &str| name == own || sites.values().any(|known| known.name == name);
+    match model::reserved_for(name, is_site) {
+        Some(reserved) if reserved != own => {
+            let message =
+                format!("names with {reserved} and two hyphens can only be claimed at the site {reserved}");
+            Err(ServiceError::new(ErrorKind::InvalidBucketName, message))
+        }
+        reserved => Ok(reserved.is_some()),
+    }
+}
+
 /// Makes a bucket for an owner.
 pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &str) -> Outcome<()> {
     let sites = site.peers.roster.all();
     let own = sites.get(&site.id).map_or_else(|| site.name.clone(), |known| known.name.clone());
-    let is_site = |name: &str| sites.values().any(|known| known.name == name);
-    let reserved = model::reserved_for(name, is_site);
-    let own_name = reserved == Some(own.as_str());
-    if let Some(reserved) = reserved.filter(|reserved| *reserved != own) {
-        let message =
-            format!("names with {reserved} and two hyphens can only be claimed at the site {reserved}");
-        return Err(ServiceError::new(ErrorKind::InvalidBucketName, message));
-    }
+    let own_name = check_reserved(site, name, &own)?;
     let (id, system) = (site.id, site.system);
     let (wanted, owner, named) = (name.to_owned(), owner.to_owned(), name.to_owned());
     let decide = move |view: &dyn View, wall| {
@@ -87,8 +180,9 @@ impl BucketService for Buckets {
     async fn create(&self, context: &RequestContext, request: CreateBucket) -> Outcome<CreatedBucket> {
         self.0.may(context, Action::CreateBucket, None).await?;
         let principal = &context.principal;
-        create(&self.0, &principal.access_key, &principal.owner, &request.name).await?;
-        Ok(CreatedBucket { name: request.name, receipt: receipt() })
+        let name = name_here(&self.0, &request.name);
+        create(&self.0, &principal.access_key, &principal.owner, &name).await?;
+        Ok(CreatedBucket { name, receipt: receipt() })
     }
 
     async fn head(&self, context: &RequestContext, bucket: &str) -> Outcome<BucketInfo> {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use skerry_base::limits::PUT_BYTES;
 use skerry_gateway::service::{
-    CopyObject, CopyOutcome, ErrorKind, Expected, MetadataDirective, Outcome, RequestContext, ServiceError,
-    Source, UploadBody,
+    ChecksumKind, CopyObject, CopyOutcome, ErrorKind, Expected, MetadataDirective, Outcome, RequestContext,
+    ServiceError, Source, UploadBody,
 };
 use skerry_model::policy::Action;
 use skerry_model::{Object, Record};
@@ -39,7 +39,7 @@ pub(crate) async fn copy(
     let (body, mut copied) =
         match by_reference(site, &bucket, &wanted, &record, object, request.checksum.is_some()) {
             Some(body) => (body, object.clone()),
-            None => through(site, &bucket, &wanted, &record, object, &request).await?,
+            None => through(site, &bucket, &wanted, &record, object, request.checksum).await?,
         };
     copied.chunks = body.chunks.clone();
     copied.modified = site.clock.wall();
@@ -99,22 +99,41 @@ fn by_reference(
     Some(Body { size: object.size, chunks: object.chunks.clone(), small: None, pins })
 }
 
+/// The same object once more, as a version of its own.
+pub(crate) async fn again(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    record: &Record,
+    object: &Object,
+) -> Outcome<(Body, Object)> {
+    let wanted = Wanted { bucket: bucket.clone(), key: record.key.clone(), version: None };
+    let (body, mut copied) = match by_reference(site, bucket, &wanted, record, object, false) {
+        Some(body) => (body, object.clone()),
+        None => through(site, bucket, &wanted, record, object, None).await?,
+    };
+    copied.chunks.clone_from(&body.chunks);
+    copied.modified = site.clock.wall();
+    copied.headers = object.headers.clone();
+    copied.user_metadata = object.user_metadata.clone();
+    Ok((body, copied))
+}
+
 async fn through(
     site: &Arc<Site>,
     bucket: &Bucket,
     wanted: &Wanted,
     record: &Record,
     object: &Object,
-    request: &CopyObject,
+    checksum: Option<ChecksumKind>,
 ) -> Outcome<(Body, Object)> {
     let chunks = Chunks::new(site, &wanted.bucket, record.site);
     let stream = chunks.stream(object.chunks.clone(), 0..object.size);
     let mut upload = UploadBody::new(stream, Expected { length: Some(object.size), ..Expected::default() });
-    if let Some(kind) = request.checksum {
+    if let Some(kind) = checksum {
         upload.also(kind);
     }
     let (body, digests) = ingest::ingest(&site.store, bucket.id, upload).await?;
-    let wanted_kind = |sum: &&skerry_gateway::service::Checksum| match request.checksum {
+    let wanted_kind = |sum: &&skerry_gateway::service::Checksum| match checksum {
         Some(kind) => sum.kind == kind,
         None => false,
     };

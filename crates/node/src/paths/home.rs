@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::kv::View;
-use skerry_base::{BucketId, SiteId};
+use skerry_base::{BucketId, SiteId, Vector};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
-use skerry_model::bucket::{self as model, HomeDocument, HomeRefusal, Standing, SystemKey};
+use skerry_model::bucket::{
+    self as model, HomeDocument, HomeRefusal, Loss, SiteDocument, SiteState, Standing, SystemKey,
+};
 use skerry_model::{Record, space};
 
 use super::bucket::{Bucket, Declared};
@@ -143,10 +145,9 @@ pub(crate) fn epoch(view: &dyn View, site: &Standpoint, bucket: BucketId) -> Out
             "the bucket's home moved to this site, which has not yet all that the former home decided; try again \
              when it has arrived",
         ),
-        Standing::Elsewhere(_) => refuse(
-            ErrorKind::HomeUnreachable,
-            "the bucket's home has just moved to another site; try again",
-        ),
+        Standing::Elsewhere(_) => {
+            refuse(ErrorKind::HomeUnreachable, "the bucket's home has just moved to another site; try again")
+        }
         Standing::Unnamed => {
             refuse(ErrorKind::HomeNotNamed, "the bucket has no home yet that could decide a condition")
         }
@@ -184,4 +185,79 @@ pub(crate) async fn begin_register(site: &Arc<Site>) -> Outcome<()> {
         Ok(((), first.map(Declared::from)))
     };
     site.declare("", decide).await
+}
+
+/// What an operator asks: who shall decide from now on.
+pub(crate) struct Move {
+    /// The bucket, or the system bucket for the register of names.
+    pub(crate) bucket: BucketId,
+    /// Who shall.
+    pub(crate) to: SiteId,
+    /// Who is lost for good, if somebody is.
+    pub(crate) lost: Option<SiteId>,
+}
+
+/// Moves a home by command; its epoch then.
+pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcome<u64> {
+    let (system, me) = (site.system, site.id);
+    let Move { bucket, to, lost } = asked;
+    let heard = match lost {
+        Some(lost) => heard_of(site, bucket, lost).await?,
+        None => Vector::new(),
+    };
+    let names = names(site);
+    let decide = move |view: &dyn View, wall| {
+        let say = |error| said(error, &names);
+        let Some(lost) = lost else {
+            let named = model::hand_over(view, system, (bucket, to), me, wall).map_err(say)?;
+            return Ok(((), named.map(Declared::from)));
+        };
+        let loss = Loss { bucket, lost, to, heard: &heard };
+        let named = model::replace_home(view, system, loss, me, wall).map_err(say)?;
+        let mut declared = Declared::from(named);
+        if let Some(document) = model::site(view, system, lost).map_err(unreadable)? {
+            let expelled = SiteDocument { state: SiteState::Expelled, ..document };
+            let object = model::document_object(&expelled, wall);
+            declared.documents.push((SystemKey::Site(lost).to_string(), object));
+        }
+        Ok(((), Some(declared)))
+    };
+    site.declare(writer, decide).await?;
+    let home = site.read(move |view| model::home(view, system, bucket).map_err(unreadable)).await?;
+    let home = home.ok_or_else(|| refused_home(HomeRefusal::NoBucket))?;
+    tracing::warn!(%bucket, home = site.peers.roster.name(home.site), epoch = home.epoch, "a home moved");
+    Ok(home.epoch)
+}
+
+/// What the members that can be asked have of a bucket whose home is lost. A member that cannot be asked may hold a
+/// decision that nobody else has: the operator is told, and nothing is decided behind its back.
+async fn heard_of(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<Vector> {
+    let members = site.drive.ask(move |machine, _| machine.members(bucket)).await.unwrap_or_default();
+    let members: Vec<SiteId> =
+        members.into_iter().filter(|member| ![lost, site.id].contains(member)).collect();
+    let (heard, answered) = super::members::seen_by(site, bucket, &members).await;
+    if bucket != site.system && answered < members.len() {
+        let names: Vec<String> = members.iter().map(|member| site.peers.roster.name(*member)).collect();
+        return Err(refusal::unreachable(format!(
+            "of the other members ({}) only {answered} answered; one that does not may hold what the lost home \
+             decided: try again when they are linked",
+            names.join(", ")
+        )));
+    }
+    Ok(heard)
+}
+
+fn names(site: &Site) -> std::collections::BTreeMap<SiteId, String> {
+    site.peers.roster.all().into_iter().map(|(site, known)| (site, known.name)).collect()
+}
+
+/// A refusal that names sites as people do.
+fn said(error: HomeRefusal, names: &std::collections::BTreeMap<SiteId, String>) -> ServiceError {
+    let name = |site: &SiteId| names.get(site).cloned().unwrap_or_else(|| site.to_string());
+    let message = match &error {
+        HomeRefusal::Only(site) => format!("only {} may do that: ask there", name(site)),
+        HomeRefusal::NotHome(site) => format!("that site is not the home, {} is", name(site)),
+        _ => return refused_home(error),
+    };
+    ServiceError::new(refused_home(error).kind(), message)
 }

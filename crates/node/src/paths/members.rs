@@ -166,7 +166,7 @@ pub(crate) async fn hear_claims(site: &Site) {
 }
 
 /// What these sites have seen of a bucket together, and how many of them said so.
-async fn seen_by(site: &Site, bucket: BucketId, sites: &[SiteId]) -> (Vector, usize) {
+pub(crate) async fn seen_by(site: &Site, bucket: BucketId, sites: &[SiteId]) -> (Vector, usize) {
     let request = Request::Size { bucket };
     let asked = sites.iter().map(|member| site.peers.call(*member, &request));
     let mut goal = Vector::new();

@@ -6,6 +6,7 @@
 pub(crate) mod answer;
 pub(crate) mod bucket;
 pub(crate) mod buckets;
+pub(crate) mod conflicts;
 pub(crate) mod copy;
 pub(crate) mod credentials;
 pub(crate) mod delete;

@@ -40,6 +40,19 @@ pub(crate) enum Request {
     Hold(Hold),
     /// The home of a bucket, for the register of names to name.
     NameHome(NameHome),
+    /// A bucket under a name that nobody has, made by the register for the asker.
+    ClaimName(ClaimName),
+}
+
+/// Asks the register of names for a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClaimName {
+    /// The name.
+    pub(crate) name: String,
+    /// Whose bucket it shall be.
+    pub(crate) owner: String,
+    /// The access key that makes it.
+    pub(crate) writer: String,
 }
 
 /// Asks the register of names who decides the conditions of a bucket.

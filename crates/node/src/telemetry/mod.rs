@@ -49,6 +49,8 @@ pub struct Telemetry {
     pub unsent_bytes: Gauge,
     /// Keys with a conflict.
     pub conflicts: Gauge,
+    /// Buckets that appear under another name than theirs.
+    pub name_conflicts: Gauge,
     /// This clock minus the median of the peers'.
     pub clock_offset_seconds: FloatGauge,
     /// How long syncs took.
@@ -71,6 +73,7 @@ impl Telemetry {
             feed_lag: FeedLag::new(labels),
             unsent_bytes: Gauge::default(),
             conflicts: Gauge::default(),
+            name_conflicts: Gauge::default(),
             clock_offset_seconds: FloatGauge::default(),
             sync_seconds,
             scrub: Scrub::default(),
@@ -94,6 +97,11 @@ impl Telemetry {
             "skerry_conflicts",
             "Keys with versions that lost against a concurrent one",
             self.conflicts.clone(),
+        );
+        registry.register(
+            "skerry_name_conflicts",
+            "Buckets that appear as NAME--SITE because another owner keeps the name",
+            self.name_conflicts.clone(),
         );
         registry.register(
             "skerry_clock_offset_seconds",

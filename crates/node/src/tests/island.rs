@@ -121,9 +121,11 @@ async fn islands_that_make_the_same_bucket_decide_no_condition_until_its_home_is
     world.linked(three).await;
     let lost = three.put_if("locks", "lock", "three", absent()).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{}", lost.message());
-    world.converged("locks").await;
     for site in &world.sites {
-        assert_eq!(site.get("locks", "lock").await.unwrap(), "two");
+        site.until("the lock is known", || async {
+            site.get("locks", "lock").await.is_ok_and(|holder| holder == "two")
+        })
+        .await;
     }
     world.stop().await;
 }

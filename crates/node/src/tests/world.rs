@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
+use skerry_base::kv::View;
 use skerry_base::{SiteId, WallTime};
 use skerry_gateway::service::{
     CreateBucket, DeleteObject, DeleteTarget, GetObject, ListQuery, ObjectHeaders, Outcome, Principal,
     PutObject, PutOutcome, ReadConditions, ReadMode, RequestContext, Services, UploadBody, WriteCondition,
 };
-use skerry_model::{Entry, Record, space};
+use skerry_model::{Entry, Record, bucket, space};
 use tempfile::TempDir;
 
 use crate::config::Config;
@@ -262,6 +263,12 @@ impl TestWorld {
         }
         for site in &self.sites {
             self.linked(site).await;
+            let system = site.site().system;
+            let register = move |view: &dyn View| bucket::register(view, system).map_err(unreadable);
+            site.until("the register of names is known", || async {
+                site.site().read(register).await.unwrap().is_some()
+            })
+            .await;
         }
     }
 

@@ -1,5 +1,6 @@
 //! Reads what is not counted as it happens: disk, lag, conflicts, unprotected bytes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skerry_gateway::service::Outcome;
@@ -17,11 +18,18 @@ pub(super) struct Metrics {
     site: Arc<Site>,
     telemetry: Telemetry,
     syncs: SyncStats,
+    /// Conflicts by bucket at the last turn.
+    conflicts: BTreeMap<String, u64>,
 }
 
 impl Metrics {
     pub(super) fn new(workers: &Workers) -> Self {
-        Self { site: workers.site.clone(), telemetry: workers.telemetry.clone(), syncs: SyncStats::default() }
+        Self {
+            site: workers.site.clone(),
+            telemetry: workers.telemetry.clone(),
+            syncs: SyncStats::default(),
+            conflicts: BTreeMap::new(),
+        }
     }
 
     fn disk(&mut self) {
@@ -64,22 +72,39 @@ impl Metrics {
         }
     }
 
-    async fn sums(&self) -> Outcome<()> {
+    async fn sums(&mut self) -> Outcome<()> {
         let system = self.site.system;
         let sites = self.site.peers.roster.all().len();
         let read = move |view: &dyn skerry_base::kv::View| {
             let mut all = Vec::new();
-            let mut conflicts = 0;
+            let mut conflicts = BTreeMap::new();
+            let mut names = 0;
             for resolved in list_buckets(view, system, None).map_err(unreadable)? {
                 let sums = space::sums(view, resolved.claim.bucket).map_err(unreadable)?;
-                conflicts += sums.conflicts;
+                conflicts.insert(resolved.name.clone(), sums.conflicts);
+                names += u64::from(resolved.name != resolved.claim.name);
                 all.push((resolved.name, unprotected(&resolved.claim.config, sites, &sums)));
             }
-            Ok((all, conflicts))
+            Ok((all, conflicts, names))
         };
-        let (buckets, conflicts) = self.site.read(read).await?;
+        let (buckets, conflicts, names) = self.site.read(read).await?;
         self.telemetry.unprotected_bytes(buckets);
-        self.telemetry.conflicts.set(i64::try_from(conflicts).unwrap_or(i64::MAX));
+        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.telemetry.conflicts.set(count(conflicts.values().sum()));
+        self.telemetry.name_conflicts.set(count(names));
+        for (bucket, now) in &conflicts {
+            let before = self.conflicts.get(bucket).copied().unwrap_or(0);
+            if *now > before {
+                tracing::warn!(
+                    event = "conflicts",
+                    bucket,
+                    new = now - before,
+                    all = now,
+                    "writes lost against concurrent ones"
+                );
+            }
+        }
+        self.conflicts = conflicts;
         // What the furthest ahead of the others still lacks is what nobody else has.
         let unsent = members::unsent(&self.site).await?;
         let least = unsent.values().map(|unsent| unsent.bytes).min().unwrap_or(0);

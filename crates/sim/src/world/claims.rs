@@ -7,8 +7,8 @@ use skerry_base::kv::View;
 use skerry_base::{BucketId, ChunkId, NodeId, SiteId, WallTime};
 use skerry_model::Versioning;
 use skerry_model::bucket::{
-    self, BucketConfig, ClaimRefusal, Claimed, Named, NewBucket, NodeEntry, Resolved, SiteDocument, SiteState,
-    SystemKey, document_object,
+    self, BucketConfig, ClaimRefusal, Claimed, Named, NewBucket, NodeEntry, Resolved, SiteDocument,
+    SiteState, SystemKey, document_object,
 };
 use skerry_model::write::Ask;
 

@@ -174,7 +174,12 @@ impl World {
     }
 
     /// Brings a body to the disk as the node does: small ones with the record, others in chunks before it.
-    pub(super) fn carry(&self, site: usize, bucket: BucketId, mut body: Vec<u8>) -> Result<Carried, StorageError> {
+    pub(super) fn carry(
+        &self,
+        site: usize,
+        bucket: BucketId,
+        mut body: Vec<u8>,
+    ) -> Result<Carried, StorageError> {
         let said = Body { hash: ChunkId::of(&body), length: body.len() as u64 };
         if let Some(first) = body.first_mut().filter(|_| self.environment.canary == Some(Canary::WrongBody)) {
             *first ^= 1;

@@ -1,0 +1,188 @@
+//! Names that several claim, homes that move, conflicts that end.
+
+use skerry_gateway::service::{
+    BucketCreate, ConflictEnd, ConflictKey, ConflictQuery, ErrorKind, HomeRequest, WriteCondition,
+};
+
+use super::world::{TestSite, TestWorld};
+use crate::config::BucketScope;
+use crate::server::Core;
+
+fn absent() -> WriteCondition {
+    WriteCondition { absent: true, matches: None }
+}
+
+fn new(name: &str, owner: &str, unique: bool) -> BucketCreate {
+    BucketCreate { name: name.into(), owner: Some(owner.into()), unique }
+}
+
+fn to(site: &str, destroyed: Option<&str>) -> HomeRequest {
+    HomeRequest { site: site.into(), destroyed: destroyed.map(Into::into) }
+}
+
+async fn knows(site: &TestSite, bucket: &str) {
+    site.until("the bucket is known", || async { site.site().bucket(bucket).await.unwrap().is_some() }).await;
+}
+
+async fn home_is(site: &TestSite, bucket: &str, home: &str, epoch: u64) {
+    site.until("the home is known", || async {
+        let found = site.services().admin.bucket(bucket).await;
+        found.is_ok_and(|found| found.home == home && found.home_epoch == epoch)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_owners_one_keeps_the_name_and_the_other_is_shown() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    three.cut(true).await;
+    two.services().admin.create_bucket(new("photos", "ann", false)).await.unwrap();
+    three.services().admin.create_bucket(new("photos", "bob", false)).await.unwrap();
+    three.put("photos", "mine", "bob's").await.unwrap();
+    let refused = three.services().admin.create_bucket(new("one", "bob", true)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::HomeUnreachable, "{}", refused.message());
+    two.services().admin.create_bucket(new("one", "ann", true)).await.unwrap();
+    two.put_if("one", "lock", "two", absent()).await.unwrap();
+    let refused = one.services().admin.create_bucket(new("one", "bob", true)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::BucketAlreadyExists, "{}", refused.message());
+    three.services().admin.create_bucket(new("one", "bob", false)).await.unwrap();
+    three.cut(false).await;
+    world.linked(three).await;
+    for site in &world.sites {
+        knows(site, "photos--site-3").await;
+        knows(site, "one--site-3").await;
+        let page = site.services().admin.conflicts(ConflictQuery::default()).await.unwrap();
+        let names: Vec<_> = page.names.iter().map(|name| (&*name.appears_as, &*name.owner)).collect();
+        assert_eq!(names, [("one--site-3", "bob"), ("photos--site-3", "bob")]);
+        assert_eq!(site.services().admin.bucket("photos").await.unwrap().owner, "ann");
+        assert_eq!(site.services().admin.bucket("one").await.unwrap().owner, "ann");
+    }
+    assert_eq!(three.get("photos--site-3", "mine").await.unwrap(), "bob's");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_is_handed_over_and_nobody_decides_twice() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("locks").await.unwrap();
+    one.put_if("locks", "first", "one", absent()).await.unwrap();
+    for site in [two, three] {
+        knows(site, "locks").await;
+        assert_eq!(site.get("locks", "first").await.unwrap(), "one");
+        home_is(site, "locks", "site-1", 1).await;
+    }
+    let refused = two.services().admin.move_home("locks", to("site-2", None)).await.unwrap_err();
+    assert!(refused.message().contains("site-1"), "{}", refused.message());
+    let refused = one.services().admin.move_home("locks", to("atlantis", None)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    let moved = one.services().admin.move_home("locks", to("site-2", None)).await.unwrap();
+    assert_eq!((&*moved.site, moved.epoch), ("site-2", 2));
+    home_is(two, "locks", "site-2", 2).await;
+    world.converged("locks").await;
+    for site in [one, two] {
+        let lost = site.put_if("locks", "first", "again", absent()).await.unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{}", lost.message());
+    }
+    one.cut(true).await;
+    let refused = one.put_if("locks", "second", "one", absent()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::HomeUnreachable, "{}", refused.message());
+    two.put_if("locks", "second", "two", absent()).await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_home_is_replaced_on_an_operators_word_and_expelled() {
+    let mut world = TestWorld::new(3).await;
+    world.sites[2].create_bucket("locks").await.unwrap();
+    for site in &world.sites[..2] {
+        knows(site, "locks").await;
+        home_is(site, "locks", "site-3", 1).await;
+    }
+    world.sites[2].put_if("locks", "first", "three", absent()).await.unwrap();
+    let id = world.sites[2].site().bucket("locks").await.unwrap().unwrap().id;
+    for site in &world.sites[..2] {
+        assert_eq!(site.get("locks", "first").await.unwrap(), "three");
+        site.until("the bucket is followed whole", || async { site.site().is_complete(id) }).await;
+    }
+    world.sites[2].stop().await;
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    let refused = two.services().admin.move_home("locks", to("site-2", Some("site-3"))).await.unwrap_err();
+    assert!(refused.message().contains("site-1"), "{}", refused.message());
+    let moved = one.services().admin.move_home("locks", to("site-1", Some("site-3"))).await.unwrap();
+    assert_eq!((moved.epoch, moved.expelled.as_deref()), (2, Some("site-3")));
+    let lost = one.put_if("locks", "first", "one", absent()).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{}", lost.message());
+    home_is(two, "locks", "site-1", 2).await;
+    two.put_if("locks", "second", "two", absent()).await.unwrap();
+    two.until("the lost site is no site any more", || async { two.site().peers.roster.all().len() == 2 })
+        .await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conflict_is_shown_and_ended_everywhere() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", "0").await.unwrap();
+    assert_eq!(two.get("photos", "a").await.unwrap(), "0");
+    world.converged("photos").await;
+    two.cut(true).await;
+    for key in ["a", "b"] {
+        one.put("photos", key, "one").await.unwrap();
+        two.put("photos", key, "two").await.unwrap();
+    }
+    two.cut(false).await;
+    world.linked(two).await;
+    world.converged("photos").await;
+    for (key, loser) in [("a", false), ("b", true)] {
+        let named = ConflictKey { bucket: "photos".into(), key: key.into() };
+        let detail = one.services().admin.conflict(named).await.unwrap();
+        let current = one.get("photos", key).await.unwrap();
+        assert_eq!((detail.losers.len(), detail.more), (1, 0));
+        let keep = loser.then(|| detail.losers[0].version_id.clone());
+        let end = ConflictEnd { bucket: "photos".into(), key: key.into(), keep };
+        let ended = one.services().admin.end_conflict(end).await.unwrap();
+        assert_eq!(ended.erased.len(), 1, "{ended:?}");
+        world.converged("photos").await;
+        for site in &world.sites {
+            let shown = site.get("photos", key).await.unwrap();
+            assert_eq!(shown == current, !loser);
+        }
+    }
+    for site in &world.sites {
+        let page = site.services().admin.conflicts(ConflictQuery::default()).await.unwrap();
+        assert!(page.conflicts.is_empty(), "{:?}", page.conflicts);
+    }
+    let none = ConflictEnd { bucket: "photos".into(), key: "a".into(), keep: None };
+    let refused = one.services().admin.end_conflict(none).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_names_of_its_own_every_site_has_its_own_bucket_of_one_name() {
+    let mut world = TestWorld::new(2).await;
+    for site in &mut world.sites {
+        site.stop().await;
+        let (mut config, options) = site.settings();
+        config.s3.bucket_scope = BucketScope::Site;
+        site.core = Some(Core::start(&config, options).await.unwrap());
+    }
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.linked(one).await;
+    two.cut(true).await;
+    for (site, body) in [(one, "one"), (two, "two")] {
+        site.create_bucket("pos").await.unwrap();
+        site.put_if("pos", "till", body, absent()).await.unwrap();
+    }
+    two.cut(false).await;
+    world.linked(two).await;
+    knows(one, "pos--site-2").await;
+    assert_eq!(one.get("pos", "till").await.unwrap(), "one");
+    assert_eq!(two.get("pos", "till").await.unwrap(), "two");
+    assert_eq!(one.get("pos--site-2", "till").await.unwrap(), "two");
+    world.stop().await;
+}
