@@ -1,11 +1,14 @@
-//! The project's own tool: `cargo xtask gate | test | docs | measure`.
+//! The project's own tool: `cargo xtask gate | test | docs | measure | count`.
 //!
 //! `gate` is every rule a machine can check; `test` is the gate, the tests of the workspace and the journeys of
 //! real clients, and is all that CI runs. A developer sees red here before a server does. Nothing but std,
 //! serde_json and toml: it must build in seconds on an empty machine.
 
 mod bans;
+mod callgrind;
 mod checks;
+mod count;
+mod counted;
 mod docs;
 mod gate;
 mod journeys;
@@ -25,6 +28,9 @@ gate --only NAME    one of them
 test                prerequisites, gate, the tests of the workspace, the journeys of real clients
 journeys [NAME..]   only the journeys (arguments after -- go to them, e.g. -- --rounds 20)
 measure [-- ARGS]   the figures of a release build as a Markdown table (minutes; 10 GB of disk)
+count [OPTIONS]     what one operation costs, in instructions (valgrind) or with --cpu in CPU time; --top N functions,
+                    --binary FILE instead of a release build, --check | --write against docs/counts.tsv,
+                    --signed bodies, --threads N, --dir DIR
 docs                writes docs/cli.md, docs/configuration.md and the clippy.toml files again";
 
 fn main() -> ExitCode {
@@ -38,6 +44,7 @@ fn main() -> ExitCode {
         "test" => test::command(),
         "journeys" => journeys::command(rest),
         "measure" => journeys::measure(rest),
+        "count" => count::command(rest),
         "docs" => docs::write(),
         _ => {
             println!("{USAGE}");
