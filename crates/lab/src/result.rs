@@ -143,7 +143,7 @@ pub struct HostLimit {
     /// The memory its processes may have together, file cache included; 0 if not limited.
     #[serde(default)]
     pub memory_bytes: u64,
-    /// The most they had.
+    /// The most they had, without what they held before they were limited.
     #[serde(default)]
     pub memory_peak_bytes: u64,
     /// How often they wanted more and something had to go first.
