@@ -123,7 +123,7 @@ pub(crate) fn open_offline(
         return Err(CheckError::NoStore(directory.display().to_string()));
     }
     let trust = SiteTrust::load(directory)?;
-    let look = Look { settings: Settings { watch, ..settings(config, &trust) }, data: &data };
+    let look = Look { settings: Settings { watch, ..settings(config, &trust, &data) }, data: &data };
     let (store, _) = look.open(false)?;
     Ok((store, trust))
 }
@@ -136,7 +136,8 @@ pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport,
         return Err(CheckError::NoStore(directory.display().to_string()));
     }
     let trust = SiteTrust::load(directory)?;
-    let look = Look { settings: Settings { watch: Some(watch), ..settings(config, &trust) }, data: &data };
+    let look =
+        Look { settings: Settings { watch: Some(watch), ..settings(config, &trust, &data) }, data: &data };
     let mut report = CheckReport { site: trust.statement.name.clone(), ..CheckReport::default() };
     let (store, recovery) = look.open(false)?;
     report.opened(&recovery);

@@ -12,6 +12,7 @@ pub mod clock;
 pub mod config;
 mod drive;
 mod faces;
+mod growth;
 pub mod init;
 pub mod net;
 mod paths;

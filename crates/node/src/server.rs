@@ -52,6 +52,10 @@ pub use crate::faces::{Endpoints, Running};
 
 /// Directory of the store in a site's directory.
 pub(crate) const DATA: &str = "data";
+/// Percent of the disk that copies of other sites' objects may take unless said otherwise.
+const CACHE_PERCENT: u8 = 25;
+/// The smallest segment of the cache: two full chunks.
+const CACHE_SEGMENT_LEAST: u64 = 4 << 20;
 /// File of the open invitations.
 const INVITES: &str = "invites.json";
 
@@ -340,7 +344,7 @@ async fn open_store(
 ) -> Result<(Arc<Store>, Recovery), StartError> {
     let data = directory.join(DATA);
     files::private_directory(&data)?;
-    let settings = settings(config, trust);
+    let settings = settings(config, trust, &data);
     let path = data.clone();
     let open = move || {
         let disk = RealDisk::new(&path).map_err(|error| StorageError::Io {
@@ -360,8 +364,13 @@ async fn open_store(
     }
 }
 
-pub(crate) fn settings(config: &Config, trust: &SiteTrust) -> skerry_storage::Settings {
+pub(crate) fn settings(config: &Config, trust: &SiteTrust, data: &Path) -> skerry_storage::Settings {
     let storage = &config.storage;
+    let capacity = (storage.capacity.0 > 0).then_some(storage.capacity.0);
+    // A disk that does not say its size keeps no copies unless told to.
+    let disk = RealDisk::total_bytes(data).unwrap_or(0).min(capacity.unwrap_or(u64::MAX));
+    let cache_bytes = storage.cache.of(disk, CACHE_PERCENT);
+    let defaults = skerry_storage::Settings::default();
     skerry_storage::Settings {
         engine: match storage.index {
             crate::config::Engine::Memory => skerry_storage::Engine::Memory,
@@ -369,13 +378,15 @@ pub(crate) fn settings(config: &Config, trust: &SiteTrust) -> skerry_storage::Se
         },
         journal_segment_bytes: storage.journal_segment.0,
         payload_segment_bytes: storage.payload_segment.0,
-        cache_bytes: storage.cache.0,
-        capacity_bytes: (storage.capacity.0 > 0).then_some(storage.capacity.0),
+        cache_bytes,
+        // A few in a small cache, so that the one being written is no large part of it.
+        cache_segment_bytes: (cache_bytes / 16).clamp(CACHE_SEGMENT_LEAST, defaults.cache_segment_bytes),
+        capacity_bytes: capacity,
         memtable_bytes: storage.memory.0 / 2,
         index_cache_bytes: storage.memory.0 / 2,
         dirty_bytes: storage.dirty.0,
         salt: trust.statement.site.0,
-        ..skerry_storage::Settings::default()
+        ..defaults
     }
 }
 

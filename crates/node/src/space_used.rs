@@ -16,6 +16,7 @@ use skerry_storage::Store;
 use crate::admin::storage_status;
 use crate::check::{CheckError, open_offline};
 use crate::config::Config;
+use crate::growth::{Growth, taken_and_room};
 use crate::paths::{members, refusal};
 use crate::site::{Site, unreadable};
 use crate::trust::admission;
@@ -31,6 +32,9 @@ pub(crate) async fn online(site: &Arc<Site>, scan: bool) -> Outcome<SpaceReport>
     let count = move || report(&store, system, scan, SCAN).map_err(unreadable);
     let mut report = tokio::task::spawn_blocking(count).await.map_err(refusal::task)??;
     report.site.clone_from(&site.name);
+    let growth = site.read(Growth::remembered).await?;
+    let days = growth.days_to_full(site.clock.wall(), taken_and_room(&site.store.usage()));
+    report.days_to_full = days.filter(|days| days.is_finite()).map(|days| days as u64);
     let unsent = members::unsent(site).await?;
     // What the furthest ahead of the others still lacks is what nobody else has.
     report.unsent_bytes = unsent.values().map(|unsent| unsent.bytes).min();
@@ -69,7 +73,10 @@ fn report(store: &Store, system: BucketId, scan: bool, most: u64) -> Result<Spac
     let mut report = SpaceReport {
         version: VERSION,
         storage: storage_status(&usage, &store.scrub_state()),
-        cached_bytes: usage.cache.live,
+        cached_bytes: usage.cached.bytes,
+        cache_cap_bytes: usage.cached.cap,
+        cache_hit_bytes: usage.cached.hit_bytes,
+        cache_evicted_bytes: usage.cached.evicted_bytes,
         ..SpaceReport::default()
     };
     let name = |id: BucketId| match names.get(&id) {

@@ -18,6 +18,8 @@ mod journal;
 mod meter;
 mod payload;
 mod settings;
+mod side_file;
+mod sieve;
 mod space;
 mod store;
 
@@ -25,6 +27,7 @@ pub use disk::{Disk, File, real::RealDisk};
 pub use error::{CommitError, ReadError, StorageError};
 pub use settings::{Engine, Progress, Settings, Stage, Watch};
 pub use store::{
-    Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry, IndexState, Pin,
-    Propose, Recovery, ScrubState, ScrubStep, SmallBody, Store, StoreView, SyncStats, TornTail, Usage,
+    CacheStats, Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry,
+    IndexState, Pin, Propose, Recovery, ScrubState, ScrubStep, SmallBody, Store, StoreView, SyncStats,
+    TornTail, Usage,
 };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::Settings;
 use crate::chunks::row::Area;
 use crate::disk::Disk;
 use crate::store::ClassUsage;
@@ -29,14 +30,19 @@ pub(crate) struct Space {
     segments: Mutex<BTreeMap<(Area, u32), Use>>,
     index_bytes: AtomicU64,
     full: AtomicBool,
+    /// With less room than this, copies make way for what is written.
+    margin: u64,
+    short: AtomicBool,
 }
 
 impl Space {
-    pub(crate) fn new(disk: Arc<dyn Disk>, capacity: Option<u64>, headroom: u64) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, settings: &Settings) -> Self {
         Self {
             disk,
-            capacity,
-            headroom,
+            capacity: settings.capacity_bytes,
+            headroom: settings.headroom_bytes,
+            margin: settings.payload_segment_bytes + 2 * settings.journal_segment_bytes,
+            short: AtomicBool::new(false),
             segments: Mutex::default(),
             index_bytes: AtomicU64::new(0),
             full: AtomicBool::new(false),
@@ -75,6 +81,11 @@ impl Space {
             .collect()
     }
 
+    /// Bytes of copies that live.
+    pub(crate) fn cached(&self) -> u64 {
+        self.segments().range((Area::Cache, 0)..).map(|(_, used)| used.live).sum()
+    }
+
     /// What the index takes, as last measured.
     pub(crate) fn note_index(&self, bytes: u64) {
         self.index_bytes.store(bytes, Ordering::Relaxed);
@@ -97,6 +108,18 @@ impl Space {
     /// Whether an ordinary write may take this much.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.free() >= bytes
+    }
+
+    /// Bytes by which the room is less than a few segments: so nearly full that it would be full at once.
+    pub(crate) fn lacks(&self) -> u64 {
+        let lacks = self.margin.saturating_sub(self.free());
+        self.short.store(lacks > 0, Ordering::Relaxed);
+        lacks
+    }
+
+    /// Whether room was lacking when a segment was made last, or was looked for.
+    pub(crate) fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
     }
 
     /// Remembers whether the last who asked for room got it.

@@ -105,8 +105,7 @@ fn sums(rows: &[SpaceRow], by: &[By]) -> Sums {
 fn print(report: &SpaceReport, by: &[By], sums: &Sums) {
     let disk = &report.storage;
     output::line(&format!(
-        "{}: payload {}, cache {} (copies of other sites' objects, given back when room is wanted), journal {}, \
-         index {}; {} of it lives; {} free",
+        "{}: payload {}, cache {}, journal {}, index {}; {} of it lives; {} free",
         report.site,
         words::bytes(disk.payload_bytes),
         words::bytes(disk.cache_bytes),
@@ -115,6 +114,20 @@ fn print(report: &SpaceReport, by: &[By], sums: &Sums) {
         words::bytes(disk.live_bytes),
         words::bytes(disk.free_bytes),
     ));
+    output::line(&format!(
+        "cache: {} of copies of other sites' objects (at most {}, and given back when room is wanted); {} read again \
+         from it, {} evicted since the start",
+        words::bytes(report.cached_bytes),
+        words::bytes(report.cache_cap_bytes),
+        words::bytes(report.cache_hit_bytes),
+        words::bytes(report.cache_evicted_bytes),
+    ));
+    if let Some(days) = report.days_to_full {
+        output::line(&format!(
+            "at the growth of the last week the disk is full in {}",
+            words::count(days, "day")
+        ));
+    }
     if let Some(unsent) = report.unsent_bytes.filter(|unsent| *unsent > 0) {
         output::line(&format!(
             "unsent: {} of records that no other site is known to have",

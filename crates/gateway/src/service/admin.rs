@@ -119,6 +119,18 @@ pub struct SpaceReport {
     pub storage: StorageStatus,
     /// Bytes of cached copies of other sites' objects: given back when room is wanted.
     pub cached_bytes: u64,
+    /// Copies are evicted beyond so many bytes.
+    #[serde(default)]
+    pub cache_cap_bytes: u64,
+    /// Bytes read from copies that had been read before, since the start of the site.
+    #[serde(default)]
+    pub cache_hit_bytes: u64,
+    /// Bytes of copies evicted since then.
+    #[serde(default)]
+    pub cache_evicted_bytes: u64,
+    /// Whole days until writes are refused, at the growth of the last week; none if it does not grow or is not known.
+    #[serde(default)]
+    pub days_to_full: Option<u64>,
     /// Bytes of what is written that no other site is known to have: records; none where that is not known (offline).
     pub unsent_bytes: Option<u64>,
     /// What lies in buckets, by bucket, class and origin.

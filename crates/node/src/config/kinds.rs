@@ -129,6 +129,54 @@ impl fmt::Display for Size {
     }
 }
 
+/// A cap on what a class of copies takes of the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cap {
+    /// The default part of the disk.
+    Auto,
+    /// So many percent of the disk, or of `storage.capacity` if that is less.
+    Percent(u8),
+    /// So many bytes.
+    Bytes(Size),
+}
+
+impl Cap {
+    /// In bytes, on a disk of this size.
+    pub fn of(self, disk: u64, auto: u8) -> u64 {
+        let part = |percent: u8| disk / 100 * u64::from(percent);
+        match self {
+            Self::Auto => part(auto),
+            Self::Percent(percent) => part(percent),
+            Self::Bytes(size) => size.0,
+        }
+    }
+}
+
+impl Setting for Cap {
+    const FORM: &'static str = "auto, a percentage of the disk as `30%`, or bytes as `64 GiB`";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent = percent.trim().parse().ok().filter(|percent| *percent <= 100);
+            return percent
+                .map(Self::Percent)
+                .ok_or_else(|| format!("`{text}` is not a whole percentage from 0% to 100%"));
+        }
+        Size::parse(text).map(Self::Bytes).map_err(|error| format!("{error}, nor `auto`, nor a percentage"))
+    }
+
+    fn toml(&self) -> String {
+        quoted(&match self {
+            Self::Auto => "auto".into(),
+            Self::Percent(percent) => format!("{percent}%"),
+            Self::Bytes(size) => size.to_string(),
+        })
+    }
+}
+
 /// A span of time: `30s`, `24h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
@@ -267,4 +315,4 @@ macro_rules! read_as_text {
     )*};
 }
 
-read_as_text!(Size, Span, Sync, Engine, Clock, BucketScope, Seal, LogFormat);
+read_as_text!(Size, Span, Sync, Engine, Clock, BucketScope, Seal, LogFormat, Cap);

@@ -16,7 +16,7 @@ mod ports;
 pub mod table;
 mod text;
 
-pub use kinds::{BucketScope, Clock, Engine, LogFormat, Seal, Size, Span, Sync};
+pub use kinds::{BucketScope, Cap, Clock, Engine, LogFormat, Seal, Size, Span, Sync};
 pub use ports::ports;
 pub use table::{Config, Scrub};
 pub use text::{reference, show};

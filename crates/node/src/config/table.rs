@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::kinds::{BucketScope, Clock, Engine, LogFormat, Seal, Setting, Size, Span, Sync};
+use super::kinds::{BucketScope, Cap, Clock, Engine, LogFormat, Seal, Setting, Size, Span, Sync};
 
 /// One field, for docs and the environment.
 #[derive(Debug, Clone)]
@@ -137,8 +137,8 @@ settings! {
         memory: Size = Size(16 << 20),
         /// Payload written but not synced before writers wait: bounds dirty memory.
         dirty: Size = Size(64 << 20),
-        /// Copies of remote objects are evicted beyond this.
-        cache: Size = Size(4 << 30),
+        /// Copies of remote objects are evicted beyond this. `auto`: a quarter of the disk. 0: none are kept. A full disk evicts them before it refuses writes, whatever the cap.
+        cache: Cap = Cap::Auto,
         /// The index engine. `memory` rebuilds it at each start.
         index: Engine = Engine::Lsm,
     }

@@ -121,7 +121,7 @@ fn the_environment_wins_over_the_file() {
     let config = Config::load(Some(&path), variables).unwrap();
     assert_eq!((config.s3.region.as_str(), config.s3.listen.as_str()), ("there", "127.0.0.1:1000"));
     assert_eq!(config.peer.advertise, ["a.example:1", "[::1]:2"]);
-    assert_eq!(config.storage.cache, Size(3 << 29));
+    assert_eq!(config.storage.cache, Cap::Bytes(Size(3 << 29)));
     assert_eq!(config.limits.body_timeout, Span(Duration::from_secs(120)));
 }
 
@@ -204,4 +204,23 @@ fn the_reference_page_is_up_to_date() {
         std::fs::write(path, reference()).unwrap();
     }
     assert_eq!(std::fs::read_to_string(path).unwrap(), reference());
+}
+
+#[test]
+fn caps_are_sizes_parts_of_the_disk_or_left_to_the_node() {
+    for (text, cap, bytes) in [
+        ("auto", Cap::Auto, 25 << 20),
+        ("0%", Cap::Percent(0), 0),
+        ("100 %", Cap::Percent(100), 100 << 20),
+        ("3 GiB", Cap::Bytes(Size(3 << 30)), 3 << 30),
+        ("0", Cap::Bytes(Size(0)), 0),
+    ] {
+        assert_eq!(Cap::parse(text).unwrap(), cap, "{text}");
+        assert_eq!(cap.of(100 << 20, 25), bytes, "{text}");
+        assert_eq!(Cap::parse(&cap.toml().replace('"', "")).unwrap(), cap);
+    }
+    for text in ["101%", "-1%", "1.5%", "%", "much", "5 pints"] {
+        let error = Cap::parse(text).unwrap_err();
+        assert!(error.contains(text), "{error}");
+    }
 }

@@ -80,6 +80,7 @@ impl Chunks {
     pub(crate) async fn fetch(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
         let bytes = self.ask(chunk, missing).await?;
         self.keep(chunk.kind, bytes.clone()).await;
+        self.site.store.note_read(self.domain, chunk.id);
         Ok(bytes)
     }
 
@@ -118,6 +119,9 @@ impl Chunks {
     /// copy that cannot be kept costs only another fetch.
     pub(crate) async fn keep(&self, kind: ChunkKind, bytes: Bytes) {
         let (store, domain) = (self.site.store.clone(), self.domain);
+        if store.usage_of_cache().cap == 0 {
+            return;
+        }
         let put = move || store.put_chunk(domain, Class::Cache, kind, &bytes).map(drop);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(put).await {
             tracing::debug!(%error, "a fetched chunk was not kept");

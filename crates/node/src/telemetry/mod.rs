@@ -12,12 +12,14 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+mod cache;
 pub mod log;
 mod peers;
 mod process;
 mod scrub;
 mod wan;
 
+pub use cache::Cache;
 pub use peers::{FeedLag, PeerLabels};
 pub use scrub::Scrub;
 pub use wan::{Kind, Wan, WanPeer};
@@ -57,6 +59,8 @@ pub struct Telemetry {
     pub sync_seconds: Histogram,
     /// What the scrub found.
     pub scrub: Scrub,
+    /// What copies saved and what went.
+    pub cache: Cache,
     disk_bytes: Family<ClassLabel, Gauge>,
     unprotected_bytes: Family<BucketLabel, Gauge>,
 }
@@ -77,6 +81,7 @@ impl Telemetry {
             clock_offset_seconds: FloatGauge::default(),
             sync_seconds,
             scrub: Scrub::default(),
+            cache: Cache::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
         };
@@ -124,6 +129,7 @@ impl Telemetry {
             self.unprotected_bytes.clone(),
         );
         self.scrub.register(registry);
+        self.cache.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));
     }

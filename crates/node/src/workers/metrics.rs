@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use skerry_base::codec;
 use skerry_gateway::service::Outcome;
+use skerry_model::Entry;
 use skerry_model::bucket::list_buckets;
 use skerry_model::space;
-use skerry_storage::SyncStats;
+use skerry_storage::{SyncStats, Usage};
 
 use super::{Worker, Workers};
 use crate::admin::unprotected;
+use crate::growth::{GROWTH, Growth, taken_and_room};
 use crate::paths::members;
-use crate::site::{Site, unreadable};
+use crate::site::{Site, entry, unreadable};
 use crate::telemetry::Telemetry;
 
 pub(super) struct Metrics {
@@ -20,6 +24,8 @@ pub(super) struct Metrics {
     syncs: SyncStats,
     /// Conflicts by bucket at the last turn.
     conflicts: BTreeMap<String, u64>,
+    /// None: not read yet.
+    growth: Option<Growth>,
 }
 
 impl Metrics {
@@ -29,11 +35,34 @@ impl Metrics {
             telemetry: workers.telemetry.clone(),
             syncs: SyncStats::default(),
             conflicts: BTreeMap::new(),
+            growth: None,
         }
     }
 
-    fn disk(&mut self) {
+    /// How long the disk lasts, from what it held each hour; remembered once an hour.
+    async fn growth(&mut self, usage: &Usage) -> Outcome<()> {
+        let mut growth = match self.growth.take() {
+            Some(growth) => growth,
+            None => self.site.read(Growth::remembered).await?,
+        };
+        let (now, taken) = (self.site.clock.wall(), taken_and_room(usage));
+        let sampled = growth.sample(now, taken.0);
+        self.telemetry.cache.set_days_to_full(growth.days_to_full(now, taken));
+        let value = Some(codec::encode(&growth).into());
+        self.growth = Some(growth);
+        if sampled {
+            let entry = entry(&Entry::Local { key: Bytes::from_static(GROWTH), value });
+            self.site.commit(self.site.system, (), move |_| Ok(((), vec![entry]))).await?;
+        }
+        Ok(())
+    }
+
+    async fn disk(&mut self) {
         let usage = self.site.store.usage();
+        self.telemetry.cache.set(usage.cached);
+        if let Err(error) = self.growth(&usage).await {
+            tracing::debug!(%error, "how the disk fills up was not remembered");
+        }
         for (class, bytes) in [
             ("journal", usage.journal.allocated),
             ("payload", usage.payload.allocated),
@@ -116,7 +145,7 @@ impl Metrics {
 #[async_trait::async_trait]
 impl Worker for Metrics {
     async fn turn(&mut self) -> bool {
-        self.disk();
+        self.disk().await;
         self.lag().await;
         if let Err(error) = self.sums().await {
             tracing::warn!(%error, "metrics could not be read");

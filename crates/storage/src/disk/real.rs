@@ -32,6 +32,12 @@ impl RealDisk {
         Ok(Self { root, opened: std::time::Instant::now() })
     }
 
+    /// Bytes of the file system that a directory is on, taken or not.
+    pub fn total_bytes(directory: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(directory)?;
+        Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }

@@ -1,5 +1,6 @@
 //! Finding the extents of a segment by their headers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::StorageError;
@@ -48,4 +49,27 @@ pub(crate) fn scan(
         }
     }
     Ok(end)
+}
+
+/// The first extent that begins in `within`; none up to its end or that of the file.
+pub(crate) fn next(
+    file: &Arc<dyn File>,
+    salt: &[u8; 16],
+    number: u32,
+    within: Range<u64>,
+) -> Result<Option<(u64, Extent)>, StorageError> {
+    let failed = |error: std::io::Error| StorageError::io("look through the cache", &error);
+    let end = file.len().map_err(failed)?.min(within.end);
+    let mut at = within.start.max(GRAIN).next_multiple_of(GRAIN);
+    let mut block = vec![0; GRAIN as usize];
+    while at < end {
+        let Some(data) = file.next_data(at).map_err(failed)?.filter(|data| *data < end) else { break };
+        at = data & !(GRAIN - 1);
+        let read = file.read_at(at, &mut block).map_err(failed)?;
+        if let Some(extent) = Extent::read(block.get(..read).unwrap_or_default(), salt, number, at) {
+            return Ok(Some((at, extent)));
+        }
+        at += GRAIN;
+    }
+    Ok(None)
 }

@@ -118,7 +118,10 @@ impl Segments {
                 }
             }
             if capacity <= least {
-                space.note_full(true);
+                // A copy that finds no room is not kept: that is not a write refused.
+                if self.area != Area::Cache {
+                    space.note_full(true);
+                }
                 return Err(StorageError::Full);
             }
             capacity = (capacity / 2).max(least);
@@ -129,8 +132,11 @@ impl Segments {
             file.sync().map_err(failed)?;
             self.disk.sync_dir(self.area.folder()).map_err(failed)?;
         }
-        space.note_full(false);
+        if self.area != Area::Cache {
+            space.note_full(false);
+        }
         space.resized(self.area, number, capacity);
+        space.lacks();
         Ok(Active { number, file, tail: GRAIN, capacity })
     }
 

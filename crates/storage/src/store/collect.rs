@@ -88,7 +88,8 @@ impl Store {
             self.own_group(|_, _, _| Ok(Some(())))?;
         }
         self.let_go_unwanted(&mut sweep, now, &mut done)?;
-        self.evict(&mut sweep, &mut done)?;
+        self.evict(&mut done)?;
+        self.give_up_thin(&sweep, &mut done)?;
         self.move_living(&mut sweep, &mut done)?;
         self.flush_for_space(&sweep, done.pressed)?;
         self.give_back(&mut sweep, &mut done)?;
@@ -96,8 +97,10 @@ impl Store {
         self.rebase(&mut sweep, &mut done)?;
         self.condemn_journal(&mut sweep)?;
         self.strip(&mut sweep, &mut done)?;
+        self.remember_uses(now)?;
         if done.pressed {
             self.try_to_resume();
+            self.space.lacks();
         }
         Ok(done)
     }
@@ -105,8 +108,7 @@ impl Store {
     /// Whether the disk is full, or so nearly that it would be full again at once: pressure ends only when there is
     /// room for a few segments.
     fn is_pressed(&self) -> bool {
-        let margin = self.settings.payload_segment_bytes + 2 * self.settings.journal_segment_bytes;
-        self.space.is_full() || !self.space.has_room(margin)
+        self.space.lacks() > 0 || self.space.is_full()
     }
 
     fn let_go_unwanted(
@@ -226,7 +228,7 @@ impl Store {
         if behind && (dead >= WORTH_A_FLUSH || waits || pressed) { self.checkpoint() } else { Ok(()) }
     }
 
-    fn give_back(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
+    pub(super) fn give_back(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
         let due = self.due()?;
         done.more |= due.len() == GIVE_BACK;
         let mut freed = Vec::with_capacity(due.len());
@@ -300,13 +302,19 @@ impl Store {
         }
         match file.punch(start, end - start) {
             Ok(()) => Ok(end - start),
-            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Ok(0),
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                self.evicting.cannot_punch();
+                Ok(0)
+            }
             Err(error) => Err(StorageError::io("punch a hole", &error)),
         }
     }
 
     fn remove_segment(&self, area: Area, number: u32) -> Result<(), StorageError> {
         self.files.forget(area, number);
+        if area == Area::Cache {
+            self.evicting.sieve().forget(number);
+        }
         let failed = |error: std::io::Error| StorageError::io("remove a segment", &error);
         match self.disk.remove(&file_name(area.folder(), number)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),
@@ -315,7 +323,7 @@ impl Store {
     }
 
     /// Sealed segments in which nothing lives are to be removed.
-    fn condemn(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
+    pub(super) fn condemn(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
         for (area, tail) in [(Area::Payload, self.payload.tail()), (Area::Cache, self.cache.tail())] {
             let dead: Vec<u32> = self
                 .space

@@ -27,6 +27,9 @@ impl Store {
         let jobs = self.queue.take(self.settings.group_proposals);
         let count = jobs.len();
         if count > 0 {
+            if self.space.is_short() {
+                self.relieve_if_idle();
+            }
             let answers = self.group(jobs);
             for (job, outcome) in answers {
                 job.end(outcome);
@@ -198,6 +201,7 @@ impl Store {
             }
             let number = core.writer.add_spare()?;
             self.space.resized(Area::Journal, number, len);
+            self.space.lacks();
         }
         Ok(())
     }

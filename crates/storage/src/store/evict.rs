@@ -1,87 +1,378 @@
-//! Cached copies make room: the segment that was read least lately goes, whole.
+//! Cached copies make room: SIEVE says which ([`crate::sieve`]), their space is punched out of the log.
+//!
+//! When: at each put that brings the cache beyond its cap, at each step of the collector, and before a write is
+//! refused for want of room. Invariants: only copies go, never what counts, what is in use or what was kept by
+//! the pins of this process; one evictor at a time; each look is bounded; space comes back only when the index that
+//! no longer knows the copy survives a crash.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use skerry_base::{ChunkKind, WallTime};
 
 use super::Store;
+use super::changes::load_row;
 use super::collect::Sweep;
-use super::report::Collected;
-use crate::StorageError;
+use super::report::{CacheStats, Collected};
 use crate::chunks::Key;
-use crate::chunks::row::{Area, Place};
-use crate::payload::scan::scan;
+use crate::chunks::row::{Area, Place, Row};
+use crate::disk::Disk;
+use crate::payload::extent::extent_len;
+use crate::payload::scan;
+use crate::sieve::{At, Sieve};
+use crate::space::Space;
+use crate::{StorageError, side_file};
+
+/// The file of the counters, and its bound.
+const FILE: &str = "uses";
+const FILE_BYTES: u64 = 16 << 20;
+/// Extents looked at in one go.
+const LOOK: usize = 8192;
+/// Copies evicted by one group.
+const EVICT: usize = 256;
+/// Counters are written once in this time, if any changed: a card is not worn by them.
+const REMEMBER_MS: u64 = 60 * 60 * 1000;
+/// The cache is looked at when this part of its cap came in.
+const PART: u64 = 64;
+/// A segment of which less than this part lives is given up: what lives moves to the head.
+const THIN: u64 = 8;
+/// Rounds of eviction and collection for one write that finds no room.
+const ROUNDS: usize = 16;
+
+/// What eviction goes by.
+pub(super) struct Evicting {
+    sieve: Mutex<Sieve>,
+    /// One evictor at a time.
+    turn: Mutex<()>,
+    cap: AtomicU64,
+    /// Bytes that came in since the cap was last looked at.
+    came: AtomicU64,
+    hit_bytes: AtomicU64,
+    evicted_bytes: AtomicU64,
+    cannot_punch: AtomicBool,
+    /// Where the log ended when it was looked at last: the hand does not meet what came since.
+    met: Mutex<At>,
+    remembered: Mutex<Option<WallTime>>,
+}
+
+impl Evicting {
+    /// Goes on with the counters of the last run; lost ones cost a few wrong choices.
+    pub(super) fn load(disk: &dyn Disk, salt: &[u8; 16], cap: u64, space: &Space) -> Self {
+        let mut sieve = match side_file::read::<Sieve>(disk, FILE, salt, FILE_BYTES) {
+            Ok(remembered) => Sieve::resume(remembered, cap),
+            Err(why) => {
+                tracing::warn!(why, "the uses of cached copies are forgotten");
+                Sieve::new(cap)
+            }
+        };
+        let there: Vec<u32> = space.each(Area::Cache).into_iter().map(|(number, _)| number).collect();
+        sieve.keep_only(|number| there.contains(&number));
+        Self {
+            sieve: Mutex::new(sieve),
+            turn: Mutex::default(),
+            cap: AtomicU64::new(cap),
+            came: AtomicU64::new(0),
+            hit_bytes: AtomicU64::new(0),
+            evicted_bytes: AtomicU64::new(0),
+            cannot_punch: AtomicBool::new(false),
+            met: Mutex::default(),
+            remembered: Mutex::default(),
+        }
+    }
+
+    pub(super) fn sieve(&self) -> MutexGuard<'_, Sieve> {
+        self.sieve.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A copy was read.
+    pub(super) fn read(&self, at: At, bytes: u64) {
+        if self.sieve().touch(at) {
+            self.hit_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The file system gives back whole files only: so whole segments go.
+    pub(super) fn cannot_punch(&self) {
+        self.cannot_punch.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Copies that are to go.
+#[derive(Default)]
+struct Victims {
+    chunks: BTreeMap<Key, Place>,
+    bytes: u64,
+}
 
 impl Store {
-    /// Evicts at most one segment when the cache is over its cap, or when the disk is full.
-    pub(super) fn evict(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
-        let segments = self.space.each(Area::Cache);
-        let held = segments
-            .iter()
-            .filter(|(number, _)| !sweep.condemned.contains(&(Area::Cache, *number)))
-            .map(|(_, used)| used.len.saturating_sub(used.freed))
-            .sum::<u64>();
-        if held <= self.settings.cache_bytes && !done.pressed {
+    /// Copies are evicted beyond so many bytes from now on.
+    pub fn set_cache_cap(&self, bytes: u64) {
+        self.evicting.cap.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What the cache holds and was good for.
+    pub fn usage_of_cache(&self) -> CacheStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CacheStats {
+            cap: read(&self.evicting.cap),
+            bytes: self.space.cached(),
+            hit_bytes: read(&self.evicting.hit_bytes),
+            evicted_bytes: read(&self.evicting.evicted_bytes),
+        }
+    }
+
+    /// So many bytes came into the cache: evicts what is beyond the cap, unless somebody is at it.
+    pub(super) fn trim(&self, bytes: u64) -> Result<(), StorageError> {
+        let cap = self.evicting.cap.load(Ordering::Relaxed);
+        let came = self.evicting.came.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if came < cap / PART {
             return Ok(());
         }
-        let active = self.cache.tail().0;
-        let mut candidates: Vec<u32> = segments
-            .iter()
-            .map(|&(number, _)| number)
-            .filter(|number| *number < active && !sweep.condemned.contains(&(Area::Cache, *number)))
-            .collect();
-        candidates.sort_by_key(|&number| (self.files.cache_used(number), number));
-        for number in candidates {
-            if let Some(evicted) = self.evict_segment(number)? {
-                sweep.condemned.insert((Area::Cache, number));
-                done.evicted += evicted;
-                done.more |= held > self.settings.cache_bytes;
+        let Ok(_turn) = self.evicting.turn.try_lock() else { return Ok(()) };
+        self.evicting.came.store(0, Ordering::Relaxed);
+        // What came is counted once the index has it.
+        self.own_group(|_, _, _| Ok(Some(())))?;
+        let beyond = self.space.cached().saturating_sub(cap);
+        if beyond > 0 { self.evict_bytes(beyond).map(drop) } else { Ok(()) }
+    }
+
+    /// A step of the collector: what is beyond the cap goes, and what the disk lacks.
+    pub(super) fn evict(&self, done: &mut Collected) -> Result<(), StorageError> {
+        let _turn = self.evicting.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let cached = self.space.cached();
+        let beyond = cached.saturating_sub(self.evicting.cap.load(Ordering::Relaxed));
+        let lacks = if done.pressed { self.space.lacks().min(cached) } else { 0 };
+        let wanted = beyond.max(lacks);
+        if wanted > 0 {
+            let (count, bytes) = self.evict_bytes(wanted)?;
+            done.evicted += count;
+            done.more |= bytes > 0 && bytes < beyond;
+        }
+        Ok(())
+    }
+
+    /// Copies go before a write is refused: true if room came back.
+    pub(super) fn relieve(&self) -> Result<bool, StorageError> {
+        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        self.relieve_with(&mut sweep)
+    }
+
+    /// The same on the commit thread, which does not wait for the collector: that is at it already.
+    pub(super) fn relieve_if_idle(&self) {
+        if self.space.lacks() == 0 {
+            return;
+        }
+        let Ok(mut sweep) = self.sweep.try_lock() else { return };
+        if let Err(error) = self.relieve_with(&mut sweep) {
+            tracing::warn!(%error, "copies could not make room");
+        }
+    }
+
+    fn relieve_with(&self, sweep: &mut Sweep) -> Result<bool, StorageError> {
+        let _turn = self.evicting.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.space.free();
+        for _ in 0..ROUNDS {
+            let wanted = self.space.lacks().min(self.space.cached());
+            if wanted == 0 {
                 break;
+            }
+            let (_, evicted) = self.evict_bytes(wanted)?;
+            self.condemn(sweep)?;
+            self.checkpoint()?;
+            let mut done = Collected::default();
+            self.give_back(sweep, &mut done)?;
+            if evicted == 0 && done.bytes + done.segments == 0 {
+                break;
+            }
+        }
+        Ok(self.space.free() > before)
+    }
+
+    /// Evicts about so many bytes, at most [`EVICT`] copies; answers how many of both went.
+    fn evict_bytes(&self, wanted: u64) -> Result<(u64, u64), StorageError> {
+        let victims = if self.evicting.cannot_punch.load(Ordering::Relaxed) {
+            self.coldest_segment()?
+        } else {
+            let mut met = self.evicting.met.lock().unwrap_or_else(PoisonError::into_inner);
+            let victims = self.next_victims(wanted, *met)?;
+            let tail = self.cache.tail();
+            let none = victims.chunks.is_empty() && *met < tail;
+            *met = tail;
+            // Nothing older can go: what came since is as good.
+            if none { self.next_victims(wanted, tail)? } else { victims }
+        };
+        let keys: Vec<Key> = victims.chunks.keys().copied().collect();
+        let begun = self.begin_all(&keys);
+        let evicted = self.own_group(|_, changes, _| {
+            let (mut count, mut bytes) = (0, 0);
+            for key in &begun {
+                let row = changes.row(*key)?;
+                if row.place == victims.chunks.get(key).copied() {
+                    let children = self.children_or_none(*key, row.tree);
+                    changes.unplace(*key, &children, true)?;
+                    (count, bytes) = (count + 1, bytes + row.taken());
+                }
+            }
+            Ok((count > 0).then_some((count, bytes)))
+        });
+        for key in begun {
+            self.live.end(key);
+        }
+        let (count, bytes) = evicted?.unwrap_or_default();
+        self.evicting.evicted_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok((count, bytes))
+    }
+
+    /// Those that the hand meets before `end` and does not spare.
+    fn next_victims(&self, wanted: u64, end: At) -> Result<Victims, StorageError> {
+        let mut victims = Victims::default();
+        let mut hand = self.evicting.sieve().hand();
+        let mut rounds = 0;
+        for _ in 0..LOOK {
+            if victims.bytes >= wanted || victims.chunks.len() == EVICT {
+                break;
+            }
+            let found = self.extent_from(hand)?.filter(|(_, _, place)| (place.segment, place.offset) < end);
+            let Some((key, row, place)) = found else {
+                // Around: a count of three falls to nothing in as many rounds.
+                rounds += 1;
+                hand = (0, 0);
+                if rounds > 4 {
+                    break;
+                }
+                continue;
+            };
+            hand = (place.segment, place.offset + extent_len(row.stored));
+            let goes = row.place == Some(place)
+                && !victims.chunks.contains_key(&key)
+                && self.may_go(key)
+                && self.evicting.sieve().pass((place.segment, place.offset));
+            if goes {
+                victims.bytes += row.taken();
+                victims.chunks.insert(key, place);
+            }
+        }
+        self.evicting.sieve().set_hand(hand);
+        Ok(victims)
+    }
+
+    /// Whether nobody uses a copy.
+    fn may_go(&self, key: Key) -> bool {
+        !self.live.lock().is_used(key)
+    }
+
+    /// The first extent of the log from a place on, and what the index knows of its chunk. What is not known (yet) has
+    /// a row without that place.
+    fn extent_from(&self, (segment, offset): At) -> Result<Option<(Key, Row, Place)>, StorageError> {
+        let (active, tail) = self.cache.tail();
+        for (number, used) in self.space.each(Area::Cache) {
+            if number < segment || used.live == 0 {
+                continue;
+            }
+            let from = if number == segment { offset } else { 0 };
+            // What is preallocated behind the tail holds nothing.
+            let within = from..if number == active { tail } else { u64::MAX };
+            let file = match self.files.get(Area::Cache, number) {
+                Ok(file) => file,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(StorageError::io("open a cache segment", &error)),
+            };
+            if let Some((at, extent)) = scan::next(&file, &self.salt, number, within)? {
+                let key = (extent.domain, extent.id);
+                let mut row = load_row(&self.view(), key)?;
+                // The length on disk: the hand steps over what lies there.
+                row.stored = extent.stored;
+                return Ok(Some((
+                    key,
+                    row,
+                    Place { area: Area::Cache, segment: number, offset: at, crc: 0 },
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All of the segment that was used least, where only whole files give space back.
+    fn coldest_segment(&self) -> Result<Victims, StorageError> {
+        let active = self.cache.tail().0;
+        let mut sealed = self.space.each(Area::Cache);
+        sealed.retain(|(number, used)| *number < active && used.live > 0);
+        let heat = |number: u32| self.evicting.sieve().heat(number);
+        let Some((number, _)) = sealed.into_iter().min_by_key(|(number, _)| (heat(*number), *number)) else {
+            return Ok(Victims::default());
+        };
+        let mut victims = Victims::default();
+        for (key, row, place) in self.chunks_of(number)? {
+            if row.place == Some(place) && self.may_go(key) {
+                victims.bytes += row.taken();
+                victims.chunks.insert(key, place);
+            }
+        }
+        Ok(victims)
+    }
+
+    /// What lies in a cache segment.
+    fn chunks_of(&self, number: u32) -> Result<Vec<(Key, Row, Place)>, StorageError> {
+        let mut chunks = Vec::new();
+        let mut from = (number, 0);
+        while let Some((key, row, place)) = self.extent_from(from)?.filter(|found| found.2.segment == number)
+        {
+            from = (number, place.offset + extent_len(row.stored));
+            chunks.push((key, row, place));
+        }
+        Ok(chunks)
+    }
+
+    /// Of at most one sealed segment in which little lives, that little moves to the head of the log: else the counters
+    /// and the files of a cache that was turned over many times would be many more than its cap says.
+    pub(super) fn give_up_thin(&self, sweep: &Sweep, done: &mut Collected) -> Result<(), StorageError> {
+        let active = self.cache.tail().0;
+        let thin = self.space.each(Area::Cache).into_iter().find(|(number, used)| {
+            let is_sealed = *number < active && !sweep.condemned.contains(&(Area::Cache, *number));
+            is_sealed && used.live > 0 && used.live * THIN < used.len
+        });
+        let Some((number, _)) = thin.filter(|_| !done.pressed) else { return Ok(()) };
+        for (key, row, place) in self.chunks_of(number)? {
+            if row.place == Some(place) {
+                self.rewrite(key, place, row)?;
             }
         }
         Ok(())
     }
 
-    /// None: some chunk of it is in use.
-    fn evict_segment(&self, number: u32) -> Result<Option<u64>, StorageError> {
-        let chunks = self.chunks_of(number)?;
-        let keys: BTreeSet<Key> = chunks.iter().map(|(key, _)| *key).collect();
-        let keys: Vec<Key> = keys.into_iter().collect();
-        let begun = self.begin_all(&keys);
-        let evicted = if begun.len() == keys.len() {
-            self.own_group(|_, changes, _| {
-                let mut count = 0;
-                for (key, place) in &chunks {
-                    let row = changes.row(*key)?;
-                    if row.place == Some(*place) {
-                        let children = self.children_or_none(*key, row.tree);
-                        changes.unplace(*key, &children, false)?;
-                        count += 1;
-                    }
-                }
-                changes.free_segment(Area::Cache, number);
-                Ok(Some(count))
-            })
-        } else {
-            Ok(None)
-        };
-        for key in begun {
-            self.live.end(key);
+    /// Writes a copy again at the head of the log; one that cannot be read or finds no room goes.
+    fn rewrite(&self, key: Key, place: Place, row: Row) -> Result<(), StorageError> {
+        if self.begin_all(&[key]).is_empty() {
+            return Ok(());
         }
-        evicted
+        let again = || -> Result<(), StorageError> {
+            let Ok(bytes) = self.read_quietly(key.0, key.1, 0..u32::MAX) else { return Ok(()) };
+            let kind = if row.tree { ChunkKind::Tree } else { ChunkKind::Leaf };
+            let children = super::put::children_of(kind, &bytes)?;
+            self.write_extent(key, Area::Cache, kind, &bytes, children)
+        };
+        let written = again();
+        if let Some(fresh) = self.live.lock().fresh.get(&key) {
+            let to = (fresh.place.segment, fresh.place.offset);
+            self.evicting.sieve().moved((place.segment, place.offset), to);
+        }
+        self.live.end(key);
+        match written {
+            Err(StorageError::Full) => Ok(()),
+            other => other,
+        }
     }
 
-    /// What lies in a cache segment.
-    fn chunks_of(&self, number: u32) -> Result<Vec<(Key, Place)>, StorageError> {
-        let file = match self.disk.open(&crate::journal::file_name(Area::Cache.folder(), number)) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(StorageError::io("open a cache segment", &error)),
-        };
-        let mut chunks = Vec::new();
-        scan(&file, &self.salt, number, 0, &mut |offset, extent| {
-            let place = Place { area: Area::Cache, segment: number, offset, crc: 0 };
-            chunks.push(((extent.domain, extent.id), place));
-            Ok(())
-        })?;
-        Ok(chunks)
+    /// Writes the counters down, once in a while.
+    pub(super) fn remember_uses(&self, now: WallTime) -> Result<(), StorageError> {
+        let mut last = self.evicting.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = last.get_or_insert(now).0;
+        if now.0.abs_diff(since) < REMEMBER_MS || !self.evicting.sieve().take_changed() {
+            return Ok(());
+        }
+        *last = Some(now);
+        let sieve = self.evicting.sieve().clone();
+        side_file::write(&*self.disk, FILE, &self.salt, &sieve)
     }
 }

@@ -16,8 +16,6 @@ struct Open {
 #[derive(Default)]
 struct State {
     open: BTreeMap<(Area, u32), Open>,
-    /// When each cache segment was read last, counted in reads.
-    cache_used: BTreeMap<u32, u64>,
     reads: u64,
 }
 
@@ -42,9 +40,6 @@ impl Files {
         let mut state = self.lock();
         state.reads += 1;
         let now = state.reads;
-        if area == Area::Cache {
-            state.cache_used.insert(number, now);
-        }
         if let Some(open) = state.open.get_mut(&(area, number)) {
             open.used = now;
             return Ok(open.file.clone());
@@ -62,11 +57,7 @@ impl Files {
 
     /// Forgets a segment that is removed.
     pub(crate) fn forget(&self, area: Area, number: u32) {
-        let mut state = self.lock();
-        state.open.remove(&(area, number));
-        if area == Area::Cache {
-            state.cache_used.remove(&number);
-        }
+        self.lock().open.remove(&(area, number));
     }
 
     /// What of this place lies in memory is let go of, so that the next reading comes from the disk.
@@ -75,15 +66,5 @@ impl Files {
         if let Some(file) = open.or_else(|| self.disk.open(&file_name(area.folder(), number)).ok()) {
             file.release(offset, len);
         }
-    }
-
-    /// As if a cache segment had been read last then.
-    pub(crate) fn set_cache_used(&self, number: u32, used: u64) {
-        self.lock().cache_used.insert(number, used);
-    }
-
-    /// When a cache segment was last read; 0 if never since the store was opened.
-    pub(crate) fn cache_used(&self, number: u32) -> u64 {
-        self.lock().cache_used.get(&number).copied().unwrap_or(0)
     }
 }

@@ -42,7 +42,9 @@ mod strip;
 mod words;
 
 pub use committer::Committer;
-pub use report::{ClassUsage, Collected, Damage, IndexState, Recovery, SyncStats, TornTail, Usage};
+pub use report::{
+    CacheStats, ClassUsage, Collected, Damage, IndexState, Recovery, SyncStats, TornTail, Usage,
+};
 pub use scrub::{DamagedChunk, DamagedSegment, ScrubState, ScrubStep};
 pub use words::{Class, Entry, Propose, SmallBody};
 
@@ -72,6 +74,7 @@ pub struct Store {
     payload_meter: SyncMeter,
     sweep: Mutex<collect::Sweep>,
     scrub: Mutex<scrub::Scrub>,
+    evicting: evict::Evicting,
     /// Chunks that were asked for or brought, to see whether others are at work.
     asked: AtomicU64,
     /// One payload sync at a time.
@@ -174,6 +177,7 @@ impl Store {
             cache: self.space.usage(Area::Cache),
             index: self.space.index_bytes(),
             free: self.space.free(),
+            cached: self.usage_of_cache(),
             full: self.space.is_full(),
             poisoned: self.poison.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             journal_syncs: self.journal_meter.stats(),

@@ -56,7 +56,7 @@ impl Store {
         let salt = if is_new { make_identity(&*disk, settings.salt)? } else { read_identity(&*disk)? };
         let base = Base::load(&*disk, &salt);
         let opened = open_index(&*disk, &settings, is_new, &base)?;
-        let space = Space::new(disk.clone(), settings.capacity_bytes, settings.headroom_bytes);
+        let space = Space::new(disk.clone(), &settings);
         load_lengths(&*disk, &space)?;
         for &((area, number), Account { live, freed, dead }) in &opened.accounts {
             // A crash may have come between the stripping of a segment and the note of it.
@@ -99,6 +99,7 @@ fn assemble(
     let segments = |area, bytes, known| Segments::resume(&disk, area, salt, bytes, known);
     let lsn = AtomicU64::new(writer.tail().lsn - 1);
     let scrub = super::scrub::Scrub::load(&*disk, &salt);
+    let evicting = super::evict::Evicting::load(&*disk, &salt, settings.cache_bytes, &space);
     let store = Store {
         payload: segments(Area::Payload, settings.payload_segment_bytes, replayed.payload)?,
         cache: segments(Area::Cache, settings.cache_segment_bytes, replayed.cache)?,
@@ -117,6 +118,7 @@ fn assemble(
         payload_meter: Default::default(),
         sweep: Mutex::new(super::collect::Sweep::over(replayed.base)),
         scrub: Mutex::new(scrub),
+        evicting,
         asked: AtomicU64::new(0),
         syncing: Mutex::default(),
         poison: Mutex::default(),

@@ -40,9 +40,16 @@ impl Store {
         let Some(pin) = self.begin_put(key, class)? else {
             return Ok(self.pinned(key));
         };
-        let written = self.write_unless_here(key, class, kind, bytes, children);
+        let mut written = self.write_unless_here(key, class, kind, bytes, children.clone());
+        if matches!(written, Err(StorageError::Full)) && class == Class::Payload && self.relieve()? {
+            written = self.write_unless_here(key, class, kind, bytes, children);
+        }
         self.live.end(key);
-        written.map(|()| pin)
+        written?;
+        if class == Class::Cache {
+            self.trim(bytes.len() as u64)?;
+        }
+        Ok(pin)
     }
 
     fn pinned(&self, key: Key) -> Pin {
@@ -81,12 +88,16 @@ impl Store {
         if here && !damaged {
             return Ok(());
         }
+        if area == Area::Cache && self.space.is_short() {
+            // Copies do not take what writes will need in a moment.
+            return Err(StorageError::Full);
+        }
         self.write_extent(key, area, kind, bytes, children)?;
         let dirty = self.live.lock().dirty;
         if dirty > self.settings.dirty_bytes { self.sync_payload() } else { Ok(()) }
     }
 
-    fn write_extent(
+    pub(super) fn write_extent(
         &self,
         key: Key,
         area: Area,

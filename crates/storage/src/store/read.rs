@@ -25,11 +25,38 @@ impl Store {
     /// Reads part of a chunk; every 64 KiB block touched is verified first. `0..u32::MAX` reads to the end.
     pub fn read_chunk(&self, domain: BucketId, id: ChunkId, range: Range<u32>) -> Result<Bytes, ReadError> {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        self.read_quietly(domain, id, range)
+        let (bytes, place) = self.read_placed(domain, id, range)?;
+        if place.area == Area::Cache {
+            self.evicting.read((place.segment, place.offset), bytes.len() as u64);
+        }
+        Ok(bytes)
+    }
+
+    /// A copy that was put is being read without being read from here: by who brought it.
+    pub fn note_read(&self, domain: BucketId, id: ChunkId) {
+        if let Ok(Some(Found { place, .. })) = self.find((domain, id))
+            && place.area == Area::Cache
+        {
+            self.evicting.read((place.segment, place.offset), 0);
+        }
     }
 
     /// The same for work in the background, which does not count as work of others.
-    fn read_quietly(&self, domain: BucketId, id: ChunkId, range: Range<u32>) -> Result<Bytes, ReadError> {
+    pub(super) fn read_quietly(
+        &self,
+        domain: BucketId,
+        id: ChunkId,
+        range: Range<u32>,
+    ) -> Result<Bytes, ReadError> {
+        self.read_placed(domain, id, range).map(|(bytes, _)| bytes)
+    }
+
+    fn read_placed(
+        &self,
+        domain: BucketId,
+        id: ChunkId,
+        range: Range<u32>,
+    ) -> Result<(Bytes, Place), ReadError> {
         let key = (domain, id);
         let mut found = self.find(key)?.ok_or(ReadError::Absent)?;
         loop {
@@ -38,7 +65,7 @@ impl Store {
                 return Err(ReadError::Range(found.stored));
             }
             let why = match self.read_place(key, found, range) {
-                Ok(bytes) => return Ok(bytes),
+                Ok(bytes) => return Ok((bytes, found.place)),
                 Err(why) => why,
             };
             // It may have been collected, or written anew, while it was read.

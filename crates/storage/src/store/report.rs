@@ -84,6 +84,8 @@ pub struct Usage {
     pub index: u64,
     /// Bytes that ordinary writes may still take.
     pub free: u64,
+    /// What the cache does.
+    pub cached: CacheStats,
     /// Whether ordinary writes are refused for want of room.
     pub full: bool,
     /// Why nothing is written any more, if so.
@@ -94,6 +96,19 @@ pub struct Usage {
     pub payload_syncs: SyncStats,
     /// Last journal position that is durable and applied.
     pub lsn: u64,
+}
+
+/// What the cache holds and was good for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Copies are evicted beyond so many bytes.
+    pub cap: u64,
+    /// Bytes of copies.
+    pub bytes: u64,
+    /// Bytes read from copies that had been read before, since the store was opened: what would have been fetched again.
+    pub hit_bytes: u64,
+    /// Bytes of copies evicted since then.
+    pub evicted_bytes: u64,
 }
 
 /// Count and duration of syncs.

@@ -13,18 +13,16 @@ use std::io::ErrorKind;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{MutexGuard, PoisonError};
 
-use skerry_base::codec::{decode, encode};
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, ChunkId, WallTime};
 
 use super::Store;
 use super::changes::load_row;
-use crate::checksum::crc32c;
 use crate::chunks::Key;
 use crate::chunks::row::{self, Area, Row, read_chunk_key};
 use crate::disk::Disk;
 use crate::journal::reader::walk_sealed;
-use crate::{ReadError, StorageError};
+use crate::{ReadError, StorageError, side_file};
 
 mod state;
 
@@ -57,7 +55,7 @@ struct Batch {
 impl Scrub {
     /// Goes on where the last run was; a position that does not read is one that is lost: a new round begins.
     pub(super) fn load(disk: &dyn Disk, salt: &[u8; 16]) -> Self {
-        let saved = match read(disk, salt) {
+        let saved = match side_file::read(disk, FILE, salt, state::FILE_BYTES) {
             Ok(saved) => saved,
             Err(why) => {
                 tracing::warn!(why, "the position of the scrub is lost; it begins anew");
@@ -173,19 +171,15 @@ impl Store {
         batch.rows.sort_by_key(|(_, row)| row.place);
         for ((domain, id), row) in batch.rows {
             let Some(place) = row.place else { continue };
-            let cached = (place.area == Area::Cache).then(|| self.files.cache_used(place.segment));
+            let is_copy = place.area == Area::Cache;
             // What lies in memory says nothing about the disk.
             self.files.release(place.area, place.segment, place.offset, row.taken());
             let found = self.check_quietly(domain, id);
-            if let Some(used) = cached {
-                // Being looked after is not being used: what is evicted must not depend on it.
-                self.files.set_cache_used(place.segment, used);
-            }
             step.chunks += 1;
             step.bytes += row.taken();
             match found {
                 Ok(()) => {}
-                Err(ReadError::Absent) if cached.is_some() => step.torn_copies += 1,
+                Err(ReadError::Absent) if is_copy => step.torn_copies += 1,
                 Err(ReadError::Absent) => {}
                 Err(ReadError::Io(error)) => return Err(StorageError::Index(error)),
                 Err(ReadError::Damaged(why)) => {
@@ -266,45 +260,8 @@ impl Store {
     }
 
     fn save(&self, scrub: &mut Scrub) -> Result<(), StorageError> {
-        write(&*self.disk, &self.salt, &scrub.saved)?;
+        side_file::write(&*self.disk, FILE, &self.salt, &scrub.saved)?;
         scrub.unsaved = 0;
         Ok(())
     }
-}
-
-fn read(disk: &dyn Disk, salt: &[u8; 16]) -> Result<Saved, String> {
-    let file = match disk.open(FILE) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Saved::default()),
-        Err(error) => return Err(error.to_string()),
-    };
-    let len = file.len().map_err(|error| error.to_string())?;
-    if len > state::FILE_BYTES {
-        return Err(format!("the file `{FILE}` has {len} bytes"));
-    }
-    let mut bytes = vec![0; len as usize];
-    file.read_at(0, &mut bytes).map_err(|error| error.to_string())?;
-    let cut = bytes.len().saturating_sub(4);
-    let (body, sum) = bytes.split_at_checked(cut).ok_or("cut short")?;
-    if sum != crc32c(&[salt, body]).to_le_bytes() {
-        return Err(format!("the checksum of the file `{FILE}` does not match"));
-    }
-    decode(body).map_err(|error| error.to_string())
-}
-
-/// Written beside and renamed, so that a crash leaves the old position or the new one.
-fn write(disk: &dyn Disk, salt: &[u8; 16], saved: &Saved) -> Result<(), StorageError> {
-    let failed = |error: std::io::Error| StorageError::io("write the position of the scrub", &error);
-    let body = encode(saved);
-    let sum = crc32c(&[salt, &body]).to_le_bytes();
-    let staged = format!("{FILE}.new");
-    match disk.remove(&staged) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    let file = disk.create(&staged, 0).map_err(failed)?;
-    file.write_at(0, &[&body, &sum]).map_err(failed)?;
-    file.sync().map_err(failed)?;
-    disk.rename(&staged, FILE).map_err(failed)?;
-    disk.sync_dir(".").map_err(failed)
 }

@@ -225,31 +225,100 @@ fn cached(store: &Store, number: u64) -> Vec<u8> {
 }
 
 #[test]
-fn cached_copies_are_evicted_by_segment_the_least_read_first() {
+fn copies_beyond_the_cap_go_the_unused_first_and_their_space_comes_back() {
     let disk = FaultyDisk::default();
-    let settings = Settings { cache_bytes: 600_000, ..kept() };
+    // Room for twelve.
+    let settings = Settings { cache_bytes: 12 * extent_len(40_000), ..kept() };
     let (store, _) = open(&disk, &settings);
-    let copies: Vec<Vec<u8>> = (0..12).map(|number| cached(&store, number)).collect();
+    let mut copies: Vec<Vec<u8>> = (0..12).map(|number| cached(&store, number)).collect();
     let read = |bytes: &[u8]| store.read_chunk(DOMAIN, ChunkId::of(bytes), 0..u32::MAX);
-    // The first segment was read last; the second is in use.
-    let order = [3, 6, 9, 0];
-    order.iter().for_each(|&index: &usize| assert_eq!(read(&copies[index]).unwrap(), copies[index]));
-    assert_eq!(collect(&store, 0).evicted, 0);
-    let more = cached(&store, 12);
-    let pin = store.pin(DOMAIN, ChunkId::of(&copies[3])).unwrap();
-    let evicted = collect(&store, 0);
-    assert_eq!((evicted.evicted, evicted.segments), (3, 1));
-    assert!(
-        has(&store, &copies[0]) && has(&store, &copies[3]) && !has(&store, &copies[6]) && has(&store, &more)
+    for _ in 0..2 {
+        (0..4).for_each(|index: usize| assert_eq!(read(&copies[index]).unwrap(), copies[index]));
+    }
+    assert_eq!(store.usage().cached.hit_bytes, 4 * 40_000, "the first reading is by who brought it");
+    assert_eq!(store.usage().cached.evicted_bytes, 0);
+    let pin = store.pin(DOMAIN, ChunkId::of(&copies[5])).unwrap();
+    copies.extend((12..18).map(|number| cached(&store, number)));
+    let left: Vec<usize> = (0..18).filter(|&index| has(&store, &copies[index])).collect();
+    assert_eq!(
+        left,
+        [0, 1, 2, 3, 5, 11, 12, 13, 14, 15, 16, 17],
+        "those read twice, the one in use, the newest"
     );
-    assert!(store.usage().cache.allocated <= 600_000);
+    let stats = store.usage().cached;
+    assert_eq!((stats.bytes, stats.evicted_bytes), (stats.cap, 6 * extent_len(40_000)));
     audit(&store);
+    let before = disk.taken();
+    store.checkpoint().unwrap();
+    assert!(collect(&store, 0).bytes >= 6 * extent_len(40_000));
+    assert!(disk.taken() <= before - 6 * extent_len(40_000));
     drop(pin);
     // What was evicted can come again, also to stay.
     drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &copies[6]).unwrap());
     store.settle(|result| result.unwrap());
     store.pump();
     assert_eq!(store.usage().payload.live, extent_len(40_000));
+    audit(&store);
+    // A lower cap is met at the next step.
+    store.set_cache_cap(3 * extent_len(40_000));
+    collect(&store, 0);
+    assert!(store.usage().cached.bytes <= 3 * extent_len(40_000));
+    audit(&store);
+}
+
+#[test]
+fn uses_of_copies_outlive_a_restart() {
+    let (disk, settings) =
+        (FaultyDisk::default(), Settings { cache_bytes: 12 * extent_len(40_000), ..kept() });
+    let (store, _) = open(&disk, &settings);
+    let copies: Vec<Vec<u8>> = (0..12).map(|number| cached(&store, number)).collect();
+    let read =
+        |store: &Store, bytes: &[u8]| store.read_chunk(DOMAIN, ChunkId::of(bytes), 0..u32::MAX).unwrap();
+    for _ in 0..3 {
+        read(&store, &copies[2]);
+    }
+    collect(&store, 0);
+    collect(&store, 60 * 60 * 1000);
+    store.checkpoint().unwrap();
+    drop(store);
+    for damaged in [false, true] {
+        if damaged {
+            disk.corrupt("uses", |bytes| bytes[3] ^= 1);
+        }
+        let (store, _) = open(&disk, &settings);
+        let used = store.evicting.sieve().heat(1);
+        assert_eq!(used > 0, !damaged, "a damaged file is forgotten, nothing else");
+        if !damaged {
+            cached(&store, 12);
+            assert!(has(&store, &copies[2]) && !has(&store, &copies[0]));
+        }
+    }
+}
+
+#[test]
+fn little_that_lives_moves_on_so_that_segments_go() {
+    let settings = Settings { cache_bytes: 40 * extent_len(5_000), ..kept() };
+    let (store, _) = open(&FaultyDisk::default(), &settings);
+    let copy = |number: u64| {
+        let bytes = body(number, 5_000);
+        commit(&store, vec![say_put(&format!("{number}"), number, ChunkId::of(&bytes))]).unwrap();
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &bytes).unwrap());
+        bytes
+    };
+    let loved = copy(0);
+    for number in 1..400 {
+        for _ in 0..2 {
+            store.read_chunk(DOMAIN, ChunkId::of(&loved), 0..u32::MAX).unwrap();
+        }
+        copy(number);
+        if number % 20 == 0 {
+            store.checkpoint().unwrap();
+            collect(&store, 0);
+        }
+    }
+    assert!(has(&store, &loved));
+    let segments = store.usage().cache.segments;
+    assert!(segments <= 6, "{segments} segments for a cache of two");
     audit(&store);
 }
 

@@ -1,11 +1,11 @@
 //! A full disk: writes are refused, reads and deletes go on, freed space lets writes resume.
 
-use skerry_base::{ChunkId, WallTime};
+use skerry_base::{ChunkId, ChunkKind, WallTime};
 
-use super::world::{DOMAIN, audit, body, delete, kept, keys, open, put_large, put_small};
+use super::world::{DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, say_put};
 use crate::disk::faulty::FaultyDisk;
 use crate::store::Store;
-use crate::{Settings, StorageError};
+use crate::{Class, Settings, StorageError};
 
 /// Puts until refused; returns how many there are.
 fn fill(store: &Store, put: impl Fn(&Store, u64) -> Result<(), StorageError>) -> u64 {
@@ -117,4 +117,47 @@ fn the_reserve_holds_many_deletes() {
         delete(&store, &format!("key-{number:05}")).unwrap();
     }
     assert!(keys(&store.view()).is_empty());
+}
+
+/// Copies of other sites' payload up to the cap of the cache; how many.
+fn copies(store: &Store) -> u64 {
+    for number in 0..20 {
+        let bytes = body(1_000_000 + number, 40_000);
+        commit(store, vec![say_put(&format!("far-{number}"), number, ChunkId::of(&bytes))]).unwrap();
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &bytes).unwrap());
+    }
+    store.pump();
+    store.usage().cached.bytes
+}
+
+/// Fills a store without copies and one with: nothing is refused while there are copies.
+fn copies_make_way(put: fn(&Store, u64) -> Result<(), StorageError>) {
+    let settings = || Settings { capacity_bytes: Some(3 << 20), cache_bytes: 1 << 20, ..kept() };
+    let (without, _) = open(&FaultyDisk::default(), &settings());
+    let room = fill(&without, put);
+    let (store, _) = open(&FaultyDisk::default(), &settings());
+    let before = copies(&store);
+    assert!(before > 600_000, "{before}");
+    let count = fill(&store, put);
+    let left = store.usage().cached;
+    assert_eq!(left.bytes, 0, "a write was refused though copies were left");
+    assert_eq!(left.evicted_bytes, before);
+    assert!(count * 10 >= room * 8, "{count} fit, {room} without copies");
+    audit(&store);
+    // And none comes where writes have no room.
+    let bytes = body(5, 40_000);
+    assert!(matches!(
+        store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &bytes),
+        Err(StorageError::Full)
+    ));
+}
+
+#[test]
+fn copies_make_way_for_payload() {
+    copies_make_way(large);
+}
+
+#[test]
+fn copies_make_way_for_small_bodies() {
+    copies_make_way(small);
 }

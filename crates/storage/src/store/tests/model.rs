@@ -159,6 +159,12 @@ impl Client {
         };
         let class = if self.chance.one_in(2) { Class::Cache } else { Class::Payload };
         drop(store.put_chunk(DOMAIN, class, ChunkKind::Leaf, &self.contents[&chunk]));
+        // Some are read again, so that the hand spares them.
+        for _ in 0..self.chance.below(4) {
+            if let Ok(bytes) = store.read_chunk(DOMAIN, chunk, 0..u32::MAX) {
+                assert_eq!(bytes, self.contents[&chunk]);
+            }
+        }
     }
 
     pub(super) fn pump(&mut self, store: &Store) {
