@@ -175,6 +175,7 @@ impl Admin {
             ack_scope: scope::name(bucket.config.scope),
             copies: u32::from(bucket.config.copies),
             follow: follow_name(bucket.config.follow).into(),
+            residency: bucket.config.residency.iter().map(|id| self.site.peers.roster.name(*id)).collect(),
             objects: sums.keys,
             bytes: sums.bytes,
             unprotected_bytes: unprotected(&bucket.config, sites, &sums),
@@ -432,7 +433,14 @@ impl AdminService for Admin {
     async fn update_bucket(&self, name: &str, request: BucketPatch) -> Outcome<BucketStatus> {
         let found = self.site.bucket(name).await?;
         let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(name))?;
-        buckets::change(&self.site, WRITER, &bucket, move |config| patch(config, &request)).await?;
+        let residency = request.residency.as_deref().map(|names| self.resident(names)).transpose()?;
+        let change = move |config: &mut BucketConfig| {
+            if let Some(residency) = &residency {
+                config.residency.clone_from(residency);
+            }
+            patch(config, &request)
+        };
+        buckets::change(&self.site, WRITER, &bucket, change).await?;
         self.bucket(name).await
     }
 }
@@ -477,6 +485,14 @@ impl Admin {
         let epoch = home::shift(&self.site, WRITER, asked).await?;
         let (site, expelled) = (request.site, request.destroyed);
         Ok(HomeState { version: VERSION, bucket: name, site, epoch, expelled })
+    }
+
+    /// The sites of these names.
+    fn resident(&self, names: &[String]) -> Outcome<Vec<SiteId>> {
+        let mut ids = names.iter().map(|name| self.site_named(name)).collect::<Outcome<Vec<_>>>()?;
+        ids.sort();
+        ids.dedup();
+        Ok(ids)
     }
 
     /// Losers that were listed may go once they are old enough: remembered, so that none goes unseen.

@@ -98,6 +98,9 @@ pub(crate) struct Set {
     /// What members take along with the records
     #[arg(long, value_enum)]
     follow: Option<Follow>,
+    /// Sites where its payload may lie, cached copies too, separated by commas; `all` for everywhere
+    #[arg(long, value_name = "SITES", value_delimiter = ',')]
+    residency: Option<Vec<String>>,
     #[command(flatten)]
     place: Place,
 }
@@ -220,10 +223,11 @@ impl Set {
             ack_scope: self.ack_scope,
             copies: self.copies,
             follow: self.follow.and_then(word),
+            residency: self.residency.map(|names| if names == ["all"] { Vec::new() } else { names }),
         };
         if patch == BucketPatch::default() {
             return Err(Failure::usage(
-                "set what? Name at least one of --versioning, --ack-scope, --copies, --follow",
+                "set what? Name at least one of --versioning, --ack-scope, --copies, --follow, --residency",
             ));
         }
         if output::dry_run(globals.dry_run, &format!("change settings of {}", self.name), globals.json)? {
@@ -259,6 +263,7 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
         ("copies", bucket.copies.to_string()),
         ("unprotected", words::bytes(bucket.unprotected_bytes)),
         ("follow", bucket.follow.clone()),
+        ("residency", if bucket.residency.is_empty() { "all".into() } else { bucket.residency.join(", ") }),
         ("conflicts", bucket.conflicts.to_string()),
         ("home", home(bucket)),
         ("members", bucket.members.join(", ")),

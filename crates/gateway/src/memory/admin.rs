@@ -47,6 +47,7 @@ fn status(name: &str, bucket: &Bucket) -> BucketStatus {
         ack_scope: "node".into(),
         copies: 1,
         follow: "records".into(),
+        residency: Vec::new(),
         objects: sizes.len() as u64,
         bytes: sizes.iter().sum(),
         unprotected_bytes: 0,

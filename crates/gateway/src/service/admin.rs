@@ -475,6 +475,9 @@ pub struct BucketStatus {
     pub copies: u32,
     /// `records`, `small` or `all`: what members take along with the records.
     pub follow: String,
+    /// Names of the sites where its payload may lie, cached copies too; empty for all.
+    #[serde(default)]
+    pub residency: Vec<String>,
     /// Current objects known here.
     pub objects: u64,
     /// Bytes of them.
@@ -518,6 +521,9 @@ pub struct BucketPatch {
     /// `records`, `small` or `all`.
     #[serde(default)]
     pub follow: Option<String>,
+    /// Names of the sites where its payload may lie, cached copies too; empty for all.
+    #[serde(default)]
+    pub residency: Option<Vec<String>>,
 }
 
 /// What an operator does. The bearer of the admin token may do all of it.

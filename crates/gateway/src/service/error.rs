@@ -114,6 +114,8 @@ kinds! {
     HomeNotNamed = 409 "HomeNotNamed";
     /// What was asked for exists or may exist, but no site that has it can be reached.
     Unreachable = 409 "Unreachable";
+    /// The bucket may not lie at this site, and no site where it may can be reached.
+    NotResident = 409 "NotResident";
     /// Every copy that can be reached is damaged.
     Damaged = 409 "ObjectDamaged";
     /// The disk is full: reads and deletes go on.

@@ -18,7 +18,7 @@ use super::bucket::{self, Bucket};
 use super::get::{Found, Wanted};
 use super::upload::{self, Target};
 use super::write::{self, Written};
-use super::{buckets, far, home, list, members, refusal, relay, scope};
+use super::{buckets, far, forward, home, list, members, refusal, relay, scope};
 use crate::net::{Stream, frame};
 use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
 use crate::peers::serve::Answerer;
@@ -37,6 +37,10 @@ pub(crate) struct Answers {
 #[async_trait]
 impl Answerer for Answers {
     async fn answer(&self, from: SiteId, request: Request, mut stream: Stream) -> Result<(), PeerError> {
+        let request = match request {
+            Request::Forward(asked) => return forward::take(&self.site, from, *asked, stream).await,
+            request => request,
+        };
         let (response, chunks) = self.respond(from, request).await;
         let bytes = codec::encode(&response);
         frame::write(&mut stream, &bytes).await?;
@@ -64,7 +68,7 @@ impl Answers {
         let plain =
             |answer: Outcome<Response>| (answer.unwrap_or_else(|error| list::refused(&error)), Vec::new());
         match request {
-            Request::Control => (Response::Done, Vec::new()),
+            Request::Control | Request::Forward(_) => (Response::Done, Vec::new()),
             Request::Read(read) => object(site, read).await,
             Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk).await,
             Request::List(list) => (list::answer(site, list, false).await, Vec::new()),

@@ -58,6 +58,21 @@ impl Bucket {
         }
     }
 
+    /// Whether copies of its payload may lie at a site, cached ones too.
+    pub(crate) fn may_lie_at(&self, site: SiteId) -> bool {
+        self.config.residency.is_empty() || self.config.residency.contains(&site)
+    }
+
+    /// Refuses what would leave payload at this site though the bucket may not lie here.
+    pub(crate) fn check_residency(&self, site: &Site) -> Outcome<()> {
+        if self.may_lie_at(site.id) {
+            return Ok(());
+        }
+        let names: Vec<String> = self.config.residency.iter().map(|id| site.peers.roster.name(*id)).collect();
+        let message = format!("{} may lie at {} only, and not at {}", self.name, names.join(", "), site.name);
+        Err(ServiceError::new(ErrorKind::NotResident, message))
+    }
+
     /// Whether it has or had versioning.
     pub(crate) fn versioned(&self) -> bool {
         self.versioning != Versioning::Off

@@ -30,6 +30,7 @@ pub(crate) async fn copy(
     request: CopyObject,
 ) -> Outcome<CopyOutcome> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    bucket.check_residency(site)?;
     let (wanted, record) = source(site, context, &request.source).await?;
     let (info, object) = get::described(&wanted.bucket, &record)?;
     if object.size > PUT_BYTES {

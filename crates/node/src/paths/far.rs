@@ -33,7 +33,9 @@ pub(crate) async fn read(site: &Arc<Site>, wanted: &Wanted, part: Part, here: &F
         Found::Nothing => None,
     };
     // What is here already need not come again: ask for the record alone.
-    let part = if matches!(here, Found::Object(_)) { Part::Nothing } else { part };
+    // What may not lie here is streamed chunk by chunk instead.
+    let elsewhere = matches!(here, Found::Object(_)) || !wanted.bucket.may_lie_at(site.id);
+    let part = if elsewhere { Part::Nothing } else { part };
     let question = Request::Read(Read {
         bucket: wanted.bucket.id,
         key: wanted.key.clone(),

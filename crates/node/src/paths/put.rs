@@ -12,7 +12,7 @@ use skerry_model::write::Ask;
 use super::bucket::Bucket;
 use super::ingest::{self, Body};
 use super::write::{self, Asked, Written};
-use super::{scope, shape};
+use super::{forward, scope, shape};
 use crate::site::Site;
 
 /// Stores an object.
@@ -22,6 +22,9 @@ pub(crate) async fn put(
     request: PutObject,
 ) -> Outcome<PutOutcome> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    if let Some(why) = forward::reason(site, &bucket, request.body.announced()) {
+        return forward::put(site, context, &bucket, request, why).await;
+    }
     let (body, digests) = ingest::ingest(&site.store, bucket.id, request.body).await?;
     let object = Object {
         size: body.size,

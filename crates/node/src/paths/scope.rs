@@ -127,11 +127,12 @@ fn short(holders: usize, wanted: u16, failed: &[String]) -> ServiceError {
 }
 
 /// Sites that can be asked: members of the bucket first, then the others, each nearest first.
-async fn candidates(site: &Arc<Site>, bucket: &Bucket) -> Vec<SiteId> {
+pub(crate) async fn candidates(site: &Arc<Site>, bucket: &Bucket) -> Vec<SiteId> {
     let id = bucket.id;
     let members: BTreeSet<SiteId> =
         site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default().into_iter().collect();
-    let mut linked: Vec<SiteId> = site.boxes.linked().into_iter().filter(|other| *other != site.id).collect();
+    let may = |other: &SiteId| *other != site.id && bucket.may_lie_at(*other);
+    let mut linked: Vec<SiteId> = site.boxes.linked().into_iter().filter(may).collect();
     let distance = |other: &SiteId| {
         let node = site.peers.roster.node(*other);
         node.and_then(|node| site.peers.net().rtt(node)).unwrap_or(Duration::MAX)
@@ -208,6 +209,7 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
         return Err(ServiceError::new(ErrorKind::InvalidRequest, "a record of another bucket"));
     }
     let bucket = claimed(site, hold.bucket).await?;
+    bucket.check_residency(site)?;
     site.join(bucket.id).await?;
     let mut taking = Taking { bytes: 0, pins: Vec::new(), small: None };
     if let Some(object) = record.object() {
@@ -234,7 +236,7 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
 }
 
 /// The bucket; its claim may be on its way.
-async fn claimed(site: &Arc<Site>, id: skerry_base::BucketId) -> Outcome<Bucket> {
+pub(crate) async fn claimed(site: &Arc<Site>, id: skerry_base::BucketId) -> Outcome<Bucket> {
     let system = site.system;
     let look = || site.read(move |view| bucket::claim_of(view, system, id));
     if let Some(bucket) = look().await? {

@@ -31,17 +31,20 @@ pub(crate) struct Chunks {
     domain: BucketId,
     /// Where the payload was written first, and the bucket's home.
     first: [SiteId; 2],
+    /// Whether copies may lie here.
+    keeps: bool,
 }
 
 impl Chunks {
     /// Chunks of a record of a bucket that was written at this site.
     pub(crate) fn new(site: &Arc<Site>, bucket: &Bucket, written: SiteId) -> Arc<Self> {
-        Arc::new(Self { site: site.clone(), domain: bucket.id, first: [written, bucket.home] })
+        let keeps = bucket.may_lie_at(site.id);
+        Arc::new(Self { site: site.clone(), domain: bucket.id, first: [written, bucket.home], keeps })
     }
 
     /// Chunks of a bucket whichever record names them, to mend them.
     pub(crate) fn mending(site: &Arc<Site>, domain: BucketId, home: SiteId) -> Self {
-        Self { site: site.clone(), domain, first: [home, home] }
+        Self { site: site.clone(), domain, first: [home, home], keeps: true }
     }
 
     /// Who may have what is not here: where it was written, then the members nearest first, then the home;
@@ -119,7 +122,7 @@ impl Chunks {
     /// copy that cannot be kept costs only another fetch.
     pub(crate) async fn keep(&self, kind: ChunkKind, bytes: Bytes) {
         let (store, domain) = (self.site.store.clone(), self.domain);
-        if store.usage_of_cache().cap == 0 {
+        if !self.keeps || store.usage_of_cache().cap == 0 {
             return;
         }
         let put = move || store.put_chunk(domain, Class::Cache, kind, &bytes).map(drop);

@@ -80,6 +80,7 @@ pub(crate) async fn create(
     request: CreateUpload,
 ) -> Outcome<CreatedUpload> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    bucket.check_residency(site)?;
     let draw = entropy::bytes().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
     let id = UploadId { site: site.id, draw };
     let composite = request.shape == ChecksumShape::Composite;

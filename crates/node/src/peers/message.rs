@@ -42,6 +42,9 @@ pub(crate) enum Request {
     NameHome(NameHome),
     /// A bucket under a name that nobody has, made by the register for the asker.
     ClaimName(ClaimName),
+    /// An object that the asker cannot keep. Answered by [`Response::Done`] if there is room; then the body follows in
+    /// frames, an empty one, and what it came to; then the answer is the record.
+    Forward(Box<Forward>),
 }
 
 /// Asks the register of names for a name.
@@ -73,6 +76,23 @@ pub(crate) struct Hold {
     pub(crate) record: Bytes,
     /// The first chunks of its body, in the order of the walk; the rest is fetched.
     pub(crate) payload: Vec<Bytes>,
+}
+
+/// An object on its way to a site that can keep it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Forward {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// The key.
+    pub(crate) key: String,
+    /// Headers and metadata, without what only the body tells.
+    pub(crate) object: Box<skerry_model::Object>,
+    /// What must hold.
+    pub(crate) condition: Condition,
+    /// The access key that writes.
+    pub(crate) writer: String,
+    /// Bytes of the body, if the client said.
+    pub(crate) length: Option<u64>,
 }
 
 /// Which version of a key.

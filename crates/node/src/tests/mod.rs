@@ -10,5 +10,6 @@ mod island;
 mod one_site;
 mod scope;
 mod several_sites;
+mod space;
 mod uploads;
 mod world;

@@ -152,15 +152,17 @@ impl TestSite {
         body: impl Into<Bytes>,
         condition: WriteCondition,
     ) -> Outcome<PutOutcome> {
-        let request = PutObject {
-            bucket: bucket.into(),
-            key: key.into(),
-            headers: ObjectHeaders::default(),
-            user_metadata: Vec::new(),
-            condition,
-            body: UploadBody::of(body),
-        };
-        self.services().objects.put(&context(), request).await
+        self.services().objects.put(&context(), put_of(bucket, key, body, condition)).await
+    }
+
+    pub(super) async fn put_in(
+        &self,
+        context: &RequestContext,
+        bucket: &str,
+        key: &str,
+        body: impl Into<Bytes>,
+    ) -> Outcome<PutOutcome> {
+        self.services().objects.put(context, put_of(bucket, key, body, WriteCondition::default())).await
     }
 
     pub(super) async fn get(&self, bucket: &str, key: &str) -> Outcome<Bytes> {
@@ -340,6 +342,17 @@ fn admit(first: &SiteTrust, name: &str) -> SiteTrust {
         statement,
         credentials: first.credentials.clone(),
         admin: None,
+    }
+}
+
+fn put_of(bucket: &str, key: &str, body: impl Into<Bytes>, condition: WriteCondition) -> PutObject {
+    PutObject {
+        bucket: bucket.into(),
+        key: key.into(),
+        headers: ObjectHeaders::default(),
+        user_metadata: Vec::new(),
+        condition,
+        body: UploadBody::of(body),
     }
 }
 

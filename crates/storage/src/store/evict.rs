@@ -6,17 +6,19 @@
 //! no longer knows the copy survives a crash.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use skerry_base::{ChunkKind, WallTime};
+use skerry_base::kv::{Table, View};
+use skerry_base::{BucketId, ChunkKind, WallTime};
 
 use super::Store;
 use super::changes::load_row;
 use super::collect::Sweep;
 use super::report::{CacheStats, Collected};
 use crate::chunks::Key;
-use crate::chunks::row::{Area, Place, Row};
+use crate::chunks::row::{Area, Place, Row, decode, read_chunk_key};
 use crate::disk::Disk;
 use crate::payload::extent::extent_len;
 use crate::payload::scan;
@@ -111,6 +113,31 @@ impl Store {
         self.evicting.cap.store(bytes, Ordering::Relaxed);
     }
 
+    /// Whether a body of so many bytes is likely to find room, with copies given up for it.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        if !self.space.is_short() && bytes < self.settings.payload_segment_bytes {
+            return true;
+        }
+        let wanted = bytes.saturating_add(self.settings.journal_segment_bytes);
+        !self.space.is_full() && self.space.free() + self.space.cached() >= wanted
+    }
+
+    /// Evicts copies of a domain; true if there may be more.
+    pub fn drop_copies(&self, domain: BucketId) -> Result<bool, StorageError> {
+        let _turn = self.evicting.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut victims = Victims::default();
+        self.view().scan_prefix(Table::Chunks, &domain.0, &mut |key, value| {
+            if let (Some(key), Ok(row)) = (read_chunk_key(key), decode::<Row>(value))
+                && let Some(place) = row.place.filter(|place| place.area == Area::Cache)
+            {
+                victims.chunks.insert(key, place);
+            }
+            if victims.chunks.len() < EVICT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        let (count, _) = self.let_go_of(&victims)?;
+        Ok(count > 0 && victims.chunks.len() == EVICT)
+    }
+
     /// What the cache holds and was good for.
     pub fn usage_of_cache(&self) -> CacheStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -202,6 +229,11 @@ impl Store {
             // Nothing older can go: what came since is as good.
             if none { self.next_victims(wanted, tail)? } else { victims }
         };
+        self.let_go_of(&victims)
+    }
+
+    /// Those of them that nobody uses go; how many and how much.
+    fn let_go_of(&self, victims: &Victims) -> Result<(u64, u64), StorageError> {
         let keys: Vec<Key> = victims.chunks.keys().copied().collect();
         let begun = self.begin_all(&keys);
         let evicted = self.own_group(|_, changes, _| {

@@ -1,0 +1,266 @@
+//! A PUT that this site cannot keep (its disk is full, or the bucket may not lie here) is written at a site that can.
+//!
+//! Before: `put.rs`. After: the other site, which ingests and writes as for a client of its own and answers the record.
+//! Invariants: the client's body is read only once somebody has said that there is room; digests are verified
+//! here, and nothing is written there before they are; a forwarded write is never passed on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use skerry_base::codec::{self, Versioned};
+use skerry_base::limits::CHUNK_BYTES;
+use skerry_base::{NodeId, SiteId};
+use skerry_gateway::service::{Outcome, PutObject, PutOutcome, RequestContext, ServiceError, UploadBody};
+use skerry_model::write::Ask;
+use skerry_model::{Object, Record, object};
+use tokio::io::AsyncWriteExt;
+
+use super::bucket::Bucket;
+use super::ingest::Intake;
+use super::write::{self, Asked, Written};
+use super::{far, list, put, refusal, scope, shape};
+use crate::net::{Stream, frame};
+use crate::peers::PeerError;
+use crate::peers::message::{Forward, Request, Response};
+use crate::site::Site;
+use crate::telemetry::Kind;
+
+/// Sites asked for room before the write is refused.
+const TRIES: usize = 4;
+/// How long the other side may take for a piece of the body, or to decide.
+const PIECE_WAIT: Duration = Duration::from_secs(60);
+
+/// What follows the body.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Ending {
+    size: u64,
+    etag: String,
+    checksums: Vec<object::Checksum>,
+}
+
+impl Versioned for Ending {
+    const NAME: &'static str = "end of a forwarded body";
+    const VERSION: u8 = 1;
+}
+
+/// A site that has said that there is room.
+struct Taker {
+    site: SiteId,
+    node: NodeId,
+    stream: Stream,
+}
+
+/// Why a write cannot stay here, if so.
+pub(crate) fn reason(site: &Site, bucket: &Bucket, announced: Option<u64>) -> Option<ServiceError> {
+    bucket.check_residency(site).and_then(|()| room(site, announced)).err()
+}
+
+fn room(site: &Site, announced: Option<u64>) -> Outcome<()> {
+    if site.store.has_room_for(announced.unwrap_or(0)) {
+        return Ok(());
+    }
+    Err(refusal::storage(skerry_storage::StorageError::Full))
+}
+
+/// Has another site write the object; `why` is the answer if none can.
+pub(crate) async fn put(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &Bucket,
+    request: PutObject,
+    why: ServiceError,
+) -> Outcome<PutOutcome> {
+    let mut body = request.body;
+    let asked = Request::Forward(Box::new(Forward {
+        bucket: bucket.id,
+        key: request.key,
+        object: Box::new(Object {
+            headers: shape::stored_headers(request.headers),
+            user_metadata: request.user_metadata,
+            modified: site.clock.wall(),
+            ..Object::default()
+        }),
+        condition: write::wire_condition(&request.condition),
+        writer: context.principal.access_key.clone(),
+        length: body.announced(),
+    }));
+    let mut taker = taker(site, bucket, &asked, why).await?;
+    let ending = pour(site, &mut taker, &mut body).await?;
+    let digests = body.finish()?;
+    let ending =
+        Ending { size: ending, etag: digests.etag(), checksums: shape::stored_checksums(&digests.checksums) };
+    let broke = |error: PeerError| {
+        let name = site.peers.roster.name(taker.site);
+        refusal::unreachable(format!(
+            "this site has no room and handed the write to {name}; the link broke before it answered ({error}): \
+             the write may have happened, repeat it"
+        ))
+    };
+    let record = match end(&mut taker.stream, &ending).await.map_err(broke)? {
+        Response::Decided(record) => Box::new(Record::admit(&record).map_err(refusal::malformed)?),
+        Response::Refused { code, message } => return Err(refusal::relayed(&code, message)),
+        _ => return Err(refusal::malformed("another answer than the record")),
+    };
+    // So that who wrote here reads here; a journal without room hears of it from the feed.
+    if let Err(error) = far::keep(site, bucket.id, (), vec![(*record).clone()]).await {
+        tracing::debug!(%error, "the record of a forwarded write was not kept");
+    }
+    let written = Written::Record(record);
+    let receipt = scope::reach(site, context, bucket, &written).await?;
+    Ok(put::outcome(bucket, &written, receipt))
+}
+
+/// The first of the nearest sites that has room.
+async fn taker(site: &Arc<Site>, bucket: &Bucket, asked: &Request, why: ServiceError) -> Outcome<Taker> {
+    let mut failed = Vec::new();
+    for other in scope::candidates(site, bucket).await.into_iter().take(TRIES) {
+        let Some(node) = site.peers.roster.node(other) else { continue };
+        let name = || site.peers.roster.name(other);
+        match tokio::time::timeout(PIECE_WAIT, offer(site, node, asked)).await {
+            Ok(Ok((Response::Done, stream))) => return Ok(Taker { site: other, node, stream }),
+            Ok(Ok((Response::Refused { message, .. }, _))) => failed.push(format!("{}: {message}", name())),
+            Ok(Ok(_)) => failed.push(format!("{}: it answered something else", name())),
+            Ok(Err(error)) => failed.push(format!("{}: {error}", name())),
+            Err(_) => failed.push(format!("{}: no answer", name())),
+        }
+    }
+    let others = if failed.is_empty() { "no other site is linked".into() } else { failed.join("; ") };
+    Err(ServiceError::new(
+        why.kind(),
+        format!("{}; nor could another site take it ({others})", why.message()),
+    ))
+}
+
+async fn offer(site: &Arc<Site>, node: NodeId, asked: &Request) -> Result<(Response, Stream), PeerError> {
+    let mut stream = site.peers.net().open(node).await?;
+    let bytes = codec::encode(asked);
+    frame::write(&mut stream, &bytes).await?;
+    site.peers.sent(node, Kind::Record, bytes.len());
+    Ok((answer(&mut stream).await?, stream))
+}
+
+async fn answer(stream: &mut Stream) -> Result<Response, PeerError> {
+    let bytes = frame::read(stream).await?.ok_or(PeerError::Senseless("closed without an answer"))?;
+    Ok(codec::decode(&bytes)?)
+}
+
+/// Sends the body; how long it was.
+async fn pour(site: &Arc<Site>, taker: &mut Taker, body: &mut UploadBody) -> Outcome<u64> {
+    let mut size = 0;
+    while let Some(bytes) = body.next().await {
+        let mut bytes = bytes?;
+        while !bytes.is_empty() {
+            let piece = bytes.split_to(bytes.len().min(CHUNK_BYTES));
+            let sent = tokio::time::timeout(PIECE_WAIT, frame::write(&mut taker.stream, &piece)).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                let name = site.peers.roster.name(taker.site);
+                return Err(refusal::unreachable(format!(
+                    "this site has no room, and the link to {name}, which was taking the write, broke; nothing was \
+                     written: repeat it"
+                )));
+            }
+            size += piece.len() as u64;
+            site.peers.sent(taker.node, Kind::Payload, piece.len());
+        }
+    }
+    Ok(size)
+}
+
+async fn end(stream: &mut Stream, ending: &Ending) -> Result<Response, PeerError> {
+    frame::write(stream, &[]).await?;
+    frame::write(stream, &codec::encode(ending)).await?;
+    tokio::time::timeout(PIECE_WAIT, answer(stream)).await.map_err(|_| PeerError::Silent)?
+}
+
+/// Takes a write that another site cannot keep.
+pub(crate) async fn take(
+    site: &Arc<Site>,
+    from: SiteId,
+    asked: Forward,
+    mut stream: Stream,
+) -> Result<(), PeerError> {
+    let response = match ready(site, &asked).await {
+        Err(error) => list::refused(&error),
+        Ok(bucket) => {
+            frame::write(&mut stream, &codec::encode(&Response::Done)).await?;
+            match written(site, from, &bucket, asked, &mut stream).await? {
+                Ok(Written::Record(record)) => Response::Decided(record.encode().into()),
+                Ok(Written::Nothing) => Response::Done,
+                Err(error) => list::refused(&error),
+            }
+        }
+    };
+    frame::write(&mut stream, &codec::encode(&response)).await?;
+    stream.shutdown().await?;
+    Ok(())
+}
+
+async fn ready(site: &Arc<Site>, asked: &Forward) -> Outcome<Bucket> {
+    let bucket = scope::claimed(site, asked.bucket).await?;
+    match reason(site, &bucket, asked.length) {
+        Some(why) => Err(why),
+        None => Ok(bucket),
+    }
+}
+
+/// Takes the body in and writes. A stream that ends before the body did leaves nothing.
+async fn written(
+    site: &Arc<Site>,
+    from: SiteId,
+    bucket: &Bucket,
+    asked: Forward,
+    stream: &mut Stream,
+) -> Result<Outcome<Written>, PeerError> {
+    let mut intake = Intake::new(site.store.clone(), bucket.id);
+    let node = site.peers.roster.node(from);
+    let mut refused = None;
+    loop {
+        let piece = piece(stream).await?;
+        if piece.is_empty() {
+            break;
+        }
+        if let Some(node) = node {
+            site.peers.received(node, Kind::Payload, piece.len());
+        }
+        // Read on after a refusal: who sends listens only when it has sent all.
+        if refused.is_none() {
+            refused = intake.take(piece.into()).await.err();
+        }
+    }
+    let ending: Ending = codec::decode(&piece(stream).await?)?;
+    if let Some(error) = refused {
+        return Ok(Err(error));
+    }
+    let body = match intake.finish().await {
+        Ok(body) => body,
+        Err(error) => return Ok(Err(error)),
+    };
+    if body.size != ending.size {
+        return Err(PeerError::Senseless("a forwarded body of another length than was said"));
+    }
+    let object = Object {
+        size: body.size,
+        etag: ending.etag,
+        checksums: ending.checksums,
+        chunks: body.chunks.clone(),
+        ..*asked.object
+    };
+    let asked = Asked {
+        bucket: bucket.clone(),
+        key: asked.key,
+        condition: write::condition_of(asked.condition),
+        ask: Ask::Put(Box::new(object)),
+        writer: asked.writer,
+        small: body.small,
+        pins: body.pins,
+        with: Vec::new(),
+        upload: None,
+    };
+    Ok(write::write(site, asked).await)
+}
+
+async fn piece(stream: &mut Stream) -> Result<Vec<u8>, PeerError> {
+    let read = tokio::time::timeout(PIECE_WAIT, frame::read_capped(stream, CHUNK_BYTES));
+    read.await.map_err(|_| PeerError::Silent)??.ok_or(PeerError::Senseless("ended within a forwarded body"))
+}
