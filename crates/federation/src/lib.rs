@@ -16,6 +16,7 @@
 //! asserted on; own state is checked on every transition and reported as [`Output::Violation`].
 
 pub mod areas;
+pub mod budget;
 mod config;
 mod context;
 mod federation;
