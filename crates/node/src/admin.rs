@@ -15,7 +15,7 @@ use skerry_gateway::service::{
     ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState, Invite,
     InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, Outcome,
     PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport,
-    StorageStatus, VERSION,
+    StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, SystemKey, check_site_name, document_object,
@@ -34,6 +34,7 @@ use crate::site::{Site, entry, unreadable};
 use crate::space_used;
 use crate::trust::access::{self, AccessKey};
 use crate::trust::invite::InviteError;
+use crate::uplink_admin;
 use crate::welcome::Door;
 use crate::workers::scrub;
 
@@ -301,6 +302,14 @@ impl AdminService for Admin {
         self.site.peers.net().set_cut(request.cut);
         tracing::info!(cut = request.cut, "links");
         Ok(LinkState { version: VERSION, cut: self.site.peers.net().is_cut() })
+    }
+
+    async fn uplink(&self) -> Outcome<UplinkState> {
+        Ok(uplink_admin::state(&self.site))
+    }
+
+    async fn set_uplink(&self, request: UplinkRequest) -> Outcome<UplinkState> {
+        uplink_admin::set(&self.site, request).await
     }
 
     async fn conflicts(&self, query: ConflictQuery) -> Outcome<ConflictPage> {

@@ -5,5 +5,6 @@ pub use skerry_gateway::service::{
     BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
     ConflictEnded, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest, KeyCreate,
     KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness, ScrubReport,
-    ScrubRequest, SpaceReport, SpaceRow, StatusReport, StorageStatus,
+    ScrubRequest, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget, UplinkClass,
+    UplinkRequest, UplinkState,
 };

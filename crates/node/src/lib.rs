@@ -24,6 +24,7 @@ pub mod space_used;
 mod tasks;
 pub mod telemetry;
 pub mod trust;
+mod uplink_admin;
 mod welcome;
 mod workers;
 

@@ -171,6 +171,7 @@ impl Core {
         telemetry.wan.watch(&net);
         let (drive, inbox) = drive::new();
         let peers = Arc::new(Peers::new(net, telemetry.wan.clone(), clock));
+        peers.uplink.resume(&store.view())?;
         let site = Arc::new(new_site((&trust, config), store, peers, drive, &remembered)?);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
         let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
@@ -263,6 +264,7 @@ impl Core {
 
     /// Ends every task and thread; what was acknowledged is durable already.
     pub async fn shutdown(self) {
+        crate::uplink_admin::remember(&self.site).await;
         self.tasks.end().await;
         self.site.peers.net().close().await;
         self.site.drive.stop();
@@ -324,6 +326,7 @@ fn start_machine(
     let live = Live {
         store: site.store.clone(),
         boxes: site.boxes.clone(),
+        peers: site.peers.clone(),
         drive: site.drive.clone(),
         changes: site.changes.clone(),
         liveness,

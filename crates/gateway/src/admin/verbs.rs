@@ -27,6 +27,8 @@ pub(super) async fn run(
         ("GET", ["scrub"]) => ok(service.scrub().await),
         ("POST", ["scrub"]) => ok(service.set_scrub(json::request(request).await?).await),
         ("POST", ["link"]) => ok(service.set_link(json::request(request).await?).await),
+        ("GET", ["link", "budget"]) => ok(service.uplink().await),
+        ("POST", ["link", "budget"]) => ok(service.set_uplink(json::request(request).await?).await),
         ("GET", ["conflicts"]) => ok(service.conflicts(conflict_query(query)?).await),
         ("GET", ["conflict"]) => ok(service.conflict(conflict_key(query)?).await),
         ("POST", ["conflict"]) => ok(service.end_conflict(json::request(request).await?).await),
@@ -48,6 +50,7 @@ pub(super) async fn run(
                 "status" | "space" | "scrub" | "link" | "conflicts" | "conflict" | "invites" | "keys"
                 | "buckets" | "register",
             ]
+            | ["link", "budget"]
             | ["keys", _, "disable"]
             | ["buckets", _]
             | ["buckets", _, "home"],
@@ -104,6 +107,8 @@ pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::GET, "scrub"),
     (Method::POST, "scrub"),
     (Method::POST, "link"),
+    (Method::GET, "link/budget"),
+    (Method::POST, "link/budget"),
     (Method::GET, "conflicts"),
     (Method::GET, "conflict"),
     (Method::POST, "conflict"),

@@ -9,7 +9,7 @@ use crate::service::{
     ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState, Invite,
     InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, Outcome, Readiness,
     ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus,
-    VERSION, Versioning,
+    UplinkRequest, UplinkState, VERSION, Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -108,6 +108,15 @@ impl AdminService for Memory {
     async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState> {
         self.lock().cut = request.cut;
         Ok(LinkState { version: VERSION, cut: request.cut })
+    }
+
+    async fn uplink(&self) -> Outcome<UplinkState> {
+        Ok(UplinkState { version: VERSION, budget: self.lock().uplink.clone(), ..UplinkState::default() })
+    }
+
+    async fn set_uplink(&self, request: UplinkRequest) -> Outcome<UplinkState> {
+        self.lock().uplink = request.budget;
+        self.uplink().await
     }
 
     async fn conflicts(&self, _: ConflictQuery) -> Outcome<ConflictPage> {

@@ -7,7 +7,8 @@ use skerry_base::WallTime;
 
 use crate::service::{
     ChecksumKind, ChecksumShape, CreateUpload, Credential, DeleteOutcome, ErrorKind, KeyStatus, ObjectInfo,
-    Outcome, Principal, PutOutcome, RequestContext, ServiceError, StoredPart, VERSION, VersionId, Versioning,
+    Outcome, Principal, PutOutcome, RequestContext, ServiceError, StoredPart, UplinkBudget, VERSION,
+    VersionId, Versioning,
 };
 
 /// Everything.
@@ -18,6 +19,7 @@ pub(super) struct State {
     /// Answers of completions that succeeded, by upload.
     pub(super) completed: BTreeMap<String, PutOutcome>,
     pub(super) cut: bool,
+    pub(super) uplink: Option<UplinkBudget>,
     /// Whether the scrub, of which there is none, was paused.
     pub(super) paused: bool,
     drawn: u64,

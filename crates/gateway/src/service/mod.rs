@@ -29,7 +29,8 @@ pub use admin::{
     AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
     ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest,
     KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness,
-    ScrubReport, ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, VERSION,
+    ScrubReport, ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget,
+    UplinkClass, UplinkRequest, UplinkState, VERSION,
 };
 pub(crate) use body::hex;
 pub use body::{Declared, Digests, DownloadBody, Expected, Trailers, UploadBody};

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Dot, SiteId, Vector};
+use skerry_federation::budget::Class;
 use skerry_federation::{Apply, Drop, FeedItem, Input, Keep, Message, Report};
 use skerry_model::{Entry, Record, space};
 use skerry_storage::{CommitError, SmallBody, Store};
@@ -19,6 +20,7 @@ use super::stored::{Stored, VectorFile};
 use super::{Drive, Effects};
 use crate::changes::Changes;
 use crate::clock::Clock;
+use crate::peers::Peers;
 use crate::peers::outbox::Outboxes;
 
 /// What the machine said of other sites.
@@ -49,6 +51,7 @@ impl Liveness {
 pub(crate) struct Live {
     pub(crate) store: Arc<Store>,
     pub(crate) boxes: Arc<Outboxes>,
+    pub(crate) peers: Arc<Peers>,
     pub(crate) drive: Drive,
     pub(crate) changes: Changes,
     pub(crate) liveness: Arc<Liveness>,
@@ -59,6 +62,12 @@ pub(crate) struct Live {
 
 impl Effects for Live {
     fn send(&mut self, to: SiteId, message: Message) {
+        let is_record = message.kind() == skerry_federation::message::Kind::Record;
+        if is_record && let Err(why) = self.peers.uplink.may(Class::Record) {
+            // As if it had been lost: who lacks it asks again.
+            tracing::debug!(%to, why, "records were not sent");
+            return;
+        }
         if !self.boxes.send(to, &message) {
             tracing::debug!(%to, "a message was dropped: the link is full or gone");
         }

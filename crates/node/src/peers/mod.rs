@@ -25,6 +25,7 @@ pub(crate) mod outbox;
 pub(crate) mod refused;
 pub(crate) mod roster;
 pub(crate) mod serve;
+pub(crate) mod uplink;
 
 use message::{Request, Response};
 use roster::Roster;
@@ -53,6 +54,9 @@ pub(crate) enum PeerError {
     /// Silence.
     #[error("no answer within {} seconds", ANSWER_WAIT.as_secs())]
     Silent,
+    /// The budget of a metered link is used up, here or there.
+    #[error("{0}")]
+    Metered(String),
     /// The answer does not fit the question, or a chunk is not what its name says.
     #[error("{0}")]
     Senseless(&'static str),
@@ -64,6 +68,8 @@ pub(crate) struct Peers {
     /// Who the sites are.
     pub(crate) roster: Roster,
     wan: Arc<Wan>,
+    /// What may cross.
+    pub(crate) uplink: uplink::Uplink,
     clock: Clock,
     noted: Mutex<Noted>,
 }
@@ -78,7 +84,8 @@ struct Noted {
 impl Peers {
     /// Over this network; the roster is empty.
     pub(crate) fn new(net: Arc<dyn Net>, wan: Arc<Wan>, clock: Clock) -> Self {
-        Self { net, roster: Roster::default(), wan, clock, noted: Mutex::default() }
+        let uplink = uplink::Uplink::new(net.clone(), clock);
+        Self { net, roster: Roster::default(), wan, uplink, clock, noted: Mutex::default() }
     }
 
     /// The clocks that it reads.
@@ -134,8 +141,9 @@ impl Peers {
     /// Asks one question; the stream then holds what follows the answer.
     pub(crate) async fn call(&self, site: SiteId, request: &Request) -> Result<Answer, PeerError> {
         let node = self.roster.node(site).ok_or(PeerError::Stranger(site))?;
+        let held = self.uplink.may_ask(request).map_err(PeerError::Metered)?;
         match tokio::time::timeout(ANSWER_WAIT, self.exchange(node, request)).await {
-            Ok(answer) => answer,
+            Ok(answer) => answer.map(|answer| Answer { _held: held, ..answer }),
             Err(_) => Err(PeerError::Silent),
         }
     }
@@ -157,7 +165,7 @@ impl Peers {
         if carries_records(&response) {
             self.received(node, Kind::Record, answer.len());
         }
-        Ok(Answer { response, stream, node })
+        Ok(Answer { response, stream, node, _held: None })
     }
 
     /// One chunk of `site`, verified by its name; none if it is not there.
@@ -173,6 +181,7 @@ impl Peers {
                 self.receive(&mut answer, chunk.id, length).await.map(Some)
             }
             Response::NoChunk | Response::NotMember => Ok(None),
+            Response::Refused { message, .. } => Err(PeerError::Metered(message)),
             _ => Err(PeerError::Senseless("another answer than the chunk")),
         }
     }
@@ -208,6 +217,8 @@ pub(crate) struct Answer {
     /// What follows it.
     pub(crate) stream: Stream,
     node: NodeId,
+    /// What follows may take of a metered link.
+    _held: Option<uplink::Held>,
 }
 
 /// Bytes of payload that a question carries.

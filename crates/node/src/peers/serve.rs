@@ -13,10 +13,12 @@ use skerry_base::codec;
 use skerry_base::{NodeId, SiteId};
 use skerry_federation::Message;
 use skerry_federation::message::Kind as MessageKind;
+use skerry_gateway::service::ErrorKind;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
 use super::Peers;
-use super::message::Request;
+use super::message::{Request, Response};
 use crate::drive::Drive;
 use crate::net::{Peer, Stream, frame};
 use crate::tasks::Tasks;
@@ -81,10 +83,21 @@ async fn one(
     match codec::decode(&first)? {
         Request::Control => control(peers, drive, site, node, stream).await,
         request => {
+            let _held = match peers.uplink.may_ask(&request) {
+                Ok(held) => held,
+                Err(message) => return refuse(&mut stream, message).await,
+            };
             let _permit = room.acquire_owned().await.ok();
             answerer.answer(site, request, stream).await
         }
     }
+}
+
+/// This end of the link is metered, too.
+async fn refuse(stream: &mut Stream, message: String) -> Result<(), super::PeerError> {
+    let code = ErrorKind::Unreachable.code().to_owned();
+    frame::write(stream, &codec::encode(&Response::Refused { code, message })).await?;
+    Ok(stream.shutdown().await?)
 }
 
 async fn control(

@@ -17,11 +17,13 @@ pub mod log;
 mod peers;
 mod process;
 mod scrub;
+mod uplink;
 mod wan;
 
 pub use cache::Cache;
 pub use peers::{FeedLag, PeerLabels};
 pub use scrub::Scrub;
+pub use uplink::Uplink;
 pub use wan::{Kind, Wan, WanPeer};
 
 /// Buckets that get a series of their own; the rest are summed as `other`.
@@ -59,6 +61,8 @@ pub struct Telemetry {
     pub sync_seconds: Histogram,
     /// What the scrub found.
     pub scrub: Scrub,
+    /// The metered link.
+    pub uplink: Uplink,
     /// What copies saved and what went.
     pub cache: Cache,
     disk_bytes: Family<ClassLabel, Gauge>,
@@ -82,6 +86,7 @@ impl Telemetry {
             sync_seconds,
             scrub: Scrub::default(),
             cache: Cache::default(),
+            uplink: Uplink::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
         };
@@ -130,6 +135,7 @@ impl Telemetry {
         );
         self.scrub.register(registry);
         self.cache.register(registry);
+        self.uplink.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));
     }

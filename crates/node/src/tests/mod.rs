@@ -7,6 +7,7 @@
 mod checking;
 mod homes;
 mod island;
+mod metered;
 mod one_site;
 mod scope;
 mod several_sites;

@@ -87,6 +87,11 @@ impl Metrics {
         self.syncs = now;
     }
 
+    fn uplink(&self) {
+        let standing = self.site.peers.uplink.standing();
+        self.telemetry.uplink.set(standing.plan.map(|plan| plan.bytes), standing.account.used);
+    }
+
     async fn lag(&self) {
         let lags = self.site.drive.ask(|machine, replica| machine.lag(replica)).await.unwrap_or_default();
         let now = self.site.clock.now();
@@ -146,6 +151,7 @@ impl Metrics {
 impl Worker for Metrics {
     async fn turn(&mut self) -> bool {
         self.disk().await;
+        self.uplink();
         self.lag().await;
         if let Err(error) = self.sums().await {
             tracing::warn!(%error, "metrics could not be read");

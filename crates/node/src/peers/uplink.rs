@@ -1,0 +1,242 @@
+//! The meter of this site's uplink: counts what crosses, asks the budget, remembers.
+//!
+//! Why here: every question and every record to another site passes this folder, so nothing is forgotten. What may
+//! go is decided by [`skerry_federation::budget`]. Invariants: all links together are one uplink; a site without a
+//! budget pays one look at a lock; the count is looked at with every question and written down once a granule crossed,
+//! and when the node stops; each start adds a granule for what a crash may have cut off.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use skerry_base::kv::View;
+use skerry_base::limits::CHUNK_BYTES;
+use skerry_base::{NodeId, WallTime, codec};
+use skerry_federation::budget::{Account, Budget, Class, Plan, Verdict};
+use skerry_gateway::service::Outcome;
+use skerry_model::space;
+use tokio::sync::Notify;
+
+use super::message::{Part, Request};
+use crate::clock::Clock;
+use crate::net::Net;
+use crate::site::unreadable;
+
+/// Where the budget and the count are remembered, in the node's own table.
+pub(crate) const PLAN: &[u8] = b"uplink/plan";
+pub(crate) const ACCOUNT: &[u8] = b"uplink/account";
+/// The least that is worth writing down.
+const GRANULE_BYTES: u64 = 256 << 10;
+/// The part of a budget that is written down at once.
+const GRANULES: u64 = 4096;
+/// What TCP and IP add to the bytes that TLS writes, in percent: headers of full segments and of their acknowledgements.
+const HEADERS_PERCENT: u64 = 6;
+
+struct State {
+    budget: Budget,
+    /// What the network had counted by peer when it was looked at last.
+    seen: BTreeMap<NodeId, u64>,
+    /// Bytes not written down yet.
+    unsaved: u64,
+}
+
+/// The uplink of a site.
+pub(crate) struct Uplink {
+    net: Arc<dyn Net>,
+    clock: Clock,
+    state: Mutex<State>,
+    /// Bytes that questions under way may still bring.
+    expected: Arc<AtomicU64>,
+    /// Woken when a granule crossed.
+    due: Notify,
+}
+
+/// What a question may bring is set aside while this lives, so that many at once do not pass the end together.
+pub(crate) struct Held {
+    expected: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.expected.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// How an uplink stands.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    pub(crate) plan: Option<Plan>,
+    pub(crate) account: Account,
+    /// When the period ends.
+    pub(crate) ends: Option<WallTime>,
+    /// In the order of [`Class::ALL`].
+    pub(crate) verdicts: [Verdict; 4],
+}
+
+/// What a question is.
+const fn class(request: &Request) -> Option<Class> {
+    match request {
+        // What is said on it is judged message by message.
+        Request::Control => None,
+        Request::Decide(_) | Request::NameHome(_) | Request::ClaimName(_) => Some(Class::Decision),
+        _ => Some(Class::Read),
+    }
+}
+
+/// Bytes that a question and its answer take at most, as far as it says.
+fn size(request: &Request) -> u64 {
+    let body = match request {
+        Request::Chunk { .. } => CHUNK_BYTES as u64,
+        Request::Read(read) if read.part != Part::Nothing => CHUNK_BYTES as u64,
+        Request::Hold(hold) => hold.payload.iter().map(|bytes| bytes.len() as u64).sum(),
+        _ => 0,
+    };
+    body + body * HEADERS_PERCENT / 100
+}
+
+fn granule(plan: &Plan) -> u64 {
+    (plan.bytes / GRANULES).max(GRANULE_BYTES)
+}
+
+impl Uplink {
+    /// Not metered, until it is said otherwise.
+    pub(crate) fn new(net: Arc<dyn Net>, clock: Clock) -> Self {
+        let state = State { budget: Budget::default(), seen: BTreeMap::new(), unsaved: 0 };
+        Self { net, clock, state: Mutex::new(state), expected: Arc::default(), due: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on where the last run of the node ended.
+    pub(crate) fn resume(&self, view: &dyn View) -> Outcome<()> {
+        let plan = space::local(view, PLAN).map_err(unreadable)?;
+        let plan = plan.and_then(|bytes| codec::decode::<Plan>(&bytes).ok());
+        let account = space::local(view, ACCOUNT).map_err(unreadable)?;
+        let account = account.and_then(|bytes| codec::decode::<Account>(&bytes).ok()).unwrap_or_default();
+        let mut state = self.state();
+        state.budget = Budget::new(plan, account);
+        if let Some(plan) = plan {
+            state.budget.carried(granule(&plan), self.clock.wall(), self.clock.is_trusted());
+        }
+        Ok(())
+    }
+
+    /// Sets or lifts the budget; what is to be remembered of the count.
+    pub(crate) fn set(&self, plan: Option<Plan>) -> Account {
+        self.look(&mut self.state());
+        let mut state = self.state();
+        state.budget.set(plan, self.clock.wall());
+        state.unsaved = 0;
+        state.budget.account()
+    }
+
+    /// Takes in what crossed since the last look.
+    fn look(&self, state: &mut State) {
+        let mut crossed = 0;
+        for traffic in self.net.traffic() {
+            let now = traffic.sent + traffic.received;
+            let before = state.seen.insert(traffic.node, now).unwrap_or(0);
+            // A peer that was dropped and came back is counted anew from nothing.
+            crossed += now.checked_sub(before).unwrap_or(now);
+        }
+        let crossed = crossed + crossed * HEADERS_PERCENT / 100;
+        state.budget.carried(crossed, self.clock.wall(), self.clock.is_trusted());
+        state.unsaved += crossed;
+        if state.budget.plan().is_some_and(|plan| state.unsaved >= granule(plan)) {
+            self.due.notify_one();
+        }
+    }
+
+    /// Waits until there is something to write down.
+    pub(crate) async fn due(&self) {
+        self.due.notified().await;
+    }
+
+    /// Whether something of this class may cross now; else why not, and when.
+    pub(crate) fn may(&self, class: Class) -> Result<(), String> {
+        self.hold(class, 0).map(drop)
+    }
+
+    /// The same for so many bytes, which are set aside.
+    fn hold(&self, class: Class, bytes: u64) -> Result<Held, String> {
+        let mut state = self.state();
+        let held = |bytes: u64| {
+            self.expected.fetch_add(bytes, Ordering::Relaxed);
+            Held { expected: self.expected.clone(), bytes }
+        };
+        let Some(plan) = state.budget.plan().copied() else { return Ok(held(0)) };
+        self.look(&mut state);
+        let (now, mut ahead) = (self.clock.wall(), state.budget);
+        ahead.carried(self.expected.load(Ordering::Relaxed) + bytes, now, self.clock.is_trusted());
+        let when = |at: WallTime| words(at, &plan);
+        match ahead.may(class, now) {
+            Verdict::Go => Ok(held(bytes)),
+            Verdict::Spent(until) => Err(format!(
+                "the budget of the site's metered link is used up for {}; it returns {}",
+                name(class),
+                when(until)
+            )),
+            Verdict::Closed(until) => {
+                Err(format!("copies cross the site's metered link at its hours only: from {}", when(until)))
+            }
+        }
+    }
+
+    /// The same for a question.
+    pub(crate) fn may_ask(&self, request: &Request) -> Result<Option<Held>, String> {
+        class(request).map(|class| self.hold(class, size(request))).transpose()
+    }
+
+    /// How it stands.
+    pub(crate) fn standing(&self) -> Standing {
+        let mut state = self.state();
+        self.look(&mut state);
+        let (now, budget) = (self.clock.wall(), state.budget);
+        let account = budget.account();
+        Standing {
+            plan: budget.plan().copied(),
+            account,
+            ends: budget.plan().map(|plan| plan.ends(now.max(account.since))),
+            verdicts: Class::ALL.map(|class| budget.may(class, now)),
+        }
+    }
+
+    /// The count, if there is something to write down.
+    pub(crate) fn to_remember(&self) -> Option<Account> {
+        let mut state = self.state();
+        self.look(&mut state);
+        state.budget.plan()?;
+        let unsaved = std::mem::take(&mut state.unsaved);
+        (unsaved > 0).then(|| state.budget.account())
+    }
+}
+
+/// As people call what is refused.
+pub(crate) const fn name(class: Class) -> &'static str {
+    match class {
+        Class::Decision => "conditional operations",
+        Class::Record => "records",
+        Class::Read => "reads",
+        Class::Copy => "copies",
+    }
+}
+
+/// A time in the zone of a plan.
+fn words(at: WallTime, plan: &Plan) -> String {
+    let local = WallTime(at.0.saturating_add_signed(i64::from(plan.zone_minutes) * 60_000));
+    let date = skerry_gateway::service::date::iso(local);
+    let time = date.get(..16).unwrap_or(&date).replace('T', " ");
+    format!("{time} {}", zone(plan.zone_minutes))
+}
+
+/// A zone as it is written.
+pub(crate) fn zone(minutes: i16) -> String {
+    if minutes == 0 {
+        return "UTC".into();
+    }
+    let (sign, size) = (if minutes < 0 { '-' } else { '+' }, minutes.unsigned_abs());
+    format!("{sign}{:02}:{:02}", size / 60, size % 60)
+}

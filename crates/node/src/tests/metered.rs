@@ -1,0 +1,86 @@
+//! A site whose links are metered.
+
+use skerry_gateway::service::{ErrorKind, UplinkBudget, UplinkRequest};
+
+use super::world::{TestSite, TestWorld, noise};
+
+type Change = fn(&mut UplinkBudget);
+
+fn budget(bytes: u64) -> UplinkRequest {
+    let budget = UplinkBudget { bytes, period: "month".into(), reset_day: 1, hours: None, zone_minutes: 60 };
+    UplinkRequest { budget: Some(budget) }
+}
+
+async fn used(site: &TestSite) -> u64 {
+    site.services().admin.uplink().await.unwrap().used_bytes
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_stop_at_their_share_of_a_budget_and_say_when_it_returns() {
+    let mut world = TestWorld::new(2).await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.create_bucket("photos").await.unwrap();
+        for n in 0..3 {
+            one.put("photos", &format!("{n}"), noise(3 << 20, n)).await.unwrap();
+        }
+        two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() })
+            .await;
+        let state = two.services().admin.set_uplink(budget(6_000_000)).await.unwrap();
+        assert!(state.classes.iter().all(|class| class.goes), "{state:?}");
+        assert_eq!(two.get("photos", "0").await.unwrap(), noise(3 << 20, 0));
+        let after = used(two).await;
+        assert!(after > 3 << 20 && after < 4_500_000, "{after}");
+        let refused = two.get("photos", "1").await.unwrap_err();
+        assert!(
+            refused.message().contains("it returns 20") && refused.message().contains("00:00 +01:00"),
+            "{refused}"
+        );
+        let refused = two.get("photos", "2").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
+        assert_eq!(two.get("photos", "0").await.unwrap(), noise(3 << 20, 0), "what is here costs nothing");
+        let state = two.services().admin.uplink().await.unwrap();
+        let goes: Vec<bool> = state.classes.iter().map(|class| class.goes).collect();
+        assert!(goes[0] && goes[1] && !goes[3], "{state:?}");
+        assert!(state.used_bytes < 6_000_000, "{state:?}");
+        // The other end of the link is not metered, and yet nothing is taken from this one.
+        two.put("photos", "mine", noise(100_000, 9)).await.unwrap();
+        one.until("the record came", || async { one.list("photos").await.is_ok_and(|keys| keys.len() == 4) })
+            .await;
+        let refused = one.get("photos", "mine").await.unwrap_err();
+        assert!(refused.message().contains("metered link is used up for reads"), "{refused}");
+    }
+    let before = used(&world.sites[1]).await;
+    world.sites[1].stop().await;
+    world.sites[1].start().await;
+    world.linked(&world.sites[1]).await;
+    let two = &world.sites[1];
+    assert!(used(two).await >= before, "a restart forgets nothing");
+    two.get("photos", "2").await.unwrap_err();
+    two.services().admin.set_uplink(UplinkRequest { budget: None }).await.unwrap();
+    assert_eq!(two.get("photos", "2").await.unwrap(), noise(3 << 20, 2));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_that_cannot_be_is_refused_with_what_would_do() {
+    let world = TestWorld::new(1).await;
+    let admin = &world.sites[0].services().admin;
+    let mut wrong = budget(2_000_000_000);
+    let changes: [(Change, &str); 5] = [
+        (|budget| budget.reset_day = 31, "1 to 28"),
+        (|budget| budget.hours = Some((22, 22)), "as 22-6"),
+        (|budget| budget.period = "week".into(), "month or day"),
+        (|budget| budget.bytes = 10, "cut the link"),
+        (|budget| budget.zone_minutes = 10_000, "14 hours"),
+    ];
+    for (change, words) in changes {
+        let sound = wrong.clone();
+        change(wrong.budget.as_mut().unwrap());
+        let error = admin.set_uplink(std::mem::replace(&mut wrong, sound)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains(words), "{error}");
+    }
+    assert!(admin.uplink().await.unwrap().budget.is_none());
+    world.stop().await;
+}
