@@ -23,6 +23,10 @@ pub struct Config {
     pub probe_rtt: Duration,
     /// How long a suspected site has to speak up.
     pub suspicion: Duration,
+    /// Levels of landmarks whatever the number of sites; none: as many as it asks for. For tests.
+    pub levels: Option<u8>,
+    /// The words that this site uses: see [`crate::limits::DIALECT`]. For tests of what older releases meet.
+    pub dialect: u8,
 }
 
 impl Config {
@@ -37,6 +41,8 @@ impl Config {
             probe_period: Duration::from_secs(10),
             probe_rtt: Duration::from_secs(3),
             suspicion: Duration::from_secs(30),
+            levels: None,
+            dialect: crate::limits::DIALECT,
         }
     }
 

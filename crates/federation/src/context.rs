@@ -23,7 +23,9 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Sends, if a link is up.
     pub(crate) fn send(&mut self, to: SiteId, message: Message) {
-        if self.peers.is_linked(to) {
+        let understood = message.dialect() == 1 || self.peers.understands(to);
+        self.hold(understood, "a word that the other does not know");
+        if self.peers.is_linked(to) && understood {
             self.stats.sent += 1;
             self.out.push(Output::Send { to, message });
         } else {

@@ -13,8 +13,9 @@ use crate::location::{Change, Location};
 use crate::membership::Membership;
 use crate::message::Message;
 use crate::peers::Peers;
+use crate::places::Places;
 use crate::reconcile::{Next, Reconcile};
-use crate::{Config, Input, Lag, Output, Replica, SiteEntry, Stats, Ticket};
+use crate::{AreasReport, Config, Input, Lag, Output, Replica, SiteEntry, Stats, Ticket};
 
 /// All of a node's decisions about other sites.
 ///
@@ -32,6 +33,7 @@ pub struct Federation {
     tickets: u64,
     membership: Membership,
     location: Location,
+    places: Places,
     feed: Feed,
     reconcile: Reconcile,
 }
@@ -46,11 +48,12 @@ impl Federation {
             site: config.site,
             started: false,
             now: Instant::default(),
-            peers: Peers::new(config.site),
+            peers: Peers::new(&config),
             stats: Stats::default(),
             tickets,
             membership: Membership::new(&config),
             location: Location::new(&config),
+            places: Places::default(),
             feed: Feed::new(&mut rng),
             reconcile: Reconcile::default(),
             rng,
@@ -74,6 +77,8 @@ impl Federation {
     pub fn next_wake(&self) -> Option<Instant> {
         [
             self.membership.next_wake(),
+            self.peers.next_wake(),
+            self.places.next_wake(),
             self.location.next_wake(),
             self.feed.next_wake(),
             self.reconcile.next_wake(),
@@ -110,6 +115,16 @@ impl Federation {
         self.members(bucket).into_iter().map(told).collect()
     }
 
+    /// Whether every member of a bucket is known: only then is what all of [`Self::seen`] have seen by all.
+    pub fn knows_all_members(&self, bucket: BucketId) -> bool {
+        self.location.knows_all_members(bucket)
+    }
+
+    /// How this site finds others: its landmarks and its part as one.
+    pub fn areas(&self) -> AreasReport {
+        self.location.areas(&self.peers)
+    }
+
     /// Whether a site counts as alive: it speaks to somebody.
     pub fn is_alive(&self, site: SiteId) -> bool {
         site == self.site || self.membership.is_alive(site)
@@ -129,6 +144,7 @@ impl Federation {
             system: &self.system,
             membership: &mut self.membership,
             location: &mut self.location,
+            places: &mut self.places,
             feed: &mut self.feed,
             reconcile: &mut self.reconcile,
             cx: Context {
@@ -151,6 +167,7 @@ struct Hands<'a> {
     system: &'a BTreeSet<BucketId>,
     membership: &'a mut Membership,
     location: &'a mut Location,
+    places: &'a mut Places,
     feed: &'a mut Feed,
     reconcile: &'a mut Reconcile,
     cx: Context<'a>,
@@ -169,7 +186,8 @@ impl Hands<'_> {
             Input::LinkUp(site) => self.link_up(site),
             Input::LinkDown(site) => self.link_down(site),
             Input::Received { from, message } => self.receive(from, message),
-            Input::Rtt { site, rtt } => self.cx.peers.measured(site, rtt),
+            Input::Speaks { site, dialect } => self.speaks(site, dialect),
+            Input::Rtt { site, rtt } => self.cx.peers.measured(site, rtt, self.cx.now),
             Input::Join { bucket } => self.join(bucket),
             Input::Leave { bucket } => self.leave(bucket),
             Input::Durable { bucket } => self.feed.news(bucket, &mut self.cx),
@@ -183,7 +201,7 @@ impl Hands<'_> {
 
     fn roster(&mut self, entries: &[SiteEntry]) {
         let before = self.cx.peers.roster().clone();
-        let gone = self.cx.peers.set_roster(entries);
+        let gone = self.cx.peers.set_roster(entries, self.cx.now);
         for site in &gone {
             self.reconcile.link_down(*site, &mut self.cx);
         }
@@ -202,17 +220,29 @@ impl Hands<'_> {
     }
 
     fn link_up(&mut self, site: SiteId) {
-        self.cx.peers.link_up(site);
+        self.cx.peers.link_up(site, self.cx.now);
         self.membership.link_up(site, &mut self.cx);
         self.location.link_up(site, &mut self.cx);
         self.feed.link_up(site, &mut self.cx);
     }
 
     fn link_down(&mut self, site: SiteId) {
-        self.cx.peers.link_down(site);
-        self.location.link_down(site);
+        self.cx.peers.link_down(site, self.cx.now);
+        self.location.link_down(site, &self.cx);
         self.reconcile.link_down(site, &mut self.cx);
         self.feed.link_down(site, &mut self.cx);
+    }
+
+    /// What the other end of a link understands.
+    fn speaks(&mut self, site: SiteId, dialect: u8) {
+        self.cx.peers.speaks(site, dialect);
+        self.location.turned(&mut self.cx);
+        Places::met(site, &mut self.cx);
+    }
+
+    /// A site that asks for records of a bucket, or tells of some, follows it.
+    fn met(&mut self, site: SiteId, buckets: impl Iterator<Item = BucketId>) {
+        buckets.for_each(|bucket| self.location.met(site, bucket, &mut self.cx));
     }
 
     fn join(&mut self, bucket: BucketId) {
@@ -245,10 +275,18 @@ impl Hands<'_> {
     }
 
     fn receive(&mut self, from: SiteId, message: Message) {
-        let cx = &mut self.cx;
-        if !cx.peers.knows(from) {
-            return cx.refuse(from, "not in the roster");
+        if !self.cx.peers.knows(from) {
+            return self.cx.refuse(from, "not in the roster");
         }
+        match &message {
+            Message::Pull(pull) => self.met(from, [pull.bucket].into_iter()),
+            Message::News { bucket, .. } => self.met(from, [*bucket].into_iter()),
+            Message::Check { listen: true, entries } => {
+                self.met(from, entries.iter().map(|(bucket, _)| *bucket))
+            }
+            _ => {}
+        }
+        let cx = &mut self.cx;
         match message {
             Message::Swim(packet) => self.membership.receive(from, &packet, cx),
             Message::Pull(pull) => self.feed.serve(from, pull, cx),
@@ -288,11 +326,23 @@ impl Hands<'_> {
             Message::Loose { bucket, answer, loose } => self.feed.loose(from, (bucket, answer, loose), cx),
             Message::Gather(gather) => self.feed.gather_asked(from, gather, cx),
             Message::Gathered(gathered) => self.feed.gathered(from, gathered, cx),
+            Message::Place(place) => {
+                if !cx.peers.placed(from, &place, cx.now) {
+                    cx.refuse(from, "a coordinate of nowhere");
+                }
+            }
+            Message::Withdraw { ticket } => self.location.withdrawn(from, ticket, cx),
+            Message::Census(census) => self.location.census_asked(from, &census, cx),
+            Message::Rolls(rolls) => self.location.rolled(from, rolls, cx),
         }
     }
 
     fn tick(&mut self) {
         self.membership.tick(&mut self.cx);
+        if self.cx.peers.tick(self.cx.now) {
+            self.location.turned(&mut self.cx);
+        }
+        self.places.tick(&mut self.cx);
         self.location.tick(&mut self.cx);
         self.feed.tick(&mut self.cx);
         self.reconcile.tick(&mut self.cx);
@@ -301,7 +351,9 @@ impl Hands<'_> {
     /// Whether with this one every site was compared that is, or for all we know may be, a member.
     fn is_last(&self, bucket: BucketId, with: SiteId, before: &BTreeSet<SiteId>) -> bool {
         let done = |site: &SiteId| {
-            *site == with || before.contains(site) || self.location.is_surely_no_member(*site, bucket)
+            *site == with
+                || before.contains(site)
+                || self.location.is_surely_no_member(*site, bucket, &self.cx)
         };
         self.cx.peers.roster().iter().all(done)
     }

@@ -30,6 +30,13 @@ pub enum Input {
     LinkUp(SiteId),
     /// Messages can no longer be sent to this site.
     LinkDown(SiteId),
+    /// What the other end of the link that stands understands; said once per link, when it is known.
+    Speaks {
+        /// Who.
+        site: SiteId,
+        /// See [`crate::limits::DIALECT`]; 1 for who does not know the question.
+        dialect: u8,
+    },
     /// A decoded message from a site whose identity the link has proven.
     Received {
         /// Who sent it.

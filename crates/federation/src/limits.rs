@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-/// Sites of a roster. Ten times the size that K = 1 is meant for; beyond it entries are refused.
+/// Sites of a roster; beyond it entries are refused. Landmarks are proven for ten times as many, but every site keeps
+/// a link to every other until there are messages without links.
 pub const SITES: usize = 1024;
 /// Buckets of which this site may be a member.
 pub const BUCKETS: usize = 65_536;
@@ -88,3 +89,19 @@ pub const SWIM_BYTES: usize = 1200;
 pub const FOUND: usize = 8;
 /// A round trip is taken for this long until it is measured.
 pub const RTT_UNKNOWN: Duration = Duration::from_millis(200);
+/// The words that sites understand: 1 knows no areas, 2 does.
+pub const DIALECT: u8 = 2;
+/// Who is neither linked nor heard of for this long is no landmark: twice what SWIM needs to see a death.
+pub const ABSENT: Duration = Duration::from_secs(120);
+/// Pause after a site has said where it is, before it says so again; doubles up to [`PLACE_PAUSE_MAX`].
+pub const PLACE_PAUSE: Duration = Duration::from_secs(10);
+/// Longest pause.
+pub const PLACE_PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// Times that a landmark is told that it is none any more.
+pub const FAREWELLS: u8 = 3;
+/// First census after a change; doubles up to [`CHECK_MAX`].
+pub const CENSUS_MIN: Duration = Duration::from_secs(15);
+/// Silence of a landmark beyond two round trips after which the next one is asked for the members.
+pub const CENSUS_TIMEOUT: Duration = Duration::from_secs(3);
+/// Buckets that one answer to a census may speak of.
+pub const ROLLS: usize = 256;

@@ -1,4 +1,7 @@
-//! The sites as this one sees them: in the roster, linked, how far.
+//! The sites as this one sees them: in the roster, linked, how far, and which of them are its landmarks.
+//!
+//! Who is there for the landmarks' sake: everybody in the roster but those that SWIM calls dead and those that
+//! were neither linked nor heard of for [`limits::ABSENT`]. With one level everybody linked is a landmark.
 //!
 //! Invariants: this site is never among them; who leaves the roster leaves every table; distance is a smoothed
 //! round trip, and equal distances are ordered by id, so that all machines choose alike.
@@ -6,32 +9,87 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use skerry_base::SiteId;
+use skerry_base::{Instant, SiteId};
 
-use crate::{SiteEntry, limits};
+use crate::areas::view::{Entry, View};
+use crate::areas::{Coordinate, Landmark, level};
+use crate::message::Place;
+use crate::{Config, SiteEntry, limits};
 
-/// Roster, links and round trips.
-#[derive(Debug, Default)]
+/// Roster, links, round trips and landmarks.
+#[derive(Debug)]
 pub(crate) struct Peers {
     me: SiteId,
+    dialect: u8,
     roster: BTreeSet<SiteId>,
     links: BTreeSet<SiteId>,
     rtts: BTreeMap<SiteId, Duration>,
+    view: View,
+    landmarks: BTreeSet<SiteId>,
+    /// What the other end of a link understands, once it has said so.
+    speaks: BTreeMap<SiteId, u8>,
+    alive: BTreeSet<SiteId>,
+    /// Neither linked nor alive: taken for absent then.
+    missed: BTreeMap<SiteId, Instant>,
 }
 
 impl Peers {
-    pub(crate) fn new(me: SiteId) -> Self {
-        Self { me, ..Self::default() }
+    pub(crate) fn new(config: &Config) -> Self {
+        let levels = if config.dialect < limits::DIALECT { Some(1) } else { config.levels };
+        let view = View::new(config.site, level::WEIGHT_ONE, seed(config), 1).with_k(levels);
+        Self {
+            me: config.site,
+            dialect: config.dialect,
+            roster: BTreeSet::new(),
+            links: BTreeSet::new(),
+            rtts: BTreeMap::new(),
+            view,
+            landmarks: BTreeSet::new(),
+            speaks: BTreeMap::new(),
+            alive: BTreeSet::new(),
+            missed: BTreeMap::new(),
+        }
     }
 
     /// Takes the roster; answers who is gone.
-    pub(crate) fn set_roster(&mut self, entries: &[SiteEntry]) -> Vec<SiteId> {
+    pub(crate) fn set_roster(&mut self, entries: &[SiteEntry], now: Instant) -> Vec<SiteId> {
         let sites = entries.iter().map(|entry| entry.site).filter(|site| *site != self.me);
         let roster: BTreeSet<SiteId> = sites.take(limits::SITES).collect();
-        let gone = self.roster.difference(&roster).copied().collect();
+        let gone: Vec<SiteId> = self.roster.difference(&roster).copied().collect();
+        let come: Vec<SiteId> = roster.difference(&self.roster).copied().collect();
         self.rtts.retain(|site, _| roster.contains(site));
+        self.speaks.retain(|site, _| roster.contains(site));
+        let first = self.roster.is_empty();
         self.roster = roster;
+        for site in &gone {
+            self.alive.remove(site);
+            self.missed.remove(site);
+            self.view.gone(*site, now);
+        }
+        for site in come {
+            self.there(site, now);
+            self.miss(site, now);
+        }
+        if first {
+            // Not with one level first and then with more: the sites that the first would be told to would be told
+            // again that they are none.
+            self.view.redraw(now);
+            self.landmarks = self.view.landmarks().into_iter().map(|landmark| landmark.site).collect();
+        }
         gone
+    }
+
+    fn there(&mut self, site: SiteId, now: Instant) {
+        self.missed.remove(&site);
+        if self.roster.contains(&site) && !self.view.knows(site) {
+            self.view.come(Entry { site, weight: level::WEIGHT_ONE, coordinate: None }, now);
+        }
+    }
+
+    fn miss(&mut self, site: SiteId, now: Instant) {
+        if self.knows(site) && !self.links.contains(&site) && !self.alive.contains(&site) {
+            self.missed.entry(site).or_insert_with(|| now.after(limits::ABSENT));
+        }
     }
 
     pub(crate) const fn roster(&self) -> &BTreeSet<SiteId> {
@@ -43,14 +101,29 @@ impl Peers {
     }
 
     /// A link may be up before the roster says who it is: it is remembered and counts from then on.
-    pub(crate) fn link_up(&mut self, site: SiteId) {
+    pub(crate) fn link_up(&mut self, site: SiteId, now: Instant) {
         if site != self.me && self.links.len() < 2 * limits::SITES {
             self.links.insert(site);
+            self.speaks.remove(&site);
+            self.there(site, now);
         }
     }
 
-    pub(crate) fn link_down(&mut self, site: SiteId) {
+    pub(crate) fn link_down(&mut self, site: SiteId, now: Instant) {
         self.links.remove(&site);
+        self.speaks.remove(&site);
+        self.miss(site, now);
+    }
+
+    /// What SWIM says of a site.
+    pub(crate) fn lives(&mut self, site: SiteId, alive: bool, now: Instant) {
+        if alive {
+            self.alive.insert(site);
+            self.there(site, now);
+        } else {
+            self.alive.remove(&site);
+            self.view.gone(site, now);
+        }
     }
 
     pub(crate) fn is_linked(&self, site: SiteId) -> bool {
@@ -58,9 +131,10 @@ impl Peers {
     }
 
     /// Smoothed over about eight measurements, as TCP does.
-    pub(crate) fn measured(&mut self, site: SiteId, rtt: Duration) {
+    pub(crate) fn measured(&mut self, site: SiteId, rtt: Duration, now: Instant) {
         if self.knows(site) {
             self.rtts.entry(site).and_modify(|old| *old = (*old * 7 + rtt) / 8).or_insert(rtt);
+            self.view.measured(site, rtt, now);
         }
     }
 
@@ -86,6 +160,108 @@ impl Peers {
     }
 }
 
+/// Landmarks.
+impl Peers {
+    pub(crate) const fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// With one level every site is told and asked by every other.
+    pub(crate) const fn one_level(&self) -> bool {
+        self.view.k() == 1
+    }
+
+    /// Linked landmarks, nearest first.
+    pub(crate) fn landmarks(&self) -> Vec<SiteId> {
+        match self.one_level() {
+            true => self.near(),
+            false => self.nearest(self.landmarks.iter().copied()),
+        }
+    }
+
+    /// Linked landmarks that everybody tells what they hold, nearest first.
+    pub(crate) fn top(&self) -> Vec<SiteId> {
+        let top = |site: &SiteId| self.view.level(*site) + 1 >= self.view.k();
+        self.landmarks().into_iter().filter(top).collect()
+    }
+
+    /// Whether this site tells that one what it holds: a landmark, or one that knows nothing of landmarks.
+    pub(crate) fn tells(&self, site: SiteId) -> bool {
+        let old = self.speaks.get(&site).is_some_and(|dialect| *dialect < limits::DIALECT);
+        self.one_level() || old || self.landmarks.contains(&site)
+    }
+
+    /// Whether both ends understand what came with areas.
+    pub(crate) fn understands(&self, site: SiteId) -> bool {
+        self.dialect >= limits::DIALECT
+            && self.speaks.get(&site).is_some_and(|dialect| *dialect >= limits::DIALECT)
+    }
+
+    pub(crate) fn speaks(&mut self, site: SiteId, dialect: u8) {
+        if self.links.contains(&site) {
+            self.speaks.insert(site, dialect);
+        }
+    }
+
+    /// Where a site says it is; false if it can not have said so honestly.
+    pub(crate) fn placed(&mut self, site: SiteId, place: &Place, now: Instant) -> bool {
+        let Ok(coordinate) = Coordinate::from_bytes(&place.coordinate) else { return false };
+        if self.view.knows(site) {
+            self.view.come(Entry { site, weight: level::WEIGHT_ONE, coordinate: Some(coordinate) }, now);
+            if place.rtt_micros > 0 {
+                self.view.theirs(site, Duration::from_micros(place.rtt_micros.into()), now);
+            }
+            self.view.heard_k(place.k, now);
+        }
+        true
+    }
+
+    /// Who is there but this site.
+    pub(crate) fn present(&self) -> impl Iterator<Item = SiteId> {
+        self.view.everybody().filter(|site| *site != self.me)
+    }
+
+    /// Of these holders the one by way of which an answer reaches the asker first, and the nearest one if that is
+    /// another: see [`crate::areas::landmark`].
+    pub(crate) fn on_the_way(&self, holders: &[SiteId], asker: SiteId) -> Vec<SiteId> {
+        let distances = self.view.distances();
+        let way = |site: &SiteId| (self.rtt(*site) + distances.onward(*site, (asker, None)), *site);
+        let best = holders.iter().copied().min_by_key(way);
+        let nearest = holders.iter().copied().min_by_key(|site| self.distance(*site));
+        let mut chosen: Vec<SiteId> = best.into_iter().chain(nearest).collect();
+        chosen.dedup();
+        chosen
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<Instant> {
+        self.view.next_wake().into_iter().chain(self.missed.values().copied()).min()
+    }
+
+    /// Draws the landmarks anew if it is time; whether they, or K, may be others now.
+    pub(crate) fn tick(&mut self, now: Instant) -> bool {
+        let absent: Vec<SiteId> =
+            self.missed.iter().filter(|(_, at)| **at <= now).map(|(site, _)| *site).collect();
+        for site in absent {
+            self.missed.remove(&site);
+            self.view.gone(site, now);
+        }
+        let turned = self.view.settle(now).is_some();
+        if turned {
+            self.landmarks = self.view.landmarks().iter().map(|landmark: &Landmark| landmark.site).collect();
+        }
+        turned
+    }
+}
+
+/// The same at all sites of a federation: it decides who is a landmark.
+fn seed(config: &Config) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key("skerry 2026-11-22 levels of landmarks");
+    config.system.iter().for_each(|bucket| {
+        hasher.update(&bucket.0);
+    });
+    *hasher.finalize().as_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,30 +270,61 @@ mod tests {
         SiteId([n; 16])
     }
 
-    fn entries(sites: &[u8]) -> Vec<SiteEntry> {
-        sites.iter().map(|n| SiteEntry { site: site(*n) }).collect()
+    fn entries(sites: impl IntoIterator<Item = u8>) -> Vec<SiteEntry> {
+        sites.into_iter().map(|n| SiteEntry { site: site(n) }).collect()
+    }
+
+    fn peers() -> Peers {
+        Peers::new(&Config::new(site(1), 1, 1))
     }
 
     #[test]
     fn a_link_counts_once_the_roster_names_the_site() {
-        let mut peers = Peers::new(site(1));
-        peers.link_up(site(2));
+        let mut peers = peers();
+        peers.link_up(site(2), Instant(1));
         assert!(!peers.is_linked(site(2)));
-        peers.set_roster(&entries(&[1, 2, 3]));
+        peers.set_roster(&entries([1, 2, 3]), Instant(1));
         assert!(peers.is_linked(site(2)));
-        assert_eq!(peers.set_roster(&entries(&[1, 3])), vec![site(2)]);
+        assert_eq!(peers.set_roster(&entries([1, 3]), Instant(2)), vec![site(2)]);
         assert!(!peers.is_linked(site(2)));
     }
 
     #[test]
     fn nearest_first_and_this_site_never() {
-        let mut peers = Peers::new(site(1));
-        peers.set_roster(&entries(&[1, 2, 3, 4]));
-        (1..=4).for_each(|n| peers.link_up(site(n)));
-        peers.measured(site(2), Duration::from_millis(90));
-        peers.measured(site(3), Duration::from_millis(10));
+        let mut peers = peers();
+        peers.set_roster(&entries([1, 2, 3, 4]), Instant(1));
+        (1..=4).for_each(|n| peers.link_up(site(n), Instant(1)));
+        peers.measured(site(2), Duration::from_millis(90), Instant(1));
+        peers.measured(site(3), Duration::from_millis(10), Instant(1));
         assert_eq!(peers.near(), vec![site(3), site(2), site(4)]);
-        peers.link_down(site(3));
+        assert_eq!(peers.landmarks(), peers.near());
+        peers.link_down(site(3), Instant(1));
         assert_eq!(peers.near(), vec![site(2), site(4)]);
+    }
+
+    #[test]
+    fn seventeen_sites_have_two_levels_at_once_and_the_absent_are_none_of_them() {
+        let mut peers = peers();
+        peers.set_roster(&entries(1..=17), Instant(1));
+        (1..=17).for_each(|n| peers.link_up(site(n), Instant(1)));
+        assert_eq!(peers.view().k(), 2);
+        let top = peers.top();
+        assert!((3..=4).contains(&top.len()), "{top:?}");
+        assert!(peers.tells(top[0]));
+        let low = (2..=17).map(site).find(|low| !peers.landmarks.contains(low));
+        assert!(low.is_some_and(|low| !peers.tells(low)));
+        // Those that know nothing of landmarks are told.
+        peers.speaks(site(9), 1);
+        assert!(peers.tells(site(9)));
+        // Neither linked nor heard of: a landmark no more.
+        peers.link_down(top[0], Instant(2));
+        assert!(!peers.tick(Instant(3)));
+        let at = Instant(2).after(limits::ABSENT);
+        peers.tick(at);
+        assert!(peers.tick(at.after(Duration::from_secs(2))));
+        assert!(!peers.landmarks.contains(&top[0]));
+        peers.lives(top[0], true, at);
+        assert!(peers.tick(at.after(Duration::from_secs(4))));
+        assert!(peers.landmarks.contains(&top[0]), "its draw is for life");
     }
 }

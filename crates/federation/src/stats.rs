@@ -1,6 +1,12 @@
 //! Counters and gauges of the machine, for metrics. Reading them changes nothing.
 
+use core::time::Duration;
+
 use skerry_base::{BucketId, SiteId};
+
+use crate::areas::Coordinate;
+use crate::areas::distance::Source;
+use crate::areas::ring::Area;
 
 /// What was counted since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,4 +50,46 @@ pub struct Lag {
     pub source: SiteId,
     /// Records that the source is known to have and we have not (dead ones count).
     pub records: u64,
+}
+
+/// A site as another sees it for the sake of look-ups.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Near {
+    /// Which.
+    pub site: SiteId,
+    /// Its level: a landmark of how many.
+    pub level: u8,
+    /// The round trip, measured, estimated or assumed.
+    pub rtt: Duration,
+    /// Which of these.
+    pub source: Source,
+    /// This site tells and asks it.
+    pub landmark: bool,
+    /// It tells this site all that it holds.
+    pub tells: bool,
+    /// A link stands.
+    pub linked: bool,
+    /// Where it says it is.
+    pub coordinate: Option<Coordinate>,
+}
+
+/// How a site finds others. See docs/areas.md.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AreasReport {
+    /// Levels of landmarks.
+    pub k: u8,
+    /// This site's level.
+    pub level: u8,
+    /// Where this site is.
+    pub coordinate: Coordinate,
+    /// The sites that are there, nearest first.
+    pub sites: Vec<Near>,
+    /// Landmarks that were left out of a bunch that would have been too large.
+    pub left_out: usize,
+    /// Sites that are told what this one holds, and how many of them have said that they know it all.
+    pub told: (usize, usize),
+    /// Memberships of others that this site holds.
+    pub entries: usize,
+    /// The areas around this site: the sites that tell it within growing radii.
+    pub areas: Vec<Area>,
 }

@@ -3,11 +3,13 @@
 //! A swarm finds more than one well-balanced environment does: each seed leaves most classes of fault out and
 //! strikes hard with the others, so that two rare things meet often somewhere.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::canary::Canary;
 use crate::disk::Manner;
+use skerry_federation::limits::DIALECT;
 use skerry_scenario::clock::{WallClock, millis, seconds};
 use skerry_scenario::draw::{Draw, Ppm};
 use skerry_scenario::link::Link;
@@ -84,6 +86,29 @@ impl Class {
     }
 }
 
+/// Seeds from here on are of federations that find each other by levels of landmarks: forced upon a few sites, or with
+/// as many sites as it takes; some of them of a release that knows nothing of it. Those below mean what they always
+/// meant.
+pub const LEVELLED: u64 = 1 << 40;
+
+/// How sites find each other.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Finding {
+    /// Levels of landmarks whatever the number of sites.
+    pub levels: Option<u8>,
+    /// Whether sites ask each other what they understand; before, nobody did.
+    pub asks: bool,
+    /// Sites of the release before levels.
+    pub old: BTreeSet<usize>,
+}
+
+impl Finding {
+    /// What a site understands.
+    pub fn dialect(&self, site: usize) -> u8 {
+        if self.old.contains(&site) { 1 } else { DIALECT }
+    }
+}
+
 /// A run before it begins.
 #[derive(Debug, Clone)]
 pub struct Environment {
@@ -111,6 +136,8 @@ pub struct Environment {
     pub retires: bool,
     /// Whether clients race with conditions for keys of buckets that they claim, and homes change hands.
     pub races: bool,
+    /// How the sites find each other.
+    pub finding: Finding,
     /// A fault of our own making that a checker must find.
     pub canary: Option<Canary>,
 }
@@ -121,7 +148,11 @@ impl Environment {
         let root = Draw::from_seed(seed);
         let mut draw = root.fork("environment");
         let faults = sample_faults(&mut root.fork("faults"));
-        let sites = 2 + draw.weighted(&[3, 5, 2, 1]);
+        let few = 2 + draw.weighted(&[3, 5, 2, 1]);
+        let (sites, finding) = match seed >= LEVELLED {
+            true => sample_finding(&mut root.fork("areas")),
+            false => (few, Finding::default()),
+        };
         let links = sample_links(sites, &mut root.fork("links"));
         let mut clocks = root.fork("clocks");
         let mut disks = root.fork("disks");
@@ -138,6 +169,7 @@ impl Environment {
             faults,
             quiet_within: QUIET_WITHIN,
             races: false,
+            finding,
             canary: None,
         }
     }
@@ -175,6 +207,19 @@ impl Environment {
 /// Agreement must come within this after everything is healed: two safety-net checks at rest (300 s each), the
 /// longest backoff (60 s) and what slow links take.
 pub const QUIET_WITHIN: Duration = seconds(15 * 60);
+
+/// How many sites, and how they find each other.
+fn sample_finding(draw: &mut Draw) -> (usize, Finding) {
+    let (sites, levels) = match draw.weighted(&[10, 3, 2, 1]) {
+        0 => (draw.between(3..=6) as usize, Some(2)),
+        1 => (draw.between(4..=7) as usize, Some(3)),
+        2 => (draw.between(2..=5) as usize, None),
+        _ => (draw.between(17..=24) as usize, None),
+    };
+    let mixed = draw.chance(Ppm::percent(30));
+    let old = (0..sites).filter(|_| mixed && draw.chance(Ppm::percent(30))).collect();
+    (sites, Finding { levels, asks: true, old })
+}
 
 fn sample_links(sites: usize, draw: &mut Draw) -> Vec<Vec<Link>> {
     let stormy = draw.chance(Ppm::percent(60));
@@ -240,6 +285,17 @@ mod tests {
             assert!((20..100).contains(&with.count()), "{class:?}");
         }
         assert!(environments.iter().any(|found| found.faults.is_empty()));
+    }
+
+    #[test]
+    fn seeds_of_levels_meet_few_and_many_sites_and_older_releases() {
+        let environments: Vec<_> = (LEVELLED..LEVELLED + 200).map(Environment::of_seed).collect();
+        assert!(environments.iter().any(|found| found.sites() >= 17 && found.finding.levels.is_none()));
+        for levels in [Some(2), Some(3), None] {
+            assert!(environments.iter().any(|found| found.finding.levels == levels), "{levels:?}");
+        }
+        let mixed = environments.iter().filter(|found| !found.finding.old.is_empty()).count();
+        assert!((10..120).contains(&mixed), "{mixed}");
     }
 
     #[test]

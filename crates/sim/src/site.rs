@@ -170,6 +170,7 @@ impl Site {
         settings: Settings,
         seed: u64,
         system: BucketId,
+        (levels, dialect): (Option<u8>, u8),
     ) -> Result<(u64, Recovery), StorageError> {
         let (store, recovery) = Store::open(Arc::new(self.disk.clone()), Arc::new(SpaceReducer), settings)?;
         let unreadable = |error: skerry_model::space::SpaceError| StorageError::Index(error.to_string());
@@ -200,9 +201,10 @@ impl Site {
             not_gone: Vec::new(),
         };
         self.boot += 1;
+        let config = Config { levels, dialect, ..Config::new(self.id, life, seed).with_system(system) };
         self.running = Some(Running {
             store,
-            federation: Federation::new(Config::new(self.id, life, seed).with_system(system)),
+            federation: Federation::new(config),
             desk: Arc::new(Mutex::new(desk)),
             members,
             wake_at: None,

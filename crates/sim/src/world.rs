@@ -72,6 +72,8 @@ enum Event {
     Down { from: usize, to: usize, wire: u64 },
     /// One side finds that nothing comes through any more, if that is still so.
     Notice { from: usize, to: usize, wire: u64 },
+    /// One side hears what the other understands.
+    Words { from: usize, to: usize, wire: u64 },
     /// A process comes up.
     Start { site: usize },
     /// A fault of this class strikes.
@@ -274,6 +276,7 @@ impl World {
             Event::Up { from, to, wire, boots } => self.link_up((from, to), wire, boots),
             Event::Down { from, to, wire } => self.link_down(from, to, wire),
             Event::Notice { from, to, wire } => self.notice(from, to, wire),
+            Event::Words { from, to, wire } => self.words(from, to, wire),
             Event::Start { site } => self.start(site),
             Event::Strike(class) => self.strike(class),
             Event::Relief(relief) => self.relieve(relief),

@@ -2,10 +2,13 @@
 //!
 //! Two tests, so that two cores share it. A failure prints the command that repeats it.
 
+use skerry_sim::environment::LEVELLED;
 use skerry_sim::swarm::{regressions, reproduction, run_seed};
 
 /// Seeds of each half.
 const HALF: u64 = 50;
+/// Seeds of federations with levels: some have two dozen sites.
+const LEVELLED_SEEDS: u64 = 16;
 
 fn must_pass(seeds: impl IntoIterator<Item = u64>) {
     let mut failures = String::new();
@@ -26,6 +29,11 @@ fn the_first_half_of_the_smoke_swarm() {
 #[test]
 fn the_second_half_of_the_smoke_swarm() {
     must_pass(HALF..2 * HALF);
+}
+
+#[test]
+fn sites_that_find_each_other_by_landmarks() {
+    must_pass(LEVELLED..LEVELLED + LEVELLED_SEEDS);
 }
 
 #[test]

@@ -53,6 +53,16 @@ impl Coordinate {
         1.0 - self.error
     }
 
+    /// In the core of the network, in milliseconds.
+    pub const fn place(&self) -> [f32; DIMENSIONS] {
+        self.place
+    }
+
+    /// What every way to here crosses, in milliseconds.
+    pub const fn height(&self) -> f32 {
+        self.height
+    }
+
     /// The estimated round trip.
     pub fn distance(&self, other: &Self) -> Duration {
         Duration::from_micros((self.milliseconds(other) * 1000.0) as u64)

@@ -127,6 +127,11 @@ impl Distances {
         self.known.remove(&site);
     }
 
+    /// The median of what was measured here, before the other end's word.
+    pub fn measured_here(&self, site: SiteId) -> Option<Duration> {
+        self.known.get(&site)?.median()
+    }
+
     /// The best guess now.
     pub fn to(&self, site: SiteId) -> Distance {
         if site == self.me {

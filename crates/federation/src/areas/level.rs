@@ -17,6 +17,8 @@ use skerry_base::SiteId;
 pub const LEVELS_MAX: u8 = 8;
 /// Weights go up to this.
 pub const WEIGHT_MAX: u8 = 16;
+/// Of a site that has not said what it can carry.
+pub const WEIGHT_ONE: u8 = 1;
 /// One level for so many sites.
 pub const ONE_LEVEL: usize = 16;
 /// Two levels for so many sites.

@@ -8,8 +8,9 @@
 //! use and estimated by network coordinates elsewhere ([`distance`], [`coordinate`]). [`View`] follows sites that
 //! come, go and move; [`Areas`] is all of it as one machine.
 //!
-//! Why beside `location`: that one knows one level and runs today; this one has the levels and is not wired yet
-//! (docs/areas.md says what wiring needs).
+//! What runs: [`View`] says who the landmarks of a live site are, and `location` tells and asks them. [`Areas`] with
+//! [`ask`], [`publish`] and [`landmark`] is the same exchange without links, lives that fall or feeds: the proof at
+//! sizes that whole sites do not reach (docs/areas.md says what is wired).
 //!
 //! Invariants: all sites that know the same roster and the same K give everybody the same level; levels depend on
 //! integers only; the top level is in every bunch, whole, so that two sites always share a landmark, however much
@@ -26,7 +27,7 @@ mod machine;
 mod message;
 pub mod publish;
 pub mod ring;
-mod view;
+pub mod view;
 
 pub use bunch::{Bunch, Landmark};
 pub use coordinate::Coordinate;

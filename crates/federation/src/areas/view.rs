@@ -49,6 +49,8 @@ pub struct View {
     me: SiteId,
     seed: [u8; 32],
     k: u8,
+    /// K whatever the number of sites; for tests.
+    fixed: Option<u8>,
     draws: BTreeMap<SiteId, Draw>,
     levels: BTreeMap<SiteId, u8>,
     distances: Distances,
@@ -68,6 +70,7 @@ impl View {
             me,
             seed,
             k: k.clamp(1, level::LEVELS_MAX),
+            fixed: None,
             draws,
             levels: BTreeMap::new(),
             distances: Distances::new(me),
@@ -75,6 +78,23 @@ impl View {
             leaving: BTreeMap::new(),
             unsettled: None,
             drawn_at: Coordinate::default(),
+        }
+    }
+
+    /// Keeps K at this, whatever the number of sites.
+    #[must_use]
+    pub fn with_k(mut self, k: Option<u8>) -> Self {
+        self.fixed = k.map(|k| k.clamp(1, level::LEVELS_MAX));
+        self.k = self.fixed.unwrap_or(self.k);
+        self
+    }
+
+    /// A peer has so many levels: K has a memory, which a site that starts takes from who was there.
+    pub fn heard_k(&mut self, k: u8, now: Instant) {
+        let known = level::levels(self.draws.len(), k.clamp(1, level::LEVELS_MAX));
+        if known > self.k {
+            self.k = known;
+            self.unsettle(true, now);
         }
     }
 
@@ -146,7 +166,7 @@ impl View {
         self.unsettled = None;
         self.distances.weigh_estimates();
         self.drawn_at = *self.distances.own();
-        self.k = level::levels(self.draws.len(), self.k);
+        self.k = self.fixed.unwrap_or_else(|| level::levels(self.draws.len(), self.k));
         let levels = level::assign(self.draws.values().copied(), self.k);
         let changed = |site: &&SiteId| levels.get(*site) != self.levels.get(*site);
         let ranked: BTreeSet<&SiteId> = levels.keys().chain(self.levels.keys()).collect();

@@ -78,7 +78,7 @@ impl Feed {
         self.buckets.contains_key(&bucket)
     }
 
-    /// Becomes a member: catch up from the nearest, listen to two more.
+    /// Becomes a member: catch up from the nearest, listen to two more; to all where members are not told of each other.
     pub(crate) fn join(&mut self, id: BucketId, members: BTreeSet<SiteId>, cx: &mut Context<'_>) {
         if self.buckets.contains_key(&id) || self.buckets.len() >= limits::BUCKETS {
             return;
@@ -97,7 +97,8 @@ impl Feed {
             bucket.source(*nearest).ask = true;
         }
         bucket.rest(cx.now);
-        let others: Vec<SiteId> = near.into_iter().skip(1).take(limits::SOURCES - 1).collect();
+        let most = if cx.peers.one_level() { limits::SOURCES - 1 } else { limits::HOLDERS };
+        let others: Vec<SiteId> = near.into_iter().skip(1).take(most).collect();
         for site in others {
             self.check(site, &[id], true, cx);
         }

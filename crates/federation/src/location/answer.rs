@@ -1,4 +1,4 @@
-//! A landmark's answers: pass on to the nearest member, or wait a moment for one to be published.
+//! A landmark's answers: pass on to the member nearest on the whole way, or wait a moment for one to be published.
 //!
 //! Invariant: at most [`limits::WAITING`] questions wait, the oldest give way.
 
@@ -44,30 +44,31 @@ impl Waiting {
         self.queue.len() <= limits::WAITING
     }
 
-    /// Answers by what is known of the members.
+    /// Answers by what is known of the members; `none` is what to say if nothing is.
     pub(super) fn answer(
         &mut self,
         question: Question,
         members: &BTreeSet<SiteId>,
-        complete: bool,
+        none: Said,
         cx: &mut Context<'_>,
     ) {
-        let reachable = cx.peers.nearest(members.iter().copied());
-        if let Some(nearest) = reachable.first() {
-            question.pass_on(*nearest, cx);
-            question.say(Said::PassedOn(*nearest), cx);
+        let mut reachable = cx.peers.nearest(members.iter().copied());
+        if cx.peers.one_level() {
+            reachable.truncate(1);
+        } else {
+            reachable = cx.peers.on_the_way(&reachable, question.asker);
+        }
+        reachable.iter().for_each(|holder| question.pass_on(*holder, cx));
+        if let Some(best) = reachable.first() {
+            question.say(Said::PassedOn(*best), cx);
             return;
         }
         if self.queue.len() >= limits::WAITING {
             self.queue.pop_front();
         }
         self.queue.push_back((cx.now.after(limits::WAIT), question));
-        let said = match (members.is_empty(), complete) {
-            (false, _) => Said::Known(members.iter().copied().take(limits::FOUND).collect()),
-            (true, true) => Said::No,
-            (true, false) => Said::NotYet,
-        };
-        question.say(said, cx);
+        let known = || Said::Known(members.iter().copied().take(limits::FOUND).collect());
+        question.say(if members.is_empty() { none } else { known() }, cx);
     }
 
     /// A member was published (or is this site): who waits for it is served.

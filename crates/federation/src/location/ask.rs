@@ -1,7 +1,10 @@
 //! This site's own questions: waves, repetitions, and what is concluded from the answers.
 //!
+//! With one level everybody is asked, and everybody must say "no". With more, one landmark that everybody tells and
+//! that has heard everybody is enough; the others are waited for, who may have been told a moment ago.
+//!
 //! Invariants: every question is answered once, at the latest after [`limits::LOCATE_TIMEOUT`]; "unknown" is
-//! said only if every landmark that could be asked said "no".
+//! said only if every landmark that could be asked said "no", or one that must know said so.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,13 +26,17 @@ pub(super) struct Known {
     pub(super) reachable: Vec<SiteId>,
     /// No link to them.
     pub(super) apart: BTreeSet<SiteId>,
+    /// With more than one level: whom this site has not heard, if everybody tells it and it has heard all who live.
+    pub(super) unheard: Option<BTreeSet<SiteId>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Reply {
     No,
     NotYet,
     Known,
+    NotHere,
+    NotHeard(BTreeSet<SiteId>),
 }
 
 #[derive(Debug)]
@@ -47,6 +54,7 @@ struct Question {
     opened: Instant,
     asked: BTreeMap<SiteId, Asked>,
     apart: BTreeSet<SiteId>,
+    one_level: bool,
 }
 
 impl Question {
@@ -79,18 +87,43 @@ impl Question {
             return Some(Answer::Found { sites });
         }
         let over = cx.now >= self.deadline() || (self.all_replied() && cx.now >= self.waited());
-        if !over && !self.all_no() {
+        let unasked = match self.one_level || self.asked.is_empty() {
+            true => self.all_no().then(|| self.unasked(cx)),
+            false => self.unheard(known),
+        };
+        let settled = unasked.is_some() && self.is_settled(cx.now);
+        if !over && !settled {
             return None;
         }
         let apart: BTreeSet<SiteId> = self.apart.union(&known.apart).copied().collect();
         if !apart.is_empty() {
             return Some(Answer::Unreachable { sites: apart.into_iter().take(limits::FOUND).collect() });
         }
-        if !self.all_no() {
-            return Some(Answer::NotYetKnown);
-        }
+        Some(unasked.map_or(Answer::NotYetKnown, |unasked| Answer::Unknown { unasked }))
+    }
+
+    /// Whether nobody is waited for who could still change the answer.
+    fn is_settled(&self, now: Instant) -> bool {
+        let late = |asked: &Asked| asked.tries > 1 && now >= self.waited();
+        self.asked.values().all(|asked| asked.reply.is_some() || (!self.one_level && late(asked)))
+    }
+
+    fn unasked(&self, cx: &Context<'_>) -> Vec<SiteId> {
         let unasked = cx.peers.roster().iter().filter(|site| !self.asked.contains_key(site));
-        Some(Answer::Unknown { unasked: unasked.copied().collect() })
+        unasked.copied().collect()
+    }
+
+    /// Who was heard by none of those that everybody tells; nothing if none of them could say.
+    fn unheard(&self, known: &Known) -> Option<Vec<SiteId>> {
+        let said = self.asked.values().filter_map(|asked| match &asked.reply {
+            Some(Reply::NotHeard(unheard)) => Some(unheard),
+            _ => None,
+        });
+        let mut said = said.chain(&known.unheard);
+        let first = said.next()?.clone();
+        let all = said.fold(first, |all, unheard| all.intersection(unheard).copied().collect());
+        let replied = |site: &SiteId| self.asked.get(site).is_some_and(|asked| asked.reply.is_some());
+        Some(all.into_iter().filter(|site| !replied(site)).collect())
     }
 }
 
@@ -128,7 +161,8 @@ impl Questions {
         let asked = |(wait, site)| (site, Asked { due: cx.now.after(wait), tries: 0, reply: None });
         let asked = plan.into_iter().map(asked).collect();
         let wire = cx.ticket().0;
-        let question = Question { bucket, wire, opened: cx.now, asked, apart: BTreeSet::new() };
+        let one_level = cx.peers.one_level();
+        let question = Question { bucket, wire, opened: cx.now, asked, apart: BTreeSet::new(), one_level };
         self.open.insert(ticket, question);
         self.tick(ticket, known, cx);
     }
@@ -172,6 +206,10 @@ impl Questions {
             }
             (Said::NotYet, Some(asked)) => asked.reply = Some(Reply::NotYet),
             (Said::No, Some(asked)) => asked.reply = Some(Reply::No),
+            (Said::NotHere, Some(asked)) => asked.reply = Some(Reply::NotHere),
+            (Said::NotHeard(sites), Some(asked)) => {
+                asked.reply = Some(Reply::NotHeard(sites.into_iter().collect()));
+            }
             (_, None) => return cx.refuse(from, "an answer of a site that was not asked"),
         }
         self.tick(ticket, known, cx);

@@ -1,8 +1,7 @@
 //! Which landmarks are asked, and when.
 //!
-//! One level today: every linked site, a wave each, sent when the elapsed time has reached half its distance,
-//! so that a near answer comes before a far question is sent. More levels change what `of` is made from, not
-//! who uses it.
+//! Every linked landmark ([`crate::areas`]; with one level every linked site), a wave each, sent when the elapsed time
+//! has reached half its distance, so that a near answer comes before a far question is sent.
 
 use core::time::Duration;
 
@@ -10,27 +9,22 @@ use skerry_base::SiteId;
 
 use crate::peers::Peers;
 
-/// The landmarks of one question, by level, nearest first.
+/// The landmarks of one question, nearest first.
 pub(super) struct Landmarks {
-    levels: Vec<Vec<SiteId>>,
+    sites: Vec<SiteId>,
 }
 
 impl Landmarks {
     /// The landmarks of this site now.
     pub(super) fn of(peers: &Peers) -> Self {
-        Self { levels: vec![peers.near()] }
+        Self { sites: peers.landmarks() }
     }
 
     /// After how long each is asked. The first at once: nothing is nearer.
     pub(super) fn waves(&self, peers: &Peers) -> Vec<(Duration, SiteId)> {
-        let sites = self.levels.iter().flatten();
-        sites
-            .enumerate()
-            .map(
-                |(index, site)| {
-                    if index == 0 { (Duration::ZERO, *site) } else { (peers.rtt(*site) / 2, *site) }
-                },
-            )
-            .collect()
+        let wait = |(index, site): (usize, &SiteId)| {
+            if index == 0 { (Duration::ZERO, *site) } else { (peers.rtt(*site) / 2, *site) }
+        };
+        self.sites.iter().enumerate().map(wait).collect()
     }
 }

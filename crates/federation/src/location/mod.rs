@@ -12,18 +12,22 @@ use std::collections::BTreeSet;
 
 use skerry_base::{BucketId, Instant, SiteId};
 
+use crate::areas::ring;
 use crate::context::Context;
-use crate::message::{Message, Publish, Said};
-use crate::{Config, Ticket};
+use crate::message::{Census as CensusQuestion, Message, Publish, Rolls, Said};
+use crate::peers::Peers;
+use crate::{AreasReport, Config, Near, Ticket};
 
 mod answer;
 mod ask;
+mod census;
 mod landmarks;
 mod publish;
 mod table;
 
 use answer::Waiting;
 use ask::Questions;
+use census::Census;
 use publish::Publisher;
 pub(crate) use table::Change;
 use table::Holders;
@@ -36,6 +40,9 @@ pub(crate) struct Location {
     holders: Holders,
     questions: Questions,
     waiting: Waiting,
+    census: Census,
+    /// Every site has told this one what it holds, or need not.
+    whole: bool,
     changes: Vec<Change>,
 }
 
@@ -48,12 +55,15 @@ impl Location {
             holders: Holders::default(),
             questions: Questions::default(),
             waiting: Waiting::default(),
+            census: Census::default(),
+            whole: true,
             changes: Vec::new(),
         }
     }
 
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        [self.publisher.next_wake(), self.questions.next_wake(), self.waiting.next_wake()]
+        let census = self.census.next_wake();
+        [self.publisher.next_wake(), self.questions.next_wake(), self.waiting.next_wake(), census]
             .into_iter()
             .flatten()
             .min()
@@ -73,8 +83,32 @@ impl Location {
     }
 
     /// Whether a site has said, since this machine's start, of what it is a member, and not of this.
-    pub(crate) fn is_surely_no_member(&self, site: SiteId, bucket: BucketId) -> bool {
-        !self.system.contains(&bucket) && self.holders.is_surely_no_member(site, bucket)
+    pub(crate) fn is_surely_no_member(&self, site: SiteId, bucket: BucketId, cx: &Context<'_>) -> bool {
+        if self.system.contains(&bucket) {
+            return false;
+        }
+        let told = || self.unheard(bucket, cx).is_some_and(|unheard| !unheard.contains(&site));
+        self.holders.is_surely_no_member(site, bucket)
+            || (!cx.peers.one_level() && !self.holders.of(bucket).contains(&site) && told())
+    }
+
+    /// Whether every member of a bucket is known here, those apart that have not been heard for long.
+    pub(crate) fn knows_all_members(&self, bucket: BucketId) -> bool {
+        self.system.contains(&bucket)
+            || self.whole
+            || self.census.unheard(bucket).is_some_and(BTreeSet::is_empty)
+    }
+
+    /// With more than one level: who may be a member though nothing is known of it.
+    fn unheard(&self, bucket: BucketId, cx: &Context<'_>) -> Option<BTreeSet<SiteId>> {
+        let own = || self.own_unheard(cx).map(|unheard| unheard.into_iter().collect());
+        self.census.unheard(bucket).cloned().or_else(own)
+    }
+
+    /// Whom this site has not heard, if everybody tells it and it has heard all who are there.
+    fn own_unheard(&self, cx: &Context<'_>) -> Option<Vec<SiteId>> {
+        let top = !cx.peers.one_level() && cx.peers.view().is_top();
+        top.then(|| self.holders.unheard(cx)).flatten()
     }
 
     /// Memberships that changed since last asked.
@@ -86,6 +120,7 @@ impl Location {
         if !self.system.contains(&bucket) {
             self.publisher.set(bucket, true);
             self.publisher.sync(cx);
+            self.census.join(bucket);
         }
         self.waiting.heard(bucket, self.me, cx);
     }
@@ -94,17 +129,26 @@ impl Location {
         if !self.system.contains(&bucket) {
             self.publisher.set(bucket, false);
             self.publisher.sync(cx);
+            self.census.leave(bucket);
         }
     }
 
     pub(crate) fn link_up(&mut self, site: SiteId, cx: &mut Context<'_>) {
         self.holders.link_up(site);
-        self.publisher.link_up(site);
+        self.publisher.link_up(site, cx);
         self.publisher.sync(cx);
     }
 
-    pub(crate) fn link_down(&mut self, site: SiteId) {
+    pub(crate) fn link_down(&mut self, site: SiteId, cx: &Context<'_>) {
         self.publisher.link_down(site);
+        self.census.link_down(site, cx.now);
+    }
+
+    /// Who is told, or can be asked, may be others now.
+    pub(crate) fn turned(&mut self, cx: &mut Context<'_>) {
+        self.publisher.turned(cx);
+        self.publisher.sync(cx);
+        self.census.again(cx.now);
     }
 
     /// Sites that left the roster hold nothing.
@@ -114,10 +158,39 @@ impl Location {
             self.note(changes, cx);
             self.publisher.link_down(*site);
         }
-        for site in cx.peers.near() {
-            self.publisher.meet(site);
+        self.turned(cx);
+    }
+
+    /// How this site finds others.
+    pub(crate) fn areas(&self, peers: &Peers) -> AreasReport {
+        let view = peers.view();
+        let cluster: BTreeSet<SiteId> = self.holders.cluster().filter(|site| view.knows(*site)).collect();
+        let near = |site: SiteId| {
+            let distance = view.distances().to(site);
+            Near {
+                site,
+                level: view.level(site),
+                rtt: distance.rtt,
+                source: distance.source,
+                landmark: peers.tells(site),
+                tells: cluster.contains(&site),
+                linked: peers.is_linked(site),
+                coordinate: view.distances().coordinate(site).copied(),
+            }
+        };
+        let mut sites: Vec<Near> = peers.present().map(near).collect();
+        sites.sort_by_key(|near| (near.rtt, near.site));
+        let distances = cluster.iter().map(|site| view.distances().to(*site).rtt);
+        AreasReport {
+            k: view.k(),
+            level: view.level(self.me),
+            coordinate: *view.distances().own(),
+            sites,
+            left_out: view.bunch().left_out,
+            told: self.publisher.told(),
+            entries: self.holders.entries(),
+            areas: ring::around(self.me, distances, 2),
         }
-        self.publisher.sync(cx);
     }
 
     pub(crate) fn locate(&mut self, ticket: Ticket, bucket: BucketId, cx: &mut Context<'_>) {
@@ -157,8 +230,53 @@ impl Location {
         }
         let members: BTreeSet<SiteId> =
             self.members(bucket, cx).into_iter().filter(|site| *site != from).collect();
-        let complete = self.holders.complete(cx);
-        self.waiting.answer(answer::Question { asker: from, ticket, bucket }, &members, complete, cx);
+        let none = self.nothing(from, cx);
+        self.waiting.answer(answer::Question { asker: from, ticket, bucket }, &members, none, cx);
+    }
+
+    /// What to say of a bucket of which nothing is known here.
+    fn nothing(&self, asker: SiteId, cx: &Context<'_>) -> Said {
+        if cx.peers.one_level() {
+            return if self.holders.complete(cx) { Said::No } else { Said::NotYet };
+        }
+        let top = cx.peers.view().is_top();
+        match (self.own_unheard(cx), cx.peers.understands(asker)) {
+            (Some(unheard), true) => Said::NotHeard(unheard),
+            (None, true) if !top => Said::NotHere,
+            _ => Said::NotYet,
+        }
+    }
+
+    /// A member asks who the others are.
+    pub(crate) fn census_asked(&self, from: SiteId, question: &CensusQuestion, cx: &mut Context<'_>) {
+        let own = |bucket| self.publisher.is_member(bucket);
+        let unheard = self.own_unheard(cx);
+        if cx.peers.understands(from) {
+            let answer = census::answer(from, question, (self.me, own), unheard, &self.holders);
+            cx.send(from, answer);
+        }
+    }
+
+    pub(crate) fn rolled(&mut self, from: SiteId, rolls: Rolls, cx: &mut Context<'_>) {
+        for (bucket, site) in self.census.rolled(from, rolls, &self.holders, cx) {
+            self.met(site, bucket, cx);
+        }
+    }
+
+    /// A site is seen to follow a bucket that is followed here.
+    pub(crate) fn met(&mut self, site: SiteId, bucket: BucketId, cx: &mut Context<'_>) {
+        let new = !cx.peers.one_level() && self.publisher.is_member(bucket);
+        if new && site != self.me && !self.holders.of(bucket).contains(&site) {
+            let changes = self.holders.hint(site, bucket);
+            self.note(changes, cx);
+        }
+    }
+
+    /// This site is no landmark of another any more.
+    pub(crate) fn withdrawn(&mut self, from: SiteId, ticket: u64, cx: &mut Context<'_>) {
+        let changes = self.holders.withdrawn(from, |bucket| self.publisher.is_member(bucket));
+        self.note(changes, cx);
+        cx.send(from, Message::Published { ticket, life: 0, digest: 0 });
     }
 
     /// A question that a landmark passed on to this site as a member.
@@ -188,6 +306,9 @@ impl Location {
 
     pub(crate) fn tick(&mut self, cx: &mut Context<'_>) {
         self.publisher.tick(cx);
+        let needless = self.own_unheard(cx).is_some();
+        self.whole = cx.peers.one_level() || needless;
+        self.census.tick(self.publisher.mine(), needless, &self.holders, cx);
         self.waiting.tick(cx);
         for (ticket, bucket) in self.questions.due(cx.now) {
             let known = self.known(bucket, cx);
@@ -209,7 +330,8 @@ impl Location {
         if self.is_member(bucket) {
             reachable.insert(0, self.me);
         }
-        ask::Known { reachable, apart }
+        let unheard = self.own_unheard(cx).map(|unheard| unheard.into_iter().collect());
+        ask::Known { reachable, apart, unheard }
     }
 
     fn note(&mut self, changes: Vec<Change>, cx: &mut Context<'_>) {

@@ -25,6 +25,8 @@ enum Saying {
     All(Option<BucketId>),
     /// What changed since `acked`.
     News,
+    /// That it is no landmark of this site any more.
+    Farewell,
 }
 
 #[derive(Debug)]
@@ -90,13 +92,42 @@ impl Publisher {
     }
 
     /// A new connection: the other side may have restarted.
-    pub(super) fn link_up(&mut self, site: SiteId) {
-        self.landmarks.insert(site, Landmark::new());
+    pub(super) fn link_up(&mut self, site: SiteId, cx: &Context<'_>) {
+        self.landmarks.remove(&site);
+        if cx.peers.tells(site) {
+            self.landmarks.insert(site, Landmark::new());
+        }
     }
 
-    /// A site whose link was up before the roster named it.
-    pub(super) fn meet(&mut self, site: SiteId) {
-        self.landmarks.entry(site).or_insert_with(Landmark::new);
+    /// Who is told may be others now.
+    pub(super) fn turned(&mut self, cx: &Context<'_>) {
+        for site in cx.peers.near() {
+            let said = self.landmarks.get(&site).map(|landmark| landmark.saying == Saying::Farewell);
+            match (said, cx.peers.tells(site)) {
+                (None | Some(true), true) => {
+                    self.landmarks.insert(site, Landmark::new());
+                }
+                (Some(false), false) if cx.peers.understands(site) => {
+                    let leaving = Landmark { saying: Saying::Farewell, ..Landmark::new() };
+                    self.landmarks.insert(site, leaving);
+                }
+                (Some(false), false) => {
+                    self.landmarks.remove(&site);
+                }
+                (None, false) | (Some(false), true) | (Some(true), false) => {}
+            }
+        }
+    }
+
+    /// Of which buckets this site is a member.
+    pub(super) fn mine(&self) -> impl Iterator<Item = BucketId> {
+        self.mine.iter().filter(|(_, (_, member))| *member).map(|(bucket, _)| *bucket)
+    }
+
+    /// Sites that are told, and how many of them have said that they hold everything.
+    pub(super) fn told(&self) -> (usize, usize) {
+        let knows = |landmark: &&Landmark| landmark.saying == Saying::News && landmark.acked == self.version;
+        (self.landmarks.len(), self.landmarks.values().filter(knows).count())
     }
 
     pub(super) fn link_down(&mut self, site: SiteId) {
@@ -123,6 +154,10 @@ impl Publisher {
         let late = |landmark: &Landmark| landmark.on_the_way.as_ref().is_some_and(|on| on.due <= cx.now);
         let sites: Vec<SiteId> =
             self.landmarks.iter().filter(|(_, landmark)| late(landmark)).map(|(site, _)| *site).collect();
+        let over = |landmark: &Landmark| {
+            landmark.saying == Saying::Farewell && landmark.tries + 1 >= limits::FAREWELLS && late(landmark)
+        };
+        self.landmarks.retain(|_, landmark| !over(landmark));
         for site in sites {
             if let Some(landmark) = self.landmarks.get_mut(&site) {
                 landmark.tries = landmark.tries.saturating_add(1);
@@ -141,6 +176,10 @@ impl Publisher {
     pub(super) fn acknowledged(&mut self, from: SiteId, ticket: u64, digest: u64, cx: &mut Context<'_>) {
         let Some(landmark) = self.landmarks.get_mut(&from) else { return cx.stale() };
         let Some(said) = landmark.on_the_way.take_if(|on| on.ticket == ticket) else { return cx.stale() };
+        if landmark.saying == Saying::Farewell {
+            self.landmarks.remove(&from);
+            return;
+        }
         match (said.next, said.digest == digest) {
             (Some(next), _) => landmark.saying = Saying::All(Some(next)),
             (None, true) => {
@@ -170,11 +209,21 @@ impl Publisher {
             return;
         }
         landmark.rest = None;
+        if landmark.saying == Saying::Farewell {
+            let ticket = cx.ticket().0;
+            let due = cx.backoff(limits::PUBLISH_AGAIN, landmark.tries).after(cx.peers.rtt(site) * 2);
+            landmark.on_the_way =
+                Some(OnTheWay { ticket, digest: 0, covers: 0, version: 0, next: None, due });
+            if cx.peers.understands(site) {
+                cx.send(site, Message::Withdraw { ticket });
+            }
+            return;
+        }
         if !matches!(landmark.saying, Saying::All(Some(_))) {
             landmark.began = version;
         }
         let (changes, next, covers) = match landmark.saying {
-            Saying::Digest => (Vec::new(), None, version),
+            Saying::Digest | Saying::Farewell => (Vec::new(), None, version),
             Saying::All(after) => {
                 let (changes, next) = piece(&self.mine, after, 0);
                 (changes, next, landmark.began)

@@ -159,6 +159,17 @@ impl Holders {
         self.reindex(site, [bucket].into())
     }
 
+    /// A publisher tells this site no more. What concerns buckets that are followed here is still taken for true, until
+    /// somebody says otherwise.
+    pub(super) fn withdrawn(&mut self, site: SiteId, followed: impl Fn(BucketId) -> bool) -> Vec<Change> {
+        let Some(heard) = self.heard.get_mut(&site) else { return Vec::new() };
+        heard.new_life(heard.life);
+        let (kept, left) =
+            core::mem::take(&mut heard.stale).into_iter().partition(|bucket| followed(*bucket));
+        heard.stale = kept;
+        self.reindex(site, left)
+    }
+
     pub(super) fn forget(&mut self, site: SiteId) -> Vec<Change> {
         let Some(heard) = self.heard.remove(&site) else { return Vec::new() };
         let buckets = heard.entries.into_keys().chain(heard.stale).collect();
@@ -173,6 +184,23 @@ impl Holders {
     /// Whether a publisher has said everything, and not this.
     pub(super) fn is_surely_no_member(&self, site: SiteId, bucket: BucketId) -> bool {
         self.heard.get(&site).is_some_and(|heard| heard.complete && !heard.is_member(bucket))
+    }
+
+    /// Sites that have not said everything since this machine's start; none if one of them is there.
+    pub(super) fn unheard(&self, cx: &Context<'_>) -> Option<Vec<SiteId>> {
+        let said = |site: &SiteId| self.heard.get(site).is_some_and(|heard| heard.complete);
+        let unheard: Vec<SiteId> = cx.peers.roster().iter().copied().filter(|site| !said(site)).collect();
+        unheard.iter().all(|site| !cx.peers.view().knows(*site)).then_some(unheard)
+    }
+
+    /// Sites that tell this one what they hold: the cluster of this landmark.
+    pub(super) fn cluster(&self) -> impl Iterator<Item = SiteId> {
+        self.heard.iter().filter(|(_, heard)| heard.complete).map(|(site, _)| *site)
+    }
+
+    /// Memberships held of all sites.
+    pub(super) fn entries(&self) -> usize {
+        self.heard.values().map(|heard| heard.entries.len() + heard.stale.len()).sum()
     }
 
     /// Whether every site that is linked has said everything since this machine's start.

@@ -143,8 +143,14 @@ impl Membership {
 
     fn report(&mut self, cx: &mut Context<'_>) {
         let alive: BTreeSet<SiteId> = self.heard.intersection(cx.peers.roster()).copied().collect();
-        cx.out.extend(alive.difference(&self.reported).map(|site| Output::SiteAlive(*site)));
-        cx.out.extend(self.reported.difference(&alive).map(|site| Output::SiteDead(*site)));
+        for site in alive.difference(&self.reported) {
+            cx.peers.lives(*site, true, cx.now);
+            cx.out.push(Output::SiteAlive(*site));
+        }
+        for site in self.reported.difference(&alive) {
+            cx.peers.lives(*site, false, cx.now);
+            cx.out.push(Output::SiteDead(*site));
+        }
         self.reported = alive;
     }
 }

@@ -2,7 +2,8 @@
 
 use skerry_base::{Vector, limits as bounds};
 
-use super::{Batch, Holding, Message, Publish, Said, Verdict};
+use super::{Batch, Holding, Message, Place, Publish, Rolls, Said, Verdict};
+use crate::areas::Coordinate;
 use crate::limits;
 use crate::replica::{FeedItem, Span};
 
@@ -38,12 +39,17 @@ impl Message {
                 check_spans(core::slice::from_ref(&gather.span))
             }
             Self::Gathered(gathered) => check_items(&gathered.items),
+            Self::Said { said: Said::NotHeard(sites), .. } => within(sites.len(), limits::SITES),
+            Self::Place(place) => check_place(place),
+            Self::Census(census) => within(census.entries.len(), limits::ROLLS),
+            Self::Rolls(rolls) => check_rolls(rolls),
             Self::PullRefused { .. }
             | Self::Published { .. }
             | Self::Locate { .. }
             | Self::PassOn { .. }
             | Self::Said { .. }
-            | Self::NotMember { .. } => Ok(()),
+            | Self::NotMember { .. }
+            | Self::Withdraw { .. } => Ok(()),
         }
     }
 }
@@ -115,4 +121,17 @@ fn check_holdings(holdings: &[Holding]) -> Result<(), &'static str> {
 
 fn check_publish(publish: &Publish) -> Result<(), &'static str> {
     within(publish.changes.len(), limits::ENTRIES_PER_MESSAGE)
+}
+
+fn check_place(place: &Place) -> Result<(), &'static str> {
+    match Coordinate::from_bytes(&place.coordinate) {
+        Ok(_) => Ok(()),
+        Err(_) => Err("a coordinate of nowhere"),
+    }
+}
+
+fn check_rolls(rolls: &Rolls) -> Result<(), &'static str> {
+    within(rolls.rolls.len(), limits::ROLLS)?;
+    within(rolls.unheard.as_ref().map_or(0, Vec::len), limits::SITES)?;
+    rolls.rolls.iter().try_for_each(|(_, members)| within(members.len(), limits::HOLDERS))
 }

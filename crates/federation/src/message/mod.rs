@@ -1,7 +1,8 @@
 //! What sites say to each other, and its encoding (one version byte, then postcard).
 //!
 //! Invariants: every message is idempotent and makes sense alone: links lose, repeat and reorder. The order of
-//! variants and fields is the wire format of version 1: add at the end, never reorder.
+//! variants and fields is the wire format of version 1: add at the end, never reorder. What was added with a later
+//! *dialect* is said only to who understands it ([`Message::dialect`]): others end the stream on a word they do not know.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -176,6 +177,43 @@ pub enum Said {
     NotYet,
     /// Not heard of, and all live sites have been heard.
     No,
+    /// Not heard of; but the sender is not told by everybody. From dialect 2 on.
+    NotHere,
+    /// Not heard of; the sender is told by everybody and has heard all but these, which are not alive. From dialect 2 on.
+    NotHeard(Vec<SiteId>),
+}
+
+/// Where a site is and how it sees the federation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// See [`crate::areas::Coordinate::to_bytes`].
+    pub coordinate: [u8; crate::areas::coordinate::BYTES],
+    /// How many levels of landmarks it has.
+    pub k: u8,
+    /// The round trip to the receiver as the sender measures it; 0 if it has not.
+    pub rtt_micros: u32,
+}
+
+/// "Who are the other members of these buckets?", of a member to a landmark that everybody tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Census {
+    /// For the answer.
+    pub ticket: u64,
+    /// Bucket, and the digest of the other members that the asker knows.
+    pub entries: Vec<(BucketId, u64)>,
+}
+
+/// The answer: what the asker does not know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rolls {
+    /// Of the census.
+    pub ticket: u64,
+    /// Buckets of the census whose other members are others than the asker knows, with all of them.
+    pub rolls: Vec<(BucketId, Vec<SiteId>)>,
+    /// Sites that the sender has not heard: they may be members of anything. None if it has only just started.
+    pub unheard: Option<Vec<SiteId>>,
+    /// There was not room for all: ask again.
+    pub more: bool,
 }
 
 /// Everything sites say to each other.
@@ -300,6 +338,17 @@ pub enum Message {
     Gather(Gather),
     /// Gives it.
     Gathered(Gathered),
+    /// Where the sender is. From dialect 2 on, like all that follows.
+    Place(Place),
+    /// To a landmark that is none of the sender's any more: forget what I told. Answered as a publication.
+    Withdraw {
+        /// For the acknowledgement.
+        ticket: u64,
+    },
+    /// Asks for the members of buckets.
+    Census(Census),
+    /// Tells them.
+    Rolls(Rolls),
 }
 
 impl Versioned for Message {
@@ -340,6 +389,15 @@ impl Message {
         match self {
             Self::Batch(_) | Self::Gathered(_) => Kind::Record,
             _ => Kind::Control,
+        }
+    }
+
+    /// What the receiver must understand for this to be said to it.
+    pub const fn dialect(&self) -> u8 {
+        match self {
+            Self::Place(_) | Self::Withdraw { .. } | Self::Census(_) | Self::Rolls(_) => 2,
+            Self::Said { said: Said::NotHere | Said::NotHeard(_), .. } => 2,
+            _ => 1,
         }
     }
 

@@ -5,9 +5,10 @@ use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use skerry_base::{Dot, NodeId, Origin};
 
 use super::{
-    Batch, Bytes, Compare, Fingerprint, Gather, Gathered, Holding, Loose, Membership, Message, Probe,
-    Publish, Pull, Refusal, Said, Span, Vector, Verdict,
+    Batch, Bytes, Census, Compare, Fingerprint, Gather, Gathered, Holding, Loose, Membership, Message, Place,
+    Probe, Publish, Pull, Refusal, Rolls, Said, Span, Vector, Verdict,
 };
+use crate::areas::Coordinate;
 use crate::{FeedItem, limits};
 use skerry_base::{BucketId, SiteId};
 
@@ -46,7 +47,16 @@ fn batch() -> Batch {
     }
 }
 
-/// One of each, in order of the wire.
+fn place() -> Message {
+    let coordinate = Coordinate::default().to_bytes();
+    Message::Place(Place { coordinate, k: 2, rtt_micros: 40_000 })
+}
+
+fn rolls(unheard: Option<Vec<SiteId>>) -> Rolls {
+    Rolls { ticket: 300, rolls: vec![(BUCKET, vec![SiteId([2; 16])])], unheard, more: false }
+}
+
+/// One of each, in order of the wire; what came with dialect 2 at the end.
 fn samples() -> Vec<Message> {
     let span = Span { origin: ORIGIN, first: 1, last: 256 };
     let print = Fingerprint::from_iter([dot(1), dot(2)]);
@@ -98,6 +108,13 @@ fn samples() -> Vec<Message> {
             max_bytes: 65_536,
         }),
         Message::Gathered(Gathered { ticket, bucket, items: vec![item(5)], upto: u64::MAX }),
+        said(Said::NotHere),
+        said(Said::NotHeard(vec![SiteId([2; 16])])),
+        place(),
+        Message::Withdraw { ticket },
+        Message::Census(Census { ticket, entries: vec![(bucket, 77)] }),
+        Message::Rolls(rolls(Some(vec![SiteId([3; 16])]))),
+        Message::Rolls(rolls(None)),
     ]
 }
 
@@ -113,6 +130,14 @@ fn version_1_is_read_and_written_as_ever() {
     for sample in samples() {
         assert_eq!(Message::decode(&sample.encode()).unwrap(), sample);
     }
+}
+
+/// What a release of dialect 1 ends its stream on is never said to it: everything beyond its 28 words.
+#[test]
+fn only_what_was_added_needs_a_later_dialect() {
+    let dialects: Vec<u8> = samples().iter().map(Message::dialect).collect();
+    assert!(dialects.iter().take(28).all(|dialect| *dialect == 1));
+    assert!(dialects.iter().skip(28).all(|dialect| *dialect == 2));
 }
 
 #[test]
@@ -131,6 +156,10 @@ fn what_is_not_canonical_is_refused() {
     refused(gathered(vec![item(6), item(4)]));
     refused(Message::Swim(Bytes::from(vec![0; limits::SWIM_BYTES + 1])));
     refused(Message::Check { listen: false, entries: vec![(BUCKET, 1); limits::ENTRIES_PER_MESSAGE + 1] });
+    let nowhere = [0xff; crate::areas::coordinate::BYTES];
+    refused(Message::Place(Place { coordinate: nowhere, k: 1, rtt_micros: 0 }));
+    let entries = vec![(BUCKET, 1); limits::ROLLS + 1];
+    refused(Message::Census(Census { ticket: 1, entries }));
     // A vector with an entry of 0: the last byte of this news is its seq.
     let mut news = Message::News { bucket: BUCKET, vector: vector(6) }.encode();
     *news.last_mut().unwrap() = 0;
@@ -149,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_are_refused_or_make_sense(which in 0usize..28, at in 0usize..200, byte in any::<u8>()) {
+    fn damaged_messages_are_refused_or_make_sense(which in 0usize..35, at in 0usize..200, byte in any::<u8>()) {
         let mut bytes = samples()[which].encode();
         let at = at % bytes.len();
         bytes[at] = byte;

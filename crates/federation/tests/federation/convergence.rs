@@ -9,7 +9,11 @@ use crate::world::{SYSTEM, Weather, World, bucket, millis, seconds, site_id};
 
 /// Draws an hour of writes, deletes, cuts, mutes, restarts and forgotten tombstones; then peace.
 fn storm(seed: u64) -> World {
-    let mut world = World::new(3 + seed as usize % 4, seed, millis(40));
+    storm_over(World::new(3 + seed as usize % 4, seed, millis(40)), seed)
+}
+
+/// The same over sites that find each other in some way.
+pub(crate) fn storm_over(mut world: World, seed: u64) -> World {
     let count = world.sites.len();
     world.weather = if seed.is_multiple_of(3) { Weather::CALM } else { Weather::STORM };
     world.start();

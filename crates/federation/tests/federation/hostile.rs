@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use skerry_base::{Dot, NodeId, Origin, Vector};
+use skerry_federation::areas::Coordinate;
 use skerry_federation::message::{
-    Batch, Compare, Gather, Gathered, Holding, Membership, Message, Probe, Publish, Pull, Refusal, Said,
-    Verdict,
+    Batch, Census, Compare, Gather, Gathered, Holding, Membership, Message, Place, Probe, Publish, Pull,
+    Refusal, Rolls, Said, Verdict,
 };
 use skerry_federation::{FeedItem, Fingerprint, Input, Loose, Output, Span};
 
@@ -22,7 +23,7 @@ fn draw(world: &mut World, ticket: u64) -> Message {
     let span = Span { origin, first: 1, last: seq };
     let site = site_id(world.draw(4));
     let item = FeedItem { dot, record: Bytes::from_static(b"x"), bodies: vec![] };
-    match world.draw(20) {
+    match world.draw(26) {
         0 => Message::Swim(Bytes::from(vec![world.draw(256) as u8; world.draw(80)])),
         1 => Message::Pull(Pull { ticket, bucket: id, seen: vector, max_bytes: u32::MAX, batches: 255 }),
         2 => Message::PullRefused { ticket, bucket: id, reason: Refusal::NotMember },
@@ -68,6 +69,21 @@ fn draw(world: &mut World, ticket: u64) -> Message {
         17 => Message::Gather(Gather { ticket, bucket: id, span, have: vec![seq, seq], max_bytes: 0 }),
         18 => Message::Gathered(Gathered { ticket, bucket: id, items: vec![item], upto: seq }),
         15 => Message::Said { ticket, bucket: id, said: Said::PassedOn(site) },
+        20 => Message::Said { ticket, bucket: id, said: Said::NotHeard(vec![site]) },
+        21 => Message::Said { ticket, bucket: id, said: Said::NotHere },
+        22 => Message::Place(Place {
+            coordinate: Coordinate::default().to_bytes(),
+            k: world.draw(256) as u8,
+            rtt_micros: seq as u32,
+        }),
+        23 => Message::Withdraw { ticket },
+        24 => Message::Census(Census { ticket, entries: vec![(id, seq), (id, seq)] }),
+        25 => Message::Rolls(Rolls {
+            ticket,
+            rolls: vec![(id, vec![site, site_id(0)])],
+            unheard: (world.draw(2) == 0).then(|| vec![site]),
+            more: world.draw(2) == 0,
+        }),
         _ => Message::Batch(Batch {
             ticket,
             bucket: id,
@@ -88,7 +104,8 @@ fn draw(world: &mut World, ticket: u64) -> Message {
 #[test]
 fn no_message_breaks_the_machine() {
     for seed in 0..30 {
-        let mut world = World::new(3, seed, millis(20));
+        let levels = [None, Some(2), Some(3)][seed as usize % 3];
+        let mut world = World::mixed(3, seed, millis(20), (levels, &[]));
         world.start();
         world.join(0, bucket(1));
         (0..20).for_each(|key| world.put(0, bucket(1), key));
@@ -112,6 +129,7 @@ fn no_message_breaks_the_machine() {
                     Output::Send { message: Message::Pull(pull), .. } => ticket = pull.ticket,
                     Output::Send { message: Message::Compare(compare), .. } => ticket = compare.ticket,
                     Output::Send { message: Message::Probe(probe), .. } => ticket = probe.ticket,
+                    Output::Send { message: Message::Census(census), .. } => ticket = census.ticket,
                     Output::Apply(apply) => open.push(apply.ticket),
                     Output::Send { message: Message::Gather(gather), .. } => ticket = gather.ticket,
                     Output::Keep(keep) => open.push(keep.ticket),

@@ -6,16 +6,16 @@ use skerry_federation::{Answer, Input, Ticket};
 use crate::world::{Weather, World, bucket, millis, seconds, site_id};
 
 impl World {
-    fn locate(&mut self, n: usize, ticket: u64, id: u8) {
+    pub(crate) fn locate(&mut self, n: usize, ticket: u64, id: u8) {
         self.input(n, Input::Locate { ticket: Ticket(ticket), bucket: bucket(id) });
     }
 
-    fn answer(&self, ticket: u64) -> Option<Answer> {
+    pub(crate) fn answer(&self, ticket: u64) -> Option<Answer> {
         self.located.get(&Ticket(ticket)).map(|(_, answer)| answer.clone())
     }
 }
 
-fn found(sites: &[usize]) -> Option<Answer> {
+pub(crate) fn found(sites: &[usize]) -> Option<Answer> {
     Some(Answer::Found { sites: sites.iter().map(|n| site_id(*n)).collect::<Vec<SiteId>>() })
 }
 

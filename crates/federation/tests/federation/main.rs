@@ -5,6 +5,7 @@ mod absence;
 mod convergence;
 mod equal;
 mod hostile;
+mod levels;
 mod location;
 mod loose;
 mod memory;

@@ -52,6 +52,10 @@ pub(crate) fn line(message: &Message) -> String {
             other => format!("{other:?}").to_lowercase(),
         },
         Message::NotMember { .. } => "no member".into(),
+        Message::Place(place) => format!("place {}", place.k),
+        Message::Withdraw { .. } => "withdraw".into(),
+        Message::Census(census) => format!("census {}", census.entries.len()),
+        Message::Rolls(rolls) => format!("rolls {}", rolls.rolls.len()),
         Message::Loose { loose, .. } => {
             format!("loose {}", loose.iter().map(|loose| loose.print.count).sum::<u64>())
         }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId};
-use skerry_federation::{Answer, Config, Federation, Input, Message, Output, Report, SiteEntry, Ticket};
+use skerry_federation::{
+    Answer, Config, Federation, Input, Message, Output, Report, SiteEntry, Ticket, limits,
+};
 
 use crate::memory::{Memory, Record};
 use crate::transcript;
@@ -64,6 +66,10 @@ pub(crate) struct World {
     pub(crate) reports: Vec<(usize, Report)>,
     pub(crate) history: BTreeMap<(BucketId, Dot), Record>,
     pub(crate) alive: BTreeSet<(usize, SiteId)>,
+    /// Levels of landmarks whatever the number of sites.
+    levels: Option<u8>,
+    /// Sites of a release that knows no areas.
+    old: BTreeSet<usize>,
     rtts: BTreeMap<(usize, usize), Duration>,
     /// Connections that are down, both ways.
     cuts: BTreeSet<(usize, usize)>,
@@ -76,7 +82,7 @@ pub(crate) struct World {
     order: u64,
     rng: StdRng,
     pub(crate) trace: blake3::Hasher,
-    /// What was sent since it was last cleared, but for SWIM: for transcripts.
+    /// What was sent since it was last cleared, but for SWIM and places: for transcripts.
     pub(crate) said: Vec<String>,
 }
 
@@ -97,7 +103,19 @@ fn pair(a: usize, b: usize) -> (usize, usize) {
 impl World {
     /// `count` sites that know each other and are linked, `rtt` apart (or as set before they are linked).
     pub(crate) fn new(count: usize, seed: u64, rtt: Duration) -> Self {
+        Self::mixed(count, seed, rtt, (None, &[]))
+    }
+
+    /// The same with so many levels of landmarks, and some sites that know nothing of them.
+    pub(crate) fn mixed(
+        count: usize,
+        seed: u64,
+        rtt: Duration,
+        (levels, old): (Option<u8>, &[usize]),
+    ) -> Self {
         let mut world = Self {
+            levels,
+            old: old.iter().copied().collect(),
             now: Instant(1),
             sites: Vec::new(),
             weather: Weather::CALM,
@@ -143,7 +161,14 @@ impl World {
     }
 
     fn machine(&mut self, n: usize, life: u64) -> Federation {
-        Federation::new(Config::new(site_id(n), life, self.rng.random()).with_system(SYSTEM))
+        let mut config = Config::new(site_id(n), life, self.rng.random()).with_system(SYSTEM);
+        config.levels = self.levels;
+        config.dialect = self.dialect(n);
+        Federation::new(config)
+    }
+
+    fn dialect(&self, n: usize) -> u8 {
+        if self.old.contains(&n) { 1 } else { limits::DIALECT }
     }
 
     /// Tells everybody the roster and connects who is not cut off.
@@ -318,9 +343,13 @@ impl World {
 
     fn send(&mut self, from: usize, to: usize, message: &Message) {
         let bytes = message.encode();
+        assert!(
+            message.dialect() <= self.dialect(to),
+            "{from} says to {to} what it does not know: {message:?}"
+        );
         assert_eq!(Message::decode(&bytes).as_ref(), Ok(message), "a message that we refuse ourselves");
         self.sites[from].sent_bytes += bytes.len() as u64;
-        if !matches!(message, Message::Swim(_)) && self.said.len() < 1000 {
+        if !matches!(message, Message::Swim(_) | Message::Place(_)) && self.said.len() < 1000 {
             self.said.push(format!("{from}>{to} {}", transcript::line(message)));
         }
         self.sites[from].sent += 1;
@@ -393,6 +422,8 @@ impl World {
         if up && self.is_connected(site, other) {
             self.input(site, Input::Rtt { site: site_id(other), rtt });
             self.input(site, Input::LinkUp(site_id(other)));
+            let dialect = self.dialect(other);
+            self.input(site, Input::Speaks { site: site_id(other), dialect });
         } else if !up {
             self.input(site, Input::LinkDown(site_id(other)));
         }

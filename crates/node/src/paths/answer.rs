@@ -68,7 +68,7 @@ impl Answers {
         let plain =
             |answer: Outcome<Response>| (answer.unwrap_or_else(|error| list::refused(&error)), Vec::new());
         match request {
-            Request::Control | Request::Forward(_) => (Response::Done, Vec::new()),
+            Request::Control | Request::Forward(_) | Request::Words { .. } => (Response::Done, Vec::new()),
             Request::Read(read) => object(site, read).await,
             Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk).await,
             Request::List(list) => (list::answer(site, list, false).await, Vec::new()),

@@ -45,6 +45,11 @@ pub(crate) enum Request {
     /// An object that the asker cannot keep. Answered by [`Response::Done`] if there is room; then the body follows in
     /// frames, an empty one, and what it came to; then the answer is the record.
     Forward(Box<Forward>),
+    /// Which words of the federation machine the asker understands, to hear the same. Releases before that close.
+    Words {
+        /// See `skerry_federation::limits::DIALECT`.
+        dialect: u8,
+    },
 }
 
 /// Asks the register of names for a name.
@@ -303,6 +308,11 @@ pub(crate) enum Response {
     Holding(u64),
     /// Records of the system bucket.
     Records(Vec<Bytes>),
+    /// Which words the answerer understands.
+    Words {
+        /// The same.
+        dialect: u8,
+    },
 }
 
 /// An object that was found.

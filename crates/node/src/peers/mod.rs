@@ -14,6 +14,7 @@ use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{BucketId, ChunkId, ChunkRef, Instant, NodeId, SiteId};
+use skerry_federation::limits::DIALECT;
 use tokio::io::AsyncReadExt;
 
 use crate::clock::Clock;
@@ -156,7 +157,7 @@ impl Peers {
         if payload > 0 {
             self.sent(node, Kind::Payload, payload);
         }
-        if !matches!(request, Request::Chunk { .. } | Request::Size { .. }) {
+        if !matches!(request, Request::Chunk { .. } | Request::Size { .. } | Request::Words { .. }) {
             self.sent(node, Kind::Record, asked.len() - payload);
         }
         let answer =
@@ -166,6 +167,15 @@ impl Peers {
             self.received(node, Kind::Record, answer.len());
         }
         Ok(Answer { response, stream, node, _held: None })
+    }
+
+    /// Which words of the machine a site understands: 1 if it does not know the question. None if there is no answer.
+    pub(crate) async fn dialect(&self, site: SiteId) -> Option<u8> {
+        match self.call(site, &Request::Words { dialect: DIALECT }).await.map(|answer| answer.response) {
+            Ok(Response::Words { dialect }) => Some(dialect),
+            Err(PeerError::Silent | PeerError::Stranger(_) | PeerError::Net(_)) => None,
+            Ok(_) | Err(_) => Some(1),
+        }
     }
 
     /// One chunk of `site`, verified by its name; none if it is not there.

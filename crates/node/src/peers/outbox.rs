@@ -97,6 +97,12 @@ fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: 
     let peers = peers.clone();
     tell_rtt(&peers, drive, site);
     drive.tell(Input::LinkUp(site));
+    let (asking, drive) = (peers.clone(), drive.clone());
+    tasks.spawn(async move {
+        if let Some(dialect) = asking.dialect(site).await {
+            drive.tell(Input::Speaks { site, dialect });
+        }
+    });
     tasks.spawn(async move {
         if let Err(error) = pour(&peers, node, waiting).await {
             tracing::debug!(%node, %error, "control stream ended");

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use skerry_base::codec;
 use skerry_base::{NodeId, SiteId};
 use skerry_federation::Message;
+use skerry_federation::limits::DIALECT;
 use skerry_federation::message::Kind as MessageKind;
 use skerry_gateway::service::ErrorKind;
 use tokio::io::AsyncWriteExt;
@@ -82,6 +83,10 @@ async fn one(
     let site = peers.roster.site(node).ok_or(super::PeerError::Senseless("the site left the roster"))?;
     match codec::decode(&first)? {
         Request::Control => control(peers, drive, site, node, stream).await,
+        Request::Words { .. } => {
+            let words = codec::encode(&Response::Words { dialect: DIALECT });
+            Ok(frame::write(&mut stream, &words).await?)
+        }
         request => {
             let _held = match peers.uplink.may_ask(&request) {
                 Ok(held) => held,
@@ -109,8 +114,15 @@ async fn control(
 ) -> Result<(), super::PeerError> {
     let waiting = Arc::new(Semaphore::new(WAITING));
     while let Some(bytes) = frame::read(&mut stream).await? {
-        let message = Message::decode(&bytes)?;
         peers.hear(site);
+        // One of a later release, or damage of its making: what comes after it may be understood.
+        let message = match Message::decode(&bytes) {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::debug!(%node, %error, "a message was passed over");
+                continue;
+            }
+        };
         if message.kind() == MessageKind::Record {
             peers.received(node, Kind::Record, bytes.len());
         }

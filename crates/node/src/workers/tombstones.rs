@@ -72,8 +72,14 @@ impl Tombstones {
     async fn covered_by_all(&self, bucket: BucketId) -> Outcome<Option<Vector>> {
         let own = self.site.read(move |view| skerry_model::space::vector(view, bucket).map_err(unreadable));
         let own = own.await?;
-        let heard = self.site.drive.ask(move |machine, _| machine.seen(bucket)).await;
-        Ok(heard.map(|others| others.iter().fold(own, |least, (_, other)| lesser(&least, other))))
+        let heard = self
+            .site
+            .drive
+            .ask(move |machine, _| machine.knows_all_members(bucket).then(|| machine.seen(bucket)));
+        Ok(heard
+            .await
+            .flatten()
+            .map(|others| others.iter().fold(own, |least, (_, other)| lesser(&least, other))))
     }
 }
 

@@ -97,11 +97,12 @@ impl World {
         let shaky = self.environment.faults.iter().any(|(class, _)| *class == Class::Power);
         let falls = !self.resting && shaky && self.draw.below(10) == 0;
         let calls = self.draw.below(120);
+        let finding = (self.environment.finding.levels, self.environment.finding.dialect(site));
         let Some(place) = self.sites.get_mut(site) else { return };
         if falls {
             place.disk.set_fuse(calls);
         }
-        let started = place.start(incarnation, settings, seed, system);
+        let started = place.start(incarnation, settings, seed, system, finding);
         if falls {
             place.disk.clear_fuse();
         }

@@ -5,6 +5,7 @@ use skerry_base::BucketId;
 use skerry_base::kv::View;
 use skerry_federation::{Answer as Located, Input, Message, Output, Report, SiteEntry};
 
+use super::rest::NOBODYS;
 use super::wires::Wire;
 use super::{Event, World};
 use crate::canary::Canary;
@@ -91,7 +92,13 @@ impl World {
             Output::Located { ticket, answer } => {
                 self.tell(Who::Site(site), format_args!("located {ticket:?}: {answer:?}"));
                 let lost = self.environment.canary == Some(Canary::LostAnswer);
-                if matches!(answer, Located::Found { .. }) && !lost {
+                let nobody = self.questions.get(&ticket).is_some_and(|(_, bucket)| *bucket == NOBODYS);
+                let right = match answer {
+                    Located::Found { .. } => !nobody,
+                    Located::Unknown { unasked } => nobody && unasked.is_empty(),
+                    Located::Unreachable { .. } | Located::NotYetKnown => false,
+                };
+                if right && !lost {
                     self.questions.remove(&ticket);
                 }
             }
@@ -102,6 +109,10 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: usize, message: &Message) {
+        if message.dialect() > self.environment.finding.dialect(to) {
+            let what = format!("says to site-{} what it does not know: {message:?}", to + 1);
+            self.violated(Violation::at("federation", from, what));
+        }
         let wire = self.wires.side(from, to);
         let bytes: Bytes = message.encode().into();
         if self.environment.canary == Some(Canary::KeptBack) && matches!(message, Message::Loose { .. }) {
@@ -198,6 +209,20 @@ impl World {
         let rtt = self.net.rtt(from, to);
         self.input(from, Input::LinkUp(id));
         self.input(from, Input::Rtt { site: id, rtt });
+        if self.environment.finding.asks {
+            // The answer takes a round trip; a connection that breaks meanwhile never has it.
+            self.queue.plan(self.queue.now().after(rtt), Event::Words { from, to, wire });
+        }
+    }
+
+    /// The other end has said what it understands.
+    pub(super) fn words(&mut self, from: usize, to: usize, wire: u64) {
+        let side = self.wires.side(from, to);
+        let Some(site) = self.sites.get(to).map(|place| place.id) else { return };
+        if side.up && side.number == wire {
+            let dialect = self.environment.finding.dialect(to);
+            self.input(from, Input::Speaks { site, dialect });
+        }
     }
 
     pub(super) fn link_down(&mut self, from: usize, to: usize, wire: u64) {

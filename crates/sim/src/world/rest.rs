@@ -24,6 +24,10 @@ use skerry_scenario::link::Link;
 
 /// A question about members must be answered within this on calm links.
 const ANSWER_WITHIN: Duration = seconds(10);
+/// Sites that find each other by landmarks have this long to know who lives.
+const SETTLE: Duration = seconds(300);
+/// A bucket of which nobody is a member.
+pub(super) const NOBODYS: BucketId = BucketId(*b"nobody's bucket!");
 /// How often the sites are asked whether they agree.
 const STEP: Duration = seconds(10);
 
@@ -36,6 +40,10 @@ impl World {
         self.heal();
         let healed = self.queue.now();
         let bound = healed.after(self.environment.quiet_within);
+        if self.environment.finding.asks {
+            self.go_until(healed.after(SETTLE));
+            self.ask_strangers();
+        }
         let mut agreed = None;
         while agreed.is_none() && self.queue.now() < bound {
             let step = self.queue.now().after(STEP);
@@ -45,6 +53,7 @@ impl World {
         }
         self.tell(Who::World, format_args!("agreed after {agreed:?}"));
         self.ask_for_members();
+        self.know_members();
         self.judge();
         agreed
     }
@@ -56,6 +65,67 @@ impl World {
             found.into_iter().for_each(|violation| self.violated(violation));
         }
         self.queue.skip_to(until);
+    }
+
+    /// Who follows a bucket is found by every site that does not; and nobody by every site, if that is the truth.
+    fn ask_strangers(&mut self) {
+        let mut asked = Vec::new();
+        for site in 0..self.sites.len() {
+            let follows = |at: usize, bucket: &BucketId| {
+                self.running(at).is_some_and(|running| running.members.contains(bucket))
+            };
+            let held = |bucket: &BucketId| (0..self.sites.len()).any(|at| follows(at, bucket));
+            let buckets = self.all_buckets().into_iter().filter(|bucket| !follows(site, bucket));
+            asked.extend(buckets.filter(held).map(|bucket| (site, bucket)));
+            // Older releases among the landmarks do not say who has not been heard.
+            if self.environment.finding.old.is_empty() {
+                asked.push((site, NOBODYS));
+            }
+        }
+        let count = asked.len() as u64;
+        for (number, (site, bucket)) in (0u64..).zip(asked) {
+            let ticket = Ticket(u64::MAX / 2 - count + number);
+            self.questions.insert(ticket, (site, bucket));
+            self.input(site, Input::Locate { ticket, bucket });
+        }
+        self.go_until(self.queue.now().after(ANSWER_WITHIN));
+        for (_, (site, bucket)) in std::mem::take(&mut self.questions) {
+            let what = match bucket == NOBODYS {
+                true => "does not learn that nobody follows a bucket".into(),
+                false => format!("finds no member of {bucket}"),
+            };
+            self.violated(Violation::at("location", site, what));
+        }
+    }
+
+    /// Every member must come to know every other: feeds choose among those they know.
+    fn know_members(&mut self) {
+        let bound = self.queue.now().after(self.environment.quiet_within);
+        let mut unknown = self.unknown_members();
+        while !unknown.is_empty() && self.queue.now() < bound {
+            self.go_until(self.queue.now().after(STEP));
+            unknown = self.unknown_members();
+        }
+        for (site, other, bucket) in unknown {
+            let what = format!("does not know that site-{} follows {bucket}", other + 1);
+            self.violated(Violation::at("location", site, what));
+        }
+    }
+
+    fn unknown_members(&self) -> Vec<(usize, usize, BucketId)> {
+        let mut unknown = Vec::new();
+        for bucket in self.all_buckets() {
+            for (site, running) in (0..self.sites.len()).filter_map(|site| Some((site, self.running(site)?)))
+            {
+                let known: BTreeSet<_> = running.federation.members(bucket).into_iter().collect();
+                let others = self.sites.iter().enumerate().filter(|(other, place)| {
+                    let follows = place.running.as_ref().is_some_and(|one| one.members.contains(&bucket));
+                    *other != site && follows && !known.contains(&place.id)
+                });
+                unknown.extend(others.map(|(other, _)| (site, other, bucket)));
+            }
+        }
+        unknown
     }
 
     /// Every site must be able to name a member of every bucket besides itself.

@@ -1,0 +1,215 @@
+//! Who else is a member: asked of one landmark that everybody tells, when there is more than one level.
+//!
+//! With one level every site tells every other of what it is a member. With more it tells its landmarks, and the
+//! members of a bucket learn of each other in two ways: who begins to follow asks here and says so to all that are
+//! named (a check, which makes it known to them); and every member asks again now and then, 24 bytes a bucket and
+//! no answer but for what differs, because a site that was silent then may have been heard since.
+//!
+//! Invariants: one question on its way; a landmark that is silent gives way to the next; what is not answered is
+//! asked again at the next round.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use skerry_base::{BucketId, Instant, SiteId};
+
+use super::table::Holders;
+use crate::context::Context;
+use crate::limits;
+use crate::message::{Census as Question, Message, Rolls};
+
+/// Sites named in one answer.
+const NAMED: usize = 16_384;
+
+#[derive(Debug)]
+struct Open {
+    ticket: u64,
+    landmark: SiteId,
+    until: Instant,
+    buckets: Vec<BucketId>,
+}
+
+/// This site's questions about the members of its buckets.
+#[derive(Debug)]
+pub(super) struct Census {
+    queue: VecDeque<BucketId>,
+    open: Option<Open>,
+    /// Landmarks that did not answer in this round.
+    silent: BTreeSet<SiteId>,
+    due: Option<Instant>,
+    pause: Duration,
+    /// By bucket: which sites had not been heard by who answered. All others that are not known as members are none.
+    rolled: BTreeMap<BucketId, BTreeSet<SiteId>>,
+}
+
+impl Default for Census {
+    fn default() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            open: None,
+            silent: BTreeSet::new(),
+            due: None,
+            pause: limits::CENSUS_MIN,
+            rolled: BTreeMap::new(),
+        }
+    }
+}
+
+/// Order-free digest of a set of sites.
+fn digest(sites: impl Iterator<Item = SiteId>) -> u64 {
+    let head = |site: SiteId| {
+        let hash = blake3::hash(&site.0);
+        hash.as_bytes().iter().take(8).fold(0u64, |sum, byte| (sum << 8) | u64::from(*byte))
+    };
+    sites.map(head).fold(0, u64::wrapping_add)
+}
+
+impl Census {
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        self.open.as_ref().map(|open| open.until).into_iter().chain(self.due).min()
+    }
+
+    /// Which sites had not been heard when a bucket's members were last told; none if they were not.
+    pub(super) fn unheard(&self, bucket: BucketId) -> Option<&BTreeSet<SiteId>> {
+        self.rolled.get(&bucket)
+    }
+
+    /// This site follows a bucket from now on.
+    pub(super) fn join(&mut self, bucket: BucketId) {
+        self.queue.push_back(bucket);
+    }
+
+    pub(super) fn leave(&mut self, bucket: BucketId) {
+        self.queue.retain(|queued| *queued != bucket);
+        self.rolled.remove(&bucket);
+    }
+
+    /// Landmarks changed, or can be asked again: everything once more, soon and then slower each time.
+    pub(super) fn again(&mut self, now: Instant) {
+        self.pause = limits::CENSUS_MIN;
+        let soon = now.after(crate::areas::limits::SETTLE);
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        self.silent.clear();
+    }
+
+    pub(super) fn link_down(&mut self, site: SiteId, now: Instant) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.landmark == site) {
+            open.until = now;
+        }
+    }
+
+    /// Asks what is due. `mine` are the buckets that this site follows; `needless` says that it has itself been told
+    /// by everybody.
+    pub(super) fn tick(
+        &mut self,
+        mine: impl Iterator<Item = BucketId>,
+        needless: bool,
+        holders: &Holders,
+        cx: &mut Context<'_>,
+    ) {
+        if cx.peers.one_level() || needless {
+            (self.open, self.due, self.pause) = (None, None, limits::CENSUS_MIN);
+            self.queue.clear();
+            self.rolled.clear();
+            return;
+        }
+        if let Some(open) = self.open.take_if(|open| open.until <= cx.now) {
+            self.silent.insert(open.landmark);
+            open.buckets.into_iter().rev().for_each(|bucket| self.queue.push_front(bucket));
+        }
+        if self.due.is_none_or(|due| due <= cx.now) {
+            self.queue = mine.collect();
+            self.due = Some(cx.now.after(self.pause));
+            self.pause = (self.pause * 2).min(limits::CHECK_MAX);
+        }
+        self.ask(holders, cx);
+    }
+
+    fn ask(&mut self, holders: &Holders, cx: &mut Context<'_>) {
+        if self.open.is_some() || self.queue.is_empty() {
+            return;
+        }
+        let fit = |site: &SiteId| cx.peers.understands(*site) && !self.silent.contains(site);
+        let Some(landmark) = cx.peers.top().into_iter().find(fit) else {
+            // Nobody can be asked: what was told counts no more.
+            self.queue.iter().for_each(|bucket| {
+                self.rolled.remove(bucket);
+            });
+            self.queue.clear();
+            self.silent.clear();
+            return;
+        };
+        let count = self.queue.len().min(limits::ROLLS);
+        let buckets: Vec<BucketId> = self.queue.drain(..count).collect();
+        let known = |bucket: &BucketId| (*bucket, digest(holders.of(*bucket).into_iter()));
+        let entries = buckets.iter().map(known).collect();
+        let ticket = cx.ticket().0;
+        let until = cx.now.after(limits::CENSUS_TIMEOUT + cx.peers.rtt(landmark) * 2);
+        self.open = Some(Open { ticket, landmark, until, buckets });
+        cx.send(landmark, Message::Census(Question { ticket, entries }));
+    }
+
+    /// Takes an answer; answers who is a member of what.
+    pub(super) fn rolled(
+        &mut self,
+        from: SiteId,
+        rolls: Rolls,
+        holders: &Holders,
+        cx: &mut Context<'_>,
+    ) -> Vec<(BucketId, SiteId)> {
+        let fits = |open: &mut Open| open.ticket == rolls.ticket && open.landmark == from;
+        let Some(open) = self.open.take_if(fits) else {
+            cx.stale();
+            return Vec::new();
+        };
+        let mut buckets = open.buckets;
+        let last = rolls.rolls.last().and_then(|(last, _)| buckets.iter().position(|bucket| bucket == last));
+        if let Some(last) = last.filter(|_| rolls.more) {
+            buckets.drain(last + 1..).rev().for_each(|bucket| self.queue.push_front(bucket));
+        }
+        for bucket in &buckets {
+            match &rolls.unheard {
+                Some(unheard) => self.rolled.insert(*bucket, unheard.iter().copied().collect()),
+                None => self.rolled.remove(bucket),
+            };
+        }
+        let mut found = Vec::new();
+        for (bucket, members) in rolls.rolls.into_iter().filter(|(bucket, _)| buckets.contains(bucket)) {
+            let known = holders.of(bucket);
+            let new = members.into_iter().filter(|site| cx.peers.knows(*site) && !known.contains(site));
+            found.extend(new.map(|site| (bucket, site)));
+        }
+        if !found.is_empty() {
+            self.pause = limits::CENSUS_MIN;
+        }
+        found
+    }
+}
+
+/// A landmark's answer. `own` says of which buckets it is a member itself; `unheard` who has not told it anything.
+pub(super) fn answer(
+    asker: SiteId,
+    question: &Question,
+    (me, own): (SiteId, impl Fn(BucketId) -> bool),
+    unheard: Option<Vec<SiteId>>,
+    holders: &Holders,
+) -> Message {
+    let (mut rolls, mut named, mut more) = (Vec::new(), 0, false);
+    for (bucket, known) in &question.entries {
+        let mut members = holders.of(*bucket);
+        members.remove(&asker);
+        if own(*bucket) {
+            members.insert(me);
+        }
+        if digest(members.iter().copied()) == *known {
+            continue;
+        }
+        if named + members.len() > NAMED && named > 0 {
+            more = true;
+            break;
+        }
+        named += members.len();
+        rolls.push((*bucket, members.into_iter().collect()));
+    }
+    Message::Rolls(Rolls { ticket: question.ticket, rolls, unheard, more })
+}
