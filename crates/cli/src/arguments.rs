@@ -84,6 +84,11 @@ pub(crate) enum Verb {
     /// Asks every site of a demo's directory, or the one that is named. Ends with 4 if some did not answer and
     /// with 3 if none did.
     Status(verbs::status::Status),
+    /// Which sites a site tells what it holds and asks for what it lacks, and how far everybody is
+    ///
+    /// Levels of landmarks, the landmarks of this site, the sites whose landmark it is, the areas around it, and network
+    /// coordinates with their error. Up to 16 sites there is one level and everybody is told. See docs/areas.md.
+    Areas(verbs::areas::Areas),
     /// The links between sites: cut and heal them to see what happens
     #[command(subcommand)]
     Link(verbs::link::Link),

@@ -1,5 +1,6 @@
 //! The verbs, one file each.
 
+pub(crate) mod areas;
 pub(crate) mod bench;
 pub(crate) mod bucket;
 pub(crate) mod check;
@@ -35,6 +36,7 @@ pub(crate) fn run(line: CommandLine) -> Outcome {
         Verb::Bucket(verb) => wait(verb.run(globals)),
         Verb::Config(verb) => verb.run(&globals),
         Verb::Status(verb) => wait(verb.run(globals)),
+        Verb::Areas(verb) => wait(verb.run(globals)),
         Verb::Link(verb) => wait(verb.run(globals)),
         Verb::Du(verb) => wait(verb.run(globals)),
         Verb::Check(verb) => verb.run(&globals),

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
-    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
-    ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState, Invite,
-    InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, Outcome,
-    PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport,
-    StorageStatus, UplinkRequest, UplinkState, VERSION,
+    AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
+    ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState,
+    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict,
+    Outcome, PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport,
+    StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, SystemKey, check_site_name, document_object,
@@ -23,6 +23,7 @@ use skerry_model::bucket::{
 use skerry_model::record::Versioning;
 use skerry_model::{Entry, Record, space, write};
 
+use crate::areas;
 use crate::drive::live::Liveness;
 use crate::drive::stored::CUT;
 use crate::paths::bucket::{Bucket, Declared};
@@ -281,6 +282,10 @@ impl AdminService for Admin {
             buckets,
             conflicts,
         })
+    }
+
+    async fn areas(&self) -> Outcome<AreasReport> {
+        areas::report(&self.site).await
     }
 
     async fn space(&self, query: SpaceQuery) -> Outcome<SpaceReport> {

@@ -2,9 +2,9 @@
 //! not the gateway.
 
 pub use skerry_gateway::service::{
-    BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
-    ConflictEnded, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest, KeyCreate,
-    KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness, ScrubReport,
-    ScrubRequest, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget, UplinkClass,
-    UplinkRequest, UplinkState,
+    AreaStatus, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
+    ConflictEnd, ConflictEnded, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest,
+    KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, NearStatus, PeerStatus,
+    PlaceStatus, Readiness, ScrubReport, ScrubRequest, SpaceReport, SpaceRow, StatusReport, StorageStatus,
+    UplinkBudget, UplinkClass, UplinkRequest, UplinkState,
 };

@@ -6,6 +6,7 @@
 
 mod admin;
 pub mod admin_shapes;
+mod areas;
 pub mod changes;
 pub mod check;
 pub mod clock;

@@ -23,6 +23,7 @@ pub(super) async fn run(
     let segments: Vec<&str> = verb.split('/').collect();
     match (method.as_str(), segments.as_slice()) {
         ("GET", ["status"]) => ok(service.status().await),
+        ("GET", ["areas"]) => ok(service.areas().await),
         ("GET", ["space"]) => ok(service.space(space_query(query)?).await),
         ("GET", ["scrub"]) => ok(service.scrub().await),
         ("POST", ["scrub"]) => ok(service.set_scrub(json::request(request).await?).await),
@@ -47,8 +48,8 @@ pub(super) async fn run(
         (
             _,
             [
-                "status" | "space" | "scrub" | "link" | "conflicts" | "conflict" | "invites" | "keys"
-                | "buckets" | "register",
+                "status" | "areas" | "space" | "scrub" | "link" | "conflicts" | "conflict" | "invites"
+                | "keys" | "buckets" | "register",
             ]
             | ["link", "budget"]
             | ["keys", _, "disable"]
@@ -103,6 +104,7 @@ fn conflict_query(query: &Query) -> Result<ConflictQuery, Failure> {
 #[cfg(test)]
 pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::GET, "status"),
+    (Method::GET, "areas"),
     (Method::GET, "space"),
     (Method::GET, "scrub"),
     (Method::POST, "scrub"),

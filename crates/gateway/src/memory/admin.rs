@@ -5,11 +5,11 @@ use async_trait::async_trait;
 use super::Memory;
 use super::state::Bucket;
 use crate::service::{
-    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, ConflictDetail, ConflictEnd,
-    ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState, Invite,
-    InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, Outcome, Readiness,
-    ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus,
-    UplinkRequest, UplinkState, VERSION, Versioning,
+    AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, ConflictDetail,
+    ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState,
+    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, Outcome,
+    Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, SpaceRow, StatusReport,
+    StorageStatus, UplinkRequest, UplinkState, VERSION, Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -81,6 +81,10 @@ impl AdminService for Memory {
             buckets: state.buckets.len() as u64,
             conflicts: 0,
         })
+    }
+
+    async fn areas(&self) -> Outcome<AreasReport> {
+        Ok(AreasReport { version: VERSION, site_name: "memory".into(), k: 1, ..AreasReport::default() })
     }
 
     async fn space(&self, _: SpaceQuery) -> Outcome<SpaceReport> {

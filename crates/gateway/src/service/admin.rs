@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
+use super::{AreasReport, Outcome};
 
 /// The version of all shapes here.
 pub const VERSION: u32 = 1;
@@ -587,6 +587,8 @@ pub trait AdminService: Send + Sync + 'static {
     async fn ready(&self) -> Readiness;
     /// The state of this site and what it knows of others.
     async fn status(&self) -> Outcome<StatusReport>;
+    /// How this site finds others.
+    async fn areas(&self) -> Outcome<AreasReport>;
     /// Where the disk went.
     async fn space(&self, query: SpaceQuery) -> Outcome<SpaceReport>;
     /// How far the scrub is and what it found.

@@ -8,6 +8,7 @@
 //! is durable in the scope it names.
 
 mod admin;
+mod areas;
 mod body;
 mod bucket;
 mod checksum;
@@ -32,6 +33,7 @@ pub use admin::{
     ScrubReport, ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget,
     UplinkClass, UplinkRequest, UplinkState, VERSION,
 };
+pub use areas::{AreaStatus, AreasReport, NearStatus, PlaceStatus};
 pub(crate) use body::hex;
 pub use body::{Declared, Digests, DownloadBody, Expected, Trailers, UploadBody};
 pub use bucket::{BucketInfo, BucketService, CreateBucket, CreatedBucket, Versioning};

@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+mod areas;
 mod cache;
 pub mod log;
 mod peers;
@@ -20,6 +21,7 @@ mod scrub;
 mod uplink;
 mod wan;
 
+pub use areas::Areas;
 pub use cache::Cache;
 pub use peers::{FeedLag, PeerLabels};
 pub use scrub::Scrub;
@@ -65,6 +67,8 @@ pub struct Telemetry {
     pub uplink: Uplink,
     /// What copies saved and what went.
     pub cache: Cache,
+    /// How this site finds others.
+    pub areas: Areas,
     disk_bytes: Family<ClassLabel, Gauge>,
     unprotected_bytes: Family<BucketLabel, Gauge>,
 }
@@ -87,6 +91,7 @@ impl Telemetry {
             scrub: Scrub::default(),
             cache: Cache::default(),
             uplink: Uplink::default(),
+            areas: Areas::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
         };
@@ -136,6 +141,7 @@ impl Telemetry {
         self.scrub.register(registry);
         self.cache.register(registry);
         self.uplink.register(registry);
+        self.areas.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));
     }

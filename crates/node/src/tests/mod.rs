@@ -7,6 +7,7 @@
 mod checking;
 mod homes;
 mod island;
+mod landmarks;
 mod metered;
 mod one_site;
 mod scope;

@@ -153,6 +153,9 @@ impl Worker for Metrics {
         self.disk().await;
         self.uplink();
         self.lag().await;
+        if let Some(report) = crate::areas::read(&self.site).await {
+            self.telemetry.areas.set(&report);
+        }
         if let Err(error) = self.sums().await {
             tracing::warn!(%error, "metrics could not be read");
         }
