@@ -15,7 +15,8 @@ macro_rules! identity {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                let mut text = [0; 32];
+                f.write_str(write_hex(&self.0, &mut text))
             }
         }
 
@@ -46,6 +47,16 @@ identity! {
 identity! {
     /// One incarnation of a bucket. A bucket that is deleted and made again has another id.
     BucketId
+}
+
+/// Lower-case hexadecimal digits of `bytes` in `text`, which has twice their length. Not by `write!`: identities are
+/// printed for every write that is answered.
+fn write_hex<'t>(bytes: &[u8], text: &'t mut [u8]) -> &'t str {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    core::str::from_utf8(text).unwrap_or_default()
 }
 
 /// A text that is not 32 hexadecimal digits.
