@@ -82,15 +82,15 @@ impl Faces {
         id: &str,
         limits: &Limits,
     ) -> Response<Outflow> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let leftover = Arc::new(Leftover::default());
         let lent = lend(PacedBody::new(body, limits), Arc::clone(&leftover));
-        let mut request = Request::from_parts(parts.clone(), lent);
-        request.extensions_mut().insert(peer.scheme);
-        let mut response = self.choose(request, &parts, peer, id).await;
+        parts.extensions.insert(peer.scheme);
+        let expects = expects(&parts);
+        let mut response = self.choose(Request::from_parts(parts, lent), peer, id).await;
         // A client that expects to be told to go on, and is not, may have sent its body or not: what comes
         // next on this connection is unknown (and botocore misreads it).
-        let untold = expects(&parts) && !leftover.asked();
+        let untold = expects && !leftover.asked();
         if untold || !leftover.drain().await {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             peer.activity.linger();
@@ -98,15 +98,12 @@ impl Faces {
         response
     }
 
-    async fn choose(
-        &self,
-        request: Request<Inflow>,
-        parts: &Parts,
-        peer: &Peer,
-        id: &str,
-    ) -> Response<Outflow> {
+    async fn choose(&self, request: Request<Inflow>, peer: &Peer, id: &str) -> Response<Outflow> {
+        let (parts, body) = request.into_parts();
+        let is_admin = self.s3.as_ref().is_none_or(|s3| is_admin(s3, &parts));
+        let request = Request::from_parts(parts, body);
         match (&self.administration, &self.s3) {
-            (Some(administration), s3) if s3.as_ref().is_none_or(|s3| is_admin(s3, parts)) => {
+            (Some(administration), _) if is_admin => {
                 administration.answer(request, peer.address.ip().is_loopback()).await
             }
             (_, Some(s3)) => s3.answer(request, id).await,
@@ -127,5 +124,8 @@ fn expects(parts: &Parts) -> bool {
 }
 
 fn is_admin(s3: &Front, parts: &Parts) -> bool {
-    s3.address(&host(parts), parts.uri.path()).is_ok_and(|address| address.is_admin())
+    // Nearly all paths are S3's, and then nothing need be decoded twice.
+    let path = parts.uri.path();
+    (path.starts_with("/_skerry") || path.contains('%'))
+        && s3.address(host(parts), path).is_ok_and(|address| address.is_admin())
 }

@@ -53,7 +53,7 @@ pub use self::address::check_bucket;
 use self::intake::Intake;
 use self::operation::{Operation, route};
 use self::reply::Reply;
-use self::sigv4::{Canonical, ChunkKeys, Claim};
+use self::sigv4::{Canonical, ChunkKeys, Claim, SigningKeys};
 pub use self::sigv4::{ClockReading, ClockRule};
 use self::uri::Query;
 use crate::http::body::{Inflow, Outflow};
@@ -101,6 +101,7 @@ pub(crate) struct Scheme(pub(crate) &'static str);
 pub struct Front {
     services: Services,
     settings: Settings,
+    signing_keys: Arc<SigningKeys>,
 }
 
 /// A request whose signature was verified, as an operation sees it.
@@ -120,8 +121,8 @@ pub(super) struct Call {
 
 impl Front {
     /// Over these services.
-    pub const fn new(services: Services, settings: Settings) -> Self {
-        Self { services, settings }
+    pub fn new(services: Services, settings: Settings) -> Self {
+        Self { services, settings, signing_keys: Arc::default() }
     }
 
     /// Where the request goes: read before anything else, to tell our own paths from S3's.
@@ -131,9 +132,9 @@ impl Front {
 
     /// Answers a request, whatever it is.
     pub(crate) async fn answer(&self, request: Request<Inflow>, request_id: &str) -> Response<Outflow> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let mut operation = "Unknown";
-        let reply = self.serve(&parts, body, request_id, &mut operation).await;
+        let reply = self.serve(&mut parts, body, request_id, &mut operation).await;
         let reply = reply.unwrap_or_else(|error| {
             if error.kind() == ErrorKind::Internal {
                 tracing::error!(%error, request_id, "a request failed through our own fault");
@@ -155,14 +156,15 @@ impl Front {
 
     async fn serve(
         &self,
-        parts: &Parts,
+        parts: &mut Parts,
         body: Inflow,
         request_id: &str,
         operation: &mut &'static str,
     ) -> Outcome<Reply> {
-        let address = self.address(&host(parts), parts.uri.path())?;
+        let host = host(parts).to_owned();
+        let address = self.address(&host, parts.uri.path())?;
         let query = Query::parse(parts.uri.query())?;
-        let (claim, principal, keys) = self.authenticate(parts, &address, &query).await?;
+        let (claim, principal, keys) = self.authenticate(parts, &host, &address, &query).await?;
         let (level, bucket, key) = address.target()?;
         let row = route(&parts.method, level, &query, &parts.headers)?;
         *operation = row.operation.name();
@@ -181,8 +183,8 @@ impl Front {
             (None, intake.document(DOCUMENT_BYTES, summed).await?)
         };
         let scheme = parts.extensions.get::<Scheme>().map_or("http", |scheme| scheme.0);
-        let location = format!("{scheme}://{}{}", host(parts), parts.uri.path());
-        let headers = parts.headers.clone();
+        let location = format!("{scheme}://{host}{}", parts.uri.path());
+        let headers = core::mem::take(&mut parts.headers);
         let call = Call { context, bucket, key, query, headers, upload, document, location };
         dispatch(row.operation, &self.services, call).await
     }
@@ -191,6 +193,7 @@ impl Front {
     async fn authenticate(
         &self,
         parts: &Parts,
+        host: &str,
         address: &Address,
         query: &Query,
     ) -> Outcome<(Claim, Principal, ChunkKeys)> {
@@ -209,20 +212,20 @@ impl Front {
             path: &address.path,
             query,
             headers: &parts.headers,
-            host: &host(parts),
+            host,
             signed: &[],
             payload: "",
         };
-        let keys = claim.verify(&credential.secret, canonical, parts.uri.path())?;
+        let keys = claim.verify(&credential.secret, canonical, parts.uri.path(), &self.signing_keys)?;
         Ok((claim, credential.principal, keys))
     }
 }
 
 /// The host that a request names: a header, or `:authority` in HTTP/2.
-pub(crate) fn host(parts: &Parts) -> String {
+pub(crate) fn host(parts: &Parts) -> &str {
     let header = parts.headers.get(HOST).and_then(|value| value.to_str().ok());
     let authority = parts.uri.authority().map(hyper::http::uri::Authority::as_str);
-    header.or(authority).unwrap_or_default().to_owned()
+    header.or(authority).unwrap_or_default()
 }
 
 fn read_mode(headers: &HeaderMap) -> Outcome<ReadMode> {

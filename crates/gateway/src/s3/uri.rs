@@ -23,6 +23,12 @@ fn hex_digit(byte: u8) -> Option<u8> {
 /// Encodes all but the unreserved characters, and `/` if it is to be kept.
 pub(crate) fn encode(text: &str, keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
+    encode_into(&mut encoded, text, keep_slash);
+    encoded
+}
+
+/// Appends what [`encode`] answers.
+pub(crate) fn encode_into(encoded: &mut String, text: &str, keep_slash: bool) {
     for byte in text.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte as char),
@@ -30,7 +36,6 @@ pub(crate) fn encode(text: &str, keep_slash: bool) -> String {
             other => encoded.push_str(&format!("%{other:02X}")),
         }
     }
-    encoded
 }
 
 /// The query of a request, decoded, in its order.
@@ -75,6 +80,9 @@ impl Query {
 
     /// The canonical query of a signature, without the parameter named.
     pub(crate) fn canonical(&self, without: &str) -> String {
+        if self.0.is_empty() {
+            return String::new();
+        }
         let kept = self.0.iter().filter(|(name, _)| name != without);
         let mut pairs: Vec<(String, String)> =
             kept.map(|(name, value)| (encode(name, false), encode(value, false))).collect();

@@ -5,7 +5,7 @@ use ring::hmac;
 use sha2::{Digest, Sha256};
 
 use super::ALGORITHM;
-use crate::s3::uri::{Query, encode};
+use crate::s3::uri::{Query, encode_into};
 use crate::service::hex;
 
 /// What a signature is computed over, apart from time and scope.
@@ -31,27 +31,55 @@ impl Canonical<'_> {
     /// The hash of the canonical request. `raw_path` replaces the path encoded by us, for clients that sign
     /// what they send.
     pub(crate) fn hash(&self, raw_path: Option<&str>) -> String {
-        let path = raw_path.map_or_else(|| encode(self.path, true), Into::into);
-        let query = self.query.canonical("X-Amz-Signature");
-        let mut text = format!("{}\n{path}\n{query}\n", self.method);
-        for name in self.signed {
-            text.push_str(&format!("{name}:{}\n", self.value(name)));
+        let mut text = String::with_capacity(1024);
+        text.push_str(self.method);
+        text.push('\n');
+        match raw_path {
+            Some(path) => text.push_str(path),
+            None => encode_into(&mut text, self.path, true),
         }
-        text.push_str(&format!("\n{}\n{}", self.signed.join(";"), self.payload));
+        text.push('\n');
+        text.push_str(&self.query.canonical("X-Amz-Signature"));
+        text.push('\n');
+        for name in self.signed {
+            text.push_str(name);
+            text.push(':');
+            self.push_value(&mut text, name);
+            text.push('\n');
+        }
+        for (index, name) in self.signed.iter().enumerate() {
+            text.push(if index == 0 { '\n' } else { ';' });
+            text.push_str(name);
+        }
+        text.push('\n');
+        text.push_str(self.payload);
         hex(&Sha256::digest(text))
     }
 
-    fn value(&self, name: &str) -> String {
-        let values: Vec<String> =
-            self.headers.get_all(name).iter().map(|value| squeeze(value.as_bytes())).collect();
-        if values.is_empty() && name == "host" { self.host.to_owned() } else { values.join(",") }
+    fn push_value(&self, text: &mut String, name: &str) {
+        let mut any = false;
+        for value in self.headers.get_all(name) {
+            if any {
+                text.push(',');
+            }
+            any = true;
+            push_squeezed(text, value.as_bytes());
+        }
+        if !any && name == "host" {
+            text.push_str(self.host);
+        }
     }
 }
 
-/// Trims, and makes runs of spaces one.
-fn squeeze(value: &[u8]) -> String {
-    let text = String::from_utf8_lossy(value);
-    text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+/// Appends it trimmed, and with runs of spaces made one.
+fn push_squeezed(text: &mut String, value: &[u8]) {
+    let value = String::from_utf8_lossy(value);
+    let mut words = value.split(' ').filter(|word| !word.is_empty());
+    text.push_str(words.next().unwrap_or_default());
+    for word in words {
+        text.push(' ');
+        text.push_str(word);
+    }
 }
 
 /// The text whose HMAC is the signature.

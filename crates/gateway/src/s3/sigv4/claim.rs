@@ -6,7 +6,8 @@ use skerry_base::WallTime;
 use skerry_base::id::parse_hex;
 
 use super::canonical::string_to_sign;
-use super::{ALGORITHM, Canonical, SigningKey};
+use super::keys::{SigningKeys, Used};
+use super::{ALGORITHM, Canonical};
 use crate::s3::uri::Query;
 use crate::service::{ErrorKind, Outcome, ServiceError, date};
 
@@ -53,6 +54,8 @@ pub(crate) struct Claim {
     pub(crate) access_key: String,
     date: String,
     region: String,
+    /// `time` as the signature has it.
+    stamp: String,
     /// When it was signed.
     pub(crate) time: WallTime,
     /// Seconds a presigned link lives.
@@ -173,11 +176,12 @@ impl Claim {
         if service != "s3" {
             return Err(malformed("the service in the credential must be s3"));
         }
-        if !date::amz(time).starts_with(date) || date.len() != 8 {
+        let stamp = date::amz(time);
+        if !stamp.starts_with(date) || date.len() != 8 {
             return Err(malformed("the date in the credential is not that of the request"));
         }
         let mut signed: Vec<String> = signed.split(';').map(str::to_ascii_lowercase).collect();
-        signed.sort();
+        signed.sort_unstable();
         let signature = parse_hex(signature).map_err(|_| {
             ServiceError::new(ErrorKind::SignatureDoesNotMatch, "the signature is not 64 hexadecimal digits")
         })?;
@@ -185,6 +189,7 @@ impl Claim {
             access_key: access_key.into(),
             date: date.into(),
             region: region.into(),
+            stamp,
             time,
             expires,
             payload: Payload::parse(payload)?,
@@ -224,16 +229,18 @@ impl Claim {
     }
 
     /// Whether the secret made this signature over this request; `path` is raw. Answers the keys for the
-    /// chunks that follow.
+    /// chunks that follow. `kept` saves the derivation of the key.
     pub(crate) fn verify(
         &self,
         secret: &str,
         request: Canonical<'_>,
         raw_path: &str,
+        kept: &SigningKeys,
     ) -> Outcome<super::ChunkKeys> {
         let request = Canonical { signed: &self.signed, payload: &self.payload_text, ..request };
-        let key = SigningKey::derive(secret, &self.date, &self.region, "s3");
-        let stamp = date::amz(self.time);
+        let used = Used { access_key: &self.access_key, secret, date: &self.date, region: &self.region };
+        let key = kept.of(used);
+        let stamp = self.stamp.clone();
         let scope = format!("{}/{}/s3/aws4_request", self.date, self.region);
         let text = |raw| string_to_sign(&stamp, &scope, &request.hash(raw));
         if !key.verify(&text(None), &self.signature) && !key.verify(&text(Some(raw_path)), &self.signature) {
@@ -243,6 +250,7 @@ impl Claim {
                  Check your key and signing method.",
             ));
         }
+        kept.keep(used, &key);
         Ok(super::ChunkKeys { key, stamp, scope, previous: crate::service::hex(&self.signature) })
     }
 }

@@ -11,11 +11,13 @@ mod canonical;
 mod chunked;
 mod claim;
 mod clock;
+mod keys;
 
 pub(crate) use canonical::{Canonical, SigningKey, string_to_sign};
 pub(crate) use chunked::{ChunkKeys, Decoder};
 pub(crate) use claim::{Claim, Payload};
 pub use clock::{ClockReading, ClockRule};
+pub(crate) use keys::SigningKeys;
 
 /// The only algorithm we take.
 pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";

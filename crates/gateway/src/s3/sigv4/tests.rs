@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
 
-use super::{Canonical, ChunkKeys, Claim, Decoder, SigningKey};
+use super::{Canonical, ChunkKeys, Claim, Decoder, SigningKey, SigningKeys};
 use crate::s3::uri::Query;
 use crate::service::{ErrorKind, Outcome};
 
@@ -25,7 +25,7 @@ fn verify(method: &str, path: &str, query: &str, headers: &HeaderMap) -> Outcome
     let claim = Claim::read(headers, &query)?.unwrap();
     assert_eq!(claim.access_key, "AKIAIOSFODNN7EXAMPLE");
     let request = Canonical { method, path, query: &query, headers, host: "", signed: &[], payload: "" };
-    claim.verify(SECRET, request, path)
+    claim.verify(SECRET, request, path, &SigningKeys::default())
 }
 
 fn get_example() -> HeaderMap {
