@@ -18,6 +18,7 @@ pub mod init;
 pub mod net;
 mod paths;
 mod peers;
+mod quick;
 mod roster_watch;
 pub mod server;
 mod site;

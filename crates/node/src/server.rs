@@ -304,6 +304,7 @@ fn new_site(
         sealing: trust.credentials.clone(),
         stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
         directory: crate::paths::bucket::Directory::default(),
+        quick: crate::quick::Quick::default(),
         scrub: tokio::sync::Notify::new(),
         members: RwLock::new(remembered.members.clone()),
     })

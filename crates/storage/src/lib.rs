@@ -28,6 +28,6 @@ pub use error::{CommitError, ReadError, StorageError};
 pub use settings::{Engine, Progress, Settings, Stage, Watch};
 pub use store::{
     CacheStats, Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry,
-    IndexState, Pin, Propose, Recovery, ScrubState, ScrubStep, SmallBody, Store, StoreView, SyncStats,
-    TornTail, Usage,
+    IndexState, OpenChunk, Pin, Propose, Recovery, ScrubState, ScrubStep, SmallBody, Store, StoreView,
+    SyncStats, TornTail, Usage,
 };

@@ -124,7 +124,7 @@ impl Site {
                 false => Ok(own),
             }
         };
-        let found = self.read(read).await?.map(Bucket::of);
+        let found = self.look(read).await?.map(Bucket::of);
         if let Some(bucket) = &found {
             let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);
             if cached.room(generation) {
@@ -146,7 +146,7 @@ impl Site {
             let document = record.as_ref().map(bucket::document::<KeyDocument>).transpose();
             Ok(document.map_err(unreadable)?.flatten())
         };
-        let found = self.read(read).await?;
+        let found = self.look(read).await?;
         if let Some(document) = &found {
             let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);
             if cached.room(generation) {

@@ -158,7 +158,7 @@ pub(crate) async fn find(
     let local = wanted.clone();
     // Before the record is read: what had arrived by then is in what is read.
     let seen = has_seen(site, &context.read).await?;
-    let found = site.read(move |view| local.local(view)).await?;
+    let found = site.look(move |view| local.local(view)).await?;
     if !asks_on(site, &context.read, seen, wanted, &found).await? {
         return match found {
             Found::Object(record) => Ok(record),
@@ -184,7 +184,7 @@ async fn has_seen(site: &Arc<Site>, mode: &ReadMode) -> Outcome<bool> {
         ServiceError::new(ErrorKind::InvalidArgument, "x-skerry-token is not one that a write answered")
     })?;
     let covered = move |view: &dyn View| space::vector_entry(view, bucket, dot.origin).map_err(unreadable);
-    Ok(site.read(covered).await? >= dot.seq)
+    Ok(site.look(covered).await? >= dot.seq)
 }
 
 /// Whether what is here is not answer enough.

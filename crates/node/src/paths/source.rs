@@ -7,13 +7,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
 use skerry_base::{BucketId, ChunkKind, ChunkRef, SiteId};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::body::{Step, Walk};
-use skerry_storage::{Class, ReadError};
+use skerry_storage::{Class, OpenChunk, ReadError};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::bucket::Bucket;
@@ -144,7 +145,7 @@ impl Chunks {
         range: Range<u64>,
     ) -> impl Stream<Item = Outcome<Bytes>> + Send + 'static {
         let walk = Walk::new(top, range);
-        let state = Reading { chunks: self, walk, ahead: VecDeque::new(), far: false };
+        let state = Reading { chunks: self, walk, near: None, ahead: VecDeque::new(), far: false };
         futures::stream::try_unfold(state, |mut state| async move {
             let next = state.next().await?;
             Ok(next.map(|bytes| (bytes, state)))
@@ -154,25 +155,51 @@ impl Chunks {
 
 type Ahead = AbortOnDropHandle<Outcome<(Bytes, bool)>>;
 
+/// A chunk that lies here and is being sent piece by piece.
+struct Near {
+    open: OpenChunk,
+    chunk: ChunkRef,
+    left: Range<u32>,
+}
+
+impl Near {
+    /// The next piece; none if it cannot be had without waiting.
+    fn piece(&mut self) -> Option<Bytes> {
+        let end = self.open.piece_end(self.left.start).min(self.left.end);
+        let bytes = self.open.read_now(self.left.start..end)?;
+        self.left.start = end;
+        Some(bytes)
+    }
+}
+
 struct Reading {
     chunks: Arc<Chunks>,
     walk: Walk,
+    near: Option<Near>,
     ahead: VecDeque<Ahead>,
     far: bool,
 }
 
 impl Reading {
     async fn next(&mut self) -> Outcome<Option<Bytes>> {
+        if let Some(bytes) = self.next_near() {
+            return Ok(Some(bytes));
+        }
         let most = if self.far { AHEAD_FAR } else { AHEAD_NEAR };
         while self.ahead.len() < most {
             match self.walk.next() {
                 None => break,
                 Some(Step::Tree(tree)) => self.chunks.descend(&mut self.walk, tree).await?,
                 Some(Step::Leaf(chunk, range)) => {
-                    let chunks = self.chunks.clone();
                     let range = within(&range);
-                    let read = tokio::spawn(async move { chunks.read(chunk, range).await });
-                    self.ahead.push_back(AbortOnDropHandle::new(read));
+                    // Only while nothing before it is still on its way.
+                    if self.ahead.is_empty() && self.open_near(chunk, &range) {
+                        if let Some(bytes) = self.next_near() {
+                            return Ok(Some(bytes));
+                        }
+                        continue;
+                    }
+                    self.ask(chunk, range);
                 }
             }
         }
@@ -180,6 +207,42 @@ impl Reading {
         let (bytes, far) = first.await.map_err(refusal::task)??;
         self.far |= far;
         Ok(Some(bytes))
+    }
+}
+
+impl Reading {
+    /// Whether the chunk lies here and can be sent piece by piece.
+    fn open_near(&mut self, chunk: ChunkRef, range: &Range<u32>) -> bool {
+        let site = &self.chunks.site;
+        if !site.quick.allows() {
+            return false;
+        }
+        let begun = site.clock.now();
+        let open = site.store.open_chunk_now(self.chunks.domain, chunk.id);
+        site.quick.took(Duration::from_nanos(site.clock.now().0.saturating_sub(begun.0)));
+        let Some(open) = open else { return false };
+        let left = range.start..range.end.min(open.stored());
+        self.near = Some(Near { open, chunk, left });
+        true
+    }
+
+    /// The next piece of the chunk that is being sent. What cannot be had without waiting is asked for.
+    fn next_near(&mut self) -> Option<Bytes> {
+        let mut near = self.near.take()?;
+        let Some(bytes) = near.piece() else {
+            self.ask(near.chunk, near.left);
+            return None;
+        };
+        if !near.left.is_empty() {
+            self.near = Some(near);
+        }
+        Some(bytes)
+    }
+
+    fn ask(&mut self, chunk: ChunkRef, range: Range<u32>) {
+        let chunks = self.chunks.clone();
+        let read = tokio::spawn(async move { chunks.read(chunk, range).await });
+        self.ahead.push_back(AbortOnDropHandle::new(read));
     }
 }
 

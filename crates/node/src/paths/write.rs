@@ -116,7 +116,7 @@ async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
         return Ok(());
     }
     let local = wanted.clone();
-    let here = site.read(move |view| local.local(view)).await?;
+    let here = site.look(move |view| local.local(view)).await?;
     let known = !matches!(here, Found::Nothing);
     if whole && (known || !members::is_behind(site, asked.bucket.id).await) {
         return Ok(());

@@ -206,6 +206,10 @@ impl File for FaultyFile {
         Ok(count)
     }
 
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        self.read_at(offset, buf).map(Some)
+    }
+
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
         drop(self.disk.op()?);
         let bytes = parts.concat();

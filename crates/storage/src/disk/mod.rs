@@ -23,6 +23,12 @@ pub trait File: Send + Sync {
     /// Fills `buf` from `offset`; returns how much, less than asked only at the end of the file.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
 
+    /// The same if it waits for no medium: none if not all of it lies in memory, or nobody can tell.
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        let _ = (offset, buf);
+        Ok(None)
+    }
+
     /// Writes all of `parts`, one after the other, from `offset` on; extends the file when needed.
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()>;
 

@@ -163,6 +163,18 @@ impl File for RealFile {
         Ok(done)
     }
 
+    #[cfg(target_os = "linux")]
+    fn read_now(&self, offset: u64, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        let wanted = buf.len();
+        let parts = &mut [io::IoSliceMut::new(buf)];
+        match rustix::io::preadv2(&self.file, parts, offset, rustix::io::ReadWriteFlags::NOWAIT) {
+            Ok(read) if read == wanted => Ok(Some(read)),
+            // The rest is not in memory (or the file system does not know the question).
+            Ok(_) | Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
         let mut at = offset;
         for part in parts {

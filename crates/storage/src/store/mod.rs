@@ -33,6 +33,7 @@ mod files;
 mod open;
 mod put;
 mod queue;
+mod quick;
 mod read;
 mod rebase;
 mod replay;
@@ -42,6 +43,7 @@ mod strip;
 mod words;
 
 pub use committer::Committer;
+pub use quick::OpenChunk;
 pub use report::{
     CacheStats, ClassUsage, Collected, Damage, IndexState, Recovery, SyncStats, TornTail, Usage,
 };

@@ -16,9 +16,9 @@ use crate::{ReadError, StorageError};
 
 /// A chunk as found, in the index or on its way there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Found {
-    place: Place,
-    stored: u32,
+pub(super) struct Found {
+    pub(super) place: Place,
+    pub(super) stored: u32,
 }
 
 impl Store {
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    fn find(&self, key: Key) -> Result<Option<Found>, ReadError> {
+    pub(super) fn find(&self, key: Key) -> Result<Option<Found>, ReadError> {
         if let Some(fresh) = self.live.lock().fresh.get(&key) {
             return Ok(Some(Found { place: fresh.place, stored: fresh.stored }));
         }

@@ -6,5 +6,6 @@ mod full;
 mod journeys;
 mod model;
 mod power;
+mod quick;
 mod scrubbing;
 mod world;
