@@ -305,6 +305,7 @@ fn new_site(
         stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
         directory: crate::paths::bucket::Directory::default(),
         quick: crate::quick::Quick::default(),
+        md5: Arc::default(),
         scrub: tokio::sync::Notify::new(),
         members: RwLock::new(remembered.members.clone()),
     })

@@ -12,7 +12,7 @@ use skerry_base::kv::View;
 use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Hlc, Origin, SiteId, WallTime};
 use skerry_federation::Input;
-use skerry_gateway::service::{Outcome, ServiceError};
+use skerry_gateway::service::{Md5Batch, Outcome, ServiceError};
 use skerry_model::Entry;
 use skerry_storage::Store;
 use tokio::sync::oneshot;
@@ -58,6 +58,8 @@ pub(crate) struct Site {
     pub(crate) directory: Directory,
     /// Whether the index answers from memory.
     pub(crate) quick: Quick,
+    /// Computes the MD5 of bodies on their way in.
+    pub(crate) md5: Arc<Md5Batch>,
     /// Wakes the scrub.
     pub(crate) scrub: tokio::sync::Notify,
     /// Buckets that this site is a member of, and whether it has taken once what a complete member had.

@@ -83,7 +83,8 @@ pub struct UploadBody {
     expected: Expected,
     length: u64,
     ended: bool,
-    md5: Md5,
+    /// None once the service computes it.
+    md5: Option<Md5>,
     sha256: Option<Sha256>,
     hashers: Vec<Hasher>,
 }
@@ -96,7 +97,7 @@ impl UploadBody {
             stream: Box::pin(stream),
             length: 0,
             ended: false,
-            md5: Md5::new(),
+            md5: Some(Md5::new()),
             sha256: expected.sha256.map(|_| Sha256::new()),
             hashers: vec![Hasher::new(kind)],
             expected,
@@ -119,6 +120,14 @@ impl UploadBody {
     pub fn also(&mut self, kind: ChecksumKind) {
         if self.length == 0 && self.hashers.iter().all(|hasher| hasher.kind() != kind) {
             self.hashers.push(Hasher::new(kind));
+        }
+    }
+
+    /// Leaves the MD5 to the service, which can compute that of several uploads at once; before the first `next`.
+    /// Then [`UploadBody::finish_with`] ends the body.
+    pub fn leave_md5(&mut self) {
+        if self.length == 0 {
+            self.md5 = None;
         }
     }
 
@@ -145,7 +154,9 @@ impl UploadBody {
 
     fn pass(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
-        self.md5.update(bytes);
+        if let Some(md5) = &mut self.md5 {
+            md5.update(bytes);
+        }
         if let Some(sha256) = &mut self.sha256 {
             sha256.update(bytes);
         }
@@ -153,12 +164,19 @@ impl UploadBody {
     }
 
     /// The digests, or why nothing may be committed.
-    pub fn finish(self) -> Outcome<Digests> {
+    pub fn finish(mut self) -> Outcome<Digests> {
+        let Some(md5) = self.md5.take() else {
+            return Err(ServiceError::new(ErrorKind::Internal, "nobody computed the MD5 of the body"));
+        };
+        self.finish_with(md5.finalize().into())
+    }
+
+    /// The same with the MD5 that the service computed over every byte that `next` answered.
+    pub fn finish_with(self, md5: [u8; 16]) -> Outcome<Digests> {
         if !self.ended || self.expected.length.is_some_and(|announced| announced != self.length) {
             return Err(self.incomplete());
         }
-        let Self { expected, length, md5, sha256, hashers, .. } = self;
-        let md5: [u8; 16] = md5.finalize().into();
+        let Self { expected, length, sha256, hashers, .. } = self;
         if expected.md5.is_some_and(|declared| declared != md5) {
             return Err(bad_digest("Content-MD5", &STANDARD.encode(md5)));
         }

@@ -20,6 +20,8 @@ pub mod date;
 mod error;
 mod fold;
 mod list;
+mod md5_batch;
+mod md5_lanes;
 mod multipart;
 mod object;
 mod range;
@@ -48,6 +50,8 @@ pub use list::{
     ListEntry, ListPage, ListQuery, ObjectSummary, UploadEntry, UploadPage, UploadQuery, UploadSummary,
     VersionEntry, VersionPage, VersionQuery, VersionSummary,
 };
+pub use md5_batch::{Md5Batch, Md5Ticket};
+pub use md5_lanes::Md5Stream;
 pub use multipart::{
     CompleteUpload, CompletedPart, CopyPart, CreateUpload, CreatedUpload, ListParts, PartPage, PartSummary,
     PutPart, PutPartOutcome, UploadTarget,

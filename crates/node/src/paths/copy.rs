@@ -133,7 +133,7 @@ async fn through(
     if let Some(kind) = checksum {
         upload.also(kind);
     }
-    let (body, digests) = ingest::ingest(&site.store, bucket.id, upload).await?;
+    let (body, digests) = ingest::ingest(site, bucket.id, upload).await?;
     let wanted_kind = |sum: &&skerry_gateway::service::Checksum| match checksum {
         Some(kind) => sum.kind == kind,
         None => false,

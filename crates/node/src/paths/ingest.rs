@@ -4,19 +4,20 @@
 //! refers to the chunks. Invariants: at most three chunks of a body are in memory; a body that fails leaves
 //! only chunks that nothing refers to; what is pinned stays until the record is committed.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES, PUT_BYTES};
-use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef};
-use skerry_gateway::service::{Digests, ErrorKind, Outcome, ServiceError, UploadBody};
+use skerry_base::{BucketId, ChunkKind, ChunkRef};
+use skerry_gateway::service::{Digests, ErrorKind, Md5Batch, Md5Stream, Outcome, ServiceError, UploadBody};
 use skerry_model::body::{Composed, Composer};
 use skerry_storage::{Class, Pin, SmallBody, StorageError, Store};
 use tokio::task::JoinHandle;
 
 use super::refusal;
+use crate::site::Site;
 
 /// Writes of one body on their way to the disk.
 const WRITES: usize = 2;
@@ -36,24 +37,55 @@ pub(crate) struct Body {
 
 /// Reads a body to its end and checks its digests.
 pub(crate) async fn ingest(
-    store: &Arc<Store>,
+    site: &Site,
     domain: BucketId,
     mut upload: UploadBody,
 ) -> Outcome<(Body, Digests)> {
-    let mut intake = Intake::new(store.clone(), domain);
+    let expected = upload.announced().unwrap_or(0);
+    let mut intake = Intake::new(site.store.clone(), domain, expected);
+    if expected <= JOURNAL_BODY_BYTES as u64 {
+        while let Some(bytes) = upload.next().await {
+            intake.take(bytes?).await?;
+        }
+        let digests = upload.finish()?;
+        return Ok((intake.finish().await?.0, digests));
+    }
+    upload.leave_md5();
+    intake.md5 = Some((site.md5.clone(), turn_of(Md5Stream::default())));
     while let Some(bytes) = upload.next().await {
         intake.take(bytes?).await?;
     }
-    let digests = upload.finish()?;
-    Ok((intake.finish().await?, digests))
+    // What is written of a body whose digests are wrong is referred to by nothing.
+    match intake.finish().await? {
+        (body, Some(md5)) => Ok((body, upload.finish_with(md5)?)),
+        // Fewer bytes came than were announced; that is what ending it says.
+        (body, None) => Ok((body, upload.finish_with([0; 16])?)),
+    }
+}
+
+/// The MD5 of a body on its way from one chunk to the next.
+type Turn = mpsc::Receiver<Md5Stream>;
+
+/// A receiver that has it already.
+fn turn_of(stream: Md5Stream) -> Turn {
+    let (give, turn) = mpsc::channel();
+    // Cannot fail: the receiver is here.
+    give.send(stream).ok();
+    turn
 }
 
 /// Takes bytes in any pieces and makes a [`Body`].
-pub(crate) struct Intake {
+struct Intake {
     store: Arc<Store>,
     domain: BucketId,
     size: u64,
     buffer: BytesMut,
+    /// Bytes that will come, as far as known.
+    expected: u64,
+    /// A body that came in one piece and need not be copied.
+    whole: Option<Bytes>,
+    /// Where its MD5 is computed, and how far it is; else somebody else does.
+    md5: Option<(Arc<Md5Batch>, Turn)>,
     writes: FuturesOrdered<JoinHandle<Result<(ChunkRef, Pin), StorageError>>>,
     composer: Composer,
     /// Of leaves that no tree names yet.
@@ -63,13 +95,16 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    /// Nothing taken yet.
-    pub(crate) fn new(store: Arc<Store>, domain: BucketId) -> Self {
+    /// Nothing taken yet, and so many bytes to come, if that is known.
+    fn new(store: Arc<Store>, domain: BucketId, expected: u64) -> Self {
         Self {
             store,
             domain,
             size: 0,
             buffer: BytesMut::new(),
+            expected,
+            whole: None,
+            md5: None,
             writes: FuturesOrdered::new(),
             composer: Composer::default(),
             leaves: Vec::new(),
@@ -78,29 +113,41 @@ impl Intake {
     }
 
     /// Takes the next bytes; waits while the disk is behind.
-    pub(crate) async fn take(&mut self, mut bytes: Bytes) -> Outcome<()> {
+    async fn take(&mut self, mut bytes: Bytes) -> Outcome<()> {
         self.size += bytes.len() as u64;
         if self.size > PUT_BYTES {
             let message = "more than 5 GiB in one request; use a multipart upload";
             return Err(ServiceError::new(ErrorKind::EntityTooLarge, message));
         }
+        if self.size == self.expected && bytes.len() as u64 == self.size && bytes.len() <= CHUNK_BYTES {
+            self.whole = Some(bytes);
+            return Ok(());
+        }
+        if let Some(whole) = self.whole.take() {
+            self.buffer.extend_from_slice(&whole);
+        }
         while !bytes.is_empty() {
+            if self.buffer.capacity() == 0 {
+                let come = self.size - bytes.len() as u64;
+                let left = self.expected.saturating_sub(come).min(CHUNK_BYTES as u64);
+                self.buffer.reserve(left as usize);
+            }
             let room = CHUNK_BYTES - self.buffer.len();
             let piece = bytes.split_to(room.min(bytes.len()));
             self.buffer.extend_from_slice(&piece);
             if self.buffer.len() == CHUNK_BYTES {
-                let full = self.buffer.split().freeze();
+                let full = core::mem::take(&mut self.buffer).freeze();
                 self.write(full).await?;
             }
         }
         Ok(())
     }
 
-    /// What came, once all of it is written.
-    pub(crate) async fn finish(mut self) -> Outcome<Body> {
-        let rest = self.buffer.split().freeze();
+    /// What came, once all of it is written, and its MD5, where that was computed here.
+    async fn finish(mut self) -> Outcome<(Body, Option<[u8; 16]>)> {
+        let rest = self.whole.take().unwrap_or_else(|| core::mem::take(&mut self.buffer).freeze());
         if self.size <= JOURNAL_BODY_BYTES as u64 {
-            return Ok(small(self.domain, rest));
+            return Ok((small(self.domain, rest), None));
         }
         if !rest.is_empty() {
             self.write(rest).await?;
@@ -113,17 +160,21 @@ impl Intake {
         pins.append(&mut self.trees);
         let chunks = composed.top.clone();
         pins.append(&mut put_trees(&self.store, self.domain, composed).await?);
-        Ok(Body { size: self.size, chunks, small: None, pins })
+        // All writes are over, so the last of them has given it on.
+        let lost = |_| ServiceError::new(ErrorKind::Internal, "the MD5 of the body was lost");
+        let md5 = self.md5.map(|(_, turn)| turn.try_recv()).transpose().map_err(lost)?;
+        let md5 = md5.map(Md5Stream::finish);
+        Ok((Body { size: self.size, chunks, small: None, pins }, md5))
     }
 
     async fn write(&mut self, bytes: Bytes) -> Outcome<()> {
         let (store, domain) = (self.store.clone(), self.domain);
-        self.writes.push_back(tokio::task::spawn_blocking(move || {
-            let id = ChunkId::of(&bytes);
-            let stored = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-            let pin = store.put_chunk(domain, Class::Payload, ChunkKind::Leaf, &bytes)?;
-            Ok((ChunkRef { id, kind: ChunkKind::Leaf, stored, length: bytes.len() as u64 }, pin))
-        }));
+        let (give, next) = mpsc::channel();
+        let md5 = self.md5.take().map(|(batch, turn)| {
+            self.md5 = Some((batch.clone(), next));
+            Summing { batch, turn, give }
+        });
+        self.writes.push_back(tokio::task::spawn_blocking(move || write_chunk(&store, domain, &bytes, md5)));
         while self.writes.len() >= WRITES {
             if let Some(written) = self.writes.next().await {
                 self.written(written).await?;
@@ -147,6 +198,39 @@ impl Intake {
         }
         Ok(())
     }
+}
+
+/// The MD5 of a body at one of its chunks.
+struct Summing {
+    batch: Arc<Md5Batch>,
+    turn: Turn,
+    give: mpsc::Sender<Md5Stream>,
+}
+
+/// Writes a chunk and takes it into the MD5 of its body; on a thread that may wait.
+fn write_chunk(
+    store: &Store,
+    domain: BucketId,
+    bytes: &Bytes,
+    md5: Option<Summing>,
+) -> Result<(ChunkRef, Pin), StorageError> {
+    // Handed in first, so that another upload may take it along while this one is being written.
+    let early = md5.as_ref().and_then(|md5| Some(md5.batch.add(md5.turn.try_recv().ok()?, bytes.clone())));
+    let put = store.put_chunk(domain, Class::Payload, ChunkKind::Leaf, bytes);
+    if let Some(Summing { batch, turn, give }) = md5 {
+        match (&put, early) {
+            (Ok(_), Some(ticket)) => drop(give.send(batch.complete(ticket))),
+            // The chunk before was begun before this one; where it failed the body has failed.
+            (Ok(_), None) => {
+                let stream = turn.recv().ok().map(|stream| batch.add(stream, bytes.clone()));
+                stream.into_iter().for_each(|ticket| drop(give.send(batch.complete(ticket))));
+            }
+            (Err(_), ticket) => ticket.iter().for_each(|ticket| batch.withdraw(ticket)),
+        }
+    }
+    let (pin, length) = (put?, bytes.len());
+    let stored = u32::try_from(length).unwrap_or(u32::MAX);
+    Ok((ChunkRef { id: pin.id(), kind: ChunkKind::Leaf, stored, length: length as u64 }, pin))
 }
 
 fn small(domain: BucketId, bytes: Bytes) -> Body {

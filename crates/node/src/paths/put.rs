@@ -25,7 +25,7 @@ pub(crate) async fn put(
     if let Some(why) = forward::reason(site, &bucket, request.body.announced()) {
         return forward::put(site, context, &bucket, request, why).await;
     }
-    let (body, digests) = ingest::ingest(&site.store, bucket.id, request.body).await?;
+    let (body, digests) = ingest::ingest(site, bucket.id, request.body).await?;
     let object = Object {
         size: body.size,
         etag: digests.etag(),

@@ -147,7 +147,7 @@ async fn store_part(
         false => relay::describe(site, context, target).await?,
     };
     upload_body.also(checksum_of(&upload).0);
-    let (body, digests) = ingest::ingest(&site.store, target.bucket.id, upload_body).await?;
+    let (body, digests) = ingest::ingest(site, target.bucket.id, upload_body).await?;
     let part = Part {
         bucket: target.bucket.id,
         upload: target.id,

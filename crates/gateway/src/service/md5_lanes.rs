@@ -1,0 +1,326 @@
+//! MD5 of several streams at once, and of a stream in pieces.
+//!
+//! Why: MD5 is one long chain of dependent steps, so that a processor is idle most of the time it computes one; four
+//! chains side by side take little longer than one. The kept libraries do that for whole messages of equal length
+//! only (`docs/decisions/2026-11-22-md5-lanes.md`); here every stream goes on from where it stands. The
+//! arithmetic is plain arrays, whose chains keep the processor's units busy without vectors and without `unsafe`; a
+//! stream that is alone is computed by the library.
+//!
+//! Invariant: pure; whatever pieces bytes come in and whoever shares the lanes, the digest is that of RFC 1321.
+
+/// Streams side by side.
+pub(super) const LANES: usize = 4;
+/// Bytes of a block.
+const BLOCK: usize = 64;
+
+/// `K` of RFC 1321: the integer part of 2^32 times the absolute sine.
+const SINES: [u32; 64] = [
+    0xd76a_a478,
+    0xe8c7_b756,
+    0x2420_70db,
+    0xc1bd_ceee,
+    0xf57c_0faf,
+    0x4787_c62a,
+    0xa830_4613,
+    0xfd46_9501,
+    0x6980_98d8,
+    0x8b44_f7af,
+    0xffff_5bb1,
+    0x895c_d7be,
+    0x6b90_1122,
+    0xfd98_7193,
+    0xa679_438e,
+    0x49b4_0821,
+    0xf61e_2562,
+    0xc040_b340,
+    0x265e_5a51,
+    0xe9b6_c7aa,
+    0xd62f_105d,
+    0x0244_1453,
+    0xd8a1_e681,
+    0xe7d3_fbc8,
+    0x21e1_cde6,
+    0xc337_07d6,
+    0xf4d5_0d87,
+    0x455a_14ed,
+    0xa9e3_e905,
+    0xfcef_a3f8,
+    0x676f_02d9,
+    0x8d2a_4c8a,
+    0xfffa_3942,
+    0x8771_f681,
+    0x6d9d_6122,
+    0xfde5_380c,
+    0xa4be_ea44,
+    0x4bde_cfa9,
+    0xf6bb_4b60,
+    0xbebf_bc70,
+    0x289b_7ec6,
+    0xeaa1_27fa,
+    0xd4ef_3085,
+    0x0488_1d05,
+    0xd9d4_d039,
+    0xe6db_99e5,
+    0x1fa2_7cf8,
+    0xc4ac_5665,
+    0xf429_2244,
+    0x432a_ff97,
+    0xab94_23a7,
+    0xfc93_a039,
+    0x655b_59c3,
+    0x8f0c_cc92,
+    0xffef_f47d,
+    0x8584_5dd1,
+    0x6fa8_7e4f,
+    0xfe2c_e6e0,
+    0xa301_4314,
+    0x4e08_11a1,
+    0xf753_7e82,
+    0xbd3a_f235,
+    0x2ad7_d2bb,
+    0xeb86_d391,
+];
+
+/// By how much each step rotates, by round and place within a group of four.
+const TURNS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
+
+/// A word of each lane.
+type Words<const N: usize> = [u32; N];
+/// The chaining values of each lane.
+type Chains<const N: usize> = [Words<N>; 4];
+
+#[inline(always)]
+fn add<const N: usize>(one: Words<N>, other: Words<N>) -> Words<N> {
+    core::array::from_fn(|lane| one[lane].wrapping_add(other[lane]))
+}
+
+/// The function of a round of `b`, `c` and `d`.
+#[inline(always)]
+fn mixed<const N: usize>(round: usize, b: Words<N>, c: Words<N>, d: Words<N>) -> Words<N> {
+    core::array::from_fn(|lane| {
+        let (b, c, d) = (b[lane], c[lane], d[lane]);
+        match round {
+            0 => d ^ (b & (c ^ d)),
+            1 => c ^ (d & (b ^ c)),
+            2 => b ^ c ^ d,
+            _ => c ^ (b | !d),
+        }
+    })
+}
+
+/// Which word of the block a step takes.
+const fn word(round: usize, step: usize) -> usize {
+    match round {
+        0 => step,
+        1 => (5 * step + 1) % 16,
+        2 => (3 * step + 5) % 16,
+        _ => (7 * step) % 16,
+    }
+}
+
+#[inline(always)]
+fn turned<const N: usize>(words: Words<N>, by: u32) -> Words<N> {
+    core::array::from_fn(|lane| words[lane].rotate_left(by))
+}
+
+/// One block of every lane.
+#[inline(always)]
+fn compress<const N: usize>(chains: &mut Chains<N>, blocks: [&[u8; BLOCK]; N]) {
+    let message: [Words<N>; 16] = core::array::from_fn(|index| {
+        core::array::from_fn(|lane| {
+            let at = index * 4;
+            let block = blocks[lane];
+            u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
+        })
+    });
+    let [mut a, mut b, mut c, mut d] = *chains;
+    macro_rules! step {
+        ($a:ident, $b:ident, $c:ident, $d:ident, $round:literal, $step:expr) => {
+            let sum = add(add($a, mixed($round, $b, $c, $d)), [SINES[$round * 16 + $step]; N]);
+            let sum = add(sum, message[const { word($round, $step) }]);
+            $a = add($b, turned(sum, const { TURNS[$round][$step % 4] }));
+        };
+    }
+    macro_rules! four {
+        ($round:literal, $first:literal) => {
+            step!(a, b, c, d, $round, $first);
+            step!(d, a, b, c, $round, $first + 1);
+            step!(c, d, a, b, $round, $first + 2);
+            step!(b, c, d, a, $round, $first + 3);
+        };
+    }
+    macro_rules! round {
+        ($round:literal) => {
+            four!($round, 0);
+            four!($round, 4);
+            four!($round, 8);
+            four!($round, 12);
+        };
+    }
+    round!(0);
+    round!(1);
+    round!(2);
+    round!(3);
+    for (chain, now) in chains.iter_mut().zip([a, b, c, d]) {
+        *chain = add(*chain, now);
+    }
+}
+
+/// A stream whose bytes come in pieces.
+#[derive(Debug, Clone)]
+pub struct Md5Stream {
+    chain: [u32; 4],
+    length: u64,
+    /// What does not fill a block yet.
+    rest: Vec<u8>,
+}
+
+impl Default for Md5Stream {
+    fn default() -> Self {
+        let chain = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476];
+        Self { chain, length: 0, rest: Vec::new() }
+    }
+}
+
+impl Md5Stream {
+    /// These bytes come next.
+    pub fn update(&mut self, bytes: &[u8]) {
+        let whole = self.begin(bytes);
+        self.blocks(whole);
+    }
+
+    /// The digest.
+    pub fn finish(mut self) -> [u8; 16] {
+        let bits = self.length.wrapping_mul(8);
+        let mut tail = core::mem::take(&mut self.rest);
+        tail.push(0x80);
+        let padded = (tail.len() + 8).next_multiple_of(BLOCK) - 8;
+        tail.resize(padded, 0);
+        tail.extend_from_slice(&bits.to_le_bytes());
+        self.blocks(&tail);
+        let mut digest = [0; 16];
+        for (bytes, word) in digest.chunks_exact_mut(4).zip(self.chain) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        digest
+    }
+
+    /// Counts the bytes, fills up the block that was begun and keeps what does not fill one; the whole blocks
+    /// between are still to be taken in.
+    fn begin<'b>(&mut self, mut bytes: &'b [u8]) -> &'b [u8] {
+        self.length = self.length.wrapping_add(bytes.len() as u64);
+        if !self.rest.is_empty() {
+            let (head, tail) = bytes.split_at(bytes.len().min(BLOCK - self.rest.len()));
+            self.rest.extend_from_slice(head);
+            bytes = tail;
+            if self.rest.len() < BLOCK {
+                return &[];
+            }
+            let full = core::mem::take(&mut self.rest);
+            self.blocks(&full);
+        }
+        let (whole, tail) = bytes.split_at(bytes.len() - bytes.len() % BLOCK);
+        self.rest.extend_from_slice(tail);
+        whole
+    }
+
+    fn blocks(&mut self, bytes: &[u8]) {
+        md5::block_api::compress(&mut self.chain, bytes.as_chunks::<BLOCK>().0);
+    }
+}
+
+/// One stream and the bytes that come next in it.
+pub(super) struct Lane<'a> {
+    pub(super) stream: &'a mut Md5Stream,
+    pub(super) bytes: &'a [u8],
+}
+
+/// Takes in the bytes of up to [`LANES`] streams, side by side as long as there are several.
+pub(super) fn update_all(lanes: Vec<Lane<'_>>) {
+    let mut open: Vec<(&mut Md5Stream, &[[u8; BLOCK]])> = lanes
+        .into_iter()
+        .map(|Lane { stream, bytes }| {
+            // Fills up what was begun; the rest is kept before the blocks between, which is no matter to them.
+            let whole = stream.begin(bytes);
+            (stream, whole.as_chunks::<BLOCK>().0)
+        })
+        .filter(|(_, blocks)| !blocks.is_empty())
+        .collect();
+    // The longest last: the others end first.
+    while open.len() > 1 {
+        open.sort_by_key(|(_, blocks)| blocks.len());
+        let count = open.first().map_or(0, |(_, blocks)| blocks.len());
+        side_by_side::<LANES>(&mut open, count);
+        open.retain(|(_, blocks)| !blocks.is_empty());
+    }
+    for (stream, blocks) in open {
+        stream.blocks(blocks.as_flattened());
+    }
+}
+
+/// The next `count` blocks of the streams, of which there are at most `N`; lanes without a stream compute nothing of use.
+fn side_by_side<const N: usize>(open: &mut [(&mut Md5Stream, &[[u8; BLOCK]])], count: usize) {
+    const IDLE: [u8; BLOCK] = [0; BLOCK];
+    let mut chains: Chains<N> = core::array::from_fn(|word| {
+        core::array::from_fn(|lane| open.get(lane).map_or(0, |(stream, _)| stream.chain[word]))
+    });
+    let bytes: [&[[u8; BLOCK]]; N] =
+        core::array::from_fn(|lane| open.get(lane).map_or(&[][..], |(_, blocks)| blocks));
+    for index in 0..count {
+        compress(&mut chains, core::array::from_fn(|lane| bytes[lane].get(index).unwrap_or(&IDLE)));
+    }
+    for (lane, (stream, blocks)) in open.iter_mut().enumerate().take(N) {
+        stream.chain = core::array::from_fn(|word| chains[word][lane]);
+        *blocks = blocks.get(count..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use md5::{Digest, Md5};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn body(n: usize, length: usize) -> Vec<u8> {
+        (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8 ^ n as u8).collect()
+    }
+
+    fn digest(bytes: &[u8]) -> [u8; 16] {
+        Md5::digest(bytes).into()
+    }
+
+    #[test]
+    fn lengths_around_a_block_are_those_of_the_library() {
+        for length in (0..200).chain([1000, 65_536, 65_537]) {
+            let mut stream = Md5Stream::default();
+            stream.update(&body(1, length));
+            assert_eq!(stream.finish(), digest(&body(1, length)), "{length}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn streams_side_by_side_do_not_disturb_each_other(
+            streams in prop::collection::vec(prop::collection::vec(0..700_usize, 0..5), 1..=LANES)
+        ) {
+            let mut states = vec![Md5Stream::default(); streams.len()];
+            let mut whole = vec![Vec::new(); streams.len()];
+            for turn in 0..5 {
+                let pieces: Vec<Vec<u8>> = streams
+                    .iter()
+                    .enumerate()
+                    .map(|(n, lengths)| body(n + turn, lengths.get(turn).copied().unwrap_or(0)))
+                    .collect();
+                let lanes = states.iter_mut().zip(&pieces);
+                update_all(lanes.map(|(stream, bytes)| Lane { stream, bytes }).collect());
+                for (whole, piece) in whole.iter_mut().zip(&pieces) {
+                    whole.extend_from_slice(piece);
+                }
+            }
+            for (state, whole) in states.into_iter().zip(&whole) {
+                prop_assert_eq!(state.finish(), digest(whole));
+            }
+        }
+    }
+}
