@@ -30,6 +30,12 @@ pub const OBJECT_BYTES: u64 = 5 << 40;
 pub const LIST_KEYS: usize = 1000;
 /// Keys of one DeleteObjects, as S3 has it.
 pub const DELETE_KEYS: usize = 1000;
+/// Chunks of uploads in memory at a site, all clients together; beyond it uploads wait in order, a minute at most, then 503 SlowDown.
+pub const INCOMING_BYTES: usize = 64 << 20;
+/// Read ahead for downloads at a site, all clients together; beyond it each client gets pieces of 64 KiB.
+pub const OUTGOING_BYTES: usize = 32 << 20;
+/// Chunks on their way from other sites to clients whose downloads found no room to be read ahead.
+pub const ARRIVING_BYTES: usize = 32 << 20;
 /// Bytes of one feed answer: bounds memory on both sides.
 pub const FEED_BATCH_BYTES: usize = 1 << 20;
 /// Bytes of one control message between sites; a longer one is refused before it is read.

@@ -7,6 +7,7 @@
 mod admin;
 pub mod admin_shapes;
 mod areas;
+mod bulk;
 pub mod changes;
 pub mod check;
 pub mod clock;

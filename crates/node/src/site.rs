@@ -17,6 +17,7 @@ use skerry_model::Entry;
 use skerry_storage::Store;
 use tokio::sync::oneshot;
 
+use crate::bulk::Bulk;
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::drive::Drive;
@@ -58,6 +59,12 @@ pub(crate) struct Site {
     pub(crate) directory: Directory,
     /// Whether the index answers from memory.
     pub(crate) quick: Quick,
+    /// Memory for payload on its way in.
+    pub(crate) incoming: Bulk,
+    /// Memory for payload on its way out.
+    pub(crate) outgoing: Bulk,
+    /// Memory for chunks that come from other sites while there is no room on the way out.
+    pub(crate) arriving: Bulk,
     /// Computes the MD5 of bodies on their way in.
     pub(crate) md5: Arc<Md5Batch>,
     /// Wakes the scrub.

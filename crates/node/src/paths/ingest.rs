@@ -17,6 +17,7 @@ use skerry_storage::{Class, Pin, SmallBody, StorageError, Store};
 use tokio::task::JoinHandle;
 
 use super::refusal;
+use crate::bulk::{Bulk, Grant};
 use crate::site::Site;
 
 /// Writes of one body on their way to the disk.
@@ -42,7 +43,7 @@ pub(crate) async fn ingest(
     mut upload: UploadBody,
 ) -> Outcome<(Body, Digests)> {
     let expected = upload.announced().unwrap_or(0);
-    let mut intake = Intake::new(site.store.clone(), domain, expected);
+    let mut intake = Intake::new(site, domain, expected);
     if expected <= JOURNAL_BODY_BYTES as u64 {
         while let Some(bytes) = upload.next().await {
             intake.take(bytes?).await?;
@@ -75,11 +76,14 @@ fn turn_of(stream: Md5Stream) -> Turn {
 }
 
 /// Takes bytes in any pieces and makes a [`Body`].
-struct Intake {
+struct Intake<'a> {
     store: Arc<Store>,
+    incoming: &'a Bulk,
     domain: BucketId,
     size: u64,
     buffer: BytesMut,
+    /// Room for the buffer, if it is for more than a small body.
+    grant: Option<Grant>,
     /// Bytes that will come, as far as known.
     expected: u64,
     /// A body that came in one piece and need not be copied.
@@ -94,14 +98,16 @@ struct Intake {
     trees: Vec<Pin>,
 }
 
-impl Intake {
+impl<'a> Intake<'a> {
     /// Nothing taken yet, and so many bytes to come, if that is known.
-    fn new(store: Arc<Store>, domain: BucketId, expected: u64) -> Self {
+    fn new(site: &'a Site, domain: BucketId, expected: u64) -> Self {
         Self {
-            store,
+            store: site.store.clone(),
+            incoming: &site.incoming,
             domain,
             size: 0,
             buffer: BytesMut::new(),
+            grant: None,
             expected,
             whole: None,
             md5: None,
@@ -128,24 +134,43 @@ impl Intake {
         }
         while !bytes.is_empty() {
             if self.buffer.capacity() == 0 {
-                let come = self.size - bytes.len() as u64;
-                let left = self.expected.saturating_sub(come).min(CHUNK_BYTES as u64);
-                self.buffer.reserve(left as usize);
+                self.begin_chunk(self.size - bytes.len() as u64).await?;
             }
             let room = CHUNK_BYTES - self.buffer.len();
             let piece = bytes.split_to(room.min(bytes.len()));
             self.buffer.extend_from_slice(&piece);
             if self.buffer.len() == CHUNK_BYTES {
-                let full = core::mem::take(&mut self.buffer).freeze();
+                let full = self.end_chunk();
                 self.write(full).await?;
             }
         }
         Ok(())
     }
 
+    /// Makes room for the next chunk, after so many bytes; waits while other uploads have all of it.
+    async fn begin_chunk(&mut self, come: u64) -> Outcome<()> {
+        let left = self.expected.saturating_sub(come).min(CHUNK_BYTES as u64) as usize;
+        // Nobody knows how much comes of a body that was not announced.
+        let wanted = if left == 0 { CHUNK_BYTES } else { left };
+        if wanted > JOURNAL_BODY_BYTES {
+            self.grant = Some(self.incoming.take(wanted).await?);
+        }
+        self.buffer.reserve(left);
+        Ok(())
+    }
+
+    /// What was taken since the last chunk.
+    fn end_chunk(&mut self) -> Bytes {
+        let bytes = core::mem::take(&mut self.buffer).freeze();
+        match self.grant.take() {
+            Some(grant) => grant.attach(bytes),
+            None => bytes,
+        }
+    }
+
     /// What came, once all of it is written, and its MD5, where that was computed here.
     async fn finish(mut self) -> Outcome<(Body, Option<[u8; 16]>)> {
-        let rest = self.whole.take().unwrap_or_else(|| core::mem::take(&mut self.buffer).freeze());
+        let rest = self.whole.take().unwrap_or_else(|| self.end_chunk());
         if self.size <= JOURNAL_BODY_BYTES as u64 {
             return Ok((small(self.domain, rest), None));
         }

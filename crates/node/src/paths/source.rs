@@ -2,7 +2,8 @@
 //!
 //! Before: `paths/get.rs` with a record. After: the gateway streams to the client, or another site gets it.
 //! Invariants: every byte was verified (block checksums here, the chunk's name when it came over a link);
-//! what was fetched is kept as an evictable copy; at most [`AHEAD_FAR`] chunks of a body are in memory.
+//! what was fetched is kept as an evictable copy; at most [`AHEAD_FAR`] chunks of a body are in memory, and read ahead is
+//! only while there is room for all downloads together (`bulk.rs`): beyond it they go on in small pieces.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,12 +20,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::bucket::Bucket;
 use super::refusal;
+use crate::bulk::Grant;
 use crate::site::Site;
 
 /// Chunks read ahead while they lie here.
 const AHEAD_NEAR: usize = 2;
 /// Chunks on the way at once while they come from elsewhere.
 const AHEAD_FAR: usize = 8;
+/// What is read of a chunk at once when there is no room for all of it: a block, with its checksum.
+const PIECE: u32 = 64 << 10;
 
 /// Gets chunks, wherever they are.
 pub(crate) struct Chunks {
@@ -63,11 +67,16 @@ impl Chunks {
         holders
     }
 
-    /// Bytes of a chunk, and whether they had to be fetched.
-    async fn read(&self, chunk: ChunkRef, range: Range<u32>) -> Outcome<(Bytes, bool)> {
-        let (store, domain, wanted) = (self.site.store.clone(), self.domain, range.clone());
-        let read = move || store.read_chunk(domain, chunk.id, wanted);
-        let missing = match tokio::task::spawn_blocking(read).await.map_err(refusal::task)? {
+    /// Bytes of a chunk that lie here.
+    async fn read_here(&self, chunk: ChunkRef, range: Range<u32>) -> Outcome<Result<Bytes, ReadError>> {
+        let (store, domain) = (self.site.store.clone(), self.domain);
+        let read = move || store.read_chunk(domain, chunk.id, range);
+        tokio::task::spawn_blocking(read).await.map_err(refusal::task)
+    }
+
+    /// A piece of a chunk, and whether it had to be fetched. What was fetched but could not be kept is given up to `end`.
+    async fn read(&self, chunk: ChunkRef, piece: Range<u32>, end: u32) -> Outcome<(Bytes, bool)> {
+        let missing = match self.read_here(chunk, piece.clone()).await? {
             Ok(bytes) => return Ok((bytes, false)),
             Err(ReadError::Absent) => "not here".to_owned(),
             Err(error) => {
@@ -75,9 +84,16 @@ impl Chunks {
                 error.to_string()
             }
         };
+        let in_pieces = piece.end < end;
+        // Held until the chunk is kept, not until a slow client has taken it.
+        let room = if in_pieces { Some(self.site.arriving.take(chunk.stored as usize).await?) } else { None };
         let bytes = self.fetch(chunk, &missing).await?;
-        let (from, to) = (range.start as usize, (range.end as usize).min(bytes.len()));
-        Ok((bytes.slice(from.min(to)..to), true))
+        if in_pieces && let Ok(piece) = self.read_here(chunk, piece.clone()).await? {
+            return Ok((piece, true));
+        }
+        let (from, to) = (piece.start as usize, (end as usize).min(bytes.len()));
+        let bytes = bytes.slice(from.min(to)..to);
+        Ok((room.map_or(bytes.clone(), |room| room.attach(bytes)), true))
     }
 
     /// A whole chunk from the first holder that has it; a copy stays here.
@@ -134,7 +150,7 @@ impl Chunks {
 
     /// Takes the step of a walk over a tree.
     pub(crate) async fn descend(&self, walk: &mut Walk, tree: ChunkRef) -> Outcome<()> {
-        let (bytes, _) = self.read(tree, 0..u32::MAX).await?;
+        let (bytes, _) = self.read(tree, 0..u32::MAX, u32::MAX).await?;
         walk.supply(&bytes).map_err(|error| ServiceError::new(ErrorKind::Damaged, error.to_string()))
     }
 
@@ -145,7 +161,8 @@ impl Chunks {
         range: Range<u64>,
     ) -> impl Stream<Item = Outcome<Bytes>> + Send + 'static {
         let walk = Walk::new(top, range);
-        let state = Reading { chunks: self, walk, near: None, ahead: VecDeque::new(), far: false };
+        let state =
+            Reading { chunks: self, walk, near: None, ahead: VecDeque::new(), rest: None, far: false };
         futures::stream::try_unfold(state, |mut state| async move {
             let next = state.next().await?;
             Ok(next.map(|bytes| (bytes, state)))
@@ -153,7 +170,8 @@ impl Chunks {
     }
 }
 
-type Ahead = AbortOnDropHandle<Outcome<(Bytes, bool)>>;
+/// A piece on its way, and how long it is if nothing more comes with it.
+type Ahead = (AbortOnDropHandle<Outcome<(Bytes, bool)>>, u32);
 
 /// A chunk that lies here and is being sent piece by piece.
 struct Near {
@@ -177,6 +195,8 @@ struct Reading {
     walk: Walk,
     near: Option<Near>,
     ahead: VecDeque<Ahead>,
+    /// What of a chunk comes next, before anything else of the body.
+    rest: Option<(ChunkRef, Range<u32>)>,
     far: bool,
 }
 
@@ -187,25 +207,30 @@ impl Reading {
         }
         let most = if self.far { AHEAD_FAR } else { AHEAD_NEAR };
         while self.ahead.len() < most {
-            match self.walk.next() {
-                None => break,
-                Some(Step::Tree(tree)) => self.chunks.descend(&mut self.walk, tree).await?,
-                Some(Step::Leaf(chunk, range)) => {
-                    let range = within(&range);
-                    // Only while nothing before it is still on its way.
-                    if self.ahead.is_empty() && self.open_near(chunk, &range) {
-                        if let Some(bytes) = self.next_near() {
-                            return Ok(Some(bytes));
-                        }
+            let (chunk, range) = match self.rest.take() {
+                Some(rest) => rest,
+                None => match self.walk.next() {
+                    None => break,
+                    Some(Step::Tree(tree)) => {
+                        self.chunks.descend(&mut self.walk, tree).await?;
                         continue;
                     }
-                    self.ask(chunk, range);
+                    Some(Step::Leaf(chunk, range)) => (chunk, within(&range)),
+                },
+            };
+            // In place only while nothing before it is still on its way.
+            if self.ahead.is_empty() && self.open_near(chunk, &range) {
+                if let Some(bytes) = self.next_near() {
+                    return Ok(Some(bytes));
                 }
+            } else if !self.ask(chunk, range) {
+                break;
             }
         }
-        let Some(first) = self.ahead.pop_front() else { return Ok(None) };
+        let Some((first, expected)) = self.ahead.pop_front() else { return Ok(None) };
         let (bytes, far) = first.await.map_err(refusal::task)??;
         self.far |= far;
+        self.skip((bytes.len() as u32).saturating_sub(expected));
         Ok(Some(bytes))
     }
 }
@@ -239,11 +264,50 @@ impl Reading {
         Some(bytes)
     }
 
-    fn ask(&mut self, chunk: ChunkRef, range: Range<u32>) {
-        let chunks = self.chunks.clone();
-        let read = tokio::spawn(async move { chunks.read(chunk, range).await });
-        self.ahead.push_back(AbortOnDropHandle::new(read));
+    /// Has it read, all at once or, where there is no room for that, its first piece. Whether something was asked for:
+    /// without room only what is next is, and the rest waits.
+    fn ask(&mut self, chunk: ChunkRef, range: Range<u32>) -> bool {
+        let grant = self.chunks.site.outgoing.try_take(range.len());
+        if grant.is_none() && !self.ahead.is_empty() {
+            self.rest = Some((chunk, range));
+            return false;
+        }
+        let piece = if grant.is_some() { range.clone() } else { first_piece(&range) };
+        if piece.end < range.end {
+            self.rest = Some((chunk, piece.end..range.end));
+        }
+        let (chunks, expected) = (self.chunks.clone(), piece.end - piece.start);
+        let read = tokio::spawn(async move {
+            let (bytes, far) = chunks.read(chunk, piece, range.end).await?;
+            Ok((held(grant, bytes), far))
+        });
+        self.ahead.push_back((AbortOnDropHandle::new(read), expected));
+        true
     }
+
+    /// What came before it was asked for need not be asked for.
+    fn skip(&mut self, bytes: u32) {
+        if bytes > 0
+            && let Some((_, left)) = &mut self.rest
+        {
+            left.start = left.start.saturating_add(bytes).min(left.end);
+        }
+        self.rest.take_if(|(_, left)| left.start >= left.end);
+    }
+}
+
+/// Bytes with the room they take.
+fn held(grant: Option<Grant>, bytes: Bytes) -> Bytes {
+    match grant {
+        Some(grant) => grant.attach(bytes),
+        None => bytes,
+    }
+}
+
+/// Up to the end of the block that it begins in.
+fn first_piece(range: &Range<u32>) -> Range<u32> {
+    let end = (range.start / PIECE + 1).saturating_mul(PIECE);
+    range.start..end.min(range.end)
 }
 
 /// Offsets within one chunk, which is never longer than 32 bits tell.

@@ -10,6 +10,7 @@ mod island;
 mod landmarks;
 mod metered;
 mod one_site;
+mod room;
 mod scope;
 mod several_sites;
 mod space;

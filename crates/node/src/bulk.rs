@@ -1,0 +1,100 @@
+//! Memory for payload on its way between sockets and disk.
+//!
+//! Why: a thousand clients at once are no reason for a thousand chunks in memory. What goes out takes large pieces
+//! while there is room and small ones beyond it, so that nobody waits for somebody else's slow client; what comes in
+//! waits in order until there is room, and small bodies never do. Invariant: a grant lives as long as the bytes it is for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What memory is counted in.
+const UNIT: usize = 64 << 10;
+/// How long somebody waits for room.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Room for payload, in one direction.
+#[derive(Debug)]
+pub(crate) struct Bulk {
+    room: Arc<Semaphore>,
+}
+
+/// Room that was taken; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Grant(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+
+impl Bulk {
+    /// Room for so many bytes.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { room: Arc::new(Semaphore::new(bytes / UNIT)) }
+    }
+
+    /// Room for some bytes, if there is now.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<Grant> {
+        self.room.clone().try_acquire_many_owned(units(bytes)).ok().map(Grant)
+    }
+
+    /// Room for some bytes, in order of asking.
+    pub(crate) async fn take(&self, bytes: usize) -> Outcome<Grant> {
+        let wanted = self.room.clone().acquire_many_owned(units(bytes));
+        match tokio::time::timeout(PATIENCE, wanted).await {
+            Ok(Ok(permit)) => Ok(Grant(permit)),
+            _ => Err(ServiceError::new(
+                ErrorKind::SlowDown,
+                "too many large bodies are on their way; try again",
+            )),
+        }
+    }
+}
+
+impl Grant {
+    /// Bytes that give the room back when the last of them is dropped.
+    pub(crate) fn attach(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Held { bytes, _grant: self })
+    }
+}
+
+struct Held {
+    bytes: Bytes,
+    _grant: Grant,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_given_back_with_the_last_of_the_bytes() {
+        let bulk = Bulk::new(2 * UNIT);
+        let held = bulk.try_take(UNIT + 1).unwrap().attach(Bytes::from(vec![7; UNIT + 1]));
+        let slice = held.slice(3..5);
+        drop(held);
+        assert!(bulk.try_take(1).is_none());
+        assert_eq!(&slice[..], [7, 7]);
+        drop(slice);
+        assert!(bulk.try_take(2 * UNIT).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_too_long_is_told() {
+        let bulk = Bulk::new(UNIT);
+        let held = bulk.take(UNIT).await.unwrap();
+        let refused = bulk.take(1).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::SlowDown);
+        drop(held);
+        assert!(bulk.take(1).await.is_ok());
+    }
+}
