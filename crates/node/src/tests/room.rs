@@ -10,22 +10,22 @@ use super::world::{TestWorld, noise};
 async fn downloads_go_on_in_pieces_here_and_from_elsewhere() {
     let world = TestWorld::new(2).await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
-    one.create_bucket("b").await.unwrap();
+    one.create_bucket("bulk").await.unwrap();
     let body = noise((3 << 20) + 77_777, 1);
-    one.put("b", "k", body.clone()).await.unwrap();
-    two.until("the bucket is known", || async { two.site().bucket("b").await.unwrap().is_some() }).await;
+    one.put("bulk", "k", body.clone()).await.unwrap();
+    two.until("the bucket is known", || async { two.site().bucket("bulk").await.unwrap().is_some() }).await;
     for site in [one, two] {
         let held = site.site().outgoing.try_take(OUTGOING_BYTES).unwrap();
         // As after a look-up that waited for the disk: nothing is read in place.
         site.site().quick.took(Duration::from_secs(1));
-        assert_eq!(site.get("b", "k").await.unwrap(), body);
+        assert_eq!(site.get("bulk", "k").await.unwrap(), body);
         drop(held);
     }
     assert!(two.site().arriving.try_take(ARRIVING_BYTES).is_some(), "all of it was given back");
     let received = two.payload_received();
     let held = two.site().outgoing.try_take(OUTGOING_BYTES).unwrap();
     two.site().quick.took(Duration::from_secs(1));
-    assert_eq!(two.get("b", "k").await.unwrap(), body);
+    assert_eq!(two.get("bulk", "k").await.unwrap(), body);
     assert_eq!(two.payload_received(), received, "the pieces came from the copy that was kept");
     drop(held);
     world.stop().await;
@@ -35,12 +35,12 @@ async fn downloads_go_on_in_pieces_here_and_from_elsewhere() {
 async fn large_uploads_wait_for_room_and_small_ones_do_not() {
     let world = TestWorld::new(1).await;
     let site = &world.sites[0];
-    site.create_bucket("b").await.unwrap();
+    site.create_bucket("bulk").await.unwrap();
     let held = site.site().incoming.try_take(INCOMING_BYTES).unwrap();
-    let mut large = Box::pin(site.put("b", "large", noise(2 << 20, 2)));
+    let mut large = Box::pin(site.put("bulk", "large", noise(2 << 20, 2)));
     let small = async {
-        site.put("b", "small", noise(4 << 10, 3)).await.unwrap();
-        assert_eq!(site.get("b", "small").await.unwrap(), noise(4 << 10, 3));
+        site.put("bulk", "small", noise(4 << 10, 3)).await.unwrap();
+        assert_eq!(site.get("bulk", "small").await.unwrap(), noise(4 << 10, 3));
     };
     tokio::select! {
         biased;
@@ -49,7 +49,7 @@ async fn large_uploads_wait_for_room_and_small_ones_do_not() {
     }
     drop(held);
     large.await.unwrap();
-    assert_eq!(site.get("b", "large").await.unwrap(), noise(2 << 20, 2));
+    assert_eq!(site.get("bulk", "large").await.unwrap(), noise(2 << 20, 2));
     let all_of_it = || async { site.site().incoming.try_take(INCOMING_BYTES).is_some() };
     site.until("all of it is given back", all_of_it).await;
     world.stop().await;
