@@ -212,7 +212,7 @@ async fn written(
     asked: Forward,
     stream: &mut Stream,
 ) -> Result<Outcome<Written>, PeerError> {
-    let mut intake = Intake::new(site.store.clone(), bucket.id);
+    let mut intake = Intake::new(site, bucket.id, asked.length.unwrap_or(0));
     let node = site.peers.roster.node(from);
     let mut refused = None;
     loop {
@@ -233,7 +233,7 @@ async fn written(
         return Ok(Err(error));
     }
     let body = match intake.finish().await {
-        Ok(body) => body,
+        Ok((body, _)) => body,
         Err(error) => return Ok(Err(error)),
     };
     if body.size != ending.size {

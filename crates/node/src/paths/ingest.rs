@@ -76,7 +76,7 @@ fn turn_of(stream: Md5Stream) -> Turn {
 }
 
 /// Takes bytes in any pieces and makes a [`Body`].
-struct Intake<'a> {
+pub(super) struct Intake<'a> {
     store: Arc<Store>,
     incoming: &'a Bulk,
     domain: BucketId,
@@ -100,7 +100,7 @@ struct Intake<'a> {
 
 impl<'a> Intake<'a> {
     /// Nothing taken yet, and so many bytes to come, if that is known.
-    fn new(site: &'a Site, domain: BucketId, expected: u64) -> Self {
+    pub(super) fn new(site: &'a Site, domain: BucketId, expected: u64) -> Self {
         Self {
             store: site.store.clone(),
             incoming: &site.incoming,
@@ -119,7 +119,7 @@ impl<'a> Intake<'a> {
     }
 
     /// Takes the next bytes; waits while the disk is behind.
-    async fn take(&mut self, mut bytes: Bytes) -> Outcome<()> {
+    pub(super) async fn take(&mut self, mut bytes: Bytes) -> Outcome<()> {
         self.size += bytes.len() as u64;
         if self.size > PUT_BYTES {
             let message = "more than 5 GiB in one request; use a multipart upload";
@@ -169,7 +169,7 @@ impl<'a> Intake<'a> {
     }
 
     /// What came, once all of it is written, and its MD5, where that was computed here.
-    async fn finish(mut self) -> Outcome<(Body, Option<[u8; 16]>)> {
+    pub(super) async fn finish(mut self) -> Outcome<(Body, Option<[u8; 16]>)> {
         let rest = self.whole.take().unwrap_or_else(|| self.end_chunk());
         if self.size <= JOURNAL_BODY_BYTES as u64 {
             return Ok((small(self.domain, rest), None));

@@ -243,7 +243,8 @@ impl Reading {
             return false;
         }
         let begun = site.clock.now();
-        let open = site.store.open_chunk_now(self.chunks.domain, chunk.id);
+        let open =
+            site.store.open_chunk_now(self.chunks.domain, chunk.id, range.end.saturating_sub(range.start));
         site.quick.took(Duration::from_nanos(site.clock.now().0.saturating_sub(begun.0)));
         let Some(open) = open else { return false };
         let left = range.start..range.end.min(open.stored());

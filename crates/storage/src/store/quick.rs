@@ -28,8 +28,8 @@ pub struct OpenChunk {
 }
 
 impl Store {
-    /// Finds a chunk for reading in pieces; none if that would wait for a medium, or the chunk is not plainly here.
-    pub fn open_chunk_now(&self, domain: BucketId, id: ChunkId) -> Option<OpenChunk> {
+    /// Finds a chunk for reading so many bytes of it in pieces; none if that would wait for a medium, or the chunk is not plainly here.
+    pub fn open_chunk_now(&self, domain: BucketId, id: ChunkId, wanted: u32) -> Option<OpenChunk> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let key = (domain, id);
         let found = self.find(key).ok()??;
@@ -41,6 +41,9 @@ impl Store {
             let extent = Extent::read(&header, &self.salt, place.segment, place.offset)
                 .filter(|extent| (extent.domain, extent.id) == key && extent.stored == stored)?;
             blocks = extent.blocks;
+        }
+        if place.area == Area::Cache {
+            self.evicting.read((place.segment, place.offset), u64::from(wanted.min(stored)));
         }
         Some(OpenChunk { file, place, stored, blocks })
     }

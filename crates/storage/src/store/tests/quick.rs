@@ -9,7 +9,7 @@ use skerry_base::ChunkId;
 
 /// The whole chunk in pieces; none as soon as one cannot be had.
 fn in_pieces(store: &Store, id: ChunkId) -> Option<Vec<u8>> {
-    let chunk = store.open_chunk_now(DOMAIN, id)?;
+    let chunk = store.open_chunk_now(DOMAIN, id, u32::MAX)?;
     let mut bytes = Vec::new();
     while (bytes.len() as u32) < chunk.stored() {
         let from = bytes.len() as u32;
@@ -27,7 +27,7 @@ fn pieces_and_ranges_are_those_of_the_chunk() {
     for (n, len) in [(1, 3000), (2, 200_000)] {
         let (bytes, id) = (body(n, len), ChunkId::of(&body(n, len)));
         assert_eq!(in_pieces(&store, id).unwrap(), bytes);
-        let chunk = store.open_chunk_now(DOMAIN, id).unwrap();
+        let chunk = store.open_chunk_now(DOMAIN, id, u32::MAX).unwrap();
         assert_eq!(chunk.stored() as usize, len);
         for range in [0..0, 0..1, 17..2999, len as u32 - 1..len as u32] {
             let wanted = &bytes[range.start as usize..range.end as usize];
@@ -35,9 +35,9 @@ fn pieces_and_ranges_are_those_of_the_chunk() {
         }
         assert!(chunk.read_now(0..len as u32 + 1).is_none());
     }
-    let chunk = store.open_chunk_now(DOMAIN, ChunkId::of(&body(2, 200_000))).unwrap();
+    let chunk = store.open_chunk_now(DOMAIN, ChunkId::of(&body(2, 200_000)), u32::MAX).unwrap();
     assert_eq!(chunk.read_now(65_000..140_000).unwrap(), &body(2, 200_000)[65_000..140_000]);
-    assert!(store.open_chunk_now(DOMAIN, ChunkId::of(b"elsewhere")).is_none());
+    assert!(store.open_chunk_now(DOMAIN, ChunkId::of(b"elsewhere"), u32::MAX).is_none());
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_damaged_block_is_not_answered_and_left_to_who_reports() {
     let (store, _) = open(&disk, &settings);
     put_large(&store, "large", 2, &body(2, 200_000)).unwrap();
     let id = ChunkId::of(&body(2, 200_000));
-    let chunk = store.open_chunk_now(DOMAIN, id).unwrap();
+    let chunk = store.open_chunk_now(DOMAIN, id, u32::MAX).unwrap();
     let found = store.find((DOMAIN, id)).unwrap().unwrap();
     let at = found.place.offset as usize + 100_000;
     disk.corrupt(&file_name("payload", found.place.segment), |bytes| bytes[at] ^= 1);
