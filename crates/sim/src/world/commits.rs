@@ -265,10 +265,12 @@ impl World {
         running.busy_until = at;
         let failed = std::mem::take(&mut lock(&running.desk).failed);
         let not_gone = std::mem::take(&mut lock(&running.desk).not_gone);
-        let poisoned = answers.iter().any(Answer::failed) && running.store.usage().poisoned.is_some();
+        // Also when nobody waits for the answer that failed: what a torn commit held may be there after all.
+        let stopped = running.store.usage().poisoned.is_some();
+        let poisoned = answers.iter().any(Answer::failed) && stopped;
         self.count("commits");
         self.tell(Who::Site(site), format_args!("commits {carried_out}, until {}", at.0));
-        let broken = poisoned || disk.is_dead();
+        let broken = stopped || disk.is_dead();
         failed.iter().for_each(|decided| self.notes(site).failed(decided, broken));
         for (bucket, dot) in not_gone.into_iter().filter(|_| !broken) {
             lock(&self.history).kept(site, bucket, dot);
