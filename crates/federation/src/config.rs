@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use skerry_base::{BucketId, SiteId};
 
-/// Settings of one machine. All but `site`, `life` and `seed` must agree over the federation.
+/// Settings of one machine. All but `site`, `life`, `seed` and `fresh` must agree over the federation.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// This site.
@@ -17,6 +17,9 @@ pub struct Config {
     pub seed: u64,
     /// Buckets of which every site is a member: the roster, claims and keys travel in them.
     pub system: BTreeSet<BucketId>,
+    /// Whether small records come and go with the news of them, half a round trip after they were written instead of
+    /// one and a half. Costs bytes only where they come twice; a site on a metered link may refuse them. Need not agree.
+    pub fresh: bool,
     /// How often one other site is probed.
     pub probe_period: Duration,
     /// How long a probe waits before others are asked to probe.
@@ -38,12 +41,20 @@ impl Config {
             life,
             seed,
             system: BTreeSet::new(),
+            fresh: true,
             probe_period: Duration::from_secs(10),
             probe_rtt: Duration::from_secs(3),
             suspicion: Duration::from_secs(30),
             levels: None,
             dialect: crate::limits::DIALECT,
         }
+    }
+
+    /// Whether fresh records are taken and given ([`Self::fresh`]).
+    #[must_use]
+    pub const fn with_fresh(mut self, fresh: bool) -> Self {
+        self.fresh = fresh;
+        self
     }
 
     /// Adds a bucket of which every site is a member.

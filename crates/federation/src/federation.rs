@@ -54,7 +54,7 @@ impl Federation {
             membership: Membership::new(&config),
             location: Location::new(&config),
             places: Places::default(),
-            feed: Feed::new(&mut rng),
+            feed: Feed::new(config.fresh, &mut rng),
             reconcile: Reconcile::default(),
             rng,
             system: config.system,
@@ -96,6 +96,11 @@ impl Federation {
     /// How far this site is behind its sources.
     pub fn lag(&self, replica: &dyn Replica) -> Vec<Lag> {
         self.feed.lag(replica)
+    }
+
+    /// Members that are linked and known to have records of a bucket that are missing here, nearest first.
+    pub fn ahead(&self, bucket: BucketId, replica: &dyn Replica) -> Vec<SiteId> {
+        self.peers.nearest(self.feed.ahead(bucket, replica).into_iter())
     }
 
     /// The known members of a bucket but this site, nearest first, reachable or not.
@@ -294,7 +299,8 @@ impl Hands<'_> {
             Message::PullRefused { ticket, bucket, reason } => {
                 self.feed.refused(from, ticket, bucket, reason, cx)
             }
-            Message::News { bucket, vector } => self.feed.told(from, bucket, &vector, cx),
+            Message::News { bucket, vector } => self.feed.news_came(from, bucket, &vector, cx),
+            Message::Check { listen: false, entries } if entries.is_empty() => self.feed.wants_fresh(from),
             Message::Check { listen, entries } => self.feed.checked(from, listen, &entries, cx),
             Message::Compare(compare) => {
                 self.reconcile.compare(from, &compare, self.feed.has_joined(compare.bucket), cx);

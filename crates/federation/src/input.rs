@@ -7,7 +7,7 @@ use skerry_base::{BucketId, SiteId};
 use crate::Message;
 
 /// Ties an answer to what it answers. The machine draws those of [`crate::Output::Apply`],
-/// [`crate::Output::Keep`] and [`crate::Output::Drop`]; the shell draws those of [`Input::Locate`].
+/// [`crate::Output::Fresh`], [`crate::Output::Keep`] and [`crate::Output::Drop`]; the shell draws those of [`Input::Locate`].
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -66,7 +66,7 @@ pub enum Input {
         /// Which.
         bucket: BucketId,
     },
-    /// The answer to [`crate::Output::Apply`], [`crate::Output::Keep`] or [`crate::Output::Drop`]; exactly one each, once it is durable.
+    /// The answer to [`crate::Output::Apply`], [`crate::Output::Fresh`], [`crate::Output::Keep`] or [`crate::Output::Drop`]; exactly one each, once it is durable.
     Applied {
         /// Of the output.
         ticket: Ticket,

@@ -39,6 +39,6 @@ pub use config::Config;
 pub use federation::Federation;
 pub use input::{Input, SiteEntry, Ticket};
 pub use message::Message;
-pub use output::{Answer, Apply, Drop, Keep, Output, Report};
+pub use output::{Answer, Apply, Drop, Fresh, Keep, Output, Report};
 pub use replica::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Span, Unreadable};
 pub use stats::{AreasReport, Lag, Near, Stats};

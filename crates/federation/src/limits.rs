@@ -39,6 +39,12 @@ pub const LOOSE_DOTS: usize = 8192;
 pub const GATHERINGS: usize = 4;
 /// News about a bucket go out at most once in this time to one listener.
 pub const NEWS_PAUSE: Duration = Duration::from_millis(20);
+/// Records that go with the news of them at most.
+pub const FRESH_ITEMS: u64 = 16;
+/// Their bytes: three packets, so that a slow link is not held up by what may come twice.
+pub const FRESH_BYTES: usize = 4 << 10;
+/// How often a site that sends news of few records without them is told that they are welcome.
+pub const FRESH_REMIND: Duration = Duration::from_secs(10);
 /// First safety-net check after activity; doubles up to [`CHECK_MAX`].
 pub const CHECK_MIN: Duration = Duration::from_secs(15);
 /// Safety-net checks at rest.

@@ -61,6 +61,22 @@ pub struct Keep {
     pub items: Vec<FeedItem>,
 }
 
+/// Records of one origin, seq after seq, that came with the news of them. One commit: refuse (answer `ok: false`) unless
+/// the vector reaches the seq before the first; store each as [`Keep`] does; raise the vector's entry to the last. All
+/// between is here, so nothing was passed over; rounds go on as they were. Answered by [`crate::Input::Applied`] when
+/// durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fresh {
+    /// For the answer.
+    pub ticket: Ticket,
+    /// The site that wrote them.
+    pub from: SiteId,
+    /// Whose records.
+    pub bucket: BucketId,
+    /// In order of seq, of one origin, without gaps; never empty.
+    pub items: Vec<FeedItem>,
+}
+
 /// Dots that are dead: a member that has seen everything up to them lacks them. One commit: remove those that
 /// are stored (as if they had never come: no tombstone, no successor is touched), leave the vector alone, merge
 /// `horizon`, clear the doubt. Answered by [`crate::Input::Applied`] when durable.
@@ -159,6 +175,8 @@ pub enum Output {
     },
     /// Commit a batch.
     Apply(Apply),
+    /// Commit what came with its news.
+    Fresh(Fresh),
     /// Commit what no feed brings.
     Keep(Keep),
     /// Remove what is dead.

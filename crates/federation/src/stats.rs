@@ -21,6 +21,8 @@ pub struct Stats {
     pub stale: u64,
     /// Items handed over in batches to be applied.
     pub items_in: u64,
+    /// Those of them that came with their news.
+    pub fresh_in: u64,
     /// Items served to others.
     pub items_out: u64,
     /// Pulls sent.

@@ -22,7 +22,7 @@ mod rows;
 pub use census::{Census, Standing, census};
 pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
 pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
-pub use loose::{Loose, keep, loose, records_in};
+pub use loose::{Loose, follow, keep, loose, records_in};
 pub use parts::{list_parts, list_uploads, local, part, upload};
 pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
 pub use read::{

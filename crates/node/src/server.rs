@@ -175,7 +175,7 @@ impl Core {
         let site = Arc::new(new_site((&trust, config), store, peers, drive, &remembered)?);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
         let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
-        let machine = start_machine(&site, inbox, life, liveness.clone(), caught_up)?;
+        let machine = start_machine(&site, inbox, (life, config.peer.fresh), liveness.clone(), caught_up)?;
         let tasks = Tasks::default();
         let invites = Arc::new(InviteBook::open(&directory.join(INVITES))?);
         let door = Door { trust: trust.clone(), invites };
@@ -322,12 +322,13 @@ fn new_site(
 fn start_machine(
     site: &Arc<Site>,
     inbox: drive::Inbox,
-    life: u64,
+    (life, fresh): (u64, bool),
     liveness: Arc<Liveness>,
     caught_up: mpsc::Sender<(BucketId, SiteId)>,
 ) -> Result<std::thread::JoinHandle<()>, StartError> {
     let seed = entropy::number().map_err(TrustError::from)?;
-    let machine = Federation::new(Machine::new(site.id, life, seed).with_system(site.system));
+    let machine =
+        Federation::new(Machine::new(site.id, life, seed).with_system(site.system).with_fresh(fresh));
     let live = Live {
         store: site.store.clone(),
         boxes: site.boxes.clone(),

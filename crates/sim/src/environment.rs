@@ -130,6 +130,8 @@ pub struct Environment {
     pub quiet_within: Duration,
     /// Bytes that a store gives to a feed at once at most: small, so that rounds of several batches happen.
     pub feed_bytes: usize,
+    /// Whether each site takes and gives records with the news of them.
+    pub fresh: Vec<bool>,
     /// Whether disks burn where backups are put back: the site begins anew with nothing.
     pub burns: bool,
     /// Whether a worker drops tombstones as soon as all members have seen them.
@@ -156,6 +158,7 @@ impl Environment {
         let links = sample_links(sites, &mut root.fork("links"));
         let mut clocks = root.fork("clocks");
         let mut disks = root.fork("disks");
+        let mut fresh = root.fork("fresh");
         Self {
             seed,
             links,
@@ -164,6 +167,7 @@ impl Environment {
             workload: Workload::sample(&mut root.fork("workload")),
             active: seconds(draw.between(20..=90)),
             feed_bytes: draw.pick(&[300, 1500, 10_000, usize::MAX]).copied().unwrap_or(usize::MAX),
+            fresh: (0..sites).map(|_| fresh.chance(Ppm::percent(80))).collect(),
             burns: root.fork("burns").chance(Ppm::percent(40)),
             retires: draw.chance(Ppm::percent(40)),
             faults,

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Origin, Vector, limits};
-use skerry_federation::{Apply, FeedBatch, FeedItem, Fingerprint, Keep, Loose, Replica, Span, Unreadable};
+use skerry_federation::{
+    Apply, FeedBatch, FeedItem, Fingerprint, Fresh, Keep, Loose, Replica, Span, Unreadable,
+};
 use skerry_model::space::{self, DotRange, SpaceError};
 use skerry_model::{Entry, Record};
 use skerry_storage::{SmallBody, Store};
@@ -228,6 +230,15 @@ pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
             applied.entries.push(skerry_storage::Entry::new(set_fact(which, bucket, merged).encode()));
         }
     }
+    Ok(applied)
+}
+
+/// The commit of records that came with their news, as [`Fresh`] asks for it.
+pub fn fresh(view: &dyn View, fresh: &Fresh) -> Result<Applied, ApplyRefusal> {
+    let records = admitted(fresh.bucket, &fresh.items)?;
+    let mut applied = Applied { records: records.clone(), ..Applied::default() };
+    let followed = space::follow(view, fresh.bucket, records)?.ok_or(ApplyRefusal::OutOfOrder)?;
+    applied.add(fresh.bucket, &followed, &fresh.items);
     Ok(applied)
 }
 

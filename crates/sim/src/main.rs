@@ -13,9 +13,9 @@ use clap::{Args, Parser, Subcommand};
 use skerry_scenario::topology::Topology;
 use skerry_scenario::workload::Workload;
 use skerry_sim::environment::Environment;
-use skerry_sim::swarm;
 use skerry_sim::trace::{Sink, say};
 use skerry_sim::world::{self, Report};
+use skerry_sim::{arrivals, swarm};
 
 #[derive(Parser)]
 #[command(name = "skerry-sim", about = "The world of Skerry in one thread: storms by number")]
@@ -39,6 +39,15 @@ enum Verb {
         hours: Option<f64>,
         #[command(flatten)]
         files: Files,
+    },
+    /// How long records take to other sites, over calm links: with fresh records and without.
+    Arrivals {
+        /// One-way delays in milliseconds.
+        #[arg(long, value_delimiter = ',', default_values_t = [5, 25, 50, 100, 200])]
+        delays: Vec<u64>,
+        /// Seeds for each.
+        #[arg(long, default_value_t = 5)]
+        seeds: u64,
     },
     /// One seed.
     Run {
@@ -147,10 +156,33 @@ fn carry_out(verb: &Verb) -> Result<bool, String> {
             say(&totals);
             Ok(totals.failed == 0)
         }
+        Verb::Arrivals { delays, seeds } => {
+            delays.iter().for_each(|delay| print_arrivals(*delay, *seeds));
+            Ok(true)
+        }
         Verb::Run { seed, trace, files } => {
             let sink = if *trace { Sink::Print } else { Sink::Keep(40) };
             Ok(judge(&files.read()?, *seed, sink, true).passed())
         }
+    }
+}
+
+fn print_arrivals(delay: u64, seeds: u64) {
+    for fresh in [false, true] {
+        let found = arrivals::measure(0..seeds, Duration::from_millis(delay), fresh);
+        let trips = |percent| found.percentile(percent).as_secs_f64() * 1000.0 / (2 * delay).max(1) as f64;
+        let at = |percent| found.percentile(percent).as_secs_f64() * 1000.0;
+        say(format_args!(
+            "{delay:>4} ms one way, fresh {fresh:<5}: {:>6} arrivals, p50 {:.1} ms ({:.2} RTT), p99 {:.1} ms ({:.2} RTT), \
+             max {:.1} ms; {:.0} B of messages for each",
+            found.took.len(),
+            at(50),
+            trips(50),
+            at(99),
+            trips(99),
+            at(100),
+            found.bytes_each,
+        ));
     }
 }
 
@@ -209,7 +241,7 @@ impl fmt::Display for Totals {
 }
 
 fn print(report: &Report, flags: &str) {
-    let Report { seed, hash, lines, violations, counts, agreed_after, tail } = report;
+    let Report { seed, hash, lines, violations, counts, agreed_after, tail, arrivals: _ } = report;
     tail.iter().for_each(say);
     let verdict = if violations.is_empty() { "passed" } else { "FAILED" };
     say(format_args!("seed {seed} {verdict}: {lines} events, story {}", &hash.to_hex()[..16]));

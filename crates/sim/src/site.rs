@@ -99,6 +99,8 @@ pub enum Answer {
         ok: bool,
         /// Why not.
         why: String,
+        /// The records that it stored.
+        stored: Vec<(BucketId, Dot)>,
     },
     /// The site became a member.
     Joined(BucketId),
@@ -168,7 +170,7 @@ impl Site {
         &mut self,
         incarnation: u64,
         settings: Settings,
-        seed: u64,
+        (seed, fresh): (u64, bool),
         system: BucketId,
         (levels, dialect): (Option<u8>, u8),
     ) -> Result<(u64, Recovery), StorageError> {
@@ -201,7 +203,11 @@ impl Site {
             not_gone: Vec::new(),
         };
         self.boot += 1;
-        let config = Config { levels, dialect, ..Config::new(self.id, life, seed).with_system(system) };
+        let config = Config {
+            levels,
+            dialect,
+            ..Config::new(self.id, life, seed).with_system(system).with_fresh(fresh)
+        };
         self.running = Some(Running {
             store,
             federation: Federation::new(config),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use skerry_base::{BucketId, Instant};
+use skerry_base::{BucketId, Dot, Instant};
 use skerry_federation::Ticket;
 use skerry_model::bucket::system_bucket;
 use skerry_model::{Record, Versioning};
@@ -114,6 +114,8 @@ pub struct Report {
     pub counts: BTreeMap<&'static str, u64>,
     /// How long the sites took to agree after everything was healed.
     pub agreed_after: Option<Duration>,
+    /// How long each record took to each other site while clients asked, and the round trip between them.
+    pub arrivals: Vec<(Duration, Duration)>,
     /// The last lines, if they were kept.
     pub tail: Vec<String>,
 }
@@ -166,6 +168,10 @@ pub struct World {
     /// What conditional operations that were decided had expected.
     raced: Arc<Mutex<BTreeMap<(Place, skerry_base::Dot), Expected>>>,
     races: Races,
+    /// Where and when each write was answered.
+    answered: BTreeMap<(BucketId, Dot), (usize, Instant)>,
+    /// How long each record took to another site, and the round trip between.
+    arrivals: Vec<(Duration, Duration)>,
     /// The canary's: what the first read of a key found.
     stale: BTreeMap<(usize, Place), Option<Record>>,
 }
@@ -218,6 +224,8 @@ impl World {
             draw: root.fork("world"),
             raced: Arc::default(),
             races: Races::default(),
+            answered: BTreeMap::new(),
+            arrivals: Vec::new(),
             stale: BTreeMap::new(),
             environment,
         }
@@ -321,6 +329,7 @@ impl World {
             violations: self.violations,
             counts: self.counts,
             agreed_after,
+            arrivals: self.arrivals,
             tail: self.trace.kept().map(Into::into).collect(),
         }
     }

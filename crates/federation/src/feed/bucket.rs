@@ -82,6 +82,8 @@ pub(super) struct Pending {
     pub(super) source: SiteId,
     /// The source has nothing beyond it.
     pub(super) end: bool,
+    /// It came with its news: no pull ends with it.
+    pub(super) fresh: bool,
 }
 
 /// One followed bucket.

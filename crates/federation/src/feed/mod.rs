@@ -1,8 +1,9 @@
 //! Feeds: every member of a bucket pulls from two or three others what its vector does not cover.
 //!
 //! The cursor is the vector, so it does not matter who serves: records pass from A by B to C when A and C cannot
-//! reach each other. [`pull`] asks and takes, [`serve`] gives and tells news, [`check`] is the safety net under
-//! lost news, [`choose`] says whom to ask, [`loose`] is for what no feed can bring, [`bucket`] is the state of one bucket.
+//! reach each other. [`pull`] asks and takes, [`serve`] gives and tells news, [`fresh`] sends small records with the
+//! news, [`check`] is the safety net under lost news, [`choose`] says whom to ask, [`loose`] is for what no feed can
+//! bring, [`bucket`] is the state of one bucket.
 //!
 //! Invariants: one pull on its way per bucket, [`limits::PULLS_AT_ONCE`] in all; at most
 //! [`limits::BATCHES_UNAPPLIED`] batches of a bucket wait for the store; a batch is handed over only if it
@@ -21,6 +22,7 @@ use crate::{Lag, Replica, Ticket, limits};
 mod bucket;
 mod check;
 mod choose;
+mod fresh;
 mod loose;
 mod pull;
 mod serve;
@@ -48,12 +50,15 @@ pub(crate) struct Feed {
     queue: VecDeque<BucketId>,
     pulls: usize,
     wishes: Vec<Wish>,
+    /// Whether small records may go and come with their news.
+    fresh: bool,
+    wanted: fresh::Wanted,
     /// Where in the check period this site's checks lie, so that sites do not check in step.
     phase: u64,
 }
 
 impl Feed {
-    pub(crate) fn new(rng: &mut StdRng) -> Self {
+    pub(crate) fn new(fresh: bool, rng: &mut StdRng) -> Self {
         Self {
             buckets: BTreeMap::new(),
             agenda: BTreeSet::new(),
@@ -62,6 +67,8 @@ impl Feed {
             queue: VecDeque::new(),
             pulls: 0,
             wishes: Vec::new(),
+            fresh,
+            wanted: fresh::Wanted::default(),
             phase: rng.random_range(0..limits::CHECK_MIN.as_nanos() as u64),
         }
     }
@@ -121,6 +128,7 @@ impl Feed {
         if !cx.peers.is_linked(site) {
             return;
         }
+        self.want_fresh(site, cx);
         let shared = self.shared(site);
         for id in &shared {
             if let Some(bucket) = self.buckets.get_mut(id) {
@@ -134,6 +142,7 @@ impl Feed {
     }
 
     pub(crate) fn link_down(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        self.wanted.part(site);
         for id in self.shared(site) {
             let Some(bucket) = self.buckets.get_mut(&id) else { continue };
             bucket.listeners.remove(&site);
@@ -268,6 +277,13 @@ impl Feed {
             }
         }
         lags
+    }
+
+    /// Sources that are known to have records of a bucket that are missing here.
+    pub(crate) fn ahead(&self, id: BucketId, replica: &dyn Replica) -> Vec<SiteId> {
+        let (Some(bucket), Ok(mine)) = (self.buckets.get(&id), replica.vector(id)) else { return Vec::new() };
+        let ahead = bucket.sources.iter().filter(|(_, source)| !mine.includes(&source.vector));
+        ahead.map(|(site, _)| *site).collect()
     }
 
     /// What a site is known to have of a bucket at least; none if it has not said.

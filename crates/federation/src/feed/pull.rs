@@ -5,7 +5,7 @@
 //! it is durable: its cursor is the vector plus what is on its way to the store. A refusal of the store breaks
 //! the chain: what is behind it is refused as well (by its `base`), and pulling starts again from the vector.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use skerry_base::{BucketId, SiteId, Vector, limits as bounds};
 
@@ -27,8 +27,7 @@ impl Feed {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         bucket.retry_at = None;
         bucket.hold = bucket.hold.filter(|until| *until > cx.now);
-        let full = bucket.pending.len() + usize::from(limits::BATCHES_PER_PULL) > limits::BATCHES_UNAPPLIED;
-        if bucket.pull.is_some() || full || bucket.broken || bucket.hold.is_some() {
+        if bucket.pull.is_some() || is_full(&bucket.pending) || bucket.broken || bucket.hold.is_some() {
             return;
         }
         let idle = bucket.sources.values().all(|source| !source.ask && source.vector.is_empty());
@@ -146,6 +145,9 @@ impl Feed {
 
     pub(crate) fn batch(&mut self, from: SiteId, batch: Batch, cx: &mut Context<'_>) {
         let id = batch.bucket;
+        if batch.ticket == Batch::FRESH {
+            return self.pushed(from, batch, cx);
+        }
         if !self.is_pulling(id, from, batch.ticket) {
             return cx.stale();
         }
@@ -238,6 +240,9 @@ impl Feed {
         }
         if ok {
             self.news(id, cx);
+            if let Some(fresh) = done.as_ref().filter(|done| done.fresh && !done.end) {
+                self.told_all(id, fresh.source, cx);
+            }
             if let Some(done) = done.filter(|done| done.end) {
                 self.caught_up(id, done.source, cx);
             }
@@ -269,6 +274,11 @@ impl Feed {
             bucket.doubt_tries = bucket.doubt_tries.saturating_add(1);
         }
     }
+}
+
+/// Whether what waits for the store leaves no room for a whole pull.
+pub(super) fn is_full(pending: &VecDeque<Pending>) -> bool {
+    pending.len() + usize::from(limits::BATCHES_PER_PULL) > limits::BATCHES_UNAPPLIED
 }
 
 /// Sends a pull.
@@ -344,7 +354,7 @@ fn hand_over(id: BucketId, bucket: &mut Bucket, batch: Batch, start: Start, cx: 
         bucket.compared.clear();
         bucket.void = bucket.comparing.is_some();
     }
-    bucket.pending.push_back(Pending { ticket, source: from, end: batch.end && !again });
+    bucket.pending.push_back(Pending { ticket, source: from, end: batch.end && !again, fresh: false });
     bucket.rest(cx.now);
     let (source, more) = (batch.source, !batch.end);
     Apply {

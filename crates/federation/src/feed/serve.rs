@@ -1,10 +1,12 @@
 //! Giving records to who asks, and news to who listens.
 //!
-//! Only what is durable is fed, and news are told after durability: both read the store, not the outputs.
+//! Only what is durable is fed, and news are told after durability: both read the store, not the outputs. News of a
+//! few small records bring them along ([`super::fresh`]).
 
 use skerry_base::{BucketId, SiteId, Vector, limits as bounds};
 
 use super::bucket::Listener;
+use super::fresh::Packing;
 use super::{Feed, beyond};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
@@ -96,6 +98,7 @@ impl Feed {
             return;
         }
         let Some(vector) = cx.read(cx.replica.vector(id)) else { return };
+        let mut packing = Packing::new(id, &vector, cx);
         for (site, listener) in &mut bucket.listeners {
             // What came from there is known there.
             if let Some(source) = bucket.sources.get(site) {
@@ -103,10 +106,23 @@ impl Feed {
             }
             let news = beyond(&vector, &listener.told);
             if !news.is_empty() && cx.peers.is_linked(*site) {
+                let wanted = self.wanted.is_taker(*site);
+                let with = if wanted { packing.message(&listener.told, &news, cx) } else { None };
                 listener.told.merge(&news);
-                cx.send(*site, Message::News { bucket: id, vector: news });
+                cx.send(*site, with.unwrap_or(Message::News { bucket: id, vector: news }));
             }
         }
+    }
+
+    /// Another member tells what it has, without records.
+    pub(crate) fn news_came(&mut self, from: SiteId, id: BucketId, vector: &Vector, cx: &mut Context<'_>) {
+        if self.has_joined(id) && vector.len() == 1 {
+            let mine = cx.read(cx.replica.vector(id)).unwrap_or_default();
+            let missing = vector.iter().map(|(origin, seq)| seq.saturating_sub(mine.get(origin)));
+            let few = (1..=limits::FRESH_ITEMS).contains(&missing.sum());
+            self.remind(from, few, cx);
+        }
+        self.told(from, id, vector, cx);
     }
 
     /// Another member has this much.

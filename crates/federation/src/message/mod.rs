@@ -30,7 +30,7 @@ pub struct Pull {
     pub batches: u8,
 }
 
-/// A piece of a feed.
+/// A piece of a feed; or, with [`Batch::FRESH`] as its ticket, records that go with the news of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Batch {
     /// Of the pull.
@@ -55,6 +55,12 @@ pub struct Batch {
     pub horizon: Vector,
     /// The sender's own doubt: it may pass on what is dead. Mostly empty.
     pub doubt: Vector,
+}
+
+impl Batch {
+    /// The ticket of a batch that nobody asked for: `items` are all records of `source` from a seq on, `vector` is the
+    /// news. A release that does not know of it takes it for a late answer and overlooks it.
+    pub const FRESH: u64 = 0;
 }
 
 /// Why a pull is not answered by records.
@@ -241,7 +247,8 @@ pub enum Message {
         /// How much.
         vector: Vector,
     },
-    /// Digests of the sender's vectors: who differs answers with news.
+    /// Digests of the sender's vectors: who differs answers with news. Nothing to check and nothing to listen to: the
+    /// sender takes batches that it has not asked for ([`Batch::FRESH`]).
     Check {
         /// Whether the sender wants news about these buckets from now on.
         listen: bool,

@@ -115,6 +115,14 @@ fn samples() -> Vec<Message> {
         Message::Census(Census { ticket, entries: vec![(bucket, 77)] }),
         Message::Rolls(rolls(Some(vec![SiteId([3; 16])]))),
         Message::Rolls(rolls(None)),
+        Message::Check { listen: false, entries: Vec::new() },
+        Message::Batch(Batch {
+            ticket: Batch::FRESH,
+            index: 0,
+            items: vec![item(6)],
+            horizon: Vector::new(),
+            ..batch()
+        }),
     ]
 }
 
@@ -178,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_are_refused_or_make_sense(which in 0usize..35, at in 0usize..200, byte in any::<u8>()) {
+    fn damaged_messages_are_refused_or_make_sense(which in 0usize..37, at in 0usize..200, byte in any::<u8>()) {
         let mut bytes = samples()[which].encode();
         let at = at % bytes.len();
         bytes[at] = byte;

@@ -4,6 +4,7 @@
 mod absence;
 mod convergence;
 mod equal;
+mod fresh;
 mod hostile;
 mod levels;
 mod location;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::{BucketId, Dot, Origin, Vector};
 use skerry_federation::{
-    Apply, Drop, FeedBatch, FeedItem, Fingerprint, Keep, Loose, Replica, Span, Unreadable,
+    Apply, Drop, FeedBatch, FeedItem, Fingerprint, Fresh, Keep, Loose, Replica, Span, Unreadable,
 };
 
 /// What the records of these tests say.
@@ -66,6 +66,8 @@ impl Held {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Memory {
     pub(crate) buckets: BTreeMap<BucketId, Held>,
+    /// This life.
+    pub(crate) origin: Origin,
     /// A full disk, once.
     pub(crate) refuse_next: bool,
 }
@@ -82,6 +84,7 @@ impl Memory {
         origin: Origin,
         record: (u32, bool, Bytes),
     ) -> (Dot, Record) {
+        self.origin = origin;
         let held = self.held(bucket);
         let (key, tombstone, payload) = record;
         let mut context = Vector::new();
@@ -114,6 +117,20 @@ impl Memory {
         held.vector.merge(&apply.upto);
         held.horizon.merge(&apply.horizon);
         held.doubt.merge(&apply.doubt);
+        true
+    }
+
+    pub(crate) fn follow(&mut self, fresh: &Fresh) -> bool {
+        let refused = std::mem::take(&mut self.refuse_next);
+        let held = self.held(fresh.bucket);
+        let (first, last) = (fresh.items[0].dot, fresh.items[fresh.items.len() - 1].dot);
+        if refused || held.vector.get(first.origin) + 1 < first.seq {
+            return false;
+        }
+        for item in &fresh.items {
+            held.store(item.dot, postcard::from_bytes(&item.record).unwrap());
+        }
+        held.vector.add(last);
         true
     }
 
@@ -170,7 +187,7 @@ impl Replica for Memory {
     }
 
     fn origin(&self) -> Origin {
-        Origin::default()
+        self.origin
     }
 
     /// This double takes every batch as if it ended a round.

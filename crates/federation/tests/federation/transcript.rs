@@ -1,7 +1,7 @@
 //! What the machines say to each other, line by line, in the cases that matter.
 
 use skerry_base::Vector;
-use skerry_federation::message::{Holding, Message, Said, Verdict};
+use skerry_federation::message::{Batch, Holding, Message, Said, Verdict};
 use skerry_federation::{Input, Ticket};
 
 use crate::world::{World, bucket, millis, seconds};
@@ -18,7 +18,8 @@ pub(crate) fn line(message: &Message) -> String {
         Message::Batch(batch) => {
             let doubt = if batch.horizon.is_empty() { "" } else { " behind" };
             let end = if batch.end { " end" } else { "" };
-            format!("batch {} items upto {}{end}{doubt}", batch.items.len(), sum(&batch.upto))
+            let kind = if batch.ticket == Batch::FRESH { "fresh" } else { "batch" };
+            format!("{kind} {} items upto {}{end}{doubt}", batch.items.len(), sum(&batch.upto))
         }
         Message::PullRefused { reason, .. } => format!("refused {reason:?}"),
         Message::News { vector, .. } => format!("news {}", sum(vector)),
@@ -65,13 +66,20 @@ pub(crate) fn line(message: &Message) -> String {
 }
 
 impl World {
-    fn check(&mut self, expected: &[&str]) {
+    pub(crate) fn check(&mut self, expected: &[&str]) {
         assert_eq!(std::mem::take(&mut self.said), expected);
     }
 
-    /// Two sites (of three) that follow a bucket and are caught up.
-    fn pair() -> Self {
+    /// Two sites that follow a bucket and are caught up.
+    pub(crate) fn pair() -> Self {
+        Self::pair_of(&[])
+    }
+
+    /// The same; some of them take no records with the news of them.
+    pub(crate) fn pair_of(plain: &[usize]) -> Self {
         let mut world = Self::new(2, 1, millis(20));
+        world.plain.extend(plain);
+        (0..2).for_each(|n| world.restart(n));
         world.start();
         (0..2).for_each(|n| world.join(n, bucket(1)));
         world.run(seconds(4));
@@ -82,7 +90,7 @@ impl World {
 
 #[test]
 fn a_write_is_told_pulled_and_taken() {
-    let mut world = World::pair();
+    let mut world = World::pair_of(&[1]);
     world.put(0, bucket(1), 1);
     world.put(0, bucket(1), 2);
     world.run(seconds(1));
@@ -100,8 +108,10 @@ fn a_link_brings_checks_and_what_differs() {
     world.run(seconds(1));
     world.check(&[
         "0>1 publish 0",
+        "0>1 check 0",
         "0>1 check 2",
         "1>0 publish 0",
+        "1>0 check 0",
         "1>0 check 2",
         "1>0 published",
         "1>0 news 0",

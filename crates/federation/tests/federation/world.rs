@@ -62,6 +62,8 @@ pub(crate) struct World {
     /// Bytes per second of every link; none for unbounded.
     pub(crate) rate: Option<u64>,
     pub(crate) commit: Duration,
+    /// Sites that take no records with the news of them.
+    pub(crate) plain: BTreeSet<usize>,
     pub(crate) located: BTreeMap<Ticket, (Instant, Answer)>,
     pub(crate) reports: Vec<(usize, Report)>,
     pub(crate) history: BTreeMap<(BucketId, Dot), Record>,
@@ -121,6 +123,7 @@ impl World {
             weather: Weather::CALM,
             rate: None,
             commit: Duration::from_millis(4),
+            plain: BTreeSet::new(),
             located: BTreeMap::new(),
             reports: Vec::new(),
             history: BTreeMap::new(),
@@ -164,7 +167,7 @@ impl World {
         let mut config = Config::new(site_id(n), life, self.rng.random()).with_system(SYSTEM);
         config.levels = self.levels;
         config.dialect = self.dialect(n);
-        Federation::new(config)
+        Federation::new(config.with_fresh(!self.plain.contains(&n)))
     }
 
     fn dialect(&self, n: usize) -> u8 {
@@ -326,7 +329,7 @@ impl World {
     fn carry_out(&mut self, n: usize, output: Output) {
         match output {
             Output::Send { to, message } => self.send(n, number(to), &message),
-            Output::Apply(_) | Output::Keep(_) | Output::Drop(_) => {
+            Output::Apply(_) | Output::Fresh(_) | Output::Keep(_) | Output::Drop(_) => {
                 let life = self.sites[n].life;
                 self.schedule(self.commit, Event::Commit { site: n, life, output: Box::new(output) });
             }
@@ -433,6 +436,7 @@ impl World {
         let store = &mut self.sites[n].store;
         let (ticket, ok) = match &output {
             Output::Apply(apply) => (apply.ticket, store.apply(apply)),
+            Output::Fresh(fresh) => (fresh.ticket, store.follow(fresh)),
             Output::Keep(keep) => {
                 store.keep(keep);
                 (keep.ticket, true)

@@ -13,7 +13,7 @@ use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 use skerry_base::kv::{Batch, Overlay, Table, View};
-use skerry_base::{BucketId, Dot, Origin};
+use skerry_base::{BucketId, Dot, Origin, Vector};
 
 use super::feed::{Item, for_each_row, vector_entry};
 use super::prints::{self, DotRange, Fingerprint};
@@ -100,6 +100,25 @@ pub fn keep(view: &dyn View, bucket: BucketId, records: Vec<Record>) -> Result<V
         }
     }
     Ok(entries)
+}
+
+/// The entries that store admitted records which came without being asked for and follow, seq after seq, on what the
+/// vector covers: it is raised over them. None if something before or between them is missing.
+pub fn follow(
+    view: &dyn View,
+    bucket: BucketId,
+    records: Vec<Record>,
+) -> Result<Option<Vec<Entry>>, SpaceError> {
+    let (Some(first), Some(last)) = (records.first(), records.last()) else { return Ok(Some(Vec::new())) };
+    let origin = first.dot.origin;
+    let dense = records.iter().zip(first.dot.seq..).all(|(record, seq)| record.dot == Dot { origin, seq });
+    if !dense || vector_entry(view, bucket, origin)?.saturating_add(1) < first.dot.seq {
+        return Ok(None);
+    }
+    let upto = Vector::from_iter([(origin, last.dot.seq)]);
+    let mut entries = keep(view, bucket, records)?;
+    entries.push(Entry::Vector { bucket, upto });
+    Ok(Some(entries))
 }
 
 /// Marks and unmarks the origins that a batch touches: called once all other rows of the entry are in it.

@@ -110,6 +110,8 @@ settings! {
         listen: String = "0.0.0.0:7700".into(),
         /// Where other sites can dial this one, as `host:port`, the best first. Empty: `peer.listen` if it names an address; else this site has to dial the others.
         advertise: Vec<String> = Vec::new(),
+        /// Records of small writes come and go with the news of them: they are at other sites after half a round trip instead of one and a half. `false`: this site neither sends nor takes them so, for links that are paid by the byte.
+        fresh: bool = true,
     }
     /// TLS of the S3 endpoint.
     tls: Tls {

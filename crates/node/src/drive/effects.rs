@@ -1,7 +1,7 @@
 //! What the drive thread does to the world.
 
 use skerry_base::{BucketId, SiteId};
-use skerry_federation::{Apply, Drop, Keep, Message, Report};
+use skerry_federation::{Apply, Drop, Fresh, Keep, Message, Report};
 
 /// Carries out what the machine wants. None of these may wait for long: the machine stands still meanwhile.
 pub(crate) trait Effects: Send + 'static {
@@ -9,6 +9,8 @@ pub(crate) trait Effects: Send + 'static {
     fn send(&mut self, to: SiteId, message: Message);
     /// Commit a batch; answered by `Applied`.
     fn apply(&mut self, apply: Apply);
+    /// Commit what came with its news; answered by `Applied`.
+    fn fresh(&mut self, fresh: Fresh);
     /// Commit what no feed brings; answered by `Applied`.
     fn keep(&mut self, keep: Keep);
     /// Drop dots; answered by `Applied`.

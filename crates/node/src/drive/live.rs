@@ -11,7 +11,7 @@ use skerry_base::codec;
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Dot, SiteId, Vector};
 use skerry_federation::budget::Class;
-use skerry_federation::{Apply, Drop, FeedItem, Input, Keep, Message, Report};
+use skerry_federation::{Apply, Drop, FeedItem, Fresh, Input, Keep, Message, Report};
 use skerry_model::{Entry, Record, space};
 use skerry_storage::{CommitError, SmallBody, Store};
 use tokio::sync::mpsc;
@@ -82,6 +82,21 @@ impl Effects for Live {
                 if let Err(error) = &result {
                     let reason = reason(error);
                     tracing::warn!(%bucket, %from, reason, "a batch of a feed was not committed");
+                }
+                changes.fed(bucket);
+                drive.tell(Input::Applied { ticket, ok: result.is_ok() });
+            },
+        );
+    }
+
+    fn fresh(&mut self, fresh: Fresh) {
+        let (drive, changes) = (self.drive.clone(), self.changes.clone());
+        let (ticket, bucket, from) = (fresh.ticket, fresh.bucket, fresh.from);
+        self.store.submit(
+            move |view| followed(view, &fresh).map(|entries| ((), entries)),
+            move |result: Result<(), CommitError<String>>| {
+                if let Err(error) = &result {
+                    tracing::warn!(%bucket, %from, reason = reason(error), "fresh records were not committed");
                 }
                 changes.fed(bucket);
                 drive.tell(Input::Applied { ticket, ok: result.is_ok() });
@@ -171,6 +186,13 @@ fn batch(view: &dyn View, apply: &Apply) -> Result<Vec<skerry_storage::Entry>, S
     entries.extend(raised(view, Stored::Horizon, bucket, &apply.horizon)?);
     entries.extend(raised(view, Stored::Doubt, bucket, &apply.doubt)?);
     Ok(entries)
+}
+
+/// What records store that came with their news.
+fn followed(view: &dyn View, fresh: &Fresh) -> Result<Vec<skerry_storage::Entry>, String> {
+    let records = admitted(fresh.bucket, &fresh.items)?;
+    let entries = space::follow(view, fresh.bucket, records).map_err(|error| error.to_string())?;
+    Ok(carried(&entries.ok_or("what lies before them is missing")?, &fresh.items))
 }
 
 /// What loose records store.

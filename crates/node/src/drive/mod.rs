@@ -1,7 +1,7 @@
 //! Runs the federation machine on one thread: feeds it what happens, carries out what it wants.
 //!
 //! Why here: the machine is pure and reads the store synchronously, so it gets a thread of its own instead of
-//! holding up the runtime. Invariants: outputs are carried out in order; every Apply, Keep and Drop is
+//! holding up the runtime. Invariants: outputs are carried out in order; every Apply, Fresh, Keep and Drop is
 //! answered by exactly one Applied; what a peer may have waiting here is bounded by permits that travel with it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -206,6 +206,7 @@ impl<R: Replicas, E: Effects> Driver<R, E> {
         match output {
             Output::Send { to, message } => self.effects.send(to, message),
             Output::Apply(apply) => self.effects.apply(apply),
+            Output::Fresh(fresh) => self.effects.fresh(fresh),
             Output::Keep(keep) => self.effects.keep(keep),
             Output::Drop(dead) => self.effects.drop_dead(dead),
             Output::Located { ticket, answer } => {

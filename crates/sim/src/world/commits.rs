@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot};
-use skerry_federation::{Apply, Input, Keep, Ticket};
+use skerry_base::{BucketId, Dot, Instant};
+use skerry_federation::{Apply, Fresh, Input, Keep, Ticket};
 use skerry_model::space::{self, DotRange, SpaceError};
 use skerry_model::{Entry, Record};
 
@@ -17,6 +17,9 @@ use crate::history::{History, Outcome, Place};
 use crate::ledger::{self, Applied, ApplyRefusal};
 use crate::site::{Answer, Decided, Deciding, Desk, Wrote, lock, membership};
 use crate::trace::Who;
+
+/// Before, sites still meet and become members.
+const MEASURED_FROM: Instant = Instant(20_000_000_000);
 
 /// What a commit does to the history once it is done.
 #[derive(Debug, Default)]
@@ -120,7 +123,10 @@ impl Notes {
     }
 
     /// Tells the history what became of a batch, and adds the answer for who waits for it.
-    pub(super) fn done(&self, fates: Fates, ok: bool, desk: &Mutex<Desk>, answer: Answer) {
+    pub(super) fn done(&self, fates: Fates, ok: bool, desk: &Mutex<Desk>, mut answer: Answer) {
+        if let Answer::Applied { stored, .. } = &mut answer {
+            stored.extend(fates.stored.iter().map(|(place, dot)| (place.0, *dot)));
+        }
         let mut history = lock(&self.history);
         let mut desk = lock(desk);
         for (place, dot) in fates.stored {
@@ -172,6 +178,18 @@ impl World {
         self.submit_records(site, (keep.ticket, keep.bucket), move |view| ledger::keep(view, &keep));
     }
 
+    pub(super) fn submit_fresh(&mut self, site: usize, fresh: Fresh) {
+        self.count("fresh batches");
+        let forget = self.environment.canary == Some(Canary::ForgottenContext);
+        self.submit_records(site, (fresh.ticket, fresh.bucket), move |view| {
+            let mut applied = ledger::fresh(view, &fresh)?;
+            if forget {
+                forget_contexts(&mut applied);
+            }
+            Ok(applied)
+        });
+    }
+
     fn submit_records(
         &mut self,
         site: usize,
@@ -193,7 +211,8 @@ impl World {
                 let fates = std::mem::take(&mut *lock(&fates));
                 let why = result.err().map(|error| format!("{error:?}")).unwrap_or_default();
                 let ok = why.is_empty();
-                at_end.done(fates, ok, &desk, Answer::Applied { ticket, ok, why });
+                let answer = Answer::Applied { ticket, ok, why, stored: Vec::new() };
+                at_end.done(fates, ok, &desk, answer);
             },
         );
         self.plan_pump(site);
@@ -217,7 +236,8 @@ impl World {
             move |result| {
                 let why = result.err().map(|error| format!("{error:?}")).unwrap_or_default();
                 let ok = why.is_empty();
-                notes.done(Fates::drops(bucket, dots), ok, &desk, Answer::Applied { ticket, ok, why });
+                let answer = Answer::Applied { ticket, ok, why, stored: Vec::new() };
+                notes.done(Fates::drops(bucket, dots), ok, &desk, answer);
             },
         );
         self.plan_pump(site);
@@ -290,7 +310,8 @@ impl World {
         }
         match answer {
             Answer::Wrote { client, result } => self.answer_client(site, client, result),
-            Answer::Applied { ticket, ok, why } => {
+            Answer::Applied { ticket, ok, why, stored } => {
+                self.arrived(site, ok, &stored);
                 if !ok {
                     self.tell(Who::Site(site), format_args!("does not apply {ticket:?}: {why}"));
                 }
@@ -313,6 +334,7 @@ impl World {
                 self.count("acknowledged");
                 self.tell(Who::Site(site), format_args!("acknowledges {} {dot}", place.1));
                 lock(&self.history).told(place.0, dot, Outcome::Acknowledged);
+                self.answered.insert((place.0, dot), (site, self.queue.now()));
                 let history = lock(&self.history);
                 self.trace.explain(|| format!("{:?}", history.write(place.0, dot)));
                 drop(history);
@@ -331,6 +353,20 @@ impl World {
             }
         }
         client.into_iter().for_each(|client| self.client_goes_on(site, client));
+    }
+
+    /// Records of a feed are durable here: how long after their answer.
+    fn arrived(&mut self, site: usize, ok: bool, stored: &[(BucketId, Dot)]) {
+        for dot in stored.iter().filter(|_| ok && !self.resting) {
+            let Some((from, at)) = self.answered.get(dot).copied().filter(|(from, _)| *from != site) else {
+                continue;
+            };
+            if at < MEASURED_FROM {
+                continue;
+            }
+            let (took, rtt) = (self.queue.now().since(at), self.net.rtt(from, site));
+            self.arrivals.push((took, rtt));
+        }
     }
 
     /// Somebody outside the store was shown a record.

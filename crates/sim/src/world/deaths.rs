@@ -98,11 +98,12 @@ impl World {
         let falls = !self.resting && shaky && self.draw.below(10) == 0;
         let calls = self.draw.below(120);
         let finding = (self.environment.finding.levels, self.environment.finding.dialect(site));
+        let fresh = self.environment.fresh.get(site).copied().unwrap_or(true);
         let Some(place) = self.sites.get_mut(site) else { return };
         if falls {
             place.disk.set_fuse(calls);
         }
-        let started = place.start(incarnation, settings, seed, system, finding);
+        let started = place.start(incarnation, settings, (seed, fresh), system, finding);
         if falls {
             place.disk.clear_fuse();
         }

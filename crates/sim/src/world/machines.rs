@@ -74,6 +74,7 @@ impl World {
                 self.send(site, to, &message);
             }
             Output::Apply(apply) => self.submit_apply(site, apply),
+            Output::Fresh(fresh) => self.submit_fresh(site, fresh),
             Output::Keep(keep) => self.submit_keep(site, keep),
             Output::Drop(drop) => self.submit_drop(site, drop),
             Output::Report(report) => {
@@ -130,6 +131,7 @@ impl World {
         items.iter().for_each(|item| self.shown(from, bucket, item.dot, How::Fed));
         let arrivals = self.net.send(self.queue.now(), from, to, bytes.len() + 60);
         self.count("messages");
+        *self.counts.entry("bytes of messages").or_default() += bytes.len() as u64;
         let (length, hash) = (bytes.len(), blake3::hash(&bytes));
         let short = hash.to_hex();
         self.tell(
