@@ -3,12 +3,13 @@
 //! Why here: which site is asked, and when another must be, is decided without a socket. The machine holds no
 //! payload and knows no object; a site counts once it has said that it holds what it was asked to hold.
 //!
-//! Invariants: as many sites are asked at once as are lacking, nearest first; nobody is asked twice; a site counts
-//! once, and only if it was asked or held it from the start.
+//! Invariants: as many sites are asked at once as are lacking, nearest first, and one more for each that has not
+//! answered in time; nobody is asked twice; a site counts once, and only if it was asked or held it from the start.
 
-use std::collections::{BTreeSet, VecDeque};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use skerry_base::SiteId;
+use skerry_base::{Instant, SiteId};
 
 /// How far a version has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +26,11 @@ pub enum Reached {
 #[derive(Debug, Clone)]
 pub struct Reach {
     wanted: usize,
+    /// How long a site may take before another is asked as well.
+    patience: Duration,
     held: BTreeSet<SiteId>,
-    asked: BTreeSet<SiteId>,
+    /// With when each is late.
+    asked: BTreeMap<SiteId, Instant>,
     waiting: VecDeque<SiteId>,
 }
 
@@ -36,22 +40,35 @@ impl Reach {
         let held: BTreeSet<SiteId> = holder.into_iter().collect();
         let mut seen = held.clone();
         let waiting = others.into_iter().filter(|other| seen.insert(*other)).collect();
-        Self { wanted, held, asked: BTreeSet::new(), waiting }
+        Self { wanted, patience: Duration::MAX, held, asked: BTreeMap::new(), waiting }
+    }
+
+    /// Asks another site for each that has not answered after this time. It may still answer, and counts then.
+    #[must_use]
+    pub const fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// The next site to be asked now, if one is lacking.
-    pub fn ask(&mut self) -> Option<SiteId> {
-        if self.held.len() + self.asked.len() >= self.wanted {
+    pub fn ask(&mut self, now: Instant) -> Option<SiteId> {
+        let in_time = self.asked.values().filter(|late| **late > now).count();
+        if self.held.len() + in_time >= self.wanted {
             return None;
         }
         let next = self.waiting.pop_front()?;
-        self.asked.insert(next);
+        self.asked.insert(next, now.after(self.patience));
         Some(next)
+    }
+
+    /// When somebody else is to be asked if nobody answers before; none if nobody is left or nobody is late then.
+    pub fn next_wake(&self, now: Instant) -> Option<Instant> {
+        self.asked.values().copied().filter(|late| *late > now && !self.waiting.is_empty()).min()
     }
 
     /// A site that was asked holds it, durably.
     pub fn held(&mut self, site: SiteId) {
-        if self.asked.remove(&site) {
+        if self.asked.remove(&site).is_some() {
             self.held.insert(site);
         }
     }
@@ -89,7 +106,35 @@ mod tests {
     }
 
     fn asks(reach: &mut Reach) -> Vec<SiteId> {
-        std::iter::from_fn(|| reach.ask()).collect()
+        asks_at(reach, 1)
+    }
+
+    fn asks_at(reach: &mut Reach, second: u64) -> Vec<SiteId> {
+        std::iter::from_fn(|| reach.ask(Instant(second * 1_000_000_000))).collect()
+    }
+
+    #[test]
+    fn who_is_slow_is_not_waited_for_alone() {
+        let mut reach = reach(3, &[1, 2, 3, 4]).with_patience(Duration::from_secs(2));
+        assert_eq!(asks_at(&mut reach, 1), [site(1), site(2)]);
+        assert_eq!(
+            (asks_at(&mut reach, 2), reach.next_wake(Instant(2_000_000_000))),
+            (vec![], Some(Instant(3_000_000_000)))
+        );
+        reach.held(site(2));
+        assert_eq!(asks_at(&mut reach, 3), [site(3)], "one is late, one is lacking");
+        assert_eq!(asks_at(&mut reach, 4), []);
+        reach.held(site(1));
+        assert_eq!((reach.reached(), reach.holders()), (Reached::Enough, 3), "late is not never");
+    }
+
+    #[test]
+    fn nobody_is_woken_for_when_nobody_is_left() {
+        let mut reach = reach(2, &[1]).with_patience(Duration::from_secs(2));
+        assert_eq!((asks(&mut reach), reach.next_wake(Instant(0))), (vec![site(1)], None));
+        assert_eq!((asks_at(&mut reach, 9), reach.reached()), (vec![], Reached::Waiting));
+        reach.failed(site(1));
+        assert_eq!(reach.reached(), Reached::Short(1));
     }
 
     #[test]

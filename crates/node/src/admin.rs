@@ -18,7 +18,7 @@ use skerry_gateway::service::{
     StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::bucket::{
-    self as model, BucketConfig, Follow, KeyDocument, SystemKey, check_site_name, document_object,
+    self as model, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name, document_object,
 };
 use skerry_model::record::Versioning;
 use skerry_model::{Entry, Record, space, write};
@@ -178,6 +178,7 @@ impl Admin {
             copies: u32::from(bucket.config.copies),
             follow: follow_name(bucket.config.follow).into(),
             residency: bucket.config.residency.iter().map(|id| self.site.peers.roster.name(*id)).collect(),
+            miss: if bucket.config.miss == Miss::Local { "local" } else { "ask" }.into(),
             objects: sums.keys,
             bytes: sums.bytes,
             unprotected_bytes: unprotected(&bucket.config, sites, &sums),
@@ -227,6 +228,12 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
         let most = u8::try_from(copies).ok().filter(|copies| (1..=16).contains(copies));
         config.copies = most.ok_or_else(|| invalid("copies are 1 to 16"))?;
     }
+    config.miss = match patch.miss.as_deref() {
+        None => config.miss,
+        Some("ask") => Miss::Ask,
+        Some("local") => Miss::Local,
+        Some(other) => return Err(invalid(format!("miss is ask or local, not {other}"))),
+    };
     match patch.follow.as_deref() {
         None => {}
         Some("records") => config.follow = Follow::Records,

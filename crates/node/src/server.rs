@@ -302,6 +302,7 @@ fn new_site(
         scoped: config.s3.bucket_scope == BucketScope::Site,
         system,
         sealing: trust.credentials.clone(),
+        links_by: clock.now().after(config.peer.start_wait.0),
         stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
         directory: crate::paths::bucket::Directory::default(),
         quick: crate::quick::Quick::default(),

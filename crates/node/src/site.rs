@@ -53,6 +53,8 @@ pub(crate) struct Site {
     pub(crate) system: BucketId,
     /// Opens the secrets of access keys.
     pub(crate) sealing: SealingKey,
+    /// Until then links are waited for: the site has just been started.
+    pub(crate) links_by: skerry_base::Instant,
     /// Stamps and dots of this life.
     pub(crate) stamps: Arc<Stamps>,
     /// Names and access keys.

@@ -101,8 +101,20 @@ pub(crate) struct Set {
     /// Sites where its payload may lie, cached copies too, separated by commas; `all` for everywhere
     #[arg(long, value_name = "SITES", value_delimiter = ',')]
     residency: Option<Vec<String>>,
+    /// What a read of an unknown key does at a member that is behind the others
+    #[arg(long, value_enum)]
+    miss: Option<Miss>,
     #[command(flatten)]
     place: Place,
+}
+
+/// What a miss does.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Miss {
+    /// Ask those who are ahead, while there is a link
+    Ask,
+    /// Answer from what is here
+    Local,
 }
 
 /// Versioning as one can ask for it; it never goes back to off.
@@ -224,10 +236,11 @@ impl Set {
             copies: self.copies,
             follow: self.follow.and_then(word),
             residency: self.residency.map(|names| if names == ["all"] { Vec::new() } else { names }),
+            miss: self.miss.and_then(word),
         };
         if patch == BucketPatch::default() {
             return Err(Failure::usage(
-                "set what? Name at least one of --versioning, --ack-scope, --copies, --follow, --residency",
+                "set what? Name at least one of --versioning, --ack-scope, --copies, --follow, --residency, --miss",
             ));
         }
         if output::dry_run(globals.dry_run, &format!("change settings of {}", self.name), globals.json)? {
@@ -264,6 +277,7 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
         ("unprotected", words::bytes(bucket.unprotected_bytes)),
         ("follow", bucket.follow.clone()),
         ("residency", if bucket.residency.is_empty() { "all".into() } else { bucket.residency.join(", ") }),
+        ("miss", bucket.miss.clone()),
         ("conflicts", bucket.conflicts.to_string()),
         ("home", home(bucket)),
         ("members", bucket.members.join(", ")),

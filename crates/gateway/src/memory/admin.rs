@@ -48,6 +48,7 @@ fn status(name: &str, bucket: &Bucket) -> BucketStatus {
         copies: 1,
         follow: "records".into(),
         residency: Vec::new(),
+        miss: "local".into(),
         objects: sizes.len() as u64,
         bytes: sizes.iter().sum(),
         unprotected_bytes: 0,
@@ -205,7 +206,8 @@ impl AdminService for Memory {
     async fn update_bucket(&self, name: &str, patch: BucketPatch) -> Outcome<BucketStatus> {
         let mut state = self.lock();
         let bucket = state.buckets.get_mut(name).ok_or_else(|| ServiceError::no_such_bucket(name))?;
-        if patch.ack_scope.is_some() || patch.copies.is_some() || patch.follow.is_some() {
+        let several = patch.ack_scope.is_some() || patch.copies.is_some();
+        if several || patch.follow.is_some() || patch.miss.is_some() {
             return Err(ServiceError::not_implemented("a setting that needs several sites"));
         }
         bucket.versioning = match patch.versioning.as_deref() {

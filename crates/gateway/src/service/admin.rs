@@ -532,6 +532,9 @@ pub struct BucketStatus {
     /// Names of the sites where its payload may lie, cached copies too; empty for all.
     #[serde(default)]
     pub residency: Vec<String>,
+    /// `ask` or `local`: what a read of an unknown key does at a member that is behind.
+    #[serde(default)]
+    pub miss: String,
     /// Current objects known here.
     pub objects: u64,
     /// Bytes of them.
@@ -578,6 +581,9 @@ pub struct BucketPatch {
     /// Names of the sites where its payload may lie, cached copies too; empty for all.
     #[serde(default)]
     pub residency: Option<Vec<String>>,
+    /// `ask` or `local`: what a read of an unknown key does at a member that is behind.
+    #[serde(default)]
+    pub miss: Option<String>,
 }
 
 /// What an operator does. The bearer of the admin token may do all of it.

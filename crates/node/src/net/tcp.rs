@@ -38,6 +38,10 @@ pub const HANDSHAKE: Duration = Duration::from_secs(10);
 pub const ANONYMOUS: usize = 64;
 /// Strangers that are served at once, and for how long at most.
 pub const STRANGERS: usize = 8;
+/// Strangers beyond that who are told to come back later; more are hung up on.
+pub const TURNED_AWAY: usize = 32;
+/// The longest life of the connection of such a one.
+pub const TURNING_AWAY: Duration = Duration::from_secs(5);
 /// The longest life of a stranger's connection.
 pub const STRANGER: Duration = Duration::from_secs(60);
 /// Streams that wait for [`Net::accept`]; more are dropped.
@@ -83,6 +87,7 @@ struct Shared {
     streams: mpsc::Sender<(Peer, Stream)>,
     anonymous: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
+    turned_away: Arc<Semaphore>,
     refusals: Refusals,
     tasks: TaskTracker,
     closed: CancellationToken,
@@ -153,6 +158,7 @@ impl TcpNet {
             streams: sender,
             anonymous: Arc::new(Semaphore::new(ANONYMOUS)),
             strangers: Arc::new(Semaphore::new(STRANGERS)),
+            turned_away: Arc::new(Semaphore::new(TURNED_AWAY)),
             refusals: Refusals::default(),
             tasks: TaskTracker::new(),
             closed: CancellationToken::new(),

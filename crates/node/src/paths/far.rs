@@ -25,9 +25,14 @@ use crate::site::{Site, entry, unreadable};
 /// How long the nearest has before the next is asked as well.
 const HEAD_START: Duration = Duration::from_millis(300);
 
-/// Asks the nearest members; stores what they answer.
-pub(crate) async fn read(site: &Arc<Site>, wanted: &Wanted, part: Part, here: &Found) -> Outcome<Found> {
-    let asking = members::nearest(site, &wanted.bucket).await?;
+/// Asks members, the nearest first; stores what they answer.
+pub(crate) async fn read(
+    site: &Arc<Site>,
+    wanted: &Wanted,
+    part: Part,
+    here: &Found,
+    asking: Asking,
+) -> Outcome<Found> {
     let known = match here {
         Found::Object(record) | Found::Marker(record) => Some(record.dot),
         Found::Nothing => None,
@@ -36,12 +41,7 @@ pub(crate) async fn read(site: &Arc<Site>, wanted: &Wanted, part: Part, here: &F
     // What may not lie here is streamed chunk by chunk instead.
     let elsewhere = matches!(here, Found::Object(_)) || !wanted.bucket.may_lie_at(site.id);
     let part = if elsewhere { Part::Nothing } else { part };
-    let question = Request::Read(Read {
-        bucket: wanted.bucket.id,
-        key: wanted.key.clone(),
-        which: wanted.version.map_or(Which::Current, super::write::which),
-        part,
-    });
+    let question = question(wanted, part);
     match race(site, &asking, &question).await? {
         Some(Heard::Object(member, found, answer)) => {
             take(site, wanted, part, known, Taken { member, found, answer }).await
@@ -49,6 +49,16 @@ pub(crate) async fn read(site: &Arc<Site>, wanted: &Wanted, part: Part, here: &F
         Some(Heard::Nothing) => nothing(site, wanted).await,
         None => Ok(Found::Nothing),
     }
+}
+
+/// Asks for what is wanted.
+pub(crate) fn question(wanted: &Wanted, part: Part) -> Request {
+    Request::Read(Read {
+        bucket: wanted.bucket.id,
+        key: wanted.key.clone(),
+        which: wanted.version.map_or(Which::Current, super::write::which),
+        part,
+    })
 }
 
 /// Nobody has it; what this site knows itself still counts (a delete marker).
@@ -67,10 +77,11 @@ enum Heard {
     Nothing,
 }
 
-struct Taken {
-    member: SiteId,
-    found: Box<message::Found>,
-    answer: Answer,
+/// An answer that is to be stored.
+pub(crate) struct Taken {
+    pub(crate) member: SiteId,
+    pub(crate) found: Box<message::Found>,
+    pub(crate) answer: Answer,
 }
 
 /// The first useful answer; none if nobody has to be asked.
@@ -141,7 +152,7 @@ fn useful(answers: &[(SiteId, Result<Answer, PeerError>)]) -> bool {
 }
 
 /// Stores record and chunks; the version as the tables here see it then.
-async fn take(
+pub(crate) async fn take(
     site: &Arc<Site>,
     wanted: &Wanted,
     part: Part,
@@ -196,7 +207,7 @@ pub(crate) async fn keep<P: Send + 'static>(
     site.commit(bucket, pins, propose).await
 }
 
-fn admitted(wanted: &Wanted, bytes: &[u8]) -> Outcome<Record> {
+pub(crate) fn admitted(wanted: &Wanted, bytes: &[u8]) -> Outcome<Record> {
     let record = Record::admit(bytes).map_err(refusal::malformed)?;
     if record.bucket == wanted.bucket.id && record.key == wanted.key {
         return Ok(record);

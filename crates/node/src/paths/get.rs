@@ -2,7 +2,7 @@
 //!
 //! Before: the gateway's `get` and `head`. After: `source.rs` streams. Invariants: what is at a member is
 //! served without a message to anybody; "no such key" is said only by who may know; an answer that could not
-//! be had says that it is unreachable, never that there is nothing.
+//! be had says that it is unreachable, never that there is nothing. What a reader asks for beyond that is in `newer.rs`.
 
 use std::sync::Arc;
 
@@ -13,13 +13,15 @@ use skerry_gateway::service::{
     ByteRange, DownloadBody, ErrorKind, GetObject, ObjectHead, ObjectInfo, ObjectRead, Outcome, ReadMode,
     RequestContext, Selection, ServiceError, VersionId,
 };
+use skerry_model::bucket::Miss;
 use skerry_model::policy::Action;
 use skerry_model::space::{self, VersionId as Named};
 use skerry_model::{Object, Record};
 
 use super::bucket::Bucket;
+use super::members::{self, Asking};
 use super::source::Chunks;
-use super::{far, members, shape};
+use super::{far, newer, shape};
 use crate::peers::message::Part;
 use crate::site::{Site, unreadable};
 
@@ -155,59 +157,39 @@ pub(crate) async fn find(
     wanted: &Wanted,
     part: Part,
 ) -> Outcome<Box<Record>> {
-    let local = wanted.clone();
-    // Before the record is read: what had arrived by then is in what is read.
-    let seen = has_seen(site, &context.read).await?;
+    let found = match &context.read {
+        ReadMode::Local => here_or_asked(site, wanted, part).await?,
+        ReadMode::After(token) => newer::after(site, wanted, part, token).await?,
+        ReadMode::Latest => newer::latest(site, wanted).await?,
+    };
+    match found {
+        Found::Object(record) => Ok(record),
+        other => Err(wanted.missing(&other)),
+    }
+}
+
+/// What is here; asked for elsewhere if this site need not know. A miss at a member is asked on as long as somebody
+/// with a link is known to be ahead, unless the bucket says otherwise (`miss = local`).
+async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part) -> Outcome<Found> {
+    let (local, id) = (wanted.clone(), wanted.bucket.id);
     let found = site.look(move |view| local.local(view)).await?;
-    if !asks_on(site, &context.read, seen, wanted, &found).await? {
-        return match found {
-            Found::Object(record) => Ok(record),
-            other => Err(wanted.missing(&other)),
-        };
-    }
-    match far::read(site, wanted, part, &found).await {
-        Ok(Found::Object(record)) => Ok(record),
-        Ok(other) => Err(wanted.missing(&other)),
-        // A stale copy is better than none, unless the reader asked for more.
-        Err(error) if context.read == ReadMode::Local => match found {
-            Found::Object(record) => Ok(record),
-            _ => Err(error),
+    let asking = match &found {
+        Found::Object(_) if site.is_member(id) => return Ok(found),
+        _ if !site.is_complete(id) => members::nearest(site, &wanted.bucket).await,
+        _ if wanted.bucket.config.miss == Miss::Local => return Ok(found),
+        _ => match members::ahead(site, id).await {
+            ahead if ahead.is_empty() => return Ok(found),
+            ahead => Ok(Asking::of(id, ahead)),
         },
+    };
+    let asked = match asking {
+        Ok(asking) => far::read(site, wanted, part, &found, asking).await,
         Err(error) => Err(error),
-    }
-}
-
-/// Whether the write of the reader's token has arrived here; true without a token.
-async fn has_seen(site: &Arc<Site>, mode: &ReadMode) -> Outcome<bool> {
-    let ReadMode::After(token) = mode else { return Ok(true) };
-    let (bucket, dot) = super::write::parse_token(token).ok_or_else(|| {
-        ServiceError::new(ErrorKind::InvalidArgument, "x-skerry-token is not one that a write answered")
-    })?;
-    let covered = move |view: &dyn View| space::vector_entry(view, bucket, dot.origin).map_err(unreadable);
-    Ok(site.look(covered).await? >= dot.seq)
-}
-
-/// Whether what is here is not answer enough.
-async fn asks_on(
-    site: &Arc<Site>,
-    mode: &ReadMode,
-    seen: bool,
-    wanted: &Wanted,
-    found: &Found,
-) -> Outcome<bool> {
-    let id = wanted.bucket.id;
-    match mode {
-        ReadMode::Latest => Ok(true),
-        ReadMode::After(token) => {
-            let dot = super::write::parse_token(token).map(|(_, dot)| dot);
-            let stored = matches!(found, Found::Object(record) if Some(record.dot) == dot);
-            Ok(!stored && !seen)
-        }
-        ReadMode::Local if !site.is_member(id) => Ok(true),
-        ReadMode::Local => match found {
-            Found::Object(_) => Ok(false),
-            _ => Ok(!site.is_complete(id) || members::is_behind(site, id).await),
-        },
+    };
+    match (asked, found) {
+        // A stale copy is better than none.
+        (Err(_), found @ Found::Object(_)) => Ok(found),
+        (asked, _) => asked,
     }
 }
 

@@ -23,6 +23,8 @@ use crate::site::{Site, unreadable};
 
 /// How often a landmark that does not know yet is asked again.
 const ASKED_AGAIN: u32 = 3;
+/// How soon a site that was just started looks for links again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The pause between.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -39,6 +41,11 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
+    /// These and nobody else.
+    pub(crate) const fn of(bucket: BucketId, sites: Vec<SiteId>) -> Self {
+        Self { bucket, sites, silent: Vec::new(), unknown: false }
+    }
+
     /// All who could be asked failed, or there was nobody: is "there is nothing" the truth?
     pub(crate) fn nobody(&self, site: &Site, failed: &[String]) -> Outcome<()> {
         let mut reasons = failed.to_vec();
@@ -58,8 +65,19 @@ impl Asking {
     }
 }
 
-/// The members of a bucket but this site, nearest first.
+/// The members of a bucket but this site, nearest first. Just after its start a site waits for links: nobody to ask
+/// then says nothing yet.
 pub(crate) async fn nearest(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
+    loop {
+        let asking = known(site, bucket).await?;
+        let alone = asking.sites.is_empty() && (asking.unknown || !asking.silent.is_empty());
+        if !alone || !site.waits_for_links().await {
+            return Ok(asking);
+        }
+    }
+}
+
+async fn known(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
     let mut asking = match site.is_member(bucket.id) {
         true => of_member(site, bucket).await,
         false => located(site, bucket).await?,
@@ -159,6 +177,8 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 /// Takes what the sites that can be reached know of the system bucket: a name that is not known here may have
 /// been claimed there a moment ago.
 pub(crate) async fn hear_claims(site: &Site) {
+    let others = site.peers.roster.all().len() > 1;
+    while others && site.boxes.linked().is_empty() && site.waits_for_links().await {}
     let goal = seen_by(site, site.system, &site.boxes.linked()).await.0;
     if let Err(error) = seen(site, site.system, &goal).await {
         tracing::debug!(%error, "claims of others have not arrived");
@@ -181,7 +201,7 @@ pub(crate) async fn seen_by(site: &Site, bucket: BucketId, sites: &[SiteId]) -> 
 }
 
 /// Waits until this site has seen all of `goal`.
-async fn seen(site: &Site, bucket: BucketId, goal: &Vector) -> Outcome<()> {
+pub(crate) async fn seen(site: &Site, bucket: BucketId, goal: &Vector) -> Outcome<()> {
     let mut changes = site.changes.follow();
     let wait = async {
         loop {
@@ -220,12 +240,9 @@ pub(crate) fn bad_token() -> ServiceError {
     ServiceError::new(ErrorKind::InvalidArgument, "x-skerry-token is not one that a write answered")
 }
 
-/// Whether this site, a member, is known to lack records of the bucket.
-pub(crate) async fn is_behind(site: &Arc<Site>, bucket: BucketId) -> bool {
-    let lag = site.drive.ask(move |machine, replica| {
-        machine.lag(replica).iter().any(|lag| lag.bucket == bucket && lag.records > 0)
-    });
-    lag.await.unwrap_or(false)
+/// Members with a link that are known to have records of the bucket that this site, a member, lacks; nearest first.
+pub(crate) async fn ahead(site: &Arc<Site>, bucket: BucketId) -> Vec<SiteId> {
+    site.drive.ask(move |machine, replica| machine.ahead(bucket, replica)).await.unwrap_or_default()
 }
 
 /// After a first use of a bucket whose records are few, this site keeps them all.
@@ -251,6 +268,17 @@ impl Site {
     /// Whether there is a link to this site.
     pub(crate) fn linked(&self, site: SiteId) -> bool {
         self.boxes.linked().contains(&site)
+    }
+
+    /// Waits a moment for a link to come up, if this site has just been started; false if it has not.
+    pub(crate) async fn waits_for_links(&self) -> bool {
+        let left = self.links_by.since(self.clock.now());
+        if left.is_zero() {
+            return false;
+        }
+        let mut changes = self.changes.follow();
+        tokio::time::timeout(left.min(LOOK_AGAIN), changes.changed()).await.ok();
+        true
     }
 
     /// A site that was taken for a member said that it is not.

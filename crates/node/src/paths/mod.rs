@@ -18,6 +18,7 @@ pub(crate) mod ingest;
 pub(crate) mod list;
 pub(crate) mod list_uploads;
 pub(crate) mod members;
+pub(crate) mod newer;
 pub(crate) mod objects;
 pub(crate) mod put;
 pub(crate) mod refusal;

@@ -31,6 +31,10 @@ use crate::site::{Site, entry, unreadable};
 
 /// How long a write may wait for other sites; S3 clients give up after a minute.
 const WAIT: Duration = Duration::from_secs(45);
+/// How long a site may take for the round trips and syncs of a hold before another is asked as well.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// And this much more for so many bytes: what a slow link carries in a second.
+const PATIENCE_BYTES: u64 = 512 << 10;
 /// How long a site that holds a large body works before it answers how far it is.
 const TURN: Duration = Duration::from_secs(8);
 
@@ -96,7 +100,9 @@ pub(crate) async fn reach(
     let here = (record.site == site.id).then_some(site.id);
     let first = here.is_none().then_some(record.site).filter(|other| site.linked(*other));
     let others = first.into_iter().chain(candidates(site, bucket).await).chain([site.id]);
-    let mut reach = Reach::new(usize::from(count), here, others);
+    let size = record.object().map_or(0, |object| object.size);
+    let patience = PATIENCE.saturating_add(Duration::from_secs(size / PATIENCE_BYTES));
+    let mut reach = Reach::new(usize::from(count), here, others).with_patience(patience);
     let mut failed = Vec::new();
     if reach.reached() == Reached::Waiting {
         let request = question(site, bucket, record).await?;
@@ -148,14 +154,18 @@ async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome
     Ok(Request::Hold(Hold { bucket: bucket.id, record: record.encode().into(), payload }))
 }
 
-/// Asks site after site until enough hold it or nobody is left.
+/// Asks site after site until enough hold it or nobody is left; one more for each that is slow.
 async fn spread(site: &Arc<Site>, request: &Request, reach: &mut Reach, failed: &mut Vec<String>) {
     let mut asked = FuturesUnordered::new();
     loop {
-        while let Some(next) = reach.ask() {
+        while let Some(next) = reach.ask(site.clock.now()) {
             asked.push(async move { (next, held_by(site, next, request).await) });
         }
-        let Some((other, answer)) = asked.next().await else { return };
+        let now = site.clock.now();
+        let pause = reach.next_wake(now).map_or(WAIT, |at| at.since(now));
+        // Nobody answered in time: the next is asked as well.
+        let Ok(answered) = tokio::time::timeout(pause, asked.next()).await else { continue };
+        let Some((other, answer)) = answered else { return };
         match answer {
             Ok(()) => reach.held(other),
             Err(why) => {

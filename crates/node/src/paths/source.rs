@@ -67,6 +67,17 @@ impl Chunks {
         holders
     }
 
+    /// The holders; just after a start this waits until one of them has a link.
+    async fn reachable(&self) -> Vec<SiteId> {
+        loop {
+            let holders = self.holders().await;
+            let linked = holders.is_empty() || holders.iter().any(|holder| self.site.linked(*holder));
+            if linked || !self.site.waits_for_links().await {
+                return holders;
+            }
+        }
+    }
+
     /// Bytes of a chunk that lie here.
     async fn read_here(&self, chunk: ChunkRef, range: Range<u32>) -> Outcome<Result<Bytes, ReadError>> {
         let (store, domain) = (self.site.store.clone(), self.domain);
@@ -118,7 +129,7 @@ impl Chunks {
     async fn ask(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
         let mut tried = Vec::new();
         let peers = &self.site.peers;
-        for site in self.holders().await {
+        for site in self.reachable().await {
             match peers.chunk(site, self.domain, &chunk).await {
                 Ok(Some(bytes)) => return Ok(bytes),
                 Ok(None) => tried.push(format!("{} does not have it", peers.roster.name(site))),

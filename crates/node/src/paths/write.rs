@@ -118,10 +118,14 @@ async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
     let local = wanted.clone();
     let here = site.look(move |view| local.local(view)).await?;
     let known = !matches!(here, Found::Nothing);
-    if whole && (known || !members::is_behind(site, asked.bucket.id).await) {
+    if whole && (known || members::ahead(site, asked.bucket.id).await.is_empty()) {
         return Ok(());
     }
-    let heard = tokio::time::timeout(ACQUAINTED, far::read(site, &wanted, Part::Nothing, &here)).await;
+    let heard = async {
+        let asking = members::nearest(site, &wanted.bucket).await?;
+        far::read(site, &wanted, Part::Nothing, &here, asking).await
+    };
+    let heard = tokio::time::timeout(ACQUAINTED, heard).await;
     match heard {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) if deletes && !known => Err(error),

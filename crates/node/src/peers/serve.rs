@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 use super::Peers;
 use super::message::{Request, Response};
 use crate::drive::Drive;
+use crate::net::tcp::STRANGERS;
 use crate::net::{Peer, Stream, frame};
 use crate::tasks::Tasks;
 use crate::telemetry::Kind;
@@ -46,7 +47,7 @@ pub(crate) trait Answerer: Send + Sync + 'static {
 /// Serves until the network closes.
 pub(crate) async fn accept(peers: Arc<Peers>, drive: Drive, answerer: Arc<dyn Answerer>, tasks: Tasks) {
     let mut room: BTreeMap<NodeId, Arc<Semaphore>> = BTreeMap::new();
-    let doors = Arc::new(Semaphore::new(4));
+    let doors = Arc::new(Semaphore::new(STRANGERS));
     while let Some((peer, stream)) = peers.net().accept().await {
         match peer {
             Peer::Known(node) => {

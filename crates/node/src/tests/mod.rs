@@ -9,6 +9,7 @@ mod homes;
 mod island;
 mod landmarks;
 mod metered;
+mod newer;
 mod one_site;
 mod room;
 mod scope;

@@ -63,6 +63,8 @@ impl TestSite {
         config.storage.payload_segment.0 = 16 << 20;
         // Rounds begin when a test says so.
         config.scrub.period.0 = Duration::ZERO;
+        // A cut is to be seen at once.
+        config.peer.start_wait.0 = Duration::ZERO;
         let levels = std::env::var("TEST_LOG").unwrap_or_else(|_| "warn".into());
         crate::telemetry::log::start(&levels, crate::config::LogFormat::Text).ok();
         let net = self.net.node(self.trust.identity.public());

@@ -185,6 +185,20 @@ impl Admitted {
     }
 }
 
+/// When a stranger that was turned away may try again.
+const AGAIN: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Answers a stranger for whom there is no room now. Its question is read first, so that the answer is not lost with the
+/// connection.
+pub(crate) async fn turn_away(mut stream: Stream) -> Result<(), JoinError> {
+    frame::read_capped(&mut stream, REQUEST_BYTES).await?;
+    let reason = format!(
+        "busy: it lets as many sites in at once as it can; try again in {} seconds with the same token",
+        AGAIN.as_secs()
+    );
+    refuse(&mut stream, reason).await
+}
+
 async fn refuse(stream: &mut Stream, reason: String) -> Result<(), JoinError> {
     frame::write(stream, &codec::encode(&JoinAnswer::Refused(reason))).await?;
     Ok(stream.shutdown().await.map_err(FrameError::from)?)

@@ -17,7 +17,7 @@ use super::super::sever::Severable;
 use super::super::tls::{self, peer_key};
 use super::super::traffic::Meter;
 use super::super::{Peer, Stream};
-use super::{HANDSHAKE, STRANGER, Shared, dial, greet};
+use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, dial, greet};
 use crate::trust::PublicKey;
 
 /// The pause after the kernel could not accept (no file descriptors): more tries in a row change nothing.
@@ -134,10 +134,21 @@ fn wrong_identity(error: &io::Error) -> bool {
     inner == Some(&refused)
 }
 
+/// Tells a stranger to come back later.
+async fn turn_away(shared: &Arc<Shared>, socket: Socket, token: &CancellationToken) {
+    refuse(&shared.refusals.busy, "too many strangers");
+    let Ok(permit) = shared.turned_away.clone().try_acquire_owned() else { return };
+    let stream: Stream = Box::new(Severable::new(socket, token, None).holding(permit));
+    let told = tokio::time::timeout(TURNING_AWAY, crate::trust::join::turn_away(stream));
+    if let Some(Ok(Err(error))) = token.run_until_cancelled(told).await {
+        tracing::debug!(%error, "a stranger was not told to come back later");
+    }
+}
+
 /// Hands a stranger's stream on, and ends it in time whatever is done with it.
 async fn stranger(shared: &Arc<Shared>, key: PublicKey, socket: Socket, token: CancellationToken) {
     let Ok(permit) = shared.strangers.clone().try_acquire_owned() else {
-        return refuse(&shared.refusals.busy, "too many strangers");
+        return turn_away(shared, socket, &token).await;
     };
     let stream: Stream = Box::new(Severable::new(socket, &token, None).holding(permit));
     if shared.streams.try_send((Peer::Stranger(key), stream)).is_err() {

@@ -342,6 +342,33 @@ async fn a_stranger_gets_its_one_stream_and_no_link() {
     assert!(matches!(stranger.net.open(a.node()).await, Err(NetError::NoLink(_))));
 }
 
+#[tokio::test]
+async fn a_stranger_too_many_is_told_to_come_back() {
+    let (a, stranger) = (Site::new().await, Site::new().await);
+    let addresses = [a.net.address().to_string()];
+    let mut served = Vec::new();
+    for _ in 0..super::STRANGERS {
+        let ours = stranger.net.join(a.identity.public(), &addresses).await.unwrap();
+        served.push((ours, a.net.accept().await.unwrap()));
+    }
+    let mut turned = stranger.net.join(a.identity.public(), &addresses).await.unwrap();
+    frame::write(&mut turned, b"may I?").await.unwrap();
+    let answer = frame::read(&mut turned).await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&answer).contains("try again in 10 seconds"));
+    assert_eq!(a.net.refused().busy, 1);
+    // Once one has left there is room again.
+    served.pop();
+    for _ in 0..100 {
+        let mut ours = stranger.net.join(a.identity.public(), &addresses).await.unwrap();
+        frame::write(&mut ours, b"may I?").await.unwrap();
+        tokio::select! {
+            accepted = a.net.accept() => return drop(accepted.unwrap()),
+            answer = frame::read(&mut ours) => drop(answer),
+        }
+    }
+    panic!("nobody is let in any more");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stranger_is_not_served_for_ever() {
     let (a, stranger) = (Site::new().await, Site::new().await);

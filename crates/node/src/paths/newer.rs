@@ -1,0 +1,184 @@
+//! Reads that ask for more than what is here: at least one write (`x-skerry-token`), or what anybody knows
+//! (`x-skerry-read: latest`).
+//!
+//! Before: `get.rs`. After: `far.rs`, `peers`. Invariants: an answer to a token has seen its write, or there is none:
+//! 409 says whose write is missing; `latest` is what all members that answered know together, and 409 when none did.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use skerry_base::kv::View;
+use skerry_base::{Dot, SiteId, Vector};
+use skerry_gateway::service::Outcome;
+use skerry_model::{Record, space};
+
+use super::get::{Found, Wanted};
+use super::{far, members, refusal};
+use crate::peers::message::{Part, Response};
+use crate::site::{Site, unreadable};
+
+/// How long one member may take to say what it knows.
+const SAY: Duration = Duration::from_secs(5);
+
+async fn here(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> {
+    let local = wanted.clone();
+    site.read(move |view| local.local(view)).await
+}
+
+/// At least as new as the write of this token: from here if it has arrived, else from its site or another that has
+/// seen it, else from here once it arrives.
+pub(crate) async fn after(site: &Arc<Site>, wanted: &Wanted, part: Part, token: &str) -> Outcome<Found> {
+    let (bucket, dot) = super::write::parse_token(token).ok_or_else(members::bad_token)?;
+    // Before the record is read: what had arrived by then is in what is read.
+    let covered = move |view: &dyn View| space::vector_entry(view, bucket, dot.origin).map_err(unreadable);
+    let has_arrived = site.read(covered).await? >= dot.seq;
+    let found = here(site, wanted).await?;
+    if has_arrived || matches!(&found, Found::Object(record) if record.dot == dot) {
+        return Ok(found);
+    }
+    let arrives = async {
+        let goal = Vector::from_iter([(dot.origin, dot.seq)]);
+        if site.is_member(bucket) { members::seen(site, bucket, &goal).await.ok() } else { None }
+    };
+    tokio::select! {
+        Some(()) = arrives => here(site, wanted).await,
+        Some(asked) = ask(site, wanted, part, (&found, dot)) => asked,
+        else => Err(missing(site, dot)),
+    }
+}
+
+fn missing(site: &Site, dot: Dot) -> skerry_gateway::service::ServiceError {
+    let writer = site.peers.roster.site(dot.origin.node);
+    let writer = writer.map_or_else(|| "a site that is gone".into(), |writer| site.peers.roster.name(writer));
+    refusal::unreachable(format!(
+        "the write of this token, made at {writer}, has not arrived here, and no site that has seen it can be reached; \
+         try again when the link is back, or read without the token what is here"
+    ))
+}
+
+/// Asks the site of the write, then the other members, for an answer that has seen it; none if there is none.
+async fn ask(
+    site: &Arc<Site>,
+    wanted: &Wanted,
+    part: Part,
+    (found, dot): (&Found, Dot),
+) -> Option<Outcome<Found>> {
+    let writer = site.peers.roster.site(dot.origin.node);
+    let mut sites =
+        members::nearest(site, &wanted.bucket).await.map(|asking| asking.sites).unwrap_or_default();
+    if let Some(writer) = writer.filter(|writer| site.linked(*writer)) {
+        sites.retain(|member| *member != writer);
+        sites.insert(0, writer);
+    }
+    for member in sites {
+        let Ok(answer) = site.peers.call(member, &far::question(wanted, part)).await else { continue };
+        let response = answer.response.clone();
+        if !has_seen(&response, dot, writer == Some(member)) {
+            continue;
+        }
+        return match response {
+            Response::Object(found) => {
+                let taken = far::Taken { member, found, answer };
+                Some(far::take(site, wanted, part, None, taken).await)
+            }
+            Response::NoObject { vector, .. } => Some(Ok(unless_newer(found, &vector))),
+            _ => None,
+        };
+    }
+    None
+}
+
+/// Whether what was answered has seen a write. Its own site has.
+fn has_seen(response: &Response, dot: Dot, writer: bool) -> bool {
+    match response {
+        Response::NoObject { vector, .. } => vector.covers(dot),
+        Response::Object(found) => {
+            let seen = |bytes| {
+                Record::decode(bytes).is_ok_and(|record| record.dot == dot || record.context.covers(dot))
+            };
+            writer || std::iter::once(&found.record).chain(&found.heads).any(|bytes| seen(bytes))
+        }
+        _ => false,
+    }
+}
+
+/// Another has seen so much and has nothing: what it had seen of what is here is dead.
+fn unless_newer(found: &Found, vector: &Vector) -> Found {
+    match found {
+        Found::Object(record) if !vector.covers(record.dot) => Found::Object(record.clone()),
+        Found::Marker(record) => Found::Marker(record.clone()),
+        _ => Found::Nothing,
+    }
+}
+
+/// What the members that answered said together.
+#[derive(Default)]
+struct Heard {
+    answered: usize,
+    failed: Vec<String>,
+    /// What those have seen that have nothing.
+    without: Vector,
+}
+
+/// What all members that answer know together.
+pub(crate) async fn latest(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> {
+    let id = wanted.bucket.id;
+    let asking = members::nearest(site, &wanted.bucket).await?;
+    let question = far::question(wanted, Part::Nothing);
+    let said = |member: SiteId| {
+        let question = &question;
+        async move { (member, tokio::time::timeout(SAY, site.peers.call(member, question)).await) }
+    };
+    let mut heard = Heard::default();
+    for (member, answer) in join_all(asking.sites.iter().copied().map(said)).await {
+        match answer {
+            Ok(Ok(answer)) => heard.hear(site, wanted, member, answer.response).await?,
+            Ok(Err(error)) => heard.failed.push(format!("{}: {error}", site.peers.roster.name(member))),
+            Err(_) => heard.failed.push(format!("{} does not answer", site.peers.roster.name(member))),
+        }
+    }
+    if heard.answered == 0 {
+        asking.nobody(site, &heard.failed)?;
+    }
+    let found = here(site, wanted).await?;
+    match &found {
+        Found::Object(record) if heard.without.covers(record.dot) => {}
+        _ => return Ok(found),
+    }
+    // It is dead elsewhere; a member waits for what killed it.
+    if !site.is_complete(id) {
+        return Ok(unless_newer(&found, &heard.without));
+    }
+    members::seen(site, id, &heard.without).await?;
+    here(site, wanted).await
+}
+
+impl Heard {
+    async fn hear(
+        &mut self,
+        site: &Arc<Site>,
+        wanted: &Wanted,
+        member: SiteId,
+        response: Response,
+    ) -> Outcome<()> {
+        match response {
+            Response::Object(found) => {
+                let bytes = std::iter::once(&found.record).chain(&found.heads);
+                let records = bytes.map(|bytes| far::admitted(wanted, bytes)).collect::<Outcome<Vec<_>>>()?;
+                far::keep(site, wanted.bucket.id, (), records).await?;
+                members::follow_if_small(site, wanted.bucket.id, found.bucket_bytes).await;
+                self.answered += 1;
+            }
+            Response::NoObject { vector, .. } => {
+                self.without.merge(&vector);
+                self.answered += 1;
+            }
+            Response::NotMember => site.refuted(wanted.bucket.id, member),
+            Response::Joining => self.failed.push(members::joining(site, member)),
+            Response::Refused { code, message } => return Err(refusal::relayed(&code, message)),
+            _ => self.failed.push(format!("{} answered something else", site.peers.roster.name(member))),
+        }
+        Ok(())
+    }
+}

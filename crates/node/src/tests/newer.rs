@@ -1,0 +1,130 @@
+//! Reads that want more than what is here: a token, the latest, a miss at a member that is behind, a site just started.
+
+use std::time::Duration;
+
+use skerry_gateway::service::{BucketPatch, ErrorKind, ReadMode, RequestContext};
+
+use super::world::{TestSite, TestWorld, context, noise};
+use crate::server::Core;
+
+fn latest() -> RequestContext {
+    RequestContext { read: ReadMode::Latest, ..context() }
+}
+
+async fn follows(site: &TestSite, bucket: &str) {
+    site.until("the bucket is known", || async { site.site().bucket(bucket).await.unwrap().is_some() }).await;
+    site.list(bucket).await.unwrap();
+    let id = site.site().bucket(bucket).await.unwrap().unwrap().id;
+    site.until("the bucket is followed whole", || async { site.site().is_complete(id) }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_refused_where_its_write_cannot_be() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "old", "0").await.unwrap();
+    follows(two, "photos").await;
+    follows(three, "photos").await;
+    world.converged("photos").await;
+    one.cut(true).await;
+    let put = one.put("photos", "new", "1").await.unwrap();
+    let after = RequestContext { read: ReadMode::After(put.receipt.token.unwrap()), ..context() };
+    // Two can ask three, which has not seen the write either: that is no answer, for no key.
+    for key in ["new", "old"] {
+        let refused = two.get_with("photos", key, None, &after).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unreachable, "{key}");
+        assert!(refused.message().contains("site-1"), "{}", refused.message());
+    }
+    assert_eq!(two.get("photos", "old").await.unwrap(), "0");
+    one.cut(false).await;
+    world.linked(one).await;
+    assert_eq!(two.get_with("photos", "new", None, &after).await.unwrap(), "1");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_latest_is_what_all_who_answer_know() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "first", "0").await.unwrap();
+    follows(two, "photos").await;
+    follows(three, "photos").await;
+    let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+    three
+        .until("both others are known members", || async {
+            three.site().drive.ask(move |machine, _| machine.members(id).len()).await == Some(2)
+        })
+        .await;
+    for n in 0..10 {
+        let key = format!("{n}");
+        one.put("photos", &key, "1").await.unwrap();
+        assert_eq!(three.get_with("photos", &key, None, &latest()).await.unwrap(), "1");
+        // Else both writes had not seen each other, and the delete hides only what its site had seen.
+        assert_eq!(two.get_with("photos", &key, None, &latest()).await.unwrap(), "1");
+        two.put("photos", &key, noise(60_000, n)).await.unwrap();
+        assert_eq!(three.get_with("photos", &key, None, &latest()).await.unwrap(), noise(60_000, n));
+        two.delete("photos", &key).await.unwrap();
+        let gone = three.get_with("photos", &key, None, &latest()).await.unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::NoSuchKey);
+    }
+    world.stop().await;
+}
+
+/// Known to be behind and linked, a member asks; without a link, or if the bucket says so, it answers from what is here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_miss_at_a_member_is_asked_on_or_not() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", "0").await.unwrap();
+    follows(two, "photos").await;
+    world.converged("photos").await;
+    let id = two.site().bucket("photos").await.unwrap().unwrap().id;
+    // News of a record that no feed brings: as long as it is missing, this site is behind.
+    let origin = one.site().stamps.origin;
+    let vector = skerry_base::Vector::from_iter([(origin, 1000)]);
+    let news = skerry_federation::Message::News { bucket: id, vector };
+    two.site().drive.tell(skerry_federation::Input::Received { from: one.id(), message: news });
+    let asked = two.site().drive.ask(move |machine, replica| machine.ahead(id, replica)).await.unwrap();
+    assert!(asked.is_empty() || asked == [one.id()]);
+    assert_eq!(two.get("photos", "never").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
+    let patch = BucketPatch { miss: Some("local".into()), ..BucketPatch::default() };
+    assert_eq!(two.services().admin.update_bucket("photos", patch).await.unwrap().miss, "local");
+    assert_eq!(two.get("photos", "never").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
+    let patch = BucketPatch { miss: Some("sometimes".into()), ..BucketPatch::default() };
+    assert!(two.services().admin.update_bucket("photos", patch).await.is_err());
+    one.cut(true).await;
+    two.until("the cut is seen", || async { two.site().boxes.linked().is_empty() }).await;
+    assert_eq!(
+        two.get("photos", "never").await.unwrap_err().kind(),
+        ErrorKind::NoSuchKey,
+        "an island answers"
+    );
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_just_started_waits_for_its_links() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    let body = noise(200_000, 3);
+    world.sites[0].put("photos", "a", body.clone()).await.unwrap();
+    world.sites[0].put("photos", "b", noise(200_000, 4)).await.unwrap();
+    follows(&world.sites[1], "photos").await;
+    world.converged("photos").await;
+    for (wait, key, works) in [(Duration::from_secs(20), "a", true), (Duration::ZERO, "b", false)] {
+        world.sites[1].stop().await;
+        world.sites[0].site().peers.net().set_cut(!works);
+        let (mut config, options) = world.sites[1].settings();
+        config.peer.start_wait.0 = wait;
+        world.sites[1].core = Some(Core::start(&config, options).await.unwrap());
+        let read = world.sites[1].get("photos", key).await;
+        match works {
+            true => assert!(read.unwrap() == body),
+            false => assert_eq!(read.map(|body| body.len()).unwrap_err().kind(), ErrorKind::Unreachable),
+        }
+    }
+    world.stop().await;
+}
