@@ -74,6 +74,7 @@ fn units(bytes: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Whatever a peer says: no panic, no violation, and the machine goes on.
 
 use bytes::Bytes;
-use skerry_base::{Dot, NodeId, Origin, Vector};
+use skerry_base::{BucketId, Dot, NodeId, Origin, Vector};
 use skerry_federation::areas::Coordinate;
 use skerry_federation::message::{
     Batch, Census, Compare, Gather, Gathered, Holding, Membership, Message, Place, Probe, Publish, Pull,
@@ -84,19 +84,24 @@ fn draw(world: &mut World, ticket: u64) -> Message {
             unheard: (world.draw(2) == 0).then(|| vec![site]),
             more: world.draw(2) == 0,
         }),
-        _ => Message::Batch(Batch {
-            ticket,
-            bucket: id,
-            source: Origin::default(),
-            index: world.draw(3) as u8,
-            last: world.draw(2) == 0,
-            items: vec![item],
-            upto: vector.clone(),
-            end: world.draw(2) == 0,
-            vector: vector.clone(),
-            horizon: vector.clone(),
-            doubt: Vector::new(),
-        }),
+        _ => Message::Batch(batch(world, (ticket, id), item, &vector)),
+    }
+}
+
+/// A batch of one record.
+fn batch(world: &mut World, (ticket, bucket): (u64, BucketId), item: FeedItem, vector: &Vector) -> Batch {
+    Batch {
+        ticket,
+        bucket,
+        source: Origin::default(),
+        index: world.draw(3) as u8,
+        last: world.draw(2) == 0,
+        items: vec![item],
+        upto: vector.clone(),
+        end: world.draw(2) == 0,
+        vector: vector.clone(),
+        horizon: vector.clone(),
+        doubt: Vector::new(),
     }
 }
 

@@ -105,9 +105,8 @@ impl Md5Batch {
 /// Takes the own job and the oldest others out of the queue.
 fn take(waiting: &mut VecDeque<Slot>, own: &Slot) -> Vec<Slot> {
     waiting.retain(|slot| !Arc::ptr_eq(slot, own));
-    let others = waiting.len().min(COMPANY);
     let mut taken = vec![own.clone()];
-    taken.extend(waiting.drain(..others));
+    taken.extend(core::iter::from_fn(|| waiting.pop_front()).take(COMPANY));
     taken
 }
 

@@ -69,7 +69,7 @@ type Turn = mpsc::Receiver<Md5Stream>;
 
 /// A receiver that has it already.
 fn turn_of(stream: Md5Stream) -> Turn {
-    let (give, turn) = mpsc::channel();
+    let (give, turn) = mpsc::sync_channel(1);
     // Cannot fail: the receiver is here.
     give.send(stream).ok();
     turn
@@ -194,7 +194,7 @@ impl<'a> Intake<'a> {
 
     async fn write(&mut self, bytes: Bytes) -> Outcome<()> {
         let (store, domain) = (self.store.clone(), self.domain);
-        let (give, next) = mpsc::channel();
+        let (give, next) = mpsc::sync_channel(1);
         let md5 = self.md5.take().map(|(batch, turn)| {
             self.md5 = Some((batch.clone(), next));
             Summing { batch, turn, give }
@@ -229,7 +229,7 @@ impl<'a> Intake<'a> {
 struct Summing {
     batch: Arc<Md5Batch>,
     turn: Turn,
-    give: mpsc::Sender<Md5Stream>,
+    give: mpsc::SyncSender<Md5Stream>,
 }
 
 /// Writes a chunk and takes it into the MD5 of its body; on a thread that may wait.
