@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality crash again anomalies bench. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality burnt crash again anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import anomalies
 import journey_bench
 import journey_boto
 import journey_cli
+import journey_copies
 import journey_crash
 import journey_islands
 from checks import Checks
@@ -32,6 +33,7 @@ def journeys(checks, options):
         "refusals": lambda demo, work: journey_boto.refusals(checks, demo),
         "islands": lambda demo, work: journey_islands.cut_and_heal(checks, demo),
         "locality": lambda demo, work: journey_islands.locality(checks, demo),
+        "burnt": lambda demo, work: journey_copies.burnt(checks, demo),
         "crash": lambda demo, work: journey_crash.killed_in_turn(checks, demo, options.rounds),
         "again": lambda demo, work: journey_crash.started_again(checks, demo),
         "anomalies": lambda demo, work: anomalies.show(checks, demo),

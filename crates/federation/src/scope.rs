@@ -87,6 +87,11 @@ impl Reach {
         }
     }
 
+    /// Who holds it.
+    pub fn held_at(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.held.iter().copied()
+    }
+
     /// How many hold it.
     pub fn holders(&self) -> usize {
         self.held.len()

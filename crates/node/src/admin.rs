@@ -24,6 +24,7 @@ use skerry_model::record::Versioning;
 use skerry_model::{Entry, Record, space, write};
 
 use crate::areas;
+use crate::copies::look;
 use crate::drive::live::Liveness;
 use crate::drive::stored::CUT;
 use crate::paths::bucket::{Bucket, Declared};
@@ -161,12 +162,12 @@ impl Admin {
     async fn bucket_status(&self, bucket: Bucket) -> Outcome<BucketStatus> {
         let id = bucket.id;
         let sums = self.site.read(move |view| space::sums(view, id).map_err(unreadable)).await?;
+        let unprotected_bytes = look::unprotected(&self.site, &bucket).await?;
         let others = self.site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
         let own = self.site.is_member(id).then_some(self.site.id);
         let mut members: Vec<String> =
             own.into_iter().chain(others).map(|member| self.site.peers.roster.name(member)).collect();
         members.sort();
-        let sites = self.site.peers.roster.all().len();
         Ok(BucketStatus {
             version: VERSION,
             name: bucket.name.clone(),
@@ -181,19 +182,13 @@ impl Admin {
             miss: if bucket.config.miss == Miss::Local { "local" } else { "ask" }.into(),
             objects: sums.keys,
             bytes: sums.bytes,
-            unprotected_bytes: unprotected(&bucket.config, sites, &sums),
+            unprotected_bytes,
             conflicts: sums.conflicts,
             members,
             home: bucket.epoch.map(|_| self.site.peers.roster.name(bucket.home)).unwrap_or_default(),
             home_epoch: bucket.epoch.unwrap_or(0),
         })
     }
-}
-
-/// Bytes with fewer copies than wanted. Copies that count are placed by later releases: until then each body
-/// has exactly the one where it was written, and evictable copies of readers do not count.
-pub(crate) fn unprotected(config: &BucketConfig, sites: usize, sums: &space::Sums) -> u64 {
-    if config.copies > 1 && sites > 1 { sums.stored_bytes } else { 0 }
 }
 
 const fn versioning_name(versioning: Versioning) -> &'static str {
@@ -265,6 +260,7 @@ impl AdminService for Admin {
             })
             .await?;
         let lags = self.lag().await;
+        let unprotected_bytes = look::unprotected_by_bucket(site).await?.into_values().sum();
         let unsent = members::unsent(site).await?;
         let mut peers = Vec::new();
         for (id, known) in site.peers.roster.all() {
@@ -288,6 +284,7 @@ impl AdminService for Admin {
             storage: storage_status(&site.store.usage(), &site.store.scrub_state()),
             buckets,
             conflicts,
+            unprotected_bytes,
         })
     }
 
@@ -433,7 +430,11 @@ impl AdminService for Admin {
             true => buckets::create_unique(&self.site, WRITER, owner, &name).await?,
             false => buckets::create(&self.site, WRITER, owner, &name).await?,
         }
-        self.bucket(&name).await
+        if request.copies.is_none() {
+            return self.bucket(&name).await;
+        }
+        let settings = BucketPatch { copies: request.copies, ..BucketPatch::default() };
+        self.update_bucket(&name, settings).await
     }
 
     async fn move_home(&self, name: &str, request: HomeRequest) -> Outcome<HomeState> {

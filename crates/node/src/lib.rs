@@ -12,6 +12,7 @@ pub mod changes;
 pub mod check;
 pub mod clock;
 pub mod config;
+mod copies;
 mod drive;
 mod faces;
 mod growth;

@@ -19,6 +19,9 @@ use crate::trust::{PublicKey, verify_site_document};
 pub(crate) async fn refresh(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     let system = site.system;
     let documents = site.read(move |view| sites(view, system).map_err(unreadable)).await?;
+    // What a site held that belongs no more counts no more, and what it wrote is another's to care for.
+    let gone = documents.iter().filter(|(_, document)| document.state != SiteState::Member);
+    site.copies.set_lost(gone.map(|(id, _)| *id).collect());
     let known =
         |(id, document): (SiteId, SiteDocument)| trusted(&root, id, &document).map(|known| (id, known));
     let known: BTreeMap<SiteId, Known> = documents.into_iter().filter_map(known).collect();

@@ -24,6 +24,8 @@ use crate::admin::Admin;
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::config::{BucketScope, Config, ConfigError};
+use crate::copies::Copies;
+use crate::copies::book::Book;
 use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
 use crate::drive::stored::{CUT, LIFE, Stored, is_complete};
@@ -125,6 +127,7 @@ struct Remembered {
     stamp: Hlc,
     cut: bool,
     members: BTreeMap<BucketId, bool>,
+    copies: Book,
 }
 
 impl Remembered {
@@ -143,6 +146,7 @@ impl Remembered {
             stamp: space::own_clock(view)?,
             cut: view.get(Table::Local, CUT)?.is_some(),
             members,
+            copies: Book::read(view)?,
         })
     }
 }
@@ -156,7 +160,7 @@ impl Core {
         let (store, recovery) = open_store(&directory, config, &trust).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
         let unread = |error: space::SpaceError| storage(&directory, StorageError::Index(error.to_string()));
-        let remembered = Remembered::read(&store.view()).map_err(unread)?;
+        let mut remembered = Remembered::read(&store.view()).map_err(unread)?;
         let mut registry = Registry::default();
         let net = match options.net {
             Some(net) => net,
@@ -172,7 +176,8 @@ impl Core {
         let (drive, inbox) = drive::new();
         let peers = Arc::new(Peers::new(net, telemetry.wan.clone(), clock));
         peers.uplink.resume(&store.view())?;
-        let site = Arc::new(new_site((&trust, config), store, peers, drive, &remembered)?);
+        let book = std::mem::take(&mut remembered.copies);
+        let site = Arc::new(new_site((&trust, config), store, peers, drive, &remembered, book)?);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
         let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
         let machine = start_machine(&site, inbox, (life, config.peer.fresh), liveness.clone(), caught_up)?;
@@ -285,6 +290,7 @@ fn new_site(
     peers: Arc<Peers>,
     drive: Drive,
     remembered: &Remembered,
+    book: Book,
 ) -> Result<Site, StartError> {
     let clock = peers.clock();
     let system = system_bucket(&admission::federation_id(&trust.root));
@@ -310,6 +316,7 @@ fn new_site(
         outgoing: crate::bulk::Bulk::new(skerry_base::limits::OUTGOING_BYTES),
         arriving: crate::bulk::Bulk::new(skerry_base::limits::ARRIVING_BYTES),
         md5: Arc::default(),
+        copies: Copies::resume(trust.statement.site, book),
         scrub: tokio::sync::Notify::new(),
         members: RwLock::new(remembered.members.clone()),
     })

@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use crate::bulk::Bulk;
 use crate::changes::Changes;
 use crate::clock::Clock;
+use crate::copies::Copies;
 use crate::drive::Drive;
 use crate::drive::stored::membership;
 use crate::paths::bucket::Directory;
@@ -69,6 +70,8 @@ pub(crate) struct Site {
     pub(crate) arriving: Bulk,
     /// Computes the MD5 of bodies on their way in.
     pub(crate) md5: Arc<Md5Batch>,
+    /// Who holds copies.
+    pub(crate) copies: Copies,
     /// Wakes the scrub.
     pub(crate) scrub: tokio::sync::Notify,
     /// Buckets that this site is a member of, and whether it has taken once what a complete member had.

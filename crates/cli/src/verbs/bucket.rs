@@ -42,6 +42,9 @@ pub(crate) struct Create {
     /// Ask the register of names first, so that no cut-off site can have the same name; refused if it cannot be asked
     #[arg(long)]
     unique: bool,
+    /// Copies wanted at distinct sites; 1 by default
+    #[arg(long, value_name = "N")]
+    copies: Option<u32>,
     #[command(flatten)]
     place: Place,
 }
@@ -160,7 +163,8 @@ impl Create {
             return Ok(Exit::Done);
         }
         let site = self.place.site(&globals).await?;
-        let request = BucketCreate { name: self.name, owner: self.owner, unique: self.unique };
+        let request =
+            BucketCreate { name: self.name, owner: self.owner, unique: self.unique, copies: self.copies };
         show(&site.client.post("/_skerry/v1/buckets", &request).await?, globals.json)
     }
 }

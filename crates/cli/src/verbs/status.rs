@@ -63,8 +63,17 @@ fn document((site, answer): &Answered<'_>) -> Value {
 }
 
 fn print(answers: &[Answered<'_>]) {
-    let mut rows =
-        vec![heading(&["SITE", "ENDPOINT", "STATE", "UP", "BUCKETS", "STORED", "FREE", "CONFLICTS"])];
+    let mut rows = vec![heading(&[
+        "SITE",
+        "ENDPOINT",
+        "STATE",
+        "UP",
+        "BUCKETS",
+        "STORED",
+        "AT RISK",
+        "FREE",
+        "CONFLICTS",
+    ])];
     rows.extend(answers.iter().map(row));
     output::line(&output::table(&rows));
     let peers: Vec<Vec<String>> = answers.iter().flat_map(peers).collect();
@@ -105,6 +114,7 @@ fn row((site, answer): &Answered<'_>) -> Vec<String> {
         words::span(std::time::Duration::from_secs(report.uptime_seconds)),
         report.buckets.to_string(),
         words::bytes(report.storage.live_bytes),
+        words::bytes(report.unprotected_bytes),
         words::bytes(report.storage.free_bytes),
         report.conflicts.to_string(),
     ]

@@ -81,6 +81,7 @@ impl AdminService for Memory {
             storage: StorageStatus { live_bytes: bytes, ..StorageStatus::default() },
             buckets: state.buckets.len() as u64,
             conflicts: 0,
+            unprotected_bytes: 0,
         })
     }
 

@@ -49,6 +49,9 @@ pub struct StatusReport {
     pub buckets: u64,
     /// Conflicts kept.
     pub conflicts: u64,
+    /// Bytes that die if this site burns now: of buckets with two copies or more, what no other site is known to hold.
+    #[serde(default)]
+    pub unprotected_bytes: u64,
 }
 
 /// Another site as this one sees it.
@@ -480,6 +483,9 @@ pub struct BucketCreate {
     /// Asks the register of names first, so that no island can have the same name; refused if it cannot be asked.
     #[serde(default)]
     pub unique: bool,
+    /// Copies wanted at distinct sites.
+    #[serde(default)]
+    pub copies: Option<u32>,
 }
 
 /// `POST buckets/{name}/home` and `POST register`: who decides conditions from now on, or keeps the names.
@@ -539,7 +545,7 @@ pub struct BucketStatus {
     pub objects: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// Bytes that have fewer copies than wanted.
+    /// Bytes that no other site is known to hold; 0 if the bucket wants one copy only.
     pub unprotected_bytes: u64,
     /// Conflicts kept.
     pub conflicts: u64,

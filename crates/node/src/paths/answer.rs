@@ -79,6 +79,7 @@ impl Answers {
             Request::Hold(hold) => plain(scope::hold(site, from, hold).await),
             Request::ClaimName(claim) => plain(buckets::claimed_for(site, from, claim).await),
             Request::NameHome(request) => plain(home::answer(site, request).await),
+            Request::Holdings(asked) => plain(crate::copies::claims::answer(site, asked).await),
         }
     }
 }

@@ -21,6 +21,9 @@ use crate::site::{Site, unreadable};
 
 /// How long a client waits for the register of names.
 const ASKED: Duration = Duration::from_secs(5);
+/// Copies of a new bucket. The design's 2 waits for trimming and for budgets of metered links; until then copies are
+/// made where they are asked for.
+const COPIES: u8 = 1;
 
 /// Buckets of a site.
 pub(crate) struct Buckets(pub(crate) Arc<Site>);
@@ -135,7 +138,7 @@ pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &s
     let (id, system) = (site.id, site.system);
     let (wanted, owner, named) = (name.to_owned(), owner.to_owned(), name.to_owned());
     let decide = move |view: &dyn View, wall| {
-        let config = BucketConfig::default();
+        let config = BucketConfig { copies: COPIES, ..BucketConfig::default() };
         let new = NewBucket { name: &wanted, owner: &owner, site: id, site_name: &own, config };
         let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &wanted))?;
         // Nobody else may claim a name of this site's own, and nobody else names homes if this is the register.

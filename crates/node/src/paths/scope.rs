@@ -26,6 +26,7 @@ use super::bucket::Bucket;
 use super::source::Chunks;
 use super::write::Written;
 use super::{bucket, far, members, refusal};
+use crate::peers::PeerError;
 use crate::peers::message::{Hold, Part, Request, Response};
 use crate::site::{Site, entry, unreadable};
 
@@ -111,6 +112,7 @@ pub(crate) async fn reach(
             failed.push(format!("the others did not answer within {} s", WAIT.as_secs()));
         }
     }
+    site.copies.held(bucket.id, record.dot, reach.held_at());
     let holders = reach.holders();
     if reach.reached() == Reached::Enough || bucket.config.accept_less {
         let reached = if holders > 1 {
@@ -179,14 +181,31 @@ async fn spread(site: &Arc<Site>, request: &Request, reach: &mut Reach, failed: 
     }
 }
 
+/// Why a site does not hold a version.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unheld {
+    /// No answer.
+    #[error("{0}")]
+    Silent(#[from] PeerError),
+    /// It said why.
+    #[error("{0}")]
+    Refused(ServiceError),
+    /// It took some of it and came no further.
+    #[error("it stopped at {0} bytes")]
+    Stopped(u64),
+    /// An answer to another question.
+    #[error("it answered something else")]
+    Senseless,
+}
+
 /// Has one site hold it, be it this one.
-async fn held_by(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(), String> {
+pub(crate) async fn held_by(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(), Unheld> {
     match request {
         Request::Hold(wanted) if other == site.id => loop {
             match hold(site, other, wanted.clone()).await {
                 Ok(Response::Holding(_)) => {}
                 Ok(_) => return Ok(()),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(Unheld::Refused(error)),
             }
         },
         _ => hold_at(site, other, request).await,
@@ -194,15 +213,17 @@ async fn held_by(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(
 }
 
 /// Has another site hold it; asks again as long as it comes nearer.
-async fn hold_at(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(), String> {
+async fn hold_at(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(), Unheld> {
     let mut before = None;
     loop {
-        match site.peers.call(other, request).await.map_err(|error| error.to_string())?.response {
+        match site.peers.call(other, request).await?.response {
             Response::Held => return Ok(()),
             Response::Holding(bytes) if before.is_none_or(|before| bytes > before) => before = Some(bytes),
-            Response::Holding(bytes) => return Err(format!("it stopped at {bytes} bytes")),
-            Response::Refused { message, .. } => return Err(message),
-            _ => return Err("it answered something else".into()),
+            Response::Holding(bytes) => return Err(Unheld::Stopped(bytes)),
+            Response::Refused { code, message } => {
+                return Err(Unheld::Refused(refusal::relayed(&code, message)));
+            }
+            _ => return Err(Unheld::Senseless),
         }
     }
 }

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
-use skerry_base::{BucketId, ChunkId, Dot, SiteId, Vector};
+use skerry_base::{BucketId, ChunkId, Dot, Origin, SiteId, Vector};
 
 /// What a stream is opened for: always its first frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +50,8 @@ pub(crate) enum Request {
         /// See `skerry_federation::limits::DIALECT`.
         dialect: u8,
     },
+    /// Which versions of a bucket the site asked holds as copies that count.
+    Holdings(Holdings),
 }
 
 /// Asks the register of names for a name.
@@ -70,6 +72,30 @@ pub(crate) struct NameHome {
     pub(crate) bucket: BucketId,
     /// Its claim as the asker has it, as records of the system bucket.
     pub(crate) claims: Vec<Bytes>,
+}
+
+/// Asks what is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Holdings {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// The life of the answerer in which it said so last: nothing is to be said again in the same.
+    pub(crate) life: Option<Origin>,
+    /// Only what lies behind this.
+    pub(crate) from: Vector,
+}
+
+/// A page of what is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    /// The answerer's life.
+    pub(crate) life: Origin,
+    /// The versions, encoded as [`skerry_federation::placement::Spans`].
+    pub(crate) spans: Bytes,
+    /// How far this page goes.
+    pub(crate) upto: Vector,
+    /// Whether there is more behind that.
+    pub(crate) more: bool,
 }
 
 /// Asks for a version to be held.
@@ -313,6 +339,8 @@ pub(crate) enum Response {
         /// The same.
         dialect: u8,
     },
+    /// Which versions are held.
+    Holdings(Box<Held>),
 }
 
 /// An object that was found.
@@ -368,4 +396,29 @@ impl Versioned for Request {
 impl Versioned for Response {
     const NAME: &'static str = "answer between sites";
     const VERSION: u8 = 1;
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use skerry_base::{NodeId, codec};
+
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Fixtures of version 1 of what was added last: they also pin how many variants come before.
+    #[test]
+    fn holdings_v1_fixtures() {
+        let asked = Holdings { bucket: BucketId([1; 16]), life: None, from: Vector::new() };
+        let request = Request::Holdings(asked);
+        assert_eq!(hex(&codec::encode(&request)), format!("010d{}0000", "01".repeat(16)));
+        let life = Origin { node: NodeId([2; 16]), incarnation: 3 };
+        let held = Held { life, spans: vec![1, 0].into(), upto: Vector::new(), more: true };
+        let response = Response::Holdings(Box::new(held));
+        assert_eq!(hex(&codec::encode(&response)), format!("0111{}030201000001", "02".repeat(16)));
+        assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
+    }
 }

@@ -4,6 +4,7 @@
 //! idempotent and asked for again); the machine is told of a link only when its outbox stands.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use skerry_base::codec;
@@ -32,11 +33,13 @@ struct Outbox {
     queue: mpsc::Sender<Waiting>,
     budget: Arc<Semaphore>,
     node: NodeId,
+    /// Counts links: another number means that there was none in between.
+    number: u64,
 }
 
 /// The outboxes by site.
 #[derive(Default)]
-pub(crate) struct Outboxes(Mutex<BTreeMap<SiteId, Outbox>>);
+pub(crate) struct Outboxes(Mutex<BTreeMap<SiteId, Outbox>>, AtomicU64);
 
 impl Outboxes {
     /// Sends if there is room; false if it was dropped.
@@ -52,6 +55,12 @@ impl Outboxes {
     /// Sites with a link.
     pub(crate) fn linked(&self) -> Vec<SiteId> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+
+    /// The same with the number of each link.
+    pub(crate) fn links(&self) -> BTreeMap<SiteId, u64> {
+        let boxes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        boxes.iter().map(|(site, outbox)| (*site, outbox.number)).collect()
     }
 
     fn put(&self, site: SiteId, outbox: Outbox) {
@@ -93,7 +102,8 @@ fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: 
     let Some(site) = peers.roster.site(node) else { return };
     let (queue, waiting) = mpsc::channel(WAITING_MESSAGES);
     let budget = Arc::new(Semaphore::new(WAITING_BYTES));
-    boxes.put(site, Outbox { queue, budget, node });
+    let number = boxes.1.fetch_add(1, Ordering::Relaxed);
+    boxes.put(site, Outbox { queue, budget, node, number });
     let peers = peers.clone();
     tell_rtt(&peers, drive, site);
     drive.tell(Input::LinkUp(site));

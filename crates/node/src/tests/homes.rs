@@ -13,7 +13,7 @@ fn absent() -> WriteCondition {
 }
 
 fn new(name: &str, owner: &str, unique: bool) -> BucketCreate {
-    BucketCreate { name: name.into(), owner: Some(owner.into()), unique }
+    BucketCreate { name: name.into(), owner: Some(owner.into()), unique, copies: None }
 }
 
 fn to(site: &str, destroyed: Option<&str>) -> HomeRequest {

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
 mod checking;
+mod copies;
 mod homes;
 mod island;
 mod landmarks;

@@ -8,8 +8,9 @@ use futures::StreamExt;
 use skerry_base::kv::View;
 use skerry_base::{SiteId, WallTime};
 use skerry_gateway::service::{
-    CreateBucket, DeleteObject, DeleteTarget, GetObject, ListQuery, ObjectHeaders, Outcome, Principal,
-    PutObject, PutOutcome, ReadConditions, ReadMode, RequestContext, Services, UploadBody, WriteCondition,
+    BucketPatch, CreateBucket, DeleteObject, DeleteTarget, GetObject, ListQuery, ObjectHeaders, Outcome,
+    Principal, PutObject, PutOutcome, ReadConditions, ReadMode, RequestContext, Services, UploadBody,
+    WriteCondition,
 };
 use skerry_model::{Entry, Record, bucket, space};
 use tempfile::TempDir;
@@ -143,6 +144,11 @@ impl TestSite {
         self.services().buckets.create(&context(), request).await.map(drop)
     }
 
+    pub(super) async fn set_copies(&self, bucket: &str, copies: u32) -> Outcome<()> {
+        let patch = BucketPatch { copies: Some(copies), ..BucketPatch::default() };
+        self.services().admin.update_bucket(bucket, patch).await.map(drop)
+    }
+
     pub(super) async fn put(&self, bucket: &str, key: &str, body: impl Into<Bytes>) -> Outcome<PutOutcome> {
         self.put_if(bucket, key, body, WriteCondition::default()).await
     }
@@ -251,7 +257,7 @@ impl TestWorld {
     }
 
     /// Tells every site of every other, as joining by token does.
-    async fn introduce(&self) {
+    pub(super) async fn introduce(&self) {
         let mut records: Vec<Record> = Vec::new();
         for site in &self.sites {
             let (system, key) = (site.site().system, format!("site/{}", site.id()));

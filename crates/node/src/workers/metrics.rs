@@ -12,7 +12,7 @@ use skerry_model::space;
 use skerry_storage::{SyncStats, Usage};
 
 use super::{Worker, Workers};
-use crate::admin::unprotected;
+use crate::copies::look;
 use crate::growth::{GROWTH, Growth, taken_and_room};
 use crate::paths::members;
 use crate::site::{Site, entry, unreadable};
@@ -108,21 +108,19 @@ impl Metrics {
 
     async fn sums(&mut self) -> Outcome<()> {
         let system = self.site.system;
-        let sites = self.site.peers.roster.all().len();
         let read = move |view: &dyn skerry_base::kv::View| {
-            let mut all = Vec::new();
             let mut conflicts = BTreeMap::new();
             let mut names = 0;
             for resolved in list_buckets(view, system, None).map_err(unreadable)? {
                 let sums = space::sums(view, resolved.claim.bucket).map_err(unreadable)?;
-                conflicts.insert(resolved.name.clone(), sums.conflicts);
                 names += u64::from(resolved.name != resolved.claim.name);
-                all.push((resolved.name, unprotected(&resolved.claim.config, sites, &sums)));
+                conflicts.insert(resolved.name, sums.conflicts);
             }
-            Ok((all, conflicts, names))
+            Ok((conflicts, names))
         };
-        let (buckets, conflicts, names) = self.site.read(read).await?;
-        self.telemetry.unprotected_bytes(buckets);
+        let (conflicts, names) = self.site.read(read).await?;
+        let unprotected = look::unprotected_by_bucket(&self.site).await?;
+        self.telemetry.unprotected_bytes(unprotected.into_iter().collect());
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.telemetry.conflicts.set(count(conflicts.values().sum()));
         self.telemetry.name_conflicts.set(count(names));

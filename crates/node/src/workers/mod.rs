@@ -1,4 +1,4 @@
-//! What a site does by itself: collects garbage, reads everything again, drops tombstones, revives buckets, refreshes metrics.
+//! What a site does by itself: has copies held elsewhere, collects garbage, reads everything again, drops tombstones, revives buckets, refreshes metrics.
 //!
 //! Invariants: paced, so that clients notice nothing; each worker ends when the server stops; a failure is
 //! logged and tried again at the next turn.
@@ -14,6 +14,7 @@ use crate::telemetry::Telemetry;
 
 mod buckets;
 mod collector;
+pub(crate) mod copies;
 mod metrics;
 pub(crate) mod scrub;
 mod tombstones;
@@ -35,6 +36,7 @@ const TOMBSTONES: Duration = Duration::from_secs(60);
 /// Starts them all.
 pub(crate) fn start(tasks: &Tasks, workers: Workers, scrub: crate::config::Scrub) {
     tasks.spawn(scrub::Scrubber::new(&workers, scrub).run());
+    tasks.spawn(copies::Copier::new(&workers).run());
     tasks.spawn(every(COLLECT, collector::Collector::new(workers.site.clone())));
     tasks.spawn(every(METRICS, metrics::Metrics::new(&workers)));
     tasks.spawn(every(TOMBSTONES, tombstones::Tombstones::new(workers.site.clone())));

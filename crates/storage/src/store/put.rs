@@ -148,6 +148,25 @@ impl Store {
         load_row(&self.view(), key).is_ok_and(|row| row.place.is_some())
     }
 
+    /// Whether the chunk is here as a copy that counts: durable, in the journal or as payload, never evicted while
+    /// something refers to it, and not known to be damaged. A cached one does not count.
+    pub fn counts(&self, domain: BucketId, id: ChunkId) -> bool {
+        let key = (domain, id);
+        {
+            let inner = self.live.lock();
+            if inner.damaged.contains(&key) {
+                return false;
+            }
+            if let Some(fresh) = inner.fresh.get(&key)
+                && fresh.place.area != Area::Cache
+            {
+                return fresh.ready;
+            }
+        }
+        let kept = |place: Place| place.area != Area::Cache;
+        load_row(&self.view(), key).is_ok_and(|row| row.place.is_some_and(kept))
+    }
+
     /// Pins a chunk that is here.
     pub fn pin(&self, domain: BucketId, id: ChunkId) -> Option<Pin> {
         let key = (domain, id);

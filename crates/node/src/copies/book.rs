@@ -1,0 +1,158 @@
+//! What is written down of copies in this node's own table: per bucket and site what it holds, per bucket how far
+//! everything has its copies.
+//!
+//! Invariant: every value is versioned; one that cannot be read is forgotten and found again by asking.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use skerry_base::codec::{self, Versioned};
+use skerry_base::kv::{Table, View};
+use skerry_base::{BucketId, Origin, SiteId, Vector};
+use skerry_federation::placement::Spans;
+use skerry_model::Entry;
+use skerry_model::space::SpaceError;
+
+use super::Rules;
+
+/// First bytes of the names of what sites hold.
+const HELD: &[u8] = b"copies/";
+/// First bytes of the names of how far buckets are covered.
+const COVERED: &[u8] = b"covered/";
+
+/// What a site holds of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldFile {
+    /// The life in which it said so of all of it.
+    pub(crate) life: Option<Origin>,
+    /// As [`Spans::encode`] has it.
+    pub(crate) spans: Vec<u8>,
+}
+
+impl Versioned for HeldFile {
+    const NAME: &'static str = "copies held at another site";
+    const VERSION: u8 = 1;
+}
+
+/// Up to where every version has its copies, and under which rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CoveredFile {
+    copies: u16,
+    lost: Vec<SiteId>,
+    /// The vector.
+    pub(crate) upto: Vector,
+}
+
+impl Versioned for CoveredFile {
+    const NAME: &'static str = "covered vector";
+    const VERSION: u8 = 1;
+}
+
+impl CoveredFile {
+    pub(super) fn new(rules: &Rules, upto: Vector) -> Self {
+        let copies = u16::try_from(rules.copies).unwrap_or(u16::MAX);
+        Self { copies, lost: rules.lost.iter().copied().collect(), upto }
+    }
+
+    /// Whether it was found under these rules. Which sites there are matters only through them.
+    pub(super) fn fits(&self, rules: &Rules) -> bool {
+        usize::from(self.copies) == rules.copies && self.lost.iter().eq(&rules.lost)
+    }
+}
+
+impl HeldFile {
+    pub(super) fn entry(&self, bucket: BucketId, site: SiteId) -> Entry {
+        let key = Bytes::from([HELD, &bucket.0, &site.0].concat());
+        Entry::Local { key, value: Some(codec::encode(self).into()) }
+    }
+}
+
+pub(super) fn covered_entry(bucket: BucketId, file: Option<&CoveredFile>) -> Entry {
+    let key = Bytes::from([COVERED, &bucket.0].concat());
+    Entry::Local { key, value: file.map(|file| codec::encode(file).into()) }
+}
+
+/// What was written down.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    pub(super) held: BTreeMap<(BucketId, SiteId), (Option<Origin>, Spans)>,
+    pub(super) covered: BTreeMap<BucketId, CoveredFile>,
+}
+
+impl Book {
+    /// Reads it at the start.
+    pub(crate) fn read(view: &dyn View) -> Result<Self, SpaceError> {
+        let mut book = Self::default();
+        view.scan_prefix(Table::Local, HELD, &mut |key, value| {
+            let names = key.strip_prefix(HELD).and_then(<[u8]>::split_first_chunk::<16>);
+            let names =
+                names.and_then(|(bucket, site)| Some((BucketId(*bucket), SiteId(site.try_into().ok()?))));
+            let file = codec::decode::<HeldFile>(value).ok();
+            let spans = file.and_then(|file| Some((file.life, Spans::decode(&file.spans).ok()?)));
+            book.held.extend(names.zip(spans));
+            ControlFlow::Continue(())
+        })?;
+        view.scan_prefix(Table::Local, COVERED, &mut |key, value| {
+            let bucket = key.strip_prefix(COVERED).and_then(|id| id.try_into().ok()).map(BucketId);
+            book.covered.extend(bucket.zip(codec::decode(value).ok()));
+            ControlFlow::Continue(())
+        })?;
+        Ok(book)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What docs/decisions/2026-11-22-copies.md compares with: a placement record per version.
+    #[test]
+    fn a_record_per_version_would_cost_about_as_much_as_the_object_s_own() {
+        use skerry_base::{Dot, Hlc, NodeId};
+        use skerry_model::record::{Record, Scope, Statement, Versioning};
+        let dot = |seq| Dot { origin: Origin { node: NodeId([3; 16]), incarnation: u64::MAX / 3 }, seq };
+        let record = Record {
+            bucket: BucketId([1; 16]),
+            dot: dot(1_000_001),
+            key: "k".repeat(20),
+            clock: Hlc(u64::MAX / 2),
+            context: Vector::new(),
+            versioning: Versioning::Off,
+            keeps: Vec::new(),
+            scope: Scope::Site,
+            home: None,
+            placement: None,
+            writer: "W".repeat(20),
+            site: SiteId([2; 16]),
+            statement: Statement::Note {
+                target: dot(1_000_000),
+                topic: 1,
+                // An epoch, the custodian, two holders.
+                content: vec![0; 1 + 16 + 1 + 2 * 16].into(),
+            },
+        };
+        let bytes = record.encode().len();
+        println!("a placement record per version: {bytes} bytes");
+        assert!((190..230).contains(&bytes), "{bytes}");
+    }
+
+    /// Fixtures of version 1: must decode for ever.
+    #[test]
+    fn v1_fixtures() {
+        let held = HeldFile { life: None, spans: vec![1, 0] };
+        assert_eq!(hex(&codec::encode(&held)), "0100020100");
+        let rules = Rules { copies: 2, lost: [SiteId([7; 16])].into(), ..Rules::default() };
+        let covered = CoveredFile::new(&rules, Vector::new());
+        assert_eq!(hex(&codec::encode(&covered)), format!("010201{}00", "07".repeat(16)));
+        assert_eq!(codec::decode::<CoveredFile>(&codec::encode(&covered)).unwrap(), covered);
+        assert!(covered.fits(&rules) && !covered.fits(&Rules { copies: 3, ..rules.clone() }));
+        assert!(!covered.fits(&Rules { lost: Default::default(), ..rules }));
+    }
+}

@@ -1,0 +1,74 @@
+//! What sites say they hold: the answer, and the question.
+//!
+//! A site that was set back to a backup, or came back with an empty disk, holds less than others believe. So its word
+//! is asked for anew in each of its lives, and it answers from its disk, not from memory.
+//!
+//! Invariants: a page is bounded; an answer is checked before it is believed; what a page passes over is not claimed.
+
+use std::sync::Arc;
+
+use skerry_base::{BucketId, Origin, SiteId, Vector};
+use skerry_federation::placement::Spans;
+use skerry_gateway::service::Outcome;
+use skerry_model::space;
+
+use super::look::is_here;
+use crate::paths::refusal;
+use crate::peers::message::{Held, Holdings, Request, Response};
+use crate::site::{Site, unreadable};
+
+/// Bytes of records of one page: some thousand versions, well within the time of an answer.
+const PAGE: usize = 512 << 10;
+/// Pages of one word: beyond, the rest counts as not held.
+const PAGES: usize = 100_000;
+
+/// Answers which versions are held here.
+pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings) -> Outcome<Response> {
+    let life = site.stamps.origin;
+    let nothing = Held { life, spans: Spans::default().encode().into(), upto: Vector::new(), more: false };
+    if asked.life == Some(life) || !site.is_member(asked.bucket) {
+        return Ok(Response::Holdings(Box::new(nothing)));
+    }
+    let (store, bucket) = (site.store.clone(), asked.bucket);
+    let read = move || -> Outcome<Held> {
+        let page = space::records_after(&store.view(), bucket, &asked.from, PAGE).map_err(unreadable)?;
+        let bodies = page.items.iter().filter(|item| !item.spent);
+        let lacking =
+            bodies.filter(|item| item.record.object().is_some_and(|object| !is_here(&store, bucket, object)));
+        let lacking: Vec<_> = lacking.map(|item| item.dot).collect();
+        let spans = Spans::between(&asked.from, &page.upto, &lacking).encode().into();
+        Ok(Held { life, spans, upto: page.upto, more: page.more })
+    };
+    let page = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
+    Ok(Response::Holdings(Box::new(page)))
+}
+
+/// Asks a site what it holds of a bucket, unless it said so in this life; true if it answered. Of a site that never
+/// said anything only what lies behind `from` matters.
+pub(crate) async fn ask(site: &Arc<Site>, bucket: BucketId, other: SiteId, from: &Vector) -> bool {
+    let known = site.copies.life(bucket, other);
+    let believed = site.copies.with(|machine| machine.known(bucket, other).is_some());
+    let mut from = if believed { Vector::new() } else { from.clone() };
+    let mut sum = Spans::default();
+    let mut life: Option<Origin> = None;
+    for _ in 0..PAGES {
+        let request = Request::Holdings(Holdings { bucket, life: known, from: from.clone() });
+        let answer = site.peers.call(other, &request).await.map(|answer| answer.response);
+        let Ok(Response::Holdings(page)) = answer else { return false };
+        if known == Some(page.life) {
+            return true;
+        }
+        let Ok(spans) = Spans::decode(&page.spans) else { return false };
+        // It was started anew while it answered: the next turn asks again.
+        if life.replace(page.life).is_some_and(|before| before != page.life) {
+            return false;
+        }
+        sum.merge(&spans);
+        from.merge(&page.upto);
+        if !page.more {
+            site.copies.said(bucket, other, page.life, sum, believed);
+            return true;
+        }
+    }
+    false
+}

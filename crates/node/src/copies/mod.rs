@@ -1,0 +1,165 @@
+//! Copies that count: what this site knows of who holds what, and what of its own nobody else holds.
+//!
+//! Before: `workers/copies.rs`, which has versions held elsewhere, `paths/scope.rs`, whose holders count as well. The
+//! decisions are those of [`Placement`]; here its state meets the disk ([`book`]), the records ([`look`]) and the
+//! other sites' own word ([`claims`]).
+//!
+//! Invariants: what others hold is written down after they said it and believed after a restart only together with
+//! the life in which they said it; a bucket's covered vector only covers versions that have as many holders as the
+//! bucket asks for under the rules it was found with, or that are dead, or that are another custodian's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
+use skerry_federation::placement::{Input, Output, Placement, Spans};
+
+pub(crate) mod book;
+pub(crate) mod claims;
+pub(crate) mod look;
+
+use book::{Book, CoveredFile, HeldFile};
+
+/// What decides whether a version of a bucket has enough holders.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Rules {
+    /// At how many sites each is to be; never more than there are.
+    pub(crate) copies: usize,
+    /// Sites that count no more.
+    pub(crate) lost: BTreeSet<SiteId>,
+    /// All sites, lost ones among them: the ring in which custody passes on.
+    pub(crate) sites: BTreeSet<SiteId>,
+}
+
+/// A running site's knowledge of copies.
+pub(crate) struct Copies(Mutex<State>);
+
+struct State {
+    machine: Placement,
+    lives: BTreeMap<(BucketId, SiteId), Origin>,
+    covered: BTreeMap<BucketId, CoveredFile>,
+    dirty: BTreeSet<(BucketId, SiteId)>,
+    dirty_covered: BTreeSet<BucketId>,
+    lost: BTreeSet<SiteId>,
+}
+
+impl Copies {
+    /// With what was written down.
+    pub(crate) fn resume(me: SiteId, book: Book) -> Self {
+        let mut machine = Placement::new(me);
+        let mut lives = BTreeMap::new();
+        for ((bucket, site), (life, spans)) in book.held {
+            lives.extend(life.map(|life| ((bucket, site), life)));
+            machine.learn(bucket, site, spans);
+        }
+        Self(Mutex::new(State {
+            machine,
+            lives,
+            covered: book.covered,
+            dirty: BTreeSet::new(),
+            dirty_covered: BTreeSet::new(),
+            lost: BTreeSet::new(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the machine; who is to be asked now.
+    pub(crate) fn tell(&self, input: Input, now: Instant) -> Vec<(BucketId, Dot, SiteId)> {
+        let mut out = Vec::new();
+        let mut state = self.state();
+        state.machine.handle(input, now, &mut out);
+        let mut asks = Vec::new();
+        for output in out {
+            match output {
+                Output::Ask(bucket, dot, site) => asks.push((bucket, dot, site)),
+                Output::Noted(bucket, site) => {
+                    state.dirty.insert((bucket, site));
+                }
+            }
+        }
+        asks
+    }
+
+    /// Reads the machine.
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&Placement) -> T) -> T {
+        read(&self.state().machine)
+    }
+
+    /// A write that waited for its scope is held by these.
+    pub(crate) fn held(&self, bucket: BucketId, dot: Dot, by: impl IntoIterator<Item = SiteId>) {
+        let mut state = self.state();
+        for site in by {
+            if state.machine.learn_one(bucket, dot, site) {
+                state.dirty.insert((bucket, site));
+            }
+        }
+    }
+
+    /// Sites whose copies count no more: expelled or replaced.
+    pub(crate) fn lost(&self) -> BTreeSet<SiteId> {
+        self.state().lost.clone()
+    }
+
+    /// Takes note of them.
+    pub(crate) fn set_lost(&self, lost: BTreeSet<SiteId>) {
+        self.state().lost = lost;
+    }
+
+    /// The life in which a site said last what it holds of a bucket; none if it never did.
+    pub(crate) fn life(&self, bucket: BucketId, site: SiteId) -> Option<Origin> {
+        self.state().lives.get(&(bucket, site)).copied()
+    }
+
+    /// A site said anew what it holds. `whole`: of the whole bucket, so that what it does not name it does not hold.
+    pub(crate) fn said(&self, bucket: BucketId, site: SiteId, life: Origin, spans: Spans, whole: bool) {
+        let mut state = self.state();
+        let before = state.machine.known(bucket, site).cloned().unwrap_or_default();
+        let mut now = spans;
+        if !whole {
+            now.merge(&before);
+        } else if !now.includes(&before) {
+            // What counted may count no more: everything is looked through again.
+            state.covered.remove(&bucket);
+            state.dirty_covered.insert(bucket);
+        }
+        state.machine.learn(bucket, site, now);
+        state.lives.insert((bucket, site), life);
+        state.dirty.insert((bucket, site));
+    }
+
+    /// Up to where every version has its copies under these rules.
+    pub(crate) fn covered(&self, bucket: BucketId, rules: &Rules) -> Vector {
+        let state = self.state();
+        let fits = |file: &&CoveredFile| file.fits(rules);
+        state.covered.get(&bucket).filter(fits).map(|file| file.upto.clone()).unwrap_or_default()
+    }
+
+    /// A look through all records found so.
+    pub(crate) fn set_covered(&self, bucket: BucketId, rules: &Rules, upto: Vector) {
+        let mut state = self.state();
+        let file = CoveredFile::new(rules, upto);
+        if state.covered.get(&bucket) != Some(&file) {
+            state.covered.insert(bucket, file);
+            state.dirty_covered.insert(bucket);
+        }
+    }
+
+    /// What is to be written down since this was last asked.
+    pub(crate) fn take_dirty(&self) -> Vec<skerry_model::Entry> {
+        let mut state = self.state();
+        let (dirty, covered) = (std::mem::take(&mut state.dirty), std::mem::take(&mut state.dirty_covered));
+        let mut entries = Vec::new();
+        for (bucket, site) in dirty {
+            let life = state.lives.get(&(bucket, site)).copied();
+            let spans = state.machine.known(bucket, site).map(Spans::encode).unwrap_or_default();
+            entries.push(HeldFile { life, spans }.entry(bucket, site));
+        }
+        entries.extend(
+            covered.into_iter().map(|bucket| book::covered_entry(bucket, state.covered.get(&bucket))),
+        );
+        entries
+    }
+}

@@ -1,0 +1,129 @@
+//! Copies that count: made in the background, remembered, found lacking and made again.
+
+use std::ops::ControlFlow;
+
+use skerry_base::kv::{Table, View};
+use skerry_gateway::service::BucketPatch;
+
+use super::world::{TestSite, TestWorld, noise};
+
+/// What dies of a bucket if this site burns.
+async fn unprotected(site: &TestSite, bucket: &str) -> u64 {
+    site.services().admin.bucket(bucket).await.unwrap().unprotected_bytes
+}
+
+async fn protected(site: &TestSite, bucket: &str) {
+    site.until("others hold everything", || async { unprotected(site, bucket).await == 0 }).await;
+}
+
+fn is_written_down(site: &TestSite) -> bool {
+    let mut found = false;
+    let visit = &mut |_: &[u8], _: &[u8]| {
+        found = true;
+        ControlFlow::Break(())
+    };
+    site.site().store.view().scan_prefix(Table::Local, b"copies/", visit).unwrap();
+    found
+}
+
+async fn create(site: &TestSite, bucket: &str) {
+    site.create_bucket(bucket).await.unwrap();
+    site.set_copies(bucket, 2).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burnt_site_loses_nothing_once_nothing_is_unprotected() {
+    let mut world = TestWorld::new(3).await;
+    create(&world.sites[0], "safe").await;
+    let bodies = [noise(0, 1), noise(100, 2), noise(20_000, 3), noise(700_000, 4), noise((5 << 20) + 3, 5)];
+    for (n, body) in bodies.iter().enumerate() {
+        world.sites[0].put("safe", &format!("{n}"), body.clone()).await.unwrap();
+    }
+    protected(&world.sites[0], "safe").await;
+    world.sites[0].stop().await;
+    for site in &world.sites[1..] {
+        for (n, body) in bodies.iter().enumerate() {
+            assert_eq!(site.get("safe", &format!("{n}")).await.unwrap(), *body, "{n}");
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_during_a_cut_and_before_a_restart_is_copied_after_it() {
+    let mut world = TestWorld::new(2).await;
+    create(&world.sites[0], "safe").await;
+    world.sites[0].put("safe", "before", noise(50_000, 1)).await.unwrap();
+    protected(&world.sites[0], "safe").await;
+    // Words of others are written down a moment later; a stop before that only has them asked again.
+    world.sites[0].until("it is written down", || async { is_written_down(&world.sites[0]) }).await;
+    world.sites[0].cut(true).await;
+    world.sites[0].put("safe", "during", noise(60_000, 2)).await.unwrap();
+    assert_eq!(unprotected(&world.sites[0], "safe").await, 60_000, "what is held elsewhere does not count");
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    assert_eq!(unprotected(&world.sites[0], "safe").await, 60_000, "nothing is forgotten by a restart");
+    world.sites[0].site().peers.net().set_cut(false);
+    world.linked(&world.sites[0]).await;
+    protected(&world.sites[0], "safe").await;
+    world.sites[0].stop().await;
+    assert_eq!(world.sites[1].get("safe", "during").await.unwrap(), noise(60_000, 2));
+    assert_eq!(world.sites[1].site().store.usage().cache.live, 0, "a copy that counts is no cached one");
+    world.stop().await;
+}
+
+/// A holder whose disk is gone says so in its next life, whoever believed in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_comes_back_empty_is_no_holder_and_gets_it_again() {
+    let mut world = TestWorld::new(2).await;
+    create(&world.sites[0], "safe").await;
+    for n in 0..20 {
+        world.sites[0].put("safe", &format!("{n}"), noise(40_000, n)).await.unwrap();
+    }
+    protected(&world.sites[0], "safe").await;
+    world.sites[1].stop().await;
+    std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
+    world.sites[1].start().await;
+    world.introduce().await;
+    let (one, two) = (&world.sites[0], &world.sites[1]);
+    two.until("it has all payload again", || async { two.site().store.usage().payload.live >= 20 * 40_000 })
+        .await;
+    protected(one, "safe").await;
+    world.sites[0].stop().await;
+    for n in 0..20 {
+        assert_eq!(world.sites[1].get("safe", &format!("{n}")).await.unwrap(), noise(40_000, n));
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_copy_is_one_copy_and_a_reader_makes_it_two_without_a_second_transfer() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("loose").await.unwrap();
+    one.put("loose", "k", noise(300_000, 1)).await.unwrap();
+    two.until("the bucket is known", || async { two.site().bucket("loose").await.unwrap().is_some() }).await;
+    assert_eq!(two.get("loose", "k").await.unwrap(), noise(300_000, 1));
+    assert_eq!((two.site().store.usage().payload.live, unprotected(one, "loose").await), (0, 0));
+    let before = two.payload_received();
+    one.set_copies("loose", 2).await.unwrap();
+    two.until("it holds the body for good", || async { two.site().store.usage().payload.live > 0 }).await;
+    protected(one, "loose").await;
+    assert_eq!(two.payload_received(), before, "what was read is kept, not sent again");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holders_of_a_scope_count_as_copies() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    create(one, "safe").await;
+    let patch = BucketPatch { ack_scope: Some("sites=2".into()), ..BucketPatch::default() };
+    one.services().admin.update_bucket("safe", patch).await.unwrap();
+    one.put("safe", "k", noise(200_000, 1)).await.unwrap();
+    assert_eq!(unprotected(one, "safe").await, 0, "nobody has to be asked");
+    let received = two.payload_received();
+    protected(one, "safe").await;
+    assert_eq!(two.payload_received(), received);
+    world.stop().await;
+}

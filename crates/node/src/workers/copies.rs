@@ -1,0 +1,392 @@
+//! Has other sites hold what this site is custodian of, until as many do as the bucket asks for.
+//!
+//! Before: a commit, a link, a declaration. After: `paths/scope.rs` asks and holds, `copies` remembers. Invariants: no
+//! client waits for it; what is lacking is derived from the records and what others said, so a restart forgets
+//! nothing; payload is sent along only if it is small, larger bodies are fetched by the holder unless it has them; a
+//! look that finds only what cannot be placed is not repeated at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use skerry_base::kv::View;
+use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
+use skerry_federation::budget::Class;
+use skerry_federation::placement::{Candidate, Failure, Input, Placement, Want, limits};
+use skerry_gateway::service::{ErrorKind, Outcome};
+use skerry_model::bucket::list_buckets;
+use skerry_model::space;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Workers;
+use crate::copies::look::{Found, Looker};
+use crate::copies::{Rules, claims};
+use crate::paths::bucket::Bucket;
+use crate::paths::far::first_chunks;
+use crate::paths::refusal;
+use crate::paths::scope::{self, Unheld};
+use crate::peers::message::{Hold, Part, Request};
+use crate::site::{Site, entry, unreadable};
+
+/// How often it is seen whether something is due.
+const GLANCE: Duration = Duration::from_millis(250);
+/// Between two looks while things change.
+const PACE: Duration = Duration::from_secs(1);
+/// Between two looks while nothing does.
+const IDLE: Duration = Duration::from_secs(5);
+/// What others said is written down this long after, many words at once.
+const WRITE: Duration = Duration::from_millis(300);
+/// A look that cost so long is repeated after this many times as long.
+const SHARE: u32 = 20;
+/// What was asked for has this long to land before it is looked at again.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The longest rest while nothing can be placed; a new link ends it.
+const REST: Duration = Duration::from_secs(300);
+
+/// Where the looks through a bucket's records are.
+struct Looks {
+    rules: Rules,
+    links: BTreeMap<SiteId, u64>,
+    /// Everything up to here was looked at once.
+    tail: Vector,
+    /// The first version of each origin that lacked holders when it was looked at last.
+    lacking: BTreeMap<Origin, u64>,
+    /// How many lacked some.
+    count: usize,
+    /// A further look at what lacked holders, begun.
+    again: Option<Again>,
+    /// The next one not before, and how long it rested.
+    not_before: Instant,
+    pause: Duration,
+}
+
+/// A look from the covered vector on.
+struct Again {
+    upto: Vector,
+    lacking: BTreeMap<Origin, u64>,
+    count: usize,
+}
+
+impl Looks {
+    fn new(rules: Rules, links: BTreeMap<SiteId, u64>, covered: Vector, now: Instant) -> Self {
+        Self {
+            rules,
+            links,
+            tail: covered,
+            lacking: BTreeMap::new(),
+            count: 0,
+            again: None,
+            not_before: now,
+            pause: AGAIN,
+        }
+    }
+
+    /// Up to where nothing lacks holders.
+    fn covered(&self) -> Vector {
+        let before = |(origin, seq): (Origin, u64)| {
+            let least = self.lacking.get(&origin).map_or(seq, |first| seq.min(first.saturating_sub(1)));
+            (origin, least)
+        };
+        self.tail.iter().map(before).filter(|(_, seq)| *seq > 0).collect()
+    }
+
+    /// From where to look now; none if it is not time.
+    fn from(&mut self, own: &Vector, covered: &Vector, now: Instant) -> Option<Vector> {
+        if !self.tail.includes(own) {
+            return Some(self.tail.clone());
+        }
+        if self.lacking.is_empty() || self.not_before > now {
+            return None;
+        }
+        let fresh = || Again { upto: covered.clone(), lacking: BTreeMap::new(), count: 0 };
+        Some(self.again.get_or_insert_with(fresh).upto.clone())
+    }
+
+    /// Takes what a look found that began at the tail, or at `again`.
+    fn take(&mut self, own: &Vector, found: &Found, began: Instant, now: Instant) {
+        let first = found.first_lacking();
+        if !self.tail.includes(own) {
+            least(&mut self.lacking, first);
+            self.count += found.wants.len();
+            self.tail.merge(&found.upto);
+            self.not_before = self.not_before.max(now.after(AGAIN));
+            return;
+        }
+        let Some(again) = &mut self.again else { return };
+        least(&mut again.lacking, first);
+        again.count += found.wants.len();
+        again.upto.merge(&found.upto);
+        if found.more {
+            return;
+        }
+        if let Some(Again { upto, lacking, count }) = self.again.take() {
+            // What could not be placed twice will hardly be the third time.
+            let stuck = count >= self.count && lacking == self.lacking;
+            self.pause = if stuck { (self.pause * 2).min(REST) } else { AGAIN };
+            self.not_before = now.after(self.pause.max(now.since(began) * SHARE));
+            self.tail.merge(&upto);
+            (self.lacking, self.count) = (lacking, count);
+        }
+    }
+}
+
+fn least(all: &mut BTreeMap<Origin, u64>, more: BTreeMap<Origin, u64>) {
+    for (origin, seq) in more {
+        let first = all.entry(origin).or_insert(seq);
+        *first = seq.min(*first);
+    }
+}
+
+type Landed = (BucketId, Dot, SiteId, Result<(), Failure>);
+
+/// One of them per site.
+pub(super) struct Copier {
+    site: Arc<Site>,
+    asks: JoinSet<Landed>,
+    keys: BTreeMap<(BucketId, Dot), String>,
+    looks: BTreeMap<BucketId, Looks>,
+    /// Links over which a site was asked what it holds.
+    asked: BTreeMap<(BucketId, SiteId), u64>,
+}
+
+impl Copier {
+    pub(super) fn new(workers: &Workers) -> Self {
+        Self {
+            site: workers.site.clone(),
+            asks: JoinSet::new(),
+            keys: BTreeMap::new(),
+            looks: BTreeMap::new(),
+            asked: BTreeMap::new(),
+        }
+    }
+
+    /// Until the site stops.
+    pub(super) async fn run(mut self) {
+        let mut changes = self.site.changes.follow();
+        changes.mark_changed();
+        let (mut looked, mut dirty, mut write_at) = (self.now(), false, None::<Instant>);
+        let mut ticks = interval(GLANCE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                Some(landed) = self.asks.join_next(), if !self.asks.is_empty() => {
+                    if let Ok(landed) = landed {
+                        self.landed(landed);
+                    }
+                    write_at.get_or_insert(self.now().after(WRITE));
+                }
+                changed = changes.changed(), if !dirty => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    dirty = true;
+                }
+                _ = ticks.tick() => {
+                    let now = self.now();
+                    if write_at.is_some_and(|at| at <= now) {
+                        self.write_down().await;
+                        write_at = None;
+                    }
+                    if looked.after(if dirty { PACE } else { IDLE }) <= now {
+                        changes.mark_unchanged();
+                        if let Err(error) = self.turn().await {
+                            tracing::warn!(%error, "copies could not be looked after");
+                        }
+                        (looked, dirty) = (self.now(), false);
+                        write_at.get_or_insert(looked.after(WRITE));
+                    }
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> skerry_base::Instant {
+        self.site.clock.now()
+    }
+
+    fn landed(&mut self, (bucket, dot, site, result): Landed) {
+        let input = match result {
+            Ok(()) => Input::Held(bucket, dot, site),
+            Err(failure) => Input::Failed(bucket, dot, site, failure),
+        };
+        let asks = self.site.copies.tell(input, self.now());
+        self.ask(asks);
+    }
+
+    fn ask(&mut self, asks: Vec<(BucketId, Dot, SiteId)>) {
+        for (bucket, dot, to) in asks {
+            let site = self.site.clone();
+            let key = self.keys.get(&(bucket, dot)).cloned();
+            self.asks.spawn(async move {
+                let result = match key {
+                    Some(key) => have_held(&site, bucket, (key, dot), to).await,
+                    None => Err(Failure::Version),
+                };
+                (bucket, dot, to, result)
+            });
+        }
+    }
+
+    /// What others said, in this node's own table. Nobody is told: it is no record.
+    async fn write_down(&self) {
+        let entries: Vec<_> = self.site.copies.take_dirty().iter().map(entry).collect();
+        if entries.is_empty() {
+            return;
+        }
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        self.site.store.submit(
+            move |_| Ok::<_, skerry_gateway::service::ServiceError>(((), entries)),
+            move |result| {
+                answer.send(result).ok();
+            },
+        );
+        if let Ok(Err(error)) = answered.await {
+            tracing::warn!(?error, "who holds copies could not be written down");
+        }
+    }
+
+    async fn turn(&mut self) -> Outcome<()> {
+        let site = self.site.clone();
+        let links = site.boxes.links();
+        let lost = site.copies.lost();
+        let known: BTreeSet<SiteId> = site.peers.roster.all().into_keys().chain([site.id]).collect();
+        let candidates = known.iter().map(|other| candidate(&site, *other, &links)).collect();
+        let asks = site.copies.tell(Input::Sites(candidates, lost.clone()), self.now());
+        self.ask(asks);
+        let system = site.system;
+        let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
+        let mut silent = BTreeSet::new();
+        for bucket in buckets.into_iter().map(Bucket::of).filter(|bucket| site.is_member(bucket.id)) {
+            let rules = rules(&site, &bucket);
+            if rules.copies < 2 {
+                self.looks.remove(&bucket.id);
+                continue;
+            }
+            self.ask_claims(&bucket, &rules, &links, &mut silent).await;
+            self.look(&bucket, rules, &links).await?;
+        }
+        Ok(())
+    }
+
+    /// Over a new link a site is asked what it holds: all of it if something is believed of it, else what others are
+    /// about to be asked for.
+    async fn ask_claims(
+        &mut self,
+        bucket: &Bucket,
+        rules: &Rules,
+        links: &BTreeMap<SiteId, u64>,
+        silent: &mut BTreeSet<SiteId>,
+    ) {
+        let covered = self.site.copies.covered(bucket.id, rules);
+        for (other, link) in links {
+            let of = (bucket.id, *other);
+            let is_new = self.asked.get(&of) != Some(link) && *other != self.site.id;
+            if !is_new || silent.contains(other) || rules.lost.contains(other) {
+                continue;
+            }
+            if claims::ask(&self.site, bucket.id, *other, &covered).await {
+                self.asked.insert(of, *link);
+            } else {
+                silent.insert(*other);
+            }
+        }
+    }
+
+    /// Looks through the next records and offers what lacks holders.
+    async fn look(&mut self, bucket: &Bucket, rules: Rules, links: &BTreeMap<SiteId, u64>) -> Outcome<()> {
+        let (id, began) = (bucket.id, self.now());
+        let own = self.site.read(move |view: &dyn View| space::vector(view, id).map_err(unreadable)).await?;
+        let covered = self.site.copies.covered(id, &rules);
+        if covered.includes(&own) || !self.site.copies.with(Placement::is_hungry) {
+            return Ok(());
+        }
+        // Other rules, or a holder that held less than it was believed to: all over again.
+        let fits = |looks: &Looks| looks.rules == rules && looks.covered() == covered;
+        let looks = self.looks.remove(&id).filter(fits);
+        let mut looks =
+            looks.unwrap_or_else(|| Looks::new(rules.clone(), links.clone(), covered.clone(), began));
+        if looks.links != *links {
+            (looks.links, looks.pause, looks.not_before) = (links.clone(), AGAIN, began);
+        }
+        let Some(from) = looks.from(&own, &covered, began) else {
+            self.looks.insert(id, looks);
+            return Ok(());
+        };
+        let (site, by) = (self.site.clone(), rules.clone());
+        let look = move || {
+            let looker =
+                Looker { me: site.id, store: &site.store, copies: &site.copies, bucket: id, rules: &by };
+            looker.look(from, limits::QUEUE)
+        };
+        let found = tokio::task::spawn_blocking(look).await.map_err(refusal::task)??;
+        looks.take(&own, &found, began, self.now());
+        self.site.copies.set_covered(id, &rules, looks.covered());
+        self.looks.insert(id, looks);
+        self.offer(id, &rules, found.wants);
+        Ok(())
+    }
+
+    fn offer(&mut self, bucket: BucketId, rules: &Rules, found: Vec<(Want, String)>) {
+        let copies = &self.site.copies;
+        let flies = |dot: Dot| copies.with(|machine| machine.is_flying(bucket, dot));
+        self.keys.retain(|(of, dot), _| *of != bucket || flies(*dot));
+        self.keys.extend(found.iter().map(|(want, key)| ((bucket, want.dot), key.clone())));
+        let wants = found.into_iter().map(|(want, _)| want).collect();
+        let offer = Input::Offer { bucket, copies: rules.copies, wants };
+        let asks = self.site.copies.tell(offer, self.now());
+        self.ask(asks);
+    }
+}
+
+/// How many copies a bucket wants now, and who counts.
+pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
+    let lost = site.copies.lost();
+    let sites: BTreeSet<SiteId> = site.peers.roster.all().into_keys().chain([site.id]).collect();
+    let there = sites.difference(&lost).count();
+    Rules { copies: usize::from(bucket.config.copies).min(there), lost, sites }
+}
+
+fn candidate(site: &Site, other: SiteId, links: &BTreeMap<SiteId, u64>) -> Candidate {
+    let node = site.peers.roster.node(other);
+    let distance = node.and_then(|node| site.peers.net().rtt(node)).unwrap_or(Duration::MAX);
+    // A metered link that keeps the rest of its budget for more urgent things is none for copies.
+    let linked = links.contains_key(&other) && site.peers.uplink.may(Class::Copy).is_ok();
+    Candidate { site: other, linked, distance }
+}
+
+/// Has a site, maybe this one, hold a version.
+async fn have_held(site: &Arc<Site>, bucket: BucketId, of: (String, Dot), to: SiteId) -> Result<(), Failure> {
+    let store = site.store.clone();
+    let question = move || -> Outcome<Option<Request>> {
+        let (key, dot) = of;
+        let Some(record) = space::record(&store.view(), bucket, &key, dot).map_err(unreadable)? else {
+            return Ok(None);
+        };
+        let small = record.object().is_some_and(|object| object.size <= JOURNAL_BODY_BYTES as u64);
+        let payload = if small { first_chunks(&store, &record, Part::Whole)? } else { Vec::new() };
+        Ok(Some(Request::Hold(Hold { bucket, record: record.encode().into(), payload })))
+    };
+    let question = tokio::task::spawn_blocking(question).await;
+    // It died meanwhile, or cannot be read: the next look knows.
+    let Ok(Ok(Some(request))) = question else { return Err(Failure::Version) };
+    scope::held_by(site, to, &request).await.map_err(|why| {
+        tracing::debug!(%why, %to, "a copy was not taken");
+        failure(&why)
+    })
+}
+
+/// Whether the site cannot take any copy now, or only not this one.
+fn failure(why: &Unheld) -> Failure {
+    match why {
+        Unheld::Silent(_) | Unheld::Senseless => Failure::Site,
+        Unheld::Stopped(_) => Failure::Version,
+        Unheld::Refused(error) => match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaFull | ErrorKind::SlowDown | ErrorKind::Unavailable => {
+                Failure::Site
+            }
+            _ => Failure::Version,
+        },
+    }
+}
