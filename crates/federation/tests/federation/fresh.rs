@@ -151,6 +151,7 @@ fn sites_in_a_storm_agree_whoever_takes_them() {
         world.weather = crate::world::Weather::CALM;
         world.run(seconds(700));
         world.assert_converged(bucket(1), &[0, 1, 2, 3]);
-        assert!(world.sites[0].machine.stats().fresh_in > 0);
+        let taken: u64 = world.sites[..3].iter().map(|site| site.machine.stats().fresh_in).sum();
+        assert!(taken > 0, "seed {seed}");
     }
 }

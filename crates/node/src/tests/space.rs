@@ -110,6 +110,7 @@ async fn a_put_at_a_full_site_is_written_at_one_with_room() {
     assert!(count > 5, "{refused}");
     two.cut(false).await;
     world.linked(two).await;
+    one.until("the bucket is known", || async { one.site().bucket("photos").await.unwrap().is_some() }).await;
     let body = noise(4 << 20, 1000);
     two.put("photos", "more", body.clone()).await.unwrap();
     assert_eq!(writer(one, "photos", "more").await, one.id());
