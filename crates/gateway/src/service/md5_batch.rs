@@ -59,7 +59,7 @@ impl Md5Batch {
     /// The stream with its bytes taken in: by another already, or here and now, others' beside it.
     pub fn complete(&self, ticket: Md5Ticket) -> Md5Stream {
         loop {
-            let taken = {
+            let jobs = {
                 let mut waiting = self.waiting();
                 // Apart from the match, which would hold the slot's lock to its end.
                 let was = core::mem::replace(&mut *stand(&ticket.0), Stand::Taken);
@@ -69,11 +69,10 @@ impl Md5Batch {
                         drop(self.done.wait(waiting).unwrap_or_else(PoisonError::into_inner));
                         continue;
                     }
-                    Stand::Waiting(job) => *stand(&ticket.0) = Stand::Waiting(job),
+                    Stand::Waiting(job) => take(&mut waiting, ticket.0.clone(), job),
                 }
-                take(&mut waiting, &ticket.0)
             };
-            self.compute(taken);
+            self.compute(jobs);
         }
     }
 
@@ -82,15 +81,7 @@ impl Md5Batch {
         self.waiting().retain(|slot| !Arc::ptr_eq(slot, &ticket.0));
     }
 
-    fn compute(&self, taken: Vec<Slot>) {
-        let mut jobs: Vec<(Slot, Job)> = Vec::with_capacity(taken.len());
-        for slot in taken {
-            let was = core::mem::replace(&mut *stand(&slot), Stand::Taken);
-            match was {
-                Stand::Waiting(job) => jobs.push((slot, job)),
-                other => *stand(&slot) = other,
-            }
-        }
+    fn compute(&self, mut jobs: Vec<(Slot, Job)>) {
         let lanes = jobs.iter_mut().map(|(_, Job { stream, bytes })| Lane { stream, bytes });
         update_all(lanes.collect());
         // Under the lock of the queue, or one who is about to wait would miss it.
@@ -102,12 +93,21 @@ impl Md5Batch {
     }
 }
 
-/// Takes the own job and the oldest others out of the queue.
-fn take(waiting: &mut VecDeque<Slot>, own: &Slot) -> Vec<Slot> {
-    waiting.retain(|slot| !Arc::ptr_eq(slot, own));
-    let mut taken = vec![own.clone()];
-    taken.extend(core::iter::from_fn(|| waiting.pop_front()).take(COMPANY));
-    taken
+/// The own job with the oldest others from the queue. Under the queue's lock: whoever looks at a slot finds it either
+/// waiting and in the queue, or taken.
+fn take(waiting: &mut VecDeque<Slot>, own: Slot, job: Job) -> Vec<(Slot, Job)> {
+    waiting.retain(|slot| !Arc::ptr_eq(slot, &own));
+    let mut jobs = vec![(own, job)];
+    while jobs.len() <= COMPANY
+        && let Some(slot) = waiting.pop_front()
+    {
+        let was = core::mem::replace(&mut *stand(&slot), Stand::Taken);
+        match was {
+            Stand::Waiting(job) => jobs.push((slot, job)),
+            other => *stand(&slot) = other,
+        }
+    }
+    jobs
 }
 
 #[cfg(test)]

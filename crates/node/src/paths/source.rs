@@ -96,7 +96,7 @@ impl Chunks {
             }
         };
         let in_pieces = piece.end < end;
-        // Held until the chunk is kept, not until a slow client has taken it.
+        // Held until the chunk is kept; until a slow client has taken it only where nothing may be kept.
         let room = if in_pieces { Some(self.site.arriving.take(chunk.stored as usize).await?) } else { None };
         let bytes = self.fetch(chunk, &missing).await?;
         if in_pieces && let Ok(piece) = self.read_here(chunk, piece.clone()).await? {
