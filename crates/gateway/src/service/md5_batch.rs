@@ -98,9 +98,7 @@ impl Md5Batch {
 fn take(waiting: &mut VecDeque<Slot>, own: Slot, job: Job) -> Vec<(Slot, Job)> {
     waiting.retain(|slot| !Arc::ptr_eq(slot, &own));
     let mut jobs = vec![(own, job)];
-    while jobs.len() <= COMPANY
-        && let Some(slot) = waiting.pop_front()
-    {
+    for slot in core::iter::from_fn(|| waiting.pop_front()).take(COMPANY) {
         let was = core::mem::replace(&mut *stand(&slot), Stand::Taken);
         match was {
             Stand::Waiting(job) => jobs.push((slot, job)),
