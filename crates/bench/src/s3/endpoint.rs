@@ -1,6 +1,7 @@
 //! Where an S3 service listens, and the connections to it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Fuse};
@@ -10,6 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -17,6 +19,9 @@ use tokio_rustls::TlsConnector;
 use super::ConfigError;
 use super::upload::Upload;
 use crate::target::{CONNECT, Failure};
+
+/// After so long without a word the other side's kernel is asked, three times.
+const PROBE: Duration = Duration::from_secs(15);
 
 /// An endpoint as it was written, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,13 +62,21 @@ impl Endpoint {
         self.tls
     }
 
+    async fn dial(&self) -> std::io::Result<TcpStream> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        stream.set_nodelay(true)?;
+        // A service whose connection broke on a crowded path may never get word of it through: who waits for an answer
+        // asks the kernel of the other side, and fails in seconds instead of after all its patience.
+        let probes = TcpKeepalive::new().with_time(PROBE).with_interval(PROBE).with_retries(3);
+        SockRef::from(&stream).set_tcp_keepalive(&probes)?;
+        Ok(stream)
+    }
+
     /// Opens a connection, ready for a request.
     pub(super) async fn connect(&self, tls: Option<&TlsConnector>) -> Result<Connection, Failure> {
         let failed =
             |error: &dyn std::fmt::Display| Failure::new(CONNECT, format!("{}: {error}", self.authority));
-        let stream =
-            TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| failed(&error))?;
-        stream.set_nodelay(true).map_err(|error| failed(&error))?;
+        let stream = self.dial().await.map_err(|error| failed(&error))?;
         let Some(tls) = tls.filter(|_| self.tls) else {
             return Connection::over(stream).await.map_err(|error| failed(&error));
         };
@@ -143,5 +156,14 @@ mod tests {
         ] {
             assert!(Endpoint::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_service_that_vanished_is_noticed_by_the_kernel() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let stream = endpoint.dial().await.unwrap();
+        assert!(SockRef::from(&stream).keepalive().unwrap());
+        assert_eq!(SockRef::from(&stream).tcp_keepalive_time().unwrap(), PROBE);
     }
 }
