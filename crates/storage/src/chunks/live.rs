@@ -4,7 +4,7 @@
 //! pins, so that the two never race.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use skerry_base::ChunkId;
 
@@ -57,6 +57,15 @@ impl Live {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The same, if that is possible at once.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, Inner>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(inner),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Waits until nobody writes or collects this chunk.
     pub(crate) fn idle(&self, key: Key) -> MutexGuard<'_, Inner> {
         let mut inner = self.lock();
@@ -87,6 +96,11 @@ impl Live {
 impl Inner {
     pub(crate) fn pin(&mut self, key: Key) {
         *self.pins.entry(key).or_insert(0) += 1;
+    }
+
+    /// Whether no payload waits for a sync.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.unsynced.is_empty()
     }
 
     /// Whether somebody needs it to stay: the collector asks.

@@ -374,9 +374,15 @@ impl Store {
     }
 
     /// Writes a copy again at the head of the log; one that cannot be read or finds no room goes.
-    fn rewrite(&self, key: Key, place: Place, row: Row) -> Result<(), StorageError> {
+    pub(super) fn rewrite(&self, key: Key, place: Place, row: Row) -> Result<(), StorageError> {
         if self.begin_all(&[key]).is_empty() {
             return Ok(());
+        }
+        // Since it was looked at it may have become one that counts: that stays where it is.
+        let now = load_row(&self.view(), key);
+        if !matches!(&now, Ok(now) if now.place == Some(place)) {
+            self.live.end(key);
+            return now.map(drop);
         }
         let again = || -> Result<(), StorageError> {
             let Ok(bytes) = self.read_quietly(key.0, key.1, 0..u32::MAX) else { return Ok(()) };

@@ -147,6 +147,11 @@ impl Store {
         self.queue.push(Box::new(queue::Settling(done)), self.settings.queue_proposals);
     }
 
+    /// Whether all payload that was put is durable.
+    pub fn is_settled(&self) -> bool {
+        self.live.lock().is_settled()
+    }
+
     /// A consistent reading of what is durable.
     pub fn view(&self) -> StoreView {
         StoreView { reading: self.index.read(), health: self.health.clone() }

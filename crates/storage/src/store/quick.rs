@@ -32,7 +32,7 @@ impl Store {
     pub fn open_chunk_now(&self, domain: BucketId, id: ChunkId, wanted: u32) -> Option<OpenChunk> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let key = (domain, id);
-        let found = self.find(key).ok()??;
+        let found = self.find_now(key)?;
         let (place, stored) = (found.place, found.stored);
         let file = self.files.get(place.area, place.segment).ok()?;
         let mut blocks = Vec::new();

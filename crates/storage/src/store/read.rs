@@ -97,6 +97,15 @@ impl Store {
         }
     }
 
+    /// The same without waiting for who makes a segment or syncs one.
+    pub(super) fn find_now(&self, key: Key) -> Option<Found> {
+        if let Some(fresh) = self.live.try_lock()?.fresh.get(&key) {
+            return Some(Found { place: fresh.place, stored: fresh.stored });
+        }
+        let row = load_row(&self.view(), key).ok()?;
+        row.place.map(|place| Found { place, stored: row.stored })
+    }
+
     pub(super) fn find(&self, key: Key) -> Result<Option<Found>, ReadError> {
         if let Some(fresh) = self.live.lock().fresh.get(&key) {
             return Ok(Some(Found { place: fresh.place, stored: fresh.stored }));

@@ -496,3 +496,29 @@ fn a_base_that_does_not_read_is_said_and_an_index_goes_on_without() {
         disk.corrupt("base", |bytes| bytes[at] ^= 1);
     }
 }
+
+#[test]
+fn a_copy_that_counts_since_it_was_looked_at_is_not_moved_among_those_that_may_go() {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &kept());
+    let bytes = cached(&store, 1);
+    store.settle(|result| result.unwrap());
+    store.pump();
+    let key = (DOMAIN, ChunkId::of(&bytes));
+    let row = rows(&store.view()).remove(&key).unwrap();
+    let place = row.place.unwrap();
+    assert_eq!(place.area, Area::Cache);
+    // Another site is told that it is held here, between the collector's look and its move.
+    drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
+    store.settle(|result| result.unwrap());
+    store.pump();
+    store.rewrite(key, place, row).unwrap();
+    store.settle(|result| result.unwrap());
+    store.pump();
+    assert!(store.counts(DOMAIN, key.1));
+    assert_eq!((store.usage().payload.live, store.usage().cache.live), (extent_len(40_000), 0));
+    audit(&store);
+    drop(store);
+    let (store, _) = open(&disk.power_cut(1), &kept());
+    assert_eq!(store.read_chunk(DOMAIN, key.1, 0..u32::MAX).unwrap(), bytes);
+}
