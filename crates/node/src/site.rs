@@ -124,6 +124,15 @@ impl Site {
         answered.await.map_err(|_| refusal::stopping())?.map_err(refusal::commit)
     }
 
+    /// Makes all payload that was put so far durable, also what only records refer to that were here before.
+    pub(crate) async fn settle(&self) -> Outcome<()> {
+        let (answer, answered) = oneshot::channel();
+        self.store.settle(move |result| {
+            answer.send(result).ok();
+        });
+        answered.await.map_err(|_| refusal::stopping())?.map_err(refusal::storage)
+    }
+
     /// Looks up one thing in the index: in place while that is quick, else as [`Site::read`].
     pub(crate) async fn look<T: Send + 'static>(
         &self,

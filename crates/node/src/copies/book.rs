@@ -3,7 +3,7 @@
 //!
 //! Invariant: every value is versioned; one that cannot be read is forgotten and found again by asking.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -84,14 +84,17 @@ pub(crate) struct Book {
 impl Book {
     /// Reads it at the start.
     pub(crate) fn read(view: &dyn View) -> Result<Self, SpaceError> {
-        let mut book = Self::default();
+        let (mut book, mut unread) = (Self::default(), BTreeSet::new());
         view.scan_prefix(Table::Local, HELD, &mut |key, value| {
             let names = key.strip_prefix(HELD).and_then(<[u8]>::split_first_chunk::<16>);
             let names =
                 names.and_then(|(bucket, site)| Some((BucketId(*bucket), SiteId(site.try_into().ok()?))));
             let file = codec::decode::<HeldFile>(value).ok();
             let spans = file.and_then(|file| Some((file.life, Spans::decode(&file.spans).ok()?)));
-            book.held.extend(names.zip(spans));
+            match (names, spans) {
+                (Some((bucket, _)), None) => drop(unread.insert(bucket)),
+                (names, spans) => book.held.extend(names.zip(spans)),
+            }
             ControlFlow::Continue(())
         })?;
         view.scan_prefix(Table::Local, COVERED, &mut |key, value| {
@@ -99,6 +102,8 @@ impl Book {
             book.covered.extend(bucket.zip(codec::decode(value).ok()));
             ControlFlow::Continue(())
         })?;
+        // Of whom it cannot be read what they hold, it is asked again, from the first record on.
+        book.covered.retain(|bucket, _| !unread.contains(bucket));
         Ok(book)
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use skerry_base::{BucketId, Origin, SiteId, Vector};
 use skerry_federation::placement::Spans;
+use skerry_federation::placement::limits::RANGES;
 use skerry_gateway::service::Outcome;
 use skerry_model::space;
 
@@ -63,8 +64,13 @@ pub(crate) async fn ask(site: &Arc<Site>, bucket: BucketId, other: SiteId, from:
         if life.replace(page.life).is_some_and(|before| before != page.life) {
             return false;
         }
+        // A page that comes no further, or sums without end: one damaged site must not keep all others from copies.
+        let comes_further = !from.includes(&page.upto);
         sum.merge(&spans);
         from.merge(&page.upto);
+        if page.more && (!comes_further || sum.ranges() > RANGES) {
+            return false;
+        }
         if !page.more {
             site.copies.said(bucket, other, page.life, sum, believed);
             return true;

@@ -20,6 +20,9 @@ pub(crate) mod look;
 
 use book::{Book, CoveredFile, HeldFile};
 
+/// What is not written down yet: whose holdings, and which buckets' covered vectors.
+pub(crate) type Dirty = (BTreeSet<(BucketId, SiteId)>, BTreeSet<BucketId>);
+
 /// What decides whether a version of a bucket has enough holders.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Rules {
@@ -148,18 +151,28 @@ impl Copies {
     }
 
     /// What is to be written down since this was last asked.
-    pub(crate) fn take_dirty(&self) -> Vec<skerry_model::Entry> {
+    pub(crate) fn take_dirty(&self) -> Dirty {
         let mut state = self.state();
-        let (dirty, covered) = (std::mem::take(&mut state.dirty), std::mem::take(&mut state.dirty_covered));
+        (std::mem::take(&mut state.dirty), std::mem::take(&mut state.dirty_covered))
+    }
+
+    /// It could not be written down.
+    pub(crate) fn put_back(&self, (held, covered): Dirty) {
+        let mut state = self.state();
+        state.dirty.extend(held);
+        state.dirty_covered.extend(covered);
+    }
+
+    /// As it is written down.
+    pub(crate) fn entries(&self, (held, covered): &Dirty) -> Vec<skerry_model::Entry> {
+        let state = self.state();
         let mut entries = Vec::new();
-        for (bucket, site) in dirty {
+        for &(bucket, site) in held {
             let life = state.lives.get(&(bucket, site)).copied();
             let spans = state.machine.known(bucket, site).map(Spans::encode).unwrap_or_default();
             entries.push(HeldFile { life, spans }.entry(bucket, site));
         }
-        entries.extend(
-            covered.into_iter().map(|bucket| book::covered_entry(bucket, state.covered.get(&bucket))),
-        );
+        entries.extend(covered.iter().map(|bucket| book::covered_entry(*bucket, state.covered.get(bucket))));
         entries
     }
 }

@@ -4,6 +4,7 @@
 //! stop in between loses nothing and the act can be repeated; what goes is erased by its own version id, never what
 //! was not known here.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use skerry_base::Dot;
@@ -46,16 +47,19 @@ pub(crate) async fn end(site: &Arc<Site>, writer: &str, request: ConflictEnd) ->
     let chosen = chosen(&conflict, request.keep.as_deref())?;
     let versions = bucket.versioning == Versioning::Enabled;
     let by = Act { site, bucket: &bucket, key: &request.key, writer };
-    if chosen != conflict.current || versions {
+    let renewed = chosen != conflict.current || versions;
+    // Only what was shown goes: a write that arrives meanwhile is nobody's choice yet.
+    let shown = std::iter::once(conflict.current).chain(conflict.losers.iter().map(|loser| loser.dot));
+    let shown: BTreeSet<Dot> = shown.filter(|dot| renewed || *dot != chosen).collect();
+    if renewed {
         by.renew(chosen).await?;
     }
     let mut erased = Vec::new();
     if !versions {
         let (of, key) = (bucket.clone(), request.key.clone());
         let left = site.read(move |view| space::conflict(view, of.id, &key).map_err(unreadable)).await?;
-        let known = |dot: &Dot| *dot != conflict.current || chosen != conflict.current;
         let losers = left.into_iter().flat_map(|left| left.losers).map(|loser| loser.dot);
-        for dot in losers.filter(known) {
+        for dot in losers.filter(|dot| shown.contains(dot)) {
             by.write(Ask::Erase(VersionId::Dot(dot)), None).await?;
             erased.push(VersionId::Dot(dot).to_string());
         }

@@ -20,6 +20,7 @@ use super::ingest::{self, Body};
 use super::source::Chunks;
 use super::write::{self, Asked, Written};
 use super::{put, scope, shape};
+use crate::copies::look::is_here;
 use crate::peers::message::Part;
 use crate::site::Site;
 
@@ -97,6 +98,10 @@ fn by_reference(
     }
     let pins = object.chunks.iter().map(|chunk| site.store.pin(bucket.id, chunk.id));
     let pins = pins.collect::<Option<Vec<_>>>()?;
+    // A cached copy may go at any time, and may not be durable.
+    if !is_here(&site.store, bucket.id, object) {
+        return None;
+    }
     Some(Body { size: object.size, chunks: object.chunks.clone(), small: None, pins })
 }
 

@@ -202,7 +202,11 @@ pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcom
     let (system, me) = (site.system, site.id);
     let Move { bucket, to, lost } = asked;
     let heard = match lost {
-        Some(lost) => heard_of(site, bucket, lost).await?,
+        Some(lost) => {
+            // The lost home may have handed over already.
+            super::members::hear_claims(site).await;
+            heard_of(site, bucket, lost).await?
+        }
         None => Vector::new(),
     };
     let names = names(site);
@@ -229,19 +233,28 @@ pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcom
     Ok(home.epoch)
 }
 
-/// What the members that can be asked have of a bucket whose home is lost. A member that cannot be asked may hold a
-/// decision that nobody else has: the operator is told, and nothing is decided behind its back.
+/// What the other sites have of a bucket whose home is lost. All of them are asked, not the members that were heard of:
+/// who is one is forgotten with a start. One that cannot be asked may hold a decision that nobody else has: the operator
+/// is told, and nothing is decided behind its back.
 async fn heard_of(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<Vector> {
-    let members = site.drive.ask(move |machine, _| machine.members(bucket)).await.unwrap_or_default();
-    let members: Vec<SiteId> =
-        members.into_iter().filter(|member| ![lost, site.id].contains(member)).collect();
-    let (heard, answered) = super::members::seen_by(site, bucket, &members).await;
-    if bucket != site.system && answered < members.len() {
-        let names: Vec<String> = members.iter().map(|member| site.peers.roster.name(*member)).collect();
+    let gone = site.copies.lost();
+    let others = site.peers.roster.all().into_keys();
+    let others = others.filter(|other| ![lost, site.id].contains(other) && !gone.contains(other));
+    let request = &Request::Size { bucket };
+    let asked = others.map(|other| async move { (other, site.peers.call(other, request).await) });
+    let (mut heard, mut silent) = (Vector::new(), Vec::new());
+    for (other, answer) in futures::future::join_all(asked).await {
+        match answer.map(|answer| answer.response) {
+            Ok(Response::Size { vector, .. }) => heard.merge(&vector),
+            Ok(Response::NotMember) => {}
+            _ => silent.push(site.peers.roster.name(other)),
+        }
+    }
+    if bucket != site.system && !silent.is_empty() {
         return Err(refusal::unreachable(format!(
-            "of the other members ({}) only {answered} answered; one that does not may hold what the lost home \
-             decided: try again when they are linked",
-            names.join(", ")
+            "{} did not answer, and one that does not may hold what the lost home decided: try again when they are \
+             linked, or expel them",
+            silent.join(", ")
         )));
     }
     Ok(heard)

@@ -86,7 +86,7 @@ async fn known(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
     let all = asking.sites.drain(..).chain(asking.silent.drain(..)).filter(|member| *member != site.id);
     (asking.sites, asking.silent) =
         all.collect::<Vec<_>>().into_iter().partition(|member| site.linked(*member));
-    // The home made the bucket, so it is a member whatever the landmarks have heard.
+    // A home that made the bucket is a member whatever the landmarks have heard.
     let known = asking.sites.contains(&bucket.home) || asking.silent.contains(&bucket.home);
     if !known && bucket.home != site.id {
         let linked = site.linked(bucket.home);
@@ -95,9 +95,14 @@ async fn known(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
         } else {
             asking.silent.push(bucket.home)
         }
-        asking.unknown = false;
+        asking.unknown &= is_given(bucket);
     }
     Ok(asking)
+}
+
+/// Whether the home was given the bucket: who made it is a member, who was given it may not be one yet.
+fn is_given(bucket: &Bucket) -> bool {
+    bucket.epoch.is_some_and(|epoch| epoch > skerry_model::bucket::FIRST_EPOCH)
 }
 
 async fn located(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
@@ -111,7 +116,7 @@ async fn located(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
             Some(Answer::Unknown { unasked }) => asking.silent = unasked,
             Some(Answer::NotYetKnown) => {
                 asking.unknown = true;
-                if site.linked(bucket.home) {
+                if site.linked(bucket.home) && !is_given(bucket) {
                     break;
                 }
                 let mut changes = site.changes.follow();

@@ -243,12 +243,10 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
     bucket.check_residency(site)?;
     site.join(bucket.id).await?;
     let mut taking = Taking { bytes: 0, pins: Vec::new(), small: None };
-    if let Some(object) = record.object() {
-        let take = taking.take(site, &bucket, &record, object, hold.payload);
-        match tokio::time::timeout(TURN, take).await {
-            Ok(taken) => taken?,
-            Err(_) => return Ok(Response::Holding(taking.bytes)),
-        }
+    if let Some(object) = record.object()
+        && !taking.take(site, &bucket, &record, object, hold.payload).await?
+    {
+        return Ok(Response::Holding(taking.bytes));
     }
     let Taking { pins, small, .. } = taking;
     let id = bucket.id;
@@ -262,7 +260,12 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
         }
         Ok(((), entries))
     };
+    let large = !pins.is_empty();
     site.commit(id, pins, propose).await?;
+    // A record that came before its payload refers to nothing new: its commit has synced no payload.
+    if large {
+        site.settle().await?;
+    }
     Ok(Response::Held)
 }
 
@@ -285,7 +288,8 @@ struct Taking {
 }
 
 impl Taking {
-    /// Takes all chunks: those that were sent along, those that are here, the rest from who has them.
+    /// Takes all chunks: those that were sent along, those that are here, the rest from who has them. False after a
+    /// turn: never before a chunk came, and never in the midst of one, which would come no nearer if it were dropped.
     async fn take(
         &mut self,
         site: &Arc<Site>,
@@ -293,16 +297,23 @@ impl Taking {
         record: &Record,
         object: &Object,
         sent: Vec<Bytes>,
-    ) -> Outcome<()> {
+    ) -> Outcome<bool> {
+        let (begun, mut came) = (site.clock.now(), false);
         let chunks = Chunks::new(site, bucket, record.site);
         let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
         let mut sent = sent.into_iter();
         let mut trees = Vec::new();
         while let Some(step) = walk.next() {
+            if came && site.clock.now().since(begun) >= TURN {
+                return Ok(false);
+            }
             let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
             let bytes = match sent.next().filter(|bytes| skerry_base::ChunkId::of(bytes) == chunk.id) {
                 Some(bytes) => bytes,
-                None => chunks.whole(chunk).await?,
+                None => {
+                    came |= !site.store.has_chunk(bucket.id, chunk.id);
+                    chunks.whole(chunk).await?
+                }
             };
             self.bytes += bytes.len() as u64;
             if chunk.kind == ChunkKind::Tree {
@@ -318,7 +329,7 @@ impl Taking {
         for bytes in trees.into_iter().rev() {
             self.pins.push(own(site, bucket, ChunkKind::Tree, bytes).await?);
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -172,8 +172,8 @@ impl Chunks {
         range: Range<u64>,
     ) -> impl Stream<Item = Outcome<Bytes>> + Send + 'static {
         let walk = Walk::new(top, range);
-        let state =
-            Reading { chunks: self, walk, near: None, ahead: VecDeque::new(), rest: None, far: false };
+        let (near, ahead, rest) = (None, VecDeque::new(), None);
+        let state = Reading { chunks: self, walk, near, ahead, rest, in_pieces: false, far: false };
         futures::stream::try_unfold(state, |mut state| async move {
             let next = state.next().await?;
             Ok(next.map(|bytes| (bytes, state)))
@@ -208,6 +208,8 @@ struct Reading {
     ahead: VecDeque<Ahead>,
     /// What of a chunk comes next, before anything else of the body.
     rest: Option<(ChunkRef, Range<u32>)>,
+    /// What was asked for last is a first piece, and more may come with it.
+    in_pieces: bool,
     far: bool,
 }
 
@@ -279,12 +281,15 @@ impl Reading {
     /// Has it read, all at once or, where there is no room for that, its first piece. Whether something was asked for:
     /// without room only what is next is, and the rest waits.
     fn ask(&mut self, chunk: ChunkRef, range: Range<u32>) -> bool {
-        let grant = self.chunks.site.outgoing.try_take(range.len());
+        // Behind a first piece nothing is asked for until it is known how much came with it.
+        let waits = self.in_pieces && !self.ahead.is_empty();
+        let grant = if waits { None } else { self.chunks.site.outgoing.try_take(range.len()) };
         if grant.is_none() && !self.ahead.is_empty() {
             self.rest = Some((chunk, range));
             return false;
         }
         let piece = if grant.is_some() { range.clone() } else { first_piece(&range) };
+        self.in_pieces = piece.end < range.end;
         if piece.end < range.end {
             self.rest = Some((chunk, piece.end..range.end));
         }

@@ -19,12 +19,13 @@ use skerry_model::record::{HomeDecision, RecordError, Scope};
 use skerry_model::space::{self, SpaceReducer};
 use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, WriteRefusal};
 use skerry_model::{Entry, Object, Record};
-use skerry_storage::{Pin, SmallBody};
+use skerry_storage::{Pin, SmallBody, Store};
 
 use super::bucket::Bucket;
 use super::get::{Found, Wanted};
 use super::home::{self, Standpoint};
 use super::{far, members, refusal, shape, upload};
+use crate::copies::look::is_here;
 use crate::peers::PeerError;
 use crate::peers::message::{self, Decide, Part, Request, Response, Which};
 use crate::site::{Site, Stamps, entry, unreadable};
@@ -146,7 +147,9 @@ pub(crate) async fn here(
     let stamps = site.stamps.clone();
     let Asked { bucket: resolved, key, condition, ask, writer, small, pins, with, upload } = asked;
     let standpoint = Standpoint { system: site.system, me: site.id };
+    let (large, mine) = (!pins.is_empty() && payload == site.id, site.stamps.origin);
     let proposal = Proposal {
+        store: site.store.clone(),
         stamps,
         standpoint,
         resolved,
@@ -160,10 +163,16 @@ pub(crate) async fn here(
         payload,
         heads,
     };
-    site.commit(bucket, pins, move |view| proposal.decide(view)).await
+    let written = site.commit(bucket, pins, move |view| proposal.decide(view)).await?;
+    // The same as before refers to nothing new: its commit has synced no payload.
+    if large && matches!(&written, Written::Record(record) if record.dot.origin != mine) {
+        site.settle().await?;
+    }
+    Ok(written)
 }
 
 struct Proposal {
+    store: Arc<Store>,
     stamps: Arc<Stamps>,
     standpoint: Standpoint,
     resolved: Bucket,
@@ -229,12 +238,23 @@ impl Proposal {
                 entries.push(self.small.into_iter().fold(stored, skerry_storage::Entry::with_body));
                 Written::Record(record)
             }
-            Proposed::Same(record) => Written::Record(record),
+            Proposed::Same(record) => {
+                let small = self.small.filter(|_| self.payload == self.standpoint.me);
+                entries.extend(small.and_then(|small| body_of(&self.store, small, record.clone())));
+                Written::Record(record)
+            }
             Proposed::Nothing => Written::Nothing,
         };
         entries.extend(self.with.iter().map(entry));
         Ok((written, entries))
     }
+}
+
+/// What was written is there already, maybe without its body, which lies at another site or is lost: what is
+/// acknowledged here lies here.
+fn body_of(store: &Store, small: SmallBody, record: Box<Record>) -> Option<skerry_storage::Entry> {
+    let lacks = record.object().is_some_and(|object| !is_here(store, record.bucket, object));
+    lacks.then(|| entry(&Entry::Record(record)).with_body(small))
 }
 
 fn conditions(condition: &WriteCondition) -> Conditions {
@@ -334,7 +354,12 @@ async fn decided(
         let kept = space::keep(view, bucket, vec![kept]).map_err(unreadable)?;
         Ok(((), kept.iter().chain(&with).map(entry).collect()))
     };
+    let holds = pins.0.is_some() || !pins.1.is_empty();
     site.commit(bucket, pins, propose).await?;
+    // A decision that a feed brought first refers to nothing new: its commit has synced no payload.
+    if holds {
+        site.settle().await?;
+    }
     Ok(Written::Record(record))
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use skerry_base::limits::{ARRIVING_BYTES, INCOMING_BYTES, OUTGOING_BYTES};
+use skerry_gateway::service::BucketPatch;
 
 use super::world::{TestWorld, noise};
 
@@ -28,6 +29,28 @@ async fn downloads_go_on_in_pieces_here_and_from_elsewhere() {
     assert_eq!(two.get("bulk", "k").await.unwrap(), body);
     assert_eq!(two.payload_received(), received, "the pieces came from the copy that was kept");
     drop(held);
+    world.stop().await;
+}
+
+/// Nothing may be kept here, so what comes with the first piece of a chunk is all of it: it is sent once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_download_with_little_room_and_nothing_kept_is_the_object() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("bulk").await.unwrap();
+    let bound = BucketPatch { residency: Some(vec!["site-1".into()]), ..BucketPatch::default() };
+    one.services().admin.update_bucket("bulk", bound).await.unwrap();
+    let body = noise((4 << 20) + 77_777, 1);
+    one.put("bulk", "k", body.clone()).await.unwrap();
+    let knows = || async {
+        two.site().bucket("bulk").await.unwrap().is_some_and(|bucket| !bucket.may_lie_at(two.id()))
+    };
+    two.until("the binding is known", knows).await;
+    for room in [1, 15, 16, 17, 31, 33] {
+        let held = two.site().outgoing.try_take(OUTGOING_BYTES - room * (64 << 10)).unwrap();
+        assert!(two.get("bulk", "k").await.unwrap() == body, "with room for {room} pieces");
+        drop(held);
+    }
     world.stop().await;
 }
 

@@ -122,3 +122,51 @@ async fn the_first_writer_of_an_equal_object_counts_only_if_it_can_be_asked() {
     assert_eq!(done.receipt.scope.as_deref(), Some("sites=2"));
     world.stop().await;
 }
+
+/// Makes it a member of the bucket, so that records come to it by feeds.
+async fn member(site: &TestSite) {
+    site.until("the bucket is known", || async { site.site().bucket("safe").await.unwrap().is_some() }).await;
+    site.put("safe", "its own", "x").await.unwrap();
+}
+
+/// The record comes first by the feed, so the commit of the hold itself has nothing new to sync.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_site_says_it_holds_is_synced_though_its_record_was_there_before() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("safe").await.unwrap();
+    member(two).await;
+    for n in 0..5 {
+        let (key, body) = (format!("{n}"), noise(2_500_000, n));
+        one.put("safe", &key, body.clone()).await.unwrap();
+        world.converged("safe").await;
+        let done = put(one, "sites=2", &key, body).await.unwrap();
+        assert_eq!(done.receipt.scope.as_deref(), Some("sites=2"));
+        assert!(two.site().store.is_settled(), "{n}");
+    }
+    world.stop().await;
+}
+
+/// Who puts what another site has written before wants it here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_elsewhere_and_is_put_here_lies_here() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("safe").await.unwrap();
+    member(two).await;
+    let bodies = [noise(100, 1), noise(20_000, 2), noise(2_500_000, 3)];
+    for (n, body) in bodies.iter().enumerate() {
+        one.put("safe", &format!("{n}"), body.clone()).await.unwrap();
+    }
+    world.converged("safe").await;
+    for (n, body) in bodies.iter().enumerate() {
+        put(two, "site", &format!("{n}"), body.clone()).await.unwrap();
+        assert!(two.site().store.is_settled(), "{n}");
+    }
+    one.cut(true).await;
+    for (n, body) in bodies.iter().enumerate() {
+        assert_eq!(two.get("safe", &format!("{n}")).await.unwrap(), *body, "{n}");
+    }
+    assert_eq!((two.payload_received(), two.site().store.usage().cache.live), (0, 0));
+    world.stop().await;
+}

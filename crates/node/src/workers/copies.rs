@@ -218,7 +218,9 @@ impl Copier {
     fn ask(&mut self, asks: Vec<(BucketId, Dot, SiteId)>) {
         for (bucket, dot, to) in asks {
             let site = self.site.clone();
-            let key = self.keys.get(&(bucket, dot)).cloned();
+            // The machine knows of distances, not of who may have what.
+            let may = self.looks.get(&bucket).is_none_or(|looks| looks.rules.sites.contains(&to));
+            let key = self.keys.get(&(bucket, dot)).filter(|_| may).cloned();
             self.asks.spawn(async move {
                 let result = match key {
                     Some(key) => have_held(&site, bucket, (key, dot), to).await,
@@ -231,7 +233,8 @@ impl Copier {
 
     /// What others said, in this node's own table. Nobody is told: it is no record.
     async fn write_down(&self) {
-        let entries: Vec<_> = self.site.copies.take_dirty().iter().map(entry).collect();
+        let dirty = self.site.copies.take_dirty();
+        let entries: Vec<_> = self.site.copies.entries(&dirty).iter().map(entry).collect();
         if entries.is_empty() {
             return;
         }
@@ -243,7 +246,8 @@ impl Copier {
             },
         );
         if let Ok(Err(error)) = answered.await {
-            tracing::warn!(?error, "who holds copies could not be written down");
+            tracing::warn!(?error, "who holds copies could not be written down; it will be with the next");
+            self.site.copies.put_back(dirty);
         }
     }
 
@@ -343,7 +347,8 @@ impl Copier {
 /// How many copies a bucket wants now, and who counts.
 pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
     let lost = site.copies.lost();
-    let sites: BTreeSet<SiteId> = site.peers.roster.all().into_keys().chain([site.id]).collect();
+    let all = site.peers.roster.all().into_keys().chain([site.id]);
+    let sites: BTreeSet<SiteId> = all.filter(|other| bucket.may_lie_at(*other)).collect();
     let there = sites.difference(&lost).count();
     Rules { copies: usize::from(bucket.config.copies).min(there), lost, sites }
 }
