@@ -168,5 +168,35 @@ async fn what_was_written_elsewhere_and_is_put_here_lies_here() {
         assert_eq!(two.get("safe", &format!("{n}")).await.unwrap(), *body, "{n}");
     }
     assert_eq!((two.payload_received(), two.site().store.usage().cache.live), (0, 0));
+
+/// The record of a PUT travels by itself; a client that puts the same bytes elsewhere is answered once they are there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_put_again_at_another_site_is_kept_there() {
+    let mut world = TestWorld::new(2).await;
+    let bodies = [noise(20_000, 3), noise(50_000, 4), noise((5 << 20) + 3, 5)];
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.create_bucket("safe").await.unwrap();
+        two.until("the bucket is known", || async { two.site().bucket("safe").await.unwrap().is_some() })
+            .await;
+        two.put("safe", "member", noise(10, 1)).await.unwrap();
+        for (n, body) in bodies.iter().enumerate() {
+            one.put("safe", &format!("{n}"), body.clone()).await.unwrap();
+        }
+        world.converged("safe").await;
+        for (n, body) in bodies.iter().enumerate() {
+            let first = one.put("safe", &format!("{n}"), body.clone()).await.unwrap();
+            let again = two.put("safe", &format!("{n}"), body.clone()).await.unwrap();
+            assert_eq!(again.receipt.token, first.receipt.token, "no second version");
+        }
+        assert_eq!(two.payload_received(), 0, "its own client brought it");
+    }
+    world.sites[0].stop().await;
+    let two = &mut world.sites[1];
+    two.stop().await;
+    two.start().await;
+    for (n, body) in bodies.iter().enumerate() {
+        assert_eq!(two.get("safe", &format!("{n}")).await.unwrap(), *body, "{n}");
+    }
     world.stop().await;
 }
