@@ -31,10 +31,14 @@ pub enum Canary {
     EagerSweep,
     /// Who made a bucket decides its conditions, though nobody has named it the home.
     TwoHomes,
+    /// A site says that it holds a version whose record had come before its body, and has not synced the body.
+    EarlyHolder,
+    /// A PUT of what is there already is answered without a look whether its body is.
+    RepeatedPut,
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 11] = [
+pub const CANARIES: [Canary; 13] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
@@ -46,6 +50,8 @@ pub const CANARIES: [Canary; 11] = [
     Canary::KeptBack,
     Canary::EagerSweep,
     Canary::TwoHomes,
+    Canary::EarlyHolder,
+    Canary::RepeatedPut,
 ];
 
 impl Canary {
@@ -72,6 +78,10 @@ impl Canary {
                 *environment = environment.clone().with_races();
                 Class::Cut
             }
+            Self::EarlyHolder | Self::RepeatedPut => {
+                *environment = environment.clone().with_scopes();
+                return;
+            }
             Self::IdleWorker => {
                 environment.workload.mix = [40, 5, 0, 40, 0, 15];
                 environment.workload.keys = 1;
@@ -96,6 +106,7 @@ impl Canary {
             Self::KeptBack => &["convergence", "acknowledged"],
             Self::EagerSweep => &["acknowledged", "vectors"],
             Self::TwoHomes => &["races"],
+            Self::EarlyHolder | Self::RepeatedPut => &["scopes"],
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod durability;
 pub mod own_writes;
 pub mod races;
 pub mod resurrection;
+pub mod scopes;
 pub mod vectors;
 
 /// A promise that was broken.

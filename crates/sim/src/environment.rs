@@ -138,6 +138,10 @@ pub struct Environment {
     pub retires: bool,
     /// Whether clients race with conditions for keys of buckets that they claim, and homes change hands.
     pub races: bool,
+    /// Whether that is recorded as a history, with deletes and reads, for a checker that is not ours.
+    pub histories: bool,
+    /// Whether writes ask to be held by several sites before they are answered.
+    pub scopes: bool,
     /// How the sites find each other.
     pub finding: Finding,
     /// A fault of our own making that a checker must find.
@@ -173,6 +177,8 @@ impl Environment {
             faults,
             quiet_within: QUIET_WITHIN,
             races: false,
+            histories: false,
+            scopes: false,
             finding,
             canary: None,
         }
@@ -184,6 +190,25 @@ impl Environment {
     pub fn with_races(mut self) -> Self {
         self.races = true;
         self.faults.retain(|(class, _)| *class != Class::Restore);
+        self
+    }
+
+    /// The same with races recorded as histories.
+    #[must_use]
+    pub fn with_histories(self) -> Self {
+        Self { histories: true, ..self.with_races() }
+    }
+
+    /// The same with writes that wait until one, two or three sites hold them, while disks burn and links are cut.
+    #[must_use]
+    pub fn with_scopes(mut self) -> Self {
+        self.scopes = true;
+        self.burns = true;
+        for class in [Class::Restore, Class::Cut, Class::Power] {
+            if !self.faults.iter().any(|(known, _)| *known == class) {
+                self.faults.push((class, seconds(15)));
+            }
+        }
         self
     }
 

@@ -12,7 +12,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use skerry_scenario::topology::Topology;
 use skerry_scenario::workload::Workload;
+use skerry_sim::canary::Canary;
 use skerry_sim::environment::Environment;
+use skerry_sim::histories::{Answered, Line};
 use skerry_sim::trace::{Sink, say};
 use skerry_sim::world::{self, Report};
 use skerry_sim::{arrivals, swarm};
@@ -49,6 +51,18 @@ enum Verb {
         #[arg(long, default_value_t = 5)]
         seeds: u64,
     },
+    /// Conditional operations of many seeds as lines of JSON, for a checker that is not ours (`crates/sim/linear`).
+    Histories {
+        /// How many seeds.
+        #[arg(long, default_value_t = 100)]
+        seeds: u64,
+        /// The first.
+        #[arg(long, default_value_t = 0)]
+        start: u64,
+        /// With a mistake that the checker must find: who made a bucket decides, whoever is its home.
+        #[arg(long)]
+        two_homes: bool,
+    },
     /// One seed.
     Run {
         /// Which.
@@ -76,6 +90,12 @@ struct Files {
     /// Clients race with conditions as well, and homes change hands.
     #[arg(long)]
     races: bool,
+    /// The same with deletes and reads, as histories record it.
+    #[arg(long)]
+    histories: bool,
+    /// Writes wait until several sites hold them, while disks burn.
+    #[arg(long)]
+    scopes: bool,
 }
 
 /// What the files say.
@@ -85,7 +105,15 @@ struct Given {
     topology: Option<Topology>,
     workload: Option<Workload>,
     seconds: Option<u64>,
-    races: bool,
+    modes: [bool; 3],
+}
+
+impl Files {
+    const MODES: [&'static str; 3] = ["races", "histories", "scopes"];
+
+    const fn modes(&self) -> [bool; 3] {
+        [self.races, self.histories, self.scopes]
+    }
 }
 
 impl fmt::Display for Files {
@@ -94,7 +122,8 @@ impl fmt::Display for Files {
             path.iter().try_for_each(|path| write!(f, " --{flag} {}", path.display()))?;
         }
         self.seconds.iter().try_for_each(|seconds| write!(f, " --seconds {seconds}"))?;
-        if self.races { f.write_str(" --races") } else { Ok(()) }
+        let modes = Self::MODES.iter().zip(self.modes()).filter(|(_, on)| *on);
+        modes.into_iter().try_for_each(|(mode, _)| write!(f, " --{mode}"))
     }
 }
 
@@ -111,7 +140,7 @@ impl Files {
             topology: topology.transpose()?,
             workload: workload.transpose()?,
             seconds: self.seconds,
-            races: self.races,
+            modes: self.modes(),
         })
     }
 }
@@ -128,7 +157,14 @@ impl Given {
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }
-        if self.races { environment.with_races() } else { environment }
+        let [races, histories, scopes] = self.modes;
+        if races {
+            environment = environment.with_races();
+        }
+        if histories {
+            environment = environment.with_histories();
+        }
+        if scopes { environment.with_scopes() } else { environment }
     }
 }
 
@@ -160,11 +196,31 @@ fn carry_out(verb: &Verb) -> Result<bool, String> {
             delays.iter().for_each(|delay| print_arrivals(*delay, *seeds));
             Ok(true)
         }
+        Verb::Histories { seeds, start, two_homes } => {
+            let seeds = *start..start.saturating_add(*seeds);
+            Ok(seeds.filter(|seed| !print_history(*seed, *two_homes)).count() == 0)
+        }
         Verb::Run { seed, trace, files } => {
             let sink = if *trace { Sink::Print } else { Sink::Keep(40) };
             Ok(judge(&files.read()?, *seed, sink, true).passed())
         }
     }
+}
+
+/// Prints what the clients of a seed saw; says whether our own checkers had nothing to say.
+fn print_history(seed: u64, two_homes: bool) -> bool {
+    let mut environment = Environment::of_seed(seed).with_histories();
+    if two_homes {
+        Canary::TwoHomes.set_free(&mut environment);
+    }
+    let report = world::run(environment, Sink::Hash);
+    let lines = report.operations.iter().filter(|operation| operation.answered != Answered::Refused);
+    lines.for_each(|operation| say(Line(seed, operation)));
+    if !report.passed() && !two_homes {
+        report.violations.iter().for_each(|violation| eprintln!("seed {seed}: {violation}"));
+        eprintln!("again: {} --histories", swarm::reproduction(seed));
+    }
+    report.passed() || two_homes
 }
 
 fn print_arrivals(delay: u64, seeds: u64) {
@@ -241,7 +297,7 @@ impl fmt::Display for Totals {
 }
 
 fn print(report: &Report, flags: &str) {
-    let Report { seed, hash, lines, violations, counts, agreed_after, tail, arrivals: _ } = report;
+    let Report { seed, hash, lines, violations, counts, agreed_after, tail, .. } = report;
     tail.iter().for_each(say);
     let verdict = if violations.is_empty() { "passed" } else { "FAILED" };
     say(format_args!("seed {seed} {verdict}: {lines} events, story {}", &hash.to_hex()[..16]));

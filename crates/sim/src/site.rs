@@ -81,15 +81,43 @@ pub type Decided = (crate::history::Place, Dot, Vec<u8>);
 /// A decision that waits for the end of its commit; none once its fate is known.
 pub type Deciding = Arc<Mutex<Option<Decided>>>;
 
+/// Who waits for a write, and for how much.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked {
+    /// Which client, if any waits.
+    pub client: Option<usize>,
+    /// At how many sites it is to be held; 0 if nobody looks.
+    pub scope: usize,
+    /// The operation of a history that it is.
+    pub operation: Option<usize>,
+}
+
+/// Why a write did not become a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unwritten {
+    /// Its condition did not hold.
+    Missed(String),
+    /// It was refused before anything was written.
+    Refused(String),
+    /// The disk failed: it may be there or not.
+    Failed(String),
+}
+
+impl<E: std::fmt::Display> From<E> for Unwritten {
+    fn from(error: E) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
+
 /// What a commit answers.
 #[derive(Debug, Clone)]
 pub enum Answer {
     /// To a client.
     Wrote {
-        /// Which, if any waits.
-        client: Option<usize>,
+        /// Who, if anybody waits.
+        asked: Asked,
         /// What became of it, or why nothing did.
-        result: Result<Wrote, String>,
+        result: Result<Wrote, Unwritten>,
     },
     /// To the federation machine.
     Applied {
@@ -102,6 +130,15 @@ pub enum Answer {
         /// The records that it stored.
         stored: Vec<(BucketId, Dot)>,
     },
+    /// To a site that wants a version held.
+    Holds {
+        /// Its wish.
+        id: u64,
+        /// Whether it was committed.
+        ok: bool,
+        /// Whether its payload was made durable by itself.
+        settled: bool,
+    },
     /// The site became a member.
     Joined(BucketId),
     /// Housekeeping that nobody waits for.
@@ -113,8 +150,22 @@ pub enum Answer {
 pub enum Wrote {
     /// A record was made.
     Record(crate::history::Place, Dot),
+    /// The same object was there already.
+    Again(crate::history::Place, Dot),
     /// That was so already.
     Nothing,
+}
+
+impl Answer {
+    /// The disk failed after all.
+    #[must_use]
+    pub fn spoilt(self, why: &str) -> Self {
+        match self {
+            Self::Wrote { asked, .. } => Self::Wrote { asked, result: Err(Unwritten::Failed(why.into())) },
+            Self::Holds { id, .. } => Self::Holds { id, ok: false, settled: true },
+            other => other,
+        }
+    }
 }
 
 /// Locks what only one thread ever locks.

@@ -20,6 +20,7 @@ use crate::checkers::own_writes::OwnWrites;
 use crate::checkers::races::{Expected, Races};
 use crate::disk::SimDisk;
 use crate::environment::{Class, Environment};
+use crate::histories::Operation;
 use crate::history::{History, Place};
 use crate::net::Net;
 use crate::queue::Queue;
@@ -33,14 +34,17 @@ mod clients;
 mod commits;
 mod deaths;
 mod fetches;
+mod histories;
 mod inspections;
 mod machines;
 mod races;
 mod rest;
+mod scopes;
 mod strikes;
 mod wires;
 
 use clients::Client;
+use scopes::Scopes;
 use strikes::Relief;
 use wires::Wires;
 
@@ -74,6 +78,12 @@ enum Event {
     Notice { from: usize, to: usize, wire: u64 },
     /// One side hears what the other understands.
     Words { from: usize, to: usize, wire: u64 },
+    /// A question to hold a version arrives.
+    Hold { id: u64, from: usize, to: usize, wire: u64 },
+    /// Its answer arrives.
+    Held { id: u64, by: usize, wire: u64, ok: bool, loss: u64 },
+    /// A write that waits for other sites looks whom to ask.
+    Press(u64),
     /// A process comes up.
     Start { site: usize },
     /// A fault of this class strikes.
@@ -116,6 +126,8 @@ pub struct Report {
     pub agreed_after: Option<Duration>,
     /// How long each record took to each other site while clients asked, and the round trip between them.
     pub arrivals: Vec<(Duration, Duration)>,
+    /// Conditional operations and reads at homes, as their clients saw them.
+    pub operations: Vec<Operation>,
     /// The last lines, if they were kept.
     pub tail: Vec<String>,
 }
@@ -168,6 +180,12 @@ pub struct World {
     /// What conditional operations that were decided had expected.
     raced: Arc<Mutex<BTreeMap<(Place, skerry_base::Dot), Expected>>>,
     races: Races,
+    /// Writes that wait for other sites.
+    scopes: Scopes,
+    /// Operations of the history that is recorded.
+    operations: Vec<Operation>,
+    /// Counts begins and ends of operations.
+    turns: u64,
     /// Where and when each write was answered.
     answered: BTreeMap<(BucketId, Dot), (usize, Instant)>,
     /// How long each record took to another site, and the round trip between.
@@ -224,6 +242,9 @@ impl World {
             draw: root.fork("world"),
             raced: Arc::default(),
             races: Races::default(),
+            scopes: Scopes::default(),
+            operations: Vec::new(),
+            turns: 0,
             answered: BTreeMap::new(),
             arrivals: Vec::new(),
             stale: BTreeMap::new(),
@@ -285,6 +306,9 @@ impl World {
             Event::Down { from, to, wire } => self.link_down(from, to, wire),
             Event::Notice { from, to, wire } => self.notice(from, to, wire),
             Event::Words { from, to, wire } => self.words(from, to, wire),
+            Event::Hold { id, from, to, wire } => self.asked_to_hold(id, (from, to), wire),
+            Event::Held { id, by, wire, ok, loss } => self.told_held(id, (by, wire), (ok, loss)),
+            Event::Press(id) => self.press(id),
             Event::Start { site } => self.start(site),
             Event::Strike(class) => self.strike(class),
             Event::Relief(relief) => self.relieve(relief),
@@ -330,6 +354,7 @@ impl World {
             counts: self.counts,
             agreed_after,
             arrivals: self.arrivals,
+            operations: self.operations,
             tail: self.trace.kept().map(Into::into).collect(),
         }
     }

@@ -106,6 +106,16 @@ fn a_claim_that_is_taken_for_a_home() {
     must_be_caught(Canary::TwoHomes);
 }
 
+#[test]
+fn a_holder_that_has_not_synced() {
+    must_be_caught(Canary::EarlyHolder);
+}
+
+#[test]
+fn a_repeated_put_that_nobody_looks_at() {
+    must_be_caught(Canary::RepeatedPut);
+}
+
 /// Every checker file has a canary; a new one without is noticed here.
 #[test]
 fn every_checker_has_caught_one() {
@@ -121,6 +131,7 @@ fn every_checker_has_caught_one() {
         "own writes",
         "races",
         "resurrection",
+        "scopes",
         "vectors",
     ];
     assert_eq!(caught, checkers.iter().collect());

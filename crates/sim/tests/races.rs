@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use skerry_sim::environment::Environment;
+use skerry_sim::histories::Answered;
 use skerry_sim::swarm::reproduction;
 use skerry_sim::trace::Sink;
 use skerry_sim::world;
@@ -37,4 +38,28 @@ fn the_first_half_of_the_races() {
 #[test]
 fn the_second_half_of_the_races() {
     must_pass(3000 + HALF..3000 + 2 * HALF);
+}
+
+/// With deletes and reads; a checker that is not ours judges many more (`cargo xtask linear`).
+#[test]
+fn histories_have_every_kind_of_answer() {
+    let mut answers = BTreeMap::new();
+    for seed in 3000..3006 {
+        let report = world::run(Environment::of_seed(seed).with_histories(), Sink::Hash);
+        assert_eq!(report.violations, [], "seed {seed}: {} --histories", reproduction(seed));
+        for operation in &report.operations {
+            let answer = match operation.answered {
+                Answered::Read(Some(_)) => "something",
+                Answered::Read(None) => "nothing",
+                Answered::Done => "done",
+                Answered::Missed => "missed",
+                Answered::Refused => "refused",
+                Answered::Unknown => "unknown",
+            };
+            *answers.entry(answer).or_insert(0) += 1;
+        }
+    }
+    for answer in ["something", "nothing", "done", "missed", "unknown"] {
+        assert!(answers.get(answer).is_some_and(|count| *count >= 5), "too few {answer}: {answers:?}");
+    }
 }

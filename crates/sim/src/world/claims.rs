@@ -16,6 +16,7 @@ use super::clients::Wish;
 use super::{Bucket, Event, World};
 use crate::checkers::{Violation, claims};
 use crate::history::Body;
+use crate::site::Asked;
 use crate::trace::Who;
 use skerry_scenario::clock::seconds;
 use skerry_scenario::draw::{Draw, Ppm};
@@ -127,7 +128,7 @@ impl World {
         let system = Bucket { id: self.system, versioning: Versioning::Off };
         self.submit_write(Wish {
             site,
-            client,
+            asked: Asked { client, ..Asked::default() },
             bucket: system,
             key: String::new(),
             ask: Ask::Delete,

@@ -1,7 +1,7 @@
 //! Clients: each asks its own site for one thing at a time, and remembers nothing; the history does.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use skerry_base::chunk::Tree;
@@ -9,20 +9,20 @@ use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, limits};
 use skerry_model::object::Object;
 use skerry_model::record::{Scope, Statement};
 use skerry_model::space::{self, Cursor, VersionId};
-use skerry_model::write::{self, Ask, Intent, Proposed};
+use skerry_model::write::{self, Ask, Intent, Proposed, WriteRefusal};
 use skerry_model::{Entry, Record, Versioning};
-use skerry_storage::{Class, Pin, SmallBody, StorageError};
+use skerry_storage::{Class, CommitError, Pin, SmallBody, StorageError, Store};
 
 use super::claims::{self, Claim};
 use super::commits::Notes;
-use super::{Bucket, Event, World, races};
+use super::{Bucket, Event, World, races, scopes};
 use crate::canary::Canary;
 use crate::checkers::durability::How;
 use crate::checkers::races::Expected;
 use crate::checkers::{Violation, bodies};
 use crate::environment::Environment;
 use crate::history::{Body, Excuse, Outcome, Place, Said, Write};
-use crate::site::{Answer, Deciding, Wrote, lock};
+use crate::site::{Answer, Asked, Deciding, Unwritten, Wrote, lock};
 use crate::trace::Who;
 use crate::verdict;
 use skerry_scenario::clock::{millis, seconds};
@@ -58,8 +58,8 @@ pub(super) struct Carried {
 /// A write on its way into the store.
 pub(super) struct Wish {
     pub(super) site: usize,
-    /// Who waits for the answer, if anybody.
-    pub(super) client: Option<usize>,
+    /// Who waits for the answer, if anybody, and for how much.
+    pub(super) asked: Asked,
     pub(super) bucket: Bucket,
     pub(super) key: String,
     pub(super) ask: Ask,
@@ -125,9 +125,8 @@ impl World {
             Act::List => self.list(site, bucket.id),
             Act::Bucket => self.claim((site, client), &mut state.draw),
             Act::Put => {
-                let length = workload.size(&mut state.draw) as usize;
-                let body = state.draw.bytes(length);
-                self.put((site, client), bucket, key, body)
+                let (body, scope) = self.body_and_scope(&key, &mut state.draw);
+                self.put(site, Asked { client: Some(client), scope, operation: None }, bucket, (key, body))
             }
             Act::Delete => self.ask((site, client), bucket, key, Ask::Delete),
             Act::Erase => self.erase((site, client), bucket, key, &mut state.draw),
@@ -154,7 +153,16 @@ impl World {
         }
     }
 
-    fn put(&mut self, (site, client): (usize, usize), bucket: Bucket, key: String, body: Vec<u8>) -> bool {
+    /// What a client puts: anything; where scopes are tried, one of few bodies, and at how many sites.
+    fn body_and_scope(&self, key: &str, draw: &mut Draw) -> (Vec<u8>, usize) {
+        if self.environment.scopes {
+            return scopes::body_and_scope(self.environment.seed, self.sites.len(), key, draw);
+        }
+        let length = self.environment.workload.size(draw) as usize;
+        (draw.bytes(length), 0)
+    }
+
+    fn put(&mut self, site: usize, asked: Asked, bucket: Bucket, (key, body): (String, Vec<u8>)) -> bool {
         let now = self.queue.now();
         let Some(modified) = self.sites.get(site).map(|place| place.wall.read(now)) else { return false };
         let carried = match self.carry(site, bucket.id, body) {
@@ -168,9 +176,8 @@ impl World {
         let etag = said.hash.to_string();
         let object = Object { size: said.length, etag, chunks, modified, ..Object::default() };
         let ask = Ask::Put(Box::new(object));
-        let (client, said) = (Some(client), Some(said));
-        let (claim, race) = (None, None);
-        self.submit_write(Wish { site, client, bucket, key, ask, claim, race, said, small, pins })
+        let (claim, race, said) = (None, None, Some(said));
+        self.submit_write(Wish { site, asked, bucket, key, ask, claim, race, said, small, pins })
     }
 
     /// Brings a body to the disk as the node does: small ones with the record, others in chunks before it.
@@ -215,9 +222,9 @@ impl World {
     }
 
     fn ask(&mut self, (site, client): (usize, usize), bucket: Bucket, key: String, ask: Ask) -> bool {
-        let client = Some(client);
+        let asked = Asked { client: Some(client), ..Asked::default() };
         let (claim, race, said, small, pins) = (None, None, None, None, Vec::new());
-        self.submit_write(Wish { site, client, bucket, key, ask, claim, race, said, small, pins })
+        self.submit_write(Wish { site, asked, bucket, key, ask, claim, race, said, small, pins })
     }
 
     fn erase(&mut self, of: (usize, usize), bucket: Bucket, key: String, draw: &mut Draw) -> bool {
@@ -231,7 +238,7 @@ impl World {
     }
 
     pub(super) fn submit_write(&mut self, mut wish: Wish) -> bool {
-        let (site, client) = (wish.site, wish.client);
+        let (site, asked) = (wish.site, wish.asked);
         // Kept from the collector until the record that refers to them is stored.
         let pins = std::mem::take(&mut wish.pins);
         let notes = self.notes(site);
@@ -241,17 +248,19 @@ impl World {
         let at_end = (Arc::clone(&desk), notes.clone());
         let (system, raced) = (self.system, Arc::clone(&self.raced));
         let two_homes = self.environment.canary == Some(Canary::TwoHomes);
+        let blind = self.environment.canary == Some(Canary::RepeatedPut);
+        let reads = Arc::downgrade(&store);
         let decided = Deciding::default();
         let noted = Arc::clone(&decided);
         store.submit(
             move |view| {
                 let mut desk = lock(&desk);
-                notes.refused(view, &mut desk.deciding).map_err(|error| error.to_string())?;
+                notes.refused(view, &mut desk.deciding)?;
                 desk.deciding.push(Arc::clone(&noted));
                 let (origin, wall) = (desk.origin, desk.wall);
                 if let Some(claim) = wish.claim.take() {
                     let decided = claims::decide(view, wish.bucket.id, &claim, id, wall);
-                    let Some(claimed) = decided.map_err(|error| error.to_string())? else {
+                    let Some(claimed) = decided? else {
                         return Ok((Wrote::Nothing, Vec::new()));
                     };
                     wish.said = Some(claims::said(&claimed));
@@ -274,12 +283,16 @@ impl World {
                     ask: wish.ask.clone(),
                 };
                 let proposed = write::propose(view, intent, &mut desk.clock);
-                let proposed = proposed.map_err(|error| error.to_string())?;
+                let proposed = proposed.map_err(|error| match error {
+                    WriteRefusal::Precondition(_) => Unwritten::Missed(error.to_string()),
+                    other => Unwritten::from(other),
+                })?;
                 if let (Some(expected), Proposed::Write { record, .. }) = (&wish.race, &proposed) {
                     let place = (wish.bucket.id, wish.key.clone());
                     lock(&raced).insert((place, record.dot), expected.clone());
                 }
-                Ok::<_, String>(decide(proposed, &notes, wish, &noted))
+                let lacks = |record: &Record| !blind && lacks(&reads, record);
+                Ok::<_, Unwritten>(decide(proposed, &notes, (wish, lacks), &noted))
             },
             move |result| {
                 drop(pins);
@@ -291,8 +304,11 @@ impl World {
                         false => desk.failed.push(decided),
                     }
                 }
-                let result = result.map_err(|error| format!("{error:?}"));
-                desk.answers.push(Answer::Wrote { client, result });
+                let result = result.map_err(|error| match error {
+                    CommitError::Refused(why) => why,
+                    CommitError::Storage(why) => Unwritten::Failed(format!("{why:?}")),
+                });
+                desk.answers.push(Answer::Wrote { asked, result });
             },
         );
         self.plan_pump(site);
@@ -337,7 +353,7 @@ impl World {
         let Some(object) = record.object() else { return };
         let Some(running) = self.running(site) else { return };
         let mut body = Vec::new();
-        if read_chunks(&running.store, place.0, &object.chunks, &mut body).is_ok() {
+        if bodies::read(&running.store, place.0, &object.chunks, &mut body).is_ok() {
             let wrong = bodies::check_read(&lock(&self.history), site, place, record.dot, &body);
             wrong.into_iter().for_each(|violation| self.violated(violation));
             self.count("bodies");
@@ -376,37 +392,29 @@ impl World {
     }
 }
 
-/// Reads the body below these chunks, following trees.
-pub(super) fn read_chunks(
-    store: &skerry_storage::Store,
-    bucket: BucketId,
-    chunks: &[ChunkRef],
-    body: &mut Vec<u8>,
-) -> Result<(), String> {
-    for chunk in chunks {
-        let bytes = store.read_chunk(bucket, chunk.id, 0..u32::MAX).map_err(|error| error.to_string())?;
-        match chunk.kind {
-            ChunkKind::Leaf => body.extend_from_slice(&bytes),
-            ChunkKind::Tree => {
-                let tree = Tree::decode(&bytes).map_err(|error| error.to_string())?;
-                read_chunks(store, bucket, &tree.children, body)?;
-            }
-        }
-    }
-    Ok(())
+/// Whether the body of a record is not here, as a copy that counts: what is so already may have come by a feed.
+fn lacks(store: &Weak<Store>, record: &Record) -> bool {
+    let chunks = record.object().map(|object| object.chunks.as_slice()).unwrap_or_default();
+    let Some(store) = store.upgrade() else { return true };
+    !chunks.iter().all(|chunk| store.counts(record.bucket, chunk.id))
 }
 
 /// Notes a decision in the history and makes the journal entries of it.
 fn decide(
     proposed: Proposed,
     notes: &Notes,
-    wish: Wish,
+    (wish, lacks): (Wish, impl Fn(&Record) -> bool),
     decided: &Deciding,
 ) -> (Wrote, Vec<skerry_storage::Entry>) {
     let place = (wish.bucket.id, wish.key.clone());
     let record = match proposed {
         Proposed::Write { record, .. } => record,
-        Proposed::Same(record) => return (Wrote::Record(place, record.dot), Vec::new()),
+        Proposed::Same(record) => {
+            let dot = record.dot;
+            let small = wish.small.filter(|_| lacks(&record));
+            let beside = |small| skerry_storage::Entry::new(Entry::Record(record).encode()).with_body(small);
+            return (Wrote::Again(place, dot), small.map(beside).into_iter().collect());
+        }
         Proposed::Nothing => return (Wrote::Nothing, Vec::new()),
     };
     let mut history = lock(&notes.history);

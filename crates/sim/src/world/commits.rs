@@ -15,7 +15,7 @@ use crate::checkers::dots::Dots;
 use crate::checkers::durability::How;
 use crate::history::{History, Outcome, Place};
 use crate::ledger::{self, Applied, ApplyRefusal};
-use crate::site::{Answer, Decided, Deciding, Desk, Wrote, lock, membership};
+use crate::site::{Answer, Asked, Decided, Deciding, Desk, Unwritten, Wrote, lock, membership};
 use crate::trace::Who;
 
 /// Before, sites still meet and become members.
@@ -309,7 +309,11 @@ impl World {
             return;
         }
         match answer {
-            Answer::Wrote { client, result } => self.answer_client(site, client, result),
+            Answer::Wrote { asked, result: Ok(Wrote::Again(place, dot)) } => {
+                self.answer_again(site, asked, place, dot);
+            }
+            Answer::Wrote { asked, result } => self.answer_client(site, asked, result),
+            Answer::Holds { id, ok, settled } => self.holds(site, id, (ok, settled)),
             Answer::Applied { ticket, ok, why, stored } => {
                 self.arrived(site, ok, &stored);
                 if !ok {
@@ -328,31 +332,61 @@ impl World {
         }
     }
 
-    fn answer_client(&mut self, site: usize, client: Option<usize>, result: Result<Wrote, String>) {
+    /// The same object was there already; its body is durable here before anybody is told so.
+    fn answer_again(&mut self, site: usize, asked: Asked, place: Place, dot: Dot) {
+        self.count("written again");
+        let record = self
+            .running(site)
+            .and_then(|running| space::record(&running.store.view(), place.0, &place.1, dot).ok().flatten());
+        let blind = self.environment.canary == Some(Canary::RepeatedPut);
+        let lacks = record.is_some_and(|record| !self.counts_at(site, &record)) && !blind;
+        let result = Ok(Wrote::Record(place, dot));
+        if lacks {
+            self.count("bodies settled for who wrote again");
+            self.settle(site, Answer::Wrote { asked, result });
+        } else {
+            self.answer_client(site, asked, result);
+        }
+    }
+
+    fn answer_client(&mut self, site: usize, asked: Asked, result: Result<Wrote, Unwritten>) {
+        self.operation_ends(site, asked, &result);
         match result {
-            Ok(Wrote::Record(place, dot)) => {
-                self.count("acknowledged");
-                self.tell(Who::Site(site), format_args!("acknowledges {} {dot}", place.1));
-                lock(&self.history).told(place.0, dot, Outcome::Acknowledged);
-                self.answered.insert((place.0, dot), (site, self.queue.now()));
-                let history = lock(&self.history);
-                self.trace.explain(|| format!("{:?}", history.write(place.0, dot)));
-                drop(history);
-                self.own_writes.acknowledged(site, &place, dot);
-                self.count_win(site, &place, dot);
-                // What was so already may have come from elsewhere, ahead of its feed.
-                let wrote =
-                    self.running(site).is_some_and(|running| lock(&running.desk).origin == dot.origin);
-                self.shown(site, place.0, dot, if wrote { How::Acknowledged } else { How::Read });
-                self.input(site, Input::Durable { bucket: place.0 });
+            Ok(Wrote::Record(place, dot) | Wrote::Again(place, dot)) => {
+                if asked.scope > 1 {
+                    self.input(site, Input::Durable { bucket: place.0 });
+                    return self.begin_reach(site, asked, place, dot);
+                }
+                return self.acknowledge(site, asked, &place, dot);
             }
             Ok(Wrote::Nothing) => self.tell(Who::Site(site), format_args!("had nothing to do")),
             Err(why) => {
                 self.count("refused");
-                self.tell(Who::Site(site), format_args!("fails {client:?}: {why}"));
+                self.tell(Who::Site(site), format_args!("fails {:?}: {why:?}", asked.client));
             }
         }
-        client.into_iter().for_each(|client| self.client_goes_on(site, client));
+        asked.client.into_iter().for_each(|client| self.client_goes_on(site, client));
+    }
+
+    /// The client is told that its write is done.
+    pub(super) fn acknowledge(&mut self, site: usize, asked: Asked, place: &Place, dot: Dot) {
+        self.count("acknowledged");
+        self.tell(Who::Site(site), format_args!("acknowledges {} {dot}", place.1));
+        lock(&self.history).told(place.0, dot, Outcome::Acknowledged);
+        self.answered.insert((place.0, dot), (site, self.queue.now()));
+        let history = lock(&self.history);
+        self.trace.explain(|| format!("{:?}", history.write(place.0, dot)));
+        drop(history);
+        self.own_writes.acknowledged(site, place, dot);
+        self.count_win(site, place, dot);
+        // What was so already may have come from elsewhere, ahead of its feed.
+        let wrote = self.running(site).is_some_and(|running| lock(&running.desk).origin == dot.origin);
+        self.shown(site, place.0, dot, if wrote { How::Acknowledged } else { How::Read });
+        if asked.scope == 1 {
+            self.promise_here(site, (place, dot), wrote);
+        }
+        self.input(site, Input::Durable { bucket: place.0 });
+        asked.client.into_iter().for_each(|client| self.client_goes_on(site, client));
     }
 
     /// Records of a feed are durable here: how long after their answer.

@@ -63,6 +63,7 @@ impl World {
         self.count(if death == Death::Power { "power losses" } else { "kills" });
         self.tell(Who::Site(site), format_args!("dies ({death:?})"));
         lock(&self.history).group_is_lost(site);
+        self.scopes.forget(site);
         let notice = if death == Death::Power { seconds(1)..=seconds(20) } else { millis(1)..=seconds(1) };
         for (peer, wire) in self.wires.peers_of(site) {
             let at = self.queue.now().after(self.draw.span(notice.clone()));
@@ -160,6 +161,9 @@ impl World {
                 }
             }
             Err(error) => self.violated(Violation::at("recovery", site, error.to_string())),
+        }
+        if let Some(store) = self.running(site).map(|running| std::sync::Arc::clone(&running.store)) {
+            self.judge_promises_at(site, &store);
         }
     }
 }

@@ -80,7 +80,7 @@ impl World {
     }
 
     /// A store over a copy of what is durable at a site.
-    fn durable_store(&mut self, site: usize) -> Option<Arc<Store>> {
+    pub(super) fn durable_store(&mut self, site: usize) -> Option<Arc<Store>> {
         let image = self.sites.get(site)?.disk.snapshot();
         let copy = SimDisk::new(Manner::default(), Draw::from_seed(0));
         copy.restore(&image);

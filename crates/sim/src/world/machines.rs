@@ -232,6 +232,7 @@ impl World {
         if self.wires.down(from, to, wire) {
             self.tell(Who::Site(from), format_args!("loses site-{} ({wire})", to + 1));
             self.input(from, Input::LinkDown(id));
+            self.reaches_lost(from, to);
         }
     }
 }

@@ -17,8 +17,9 @@ use super::claims::Claim;
 use super::clients::{Carried, Client, Wish};
 use super::{Bucket, World};
 use crate::checkers::races::Expected;
+use crate::histories::{Act, Answered};
 use crate::history::Place;
-use crate::site::{Desk, lock};
+use crate::site::{Asked, Desk, lock};
 use crate::trace::Who;
 use skerry_scenario::draw::{Draw, Ppm};
 
@@ -101,15 +102,53 @@ impl World {
             self.submit_join(home, id);
             return false;
         }
-        self.tell(Who::Site(site), format_args!("races for {key} of {id} from {expected:?} at {home}"));
         let bucket = Bucket { id, versioning: found.claim.config.versioning };
         let client = (home == site).then_some(client);
-        self.decide_race((home, client), bucket, (key, expected), draw)
+        if self.environment.histories {
+            match draw.weighted(&[5, 2, 3]) {
+                1 if expected.is_some() => {
+                    return self.race_to_delete((site, home, client), bucket, (key, expected));
+                }
+                2 => {
+                    self.read_at_home(site, home, id, &key);
+                    return false;
+                }
+                _ => {}
+            }
+        }
+        self.tell(Who::Site(site), format_args!("races for {key} of {id} from {expected:?} at {home}"));
+        self.decide_race((site, home, client), bucket, (key, expected), draw)
+    }
+
+    /// A delete of what the client knows, and of nothing else.
+    fn race_to_delete(
+        &mut self,
+        (asker, site, client): (usize, usize, Option<usize>),
+        bucket: Bucket,
+        (key, expected): (String, Expected),
+    ) -> bool {
+        self.tell(Who::Site(asker), format_args!("races to delete {key} of {} from {expected:?}", bucket.id));
+        self.count("deletes raced");
+        let operation = self.operation_begins(asker, (bucket.id, &key), Act::Delete, expected.clone());
+        let asked = Asked { client, scope: 0, operation };
+        let (ask, race, said, small, pins) = (Ask::Delete, Some(expected), None, None, Vec::new());
+        let wish = Wish { site, asked, bucket, key, ask, claim: None, race, said, small, pins };
+        self.submit_race(wish)
+    }
+
+    /// What cannot even be asked leaves no operation behind.
+    fn submit_race(&mut self, wish: Wish) -> bool {
+        let asked = wish.asked;
+        let submitted = self.submit_write(wish);
+        if let Some(operation) = asked.operation.filter(|_| !submitted) {
+            self.operation_answered(operation, Answered::Refused);
+        }
+        submitted && asked.client.is_some()
     }
 
     fn decide_race(
         &mut self,
-        (site, client): (usize, Option<usize>),
+        (asker, site, client): (usize, usize, Option<usize>),
         bucket: Bucket,
         (key, expected): (String, Expected),
         draw: &mut Draw,
@@ -119,11 +158,14 @@ impl World {
         let Ok(carried) = self.carry(site, bucket.id, draw.bytes(BODY_BYTES)) else { return false };
         let Carried { said, chunks, small, pins } = carried;
         let etag = said.hash.to_string();
+        let act = Act::Put(etag.clone());
+        let operation = self.operation_begins(asker, (bucket.id, &key), act, expected.clone());
         let object = Object { size: said.length, etag, chunks, modified, ..Object::default() };
         let (ask, race, said) = (Ask::Put(Box::new(object)), Some(expected), Some(said));
         self.count("races");
-        let wish = Wish { site, client, bucket, key, ask, claim: None, race, said, small, pins };
-        self.submit_write(wish) && client.is_some()
+        let asked = Asked { client, scope: 0, operation };
+        let wish = Wish { site, asked, bucket, key, ask, claim: None, race, said, small, pins };
+        self.submit_race(wish)
     }
 
     /// Asks the register to name a home; the client tries again later.
@@ -174,6 +216,10 @@ impl World {
         let raced = lock(&self.raced).get(&(place.clone(), dot)).cloned();
         let Some(expected) = raced else { return };
         self.count("races won");
+        // With deletes there is no object again and again.
+        if expected.is_none() && self.environment.histories {
+            return;
+        }
         let twice = self.races.won(site, place, &expected, dot);
         twice.into_iter().for_each(|violation| self.violated(violation));
     }

@@ -11,7 +11,7 @@ use skerry_base::{BucketId, Instant};
 use skerry_federation::{Input, Ticket};
 use skerry_model::space;
 
-use super::{World, clients};
+use super::World;
 use crate::checkers::{Violation, acknowledged, bodies, convergence, resurrection, vectors};
 use crate::history::{History, Place};
 use crate::site::lock;
@@ -222,6 +222,7 @@ impl World {
             self.judge_keys(site, &places);
             self.inspect_disk(site);
         }
+        self.judge_scopes();
     }
 
     fn judge_vectors(&self, bucket: BucketId, standings: &[(usize, Standing)], found: &mut Vec<Violation>) {
@@ -271,7 +272,7 @@ impl World {
             let Ok(Some(record)) = space::record(view, place.0, &place.1, *dot) else { continue };
             let Some(object) = record.object().filter(|_| !write.excuse.body) else { continue };
             let mut body = Vec::new();
-            match clients::read_chunks(&running.store, place.0, &object.chunks, &mut body) {
+            match bodies::read(&running.store, place.0, &object.chunks, &mut body) {
                 Ok(()) => found.extend(bodies::check_read(history, site, place, *dot, &body)),
                 Err(_) if self.rotten.contains(&site) => {}
                 Err(why) => found.push(bodies::missing(site, place, *dot, &why)),

@@ -169,6 +169,7 @@ impl World {
             place.disk.restore(image);
         }
         lock(&self.history).set_back(site, memory);
+        self.scopes.lose(site);
         self.own_writes.set_back(site);
         if let Some(shows) = self.shows.get_mut(site) {
             *shows = crate::checkers::durability::Shows::default();
