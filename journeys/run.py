@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality burnt crash again anomalies bench. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality burnt crash again histories anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import journey_boto
 import journey_cli
 import journey_copies
 import journey_crash
+import journey_histories
 import journey_islands
 from checks import Checks
 from clients import installed
@@ -36,6 +37,7 @@ def journeys(checks, options):
         "burnt": lambda demo, work: journey_copies.burnt(checks, demo),
         "crash": lambda demo, work: journey_crash.killed_in_turn(checks, demo, options.rounds),
         "again": lambda demo, work: journey_crash.started_again(checks, demo),
+        "histories": lambda demo, work: journey_histories.races(checks, demo, work),
         "anomalies": lambda demo, work: anomalies.show(checks, demo),
         "bench": lambda demo, work: journey_bench.load(checks, demo, work),
     }

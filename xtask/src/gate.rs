@@ -14,6 +14,7 @@ const CHECKS: &[Check] = &[
     ("tidy", checks::tidy::check),
     ("architecture", checks::architecture::check),
     ("papers", checks::papers::check),
+    ("rows", checks::rows::check),
     ("bans", checks::written::bans),
     ("limits", checks::written::limits),
     ("clippy", checks::clippy::check),

@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &[String], binary: Binary) -> Result<Tally, String>
     if binary == Binary::Built {
         run::show(&mut run::cargo(&["build", "--locked", "--package", "skerry-cli"]))?;
     }
-    let mut command = script(&python, "run.py", &target().join("debug/skerry"));
+    let mut command = script(&python, "run.py", &run::target().join("debug/skerry"));
     if let Some(aws) = prerequisites::aws_v2() {
         command.args(["--aws2", aws]);
     }
@@ -85,7 +85,7 @@ pub(crate) fn measure(arguments: &[String]) -> Result<(), String> {
     let python = environment()?;
     run::show(&mut run::cargo(&["build", "--release", "--locked", "--package", "skerry-cli"]))?;
     let arguments: Vec<&String> = arguments.iter().filter(|argument| *argument != "--").collect();
-    run::show(script(&python, "measure.py", &target().join("release/skerry")).args(arguments))
+    run::show(script(&python, "measure.py", &run::target().join("release/skerry")).args(arguments))
 }
 
 fn script(python: &Path, name: &str, binary: &Path) -> Command {
@@ -93,20 +93,16 @@ fn script(python: &Path, name: &str, binary: &Path) -> Command {
     command.arg(run::root().join("journeys").join(name)).arg("--binary").arg(binary);
     command
         .arg("--work")
-        .arg(target().join("journeys"))
+        .arg(run::target().join("journeys"))
         .env("PYTHONUNBUFFERED", "1")
         .current_dir(run::root());
     command
 }
 
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| run::root().join("target"), PathBuf::from)
-}
-
 /// The Python of an environment that holds what `journeys/requirements.txt` asks for; made once, and again
 /// when the file changes.
 fn environment() -> Result<PathBuf, String> {
-    let directory = target().join("journeys/venv");
+    let directory = run::target().join("journeys/venv");
     let (python, stamp) = (directory.join("bin/python"), directory.join("requirements.txt"));
     let list = run::root().join("journeys/requirements.txt");
     let wanted = std::fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;

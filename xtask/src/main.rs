@@ -1,4 +1,4 @@
-//! The project's own tool: `cargo xtask gate | test | docs | measure | count`.
+//! The project's own tool: `cargo xtask gate | test | linear | docs | measure | count`.
 //!
 //! `gate` is every rule a machine can check; `test` is the gate, the tests of the workspace and the journeys of
 //! real clients, and is all that CI runs. A developer sees red here before a server does. Nothing but std,
@@ -13,6 +13,7 @@ mod docs;
 mod gate;
 mod journeys;
 mod limits;
+mod linear;
 mod metadata;
 mod prerequisites;
 mod run;
@@ -27,6 +28,7 @@ gate                what a machine can check: format, lints, arrows, purity, dep
 gate --only NAME    one of them
 test                prerequisites, gate, the tests of the workspace, the journeys of real clients
 journeys [NAME..]   only the journeys (arguments after -- go to them, e.g. -- --rounds 20)
+linear [N [FIRST]]  histories of N seeds of the simulator, judged by a checker that is not ours (needs Go)
 measure [-- ARGS]   the figures of a release build as a Markdown table (minutes; 10 GB of disk)
 count [OPTIONS]     what one operation costs, in instructions (valgrind) or with --cpu in CPU time; --top N functions,
                     --binary FILE instead of a release build, --check | --write against docs/counts.tsv,
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         "gate" => gate::command(rest),
         "test" => test::command(),
         "journeys" => journeys::command(rest),
+        "linear" => linear::command(rest),
         "measure" => journeys::measure(rest),
         "count" => count::command(rest),
         "docs" => docs::write(),

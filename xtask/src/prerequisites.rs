@@ -1,7 +1,7 @@
 //! What the tests need beside cargo: looked at first, named with the line that installs it.
 //!
-//! A C compiler is needed to build at all. Python and the second awscli only widen the journeys: where they
-//! are missing those count as skipped. In CI as root they are installed, because there a skip is a failure.
+//! A C compiler is needed to build at all. Python and the second awscli only widen the journeys, Go the
+//! judgement of histories: where they are missing those count as skipped. In CI as root they are installed, because there a skip is a failure.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ struct Tool {
     needed: bool,
 }
 
-const TOOLS: [Tool; 3] = [
+const TOOLS: [Tool; 4] = [
     Tool {
         what: "a C compiler",
         packages: "build-essential",
@@ -28,6 +28,12 @@ const TOOLS: [Tool; 3] = [
         what: "Python with venv (awscli v1, boto3 and s3cmd run in one)",
         packages: "python3 python3-venv",
         present: python_has_venv,
+        needed: false,
+    },
+    Tool {
+        what: "Go (histories are judged by a checker that is not ours)",
+        packages: "golang-go",
+        present: || run::succeeds(Command::new("go").arg("version")),
         needed: false,
     },
     Tool { what: "awscli v2", packages: "awscli", present: || aws_v2().is_some(), needed: false },

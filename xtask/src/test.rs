@@ -1,7 +1,7 @@
-//! `cargo xtask test`: prerequisites, gate, the tests of the workspace (the simulator's swarm among them), the
-//! journeys. All of CI is this command; its last line is the sum.
+//! `cargo xtask test`: prerequisites, gate, the tests of the workspace (the simulator's swarm among them), histories
+//! under a foreign checker, the journeys. All of CI is this command; its last line is the sum.
 
-use crate::{gate, journeys, prerequisites, run};
+use crate::{gate, journeys, linear, prerequisites, run};
 
 #[derive(Default)]
 struct Sum {
@@ -23,6 +23,8 @@ pub(crate) fn command() -> Result<(), String> {
     sum.failures.extend(gate.failed);
     heading("cargo test --workspace");
     workspace(&mut sum)?;
+    heading("histories, by a checker that is not ours");
+    histories(&mut sum);
     heading("client journeys");
     clients(&mut sum);
     close(sum)
@@ -55,6 +57,21 @@ fn result(line: &str) -> Option<[usize; 3]> {
     let mut parts = counts.split("; ");
     let mut count = |name: &str| parts.next()?.strip_suffix(name)?.trim().parse().ok();
     Some([count("passed")?, count("failed")?, count("ignored")?])
+}
+
+fn histories(sum: &mut Sum) {
+    match linear::tested() {
+        Ok(tally) => {
+            sum.passed += tally.passed;
+            sum.failed += tally.failed.len();
+            sum.failures.extend(tally.failed);
+            sum.skipped.extend(tally.skipped);
+        }
+        Err(reason) => {
+            sum.failed += 1;
+            sum.failures.push(format!("linear: {reason}"));
+        }
+    }
 }
 
 fn clients(sum: &mut Sum) {
