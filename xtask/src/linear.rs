@@ -9,6 +9,8 @@ use crate::run;
 
 /// Seeds of a run that nobody sized.
 const SEEDS: u64 = 200;
+/// Seeds that the tests take: of a debug build.
+const TESTED: u64 = 60;
 /// Seeds in which the mistake must show.
 const MISTAKEN: &str = "12";
 /// Histories beside the program that it must refuse.
@@ -37,7 +39,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
 
 /// As many seeds as the tests take, from the simulator that they have built.
 pub(crate) fn tested() -> Result<Tally, String> {
-    judge(SEEDS, 0)
+    judge(TESTED, 0)
 }
 
 fn judge(seeds: u64, first: u64) -> Result<Tally, String> {

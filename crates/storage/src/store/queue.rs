@@ -62,8 +62,9 @@ where
 
     fn end(self: Box<Self>, outcome: Result<(), StorageError>) {
         (self.done)(match (self.decided, outcome) {
-            (Some(Err(refusal)), _) => Err(CommitError::Refused(refusal)),
+            // A refusal may rest on what stood before it in its group; if that may never have been, nor has it.
             (_, Err(error)) => Err(CommitError::Storage(error)),
+            (Some(Err(refusal)), Ok(())) => Err(CommitError::Refused(refusal)),
             (Some(Ok(value)), Ok(())) => Ok(value),
             (None, Ok(())) => Err(CommitError::Storage(StorageError::Closed)),
         });

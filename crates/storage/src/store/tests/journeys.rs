@@ -129,6 +129,26 @@ fn a_failed_sync_stops_all_writing_and_nothing_becomes_visible() {
 }
 
 #[test]
+fn what_is_refused_in_a_group_whose_sync_fails_is_not_decided() {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &small());
+    let taken = submit(&store, vec![small_put("a", 1, b"a")]);
+    let refused = Arc::new(AtomicUsize::new(0));
+    let heard = refused.clone();
+    store.submit(
+        |_| Err::<((), Vec<Entry>), _>("the key is taken"),
+        move |result| {
+            assert!(matches!(result, Err(CommitError::Storage(StorageError::Poisoned(_)))));
+            heard.store(1, Ordering::Relaxed);
+        },
+    );
+    disk.fail_syncs(true);
+    store.pump();
+    assert!(matches!(*taken.lock().unwrap(), Some(Err(_))));
+    assert_eq!(refused.load(Ordering::Relaxed), 1);
+}
+
+#[test]
 fn a_failed_payload_sync_commits_nothing() {
     let disk = FaultyDisk::default();
     let (store, _) = open(&disk, &small());
