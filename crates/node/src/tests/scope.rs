@@ -168,6 +168,8 @@ async fn what_was_written_elsewhere_and_is_put_here_lies_here() {
         assert_eq!(two.get("safe", &format!("{n}")).await.unwrap(), *body, "{n}");
     }
     assert_eq!((two.payload_received(), two.site().store.usage().cache.live), (0, 0));
+    world.stop().await;
+}
 
 /// The record of a PUT travels by itself; a client that puts the same bytes elsewhere is answered once they are there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
