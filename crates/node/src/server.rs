@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Hlc, Origin, SiteId};
 use skerry_federation::{Config as Machine, Federation, Input};
-use skerry_gateway::service::Services;
+use skerry_gateway::service::{Md5Batch, Services};
 use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, system_bucket};
 use skerry_model::space::{self, SpaceReducer};
 use skerry_model::{Entry, Record};
@@ -103,6 +103,8 @@ pub struct Options {
     pub net: Option<Arc<dyn Net>>,
     /// An access key with all rights that must exist: made if it does not.
     pub access_key: Option<AccessKey>,
+    /// Where the MD5 of uploads is computed, instead of as it pays in this build (tests).
+    pub md5: Option<Md5Batch>,
 }
 
 /// A site without its HTTP faces.
@@ -177,7 +179,9 @@ impl Core {
         let peers = Arc::new(Peers::new(net, telemetry.wan.clone(), clock));
         peers.uplink.resume(&store.view())?;
         let book = std::mem::take(&mut remembered.copies);
-        let site = Arc::new(new_site((&trust, config), store, peers, drive, &remembered, book)?);
+        let mut site = new_site((&trust, config), store, peers, drive, &remembered, book)?;
+        site.md5 = options.md5.map_or(site.md5, Arc::new);
+        let site = Arc::new(site);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
         let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
         let machine = start_machine(&site, inbox, (life, config.peer.fresh), liveness.clone(), caught_up)?;

@@ -2,8 +2,8 @@
 //!
 //! Like a commit group: nobody waits for company. The first to come computes at once; what comes meanwhile lies
 //! waiting, and the next to come takes up to [`LANES`] of it in one go. A lone upload computes alone, as before.
-//! Invariants: blocking, for threads that may wait; a job is computed once, by whoever took it, who gives its result
-//! back before he goes on; what was withdrawn holds no memory.
+//! Invariants: blocking, for threads that may wait; a job is computed at most once, by whoever took it, who gives its
+//! result back before he goes on; a job whose upload is gone holds no memory; nobody waits for who panicked.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,9 +23,12 @@ enum Stand {
     Waiting(Job),
     Taken,
     Done(Md5Stream),
+    /// Nobody asks for it any more, or who computed it panicked.
+    Gone,
 }
 
-/// How many jobs of others one takes along. Without optimisation lanes are slower than one after the other.
+/// How many jobs of others one takes along unless told otherwise. Without optimisation lanes are slower than one after
+/// the other.
 const COMPANY: usize = if cfg!(debug_assertions) { 0 } else { LANES - 1 };
 
 type Slot = Arc<Mutex<Stand>>;
@@ -34,17 +37,45 @@ fn stand(slot: &Slot) -> MutexGuard<'_, Stand> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A job that was handed in: hand it to [`Md5Batch::complete`].
+/// A job that was handed in: hand it to [`Md5Batch::complete`], or drop it if nobody wants the sum any more.
 pub struct Md5Ticket(Slot);
 
+impl Drop for Md5Ticket {
+    fn drop(&mut self) {
+        let mut stand = stand(&self.0);
+        // What somebody else is computing he still owns.
+        if !matches!(*stand, Stand::Taken) {
+            *stand = Stand::Gone;
+        }
+    }
+}
+
 /// The jobs of all uploads.
-#[derive(Default)]
 pub struct Md5Batch {
     waiting: Mutex<VecDeque<Slot>>,
     done: Condvar,
+    company: usize,
+    work: fn(Vec<Lane<'_>>),
+}
+
+impl Default for Md5Batch {
+    /// With as much company as pays in this build.
+    fn default() -> Self {
+        Self::with_company(COMPANY)
+    }
 }
 
 impl Md5Batch {
+    /// Who computes takes along at most so many jobs of others, never more than there are lanes.
+    pub fn with_company(company: usize) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            done: Condvar::new(),
+            company: company.min(LANES - 1),
+            work: update_all,
+        }
+    }
+
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Slot>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,107 +87,71 @@ impl Md5Batch {
         Md5Ticket(slot)
     }
 
-    /// The stream with its bytes taken in: by another already, or here and now, others' beside it.
-    pub fn complete(&self, ticket: Md5Ticket) -> Md5Stream {
+    /// The stream with its bytes taken in: by another already, or here and now, others' beside it. None: who computed
+    /// it panicked.
+    pub fn complete(&self, ticket: Md5Ticket) -> Option<Md5Stream> {
         loop {
             let jobs = {
                 let mut waiting = self.waiting();
                 // Apart from the match, which would hold the slot's lock to its end.
                 let was = core::mem::replace(&mut *stand(&ticket.0), Stand::Taken);
                 match was {
-                    Stand::Done(stream) => return stream,
+                    Stand::Done(stream) => return Some(stream),
+                    Stand::Gone => return None,
                     Stand::Taken => {
                         drop(self.done.wait(waiting).unwrap_or_else(PoisonError::into_inner));
                         continue;
                     }
-                    Stand::Waiting(job) => take(&mut waiting, ticket.0.clone(), job),
+                    Stand::Waiting(job) => self.take(&mut waiting, ticket.0.clone(), job),
                 }
             };
             self.compute(jobs);
         }
     }
 
-    /// Takes a job back that nobody will ask for any more.
-    pub fn withdraw(&self, ticket: &Md5Ticket) {
-        self.waiting().retain(|slot| !Arc::ptr_eq(slot, &ticket.0));
+    fn compute(&self, jobs: Vec<(Slot, Job)>) {
+        let (slots, mut jobs): (Vec<Slot>, Vec<Job>) = jobs.into_iter().unzip();
+        let mut giving = Giving { batch: self, slots, jobs: Vec::new() };
+        (self.work)(jobs.iter_mut().map(|Job { stream, bytes }| Lane { stream, bytes }).collect());
+        giving.jobs = jobs;
     }
 
-    fn compute(&self, mut jobs: Vec<(Slot, Job)>) {
-        let lanes = jobs.iter_mut().map(|(_, Job { stream, bytes })| Lane { stream, bytes });
-        update_all(lanes.collect());
-        // Under the lock of the queue, or one who is about to wait would miss it.
-        let _waiting = self.waiting();
-        for (slot, job) in jobs {
-            *stand(&slot) = Stand::Done(job.stream);
+    /// The own job with the oldest others from the queue. Under the queue's lock: whoever looks at a slot finds it either
+    /// waiting and in the queue, or taken, or nobody's.
+    fn take(&self, waiting: &mut VecDeque<Slot>, own: Slot, job: Job) -> Vec<(Slot, Job)> {
+        waiting.retain(|slot| !Arc::ptr_eq(slot, &own) && matches!(*stand(slot), Stand::Waiting(_)));
+        let mut jobs = vec![(own, job)];
+        for slot in core::iter::from_fn(|| waiting.pop_front()).take(self.company) {
+            let was = core::mem::replace(&mut *stand(&slot), Stand::Taken);
+            match was {
+                Stand::Waiting(job) => jobs.push((slot, job)),
+                // Its upload ended just now.
+                other => *stand(&slot) = other,
+            }
         }
-        self.done.notify_all();
+        jobs
     }
 }
 
-/// The own job with the oldest others from the queue. Under the queue's lock: whoever looks at a slot finds it either
-/// waiting and in the queue, or taken.
-fn take(waiting: &mut VecDeque<Slot>, own: Slot, job: Job) -> Vec<(Slot, Job)> {
-    waiting.retain(|slot| !Arc::ptr_eq(slot, &own));
-    let mut jobs = vec![(own, job)];
-    for slot in core::iter::from_fn(|| waiting.pop_front()).take(COMPANY) {
-        let was = core::mem::replace(&mut *stand(&slot), Stand::Taken);
-        match was {
-            Stand::Waiting(job) => jobs.push((slot, job)),
-            other => *stand(&slot) = other,
+/// Gives results back, also when computing them panicked: then there are none, and whoever waits hears that.
+struct Giving<'a> {
+    batch: &'a Md5Batch,
+    slots: Vec<Slot>,
+    jobs: Vec<Job>,
+}
+
+impl Drop for Giving<'_> {
+    fn drop(&mut self) {
+        // Under the lock of the queue, or one who is about to wait would miss it.
+        let _waiting = self.batch.waiting();
+        let mut streams = self.jobs.drain(..).map(|job| job.stream);
+        for slot in &self.slots {
+            *stand(slot) = streams.next().map_or(Stand::Gone, Stand::Done);
         }
+        self.batch.done.notify_all();
     }
-    jobs
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-    use md5::{Digest, Md5};
-
-    use super::*;
-
-    #[test]
-    fn many_threads_get_their_own_digests() {
-        let batch = Md5Batch::default();
-        std::thread::scope(|scope| {
-            for n in 0..24_u8 {
-                let batch = &batch;
-                scope.spawn(move || {
-                    let (mut stream, mut whole) = (Md5Stream::default(), Md5::new());
-                    for turn in 0..20_u8 {
-                        let bytes =
-                            Bytes::from(vec![n ^ turn; 1000 * usize::from(n) + 77 * usize::from(turn)]);
-                        whole.update(&bytes);
-                        let ticket = batch.add(stream, bytes);
-                        stream = batch.complete(ticket);
-                    }
-                    let wanted: [u8; 16] = whole.finalize().into();
-                    assert_eq!(stream.finish(), wanted, "{n}");
-                });
-            }
-        });
-        assert!(batch.waiting.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn what_is_withdrawn_is_gone() {
-        let batch = Md5Batch::default();
-        let ticket = batch.add(Md5Stream::default(), Bytes::from_static(b"x"));
-        batch.withdraw(&ticket);
-        assert!(batch.waiting.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn who_completes_takes_along_what_waits() {
-        let batch = Md5Batch::default();
-        let tickets: Vec<Md5Ticket> =
-            (0..10_u8).map(|n| batch.add(Md5Stream::default(), Bytes::from(vec![n; 500]))).collect();
-        let mut tickets = tickets.into_iter();
-        batch.complete(tickets.next().unwrap());
-        assert_eq!(batch.waiting.lock().unwrap().len(), 9 - COMPANY);
-        for (n, ticket) in (1..).zip(tickets) {
-            let wanted: [u8; 16] = Md5::digest(vec![n; 500]).into();
-            assert_eq!(batch.complete(ticket).finish(), wanted);
-        }
-    }
-}
+#[path = "md5_batch_tests.rs"]
+mod tests;

@@ -244,13 +244,14 @@ fn write_chunk(
     let put = store.put_chunk(domain, Class::Payload, ChunkKind::Leaf, bytes);
     if let Some(Summing { batch, turn, give }) = md5 {
         match (&put, early) {
-            (Ok(_), Some(ticket)) => drop(give.send(batch.complete(ticket))),
-            // The chunk before was begun before this one; where it failed the body has failed.
-            (Ok(_), None) => {
-                let stream = turn.recv().ok().map(|stream| batch.add(stream, bytes.clone()));
-                stream.into_iter().for_each(|ticket| drop(give.send(batch.complete(ticket))));
+            (Ok(_), early) => {
+                // The chunk before was begun before this one; where it failed the body has failed.
+                let late = || Some(batch.add(turn.recv().ok()?, bytes.clone()));
+                let summed = early.or_else(late).and_then(|ticket| batch.complete(ticket));
+                summed.into_iter().for_each(|stream| drop(give.send(stream)));
             }
-            (Err(_), ticket) => ticket.iter().for_each(|ticket| batch.withdraw(ticket)),
+            // Nobody wants it any more.
+            (Err(_), ticket) => drop(ticket),
         }
     }
     let (pin, length) = (put?, bytes.len());

@@ -16,5 +16,6 @@ mod room;
 mod scope;
 mod several_sites;
 mod space;
+mod sums;
 mod uploads;
 mod world;
