@@ -551,6 +551,8 @@ pub(crate) fn storage_status(
         live_bytes: usage.journal.live + usage.payload.live + usage.cache.live,
         free_bytes: usage.free,
         full: usage.full,
+        lazy: usage.lazy,
+        unsynced_bytes: usage.unsynced,
     }
 }
 

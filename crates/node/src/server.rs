@@ -52,6 +52,9 @@ use crate::{init, roster_watch};
 
 pub use crate::faces::{Endpoints, Running};
 
+/// What is said at each start with `storage.sync = os`.
+const LAZY: &str = "storage.sync = os: plain writes are answered before they are on disk; \
+    a power cut or a crash of the system loses what was answered in the last seconds";
 /// Directory of the store in a site's directory.
 pub(crate) const DATA: &str = "data";
 /// Percent of the disk that copies of other sites' objects may take unless said otherwise.
@@ -319,6 +322,7 @@ fn new_site(
         incoming: crate::bulk::Bulk::new(skerry_base::limits::INCOMING_BYTES),
         outgoing: crate::bulk::Bulk::new(skerry_base::limits::OUTGOING_BYTES),
         arriving: crate::bulk::Bulk::new(skerry_base::limits::ARRIVING_BYTES),
+        lazy: config.storage.sync == crate::config::Sync::Os,
         md5: Arc::default(),
         copies: Copies::resume(trust.statement.site, book),
         scrub: tokio::sync::Notify::new(),
@@ -366,7 +370,7 @@ async fn open_store(
     let data = directory.join(DATA);
     files::private_directory(&data)?;
     let settings = settings(config, trust, &data);
-    let path = data.clone();
+    let (path, lazy) = (data.clone(), settings.lazy);
     let open = move || {
         let disk = RealDisk::new(&path).map_err(|error| StorageError::Io {
             what: "open the directory".into(),
@@ -378,6 +382,9 @@ async fn open_store(
     match opened {
         Ok(Ok((store, recovery))) => {
             tracing::info!(?recovery, "store opened");
+            if lazy {
+                tracing::warn!("{LAZY}");
+            }
             Ok((store, recovery))
         }
         Ok(Err(error)) => Err(storage(&data, error)),
@@ -406,6 +413,8 @@ pub(crate) fn settings(config: &Config, trust: &SiteTrust, data: &Path) -> skerr
         memtable_bytes: storage.memory.0 / 2,
         index_cache_bytes: storage.memory.0 / 2,
         dirty_bytes: storage.dirty.0,
+        move_bytes: storage.pace.0.saturating_mul(crate::workers::COLLECT.as_secs()),
+        lazy: storage.sync == crate::config::Sync::Os,
         salt: trust.statement.site.0,
         ..defaults
     }

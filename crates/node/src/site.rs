@@ -1,7 +1,7 @@
 //! What every path of a running site needs, and the one way to write: a proposal on the commit thread.
 //!
 //! Invariants: seq, context, clock and conditions are decided in the proposal and nowhere else; nothing is
-//! answered before it is durable; the own clock never goes below a stamp that was given before, whatever the
+//! answered before it is durable, but for plain writes with `storage.sync = os`; the own clock never goes below a stamp that was given before, whatever the
 //! wall clock says and however the process ended.
 
 use std::collections::BTreeMap;
@@ -68,6 +68,8 @@ pub(crate) struct Site {
     pub(crate) outgoing: Bulk,
     /// Memory for chunks that come from other sites while there is no room on the way out.
     pub(crate) arriving: Bulk,
+    /// Whether plain writes are answered before they are on disk (`storage.sync = os`).
+    pub(crate) lazy: bool,
     /// Computes the MD5 of bodies on their way in.
     pub(crate) md5: Arc<Md5Batch>,
     /// Who holds copies.
@@ -124,7 +126,8 @@ impl Site {
         answered.await.map_err(|_| refusal::stopping())?.map_err(refusal::commit)
     }
 
-    /// Makes all payload that was put so far durable, also what only records refer to that were here before.
+    /// Returns when everything that was put or written here is on disk, whatever was answered before; also payload that
+    /// only records refer to that were here before it.
     pub(crate) async fn settle(&self) -> Outcome<()> {
         let (answer, answered) = oneshot::channel();
         self.store.settle(move |result| {

@@ -78,6 +78,12 @@ pub struct Settings {
     pub index_cache_bytes: u64,
     /// Payload bytes written but not synced before a writer has to wait for a sync: bounds dirty memory.
     pub dirty_bytes: u64,
+    /// Bytes of payload that one step of the collector moves, at least one chunk; on a full disk a segment.
+    pub move_bytes: u64,
+    /// Entries marked as lazy are answered when the operating system has them, not the disk: the end of this process
+    /// loses nothing then, a power cut what was written since the last sync. What survives is what was written up to
+    /// some moment; a record of after the last sync may survive without its payload.
+    pub lazy: bool,
     /// Proposals that may wait; more are refused as busy.
     pub queue_proposals: usize,
     /// Proposals of one commit group.
@@ -130,6 +136,8 @@ impl Default for Settings {
             memtable_bytes: 4 << 20,
             index_cache_bytes: 8 << 20,
             dirty_bytes: 64 << 20,
+            move_bytes: 40 << 20,
+            lazy: false,
             queue_proposals: 4096,
             group_proposals: 1024,
             open_files: 128,

@@ -32,16 +32,22 @@ pub(crate) struct Space {
     full: AtomicBool,
     /// With less room than this, copies make way for what is written.
     margin: u64,
+    /// Room that writes leave for moving what lives, where nothing can be punched: what a segment may hold.
+    moving: u64,
+    no_holes: AtomicBool,
     short: AtomicBool,
 }
 
 impl Space {
     pub(crate) fn new(disk: Arc<dyn Disk>, settings: &Settings) -> Self {
+        let no_holes = AtomicBool::new(!disk.punches());
         Self {
             disk,
             capacity: settings.capacity_bytes,
             headroom: settings.headroom_bytes,
             margin: settings.payload_segment_bytes + 2 * settings.journal_segment_bytes,
+            moving: settings.payload_segment_bytes,
+            no_holes,
             short: AtomicBool::new(false),
             segments: Mutex::default(),
             index_bytes: AtomicU64::new(0),
@@ -95,8 +101,39 @@ impl Space {
         self.index_bytes.load(Ordering::Relaxed)
     }
 
+    /// The file system gives back whole files only.
+    pub(crate) fn note_no_holes(&self) {
+        if !self.no_holes.swap(true, Ordering::Relaxed) {
+            tracing::info!("this file system cannot punch holes: what lives is moved to get space back");
+        }
+    }
+
+    /// Whether whole files only come back.
+    pub(crate) fn has_no_holes(&self) -> bool {
+        self.no_holes.load(Ordering::Relaxed)
+    }
+
     /// Bytes that ordinary writes may still take.
     pub(crate) fn free(&self) -> u64 {
+        self.left().saturating_sub(self.kept())
+    }
+
+    /// Whether what lives may be moved into this much.
+    pub(crate) fn has_room_to_move(&self, bytes: u64) -> bool {
+        self.left() >= bytes
+    }
+
+    /// Whether all of the room for moving is there, but for the end of a segment that was cut to its length.
+    pub(crate) fn can_move(&self) -> bool {
+        let kept = self.kept();
+        self.left() >= kept - kept / 8
+    }
+
+    fn kept(&self) -> u64 {
+        if self.has_no_holes() { self.moving } else { 0 }
+    }
+
+    fn left(&self) -> u64 {
         let on_disk = self.disk.free_bytes().unwrap_or(0);
         let allowed = self.capacity.map_or(u64::MAX, |capacity| {
             let used: u64 = self.segments().values().map(|used| used.len.saturating_sub(used.freed)).sum();

@@ -89,6 +89,12 @@ fn print(answers: &[Answered<'_>]) {
             let found = format!("{chunks} damaged chunks, {segments} damaged journal segments");
             output::note(&format!("{}: {found}: see `skerry scrub status`", report.site_name));
         }
+        if report.storage.lazy {
+            let unsynced = words::bytes(report.storage.unsynced_bytes);
+            let what =
+                format!("storage.sync = os: a power cut loses what was answered last ({unsynced} now)");
+            output::note(&format!("{}: {what}", report.site_name));
+        }
     }
     for (site, failure) in answers.iter().filter_map(|(site, answer)| Some((site, answer.as_ref().err()?))) {
         output::note(&format!("{}: {}", site.name, failure.message));
@@ -105,6 +111,7 @@ fn row((site, answer): &Answered<'_>) -> Vec<String> {
     let state = match (report.cut, report.storage.full) {
         (true, _) => "cut",
         (_, true) => "full",
+        _ if report.storage.lazy => "serving, unsynced",
         _ => "serving",
     };
     vec![

@@ -100,6 +100,12 @@ pub struct StorageStatus {
     /// Journal segments that the last scrub found damaged.
     #[serde(default)]
     pub damaged_segments: u64,
+    /// Whether plain writes are answered before they are on disk (`storage.sync = os`).
+    #[serde(default)]
+    pub lazy: bool,
+    /// Bytes that were answered so and are not there yet: what a power cut would lose now.
+    #[serde(default)]
+    pub unsynced_bytes: u64,
 }
 
 /// `GET space`: where the disk went.

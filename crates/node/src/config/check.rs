@@ -105,15 +105,12 @@ impl Config {
 
     fn check_storage(&self) -> Result<(), ConfigError> {
         let storage = &self.storage;
-        if storage.sync == super::Sync::Os {
-            let reason = "`os` is not built yet; this release syncs before every answer (`full`)";
-            return Err(wrong("storage.sync", reason));
-        }
         let bounds = [
             ("storage.journal_segment", storage.journal_segment, 1, 1 << 30),
             ("storage.payload_segment", storage.payload_segment, 4, 4 << 30),
             ("storage.memory", storage.memory, 2, 64 << 30),
             ("storage.dirty", storage.dirty, 4, 64 << 30),
+            ("storage.pace", storage.pace, 1, 64 << 30),
         ];
         for (field, size, least_mib, most) in bounds {
             if size.0 < least_mib << 20 || size.0 > most {

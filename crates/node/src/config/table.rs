@@ -129,7 +129,7 @@ settings! {
     }
     /// The disk.
     storage: Storage {
-        /// When an answered write is on disk. `full`: before the answer. `os`: later (a power cut then loses what was answered lately); not built yet and refused.
+        /// When an answered write is on disk. `full`: before the answer. `os`: some seconds later, for plain writes of objects: a power cut or a crash of the system, not the end of this process, then loses those answered last. Conditional writes, writes that name a scope, buckets, keys and copies for other sites are on disk before the answer all the same.
         sync: Sync = Sync::Full,
         /// Acts like a full disk beyond this. 0: only the disk is the limit.
         capacity: Size = Size(0),
@@ -141,6 +141,8 @@ settings! {
         memory: Size = Size(16 << 20),
         /// Payload written but not synced before writers wait: bounds dirty memory.
         dirty: Size = Size(64 << 20),
+        /// Bytes per second at most that are written again to get space back where files cannot be punched, or little is left in one; a disk that is nearly full is not paced.
+        pace: Size = Size(8 << 20),
         /// Copies of remote objects are evicted beyond this. `auto`: a quarter of the disk. 0: none are kept. A full disk evicts them before it refuses writes, whatever the cap.
         cache: Cap = Cap::Auto,
         /// The index engine. `memory` rebuilds it at each start.

@@ -81,7 +81,7 @@ fn values_that_do_not_go_together_are_refused_by_name() {
         ("[tls]\nkey = \"a.pem\"", "tls.certificate"),
         ("[storage]\njournal_segment = \"1 kB\"", "storage.journal_segment"),
         ("[storage]\ncapacity = \"100 MiB\"", "storage.capacity"),
-        ("[storage]\nsync = \"os\"", "storage.sync"),
+        ("[storage]\npace = \"1 kB\"", "storage.pace"),
         ("[limits]\nconnections = 0", "limits.connections"),
         ("[limits]\nbody_timeout = \"1ms\"", "limits.body_timeout"),
         ("[log]\nlevel = \"loud\"", "log.level"),

@@ -30,6 +30,8 @@ pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings) -> Outcome<Respons
     if asked.life == Some(life) || !site.is_member(asked.bucket) {
         return Ok(Response::Holdings(Box::new(nothing)));
     }
+    // What is claimed must be on disk, whatever was answered before it was.
+    site.settle_lazy().await?;
     let (store, bucket) = (site.store.clone(), asked.bucket);
     let read = move || -> Outcome<Held> {
         let page = space::records_after(&store.view(), bucket, &asked.from, PAGE).map_err(unreadable)?;

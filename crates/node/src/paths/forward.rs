@@ -257,7 +257,14 @@ async fn written(
         with: Vec::new(),
         upload: None,
     };
-    Ok(write::write(site, asked).await)
+    let written = write::write(site, asked).await;
+    // Who forwards answers for a site, and cannot know that this one does not wait for the disk.
+    if written.is_ok()
+        && let Err(error) = site.settle_lazy().await
+    {
+        return Ok(Err(error));
+    }
+    Ok(written)
 }
 
 async fn piece(stream: &mut Stream) -> Result<Vec<u8>, PeerError> {

@@ -30,6 +30,8 @@ use crate::peers::PeerError;
 use crate::peers::message::{Hold, Part, Request, Response};
 use crate::site::{Site, entry, unreadable};
 
+/// What is answered for a scope where plain writes do not wait for the disk.
+const UNSYNCED: &str = "unsynced";
 /// How long a write may wait for other sites; S3 clients give up after a minute.
 const WAIT: Duration = Duration::from_secs(45);
 /// How long a site may take for the round trips and syncs of a hold before another is asked as well.
@@ -93,6 +95,12 @@ pub(crate) async fn reach(
     written: &Written,
 ) -> Outcome<Receipt> {
     let wanted = wanted(site, context, bucket)?;
+    let counts = matches!(wanted, Scope::Sites(_));
+    if site.lazy && !counts && context.scope.is_none() {
+        return Ok(written.receipt(UNSYNCED.into()));
+    }
+    // Whoever names a scope waits for the disk, and this site counts only once it is there.
+    site.settle_lazy().await?;
     let (Written::Record(record), Scope::Sites(count)) = (written, wanted) else {
         return Ok(written.receipt("site".into()));
     };
@@ -262,8 +270,9 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
     };
     let large = !pins.is_empty();
     site.commit(id, pins, propose).await?;
-    // A record that came before its payload refers to nothing new: its commit has synced no payload.
-    if large {
+    // A record that came before its payload refers to nothing new, so its commit has synced no payload; what was here
+    // before may have been answered before it was on disk.
+    if large || site.lazy {
         site.settle().await?;
     }
     Ok(Response::Held)

@@ -178,6 +178,7 @@ pub(crate) async fn commit_part(site: &Arc<Site>, target: &Target, part: Part, b
     let unknown = target.unknown();
     let stored =
         body.small.into_iter().fold(entry(&Entry::Part(Box::new(part))), skerry_storage::Entry::with_body);
+    let stored = if site.lazy { stored.lazy() } else { stored };
     let propose = move |view: &dyn View| match space::upload(view, bucket, &key, id).map_err(unreadable)? {
         Some(_) => Ok(((), vec![stored])),
         None => Err(unknown),

@@ -147,7 +147,9 @@ pub(crate) async fn here(
     let stamps = site.stamps.clone();
     let Asked { bucket: resolved, key, condition, ask, writer, small, pins, with, upload } = asked;
     let standpoint = Standpoint { system: site.system, me: site.id };
-    let (large, mine) = (!pins.is_empty() && payload == site.id, site.stamps.origin);
+    // A decision must not be forgotten, nor what another site was answered.
+    let lazy = site.lazy && condition.is_none() && payload == site.id;
+    let (large, mine) = (!lazy && !pins.is_empty() && payload == site.id, site.stamps.origin);
     let proposal = Proposal {
         store: site.store.clone(),
         stamps,
@@ -162,6 +164,7 @@ pub(crate) async fn here(
         upload,
         payload,
         heads,
+        lazy,
     };
     let written = site.commit(bucket, pins, move |view| proposal.decide(view)).await?;
     // The same as before refers to nothing new: its commit has synced no payload.
@@ -185,6 +188,8 @@ struct Proposal {
     upload: Option<UploadId>,
     payload: SiteId,
     heads: Vec<Record>,
+    /// Whether it may be answered before it is on disk.
+    lazy: bool,
 }
 
 impl Proposal {
@@ -246,6 +251,9 @@ impl Proposal {
             Proposed::Nothing => Written::Nothing,
         };
         entries.extend(self.with.iter().map(entry));
+        if self.lazy {
+            entries = entries.into_iter().map(skerry_storage::Entry::lazy).collect();
+        }
         Ok((written, entries))
     }
 }

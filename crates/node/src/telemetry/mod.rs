@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -61,6 +62,12 @@ pub struct Telemetry {
     pub clock_offset_seconds: FloatGauge,
     /// How long syncs took.
     pub sync_seconds: Histogram,
+    /// Bytes answered before they were on disk.
+    pub unsynced_bytes: Gauge,
+    /// Whether that may happen.
+    pub sync_os: Gauge,
+    /// Bytes of payload written again to get space back.
+    pub moved_bytes: Counter,
     /// What the scrub found.
     pub scrub: Scrub,
     /// The metered link.
@@ -88,6 +95,9 @@ impl Telemetry {
             name_conflicts: Gauge::default(),
             clock_offset_seconds: FloatGauge::default(),
             sync_seconds,
+            unsynced_bytes: Gauge::default(),
+            sync_os: Gauge::default(),
+            moved_bytes: Counter::default(),
             scrub: Scrub::default(),
             cache: Cache::default(),
             uplink: Uplink::default(),
@@ -132,6 +142,21 @@ impl Telemetry {
             "skerry_sync_seconds",
             "Time of syncs to disk that answers waited for",
             self.sync_seconds.clone(),
+        );
+        registry.register(
+            "skerry_sync_os",
+            "1 where plain writes are answered before they are on disk (storage.sync = os), else 0",
+            self.sync_os.clone(),
+        );
+        registry.register(
+            "skerry_unsynced_bytes",
+            "Bytes answered before they were on disk: what a power cut would lose now",
+            self.unsynced_bytes.clone(),
+        );
+        registry.register(
+            "skerry_disk_moved_bytes",
+            "Bytes of payload written again to get space back",
+            self.moved_bytes.clone(),
         );
         registry.register(
             "skerry_unprotected_bytes",

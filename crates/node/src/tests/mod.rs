@@ -6,9 +6,11 @@
 
 mod checking;
 mod copies;
+mod flips;
 mod homes;
 mod island;
 mod landmarks;
+mod lazy;
 mod metered;
 mod newer;
 mod one_site;

@@ -34,6 +34,8 @@ pub(crate) struct Inner {
     busy: BTreeSet<Key>,
     /// Fresh payload that no sync has covered yet, and its files.
     unsynced: Vec<Key>,
+    /// Whether some may have entered the index although no sync covered it.
+    pub(crate) trusted: bool,
     unsynced_files: BTreeMap<u32, Arc<dyn File>>,
     /// Bytes written since the last sync.
     pub(crate) dirty: u64,
@@ -108,6 +110,11 @@ impl Inner {
         self.pins.contains_key(&key) || self.busy.contains(&key) || self.fresh.contains_key(&key)
     }
 
+    /// Whether it may be written again elsewhere: nobody is at it, and the index knows its place.
+    pub(crate) fn may_move(&self, key: Key) -> bool {
+        !self.busy.contains(&key) && !self.fresh.contains_key(&key)
+    }
+
     /// Marks it as being written or collected.
     pub(crate) fn begin(&mut self, key: Key) {
         self.busy.insert(key);
@@ -147,9 +154,16 @@ impl Inner {
 
     /// Takes what waits for a sync.
     pub(crate) fn take_unsynced(&mut self) -> (Vec<Key>, Vec<Arc<dyn File>>) {
-        self.dirty = 0;
+        (self.dirty, self.trusted) = (0, false);
         let files = core::mem::take(&mut self.unsynced_files).into_values().collect();
         (core::mem::take(&mut self.unsynced), files)
+    }
+
+    /// What was written may enter the index though no sync has covered it.
+    pub(crate) fn trust_unsynced(&mut self) {
+        let keys = core::mem::take(&mut self.unsynced);
+        self.trusted |= !keys.is_empty();
+        self.synced(keys);
     }
 
     /// The sync came back.

@@ -58,6 +58,7 @@ struct State {
     fail_syncs: bool,
     locked: bool,
     room: Option<u64>,
+    no_holes: bool,
 }
 
 /// The disk.
@@ -93,6 +94,13 @@ impl FaultyDisk {
         lock(&self.0).room = room;
     }
 
+    /// As a file system that gives whole files back only.
+    pub(crate) fn without_holes() -> Self {
+        let disk = Self::default();
+        lock(&disk.0).no_holes = true;
+        disk
+    }
+
     /// The disk after the power came back: unsynced changes survived by chance.
     pub(crate) fn power_cut(&self, seed: u64) -> Self {
         let mut chance = Chance(seed);
@@ -109,7 +117,27 @@ impl FaultyDisk {
             }
         }
         let durable = files.clone();
-        Self(Arc::new(Mutex::new(State { files, durable, room: state.room, ..State::default() })))
+        let (room, no_holes) = (state.room, state.no_holes);
+        Self(Arc::new(Mutex::new(State { files, durable, room, no_holes, ..State::default() })))
+    }
+
+    /// Another disk with the same on it, all of it durable.
+    pub(crate) fn copied(&self) -> Self {
+        let state = lock(&self.0);
+        let copy = |content: &Arc<Mutex<Content>>| {
+            let content = lock(content).clone();
+            let durable = content.now.clone();
+            Arc::new(Mutex::new(Content { durable, pending: Vec::new(), ..content }))
+        };
+        let files: BTreeMap<_, _> =
+            state.files.iter().map(|(name, content)| (name.clone(), copy(content))).collect();
+        let (durable, room, no_holes) = (files.clone(), state.room, state.no_holes);
+        Self(Arc::new(Mutex::new(State { files, durable, room, no_holes, ..State::default() })))
+    }
+
+    /// The names of all files.
+    pub(crate) fn names(&self) -> Vec<String> {
+        lock(&self.0).files.keys().cloned().collect()
     }
 
     /// Changes bytes behind everybody's back.
@@ -230,7 +258,9 @@ impl File for FaultyFile {
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
-        drop(self.disk.op()?);
+        if self.disk.op()?.no_holes {
+            return Err(ErrorKind::Unsupported.into());
+        }
         let mut content = lock(&self.content);
         blank(&mut content.now, offset, len);
         let sector = SECTOR as u64;
@@ -316,6 +346,10 @@ impl Disk for FaultyDisk {
     fn free_bytes(&self) -> io::Result<u64> {
         let state = lock(&self.0);
         Ok(state.room.map_or(u64::MAX / 2, |room| room.saturating_sub(taken(&state))))
+    }
+
+    fn punches(&self) -> bool {
+        !lock(&self.0).no_holes
     }
 
     fn lock(&self) -> io::Result<Lock> {

@@ -89,6 +89,11 @@ pub trait Disk: Send + Sync {
     /// Bytes that can still be taken.
     fn free_bytes(&self) -> io::Result<u64>;
 
+    /// Whether files can give blocks in their middle back ([`File::punch`]).
+    fn punches(&self) -> bool {
+        true
+    }
+
     /// Takes the directory for this store alone; `WouldBlock` if another process (or store) has it.
     fn lock(&self) -> io::Result<Lock>;
 

@@ -107,6 +107,17 @@ impl Disk for RealDisk {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
+    /// Tried with a small file: file systems do not say.
+    fn punches(&self) -> bool {
+        const NAME: &str = "probe";
+        const LEN: u64 = 64 << 10;
+        fs::remove_file(self.path(NAME)).ok();
+        let tried = self.create(NAME, LEN).and_then(|file| file.punch(0, LEN / 2));
+        fs::remove_file(self.path(NAME)).ok();
+        // A disk that is full tells nothing; the first hole will.
+        !tried.is_err_and(|error| error.kind() == ErrorKind::Unsupported)
+    }
+
     fn lock(&self) -> io::Result<Lock> {
         let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(self.path("lock"))?;
         match file.try_lock() {

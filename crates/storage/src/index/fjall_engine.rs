@@ -12,7 +12,7 @@ use bytes::Bytes;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot};
 use skerry_base::kv::{Table, View, ViewError, Visit};
 
-use super::{Index, Reading, Writes, bounds, is_void, prefixed};
+use super::{Index, Reading, Secure, Writes, bounds, is_void, prefixed};
 use crate::{Settings, StorageError};
 
 fn failed(error: impl std::fmt::Display) -> StorageError {
@@ -78,7 +78,7 @@ impl Index for Fjall {
         Ok(())
     }
 
-    fn checkpoint(&self) -> Result<(), StorageError> {
+    fn checkpoint(&self, _secure: Secure<'_>) -> Result<(), StorageError> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mark = self.mark.load(Ordering::Acquire);
         self.database.persist(PersistMode::SyncData).map_err(failed)?;
@@ -99,8 +99,8 @@ impl Index for Fjall {
         self.pending.load(Ordering::Relaxed) >= 4 * self.checkpoint_bytes
     }
 
-    fn tend(&self) -> Result<(), StorageError> {
-        if self.wants_tending() { self.checkpoint() } else { Ok(()) }
+    fn tend(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        if self.wants_tending() { self.checkpoint(secure) } else { Ok(()) }
     }
 
     fn disk_bytes(&self) -> u64 {

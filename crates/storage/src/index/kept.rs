@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::memory::Memory;
-use super::{Index, Reading, Writes};
+use super::{Index, Reading, Secure, Writes};
 use crate::StorageError;
 
 /// What survives.
@@ -24,6 +24,11 @@ impl Kept {
             mark: AtomicU64::new(0),
             durable: AtomicU64::new(0),
         }
+    }
+
+    /// Another one with the same.
+    pub(crate) fn copied(&self) -> Self {
+        Self(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()))
     }
 
     /// As if the files of the index were gone.
@@ -57,10 +62,14 @@ impl Index for KeptIndex {
         self.memory.apply(writes, mark)
     }
 
-    fn checkpoint(&self) -> Result<(), StorageError> {
-        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        self.kept.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&now);
-        self.durable.store(self.mark.load(Ordering::Acquire), Ordering::Release);
+    fn checkpoint(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        let (now, mark) = {
+            let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+            (now.clone(), self.mark.load(Ordering::Acquire))
+        };
+        secure.map_or(Ok(()), |secure| secure())?;
+        *self.kept.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        self.durable.fetch_max(mark, Ordering::AcqRel);
         Ok(())
     }
 
@@ -76,7 +85,7 @@ impl Index for KeptIndex {
         false
     }
 
-    fn tend(&self) -> Result<(), StorageError> {
+    fn tend(&self, _secure: Secure<'_>) -> Result<(), StorageError> {
         Ok(())
     }
 

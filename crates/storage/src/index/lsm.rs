@@ -14,7 +14,7 @@ use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter};
 use skerry_base::kv::{Table, View, ViewError, Visit};
 
-use super::{Index, Reading, Snapshots, Writes, bounds, is_void, prefixed};
+use super::{Index, Reading, Secure, Snapshots, Writes, bounds, is_void, prefixed};
 use crate::{Settings, StorageError};
 
 /// Memtables that wait for a flush before who applies has to help.
@@ -39,6 +39,17 @@ struct Gate {
     mark: u64,
     /// Mark of the last group before the last rotation.
     sealed_mark: u64,
+    /// No rotation now: what a flush is about to make last rests upon what was secured for it, no later group does.
+    held: bool,
+}
+
+/// Lets rotations happen again.
+struct Hold<'a>(&'a Lsm);
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        self.0.gate().held = false;
+    }
 }
 
 struct Shared {
@@ -117,10 +128,19 @@ impl Lsm {
         self.shared.visible.store(self.seqno.get(), Ordering::Release);
     }
 
-    /// Flushes what is sealed; may run beside a compaction.
-    fn flush(&self) -> Result<(), StorageError> {
+    /// Flushes what is sealed, with `all` what was applied; may run beside a compaction.
+    fn flush(&self, secure: Secure<'_>, all: bool) -> Result<(), StorageError> {
         let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        let sealed_mark = self.gate().sealed_mark;
+        let sealed_mark = {
+            let mut gate = self.gate();
+            if all {
+                self.rotate(&mut gate);
+            }
+            gate.held = secure.is_some();
+            gate.sealed_mark
+        };
+        let _hold = Hold(self);
+        secure.map_or(Ok(()), |secure| secure())?;
         let tree = &self.shared.tree;
         if tree.sealed_memtable_count() > 0 {
             let lock = tree.get_flush_lock();
@@ -174,18 +194,14 @@ impl Index for Lsm {
         }
         gate.mark = mark;
         self.shared.visible.store(seq + 1, Ordering::Release);
-        if tree.active_memtable().size() >= self.memtable_bytes {
+        if tree.active_memtable().size() >= self.memtable_bytes && !gate.held {
             self.rotate(&mut gate);
         }
         Ok(())
     }
 
-    fn checkpoint(&self) -> Result<(), StorageError> {
-        {
-            let mut gate = self.gate();
-            self.rotate(&mut gate);
-        }
-        self.flush()
+    fn checkpoint(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        self.flush(secure, true)
     }
 
     fn durable(&self) -> u64 {
@@ -200,13 +216,13 @@ impl Index for Lsm {
         self.shared.tree.sealed_memtable_count() > SEALED_MAX || self.runs.load(Ordering::Relaxed) > RUNS_MAX
     }
 
-    fn tend(&self) -> Result<(), StorageError> {
-        self.flush()?;
+    fn tend(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        self.flush(secure, false)?;
         self.compact()
     }
 
-    fn help(&self) -> Result<(), StorageError> {
-        self.flush()?;
+    fn help(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        self.flush(secure, false)?;
         if self.runs.load(Ordering::Relaxed) > RUNS_MAX { self.compact() } else { Ok(()) }
     }
 

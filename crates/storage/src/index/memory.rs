@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use bytes::Bytes;
 use skerry_base::kv::{Table, View, ViewError, Visit};
 
-use super::{Index, Reading, Snapshots, Writes, bounds, is_void, prefixed};
+use super::{Index, Reading, Secure, Snapshots, Writes, bounds, is_void, prefixed};
 use crate::StorageError;
 
 /// Entries copied out of the lock at once.
@@ -63,8 +63,8 @@ impl Index for Memory {
         Ok(())
     }
 
-    fn checkpoint(&self) -> Result<(), StorageError> {
-        Ok(())
+    fn checkpoint(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        secure.map_or(Ok(()), |secure| secure())
     }
 
     /// Nothing of it is needed after a crash.
@@ -80,7 +80,7 @@ impl Index for Memory {
         false
     }
 
-    fn tend(&self) -> Result<(), StorageError> {
+    fn tend(&self, _secure: Secure<'_>) -> Result<(), StorageError> {
         Ok(())
     }
 

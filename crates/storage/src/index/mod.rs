@@ -33,6 +33,9 @@ pub(crate) type Writes = BTreeMap<(Table, Vec<u8>), Option<Bytes>>;
 /// A consistent reading that lives as long as it is held.
 pub(crate) type Reading = Arc<dyn View + Send + Sync>;
 
+/// Makes durable, before a flush, what the changes to be flushed rest upon; none where it is so already.
+pub(crate) type Secure<'a> = Option<&'a dyn Fn() -> Result<(), StorageError>>;
+
 /// What an engine does. One thread applies; any number read; one (perhaps another) tends.
 pub(crate) trait Index: Send + Sync {
     /// What has been applied.
@@ -42,7 +45,7 @@ pub(crate) trait Index: Send + Sync {
     fn apply(&self, writes: &Writes, mark: u64) -> Result<(), StorageError>;
 
     /// Makes all that was applied survive a crash.
-    fn checkpoint(&self) -> Result<(), StorageError>;
+    fn checkpoint(&self, secure: Secure<'_>) -> Result<(), StorageError>;
 
     /// The mark up to which the index survives a crash; 0 if nothing was flushed since it was opened.
     fn durable(&self) -> u64;
@@ -54,11 +57,11 @@ pub(crate) trait Index: Send + Sync {
     fn is_behind(&self) -> bool;
 
     /// Flushes and compacts what is due.
-    fn tend(&self) -> Result<(), StorageError>;
+    fn tend(&self, secure: Secure<'_>) -> Result<(), StorageError>;
 
     /// Does of that what cannot wait, while another thread may be at the rest.
-    fn help(&self) -> Result<(), StorageError> {
-        self.tend()
+    fn help(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        self.tend(secure)
     }
 
     /// Bytes of its files.
@@ -73,6 +76,10 @@ pub(crate) fn open(
     #[cfg(test)]
     if let Some(kept) = &settings.kept {
         return Ok(Arc::new(kept.open()));
+    }
+    #[cfg(any(feature = "fjall", feature = "redb"))]
+    if settings.lazy && !matches!(settings.engine, Engine::Memory | Engine::Lsm) {
+        return Err(StorageError::Index("this engine flushes what no sync has covered".into()));
     }
     match (settings.engine, path) {
         (Engine::Memory, _) => Ok(Arc::new(memory::Memory::default())),

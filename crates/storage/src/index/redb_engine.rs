@@ -12,7 +12,7 @@ use bytes::Bytes;
 use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, TableDefinition};
 use skerry_base::kv::{Table, View, ViewError, Visit};
 
-use super::{Index, Reading, Writes, bounds, is_void, prefixed};
+use super::{Index, Reading, Secure, Writes, bounds, is_void, prefixed};
 use crate::{Settings, StorageError};
 
 const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("rows");
@@ -95,7 +95,7 @@ impl Index for Redb {
         Ok(())
     }
 
-    fn checkpoint(&self) -> Result<(), StorageError> {
+    fn checkpoint(&self, _secure: Secure<'_>) -> Result<(), StorageError> {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let mark = self.mark.load(Ordering::Acquire);
         self.commit(&Writes::new(), Durability::Immediate)?;
@@ -116,8 +116,8 @@ impl Index for Redb {
         self.pending.load(Ordering::Relaxed) >= 4 * self.checkpoint_bytes
     }
 
-    fn tend(&self) -> Result<(), StorageError> {
-        if self.wants_tending() { self.checkpoint() } else { Ok(()) }
+    fn tend(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        if self.wants_tending() { self.checkpoint(secure) } else { Ok(()) }
     }
 
     fn disk_bytes(&self) -> u64 {

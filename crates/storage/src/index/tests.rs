@@ -89,9 +89,9 @@ fn run(steps: &[Step], mut reopen: impl FnMut() -> Arc<dyn Index>, lasts: bool) 
             }
             Step::Hold => held.push((index.read(), tables.clone())),
             Step::Release => drop(held.pop()),
-            Step::Tend => index.tend().unwrap(),
+            Step::Tend => index.tend(None).unwrap(),
             Step::Checkpoint => {
-                index.checkpoint().unwrap();
+                index.checkpoint(None).unwrap();
                 assert!(index.durable() >= history.len() as u64 - 1);
             }
         }
@@ -160,7 +160,7 @@ fn lsm_groups_are_whole_beside_a_tending_thread() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !ended() {
-                index.tend().unwrap()
+                index.tend(None).unwrap()
             }
         });
         scope.spawn(|| {

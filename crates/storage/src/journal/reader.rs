@@ -68,7 +68,8 @@ pub(crate) fn walk(
     let names = disk.list(FOLDER).map_err(|error| StorageError::io("list the journal", &error))?;
     let mut walked = Walked { used: journal::numbers(&names), ..Walked::default() };
     while let Some(&last) = walked.used.last() {
-        if in_use(disk, salt, last)? {
+        // What the index has taken is in use, however it reads now.
+        if from.is_some_and(|from| last <= from.segment) || in_use(disk, salt, last)? {
             break;
         }
         walked.used.pop();

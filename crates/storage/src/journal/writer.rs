@@ -60,6 +60,8 @@ pub(crate) struct Writer {
     tail: Position,
     /// Last LSN known durable.
     durable: u64,
+    /// Bytes written since then.
+    unsynced: u64,
     staged: Vec<Piece>,
     /// The buffer of the last group, for the next.
     buffer: Vec<u8>,
@@ -87,6 +89,7 @@ impl Writer {
             next_number: walked.spares.iter().chain(&walked.used).max().map_or(1, |last| last + 1),
             tail,
             durable: tail.lsn - 1,
+            unsynced: 0,
             staged: Vec::new(),
             buffer: Vec::new(),
         };
@@ -234,12 +237,33 @@ impl Writer {
         !self.staged.is_empty()
     }
 
-    /// Writes and syncs what is staged. After an error the journal must not be written again.
-    pub(crate) fn write(&mut self, meter: &SyncMeter) -> Result<Vec<Sealed>, StorageError> {
+    /// Whether what is staged seals a segment, which is then synced in any case.
+    pub(crate) fn seals(&self) -> bool {
+        self.staged.iter().any(|piece| piece.seals)
+    }
+
+    /// Bytes written that no sync has covered.
+    pub(crate) const fn unsynced(&self) -> u64 {
+        self.unsynced
+    }
+
+    /// Makes durable what was written. After an error the journal must not be written again.
+    pub(crate) fn sync(&mut self, meter: &SyncMeter) -> Result<(), StorageError> {
+        let Some(active) = self.active.as_ref().filter(|_| self.unsynced > 0) else { return Ok(()) };
+        // All segments before it were synced when they were sealed.
+        let synced = meter.time(&*self.disk, || active.file.sync());
+        synced.map_err(|error| StorageError::io("sync the journal", &error))?;
+        (self.durable, self.unsynced) = (self.tail.lsn - 1, 0);
+        Ok(())
+    }
+
+    /// Writes what is staged, and syncs it unless it may wait. After an error the journal must not be written again.
+    pub(crate) fn write(&mut self, meter: &SyncMeter, waits: bool) -> Result<Vec<Sealed>, StorageError> {
         let failed = |error: std::io::Error| StorageError::io("write the journal", &error);
         let mut sealed = Vec::new();
         for piece in &self.staged {
             piece.file.write_at(piece.offset, &[&piece.bytes]).map_err(failed)?;
+            self.unsynced += piece.bytes.len() as u64;
             if piece.seals {
                 let len = piece.offset + piece.bytes.len() as u64;
                 piece.file.truncate(len).map_err(failed)?;
@@ -247,10 +271,9 @@ impl Writer {
                 sealed.push(Sealed { number: piece.number, len });
             }
         }
-        if let Some(piece) = self.staged.last() {
-            meter.time(&*self.disk, || piece.file.sync()).map_err(failed)?;
+        if !waits {
+            self.sync(meter)?;
         }
-        self.durable = self.tail.lsn - 1;
         if let Some(piece) = self.staged.pop() {
             self.buffer = piece.bytes;
             self.buffer.clear();

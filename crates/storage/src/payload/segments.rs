@@ -28,6 +28,8 @@ struct Active {
     file: Arc<dyn File>,
     tail: u64,
     capacity: u64,
+    /// Made of the room for moving: others may write to it once there is as much again.
+    lent: bool,
 }
 
 /// The segments of one class.
@@ -74,19 +76,27 @@ impl Segments {
         if let Some((number, tail)) = known.active {
             let file = disk.open(&file_name(area.folder(), number)).map_err(failed)?;
             let capacity = file.len().map_err(failed)?;
-            state.active = Some(Active { number, file, tail, capacity });
+            state.active = Some(Active { number, file, tail, capacity, lent: false });
         }
         let state = Mutex::new(state);
         Ok(Self { area, disk: disk.clone(), salt, segment_bytes, state })
     }
 
-    /// Takes a place of `len` bytes; makes a new segment when needed. `Full` if there is no room.
-    pub(crate) fn take(&self, len: u64, space: &Space) -> Result<Slot, StorageError> {
+    /// Takes a place of `len` bytes; makes a new segment when needed, of the room for that when something is moved.
+    /// `Full` if there is no room.
+    pub(crate) fn take(&self, len: u64, space: &Space, moves: bool) -> Result<Slot, StorageError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut rolled = false;
         let fits = |active: &Active| active.tail + len <= active.capacity;
+        if let Some(active) = state.active.as_mut().filter(|active| active.lent && !moves && fits(active)) {
+            if !space.can_move() {
+                space.note_full(true);
+                return Err(StorageError::Full);
+            }
+            active.lent = false;
+        }
         if !state.active.as_ref().is_some_and(fits) {
-            let made = self.make(state.last_number + 1, len, space)?;
+            let made = self.make(state.last_number + 1, len, space, moves)?;
             if let Some(old) = state.active.take() {
                 rolled = true;
                 // Cut to what it holds; a cut that fails only wastes room.
@@ -104,22 +114,23 @@ impl Segments {
     }
 
     /// Makes a segment, smaller than usual when the disk is nearly full.
-    fn make(&self, number: u32, len: u64, space: &Space) -> Result<Active, StorageError> {
+    fn make(&self, number: u32, len: u64, space: &Space, moves: bool) -> Result<Active, StorageError> {
         let failed = |error: std::io::Error| StorageError::io("make a payload segment", &error);
         let name = file_name(self.area.folder(), number);
         let least = (len + GRAIN).max(SMALLEST.min(self.segment_bytes));
         let mut capacity = self.segment_bytes.max(len + GRAIN);
-        let file = loop {
-            if space.has_room(capacity) {
+        let (file, lent) = loop {
+            let lent = !space.has_room(capacity);
+            if !lent || (moves && space.has_room_to_move(capacity)) {
                 match self.disk.create(&name, capacity) {
-                    Ok(file) => break file,
+                    Ok(file) => break (file, lent),
                     Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {}
                     Err(error) => return Err(failed(error)),
                 }
             }
             if capacity <= least {
                 // A copy that finds no room is not kept: that is not a write refused.
-                if self.area != Area::Cache {
+                if self.area != Area::Cache && !moves {
                     space.note_full(true);
                 }
                 return Err(StorageError::Full);
@@ -132,12 +143,12 @@ impl Segments {
             file.sync().map_err(failed)?;
             self.disk.sync_dir(self.area.folder()).map_err(failed)?;
         }
-        if self.area != Area::Cache {
+        if self.area != Area::Cache && !lent {
             space.note_full(false);
         }
         space.resized(self.area, number, capacity);
         space.lacks();
-        Ok(Active { number, file, tail: GRAIN, capacity })
+        Ok(Active { number, file, tail: GRAIN, capacity, lent })
     }
 
     /// The active segment and its tail.

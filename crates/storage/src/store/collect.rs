@@ -49,6 +49,8 @@ pub(super) struct Sweep {
     pub(super) base: Base,
     /// The active journal segment when a base could not be written: tried again when there is another.
     pub(super) base_refused: u32,
+    /// Payload segments that could not be emptied, and what lived in them then.
+    pub(super) stuck: BTreeMap<u32, u64>,
 }
 
 impl Sweep {
@@ -78,11 +80,14 @@ struct Due {
 impl Store {
     /// One paced step of the collector: call it every few seconds. Lets go of what nothing has referred to for
     /// [`skerry_base::limits::CHUNK_REST_MS`] (at once when the disk is nearly full: what is in use is pinned), gives
-    /// space back, evicts cache beyond its cap. Returns after a bounded amount of work.
+    /// space back, evicts cache beyond its cap; syncs what was answered lazily. Returns after a bounded amount of work.
     pub fn collect(&self, now: WallTime) -> Result<Collected, StorageError> {
         self.check_poison()?;
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = Collected { pressed: self.is_pressed(), ..Collected::default() };
+        if self.settings.lazy {
+            self.secure()?;
+        }
         if self.live.lock().has_fresh() {
             self.sync_payload()?;
             self.own_group(|_, _, _| Ok(Some(())))?;
@@ -91,6 +96,7 @@ impl Store {
         self.evict(&mut done)?;
         self.give_up_thin(&sweep, &mut done)?;
         self.move_living(&mut sweep, &mut done)?;
+        self.compact(&mut sweep, &mut done)?;
         self.flush_for_space(&sweep, done.pressed)?;
         self.give_back(&mut sweep, &mut done)?;
         self.condemn(&mut sweep)?;
@@ -224,7 +230,8 @@ impl Store {
             .sum();
         let durable = self.durable_mark();
         let behind = durable < self.core().mark;
-        let waits = sweep.journal.values().any(|known| known.waits_for(durable));
+        let empty = sweep.condemned.iter().any(|(area, _)| *area == Area::Payload);
+        let waits = empty || sweep.journal.values().any(|known| known.waits_for(durable));
         if behind && (dead >= WORTH_A_FLUSH || waits || pressed) { self.checkpoint() } else { Ok(()) }
     }
 
@@ -303,7 +310,7 @@ impl Store {
         match file.punch(start, end - start) {
             Ok(()) => Ok(end - start),
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-                self.evicting.cannot_punch();
+                self.space.note_no_holes();
                 Ok(0)
             }
             Err(error) => Err(StorageError::io("punch a hole", &error)),

@@ -20,6 +20,17 @@ use crate::journal::writer::Sealed;
 
 type Outcome = Result<(), StorageError>;
 
+/// How far a group goes before its answers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// The operating system has it.
+    System,
+    /// It is on disk.
+    Disk,
+    /// It is, with all payload written so far.
+    Everything,
+}
+
 impl Store {
     /// Carries out one commit group on the calling thread and returns how many proposals it answered: the
     /// simulator's way. Deterministic: no clock, no randomness, no other thread.
@@ -63,7 +74,7 @@ impl Store {
             self.tend()
         } else {
             self.tend_signal.raise();
-            if self.index.is_behind() { self.index.help() } else { Ok(()) }
+            if self.index.is_behind() { self.help() } else { Ok(()) }
         };
         if let Err(error) = tended {
             // The journal has it all; the memtable stays and the next attempt may succeed.
@@ -85,17 +96,42 @@ impl Store {
     pub(super) fn tend(&self) -> Outcome {
         let active = self.active_segments();
         if self.has_new_segments() {
-            self.index.checkpoint()?;
+            self.checkpoint_index()?;
             *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = active;
         }
-        self.index.tend()
+        let secure = || self.secure();
+        self.index.tend(if self.settings.lazy { Some(&secure) } else { None })
+    }
+
+    fn help(&self) -> Outcome {
+        let secure = || self.secure();
+        self.index.help(if self.settings.lazy { Some(&secure) } else { None })
+    }
+
+    pub(super) fn checkpoint_index(&self) -> Outcome {
+        let secure = || self.secure();
+        self.index.checkpoint(if self.settings.lazy { Some(&secure) } else { None })
+    }
+
+    /// Makes durable what was answered before it was, payload before journal: called now and then, so that a power cut
+    /// costs little, and before the index flushes, which must never know more than the journal.
+    pub(super) fn secure(&self) -> Outcome {
+        if self.unsynced.load(Ordering::Acquire) == 0 && !self.live.lock().trusted {
+            return Ok(());
+        }
+        self.sync_payload()?;
+        let mut core = self.core();
+        self.check_poison()?;
+        core.writer.sync(&self.journal_meter).map_err(|error| self.poison(&error))?;
+        self.unsynced.store(core.writer.unsynced(), Ordering::Release);
+        Ok(())
     }
 
     fn group(&self, mut jobs: Vec<Box<dyn Job>>) -> Vec<(Box<dyn Job>, Outcome)> {
         let mut core = self.core();
         let reading = self.index.read();
         let mut changes = Changes::over(&*reading, core.mark + 1);
-        let mut settles = false;
+        let (mut settles, mut lazy) = (false, self.settings.lazy);
         let mut outcomes = Vec::with_capacity(jobs.len());
         for job in &mut jobs {
             outcomes.push(self.check_poison().and_then(|()| match job.run(&changes.view()) {
@@ -104,11 +140,19 @@ impl Store {
                     settles = true;
                     Ok(())
                 }
-                Asked::Entries(entries) => self.take_in(&mut core, &mut changes, &entries),
+                Asked::Entries(entries) => {
+                    lazy &= entries.iter().all(|entry| entry.lazy);
+                    self.take_in(&mut core, &mut changes, &entries)
+                }
             }));
         }
         if core.writer.has_staged() || settles {
-            let durable = self.check_poison().and_then(|()| self.make_durable(&mut core, changes, settles));
+            let reach = match (settles, lazy) {
+                (true, _) => Reach::Everything,
+                (_, true) => Reach::System,
+                _ => Reach::Disk,
+            };
+            let durable = self.check_poison().and_then(|()| self.make_durable(&mut core, changes, reach));
             if let Err(error) = durable {
                 for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
                     *outcome = Err(error.clone());
@@ -206,12 +250,18 @@ impl Store {
         Ok(())
     }
 
-    /// Makes what was staged and reduced durable and visible.
-    fn make_durable(&self, core: &mut Core, changes: Changes<'_>, settles: bool) -> Outcome {
-        if settles || self.refers_unsynced(&changes) {
+    /// Makes what was staged and reduced durable, as far as it is asked for, and visible.
+    fn make_durable(&self, core: &mut Core, changes: Changes<'_>, reach: Reach) -> Outcome {
+        // A sealed segment is synced: what it refers to must be there.
+        let waits = reach == Reach::System && !core.writer.seals();
+        if waits {
+            self.live.lock().trust_unsynced();
+        } else if reach != Reach::Disk || self.refers_unsynced(&changes) {
             self.sync_payload()?;
         }
-        let sealed = core.writer.write(&self.journal_meter).map_err(|error| self.poison(&error))?;
+        let written = core.writer.write(&self.journal_meter, waits);
+        let sealed = written.map_err(|error| self.poison(&error))?;
+        self.unsynced.store(core.writer.unsynced(), Ordering::Release);
         self.note_sealed(&sealed);
         self.apply(core, changes).map_err(|error| {
             self.health.note_bad();
@@ -221,8 +271,10 @@ impl Store {
 
     fn refers_unsynced(&self, changes: &Changes<'_>) -> bool {
         let inner = self.live.lock();
-        inner.dirty > 0
-            && changes.referred().any(|key| inner.fresh.get(&key).is_some_and(|fresh| !fresh.ready))
+        // What was trusted is in the index, and what this group refers to may be of it.
+        inner.trusted
+            || inner.dirty > 0
+                && changes.referred().any(|key| inner.fresh.get(&key).is_some_and(|fresh| !fresh.ready))
     }
 
     fn note_sealed(&self, sealed: &[Sealed]) {
@@ -300,7 +352,7 @@ impl Store {
         let reading = self.index.read();
         let mut changes = Changes::over(&*reading, core.mark + 1);
         let Some(made) = make(&mut core, &mut changes, &*reading)? else { return Ok(None) };
-        self.make_durable(&mut core, changes, false)?;
+        self.make_durable(&mut core, changes, Reach::Disk)?;
         Ok(Some(made))
     }
 }

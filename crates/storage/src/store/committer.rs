@@ -94,7 +94,7 @@ impl Drop for Committer {
         }
         self.store.tended.store(false, Ordering::Release);
         // So that the next start has nothing to replay. If it fails the journal has it all.
-        if let Err(error) = self.store.index.checkpoint() {
+        if let Err(error) = self.store.checkpoint_index() {
             tracing::warn!(%error, "the index was not flushed at the end");
         }
     }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use skerry_base::kv::{Table, View};
@@ -16,6 +16,7 @@ use skerry_base::{BucketId, ChunkKind, WallTime};
 use super::Store;
 use super::changes::load_row;
 use super::collect::Sweep;
+use super::put::Draft;
 use super::report::{CacheStats, Collected};
 use crate::chunks::Key;
 use crate::chunks::row::{Area, Place, Row, decode, read_chunk_key};
@@ -52,7 +53,6 @@ pub(super) struct Evicting {
     came: AtomicU64,
     hit_bytes: AtomicU64,
     evicted_bytes: AtomicU64,
-    cannot_punch: AtomicBool,
     /// Where the log ended when it was looked at last: the hand does not meet what came since.
     met: Mutex<At>,
     remembered: Mutex<Option<WallTime>>,
@@ -77,7 +77,6 @@ impl Evicting {
             came: AtomicU64::new(0),
             hit_bytes: AtomicU64::new(0),
             evicted_bytes: AtomicU64::new(0),
-            cannot_punch: AtomicBool::new(false),
             met: Mutex::default(),
             remembered: Mutex::default(),
         }
@@ -92,11 +91,6 @@ impl Evicting {
         if self.sieve().touch(at) {
             self.hit_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-    }
-
-    /// The file system gives back whole files only: so whole segments go.
-    pub(super) fn cannot_punch(&self) {
-        self.cannot_punch.store(true, Ordering::Relaxed);
     }
 }
 
@@ -179,10 +173,10 @@ impl Store {
         Ok(())
     }
 
-    /// Copies go before a write is refused: true if room came back.
+    /// Copies go, and where holes cannot be punched what lives moves, before a write is refused: true if room came back.
     pub(super) fn relieve(&self) -> Result<bool, StorageError> {
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
-        self.relieve_with(&mut sweep)
+        self.relieve_with(&mut sweep, self.space.has_no_holes())
     }
 
     /// The same on the commit thread, which does not wait for the collector: that is at it already.
@@ -191,25 +185,29 @@ impl Store {
             return;
         }
         let Ok(mut sweep) = self.sweep.try_lock() else { return };
-        if let Err(error) = self.relieve_with(&mut sweep) {
+        if let Err(error) = self.relieve_with(&mut sweep, false) {
             tracing::warn!(%error, "copies could not make room");
         }
     }
 
-    fn relieve_with(&self, sweep: &mut Sweep) -> Result<bool, StorageError> {
+    fn relieve_with(&self, sweep: &mut Sweep, moves: bool) -> Result<bool, StorageError> {
         let _turn = self.evicting.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.space.free();
         for _ in 0..ROUNDS {
-            let wanted = self.space.lacks().min(self.space.cached());
-            if wanted == 0 {
+            let lacks = self.space.lacks();
+            let wanted = lacks.min(self.space.cached());
+            if lacks == 0 || (wanted == 0 && !moves) {
                 break;
             }
-            let (_, evicted) = self.evict_bytes(wanted)?;
+            let evicted = if wanted > 0 { self.evict_bytes(wanted)?.1 } else { 0 };
+            let mut done = Collected { pressed: true, ..Collected::default() };
+            if evicted == 0 && moves {
+                self.compact(sweep, &mut done)?;
+            }
             self.condemn(sweep)?;
             self.checkpoint()?;
-            let mut done = Collected::default();
             self.give_back(sweep, &mut done)?;
-            if evicted == 0 && done.bytes + done.segments == 0 {
+            if evicted == 0 && done.bytes + done.segments + done.moved == 0 {
                 break;
             }
         }
@@ -218,7 +216,7 @@ impl Store {
 
     /// Evicts about so many bytes, at most [`EVICT`] copies; answers how many of both went.
     fn evict_bytes(&self, wanted: u64) -> Result<(u64, u64), StorageError> {
-        let victims = if self.evicting.cannot_punch.load(Ordering::Relaxed) {
+        let victims = if self.space.has_no_holes() {
             self.coldest_segment()?
         } else {
             let mut met = self.evicting.met.lock().unwrap_or_else(PoisonError::into_inner);
@@ -388,7 +386,8 @@ impl Store {
             let Ok(bytes) = self.read_quietly(key.0, key.1, 0..u32::MAX) else { return Ok(()) };
             let kind = if row.tree { ChunkKind::Tree } else { ChunkKind::Leaf };
             let children = super::put::children_of(kind, &bytes)?;
-            self.write_extent(key, Area::Cache, kind, &bytes, children)
+            let draft = Draft { area: Area::Cache, kind, bytes: &bytes, children, moves: false };
+            self.write_extent(key, draft)
         };
         let written = again();
         if let Some(fresh) = self.live.lock().fresh.get(&key) {

@@ -1,7 +1,7 @@
 //! The store: what the node and the simulator see of the disk.
 //!
 //! Split by what is done: [`open`] and [`replay`] bring it up, [`commit`] carries out groups, [`put`] and [`read`]
-//! handle chunks, [`collect`] gives space back, [`rebase`] lets old journal go, [`scrub`] and [`examine`] read everything
+//! handle chunks, [`collect`], [`strip`] and [`compact`] give space back, [`rebase`] lets old journal go, [`scrub`] and [`examine`] read everything
 //! again, [`committer`] runs the threads.
 
 use std::ops::Bound;
@@ -27,6 +27,7 @@ mod changes;
 mod collect;
 mod commit;
 mod committer;
+mod compact;
 mod evict;
 mod examine;
 mod files;
@@ -83,6 +84,10 @@ pub struct Store {
     syncing: Mutex<()>,
     poison: Mutex<Option<String>>,
     is_poisoned: AtomicBool,
+    /// Bytes of payload that were written again to get space back.
+    moved: AtomicU64,
+    /// Bytes of journal that were answered before a sync covered them.
+    unsynced: AtomicU64,
     /// Last LSN applied.
     lsn: AtomicU64,
     /// Mark that was durable when the index was opened.
@@ -170,7 +175,7 @@ impl Store {
 
     /// Flushes the index, so that the next open has nothing to replay. Not needed for durability.
     pub fn checkpoint(&self) -> Result<(), StorageError> {
-        self.index.checkpoint()?;
+        self.checkpoint_index()?;
         self.space.note_index(self.index.disk_bytes());
         Ok(())
     }
@@ -190,7 +195,17 @@ impl Store {
             journal_syncs: self.journal_meter.stats(),
             payload_syncs: self.payload_meter.stats(),
             lsn: self.lsn(),
+            lazy: self.settings.lazy,
+            unsynced: self.unsynced(),
+            moved: self.moved.load(Ordering::Relaxed),
         }
+    }
+
+    /// Bytes that a power cut would lose now although they were answered; 0 unless lazy entries are let be so.
+    fn unsynced(&self) -> u64 {
+        let inner = self.live.lock();
+        let payload = if inner.trusted { inner.dirty } else { 0 };
+        self.unsynced.load(Ordering::Acquire) + payload
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {
@@ -220,9 +235,18 @@ impl Store {
     }
 }
 
+impl StoreView {
+    /// Reads; what the engine cannot read, and what it panics on, is noted as damage.
+    fn guarded<T>(&self, read: impl FnOnce() -> Result<T, ViewError>) -> Result<T, ViewError> {
+        let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
+        read.unwrap_or_else(|_| Err(ViewError("the engine panicked".into())))
+            .inspect_err(|_| self.health.note_bad())
+    }
+}
+
 impl View for StoreView {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        self.reading.get(table, key).inspect_err(|_| self.health.note_bad())
+        self.guarded(|| self.reading.get(table, key))
     }
 
     fn scan(
@@ -232,7 +256,7 @@ impl View for StoreView {
         to: Bound<&[u8]>,
         visit: &mut Visit<'_>,
     ) -> Result<(), ViewError> {
-        self.reading.scan(table, from, to, visit).inspect_err(|_| self.health.note_bad())
+        self.guarded(|| self.reading.scan(table, from, to, visit))
     }
 }
 

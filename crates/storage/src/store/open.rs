@@ -123,6 +123,8 @@ fn assemble(
         syncing: Mutex::default(),
         poison: Mutex::default(),
         is_poisoned: AtomicBool::new(false),
+        moved: AtomicU64::new(0),
+        unsynced: AtomicU64::new(0),
         lsn,
         durable_at_open,
         tended: AtomicBool::new(false),

@@ -15,6 +15,17 @@ use crate::chunks::live::Fresh;
 use crate::chunks::row::{Area, Place};
 use crate::payload::extent::{Extent, block_sums, extent_len};
 
+/// An extent to be written.
+pub(super) struct Draft<'a> {
+    pub(super) area: Area,
+    pub(super) kind: ChunkKind,
+    pub(super) bytes: &'a [u8],
+    /// Of a tree.
+    pub(super) children: Arc<[ChunkId]>,
+    /// Whether it lies elsewhere already, so that its place there is won.
+    pub(super) moves: bool,
+}
+
 /// Bytes that sealing may add to a full chunk.
 const SEALING: usize = 4096;
 
@@ -92,26 +103,20 @@ impl Store {
             // Copies do not take what writes will need in a moment.
             return Err(StorageError::Full);
         }
-        self.write_extent(key, area, kind, bytes, children)?;
+        self.write_extent(key, Draft { area, kind, bytes, children, moves: false })?;
         let dirty = self.live.lock().dirty;
         if dirty > self.settings.dirty_bytes { self.sync_payload() } else { Ok(()) }
     }
 
-    pub(super) fn write_extent(
-        &self,
-        key: Key,
-        area: Area,
-        kind: ChunkKind,
-        bytes: &[u8],
-        children: Arc<[ChunkId]>,
-    ) -> Result<(), StorageError> {
+    pub(super) fn write_extent(&self, key: Key, draft: Draft<'_>) -> Result<(), StorageError> {
+        let Draft { area, kind, bytes, children, moves } = draft;
         let stored = bytes.len() as u32;
         let len = extent_len(stored);
         let segments = if area == Area::Cache { &self.cache } else { &self.payload };
         let slot = {
             // Under the lock that says what the index does not know, so that recovery looks far enough back.
             let mut inner = self.live.lock();
-            let slot = segments.take(len, &self.space)?;
+            let slot = segments.take(len, &self.space, moves)?;
             inner.taken((area, slot.number, slot.offset));
             slot
         };

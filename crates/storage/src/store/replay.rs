@@ -114,7 +114,7 @@ impl Replay<'_> {
                 changes.note(REBUILDING, None);
                 Ok(())
             })?;
-            self.index().checkpoint()?;
+            self.index().checkpoint(None)?;
         }
         Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base: self.base })
     }
@@ -135,7 +135,7 @@ impl Replay<'_> {
         progress.applied.mark += 1;
         let writes = changes.finish(&progress.applied, self.space);
         self.index().apply(&writes, progress.applied.mark)?;
-        if self.index().is_behind() { self.index().tend() } else { Ok(()) }
+        if self.index().is_behind() { self.index().tend(None) } else { Ok(()) }
     }
 
     /// Finds extents from a position on. Returns the active segment and where it ends.
@@ -161,6 +161,10 @@ impl Replay<'_> {
             let file = self.disk.open(&file_name(area.folder(), number)).map_err(failed)?;
             let is_last = last == Some(number);
             let doubtful = last.is_some_and(|last| number + DOUBTFUL > last);
+            if area == Area::Payload && (doubtful || !rebuilds) {
+                // What a killed process left in the page cache is read as durable, so it must become so.
+                file.sync().map_err(failed)?;
+            }
             let end = if rebuilds {
                 let segment = Segment { area, number, file: &file, doubtful };
                 self.rebuild_segment(progress, &segment, recovery)?
@@ -309,6 +313,7 @@ impl Replay<'_> {
             lsn: start.lsn,
             previous: start.previous,
         });
+        self.sync_last()?;
         let mut reading = self.index().read();
         let mut held: Option<Held> = None;
         let walked = walk(&**self.disk, self.salt, from, &mut |met| {
@@ -343,6 +348,19 @@ impl Replay<'_> {
             tracing::error!(?damage, "part of the journal that was durable cannot be read");
         }
         Ok(walked)
+    }
+
+    /// What a killed process left in the page cache is read as durable, so it must become so, before an index that has
+    /// taken it in is flushed. All segments but the last in use were synced when they were sealed.
+    fn sync_last(&self) -> Result<(), StorageError> {
+        let failed = |error: std::io::Error| StorageError::io("sync the journal", &error);
+        let all = numbers(&self.disk.list(crate::journal::FOLDER).map_err(failed)?);
+        let unused = self.settings.reserve_segments as usize + 2;
+        for number in all.into_iter().rev().take(unused + 1) {
+            let file = self.disk.open(&file_name(crate::journal::FOLDER, number)).map_err(failed)?;
+            file.sync().map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn replay_frame(&self, changes: &mut Changes<'_>, met: &Met<'_>) -> Result<(), StorageError> {

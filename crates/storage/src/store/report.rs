@@ -96,6 +96,12 @@ pub struct Usage {
     pub payload_syncs: SyncStats,
     /// Last journal position that is durable and applied.
     pub lsn: u64,
+    /// Bytes of payload written again to get space back, since the store was opened.
+    pub moved: u64,
+    /// Whether lazy entries are answered before they are on disk.
+    pub lazy: bool,
+    /// Bytes that were answered and that a power cut would lose now.
+    pub unsynced: u64,
 }
 
 /// What the cache holds and was good for.
@@ -137,6 +143,8 @@ pub struct Collected {
     pub bytes: u64,
     /// Segments removed.
     pub segments: u64,
+    /// Bytes of payload moved out of segments in which little lived.
+    pub moved: u64,
     /// Cached chunks evicted.
     pub evicted: u64,
     /// Whether resting was cut short because the disk is full, or nearly.

@@ -17,18 +17,27 @@ pub struct Entry {
     pub bodies: Vec<SmallBody>,
     /// Lets go of space (a delete): carried out from the reserve when the disk is full.
     pub frees: bool,
+    /// May be answered once the operating system has it, where [`crate::Settings::lazy`] lets it.
+    pub lazy: bool,
 }
 
 impl Entry {
     /// An entry without bodies.
     pub fn new(data: Vec<u8>) -> Self {
-        Self { data, bodies: Vec::new(), frees: false }
+        Self { data, bodies: Vec::new(), frees: false, lazy: false }
     }
 
     /// With one more body.
     #[must_use]
     pub fn with_body(mut self, body: SmallBody) -> Self {
         self.bodies.push(body);
+        self
+    }
+
+    /// Marked as one that need not be on disk before it is answered.
+    #[must_use]
+    pub fn lazy(mut self) -> Self {
+        self.lazy = true;
         self
     }
 

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod collecting;
+mod compacting;
+mod flips;
 mod full;
 mod journeys;
 mod model;

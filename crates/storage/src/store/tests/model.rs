@@ -19,9 +19,15 @@ pub(super) struct Client {
     /// States after each proposal in order; `history[acknowledged]` is the least that must be there.
     pub(super) history: Vec<State>,
     pub(super) acknowledged: usize,
+    /// Whether it lets the store answer before a sync.
+    lazy: bool,
+    /// The same for what a sync has covered, which is all that outlives a power cut then; and the number of that put.
+    secured: (usize, u64),
     /// Bytes of every chunk ever named; `local`: stored here by its writer.
     pub(super) contents: BTreeMap<ChunkId, Vec<u8>>,
     remote: Vec<ChunkId>,
+    /// Of lazy writes, those whose record outlived a power cut and whose payload did not.
+    lost: Vec<ChunkId>,
     waiting: Vec<(usize, Answer)>,
     number: u64,
     now: u64,
@@ -33,12 +39,31 @@ impl Client {
             chance: Chance(seed),
             history: vec![State::new()],
             acknowledged: 0,
+            lazy: false,
+            secured: (0, 0),
             contents: BTreeMap::new(),
             remote: Vec::new(),
+            lost: Vec::new(),
             waiting: Vec::new(),
             number: 0,
             now: 1_000_000,
         }
+    }
+
+    /// One that lets the store answer before a sync.
+    pub(super) fn lazy(seed: u64) -> Self {
+        Self { lazy: true, ..Self::new(seed) }
+    }
+
+    /// What was acknowledged so far lasts.
+    fn secure(&mut self) {
+        self.secured = (self.acknowledged, self.number_at(self.acknowledged));
+    }
+
+    /// The number of the last put of a state.
+    fn number_at(&self, index: usize) -> u64 {
+        let numbers = self.history.iter().take(index + 1).flat_map(|state| state.values());
+        numbers.map(|(number, _)| *number).max().unwrap_or(0)
     }
 
     fn key(&mut self) -> String {
@@ -62,6 +87,7 @@ impl Client {
 
     fn propose(&mut self, store: &Store, state: State, entry: Entry) {
         self.history.push(state);
+        let entry = if self.lazy { entry.lazy() } else { entry };
         self.waiting.push((self.history.len() - 1, submit(store, vec![entry])));
     }
 
@@ -86,9 +112,24 @@ impl Client {
             80..90 => {
                 self.now += self.chance.below(20 * 60 * 1000);
                 self.pump(store);
-                let _ = store.collect(WallTime(self.now));
+                if store.collect(WallTime(self.now)).is_ok() {
+                    self.secure();
+                }
             }
-            90..95 => drop(store.checkpoint()),
+            90..94 => {
+                if store.checkpoint().is_ok() {
+                    self.secure();
+                }
+            }
+            94 => {
+                let settled = Arc::new(std::sync::atomic::AtomicBool::new(false));
+                let told = settled.clone();
+                store.settle(move |result| told.store(result.is_ok(), std::sync::atomic::Ordering::Relaxed));
+                self.pump(store);
+                if settled.load(std::sync::atomic::Ordering::Relaxed) {
+                    self.secure();
+                }
+            }
             95..98 => self.scrub(store),
             _ => {}
         }
@@ -112,6 +153,7 @@ impl Client {
 
     fn learn(&mut self, bytes: &[u8]) -> ChunkId {
         let id = ChunkId::of(bytes);
+        self.lost.retain(|lost| *lost != id);
         self.contents.insert(id, bytes.to_vec());
         id
     }
@@ -185,20 +227,25 @@ impl Client {
         self.hear();
         let found: State =
             keys(&store.view()).into_iter().map(|(key, held)| (key, (held.number, held.chunk))).collect();
-        let at = (self.acknowledged..self.history.len()).find(|&at| self.history[at] == found);
+        let least = if self.lazy { self.secured.0 } else { self.acknowledged };
+        let at = (least..self.history.len()).find(|&at| self.history[at] == found);
         let Some(at) = at else {
             panic!("acknowledged {} of {}: {found:?}", self.acknowledged, self.history.len());
         };
         self.history.truncate(at + 1);
         self.acknowledged = at;
-        for (number, chunk) in found.values() {
-            match store.read_chunk(DOMAIN, *chunk, 0..u32::MAX) {
-                Ok(bytes) => assert_eq!(bytes, self.contents[chunk]),
-                Err(ReadError::Absent) if self.remote.contains(chunk) => {}
+        for (_, (number, chunk)) in found {
+            match store.read_chunk(DOMAIN, chunk, 0..u32::MAX) {
+                Ok(bytes) => assert_eq!(bytes, self.contents[&chunk]),
+                Err(ReadError::Absent) if self.remote.contains(&chunk) || self.lost.contains(&chunk) => {}
+                // The record came to the disk and its payload did not: said, never served.
+                Err(ReadError::Absent) if self.lazy && number > self.secured.1 => self.lost.push(chunk),
                 Err(error) => panic!("chunk {chunk} of put {number}: {error}"),
             }
         }
         world::audit(store);
+        // What was found was read, so it lasts from now on.
+        self.secured = (at, self.number_at(at));
     }
 }
 

@@ -1,0 +1,79 @@
+//! A site that answers plain writes before they are on disk: it says so, and claims nothing that is not.
+
+use skerry_gateway::service::{RequestContext, WriteCondition};
+
+use super::world::{TestSite, TestWorld, context, noise};
+use crate::config::Sync;
+use crate::server::Core;
+
+/// Starts it again with `storage.sync = os`.
+async fn make_lazy(site: &mut TestSite) {
+    site.stop().await;
+    let (mut config, options) = site.settings();
+    config.storage.sync = Sync::Os;
+    site.core = Some(Core::start(&config, options).await.unwrap());
+}
+
+async fn scope_of(site: &TestSite, scope: Option<&str>, key: &str, seed: u64) -> String {
+    let asking = RequestContext { scope: scope.map(Into::into), ..context() };
+    // Around what is kept in the journal.
+    let body = noise(if seed.is_multiple_of(2) { 5_000 } else { 90_000 }, seed);
+    site.put_in(&asking, "loose", key, body).await.unwrap().receipt.scope.unwrap()
+}
+
+fn unsynced(site: &TestSite) -> u64 {
+    site.site().store.usage().unsynced
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_write_says_that_it_is_not_on_disk_and_a_named_scope_waits_for_it() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].create_bucket("loose").await.unwrap();
+    make_lazy(&mut world.sites[0]).await;
+    let site = &world.sites[0];
+    assert!(site.services().admin.status().await.unwrap().storage.lazy);
+    let mut seen = false;
+    for seed in 0..20 {
+        assert_eq!(scope_of(site, None, "plain", seed).await, "unsynced");
+        // What the site does by itself may have synced it meanwhile.
+        seen |= unsynced(site) > 0;
+        assert_eq!(scope_of(site, Some("site"), "named", seed).await, "site");
+        assert_eq!(unsynced(site), 0, "a sync covers all before it");
+    }
+    assert!(seen, "every plain write was synced");
+    let condition = WriteCondition { absent: true, ..WriteCondition::default() };
+    scope_of(site, None, "plain", 31).await;
+    site.put_if("loose", "once", noise(70_000, 9), condition).await.unwrap();
+    assert_eq!(unsynced(site), 0, "a decision is never forgotten");
+    site.delete("loose", "plain").await.unwrap();
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    let site = &world.sites[0];
+    assert_eq!(site.list("loose").await.unwrap(), ["named", "once"], "the end of a process loses nothing");
+    assert_eq!(site.get("loose", "once").await.unwrap(), noise(70_000, 9));
+    assert!(!site.services().admin.status().await.unwrap().storage.lazy);
+    assert_eq!(scope_of(site, None, "plain", 1).await, "site");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_site_holds_for_others_is_on_disk_before_it_says_so() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("loose").await.unwrap();
+    for index in 0..2 {
+        make_lazy(&mut world.sites[index]).await;
+    }
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    for seed in 0..6 {
+        assert_eq!(scope_of(one, Some("sites=2"), "held", seed).await, "sites=2");
+        assert_eq!((unsynced(one), unsynced(two)), (0, 0));
+    }
+    // As its own writes, which it is asked for: what it claims to hold it has synced.
+    assert_eq!(scope_of(one, None, "own", 7).await, "unsynced");
+    let id = one.site().bucket("loose").await.unwrap().unwrap().id;
+    let asked = crate::peers::message::Holdings { bucket: id, life: None, from: skerry_base::Vector::new() };
+    crate::copies::claims::answer(one.site(), asked).await.unwrap();
+    assert_eq!(unsynced(one), 0);
+    world.stop().await;
+}
