@@ -136,6 +136,11 @@ impl Site {
         answered.await.map_err(|_| refusal::stopping())?.map_err(refusal::storage)
     }
 
+    /// The same where answers do not wait for the disk: else there is nothing to wait for.
+    pub(crate) async fn settle_lazy(&self) -> Outcome<()> {
+        if self.lazy { self.settle().await } else { Ok(()) }
+    }
+
     /// Looks up one thing in the index: in place while that is quick, else as [`Site::read`].
     pub(crate) async fn look<T: Send + 'static>(
         &self,
