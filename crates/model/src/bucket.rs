@@ -8,6 +8,7 @@
 
 mod claim;
 mod home;
+mod loss;
 mod name;
 mod system;
 
@@ -18,6 +19,10 @@ pub use claim::{
 pub use home::{
     FIRST_EPOCH, HomeCause, HomeDocument, HomeRefusal, Loss, Named, Standing, eldest, hand_over, home,
     keeps_register, name_home, register, replace_home, standing, unnamed,
+};
+pub use loss::{
+    LIVES_NAMED, LossCause, LossDocument, LossRefusal, LossWord, declare_loss, lives_of, loss, losses,
+    next_count, take_back_loss,
 };
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
 pub use system::{

@@ -8,6 +8,7 @@
 
 mod census;
 mod change;
+mod fallback;
 mod feed;
 mod keys;
 mod list;
@@ -20,6 +21,7 @@ mod round;
 mod rows;
 
 pub use census::{Census, Standing, census};
+pub use fallback::fallbacks;
 pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
 pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
 pub use loose::{Loose, follow, keep, loose, records_in};

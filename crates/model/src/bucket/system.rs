@@ -40,6 +40,8 @@ pub enum SystemKey {
     AccessKey(String),
     /// Who decides the conditional operations of a bucket: [`super::HomeDocument`].
     Home(BucketId),
+    /// Whether the disks of a site are gone: [`super::LossDocument`]. Releases before pass over it.
+    Loss(SiteId),
 }
 
 impl SystemKey {
@@ -49,6 +51,7 @@ impl SystemKey {
         match kind {
             "site" => rest.parse().ok().map(Self::Site),
             "home" => rest.parse().ok().map(Self::Home),
+            "loss" => rest.parse().ok().map(Self::Loss),
             "key" => Some(Self::AccessKey(rest.to_owned())),
             "claim" => {
                 let (name, bucket) = rest.split_once('/')?;
@@ -66,6 +69,7 @@ impl core::fmt::Display for SystemKey {
             Self::Claim { name, bucket } => write!(f, "claim/{name}/{bucket}"),
             Self::AccessKey(key) => write!(f, "key/{key}"),
             Self::Home(bucket) => write!(f, "home/{bucket}"),
+            Self::Loss(site) => write!(f, "loss/{site}"),
         }
     }
 }
