@@ -18,6 +18,7 @@ use crate::queue::Queue;
 
 mod faults;
 mod judge;
+mod reads;
 
 /// The only bucket.
 const BUCKET: BucketId = BucketId([1; 16]);
@@ -31,6 +32,10 @@ pub enum Mistake {
     OldClaims,
     /// Nobody takes over from a lost custodian.
     NoTakeover,
+    /// Who is silent is taken for one who does not have it.
+    SilenceIsLack,
+    /// A site that was declared lost does not notice that it is there with its disk.
+    NeverBack,
 }
 
 /// How a run went.
@@ -61,6 +66,8 @@ enum Event {
     Persist { site: usize, boot: u64 },
     /// Two sites exchange records and declarations, if they can.
     Gossip { one: usize, other: usize },
+    /// A client reads.
+    Read { site: usize },
     /// Something breaks.
     Strike,
     /// It is mended.
@@ -81,8 +88,8 @@ struct Site {
     bodies: BTreeSet<Dot>,
     /// Durable: what it wrote down of others.
     book: BTreeMap<usize, Page>,
-    /// Durable: sites declared lost, by how often that was said or taken back.
-    lost: BTreeMap<usize, u64>,
+    /// Durable: sites declared lost, by how often that was said or taken back, and which disk was meant.
+    lost: BTreeMap<usize, (u64, u64)>,
     /// Changes with each loss of its disk's state.
     life: u64,
     boot: u64,
@@ -108,6 +115,8 @@ struct World {
     burned: Option<usize>,
     /// Sites that never come back.
     gone: BTreeSet<usize>,
+    /// The disk that each site ran on last, as the others know it.
+    disks: Vec<u64>,
     /// Versions that nobody promised to have saved.
     excused: BTreeSet<Dot>,
     outcome: Outcome,
@@ -129,6 +138,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
         resting: false,
         burned: None,
         gone: BTreeSet::new(),
+        disks: (0..count).map(|number| number as u64 + 1).collect(),
         excused: BTreeSet::new(),
         outcome: Outcome::default(),
     };
@@ -162,7 +172,7 @@ impl Site {
     }
 
     fn is_lost(&self, other: usize) -> bool {
-        self.lost.get(&other).is_some_and(|said| said % 2 == 1)
+        self.lost.get(&other).is_some_and(|(said, _)| said % 2 == 1)
     }
 }
 
@@ -170,6 +180,7 @@ impl World {
     fn begin(&mut self) {
         for site in 0..self.sites.len() {
             self.plan(millis(10)..=seconds(3), Event::Client { site });
+            self.plan(millis(10)..=seconds(5), Event::Read { site });
             self.start(site);
             for other in site + 1..self.sites.len() {
                 self.plan(millis(10)..=seconds(2), Event::Gossip { one: site, other });
@@ -211,6 +222,7 @@ impl World {
             }
             Event::Persist { site, boot } => self.persist(site, boot),
             Event::Gossip { one, other } => self.gossip(one, other),
+            Event::Read { site } => self.read(site),
             Event::Strike => self.strike(),
             Event::Mend(mend) => self.mend(mend),
         }
@@ -227,6 +239,7 @@ impl World {
 
     /// A process comes up: what it knows of others is what it wrote down.
     fn start(&mut self, site: usize) {
+        self.disks[site] = self.sites[site].life;
         let place = &mut self.sites[site];
         (place.boot, place.up, place.seq, place.persisting) = (place.boot + 1, true, 0, false);
         place.machine = Placement::new(place.id);
@@ -436,6 +449,7 @@ impl World {
                 let known = place.lost.entry(site).or_default();
                 *known = said.max(*known);
             }
+            self.come_back(to);
         }
     }
 }

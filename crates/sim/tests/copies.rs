@@ -19,7 +19,16 @@ fn what_is_reported_protected_outlives_a_fire_and_all_is_covered_in_the_end() {
         outcome.counts.iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
     }
     println!("{} seeds: {counts:?}", seeds());
-    for what in ["burns", "crashes", "declared too early", "lost unprotected", "covered", "claims asked"] {
+    for what in [
+        "burns",
+        "crashes",
+        "declared too early",
+        "lost unprotected",
+        "covered",
+        "claims asked",
+        "read as gone",
+        "back by itself",
+    ] {
         assert!(counts.contains_key(what), "no seed had {what}");
     }
 }
@@ -51,4 +60,16 @@ fn what_a_burned_site_held_is_still_believed() {
 fn nobody_takes_over_from_a_lost_custodian() {
     let caught = caught(Mistake::NoTakeover);
     assert!(caught.contains("copies"), "{caught:?}");
+}
+
+#[test]
+fn silence_is_taken_for_a_word() {
+    let caught = caught(Mistake::SilenceIsLack);
+    assert!(caught.contains("reads"), "{caught:?}");
+}
+
+#[test]
+fn a_site_that_is_there_with_its_disk_stays_lost() {
+    let caught = caught(Mistake::NeverBack);
+    assert!(caught.contains("losses"), "{caught:?}");
 }

@@ -20,9 +20,11 @@ use skerry_base::{BucketId, Dot, Instant, SiteId};
 mod custody;
 pub mod limits;
 mod spans;
+mod whereabouts;
 
 pub use custody::{Custody, custodian};
 pub use spans::Spans;
+pub use whereabouts::{Verdict, Whereabouts};
 
 /// A site as placement sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +204,13 @@ impl Placement {
             counts.then_some(*site)
         };
         of.filter_map(holds)
+    }
+
+    /// All other sites that were ever known to hold a version, lost ones among them.
+    pub fn believed(&self, bucket: BucketId, dot: Dot) -> BTreeSet<SiteId> {
+        let of = self.held.range((bucket, SiteId([0; 16]))..=(bucket, SiteId([0xff; 16])));
+        let holds = |((_, site), spans): (&(BucketId, SiteId), &Spans)| spans.contains(dot).then_some(*site);
+        of.filter_map(holds).filter(|site| *site != self.me).collect()
     }
 
     fn offer(&mut self, bucket: BucketId, copies: usize, wants: Vec<Want>) {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Event, World};
 use skerry_base::Dot;
+use skerry_model::bucket::next_count;
 use skerry_scenario::clock::{millis, seconds};
 
 /// A fault ends.
@@ -122,23 +123,42 @@ impl World {
                 }
             }
             Mend::Room(site) => self.sites[site].full = false,
-            Mend::Declare(site) => self.say(site, !self.resting || self.gone.contains(&site)),
+            Mend::Declare(site) => {
+                if !self.resting || self.gone.contains(&site) {
+                    self.say(site, true);
+                }
+            }
             Mend::Return(site) => {
-                self.say(site, false);
                 self.mend(Mend::Start(site));
+                self.vouch(site);
             }
         }
     }
 
-    /// An operator speaks at some site that is up.
+    /// An operator who sees that a lost site is there with another disk says that it counts again; with the disk that was
+    /// meant it says so itself.
+    fn vouch(&mut self, site: usize) {
+        let life = self.sites[site].life;
+        let sees = |other: &&super::Site| {
+            other.up && other.is_lost(site) && other.lost.get(&site).is_some_and(|(_, meant)| *meant != life)
+        };
+        if self.sites.iter().find(sees).is_some() {
+            self.say(site, false);
+        }
+    }
+
+    /// An operator speaks at some site that is up, which knows what it has heard.
     fn say(&mut self, site: usize, lost: bool) {
-        let known = self.sites.iter().filter_map(|other| other.lost.get(&site)).max().copied().unwrap_or(0);
-        let said = if known % 2 == u64::from(lost) { known } else { known + 1 };
-        let up: Vec<usize> =
-            (0..self.sites.len()).filter(|other| *other != site && self.sites[*other].up).collect();
-        // A returning site brings the word itself if nobody else is up to hear it.
-        let at = self.draw.pick(&up).copied().unwrap_or(site);
-        self.sites[at].lost.insert(site, said);
+        let may = |other: &usize| {
+            *other != site && self.sites[*other].up && self.sites[*other].is_lost(site) != lost
+        };
+        let up: Vec<usize> = (0..self.sites.len()).filter(may).collect();
+        let Some(at) = self.draw.pick(&up).copied() else { return };
+        let (known, meant) = self.sites[at].lost.get(&site).copied().unwrap_or_default();
+        let meant = if lost { self.disks[site] } else { meant };
+        if let Some(next) = next_count(known, lost) {
+            self.sites[at].lost.insert(site, (next, meant));
+        }
     }
 
     /// Everything is mended; nobody writes any more.
@@ -147,10 +167,15 @@ impl World {
         self.cuts.clear();
         for site in 0..self.sites.len() {
             self.sites[site].full = false;
-            let gone = self.gone.contains(&site);
-            self.say(site, gone);
-            if !gone && !self.sites[site].up {
+            if !self.gone.contains(&site) && !self.sites[site].up {
                 self.start(site);
+            }
+        }
+        for site in 0..self.sites.len() {
+            if self.gone.contains(&site) {
+                self.say(site, true);
+            } else {
+                self.vouch(site);
             }
         }
     }

@@ -2,11 +2,13 @@
 //!
 //! `protected`: what a site reported as protected outlives its fire. `copies`: once healed and quiet, every living
 //! version has as many durable bodies as its bucket asks for. `claims`: what a site believes of another is so.
+//! `reads`, `losses`: see [`super::reads`].
 
 use std::collections::BTreeSet;
 
 use super::{BUCKET, World};
 use skerry_base::Dot;
+use skerry_federation::placement::Verdict;
 
 impl World {
     fn violated(&mut self, checker: &'static str, what: String) {
@@ -19,15 +21,16 @@ impl World {
 
     /// Just before the disk of a site is gone.
     pub(super) fn judge_fire(&mut self, site: usize) {
-        let bodies: Vec<Dot> = self.sites[site].bodies.iter().copied().collect();
-        for dot in bodies {
-            if self.is_dead(dot)
-                || self
-                    .sites
-                    .iter()
-                    .enumerate()
-                    .any(|(other, place)| other != site && place.bodies.contains(&dot))
-            {
+        // Nobody misses what is dead, though who knows of the death may burn, now or later.
+        let known: Vec<Dot> = self.sites[site].bodies.union(&self.sites[site].dead).copied().collect();
+        for dot in known {
+            let elsewhere =
+                |(other, place): (usize, &super::Site)| other != site && place.bodies.contains(&dot);
+            if self.sites.iter().enumerate().any(elsewhere) {
+                continue;
+            }
+            if self.is_dead(dot) {
+                self.excused.insert(dot);
                 continue;
             }
             // The number that status and metric show counts what no other site is known to hold.
@@ -55,6 +58,42 @@ impl World {
         }
         for site in (0..self.sites.len()).filter(|site| !self.gone.contains(site)).collect::<Vec<_>>() {
             self.judge_claims(site);
+            self.judge_losses(site);
+        }
+    }
+
+    /// Somebody was told that a body is gone.
+    pub(super) fn judge_gone(&mut self, site: usize, dot: Dot) {
+        let has =
+            |other: &usize| self.sites[*other].bodies.contains(&dot) && !self.sites[site].is_lost(*other);
+        if let Some(other) = (0..self.sites.len()).find(has) {
+            self.violated("reads", format!("site-{site} calls {dot} gone, site-{other} has it"));
+        }
+    }
+
+    /// All agree on who is lost, and what can be read is read.
+    fn judge_losses(&mut self, site: usize) {
+        let lost: BTreeSet<usize> =
+            (0..self.sites.len()).filter(|other| self.sites[site].is_lost(*other)).collect();
+        if lost != self.gone {
+            self.violated("losses", format!("site-{site} takes {lost:?} for lost, {:?} are", self.gone));
+        }
+        let living: Vec<Dot> = self.sites[site].records.keys().copied().collect();
+        for dot in living.into_iter().filter(|dot| !self.is_dead(*dot)).collect::<Vec<_>>() {
+            let held = self.sites.iter().any(|other| other.bodies.contains(&dot));
+            let known = !self.sites[site].lost.is_empty();
+            let expected = match (held, known) {
+                (true, _) => Verdict::Readable,
+                (false, true) => Verdict::Gone,
+                (false, false) => Verdict::Unreachable(BTreeSet::new()),
+            };
+            let verdict = self.verdict(site, dot);
+            if verdict != expected {
+                self.violated(
+                    "reads",
+                    format!("site-{site} answers {verdict:?} for {dot}, not {expected:?}"),
+                );
+            }
         }
     }
 
