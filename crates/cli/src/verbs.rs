@@ -17,6 +17,7 @@ pub(crate) mod link;
 pub(crate) mod reference;
 pub(crate) mod scrub;
 pub(crate) mod server;
+pub(crate) mod site;
 pub(crate) mod status;
 pub(crate) mod version;
 
@@ -37,6 +38,7 @@ pub(crate) fn run(line: CommandLine) -> Outcome {
         Verb::Config(verb) => verb.run(&globals),
         Verb::Status(verb) => wait(verb.run(globals)),
         Verb::Areas(verb) => wait(verb.run(globals)),
+        Verb::Site(verb) => wait(verb.run(globals)),
         Verb::Link(verb) => wait(verb.run(globals)),
         Verb::Du(verb) => wait(verb.run(globals)),
         Verb::Check(verb) => verb.run(&globals),

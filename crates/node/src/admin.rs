@@ -13,9 +13,10 @@ use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
     AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
     ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState,
-    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict,
-    Outcome, PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport,
-    StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
+    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage,
+    LossQuery, LossRequest, LossState, NameConflict, Outcome, PeerStatus, Readiness, ScrubReport,
+    ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest,
+    UplinkState, VERSION,
 };
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name, document_object,
@@ -24,7 +25,7 @@ use skerry_model::record::Versioning;
 use skerry_model::{Entry, Record, space, write};
 
 use crate::areas;
-use crate::copies::look;
+use crate::copies::{look, loss, only};
 use crate::drive::live::Liveness;
 use crate::drive::stored::CUT;
 use crate::paths::bucket::{Bucket, Declared};
@@ -131,8 +132,10 @@ impl Admin {
         let (site, node) = (&self.site, known.key.node());
         let (linked, now) = (site.linked(id), site.clock.now());
         let heard = site.peers.heard_of(id);
+        let loss = site.copies.losses().remove(&id).filter(|loss| loss.is_lost);
         let state = match self.liveness.of(id) {
             _ if linked => "alive",
+            _ if loss.is_some() => "lost",
             Some(heard) if heard.alive => "suspect",
             Some(_) => "down",
             None if heard.is_some() => "down",
@@ -152,6 +155,7 @@ impl Admin {
             },
             unsent_records: unsent.records,
             unsent_bytes: unsent.bytes,
+            lost_ms: loss.and_then(|loss| loss.since).map(|since| since.0),
         }
     }
 
@@ -358,6 +362,18 @@ impl AdminService for Admin {
 
     async fn end_conflict(&self, request: ConflictEnd) -> Outcome<ConflictEnded> {
         conflicts::end(&self.site, WRITER, request).await
+    }
+
+    async fn loss(&self, site: &str) -> Outcome<LossState> {
+        loss::state(&self.site, site).await
+    }
+
+    async fn declare_loss(&self, site: &str, request: LossRequest) -> Outcome<LossState> {
+        loss::declare(&self.site, WRITER, site, request.lost).await
+    }
+
+    async fn only_at(&self, site: &str, query: LossQuery) -> Outcome<LossPage> {
+        only::page(&self.site, site, query).await
     }
 
     async fn invite(&self, request: InviteRequest) -> Outcome<Invite> {

@@ -4,7 +4,8 @@
 pub use skerry_gateway::service::{
     AreaStatus, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
     ConflictEnd, ConflictEnded, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest,
-    KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, NearStatus, PeerStatus,
-    PlaceStatus, Readiness, ScrubReport, ScrubRequest, SpaceReport, SpaceRow, StatusReport, StorageStatus,
-    UplinkBudget, UplinkClass, UplinkRequest, UplinkState,
+    KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossRequest, LossState,
+    LostVersion, NameConflict, NearStatus, PeerStatus, PlaceStatus, Readiness, ScrubReport, ScrubRequest,
+    SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget, UplinkClass, UplinkRequest,
+    UplinkState,
 };

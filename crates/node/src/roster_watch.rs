@@ -11,6 +11,7 @@ use skerry_federation::{Input, SiteEntry};
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{SiteDocument, SiteState, sites};
 
+use crate::copies::loss;
 use crate::peers::roster::Known;
 use crate::site::{Site, unreadable};
 use crate::trust::{PublicKey, verify_site_document};
@@ -19,9 +20,11 @@ use crate::trust::{PublicKey, verify_site_document};
 pub(crate) async fn refresh(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     let system = site.system;
     let documents = site.read(move |view| sites(view, system).map_err(unreadable)).await?;
-    // What a site held that belongs no more counts no more, and what it wrote is another's to care for.
-    let gone = documents.iter().filter(|(_, document)| document.state != SiteState::Member);
-    site.copies.set_lost(gone.map(|(id, _)| *id).collect());
+    // What a site held that belongs no more, or is declared lost, counts no more, and what it wrote is another's to care for.
+    let news = loss::refresh(site).await?;
+    if news && site.copies.losses().get(&site.id).is_some_and(|loss| loss.is_lost && !loss.is_gone) {
+        loss::come_back(site).await?;
+    }
     let known =
         |(id, document): (SiteId, SiteDocument)| trusted(&root, id, &document).map(|known| (id, known));
     let known: BTreeMap<SiteId, Known> = documents.into_iter().filter_map(known).collect();

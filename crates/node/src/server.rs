@@ -24,8 +24,8 @@ use crate::admin::Admin;
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::config::{BucketScope, Config, ConfigError};
-use crate::copies::Copies;
 use crate::copies::book::Book;
+use crate::copies::{Copies, lives};
 use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
 use crate::drive::stored::{CUT, LIFE, Stored, is_complete};
@@ -164,8 +164,7 @@ impl Core {
         let clock = Clock::default();
         let (store, recovery) = open_store(&directory, config, &trust).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
-        let unread = |error: space::SpaceError| storage(&directory, StorageError::Index(error.to_string()));
-        let mut remembered = Remembered::read(&store.view()).map_err(unread)?;
+        let mut remembered = Remembered::read(&store.view()).map_err(|error| unread(&directory, &error))?;
         let mut registry = Registry::default();
         let net = match options.net {
             Some(net) => net,
@@ -221,6 +220,8 @@ impl Core {
     ) -> Result<(), StartError> {
         let value = Some(Bytes::copy_from_slice(&life.to_be_bytes()));
         let mut entries = vec![entry(&Entry::Local { key: Bytes::from_static(LIFE), value })];
+        let lives = lives::grown(&self.site.store.view(), self.site.system, self.site.stamps.origin, life);
+        entries.push(entry(&lives.map_err(|error| unread(directory, &error))?));
         for record in init::take_roster(directory)? {
             match Record::admit(&record) {
                 Ok(record) if record.bucket == self.site.system => {
@@ -418,6 +419,10 @@ pub(crate) fn settings(config: &Config, trust: &SiteTrust, data: &Path) -> skerr
         salt: trust.statement.site.0,
         ..defaults
     }
+}
+
+fn unread(directory: &Path, error: &space::SpaceError) -> StartError {
+    storage(directory, StorageError::Index(error.to_string()))
 }
 
 fn storage(directory: &Path, error: StorageError) -> StartError {

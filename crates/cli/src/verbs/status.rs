@@ -1,5 +1,7 @@
 //! `skerry status`: what each site says of itself and of the others.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use serde_json::{Value, json};
 use skerry_node::admin_shapes::{PeerStatus, StatusReport};
@@ -96,9 +98,28 @@ fn print(answers: &[Answered<'_>]) {
             output::note(&format!("{}: {what}", report.site_name));
         }
     }
+    for note in losses(answers) {
+        output::note(&note);
+    }
     for (site, failure) in answers.iter().filter_map(|(site, answer)| Some((site, answer.as_ref().err()?))) {
         output::note(&format!("{}: {}", site.name, failure.message));
     }
+}
+
+/// Sites that are declared lost, each once.
+fn losses(answers: &[Answered<'_>]) -> BTreeSet<String> {
+    let reports = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    let peers = reports.flat_map(|report| &report.peers);
+    let note = |peer: &PeerStatus| {
+        let since = words::wall(peer.lost_ms?);
+        let back = if peer.state == "alive" {
+            "; it is there, with another disk: `skerry site declare-found`"
+        } else {
+            ""
+        };
+        Some(format!("{} is declared lost since {since}: its copies do not count{back}", peer.name))
+    };
+    peers.filter_map(note).collect()
 }
 
 fn heading(names: &[&str]) -> Vec<String> {

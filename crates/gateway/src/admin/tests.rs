@@ -82,6 +82,10 @@ async fn verbs_carry_a_version_and_do_what_they_say() {
     assert_eq!((&home["bucket"], &home["epoch"]), (&json!("abc"), &json!(1)));
     let (_, register) = ask(&face, &post, "v1/register", r#"{"site":"memory"}"#).await;
     assert_eq!((&register["bucket"], &register["site"]), (&json!(""), &json!("memory")));
+    let (_, loss) = ask(&face, &get, "v1/sites/memory/lost", "").await;
+    assert_eq!((&loss["version"], &loss["lost"], &loss["count"]), (&json!(1), &json!(false), &json!(0)));
+    let (_, only) = ask(&face, &get, "v1/sites/memory/only?limit=5", "").await;
+    assert_eq!((&only["versions"], &only["next"]), (&json!([]), &json!(null)));
     let unique = r#"{"name":"one-of-a-kind","unique":true}"#;
     assert_eq!(ask(&face, &post, "v1/buckets", unique).await.0, 201);
 }
@@ -113,6 +117,10 @@ async fn refusals_are_json_and_name_themselves() {
         (&post, "v1/register", r#"{"site":"elsewhere"}"#, 400, "InvalidArgument"),
         (&post, "v1/buckets/abc/home", r#"{"site":"memory"}"#, 404, "NoSuchBucket"),
         (&get, "v1/register", "", 405, "MethodNotAllowed"),
+        (&post, "v1/sites/memory/lost", r#"{"lost":true}"#, 400, "InvalidArgument"),
+        (&get, "v1/sites/elsewhere/lost", "", 400, "InvalidArgument"),
+        (&get, "v1/sites/memory/only?bucket=x", "", 400, "InvalidArgument"),
+        (&Method::DELETE, "v1/sites/memory/lost", "", 405, "MethodNotAllowed"),
     ] {
         let (found, answer) = ask(&face, method, path, body).await;
         assert_eq!((found, &answer["error"]), (status, &json!(error)), "{method} {path}: {answer}");

@@ -9,7 +9,7 @@ use super::json::{self, Failure};
 use crate::http::body::{Inflow, Outflow};
 use crate::s3::uri::Query;
 use crate::service::{
-    AdminService, ConflictKey, ConflictQuery, ErrorKind, Outcome, ServiceError, SpaceQuery,
+    AdminService, ConflictKey, ConflictQuery, ErrorKind, LossQuery, Outcome, ServiceError, SpaceQuery,
 };
 
 /// Carries out the verb at a path below `/_skerry/v1/`.
@@ -33,6 +33,11 @@ pub(super) async fn run(
         ("GET", ["conflicts"]) => ok(service.conflicts(conflict_query(query)?).await),
         ("GET", ["conflict"]) => ok(service.conflict(conflict_key(query)?).await),
         ("POST", ["conflict"]) => ok(service.end_conflict(json::request(request).await?).await),
+        ("GET", ["sites", name, "lost"]) => ok(service.loss(name).await),
+        ("POST", ["sites", name, "lost"]) => {
+            ok(service.declare_loss(name, json::request(request).await?).await)
+        }
+        ("GET", ["sites", name, "only"]) => ok(service.only_at(name, loss_query(query)?).await),
         ("POST", ["invites"]) => created(service.invite(json::request(request).await?).await),
         ("GET", ["keys"]) => ok(service.keys().await),
         ("POST", ["keys"]) => created(service.create_key(json::request(request).await?).await),
@@ -53,6 +58,7 @@ pub(super) async fn run(
             ]
             | ["link", "budget"]
             | ["keys", _, "disable"]
+            | ["sites", _, "lost" | "only"]
             | ["buckets", _]
             | ["buckets", _, "home"],
         ) => Err(Failure::method(&method)),
@@ -100,6 +106,19 @@ fn conflict_query(query: &Query) -> Result<ConflictQuery, Failure> {
     Ok(ConflictQuery { bucket: query.text("bucket"), after: query.text("after"), limit })
 }
 
+fn loss_query(query: &Query) -> Result<LossQuery, Failure> {
+    let refused = |what: String| Failure::from(ServiceError::new(ErrorKind::InvalidArgument, what));
+    if let Some(name) = query.names().find(|name| !matches!(*name, "after" | "limit")) {
+        return Err(refused(format!("this takes after and limit, not {name}")));
+    }
+    let limit = match query.text("limit").map(|text| text.parse::<usize>()) {
+        None => None,
+        Some(Ok(limit)) if (1..=1000).contains(&limit) => Some(limit),
+        Some(_) => return Err(refused("limit is a number from 1 to 1000".into())),
+    };
+    Ok(LossQuery { after: query.text("after"), limit })
+}
+
 /// The method that each path takes, for tests and documents.
 #[cfg(test)]
 pub(super) const VERBS: &[(Method, &str)] = &[
@@ -118,6 +137,9 @@ pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::GET, "keys"),
     (Method::POST, "keys"),
     (Method::POST, "keys/x/disable"),
+    (Method::GET, "sites/x/lost"),
+    (Method::POST, "sites/x/lost"),
+    (Method::GET, "sites/x/only"),
     (Method::GET, "buckets"),
     (Method::POST, "buckets"),
     (Method::GET, "buckets/abc"),

@@ -7,9 +7,10 @@ use super::state::Bucket;
 use crate::service::{
     AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, ConflictDetail,
     ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState,
-    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, Outcome,
-    Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, SpaceRow, StatusReport,
-    StorageStatus, UplinkRequest, UplinkState, VERSION, Versioning,
+    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage,
+    LossQuery, LossRequest, LossState, Outcome, Readiness, ScrubReport, ScrubRequest, ServiceError,
+    SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
+    Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -26,6 +27,13 @@ fn alone(bucket: &str, request: HomeRequest) -> Outcome<HomeState> {
     }
     let (bucket, site) = (bucket.to_owned(), request.site);
     Ok(HomeState { version: VERSION, bucket, site, epoch: 1, expelled: None })
+}
+
+fn only_this(site: &str) -> Outcome<()> {
+    match site {
+        "memory" => Ok(()),
+        _ => Err(ServiceError::new(ErrorKind::InvalidArgument, "there is no such site in the federation")),
+    }
 }
 
 fn status(name: &str, bucket: &Bucket) -> BucketStatus {
@@ -135,6 +143,26 @@ impl AdminService for Memory {
 
     async fn end_conflict(&self, _: ConflictEnd) -> Outcome<ConflictEnded> {
         Err(no_conflict())
+    }
+
+    async fn loss(&self, site: &str) -> Outcome<LossState> {
+        only_this(site)?;
+        let (site, linked) = (site.to_owned(), true);
+        Ok(LossState { version: VERSION, site, linked, ..LossState::default() })
+    }
+
+    async fn declare_loss(&self, site: &str, request: LossRequest) -> Outcome<LossState> {
+        only_this(site)?;
+        if request.lost {
+            let message = "this site is not lost: it answers you; ask another";
+            return Err(ServiceError::new(ErrorKind::InvalidArgument, message));
+        }
+        self.loss(site).await
+    }
+
+    async fn only_at(&self, site: &str, _: LossQuery) -> Outcome<LossPage> {
+        only_this(site)?;
+        Ok(LossPage { version: VERSION, site: site.to_owned(), ..LossPage::default() })
     }
 
     async fn invite(&self, request: InviteRequest) -> Outcome<Invite> {

@@ -11,7 +11,7 @@ use crate::service::{
 
 /// The only scope that the double reaches.
 pub(super) fn receipt() -> Receipt {
-    Receipt { scope: Some("node".into()), token: None }
+    Receipt { scope: Some("node".into()), ..Receipt::default() }
 }
 
 fn info(name: &str, bucket: &Bucket) -> BucketInfo {

@@ -100,6 +100,7 @@ impl Reply {
     pub(super) fn with_receipt(self, receipt: &Receipt) -> Self {
         self.with_some("x-skerry-scope", receipt.scope.as_ref())
             .with_some("x-skerry-token", receipt.token.as_ref())
+            .with_some("x-skerry-lost", receipt.lost.as_ref())
     }
 
     /// With user metadata.

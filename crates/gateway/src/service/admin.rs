@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{AreasReport, Outcome};
+use super::{AreasReport, LossPage, LossQuery, LossRequest, LossState, Outcome};
 
 /// The version of all shapes here.
 pub const VERSION: u32 = 1;
@@ -61,7 +61,7 @@ pub struct PeerStatus {
     pub site: String,
     /// Site name.
     pub name: String,
-    /// `alive`, `suspect`, `down` or `unknown`.
+    /// `alive`, `suspect`, `down`, `unknown`, or `lost`: declared so, and not there.
     pub state: String,
     /// Where it is dialled.
     pub addresses: Vec<String>,
@@ -75,6 +75,9 @@ pub struct PeerStatus {
     pub unsent_records: u64,
     /// Bytes of them.
     pub unsent_bytes: u64,
+    /// When it was declared lost, in milliseconds since 1970; none if it is not lost.
+    #[serde(default)]
+    pub lost_ms: Option<u64>,
 }
 
 /// The disk of this node.
@@ -625,6 +628,12 @@ pub trait AdminService: Send + Sync + 'static {
     async fn conflict(&self, key: ConflictKey) -> Outcome<ConflictDetail>;
     /// Ends a conflict: one version stays.
     async fn end_conflict(&self, request: ConflictEnd) -> Outcome<ConflictEnded>;
+    /// What was said of a site's disks.
+    async fn loss(&self, site: &str) -> Outcome<LossState>;
+    /// Declares a site lost, or found.
+    async fn declare_loss(&self, site: &str, request: LossRequest) -> Outcome<LossState>;
+    /// What has its only copy at a site, page by page.
+    async fn only_at(&self, site: &str, query: LossQuery) -> Outcome<LossPage>;
     /// Makes a one-time token for a new site.
     async fn invite(&self, request: InviteRequest) -> Outcome<Invite>;
     /// All access keys.

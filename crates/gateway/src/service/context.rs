@@ -43,4 +43,6 @@ pub struct Receipt {
     pub scope: Option<String>,
     /// `x-skerry-token`: a later read that carries it sees this write.
     pub token: Option<String>,
+    /// `x-skerry-lost`: what is shown stands in place of a version whose body was lost with a site: which, where, when.
+    pub lost: Option<String>,
 }

@@ -20,6 +20,7 @@ pub mod date;
 mod error;
 mod fold;
 mod list;
+mod loss;
 mod md5_batch;
 mod md5_lanes;
 mod multipart;
@@ -50,6 +51,7 @@ pub use list::{
     ListEntry, ListPage, ListQuery, ObjectSummary, UploadEntry, UploadPage, UploadQuery, UploadSummary,
     VersionEntry, VersionPage, VersionQuery, VersionSummary,
 };
+pub use loss::{LossPage, LossQuery, LossRequest, LossState, LostVersion};
 pub use md5_batch::{Md5Batch, Md5Ticket};
 pub use md5_lanes::Md5Stream;
 pub use multipart::{

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skerry_base::{BucketId, Origin, SiteId, Vector};
+use skerry_base::{BucketId, ChunkId, Origin, SiteId, Vector};
 use skerry_federation::placement::{Want, custodian};
 use skerry_gateway::service::Outcome;
 use skerry_model::body::{Step, Walk};
@@ -29,10 +29,19 @@ const COUNTED: usize = 512;
 
 /// Whether a body is here as a copy that counts.
 pub(crate) fn is_here(store: &Store, bucket: BucketId, object: &Object) -> bool {
+    is_whole(store, bucket, object, |chunk| store.counts(bucket, chunk))
+}
+
+/// Whether a body can be read from here, cached or not.
+pub(crate) fn lies_here(store: &Store, bucket: BucketId, object: &Object) -> bool {
+    is_whole(store, bucket, object, |chunk| store.has_chunk(bucket, chunk))
+}
+
+fn is_whole(store: &Store, bucket: BucketId, object: &Object, has: impl Fn(ChunkId) -> bool) -> bool {
     let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
     while let Some(step) = walk.next() {
         let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
-        if !store.counts(bucket, chunk.id) {
+        if !has(chunk.id) {
             return false;
         }
         if chunk.kind == skerry_base::ChunkKind::Tree {

@@ -9,6 +9,7 @@
 //! bucket asks for under the rules it was found with, or that are dead, or that are another custodian's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
@@ -16,9 +17,13 @@ use skerry_federation::placement::{Input, Output, Placement, Spans};
 
 pub(crate) mod book;
 pub(crate) mod claims;
+pub(crate) mod lives;
 pub(crate) mod look;
+pub(crate) mod loss;
+pub(crate) mod only;
 
 use book::{Book, CoveredFile, HeldFile};
+use loss::Loss;
 
 /// What is not written down yet: whose holdings, and which buckets' covered vectors.
 pub(crate) type Dirty = (BTreeSet<(BucketId, SiteId)>, BTreeSet<BucketId>);
@@ -35,7 +40,11 @@ pub(crate) struct Rules {
 }
 
 /// A running site's knowledge of copies.
-pub(crate) struct Copies(Mutex<State>);
+pub(crate) struct Copies {
+    state: Mutex<State>,
+    /// Reads of lost versions that got an older one, and that got none.
+    lost_reads: [AtomicU64; 2],
+}
 
 struct State {
     machine: Placement,
@@ -43,7 +52,7 @@ struct State {
     covered: BTreeMap<BucketId, CoveredFile>,
     dirty: BTreeSet<(BucketId, SiteId)>,
     dirty_covered: BTreeSet<BucketId>,
-    lost: BTreeSet<SiteId>,
+    losses: BTreeMap<SiteId, Loss>,
 }
 
 impl Copies {
@@ -55,18 +64,19 @@ impl Copies {
             lives.extend(life.map(|life| ((bucket, site), life)));
             machine.learn(bucket, site, spans);
         }
-        Self(Mutex::new(State {
+        let state = State {
             machine,
             lives,
             covered: book.covered,
             dirty: BTreeSet::new(),
             dirty_covered: BTreeSet::new(),
-            lost: BTreeSet::new(),
-        }))
+            losses: BTreeMap::new(),
+        };
+        Self { state: Mutex::new(state), lost_reads: Default::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the machine; who is to be asked now.
@@ -101,14 +111,33 @@ impl Copies {
         }
     }
 
-    /// Sites whose copies count no more: expelled or replaced.
+    /// Sites whose copies count no more: declared lost, expelled or replaced.
     pub(crate) fn lost(&self) -> BTreeSet<SiteId> {
-        self.state().lost.clone()
+        let state = self.state();
+        state.losses.iter().filter(|(_, loss)| loss.is_lost).map(|(site, _)| *site).collect()
     }
 
-    /// Takes note of them.
-    pub(crate) fn set_lost(&self, lost: BTreeSet<SiteId>) {
-        self.state().lost = lost;
+    /// Sites that are lost, or were.
+    pub(crate) fn losses(&self) -> BTreeMap<SiteId, Loss> {
+        self.state().losses.clone()
+    }
+
+    /// Takes note of them; whether that is news.
+    pub(crate) fn set_losses(&self, losses: BTreeMap<SiteId, Loss>) -> bool {
+        let mut state = self.state();
+        let changed = state.losses != losses;
+        state.losses = losses;
+        changed
+    }
+
+    /// A version that nobody has was asked for; whether an older one was shown.
+    pub(crate) fn count_lost_read(&self, older: bool) {
+        self.lost_reads[usize::from(!older)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Since the start: reads that got an older version than the lost one, and reads that got none.
+    pub(crate) fn lost_reads(&self) -> [u64; 2] {
+        [0, 1].map(|of| self.lost_reads[of].load(Ordering::Relaxed))
     }
 
     /// The life in which a site said last what it holds of a bucket; none if it never did.

@@ -18,7 +18,7 @@ use super::bucket::{self, Bucket};
 use super::get::{Found, Wanted};
 use super::upload::{self, Target};
 use super::write::{self, Written};
-use super::{buckets, far, forward, home, list, members, refusal, relay, scope};
+use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope};
 use crate::net::{Stream, frame};
 use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
 use crate::peers::serve::Answerer;
@@ -80,6 +80,7 @@ impl Answers {
             Request::ClaimName(claim) => plain(buckets::claimed_for(site, from, claim).await),
             Request::NameHome(request) => plain(home::answer(site, request).await),
             Request::Holdings(asked) => plain(crate::copies::claims::answer(site, asked).await),
+            Request::Have(asked) => plain(lost::answer(site, asked).await),
         }
     }
 }

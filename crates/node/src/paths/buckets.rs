@@ -30,7 +30,7 @@ pub(crate) struct Buckets(pub(crate) Arc<Site>);
 
 /// What a write to the system bucket answers.
 fn receipt() -> Receipt {
-    Receipt { scope: Some("site".into()), token: None }
+    Receipt { scope: Some("site".into()), ..Receipt::default() }
 }
 
 fn info(bucket: Bucket) -> BucketInfo {

@@ -19,7 +19,7 @@ use super::get::{self, Wanted};
 use super::ingest::{self, Body};
 use super::source::Chunks;
 use super::write::{self, Asked, Written};
-use super::{put, scope, shape};
+use super::{lost, put, scope, shape};
 use crate::copies::look::is_here;
 use crate::peers::message::Part;
 use crate::site::Site;
@@ -78,6 +78,7 @@ pub(crate) async fn source(
         let message = "the source is a delete marker; name a version with a body";
         if named_marker { ServiceError::new(ErrorKind::InvalidRequest, message) } else { error }
     })?;
+    let record = lost::itself(site, &wanted, record).await?;
     if let Some(object) = record.object() {
         source.conditions.check_source(&object.etag, object.modified)?;
     }

@@ -19,6 +19,7 @@ use skerry_model::space::{self, VersionId as Named};
 use skerry_model::{Object, Record};
 
 use super::bucket::Bucket;
+use super::lost::{self, Shown};
 use super::members::{self, Asking};
 use super::source::Chunks;
 use super::{far, newer, shape};
@@ -102,9 +103,22 @@ pub(crate) async fn get(
 ) -> Outcome<ObjectRead> {
     let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
     let record = find(site, context, &wanted, part(&request)).await?;
-    let (info, object) = described(&wanted.bucket, &record)?;
+    let mut shown = lost::shown(site, &context.read, &wanted, record).await?;
+    loop {
+        match read(site, &wanted, &shown, &request).await {
+            Err(error) if error.kind() == ErrorKind::Unreachable && !shown.asked => {
+                shown = lost::again(site, &context.read, &wanted, (shown.record, error)).await?;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+async fn read(site: &Arc<Site>, wanted: &Wanted, shown: &Shown, request: &GetObject) -> Outcome<ObjectRead> {
+    let (mut info, object) = described(&wanted.bucket, &shown.record)?;
+    info.receipt.lost.clone_from(&shown.note);
     let selection = request.select(&info)?;
-    let body = body(site, &wanted.bucket, &record, object, &selection).await?;
+    let body = body(site, &wanted.bucket, &shown.record, object, &selection).await?;
     Ok(ObjectRead { info, selection, body })
 }
 
@@ -116,7 +130,9 @@ pub(crate) async fn head(
 ) -> Outcome<ObjectHead> {
     let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
     let record = find(site, context, &wanted, Part::Nothing).await?;
-    let (info, _) = described(&wanted.bucket, &record)?;
+    let shown = lost::shown(site, &context.read, &wanted, record).await?;
+    let (mut info, _) = described(&wanted.bucket, &shown.record)?;
+    info.receipt.lost = shown.note;
     let selection = request.select(&info)?;
     Ok(ObjectHead { info, selection })
 }

@@ -17,6 +17,7 @@ pub(crate) mod home;
 pub(crate) mod ingest;
 pub(crate) mod list;
 pub(crate) mod list_uploads;
+pub(crate) mod lost;
 pub(crate) mod members;
 pub(crate) mod newer;
 pub(crate) mod objects;

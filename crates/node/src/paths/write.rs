@@ -72,7 +72,7 @@ impl Written {
             Self::Record(record) => Some(token(record.bucket, record.dot)),
             Self::Nothing => None,
         };
-        Receipt { scope: Some(scope), token }
+        Receipt { scope: Some(scope), token, lost: None }
     }
 }
 

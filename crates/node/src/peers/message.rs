@@ -52,6 +52,8 @@ pub(crate) enum Request {
     },
     /// Which versions of a bucket the site asked holds as copies that count.
     Holdings(Holdings),
+    /// Which of these chunks the site asked has, in any class.
+    Have(Have),
 }
 
 /// Asks the register of names for a name.
@@ -83,6 +85,15 @@ pub(crate) struct Holdings {
     pub(crate) life: Option<Origin>,
     /// Only what lies behind this.
     pub(crate) from: Vector,
+}
+
+/// Asks for chunks by name, without their bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Have {
+    /// The bucket whose chunks they are.
+    pub(crate) domain: BucketId,
+    /// Which.
+    pub(crate) chunks: Vec<ChunkId>,
 }
 
 /// A page of what is held.
@@ -341,6 +352,8 @@ pub(crate) enum Response {
     },
     /// Which versions are held.
     Holdings(Box<Held>),
+    /// Which of the chunks are here, in the order of the question.
+    Have(Vec<bool>),
 }
 
 /// An object that was found.
@@ -420,5 +433,14 @@ mod tests {
         let response = Response::Holdings(Box::new(held));
         assert_eq!(hex(&codec::encode(&response)), format!("0111{}030201000001", "02".repeat(16)));
         assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
+    }
+
+    #[test]
+    fn have_v1_fixtures() {
+        let request = Request::Have(Have { domain: BucketId([1; 16]), chunks: vec![ChunkId([2; 32])] });
+        let expected = format!("010e{}01{}", "01".repeat(16), "02".repeat(32));
+        assert_eq!(hex(&codec::encode(&request)), expected);
+        assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+        assert_eq!(hex(&codec::encode(&Response::Have(vec![true, false]))), "0112020100");
     }
 }

@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 mod areas;
 mod cache;
 pub mod log;
+mod losses;
 mod peers;
 mod process;
 mod scrub;
@@ -24,6 +25,7 @@ mod wan;
 
 pub use areas::Areas;
 pub use cache::Cache;
+pub use losses::Losses;
 pub use peers::{FeedLag, PeerLabels};
 pub use scrub::Scrub;
 pub use uplink::Uplink;
@@ -76,6 +78,8 @@ pub struct Telemetry {
     pub cache: Cache,
     /// How this site finds others.
     pub areas: Areas,
+    /// Sites that are lost, and what was asked for of them.
+    pub losses: Losses,
     disk_bytes: Family<ClassLabel, Gauge>,
     unprotected_bytes: Family<BucketLabel, Gauge>,
 }
@@ -102,6 +106,7 @@ impl Telemetry {
             cache: Cache::default(),
             uplink: Uplink::default(),
             areas: Areas::default(),
+            losses: Losses::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
         };
@@ -167,6 +172,7 @@ impl Telemetry {
         self.cache.register(registry);
         self.uplink.register(registry);
         self.areas.register(registry);
+        self.losses.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));
     }

@@ -154,6 +154,7 @@ impl Worker for Metrics {
     async fn turn(&mut self) -> bool {
         self.disk().await;
         self.uplink();
+        self.telemetry.losses.set(self.site.copies.lost().len(), self.site.copies.lost_reads());
         self.lag().await;
         if let Some(report) = crate::areas::read(&self.site).await {
             self.telemetry.areas.set(&report);

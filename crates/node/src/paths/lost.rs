@@ -1,0 +1,352 @@
+//! Reads of a version whose body nobody has any more: an older version in its place, said so, or 404 with the reason.
+//!
+//! Before: `get.rs`, `copy.rs` with the record of the version. After: `federation::placement::Whereabouts` judges what
+//! the others say of its chunks. Invariants: nothing else is shown than asked for unless every site that may have the body
+//! said that it does not, lost ones apart; a site that is silent and not lost makes it 409, never 404; a version that is
+//! named, and a write whose token is given, are never replaced by another; where no site was ever lost nothing is asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use skerry_base::kv::View;
+use skerry_base::{BucketId, ChunkId, Dot, SiteId};
+use skerry_federation::placement::{Verdict, Whereabouts};
+use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, ServiceError, date};
+use skerry_model::body::{Step, Walk};
+use skerry_model::{Record, space};
+
+use super::bucket::Bucket;
+use super::get::Wanted;
+use super::source::Chunks;
+use super::{far, members, refusal};
+use crate::copies::look::lies_here;
+use crate::copies::loss::Loss;
+use crate::peers::message::{Have, List, Listed, Request, Response};
+use crate::site::{Site, unreadable};
+
+/// The header that says that something else is shown than asked for, or why nothing is.
+const HEADER: &str = "x-skerry-lost";
+/// How long one site may take to say what it has.
+const SAY: Duration = Duration::from_secs(5);
+/// Chunks that one question names: 256 KiB.
+pub(crate) const ASKED: usize = 8192;
+/// Older versions that are tried.
+const TRIED: usize = 64;
+/// Federations of at most so many sites ask all of them; larger ones those that follow the bucket, and those with a link.
+const ALL_ASKED: usize = 16;
+
+/// What a reader gets.
+pub(crate) struct Shown {
+    /// The version.
+    pub(crate) record: Box<Record>,
+    /// What it is shown in place of; none if it is what was asked for.
+    pub(crate) note: Option<String>,
+    /// Whether the others were asked for its body already.
+    pub(crate) asked: bool,
+}
+
+/// The version itself, or what is shown in its place if a loss may concern it.
+pub(crate) async fn shown(
+    site: &Arc<Site>,
+    mode: &ReadMode,
+    wanted: &Wanted,
+    record: Box<Record>,
+) -> Outcome<Shown> {
+    if !is_doubtful(site, &record).await? {
+        return Ok(Shown { record, note: None, asked: false });
+    }
+    looked(site, mode, wanted, (record, None)).await
+}
+
+/// The same after the body could not be read.
+pub(crate) async fn again(
+    site: &Arc<Site>,
+    mode: &ReadMode,
+    wanted: &Wanted,
+    (record, error): (Box<Record>, ServiceError),
+) -> Outcome<Shown> {
+    if site.copies.losses().is_empty() {
+        return Err(error);
+    }
+    looked(site, mode, wanted, (record, Some(error))).await
+}
+
+/// The version itself, or a refusal: for who does not want another.
+pub(crate) async fn itself(site: &Arc<Site>, wanted: &Wanted, record: Box<Record>) -> Outcome<Box<Record>> {
+    let shown = shown(site, &ReadMode::Local, wanted, record.clone()).await?;
+    match shown.note {
+        None => Ok(shown.record),
+        Some(_) => Err(Reason::of(site, &record).refusal(wanted, &record)),
+    }
+}
+
+async fn looked(
+    site: &Arc<Site>,
+    mode: &ReadMode,
+    wanted: &Wanted,
+    (record, error): (Box<Record>, Option<ServiceError>),
+) -> Outcome<Shown> {
+    match (whereabouts(site, &wanted.bucket, &record).await?, error) {
+        (Verdict::Gone, _) => instead(site, mode, wanted, record).await,
+        (Verdict::Unreachable(_), Some(error)) => Err(error),
+        _ => Ok(Shown { record, note: None, asked: true }),
+    }
+}
+
+/// Whether the body may have been lost with a site: it is not here, and the site that wrote it was declared lost once, or
+/// cannot be asked while some site is lost.
+async fn is_doubtful(site: &Arc<Site>, record: &Record) -> Outcome<bool> {
+    let losses = site.copies.losses();
+    let written = record.site;
+    let now = losses.values().any(|loss| loss.is_lost);
+    let concerned = losses.contains_key(&written) || (now && written != site.id && !site.linked(written));
+    let Some(object) = record.object().filter(|object| concerned && object.size > 0) else {
+        return Ok(false);
+    };
+    let (store, bucket, object) = (site.store.clone(), record.bucket, object.clone());
+    let here = tokio::task::spawn_blocking(move || lies_here(&store, bucket, &object)).await;
+    Ok(!here.map_err(refusal::task)?)
+}
+
+/// Whether the body of a version can be had.
+async fn whereabouts(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Verdict> {
+    let Some(object) = record.object() else { return Ok(Verdict::Readable) };
+    while candidates(site, bucket, record).await.waits() && site.waits_for_links().await {}
+    let candidates = candidates(site, bucket, record).await;
+    let chunks = Chunks::new(site, bucket, record.site);
+    let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
+    let mut missing = BTreeSet::new();
+    while let Some(step) = walk.next() {
+        match step {
+            Step::Leaf(chunk, _) => {
+                if !site.store.has_chunk(bucket.id, chunk.id) {
+                    missing.insert(chunk.id);
+                }
+            }
+            Step::Tree(tree) => {
+                if !site.store.has_chunk(bucket.id, tree.id) {
+                    let verdict = candidates.ask(site, bucket.id, [tree.id].into()).await;
+                    if verdict != Verdict::Readable {
+                        return Ok(verdict);
+                    }
+                }
+                if chunks.descend(&mut walk, tree).await.is_err() {
+                    return Ok(Verdict::Unreachable(BTreeSet::new()));
+                }
+            }
+        }
+        if missing.len() == ASKED {
+            let verdict = candidates.ask(site, bucket.id, std::mem::take(&mut missing)).await;
+            if verdict != Verdict::Readable {
+                return Ok(verdict);
+            }
+        }
+    }
+    Ok(candidates.ask(site, bucket.id, missing).await)
+}
+
+/// Who may have a body.
+struct Candidates {
+    asked: BTreeSet<SiteId>,
+    silent: BTreeSet<SiteId>,
+    lost: BTreeSet<SiteId>,
+    explained: bool,
+}
+
+async fn candidates(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Candidates {
+    let id = bucket.id;
+    let losses = site.copies.losses();
+    let holders = site.copies.with(|machine| machine.believed(id, record.dot));
+    let explained = losses.contains_key(&record.site)
+        || losses.values().any(|loss| loss.is_lost)
+        || holders.iter().any(|holder| losses.contains_key(holder));
+    let roster: BTreeSet<SiteId> = site.peers.roster.all().into_keys().collect();
+    let linked = site.boxes.linked();
+    let mut all: BTreeSet<SiteId> = [record.site, bucket.home].into_iter().chain(holders).collect();
+    all.extend(linked.iter().copied());
+    if roster.len() <= ALL_ASKED {
+        all.extend(roster);
+    }
+    all.extend(site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default());
+    all.remove(&site.id);
+    let (asked, silent) = all.into_iter().partition(|other| linked.contains(other));
+    Candidates { asked, silent, lost: site.copies.lost(), explained }
+}
+
+impl Candidates {
+    /// Whether somebody cannot be asked who is not lost.
+    fn waits(&self) -> bool {
+        !self.silent.is_subset(&self.lost)
+    }
+
+    /// Asks them for these chunks.
+    async fn ask(&self, site: &Arc<Site>, domain: BucketId, missing: BTreeSet<ChunkId>) -> Verdict {
+        let who = (self.asked.clone(), self.silent.clone());
+        let asking = Whereabouts::new(missing, who, self.lost.clone(), self.explained);
+        let searched = search(site, domain, asking).await;
+        // Nobody is left who was asked, so there is a verdict.
+        searched.verdict().unwrap_or(Verdict::Unreachable(BTreeSet::new()))
+    }
+}
+
+/// Asks whom it names until the verdict stands.
+pub(crate) async fn search(site: &Arc<Site>, domain: BucketId, mut search: Whereabouts) -> Whereabouts {
+    let wanted: Vec<ChunkId> = search.missing().iter().copied().collect();
+    let asked: Vec<SiteId> = search.asked().iter().copied().collect();
+    let ask = |other| {
+        let wanted = &wanted;
+        async move { (other, has(site, other, domain, wanted).await) }
+    };
+    let mut words: FuturesUnordered<_> = asked.into_iter().map(ask).collect();
+    while search.verdict().is_none() {
+        match words.next().await {
+            Some((other, Some(has))) => search.answered(other, has),
+            Some((other, None)) => search.failed(other),
+            None => break,
+        }
+    }
+    drop(words);
+    search
+}
+
+/// Which of these chunks a site has; none if it does not say.
+async fn has(site: &Arc<Site>, other: SiteId, domain: BucketId, wanted: &[ChunkId]) -> Option<Vec<ChunkId>> {
+    let mut had = Vec::new();
+    for chunks in wanted.chunks(ASKED) {
+        let request = Request::Have(Have { domain, chunks: chunks.to_vec() });
+        let answer = tokio::time::timeout(SAY, site.peers.call(other, &request)).await.ok()?.ok()?;
+        let Response::Have(has) = answer.response else { return None };
+        if has.len() != chunks.len() {
+            return None;
+        }
+        had.extend(chunks.iter().zip(has).filter(|(_, has)| *has).map(|(chunk, _)| *chunk));
+    }
+    Some(had)
+}
+
+/// Answers which chunks are here, in any class.
+pub(crate) async fn answer(site: &Arc<Site>, asked: Have) -> Outcome<Response> {
+    if asked.chunks.len() > ASKED {
+        return Err(ServiceError::new(ErrorKind::InvalidRequest, "too many chunks in one question"));
+    }
+    let store = site.store.clone();
+    let look = move || asked.chunks.iter().map(|chunk| store.has_chunk(asked.domain, *chunk)).collect();
+    Ok(Response::Have(tokio::task::spawn_blocking(look).await.map_err(refusal::task)?))
+}
+
+/// An older version that can be read, or why there is none.
+async fn instead(site: &Arc<Site>, mode: &ReadMode, wanted: &Wanted, record: Box<Record>) -> Outcome<Shown> {
+    let reason = Reason::of(site, &record);
+    let may_differ = wanted.version.is_none() && !matches!(mode, ReadMode::After(_));
+    let older = if may_differ { older(site, wanted, record.dot).await? } else { Vec::new() };
+    for older in older.into_iter().take(TRIED) {
+        match whereabouts(site, &wanted.bucket, &older).await? {
+            Verdict::Readable => {
+                site.copies.count_lost_read(true);
+                let note = Some(reason.header(&record));
+                return Ok(Shown { record: Box::new(older), note, asked: true });
+            }
+            Verdict::Unreachable(silent) if !silent.is_empty() => {
+                let names: Vec<String> = silent.iter().map(|other| site.peers.roster.name(*other)).collect();
+                return Err(refusal::unreachable(format!(
+                    "{}; an older version may be at {}, which cannot be reached",
+                    reason.text(&record),
+                    names.join(", ")
+                )));
+            }
+            Verdict::Unreachable(_) | Verdict::Gone => {}
+        }
+    }
+    site.copies.count_lost_read(false);
+    Err(reason.refusal(wanted, &record))
+}
+
+/// Versions that may be shown in place of this one, the newest first. Who does not follow the bucket asks who does.
+async fn older(site: &Arc<Site>, wanted: &Wanted, lost: Dot) -> Outcome<Vec<Record>> {
+    let id = wanted.bucket.id;
+    if !site.is_complete(id) {
+        hear_versions(site, wanted).await?;
+    }
+    let key = wanted.key.clone();
+    site.read(move |view: &dyn View| space::fallbacks(view, id, &key, lost).map_err(unreadable)).await
+}
+
+/// Takes the versions of a key from the nearest member.
+async fn hear_versions(site: &Arc<Site>, wanted: &Wanted) -> Outcome<()> {
+    let list = List {
+        bucket: wanted.bucket.id,
+        prefix: wanted.key.clone(),
+        delimiter: None,
+        after: String::new(),
+        after_version: None,
+        limit: u32::try_from(TRIED).unwrap_or(u32::MAX),
+    };
+    let asking = members::nearest(site, &wanted.bucket).await?;
+    let mut failed = Vec::new();
+    for member in &asking.sites {
+        let name = site.peers.roster.name(*member);
+        match site.peers.call(*member, &Request::Versions(list.clone())).await.map(|answer| answer.response) {
+            Ok(Response::Page(page)) => {
+                let mut records = Vec::new();
+                for listed in &page.entries {
+                    let Listed::Version { record, .. } = listed else { continue };
+                    // Keys that only begin like this one are none of it.
+                    records.extend(far::admitted(wanted, record).ok());
+                }
+                return far::keep(site, wanted.bucket.id, (), records).await;
+            }
+            Ok(_) => failed.push(format!("{name} does not follow the bucket")),
+            Err(error) => failed.push(format!("{name}: {error}")),
+        }
+    }
+    asking.nobody(site, &failed)
+}
+
+/// Why a body is gone: which sites were lost, and when that was said.
+struct Reason(BTreeMap<SiteId, Loss>);
+
+impl Reason {
+    fn of(site: &Site, record: &Record) -> Self {
+        let losses = site.copies.losses();
+        let written = losses.get(&record.site).map(|loss| (record.site, loss.clone()));
+        let all = || losses.iter().filter(|(_, loss)| loss.is_lost).map(|(id, loss)| (*id, loss.clone()));
+        Self(written.map_or_else(|| all().collect(), |written| [written].into()))
+    }
+
+    /// `version=…; site=…; declared=…`.
+    fn header(&self, record: &Record) -> String {
+        let names: Vec<&str> = self.0.values().map(|loss| loss.name.as_str()).collect();
+        let declared = self.0.values().filter_map(|loss| loss.since).max();
+        let declared = declared.map(|at| format!("; declared={}", date::iso(at))).unwrap_or_default();
+        format!("version={}; site={}{declared}", space::VersionId::Dot(record.dot), names.join("+"))
+    }
+
+    fn text(&self, record: &Record) -> String {
+        let one = |loss: &Loss| match (loss.since, loss.is_gone) {
+            (Some(at), _) => format!("{} (declared lost at {})", loss.name, date::iso(at)),
+            (None, true) => format!("{} (expelled)", loss.name),
+            (None, false) => loss.name.clone(),
+        };
+        let sites: Vec<String> = self.0.values().map(one).collect();
+        let key = &record.key;
+        format!(
+            "the body of the newest version of {key} was at {} only, as far as is known",
+            sites.join(", ")
+        )
+    }
+
+    fn refusal(&self, wanted: &Wanted, record: &Record) -> ServiceError {
+        let (kind, older) = match wanted.version {
+            None => (ErrorKind::NoSuchKey, "and no older version can be shown"),
+            Some(_) => (ErrorKind::NoSuchVersion, "and it was asked for by name"),
+        };
+        let message = format!(
+            "{}, {older}; it is read again when that disk is back (skerry site declare-found)",
+            self.text(record)
+        );
+        ServiceError::new(kind, message).with_header(HEADER, self.header(record))
+    }
+}
