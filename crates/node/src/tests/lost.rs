@@ -265,21 +265,24 @@ async fn another_disk_is_found_only_by_word_and_what_was_lost_stays_lost() {
 async fn copies_of_a_lost_site_are_made_again_and_its_writes_are_cared_for() {
     let mut world = followed(4, plain(2)).await;
     world.sites[3].put(BUCKET, "k", noise(40_000, 1)).await.unwrap();
+    let held = |site: &TestSite| site.site().store.usage().payload.live >= 40_000;
     let writer = &world.sites[3];
     writer
         .until("another holds it", || async {
+            world.sites[..3].iter().filter(|site| held(site)).count() == 1
+        })
+        .await;
+    writer
+        .until("that is known", || async {
             writer.services().admin.bucket(BUCKET).await.unwrap().unprotected_bytes == 0
         })
         .await;
     world.converged(BUCKET).await;
     away(&mut world, 3).await;
-    let held = |site: &TestSite| site.site().store.usage().payload.live;
-    let before: Vec<u64> = world.sites[..3].iter().map(held).collect();
-    assert_eq!(before.iter().filter(|bytes| **bytes >= 40_000).count(), 1, "{before:?}");
     declare(&world.sites[0], "site-4", true).await.unwrap();
     let one = &world.sites[0];
     one.until("a second site holds it", || async {
-        world.sites[..3].iter().filter(|site| held(site) >= 40_000).count() >= 2
+        world.sites[..3].iter().filter(|site| held(site)).count() >= 2
     })
     .await;
     assert_eq!(only_at(one, "site-4").await.0, []);
