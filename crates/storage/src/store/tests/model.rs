@@ -26,8 +26,8 @@ pub(super) struct Client {
     /// Bytes of every chunk ever named; `local`: stored here by its writer.
     pub(super) contents: BTreeMap<ChunkId, Vec<u8>>,
     remote: Vec<ChunkId>,
-    /// Of lazy writes, those whose record outlived a power cut and whose payload did not.
-    lost: Vec<ChunkId>,
+    /// Of lazy writes, those whose record outlived a power cut and whose payload did not: the last such put.
+    lost: BTreeMap<ChunkId, u64>,
     waiting: Vec<(usize, Answer)>,
     number: u64,
     now: u64,
@@ -43,7 +43,7 @@ impl Client {
             secured: (0, 0),
             contents: BTreeMap::new(),
             remote: Vec::new(),
-            lost: Vec::new(),
+            lost: BTreeMap::new(),
             waiting: Vec::new(),
             number: 0,
             now: 1_000_000,
@@ -116,11 +116,8 @@ impl Client {
                     self.secure();
                 }
             }
-            90..94 => {
-                if store.checkpoint().is_ok() {
-                    self.secure();
-                }
-            }
+            90..94 if store.checkpoint().is_ok() => self.secure(),
+            90..94 => {}
             94 => {
                 let settled = Arc::new(std::sync::atomic::AtomicBool::new(false));
                 let told = settled.clone();
@@ -153,7 +150,6 @@ impl Client {
 
     fn learn(&mut self, bytes: &[u8]) -> ChunkId {
         let id = ChunkId::of(bytes);
-        self.lost.retain(|lost| *lost != id);
         self.contents.insert(id, bytes.to_vec());
         id
     }
@@ -237,9 +233,12 @@ impl Client {
         for (_, (number, chunk)) in found {
             match store.read_chunk(DOMAIN, chunk, 0..u32::MAX) {
                 Ok(bytes) => assert_eq!(bytes, self.contents[&chunk]),
-                Err(ReadError::Absent) if self.remote.contains(&chunk) || self.lost.contains(&chunk) => {}
+                Err(ReadError::Absent) if self.remote.contains(&chunk) => {}
+                Err(ReadError::Absent) if self.lost.get(&chunk).is_some_and(|lost| *lost >= number) => {}
                 // The record came to the disk and its payload did not: said, never served.
-                Err(ReadError::Absent) if self.lazy && number > self.secured.1 => self.lost.push(chunk),
+                Err(ReadError::Absent) if self.lazy && number > self.secured.1 => {
+                    self.lost.insert(chunk, number);
+                }
                 Err(error) => panic!("chunk {chunk} of put {number}: {error}"),
             }
         }

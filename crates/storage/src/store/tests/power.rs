@@ -77,9 +77,21 @@ fn whole(kind: Kind, seed: u64) -> (u64, FaultyDisk) {
     (total, disk)
 }
 
+/// Said when the run fails.
+struct Told(String);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in the run {}", self.0);
+        }
+    }
+}
+
 /// A run that is cut at one operation, checked, cut again while it recovers, and goes on. Answers how often the power
 /// went and how many writes were acknowledged.
 fn cut_short(kind: Kind, seed: u64, cut: u64, loses_index: bool) -> (u64, usize) {
+    let _told = Told(format!("{kind:?}, seed {seed}, cut at {cut}"));
     let settings = kind.settings();
     let (mut client, mut disk) = (kind.client(seed), kind.disk());
     live(&mut client, &disk, &settings, Some(cut));
@@ -218,6 +230,7 @@ fn a_step_of_the_collector_syncs_what_was_answered_before_it() {
 /// `SKERRY_POWER_CUTS=10000 cargo test --release -p skerry-storage --lib -- --ignored --nocapture power::many_drawn_cuts`
 #[test]
 #[ignore = "minutes: ten thousand power cuts"]
+#[expect(clippy::disallowed_methods, reason = "how much is tried is said on the command line of the tests")]
 fn many_drawn_cuts() {
     let asked = std::env::var("SKERRY_POWER_CUTS").ok();
     let wanted: u64 = asked.map_or(10_000, |text| text.parse().unwrap());
