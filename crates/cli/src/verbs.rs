@@ -14,6 +14,7 @@ pub(crate) mod invite;
 pub(crate) mod join;
 pub(crate) mod key;
 pub(crate) mod link;
+pub(crate) mod membership;
 pub(crate) mod reference;
 pub(crate) mod scrub;
 pub(crate) mod server;

@@ -125,6 +125,12 @@ impl Federation {
         self.location.knows_all_members(bucket)
     }
 
+    /// Sites that have said, since this machine's start, of what they are members, and not of this bucket.
+    pub fn strangers(&self, bucket: BucketId) -> BTreeSet<SiteId> {
+        let strange = |site: &&SiteId| self.location.has_said_no(**site, bucket);
+        self.peers.roster().iter().filter(strange).copied().collect()
+    }
+
     /// How this site finds others: its landmarks and its part as one.
     pub fn areas(&self) -> AreasReport {
         self.location.areas(&self.peers)

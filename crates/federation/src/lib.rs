@@ -19,6 +19,7 @@ pub mod areas;
 pub mod budget;
 mod config;
 mod context;
+pub mod departure;
 mod federation;
 mod feed;
 mod input;

@@ -173,8 +173,9 @@ pub trait Replica {
     /// Up to where everything of a bucket is durable here; empty for an unknown bucket.
     fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable>;
 
-    /// This store's life: what it stamps its own records with. A store set back to an older state has another.
-    fn origin(&self) -> Origin;
+    /// This store's life in a bucket: what it stamps its own records with. A store set back to an older state has another,
+    /// and so has one whose site has left the bucket meanwhile.
+    fn origin(&self, bucket: BucketId) -> Origin;
 
     /// What to send as seen when asking this life of a source: the vector, and what an unfinished round with it
     /// has brought so far.

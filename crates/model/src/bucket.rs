@@ -82,6 +82,73 @@ pub struct BucketConfig {
     pub more: Vec<(String, String)>,
 }
 
+/// When a site becomes a member of a bucket, in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Joins {
+    /// On the first read when the records are few.
+    OnRead,
+    /// On the first read.
+    Always,
+    /// By command or by a write only.
+    Manual,
+    /// Not at all: writes go to a member.
+    Never,
+}
+
+impl Joins {
+    /// All of them with their names.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::OnRead, "on-read"),
+        (Self::Always, "always"),
+        (Self::Manual, "manual"),
+        (Self::Never, "never"),
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OnRead => "on-read",
+            Self::Always => "always",
+            Self::Manual => "manual",
+            Self::Never => "never",
+        }
+    }
+
+    /// The one of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(joins, _)| *joins)
+    }
+}
+
+/// The setting among [`BucketConfig::more`] that releases before it take for `manual`.
+const NEVER: (&str, &str) = ("join", "never");
+
+impl BucketConfig {
+    /// When a site becomes a member.
+    pub fn joins(&self) -> Joins {
+        let never = self.more.iter().any(|(name, value)| (name.as_str(), value.as_str()) == NEVER);
+        match self.join {
+            _ if never => Joins::Never,
+            Join::WhenFew => Joins::OnRead,
+            Join::Always => Joins::Always,
+            Join::Asked => Joins::Manual,
+        }
+    }
+
+    /// Says when.
+    pub fn set_joins(&mut self, joins: Joins) {
+        self.more.retain(|(name, _)| name != NEVER.0);
+        self.join = match joins {
+            Joins::OnRead => Join::WhenFew,
+            Joins::Always => Join::Always,
+            Joins::Manual | Joins::Never => Join::Asked,
+        };
+        if joins == Joins::Never {
+            self.more.push((NEVER.0.into(), NEVER.1.into()));
+        }
+    }
+}
+
 impl Default for BucketConfig {
     fn default() -> Self {
         Self {

@@ -64,6 +64,11 @@ pub enum Entry {
         /// How far it has come.
         progress: Option<Progress>,
     },
+    /// This node leaves the bucket: the vector and the rounds of feeds go, what is stored is loose until it is dropped.
+    Leave {
+        /// The bucket.
+        bucket: BucketId,
+    },
 }
 
 impl Versioned for Entry {

@@ -13,10 +13,7 @@ use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
     AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
     ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState,
-    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage,
-    LossQuery, LossRequest, LossState, NameConflict, Outcome, PeerStatus, Readiness, ScrubReport,
-    ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest,
-    UplinkState, VERSION,
+    Invite, InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState, MembershipState, NameConflict, Outcome, PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name, document_object,
@@ -28,6 +25,7 @@ use crate::areas;
 use crate::copies::{look, loss, only};
 use crate::drive::live::Liveness;
 use crate::drive::stored::CUT;
+use crate::membership_admin;
 use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::credentials::about;
 use crate::paths::members::{self, Unsent};
@@ -191,6 +189,9 @@ impl Admin {
             members,
             home: bucket.epoch.map(|_| self.site.peers.roster.name(bucket.home)).unwrap_or_default(),
             home_epoch: bucket.epoch.unwrap_or(0),
+            join: bucket.config.joins().name().into(),
+            join_here: self.site.joins_here(id).map(|joins| joins.name().into()).unwrap_or_default(),
+            standing: membership_admin::standing(&self.site, &bucket).into(),
         })
     }
 }
@@ -233,6 +234,9 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
         Some("local") => Miss::Local,
         Some(other) => return Err(invalid(format!("miss is ask or local, not {other}"))),
     };
+    if let Some(join) = &patch.join {
+        config.set_joins(membership_admin::parse(join)?);
+    }
     match patch.follow.as_deref() {
         None => {}
         Some("records") => config.follow = Follow::Records,
@@ -466,6 +470,18 @@ impl AdminService for Admin {
     async fn bucket(&self, name: &str) -> Outcome<BucketStatus> {
         let found = self.site.bucket(name).await?;
         self.bucket_status(found.ok_or_else(|| ServiceError::no_such_bucket(name))?).await
+    }
+
+    async fn join_bucket(&self, name: &str, request: JoinRequest) -> Outcome<MembershipState> {
+        membership_admin::join(&self.site, name, request).await
+    }
+
+    async fn leave_bucket(&self, name: &str) -> Outcome<MembershipState> {
+        membership_admin::leave(&self.site, name).await
+    }
+
+    async fn membership(&self, name: &str) -> Outcome<MembershipState> {
+        membership_admin::state(&self.site, name).await
     }
 
     async fn update_bucket(&self, name: &str, request: BucketPatch) -> Outcome<BucketStatus> {

@@ -4,8 +4,7 @@
 pub use skerry_gateway::service::{
     AreaStatus, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
     ConflictEnd, ConflictEnded, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest,
-    KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossRequest, LossState,
-    LostVersion, NameConflict, NearStatus, PeerStatus, PlaceStatus, Readiness, ScrubReport, ScrubRequest,
+    JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LeaveRequest, LinkRequest, LinkState, LossPage, LossRequest, LossState, LostVersion, MembershipState, NameConflict, NearStatus, PeerStatus, PlaceStatus, Readiness, ScrubReport, ScrubRequest,
     SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget, UplinkClass, UplinkRequest,
     UplinkState,
 };

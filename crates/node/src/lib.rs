@@ -17,6 +17,8 @@ mod drive;
 mod faces;
 mod growth;
 pub mod init;
+mod leaving;
+mod membership_admin;
 pub mod net;
 mod paths;
 mod peers;

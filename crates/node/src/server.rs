@@ -30,6 +30,7 @@ use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
 use crate::drive::stored::{CUT, LIFE, Stored, is_complete};
 use crate::drive::{self, Drive};
+use crate::leaving;
 use crate::net::Net;
 use crate::net::tcp::{BindError, TcpNet};
 use crate::paths::answer::Answers;
@@ -132,6 +133,7 @@ struct Remembered {
     stamp: Hlc,
     cut: bool,
     members: BTreeMap<BucketId, bool>,
+    leaving: leaving::Remembered,
     copies: Book,
 }
 
@@ -151,6 +153,7 @@ impl Remembered {
             stamp: space::own_clock(view)?,
             cut: view.get(Table::Local, CUT)?.is_some(),
             members,
+            leaving: leaving::Remembered::read(view)?,
             copies: Book::read(view)?,
         })
     }
@@ -325,7 +328,8 @@ fn new_site(
         arriving: crate::bulk::Bulk::new(skerry_base::limits::ARRIVING_BYTES),
         lazy: config.storage.sync == crate::config::Sync::Os,
         md5: Arc::default(),
-        copies: Copies::resume(trust.statement.site, book),
+        copies: Arc::new(Copies::resume(trust.statement.site, book)),
+        leaving: remembered.leaving.resume(),
         scrub: tokio::sync::Notify::new(),
         members: RwLock::new(remembered.members.clone()),
     })
@@ -355,9 +359,10 @@ fn start_machine(
         liveness,
         clock: site.clock,
         caught_up,
+        copies: site.copies.clone(),
     };
     let (clock, replicas) =
-        (site.clock, StoreReplicas { store: site.store.clone(), origin: site.stamps.origin });
+        (site.clock, StoreReplicas { store: site.store.clone(), stamps: site.stamps.clone() });
     let run = move || drive::run(inbox, machine, clock, replicas, live);
     let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
     thread.map_err(|error| StartError::Http(format!("no thread: {error}")))

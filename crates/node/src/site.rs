@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use skerry_base::kv::View;
+use skerry_base::kv::{Table, View};
 use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Hlc, Origin, SiteId, WallTime};
 use skerry_federation::Input;
@@ -22,7 +22,8 @@ use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::copies::Copies;
 use crate::drive::Drive;
-use crate::drive::stored::membership;
+use crate::drive::stored::{Stored, membership, swept};
+use crate::leaving::Leavings;
 use crate::paths::bucket::Directory;
 use crate::paths::refusal;
 use crate::peers::Peers;
@@ -73,7 +74,9 @@ pub(crate) struct Site {
     /// Computes the MD5 of bodies on their way in.
     pub(crate) md5: Arc<Md5Batch>,
     /// Who holds copies.
-    pub(crate) copies: Copies,
+    pub(crate) copies: Arc<Copies>,
+    /// Buckets that this site is about to leave, and what it says of joining.
+    pub(crate) leaving: Leavings,
     /// Wakes the scrub.
     pub(crate) scrub: tokio::sync::Notify,
     /// Buckets that this site is a member of, and whether it has taken once what a complete member had.
@@ -86,12 +89,14 @@ pub(crate) struct Stamps {
     pub(crate) origin: Origin,
     own: Mutex<HlcClock>,
     clock: Clock,
+    /// Buckets that were left in this life: the origin of own records since, and whether the site is out.
+    lives: Mutex<BTreeMap<BucketId, (Origin, bool)>>,
 }
 
 impl Stamps {
     /// Goes on after `last`, the highest own stamp found on disk.
     pub(crate) fn resume(origin: Origin, clock: Clock, last: Hlc) -> Self {
-        Self { origin, own: Mutex::new(HlcClock::resume(last)), clock }
+        Self { origin, own: Mutex::new(HlcClock::resume(last)), clock, lives: Mutex::default() }
     }
 
     /// What the wall says.
@@ -102,6 +107,37 @@ impl Stamps {
     /// Gives stamps; call it on the commit thread, so that stamps rise in the order of the journal.
     pub(crate) fn with<T>(&self, give: impl FnOnce(&mut HlcClock) -> T) -> T {
         give(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Lives in buckets that were left.
+impl Stamps {
+    fn lives(&self) -> std::sync::MutexGuard<'_, BTreeMap<BucketId, (Origin, bool)>> {
+        self.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This node in this life of its membership: what own records of the bucket are stamped with.
+    pub(crate) fn origin_of(&self, bucket: BucketId) -> Origin {
+        self.lives().get(&bucket).map_or(self.origin, |(origin, _)| *origin)
+    }
+
+    /// Whether the site has left a bucket and not come back: nothing may be written there. Say and ask it on the commit
+    /// thread: then it is so of the view at hand.
+    pub(crate) fn is_out(&self, bucket: BucketId) -> bool {
+        self.lives().get(&bucket).is_some_and(|(_, out)| *out)
+    }
+
+    /// The site leaves a bucket: whatever it writes there later is another origin's.
+    pub(crate) fn leave(&self, bucket: BucketId, incarnation: u64) {
+        let origin = Origin { incarnation, ..self.origin };
+        self.lives().insert(bucket, (origin, true));
+    }
+
+    /// It is a member again, or still.
+    pub(crate) fn enter(&self, bucket: BucketId) {
+        if let Some((_, out)) = self.lives().get_mut(&bucket) {
+            *out = false;
+        }
     }
 }
 
@@ -196,12 +232,41 @@ impl Site {
         self.remember_membership(bucket, false).await
     }
 
-    /// Remembers a membership and takes note of it.
+    /// Remembers a membership and takes note of it. What is left of a former one stays.
     pub(crate) async fn remember_membership(&self, bucket: BucketId, complete: bool) -> Outcome<()> {
-        let entry = entry(&membership(bucket, complete));
-        self.commit(bucket, (), move |_| Ok(((), vec![entry]))).await?;
+        let entries = vec![entry(&membership(bucket, complete)), entry(&swept(bucket))];
+        let stamps = self.stamps.clone();
+        let joins = move |_: &dyn View| {
+            stamps.enter(bucket);
+            Ok(((), entries))
+        };
+        self.commit(bucket, (), joins).await?;
         self.joined(bucket, complete);
         Ok(())
+    }
+
+    /// A member has taken all that a complete one had; nothing if it has left meanwhile.
+    pub(crate) async fn completed(&self, bucket: BucketId) -> Outcome<()> {
+        let stored = move |view: &dyn View| {
+            let known = view.get(Table::Local, &Stored::Member.key(bucket));
+            let known = known.map_err(|error| unreadable(error.into()))?.is_some();
+            Ok(((), if known { vec![entry(&membership(bucket, true))] } else { Vec::new() }))
+        };
+        self.commit(bucket, (), stored).await?;
+        if let Some(known) = self.members.write().unwrap_or_else(PoisonError::into_inner).get_mut(&bucket) {
+            *known = true;
+        }
+        self.changes.world();
+        Ok(())
+    }
+
+    /// This site is no member for anybody any more; whether it was a complete one. The machine is told, and has heard it
+    /// when this returns: nothing that it wants stored comes later.
+    pub(crate) async fn close(&self, bucket: BucketId) -> bool {
+        let known = self.members.write().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
+        self.drive.tell(Input::Leave { bucket });
+        self.drive.ask(|_, _| ()).await;
+        known.unwrap_or_default()
     }
 
     /// Takes note of a membership that is durable.
@@ -210,6 +275,7 @@ impl Site {
         let known = members.entry(bucket).or_insert(complete);
         *known |= complete;
         drop(members);
+        self.stamps.enter(bucket);
         self.drive.tell(Input::Join { bucket });
         self.changes.world();
     }

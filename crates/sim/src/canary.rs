@@ -35,10 +35,16 @@ pub enum Canary {
     EarlyHolder,
     /// A PUT of what is there already is answered without a look whether its body is.
     RepeatedPut,
+    /// A site leaves a bucket without asking who else has what it holds.
+    HastyLeave,
+    /// Who is about to leave says to others that it stays.
+    BothLeave,
+    /// A site that has left a bucket writes to it on under its former origin.
+    SameLife,
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 13] = [
+pub const CANARIES: [Canary; 16] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
@@ -52,6 +58,9 @@ pub const CANARIES: [Canary; 13] = [
     Canary::TwoHomes,
     Canary::EarlyHolder,
     Canary::RepeatedPut,
+    Canary::HastyLeave,
+    Canary::BothLeave,
+    Canary::SameLife,
 ];
 
 impl Canary {
@@ -82,6 +91,14 @@ impl Canary {
                 *environment = environment.clone().with_scopes();
                 return;
             }
+            Self::HastyLeave | Self::SameLife => {
+                environment.departs = true;
+                return;
+            }
+            Self::BothLeave => {
+                (environment.departs, environment.leave_copies) = (true, 1);
+                return;
+            }
             Self::IdleWorker => {
                 environment.workload.mix = [40, 5, 0, 40, 0, 15];
                 environment.workload.keys = 1;
@@ -107,6 +124,8 @@ impl Canary {
             Self::EagerSweep => &["acknowledged", "vectors"],
             Self::TwoHomes => &["races"],
             Self::EarlyHolder | Self::RepeatedPut => &["scopes"],
+            Self::HastyLeave | Self::BothLeave => &["acknowledged"],
+            Self::SameLife => &["dots"],
         }
     }
 }

@@ -142,6 +142,10 @@ pub struct Environment {
     pub histories: bool,
     /// Whether writes ask to be held by several sites before they are answered.
     pub scopes: bool,
+    /// Whether sites leave buckets and come back to them.
+    pub departs: bool,
+    /// How many others must have everything before a site may leave.
+    pub leave_copies: usize,
     /// How the sites find each other.
     pub finding: Finding,
     /// A fault of our own making that a checker must find.
@@ -179,6 +183,8 @@ impl Environment {
             races: false,
             histories: false,
             scopes: false,
+            departs: false,
+            leave_copies: root.fork("departures").between(1..=2) as usize,
             finding,
             canary: None,
         }
@@ -209,6 +215,13 @@ impl Environment {
                 self.faults.push((class, seconds(15)));
             }
         }
+        self
+    }
+
+    /// The same with sites that leave buckets and come back.
+    #[must_use]
+    pub const fn with_departures(mut self) -> Self {
+        self.departs = true;
         self
     }
 

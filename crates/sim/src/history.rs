@@ -283,6 +283,21 @@ impl History {
         }
     }
 
+    /// A site has left a bucket and holds no more of it than this. It answers for nothing there any more, and its bodies
+    /// were handed on or not: nobody judges that here.
+    pub fn left(&mut self, site: usize, bucket: BucketId, stored: &BTreeSet<Dot>) {
+        self.swept(site, bucket, stored);
+        let writes = self.writes.get_mut(&bucket).into_iter().flat_map(Writes::values_mut);
+        writes.filter(|write| write.site == site).for_each(|write| write.excuse.body = true);
+    }
+
+    /// Of a bucket that was left only this is still there.
+    pub fn swept(&mut self, site: usize, bucket: BucketId, stored: &BTreeSet<Dot>) {
+        if let Some(memory) = self.memories.get_mut(site) {
+            memory.keep_of(bucket, stored);
+        }
+    }
+
     /// The site's process ended: what was being decided may be found again or not.
     pub fn group_is_lost(&mut self, site: usize) {
         if let Some(group) = self.groups.get_mut(site) {

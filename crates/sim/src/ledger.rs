@@ -81,6 +81,8 @@ pub struct Reading<'a> {
     pub view: &'a dyn View,
     /// The life of this store.
     pub origin: Origin,
+    /// In these buckets it has another: they were left in it.
+    pub lives: &'a [(BucketId, Origin)],
     /// Bytes given to a feed at once at most.
     pub feed_bytes: usize,
 }
@@ -121,8 +123,8 @@ impl Replica for Reading<'_> {
         space::vector(self.view, bucket).map_err(unreadable)
     }
 
-    fn origin(&self) -> Origin {
-        self.origin
+    fn origin(&self, bucket: BucketId) -> Origin {
+        self.lives.iter().find(|(of, _)| *of == bucket).map_or(self.origin, |(_, origin)| *origin)
     }
 
     fn seen(&self, bucket: BucketId, source: Origin) -> Result<Vector, Unreadable> {

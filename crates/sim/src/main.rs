@@ -96,6 +96,9 @@ struct Files {
     /// Writes wait until several sites hold them, while disks burn.
     #[arg(long)]
     scopes: bool,
+    /// Sites leave buckets as well, and come back.
+    #[arg(long)]
+    departures: bool,
 }
 
 /// What the files say.
@@ -105,14 +108,14 @@ struct Given {
     topology: Option<Topology>,
     workload: Option<Workload>,
     seconds: Option<u64>,
-    modes: [bool; 3],
+    modes: [bool; 4],
 }
 
 impl Files {
-    const MODES: [&'static str; 3] = ["races", "histories", "scopes"];
+    const MODES: [&'static str; 4] = ["races", "histories", "scopes", "departures"];
 
-    const fn modes(&self) -> [bool; 3] {
-        [self.races, self.histories, self.scopes]
+    const fn modes(&self) -> [bool; 4] {
+        [self.races, self.histories, self.scopes, self.departures]
     }
 }
 
@@ -157,14 +160,17 @@ impl Given {
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }
-        let [races, histories, scopes] = self.modes;
+        let [races, histories, scopes, departures] = self.modes;
         if races {
             environment = environment.with_races();
         }
         if histories {
             environment = environment.with_histories();
         }
-        if scopes { environment.with_scopes() } else { environment }
+        if scopes {
+            environment = environment.with_scopes();
+        }
+        if departures { environment.with_departures() } else { environment }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skerry_base::Dot;
+use skerry_base::{BucketId, Dot};
 
 use crate::history::{Place, Write, Writes};
 use crate::verdict;
@@ -58,6 +58,11 @@ impl Memory {
             held.dead.remove(&dot);
             held.erases.remove(&dot);
         }
+    }
+
+    /// Of this bucket only keys of which one of these is stored.
+    pub(crate) fn keep_of(&mut self, bucket: BucketId, stored: &BTreeSet<Dot>) {
+        self.0.retain(|place, held| place.0 != bucket || held.all().any(|dot| stored.contains(&dot)));
     }
 
     pub(crate) fn drop(&mut self, place: &Place, dot: Dot) {

@@ -4,13 +4,14 @@
 //! Commits go through [`Store::submit`] and [`Store::pump`]; their answers lie on the [`Desk`] until the world
 //! has let the time pass that the disk took.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skerry_base::kv::{Table, View};
 use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId, WallTime};
+use skerry_federation::departure::Departures;
 use skerry_federation::{Config, Federation, Ticket};
 use skerry_model::space::SpaceReducer;
 use skerry_storage::{Engine, Recovery, Settings, StorageError, Store};
@@ -49,6 +50,8 @@ pub struct Running {
     pub desk: Arc<Mutex<Desk>>,
     /// Buckets this site is a member of.
     pub members: BTreeSet<BucketId>,
+    /// Buckets it is about to leave.
+    pub departures: Departures,
     /// When the machine is woken next, as planned.
     pub wake_at: Option<Instant>,
     /// Whether a pump is planned.
@@ -61,6 +64,10 @@ pub struct Running {
 pub struct Desk {
     /// This life.
     pub origin: Origin,
+    /// In buckets that were left in this life: another.
+    pub origins: BTreeMap<BucketId, Origin>,
+    /// Buckets that were left and not joined since.
+    pub left: BTreeSet<BucketId>,
     /// Its stamps.
     pub clock: HlcClock,
     /// What the wall shows at this commit.
@@ -73,6 +80,13 @@ pub struct Desk {
     pub failed: Vec<Decided>,
     /// Records that were to go in commits that failed.
     pub not_gone: Vec<(BucketId, Dot)>,
+}
+
+impl Desk {
+    /// What this site stamps its own records of a bucket with.
+    pub fn origin_of(&self, bucket: BucketId) -> Origin {
+        self.origins.get(&bucket).copied().unwrap_or(self.origin)
+    }
 }
 
 /// What was decided about a write: where, which record, and its bytes.
@@ -141,6 +155,20 @@ pub enum Answer {
     },
     /// The site became a member.
     Joined(BucketId),
+    /// The site has left a bucket, or not.
+    Left {
+        /// Which.
+        bucket: BucketId,
+        /// Whether it has.
+        ok: bool,
+    },
+    /// Records of a bucket that was left are gone.
+    Swept {
+        /// Which.
+        bucket: BucketId,
+        /// Whether there may be more.
+        more: bool,
+    },
     /// Housekeeping that nobody waits for.
     Kept,
 }
@@ -181,6 +209,11 @@ const MEMBER: &[u8] = b"member/";
 /// The name of a membership among the node-local facts.
 pub fn membership(bucket: BucketId) -> Vec<u8> {
     [MEMBER, &bucket.0].concat()
+}
+
+/// The name of the fact that records of a bucket that was left are still to go.
+pub fn left_name(bucket: BucketId) -> Vec<u8> {
+    [b"left/", &bucket.0[..]].concat()
 }
 
 fn memberships(view: &dyn View) -> Result<BTreeSet<BucketId>, StorageError> {
@@ -246,6 +279,8 @@ impl Site {
         let origin = Origin { node: self.node, incarnation };
         let desk = Desk {
             origin,
+            origins: BTreeMap::new(),
+            left: BTreeSet::new(),
             clock: HlcClock::default(),
             wall: WallTime::default(),
             answers: Vec::new(),
@@ -264,6 +299,7 @@ impl Site {
             federation: Federation::new(config),
             desk: Arc::new(Mutex::new(desk)),
             members,
+            departures: Departures::default(),
             wake_at: None,
             pump_planned: false,
             busy_until: Instant::default(),

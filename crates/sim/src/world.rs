@@ -33,6 +33,7 @@ mod claims;
 mod clients;
 mod commits;
 mod deaths;
+mod departures;
 mod fetches;
 mod histories;
 mod inspections;
@@ -44,6 +45,7 @@ mod strikes;
 mod wires;
 
 use clients::Client;
+use departures::Word;
 use scopes::Scopes;
 use strikes::Relief;
 use wires::Wires;
@@ -98,6 +100,12 @@ enum Event {
     Retire,
     /// A site looks for deleted buckets that are in use.
     Revive { site: usize },
+    /// Somebody wants a site to leave a bucket.
+    Depart { site: usize },
+    /// A site that is about to leave asks the others.
+    AskLeave { site: usize, boot: u64, bucket: BucketId },
+    /// Its question arrives, or an answer.
+    Said(Word),
     /// A checker looks at some site.
     Inspect,
 }
@@ -275,6 +283,11 @@ impl World {
         for (class, pace) in self.environment.faults.clone() {
             self.plan_strike(class, pace);
         }
+        if self.environment.departs {
+            for site in 0..self.sites.len() {
+                self.queue.plan(now.after(seconds(6)), Event::Depart { site });
+            }
+        }
         self.queue.plan(now.after(seconds(4)), Event::Inspect);
         if self.environment.retires {
             self.queue.plan(now.after(seconds(9)), Event::Retire);
@@ -316,6 +329,9 @@ impl World {
             Event::Collect { site } => self.collect(site),
             Event::Retire => self.retire_in_turn(),
             Event::Revive { site } => self.revive(site),
+            Event::Depart { site } => self.depart_in_turn(site),
+            Event::AskLeave { site, boot, bucket } => self.ask_to_leave(site, boot, bucket),
+            Event::Said(word) => self.heard_of_leaving(word),
             Event::Inspect => self.inspect(),
         }
     }

@@ -116,6 +116,21 @@ fn a_repeated_put_that_nobody_looks_at() {
     must_be_caught(Canary::RepeatedPut);
 }
 
+#[test]
+fn a_site_that_leaves_without_asking() {
+    must_be_caught(Canary::HastyLeave);
+}
+
+#[test]
+fn two_sites_that_leave_on_each_other_s_word() {
+    must_be_caught(Canary::BothLeave);
+}
+
+#[test]
+fn a_site_that_left_and_writes_on_as_before() {
+    must_be_caught(Canary::SameLife);
+}
+
 /// Every checker file has a canary; a new one without is noticed here.
 #[test]
 fn every_checker_has_caught_one() {

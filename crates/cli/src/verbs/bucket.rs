@@ -1,4 +1,4 @@
-//! `skerry bucket create|list|info|set`: buckets and what S3 has no words for.
+//! `skerry bucket create|list|info|set|join|leave|home`: buckets and what S3 has no words for.
 
 use clap::{Args, Subcommand, ValueEnum};
 use skerry_node::admin_shapes::{
@@ -10,6 +10,7 @@ use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::place::Place;
+use crate::verbs::membership;
 use crate::words;
 
 /// Buckets.
@@ -23,6 +24,15 @@ pub(crate) enum Bucket {
     Info(Info),
     /// Change settings of a bucket; what is not named stays
     Set(Set),
+    /// Make a site a member of a bucket: it takes all records and follows them
+    Join(membership::Join),
+    /// Have a site leave a bucket, once others have all that it holds
+    ///
+    /// What only this site holds, records and payload, is handed to other members first; then it drops its own and asks others
+    /// like any site that is no member. It waits while too few others can be reached, and goes on after a restart;
+    /// `bucket join` keeps it a member after all. The home of a bucket stays: move the home first. A write here makes the
+    /// site a member again, unless `bucket join --when never` was said.
+    Leave(membership::Leave),
     /// Move a bucket's home, the site that decides its conditions
     ///
     /// Ask the home itself: from then on it decides nothing, and the new one decides once it has all that the former one
@@ -107,6 +117,9 @@ pub(crate) struct Set {
     /// What a read of an unknown key does at a member that is behind the others
     #[arg(long, value_enum)]
     miss: Option<Miss>,
+    /// When a read makes a site a member
+    #[arg(long, value_enum)]
+    join: Option<membership::Joins>,
     #[command(flatten)]
     place: Place,
 }
@@ -152,6 +165,8 @@ impl Bucket {
             Self::List(list) => list.run(globals).await,
             Self::Info(info) => info.run(globals).await,
             Self::Set(set) => set.run(globals).await,
+            Self::Join(join) => join.run(globals).await,
+            Self::Leave(leave) => leave.run(globals).await,
             Self::Home(home) => home.run(globals).await,
         }
     }
@@ -241,10 +256,11 @@ impl Set {
             follow: self.follow.and_then(word),
             residency: self.residency.map(|names| if names == ["all"] { Vec::new() } else { names }),
             miss: self.miss.and_then(word),
+            join: self.join.and_then(word),
         };
         if patch == BucketPatch::default() {
             return Err(Failure::usage(
-                "set what? Name at least one of --versioning, --ack-scope, --copies, --follow, --residency, --miss",
+                "set what? Name at least one of --versioning, --ack-scope, --copies, --follow, --residency, --miss, --join",
             ));
         }
         if output::dry_run(globals.dry_run, &format!("change settings of {}", self.name), globals.json)? {
@@ -261,6 +277,13 @@ fn home(bucket: &BucketStatus) -> String {
         0 => "none named yet: conditions are refused".into(),
         1 => bucket.home.clone(),
         epoch => format!("{} (epoch {epoch})", bucket.home),
+    }
+}
+
+fn join(bucket: &BucketStatus) -> String {
+    match bucket.join_here.as_str() {
+        "" => bucket.join.clone(),
+        here => format!("{} ({here} at this site)", bucket.join),
     }
 }
 
@@ -284,6 +307,8 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
         ("miss", bucket.miss.clone()),
         ("conflicts", bucket.conflicts.to_string()),
         ("home", home(bucket)),
+        ("join", join(bucket)),
+        ("this site", bucket.standing.clone()),
         ("members", bucket.members.join(", ")),
     ];
     output::line(&output::table(&rows.map(|(name, value)| vec![name.to_owned(), value])));

@@ -156,7 +156,7 @@ pub(super) struct Packing {
 impl Packing {
     /// For a site that has this much.
     pub(super) fn new(id: BucketId, vector: &Vector, cx: &mut Context<'_>) -> Self {
-        let origin = cx.replica.origin();
+        let origin = cx.replica.origin(id);
         let state = || Ok((cx.replica.horizon(id)?, cx.replica.doubt(id)?));
         let state = cx.read(state());
         let horizon = state.filter(|(_, doubt)| doubt.is_empty()).map(|(horizon, _)| horizon.get(origin));

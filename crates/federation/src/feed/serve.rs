@@ -44,7 +44,7 @@ impl Feed {
             let batch = Batch {
                 ticket,
                 bucket: id,
-                source: cx.replica.origin(),
+                source: cx.replica.origin(id),
                 index,
                 last: !more || index + 1 == count,
                 upto: beyond(&upto, &seen),

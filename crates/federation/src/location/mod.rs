@@ -92,6 +92,11 @@ impl Location {
             || (!cx.peers.one_level() && !self.holders.of(bucket).contains(&site) && told())
     }
 
+    /// Whether a site has told this one of what it is a member, and not of this.
+    pub(crate) fn has_said_no(&self, site: SiteId, bucket: BucketId) -> bool {
+        !self.system.contains(&bucket) && self.holders.is_surely_no_member(site, bucket)
+    }
+
     /// Whether every member of a bucket is known here, those apart that have not been heard for long.
     pub(crate) fn knows_all_members(&self, bucket: BucketId) -> bool {
         self.system.contains(&bucket)
@@ -265,7 +270,9 @@ impl Location {
 
     /// A site is seen to follow a bucket that is followed here.
     pub(crate) fn met(&mut self, site: SiteId, bucket: BucketId, cx: &mut Context<'_>) {
-        let new = !cx.peers.one_level() && self.publisher.is_member(bucket);
+        // With one level everybody is told; but word that overtook the telling may have undone it.
+        let told = cx.peers.one_level() && !self.holders.has_denied(site, bucket);
+        let new = !told && self.publisher.is_member(bucket);
         if new && site != self.me && !self.holders.of(bucket).contains(&site) {
             let changes = self.holders.hint(site, bucket);
             self.note(changes, cx);

@@ -101,6 +101,8 @@ impl Heard {
 pub(super) struct Holders {
     heard: BTreeMap<SiteId, Heard>,
     index: BTreeMap<BucketId, BTreeSet<SiteId>>,
+    /// Published memberships that their site has denied since: the denial may be older than the publication.
+    denied: BTreeSet<(SiteId, BucketId)>,
 }
 
 impl Holders {
@@ -126,6 +128,7 @@ impl Holders {
         let mut touched: BTreeSet<BucketId> = BTreeSet::new();
         for change in publish.changes {
             heard.set(change.bucket, change.version, change.member);
+            self.denied.remove(&(from, change.bucket));
             touched.insert(change.bucket);
         }
         if first && heard.digest != publish.digest {
@@ -155,8 +158,16 @@ impl Holders {
         heard.stale.remove(&bucket);
         if let Some((_, true)) = heard.entries.remove(&bucket) {
             heard.digest = heard.digest.wrapping_sub(term(bucket));
+            if self.denied.len() < limits::BUCKETS {
+                self.denied.insert((site, bucket));
+            }
         }
         self.reindex(site, [bucket].into())
+    }
+
+    /// Whether a site published a membership and denied it afterwards.
+    pub(super) fn has_denied(&self, site: SiteId, bucket: BucketId) -> bool {
+        self.denied.contains(&(site, bucket))
     }
 
     /// A publisher tells this site no more. What concerns buckets that are followed here is still taken for true, until
@@ -172,6 +183,7 @@ impl Holders {
 
     pub(super) fn forget(&mut self, site: SiteId) -> Vec<Change> {
         let Some(heard) = self.heard.remove(&site) else { return Vec::new() };
+        self.denied.retain(|(of, _)| *of != site);
         let buckets = heard.entries.into_keys().chain(heard.stale).collect();
         self.reindex(site, buckets)
     }

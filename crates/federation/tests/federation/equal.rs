@@ -32,7 +32,7 @@ impl Replica for Dense {
         Ok((0..ORIGINS).map(|n| (origin(n), EACH)).collect())
     }
 
-    fn origin(&self) -> Origin {
+    fn origin(&self, _: BucketId) -> Origin {
         origin(0)
     }
 

@@ -186,7 +186,7 @@ impl Replica for Memory {
         Ok(self.buckets.get(&bucket).map(|held| held.vector.clone()).unwrap_or_default())
     }
 
-    fn origin(&self) -> Origin {
+    fn origin(&self, _: BucketId) -> Origin {
         self.origin
     }
 

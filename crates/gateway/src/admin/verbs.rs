@@ -9,7 +9,7 @@ use super::json::{self, Failure};
 use crate::http::body::{Inflow, Outflow};
 use crate::s3::uri::Query;
 use crate::service::{
-    AdminService, ConflictKey, ConflictQuery, ErrorKind, LossQuery, Outcome, ServiceError, SpaceQuery,
+    AdminService, ConflictKey, ConflictQuery, ErrorKind, LeaveRequest, LossQuery, Outcome, ServiceError, SpaceQuery,
 };
 
 /// Carries out the verb at a path below `/_skerry/v1/`.
@@ -48,6 +48,14 @@ pub(super) async fn run(
         ("POST", ["buckets", name, "home"]) => {
             ok(service.move_home(name, json::request(request).await?).await)
         }
+        ("POST", ["buckets", name, "join"]) => {
+            ok(service.join_bucket(name, json::request(request).await?).await)
+        }
+        ("POST", ["buckets", name, "leave"]) => {
+            let LeaveRequest {} = json::request(request).await?;
+            ok(service.leave_bucket(name).await)
+        }
+        ("GET", ["buckets", name, "leave"]) => ok(service.membership(name).await),
         ("POST", ["register"]) => ok(service.move_register(json::request(request).await?).await),
         ("PATCH", ["buckets", name]) => ok(service.update_bucket(name, json::request(request).await?).await),
         (
@@ -60,7 +68,7 @@ pub(super) async fn run(
             | ["keys", _, "disable"]
             | ["sites", _, "lost" | "only"]
             | ["buckets", _]
-            | ["buckets", _, "home"],
+            | ["buckets", _, "home" | "join" | "leave"],
         ) => Err(Failure::method(&method)),
         _ => Err(Failure::path(&format!("/v1/{verb}"))),
     }
@@ -144,6 +152,9 @@ pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::POST, "buckets"),
     (Method::GET, "buckets/abc"),
     (Method::POST, "buckets/abc/home"),
+    (Method::POST, "buckets/abc/join"),
+    (Method::POST, "buckets/abc/leave"),
+    (Method::GET, "buckets/abc/leave"),
     (Method::POST, "register"),
     (Method::PATCH, "buckets/abc"),
 ];

@@ -64,6 +64,9 @@ fn status(name: &str, bucket: &Bucket) -> BucketStatus {
         members: vec!["memory".into()],
         home: "memory".into(),
         home_epoch: 1,
+        join: "manual".into(),
+        join_here: String::new(),
+        standing: "member".into(),
     }
 }
 
@@ -236,7 +239,7 @@ impl AdminService for Memory {
         let mut state = self.lock();
         let bucket = state.buckets.get_mut(name).ok_or_else(|| ServiceError::no_such_bucket(name))?;
         let several = patch.ack_scope.is_some() || patch.copies.is_some();
-        if several || patch.follow.is_some() || patch.miss.is_some() {
+        if several || patch.follow.is_some() || patch.miss.is_some() || patch.join.is_some() {
             return Err(ServiceError::not_implemented("a setting that needs several sites"));
         }
         bucket.versioning = match patch.versioning.as_deref() {

@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{AreasReport, LossPage, LossQuery, LossRequest, LossState, Outcome};
+use super::{AreasReport, JoinRequest, LossPage, LossQuery, LossRequest, LossState, MembershipState, Outcome, ServiceError};
 
 /// The version of all shapes here.
 pub const VERSION: u32 = 1;
@@ -566,6 +566,15 @@ pub struct BucketStatus {
     /// Counts the homes it had; 0 while none is named.
     #[serde(default)]
     pub home_epoch: u64,
+    /// `on-read`, `always`, `manual` or `never`: when a read makes a site a member.
+    #[serde(default)]
+    pub join: String,
+    /// The same as said for this site alone; empty if it was not.
+    #[serde(default)]
+    pub join_here: String,
+    /// What this site is to it: `member`, `joining`, `leaving` or `none`.
+    #[serde(default)]
+    pub standing: String,
 }
 
 /// `GET buckets`.
@@ -599,6 +608,9 @@ pub struct BucketPatch {
     /// `ask` or `local`: what a read of an unknown key does at a member that is behind.
     #[serde(default)]
     pub miss: Option<String>,
+    /// `on-read`, `always`, `manual` or `never`: when a read makes a site a member.
+    #[serde(default)]
+    pub join: Option<String>,
 }
 
 /// What an operator does. The bearer of the admin token may do all of it.
@@ -654,4 +666,16 @@ pub trait AdminService: Send + Sync + 'static {
     async fn move_register(&self, request: HomeRequest) -> Outcome<HomeState>;
     /// Changes its settings.
     async fn update_bucket(&self, name: &str, patch: BucketPatch) -> Outcome<BucketStatus>;
+    /// This site becomes a member of a bucket, or says when it does. A single site need not.
+    async fn join_bucket(&self, _name: &str, _request: JoinRequest) -> Outcome<MembershipState> {
+        Err(ServiceError::not_implemented("memberships of a single site"))
+    }
+    /// This site leaves a bucket once others have all that it holds.
+    async fn leave_bucket(&self, _name: &str) -> Outcome<MembershipState> {
+        Err(ServiceError::not_implemented("memberships of a single site"))
+    }
+    /// What this site is to a bucket.
+    async fn membership(&self, _name: &str) -> Outcome<MembershipState> {
+        Err(ServiceError::not_implemented("memberships of a single site"))
+    }
 }

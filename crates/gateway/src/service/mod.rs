@@ -23,6 +23,7 @@ mod list;
 mod loss;
 mod md5_batch;
 mod md5_lanes;
+mod membership;
 mod multipart;
 mod object;
 mod range;
@@ -54,6 +55,7 @@ pub use list::{
 pub use loss::{LossPage, LossQuery, LossRequest, LossState, LostVersion};
 pub use md5_batch::{Md5Batch, Md5Ticket};
 pub use md5_lanes::Md5Stream;
+pub use membership::{JoinRequest, LeaveRequest, MembershipState};
 pub use multipart::{
     CompleteUpload, CompletedPart, CopyPart, CreateUpload, CreatedUpload, ListParts, PartPage, PartSummary,
     PutPart, PutPartOutcome, UploadTarget,

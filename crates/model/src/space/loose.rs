@@ -146,6 +146,20 @@ pub(super) fn mark(bucket: BucketId, view: &dyn View, batch: &mut Batch) -> Resu
     Ok(())
 }
 
+/// Marks an origin of which anything is stored: its entry of the vector goes.
+pub(super) fn mark_any(
+    bucket: BucketId,
+    origin: Origin,
+    view: &dyn View,
+    batch: &mut Batch,
+) -> Result<(), SpaceError> {
+    if is_any_beyond(view, bucket, origin, 0)? {
+        let name = [&marks(bucket)[..], &origin.to_bytes()].concat();
+        batch.put(Table::Local, name, Bytes::from_static(&[1]));
+    }
+    Ok(())
+}
+
 /// The origins whose dots or vector entries change, with the last dot of each that comes; 0 for none.
 fn touched(bucket: BucketId, batch: &Batch) -> BTreeMap<Origin, u64> {
     let mut touched: BTreeMap<Origin, u64> = BTreeMap::new();

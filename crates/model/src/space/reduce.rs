@@ -7,7 +7,7 @@ use skerry_base::kv::{Batch, Overlay, ReduceError, Reducer, Table, View};
 use skerry_base::{BucketId, Dot, Vector};
 
 use super::change::State;
-use super::{SpaceError, feed, keys, loose, parts, read, round};
+use super::{SpaceError, feed, keys, leave, loose, parts, read, round};
 use crate::entry::Entry;
 use crate::record::Record;
 
@@ -62,6 +62,7 @@ fn apply(entry: Entry, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceEr
             round::put_progress(bucket, source, progress.as_ref(), batch);
             Ok(())
         }
+        Entry::Leave { bucket } => leave::forget(bucket, view, batch),
     }
 }
 

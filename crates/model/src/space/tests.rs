@@ -179,6 +179,68 @@ proptest! {
     }
 }
 
+/// The version 1 form of what was added last: it pins how many variants come before.
+#[test]
+fn the_entry_of_a_leave_v1_fixture() {
+    let entry = Entry::Leave { bucket: BucketId([3; 16]) };
+    let hex: String = entry.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, format!("0109{}", "03".repeat(16)));
+    assert_eq!(Entry::decode(&entry.encode()).unwrap(), entry);
+}
+
+/// What a bucket that was left still says at this node.
+fn standing(tables: &Tables) -> (Vector, usize, usize) {
+    let dots = dots_in(tables, BUCKET, DotRange::ALL, 99).unwrap();
+    (vector(tables, BUCKET).unwrap(), dots.len(), loose(tables, BUCKET).unwrap().len())
+}
+
+#[test]
+fn who_leaves_vouches_for_nothing_and_drops_whole_keys() {
+    let mut tables = Tables::default();
+    for (seq, key) in (1..).zip(["a", "a", "a", "b", "b", "c"]) {
+        let mut record = put(1, seq, key);
+        record.context = if seq > 1 { Vector::from_iter([(origin(1), seq - 1)]) } else { Vector::new() };
+        store(&mut tables, record);
+    }
+    apply(&mut tables, &Entry::Vector { bucket: BUCKET, upto: Vector::from_iter([(origin(1), 6)]) });
+    assert_eq!(standing(&tables), (Vector::from_iter([(origin(1), 6)]), 6, 0));
+    let source = origin(9);
+    let progress = Progress { source, upto: Vector::from_iter([(origin(2), 4)]), dead: Vec::new() };
+    apply(&mut tables, &Entry::Progress { bucket: BUCKET, source, progress: Some(progress) });
+    apply(&mut tables, &Entry::Leave { bucket: BUCKET });
+    assert_eq!(standing(&tables), (Vector::new(), 6, 1), "all of it is loose");
+    assert_eq!(seen(&tables, BUCKET, source).unwrap(), Vector::new(), "the round is over");
+    // Three of one key, then two and one: never a part of a key that fits.
+    let mut shown = Vec::new();
+    loop {
+        let dots = left(&tables, BUCKET, 4).unwrap();
+        if dots.is_empty() {
+            break;
+        }
+        apply(&mut tables, &Entry::Drop { bucket: BUCKET, dots });
+        let page = list_current(&tables, BUCKET, Cursor { max: 9, ..Cursor::default() }).unwrap();
+        shown.push(page.keys.into_iter().map(|(key, listed)| (key, listed.dot.seq)).collect::<Vec<_>>());
+    }
+    assert_eq!(shown, [vec![("b".to_owned(), 5), ("c".to_owned(), 6)], vec![]]);
+    assert_eq!(standing(&tables), (Vector::new(), 0, 0));
+    assert_eq!(sums(&tables, BUCKET).unwrap(), Sums::default());
+    // What comes again is new: nothing is taken for dead.
+    assert_eq!(accept(&tables, &put(1, 1, "a")).unwrap(), Verdict::New);
+}
+
+#[test]
+fn of_a_key_with_very_many_versions_the_oldest_go_first() {
+    let mut tables = Tables::default();
+    for seq in 1..=5 {
+        let mut record = put(1, seq, "a");
+        record.context = if seq > 1 { Vector::from_iter([(origin(1), seq - 1)]) } else { Vector::new() };
+        store(&mut tables, record);
+    }
+    let seqs: Vec<u64> = left(&tables, BUCKET, 2).unwrap().iter().map(|dot| dot.seq).collect();
+    assert_eq!(seqs, [1, 2]);
+    assert_eq!(left(&tables, BUCKET, 9).unwrap().len(), 5);
+}
+
 #[test]
 fn spans_hold_their_ends() {
     let dot = |seq| Dot { origin: origin(1), seq };

@@ -74,6 +74,16 @@ pub(super) fn covered_entry(bucket: BucketId, file: Option<&CoveredFile>) -> Ent
     Entry::Local { key, value: file.map(|file| codec::encode(file).into()) }
 }
 
+/// The entries that forget all that was written down of a bucket.
+pub(crate) fn forgotten(view: &dyn View, bucket: BucketId) -> Result<Vec<Entry>, SpaceError> {
+    let mut entries = vec![covered_entry(bucket, None)];
+    view.scan_prefix(Table::Local, &[HELD, &bucket.0].concat(), &mut |key, _| {
+        entries.push(Entry::Local { key: Bytes::copy_from_slice(key), value: None });
+        ControlFlow::Continue(())
+    })?;
+    Ok(entries)
+}
+
 /// What was written down.
 #[derive(Debug, Default)]
 pub(crate) struct Book {

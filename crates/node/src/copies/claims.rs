@@ -25,7 +25,7 @@ const PAGES: usize = 100_000;
 
 /// Answers which versions are held here.
 pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings) -> Outcome<Response> {
-    let life = site.stamps.origin;
+    let life = site.stamps.origin_of(asked.bucket);
     let nothing = Held { life, spans: Spans::default().encode().into(), upto: Vector::new(), more: false };
     if asked.life == Some(life) || !site.is_member(asked.bucket) {
         return Ok(Response::Holdings(Box::new(nothing)));

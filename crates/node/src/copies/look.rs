@@ -3,7 +3,7 @@
 //! Invariants: only versions of which this site is custodian; a body counts as here only if every chunk of it is here
 //! as a copy that counts; each page is a reading of its own, so that none holds the index for long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use skerry_base::{BucketId, ChunkId, Origin, SiteId, Vector};
@@ -113,16 +113,19 @@ impl Found {
 }
 
 impl Looker<'_> {
-    fn is_mine(&self, record: &Record) -> bool {
-        custodian(record.site, &self.rules.sites, &self.rules.lost).is_some_and(|now| now.site == self.me)
+    fn is_mine(&self, record: &Record, out: &BTreeSet<SiteId>) -> bool {
+        custodian(record.site, &self.rules.sites, out).is_some_and(|now| now.site == self.me)
     }
 
     /// The next page of living versions that are this site's to care for, and how many others hold each.
     fn page(&self, from: &Vector, visit: &mut dyn FnMut(&Record, &Object, usize)) -> Outcome<(Vector, bool)> {
         let page = space::records_after(&self.store.view(), self.bucket, from, PAGE).map_err(unreadable)?;
+        // Who has left the bucket looks after nothing there.
+        let mut out = self.copies.away(self.bucket);
+        out.extend(&self.rules.lost);
         for item in page.items.iter().filter(|item| !item.spent) {
             if let Some(object) = item.record.object()
-                && self.is_mine(&item.record)
+                && self.is_mine(&item.record, &out)
             {
                 let holders = self.copies.with(|machine| machine.holders(self.bucket, item.dot).count());
                 visit(&item.record, object, holders);

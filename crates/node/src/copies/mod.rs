@@ -53,6 +53,7 @@ struct State {
     dirty: BTreeSet<(BucketId, SiteId)>,
     dirty_covered: BTreeSet<BucketId>,
     losses: BTreeMap<SiteId, Loss>,
+    away: BTreeMap<BucketId, BTreeSet<SiteId>>,
 }
 
 impl Copies {
@@ -71,6 +72,7 @@ impl Copies {
             dirty: BTreeSet::new(),
             dirty_covered: BTreeSet::new(),
             losses: BTreeMap::new(),
+            away: BTreeMap::new(),
         };
         Self { state: Mutex::new(state), lost_reads: Default::default() }
     }
@@ -160,6 +162,45 @@ impl Copies {
         state.machine.learn(bucket, site, now);
         state.lives.insert((bucket, site), life);
         state.dirty.insert((bucket, site));
+    }
+
+    /// A site has left a bucket: it holds nothing of it.
+    pub(crate) fn left(&self, bucket: BucketId, site: SiteId) {
+        let mut state = self.state();
+        state.lives.remove(&(bucket, site));
+        let held = state.machine.known(bucket, site).is_some_and(|spans| *spans != Spans::default());
+        if held {
+            state.machine.learn(bucket, site, Spans::default());
+            state.dirty.insert((bucket, site));
+            // What counted counts no more: everything is looked through again.
+            state.covered.remove(&bucket);
+            state.dirty_covered.insert(bucket);
+        }
+    }
+
+    /// This site has left a bucket: it looks after none of its copies.
+    pub(crate) fn forget(&self, bucket: BucketId) {
+        let mut state = self.state();
+        let sites: Vec<SiteId> =
+            state.lives.keys().filter(|(of, _)| *of == bucket).map(|(_, site)| *site).collect();
+        for site in sites {
+            state.lives.remove(&(bucket, site));
+            state.machine.learn(bucket, site, Spans::default());
+        }
+        state.dirty.retain(|(of, _)| *of != bucket);
+        state.covered.remove(&bucket);
+        state.dirty_covered.remove(&bucket);
+        state.away.remove(&bucket);
+    }
+
+    /// Sites that are surely no members of a bucket: what they wrote once is another's to look after.
+    pub(crate) fn set_away(&self, bucket: BucketId, away: BTreeSet<SiteId>) {
+        self.state().away.insert(bucket, away);
+    }
+
+    /// The same.
+    pub(crate) fn away(&self, bucket: BucketId) -> BTreeSet<SiteId> {
+        self.state().away.get(&bucket).cloned().unwrap_or_default()
     }
 
     /// Up to where every version has its copies under these rules.

@@ -20,6 +20,7 @@ use super::stored::{Stored, VectorFile};
 use super::{Drive, Effects};
 use crate::changes::Changes;
 use crate::clock::Clock;
+use crate::copies::Copies;
 use crate::peers::Peers;
 use crate::peers::outbox::Outboxes;
 
@@ -56,6 +57,8 @@ pub(crate) struct Live {
     pub(crate) changes: Changes,
     pub(crate) liveness: Arc<Liveness>,
     pub(crate) clock: Clock,
+    /// Who holds copies: who leaves a bucket holds none.
+    pub(crate) copies: Arc<Copies>,
     /// Told when a source has nothing more for this site.
     pub(crate) caught_up: mpsc::Sender<(BucketId, SiteId)>,
 }
@@ -140,6 +143,9 @@ impl Effects for Live {
 
     fn member_of(&mut self, site: SiteId, bucket: BucketId, member: bool) {
         tracing::debug!(%site, %bucket, member, "membership heard");
+        if !member {
+            self.copies.left(bucket, site);
+        }
         self.changes.happened(bucket);
     }
 

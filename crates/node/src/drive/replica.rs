@@ -17,24 +17,25 @@ use skerry_storage::{Store, StoreView};
 
 use super::Replicas;
 use super::stored::{Stored, VectorFile};
+use crate::site::Stamps;
 
 /// Makes a [`StoreReplica`] per call.
 pub(crate) struct StoreReplicas {
     pub(crate) store: Arc<Store>,
-    /// The life of this process.
-    pub(crate) origin: Origin,
+    /// The lives of this process.
+    pub(crate) stamps: Arc<Stamps>,
 }
 
 impl Replicas for StoreReplicas {
     fn with(&self, read: &mut dyn FnMut(&dyn Replica)) {
-        read(&StoreReplica { store: &self.store, view: self.store.view(), origin: self.origin });
+        read(&StoreReplica { store: &self.store, view: self.store.view(), stamps: &self.stamps });
     }
 }
 
 struct StoreReplica<'a> {
     store: &'a Store,
     view: StoreView,
-    origin: Origin,
+    stamps: &'a Stamps,
 }
 
 fn unreadable(error: impl ToString) -> Unreadable {
@@ -67,8 +68,8 @@ impl Replica for StoreReplica<'_> {
         space::vector(&self.view, bucket).map_err(unreadable)
     }
 
-    fn origin(&self) -> Origin {
-        self.origin
+    fn origin(&self, bucket: BucketId) -> Origin {
+        self.stamps.origin_of(bucket)
     }
 
     fn seen(&self, bucket: BucketId, source: Origin) -> Result<Vector, Unreadable> {

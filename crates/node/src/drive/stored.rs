@@ -17,6 +17,12 @@ pub(crate) enum Stored {
     Doubt,
     /// This site is a member of the bucket.
     Member,
+    /// It is to leave the bucket.
+    Leaving,
+    /// It has left the bucket; records that are still here go.
+    Left,
+    /// When it becomes a member, whatever the bucket says.
+    Join,
 }
 
 impl Stored {
@@ -26,6 +32,9 @@ impl Stored {
             Self::Horizon => b"horizon/",
             Self::Doubt => b"doubt/",
             Self::Member => b"member/",
+            Self::Leaving => b"leaving/",
+            Self::Left => b"left/",
+            Self::Join => b"join/",
         }
     }
 
@@ -45,6 +54,21 @@ pub(crate) fn membership(bucket: BucketId, complete: bool) -> Entry {
     let key = Bytes::from(Stored::Member.key(bucket));
     let value = Bytes::from_static(if complete { COMPLETE } else { JOINING });
     Entry::Local { key, value: Some(value) }
+}
+
+/// The entry that says a fact that needs no value.
+pub(crate) fn say(what: Stored, bucket: BucketId) -> Entry {
+    Entry::Local { key: Bytes::from(what.key(bucket)), value: Some(Bytes::from_static(JOINING)) }
+}
+
+/// The entry that forgets a fact.
+pub(crate) fn forget(what: Stored, bucket: BucketId) -> Entry {
+    Entry::Local { key: Bytes::from(what.key(bucket)), value: None }
+}
+
+/// Nothing is left of a former membership that is still to go.
+pub(crate) fn swept(bucket: BucketId) -> Entry {
+    forget(Stored::Left, bucket)
 }
 
 /// Whether a stored membership is complete.

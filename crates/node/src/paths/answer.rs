@@ -81,6 +81,7 @@ impl Answers {
             Request::NameHome(request) => plain(home::answer(site, request).await),
             Request::Holdings(asked) => plain(crate::copies::claims::answer(site, asked).await),
             Request::Have(asked) => plain(lost::answer(site, asked).await),
+            Request::Standing { bucket } => plain(crate::leaving::answer(site, bucket).await),
         }
     }
 }
@@ -167,7 +168,8 @@ async fn size(site: &Arc<Site>, bucket: BucketId) -> Outcome<Response> {
         let bytes = space::sums(view, bucket).map_err(unreadable)?.record_bytes;
         Ok(Response::Size { bytes, vector: space::vector(view, bucket).map_err(unreadable)? })
     };
-    site.read(read).await
+    let size = site.read(read).await?;
+    Ok(if site.is_complete(bucket) { size } else { members::not_complete(site, bucket) })
 }
 
 async fn upload_call(site: &Arc<Site>, from: SiteId, call: UploadCall) -> Outcome<Response> {

@@ -63,8 +63,12 @@ impl Bucket {
         self.config.residency.is_empty() || self.config.residency.contains(&site)
     }
 
-    /// Refuses what would leave payload at this site though the bucket may not lie here.
+    /// Refuses what would leave payload at this site though the bucket may not lie here, or not be followed.
     pub(crate) fn check_residency(&self, site: &Site) -> Outcome<()> {
+        if site.stays_out(self) {
+            let message = format!("{} follows {} never (join = never)", site.name, self.name);
+            return Err(ServiceError::new(ErrorKind::NotResident, message));
+        }
         if self.may_lie_at(site.id) {
             return Ok(());
         }

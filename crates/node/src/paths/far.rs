@@ -183,14 +183,18 @@ pub(crate) async fn take(
             chunks.keep(chunk.kind, bytes).await;
         }
     }
-    members::follow_if_small(site, bucket.id, found.bucket_bytes).await;
+    members::follow_if_small(site, bucket, found.bucket_bytes).await;
     let again = Wanted { version: Some(space::VersionId::Dot(record.dot)), ..wanted.clone() };
     let local = wanted.clone();
     let judged = site.read(move |view| match local.local(view)? {
         Found::Nothing => again.local(view),
         found => Ok(found),
     });
-    judged.await
+    match judged.await? {
+        // What a site that leaves drops meanwhile is answered all the same.
+        Found::Nothing if site.stamps.is_out(bucket.id) => Ok(Found::of(Some(record))),
+        judged => Ok(judged),
+    }
 }
 
 /// Stores records that no feed has brought: ahead of the vector, which leaves them alone.

@@ -104,13 +104,18 @@ async fn page(
 ) -> Outcome<Page> {
     if site.is_complete(bucket.id) {
         members::catch_up(site, bucket, mode).await?;
-        return site.read(move |view| local(view, &list, versions)).await;
+        let here = list.clone();
+        let page = site.read(move |view| local(view, &here, versions)).await?;
+        // Unless it left the bucket meanwhile: then the tables said less than there is.
+        if site.is_complete(bucket.id) {
+            return Ok(page);
+        }
     }
     let request = if versions { Request::Versions(list.clone()) } else { Request::List(list.clone()) };
     let asking = members::nearest(site, bucket).await?;
     match far(site, &asking, &request).await {
         Ok((from, page)) => {
-            members::follow(site, bucket.id, from).await;
+            members::follow(site, bucket, from).await;
             Ok(page)
         }
         // An island lists what it has, above all what was written to it.
@@ -203,7 +208,9 @@ pub(crate) async fn answer(site: &Arc<Site>, list: List, versions: bool) -> Resp
     if !site.is_complete(list.bucket) {
         return members::not_complete(site, list.bucket);
     }
+    let bucket = list.bucket;
     match site.read(move |view| local(view, &list, versions)).await {
+        Ok(_) if !site.is_complete(bucket) => members::not_complete(site, bucket),
         Ok(page) => Response::Page(page),
         Err(error) => refused(&error),
     }

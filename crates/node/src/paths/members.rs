@@ -13,6 +13,7 @@ use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
 use skerry_base::{BucketId, SiteId, Vector};
 use skerry_federation::{Answer, Input};
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, ServiceError};
+use skerry_model::bucket::Joins;
 use skerry_model::space;
 use tokio::sync::mpsc;
 
@@ -168,7 +169,7 @@ pub(crate) async fn complete(site: Arc<Site>, mut caught_up: mpsc::Receiver<(Buc
         if !own.is_ok_and(|own| own.includes(&goal)) {
             goals.insert(bucket, goal);
         } else {
-            match site.remember_membership(bucket, true).await {
+            match site.completed(bucket).await {
                 Ok(()) => tracing::info!(%bucket, "this site is a complete member"),
                 Err(error) => tracing::warn!(%bucket, %error, "a membership was not remembered"),
             }
@@ -251,21 +252,29 @@ pub(crate) async fn ahead(site: &Arc<Site>, bucket: BucketId) -> Vec<SiteId> {
 }
 
 /// After a first use of a bucket whose records are few, this site keeps them all.
-pub(crate) async fn follow(site: &Arc<Site>, bucket: BucketId, from: Option<SiteId>) {
-    let Some(from) = from else { return };
-    let size = site.peers.call(from, &Request::Size { bucket }).await.map(|answer| answer.response);
+pub(crate) async fn follow(site: &Arc<Site>, bucket: &Bucket, from: Option<SiteId>) {
+    let Some(from) = from.filter(|_| matches!(site.joins(bucket), Joins::OnRead | Joins::Always)) else {
+        return;
+    };
+    let request = Request::Size { bucket: bucket.id };
+    let size = site.peers.call(from, &request).await.map(|answer| answer.response);
     if let Ok(Response::Size { bytes, .. }) = size {
         follow_if_small(site, bucket, bytes).await;
     }
 }
 
-/// The same when the size is known.
-pub(crate) async fn follow_if_small(site: &Arc<Site>, bucket: BucketId, bytes: u64) {
-    if bytes > MEMBERSHIP_ON_READ_BYTES {
+/// The same when the size is known. Whether a read makes a member is said by the bucket, or for this site.
+pub(crate) async fn follow_if_small(site: &Arc<Site>, bucket: &Bucket, bytes: u64) {
+    let joins = match site.joins(bucket) {
+        Joins::OnRead => bytes <= MEMBERSHIP_ON_READ_BYTES,
+        Joins::Always => true,
+        Joins::Manual | Joins::Never => false,
+    };
+    if !joins {
         return;
     }
-    if let Err(error) = site.join(bucket).await {
-        tracing::warn!(%bucket, %error, "the bucket is not followed");
+    if let Err(error) = site.join(bucket.id).await {
+        tracing::warn!(bucket = bucket.name, %error, "the bucket is not followed");
     }
 }
 

@@ -167,7 +167,7 @@ impl Heard {
                 let bytes = std::iter::once(&found.record).chain(&found.heads);
                 let records = bytes.map(|bytes| far::admitted(wanted, bytes)).collect::<Outcome<Vec<_>>>()?;
                 far::keep(site, wanted.bucket.id, (), records).await?;
-                members::follow_if_small(site, wanted.bucket.id, found.bucket_bytes).await;
+                members::follow_if_small(site, &wanted.bucket, found.bucket_bytes).await;
                 self.answered += 1;
             }
             Response::NoObject { vector, .. } => {

@@ -48,6 +48,11 @@ pub(crate) fn unreachable(message: impl Into<String>) -> ServiceError {
     ServiceError::new(ErrorKind::Unreachable, message)
 }
 
+/// The site left the bucket while it was asked.
+pub(crate) fn has_left() -> ServiceError {
+    ServiceError::new(ErrorKind::Unreachable, "this site has just left the bucket; ask another, or try again")
+}
+
 /// The same refusal in another site's words.
 pub(crate) fn relayed(code: &str, message: String) -> ServiceError {
     let kind = ErrorKind::ALL.iter().copied().find(|kind| kind.code() == code);

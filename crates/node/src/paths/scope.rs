@@ -249,6 +249,7 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
     }
     let bucket = claimed(site, hold.bucket).await?;
     bucket.check_residency(site)?;
+    site.check_takes(&bucket)?;
     site.join(bucket.id).await?;
     let mut taking = Taking { bytes: 0, pins: Vec::new(), small: None };
     if let Some(object) = record.object()
@@ -257,8 +258,11 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
         return Ok(Response::Holding(taking.bytes));
     }
     let Taking { pins, small, .. } = taking;
-    let id = bucket.id;
+    let (id, stamps) = (bucket.id, site.stamps.clone());
     let propose = move |view: &dyn View| {
+        if stamps.is_out(id) {
+            return Err(refusal::has_left());
+        }
         let kept = space::keep(view, id, vec![record]).map_err(unreadable)?;
         let mut entries: Vec<_> = kept.iter().map(entry).collect();
         // The record's own entry is the first; a small body lies beside it.

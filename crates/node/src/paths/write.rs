@@ -32,6 +32,8 @@ use crate::site::{Site, Stamps, entry, unreadable};
 
 /// How long a write to a bucket that is not held whole waits for what a member has of the key.
 const ACQUAINTED: Duration = Duration::from_secs(2);
+/// How often a write joins a bucket that its site leaves.
+const JOINED_AGAIN: u32 = 3;
 /// How long payload is kept for a decision whose answer was lost.
 const UNDECIDED: Duration = Duration::from_secs(3600);
 
@@ -93,6 +95,14 @@ pub(crate) fn parse_token(token: &str) -> Option<(BucketId, Dot)> {
 /// Carries it out.
 pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
     acquaint(site, &asked).await?;
+    if site.stays_out(&asked.bucket) {
+        // The home writes it; payload would have nobody here who cares for it.
+        if matches!(asked.ask, Ask::Put(_)) {
+            asked.bucket.check_residency(site)?;
+        }
+        let asked = Asked { bucket: home::named(site, asked.bucket).await?, ..asked };
+        return at_home(site, asked).await;
+    }
     if asked.condition.is_none() {
         return here(site, asked, site.id, Vec::new()).await;
     }
@@ -143,14 +153,13 @@ pub(crate) async fn here(
     heads: Vec<Record>,
 ) -> Outcome<Written> {
     let bucket = asked.bucket.id;
-    site.join(bucket).await?;
     let stamps = site.stamps.clone();
     let Asked { bucket: resolved, key, condition, ask, writer, small, pins, with, upload } = asked;
     let standpoint = Standpoint { system: site.system, me: site.id };
     // A decision must not be forgotten, nor what another site was answered.
     let lazy = site.lazy && condition.is_none() && payload == site.id;
-    let (large, mine) = (!lazy && !pins.is_empty() && payload == site.id, site.stamps.origin);
-    let proposal = Proposal {
+    let large = !lazy && !pins.is_empty() && payload == site.id;
+    let mut proposal = Box::new(Proposal {
         store: site.store.clone(),
         stamps,
         standpoint,
@@ -165,13 +174,30 @@ pub(crate) async fn here(
         payload,
         heads,
         lazy,
-    };
-    let written = site.commit(bucket, pins, move |view| proposal.decide(view)).await?;
-    // The same as before refers to nothing new: its commit has synced no payload.
-    if large && matches!(&written, Written::Record(record) if record.dot.origin != mine) {
-        site.settle().await?;
+    });
+    let mut pins = Some(pins);
+    for _ in 0..JOINED_AGAIN {
+        site.leaving.pass(site, bucket).await;
+        site.join(bucket).await?;
+        let written = match site
+            .commit(bucket, pins.take(), move |view| proposal.decide_inside(view))
+            .await?
+        {
+            Ok(written) => written,
+            // It left the bucket in between: it becomes a member again.
+            Err(undecided) => {
+                proposal = undecided;
+                continue;
+            }
+        };
+        // The same as before refers to nothing new: its commit has synced no payload.
+        let mine = site.stamps.origin_of(bucket);
+        if large && matches!(&written, Written::Record(record) if record.dot.origin != mine) {
+            site.settle().await?;
+        }
+        return Ok(written);
     }
-    Ok(written)
+    Err(refusal::has_left())
 }
 
 struct Proposal {
@@ -193,6 +219,17 @@ struct Proposal {
 }
 
 impl Proposal {
+    /// Unless the site has left the bucket: its own records would be of an origin whose others it has forgotten.
+    fn decide_inside(
+        self: Box<Self>,
+        view: &dyn View,
+    ) -> Outcome<(Result<Written, Box<Self>>, Vec<skerry_storage::Entry>)> {
+        if self.stamps.is_out(self.resolved.id) {
+            return Ok((Err(self), Vec::new()));
+        }
+        self.decide(view).map(|(written, entries)| (Ok(written), entries))
+    }
+
     fn decide(self, view: &dyn View) -> Outcome<(Written, Vec<skerry_storage::Entry>)> {
         if let Some(id) = self.upload
             && space::upload(view, self.resolved.id, &self.key, id).map_err(unreadable)?.is_none()
@@ -221,7 +258,7 @@ impl Proposal {
             let intent = Intent {
                 bucket: self.resolved.id,
                 key: &self.key,
-                origin: self.stamps.origin,
+                origin: self.stamps.origin_of(self.resolved.id),
                 site: self.payload,
                 wall,
                 versioning: self.resolved.versioning,
@@ -299,7 +336,9 @@ pub(crate) fn refused(error: WriteRefusal, key: &str) -> ServiceError {
 /// Has the home decide; stores the decision here.
 async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
     let (bucket, home) = (asked.bucket.id, asked.bucket.home);
-    site.join(bucket).await?;
+    if !site.stays_out(&asked.bucket) {
+        site.join(bucket).await?;
+    }
     let key = asked.key.clone();
     let heads = site.read(move |view| space::heads(view, bucket, &key).map_err(unreadable)).await?;
     let request = Request::Decide(Decide {

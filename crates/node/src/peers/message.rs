@@ -54,6 +54,11 @@ pub(crate) enum Request {
     Holdings(Holdings),
     /// Which of these chunks the site asked has, in any class.
     Have(Have),
+    /// What the site asked is to a bucket, for the asker, who wants to leave it.
+    Standing {
+        /// Which.
+        bucket: BucketId,
+    },
 }
 
 /// Asks the register of names for a name.
@@ -354,6 +359,8 @@ pub(crate) enum Response {
     Holdings(Box<Held>),
     /// Which of the chunks are here, in the order of the question.
     Have(Vec<bool>),
+    /// What the answerer is to a bucket.
+    Standing(Box<skerry_federation::departure::Standing>),
 }
 
 /// An object that was found.
@@ -442,5 +449,20 @@ mod tests {
         assert_eq!(hex(&codec::encode(&request)), expected);
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
         assert_eq!(hex(&codec::encode(&Response::Have(vec![true, false]))), "0112020100");
+    }
+
+    #[test]
+    fn standing_v1_fixtures() {
+        use skerry_federation::departure::Standing;
+        let request = Request::Standing { bucket: BucketId([1; 16]) };
+        assert_eq!(hex(&codec::encode(&request)), format!("010f{}", "01".repeat(16)));
+        let stays = Standing::Stays { vector: Vector::new(), loose: Vec::new() };
+        for (standing, bytes) in
+            [(stays, "000000"), (Standing::Leaves, "01"), (Standing::Joins, "02"), (Standing::Absent, "03")]
+        {
+            let response = Response::Standing(Box::new(standing));
+            assert_eq!(hex(&codec::encode(&response)), format!("0113{bytes}"));
+            assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
+        }
     }
 }

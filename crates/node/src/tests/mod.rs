@@ -11,6 +11,7 @@ mod homes;
 mod island;
 mod landmarks;
 mod lazy;
+mod leaving;
 mod lost;
 mod metered;
 mod newer;

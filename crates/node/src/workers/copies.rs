@@ -301,6 +301,8 @@ impl Copier {
     /// Looks through the next records and offers what lacks holders.
     async fn look(&mut self, bucket: &Bucket, rules: Rules, links: &BTreeMap<SiteId, u64>) -> Outcome<()> {
         let (id, began) = (bucket.id, self.now());
+        let away = self.site.drive.ask(move |machine, _| machine.strangers(id)).await;
+        self.site.copies.set_away(id, away.unwrap_or_default());
         let own = self.site.read(move |view: &dyn View| space::vector(view, id).map_err(unreadable)).await?;
         let covered = self.site.copies.covered(id, &rules);
         if covered.includes(&own) || !self.site.copies.with(Placement::is_hungry) {

@@ -35,6 +35,11 @@ impl Shows {
         self.0.entry(bucket).or_default().entry(dot).or_default().insert(how);
     }
 
+    /// The site has left the bucket: others answer for what it showed.
+    pub fn left(&mut self, bucket: BucketId) {
+        self.0.remove(&bucket);
+    }
+
     /// The buckets of which something was shown.
     pub fn buckets(&self) -> BTreeSet<BucketId> {
         self.0.keys().copied().collect()

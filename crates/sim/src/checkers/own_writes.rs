@@ -25,6 +25,11 @@ impl OwnWrites {
         self.0.retain(|(of, _), _| *of != site);
     }
 
+    /// The site has left the bucket: it shows nothing of its own there.
+    pub fn left(&mut self, site: usize, bucket: skerry_base::BucketId) {
+        self.0.retain(|(of, place), _| *of != site || place.0 != bucket);
+    }
+
     /// A read at a site found this: the best head, or nothing.
     pub fn read(&self, history: &History, site: usize, place: &Place, found: Option<Dot>) -> Vec<Violation> {
         let own = self.0.get(&(site, place.clone())).into_iter().flatten();

@@ -257,7 +257,10 @@ impl World {
                 let mut desk = lock(&desk);
                 notes.refused(view, &mut desk.deciding)?;
                 desk.deciding.push(Arc::clone(&noted));
-                let (origin, wall) = (desk.origin, desk.wall);
+                if desk.left.contains(&wish.bucket.id) {
+                    return Err("the site has left the bucket".into());
+                }
+                let (origin, wall) = (desk.origin_of(wish.bucket.id), desk.wall);
                 if let Some(claim) = wish.claim.take() {
                     let decided = claims::decide(view, wish.bucket.id, &claim, id, wall);
                     let Some(claimed) = decided? else {

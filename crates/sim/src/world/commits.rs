@@ -15,7 +15,7 @@ use crate::checkers::dots::Dots;
 use crate::checkers::durability::How;
 use crate::history::{History, Outcome, Place};
 use crate::ledger::{self, Applied, ApplyRefusal};
-use crate::site::{Answer, Asked, Decided, Deciding, Desk, Unwritten, Wrote, lock, membership};
+use crate::site::{Answer, Asked, Decided, Deciding, Desk, Unwritten, Wrote, left_name, lock, membership};
 use crate::trace::Who;
 
 /// Before, sites still meet and become members.
@@ -248,9 +248,16 @@ impl World {
         let Some(running) = self.running(site) else { return };
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let member = Entry::Local { key: membership(bucket).into(), value: Some(vec![1].into()) };
-        let entry = skerry_storage::Entry::new(member.encode());
+        // What is left of a former membership stays.
+        let stays = Entry::Local { key: left_name(bucket).into(), value: None };
+        let entries =
+            [member, stays].iter().map(|entry| skerry_storage::Entry::new(entry.encode())).collect();
+        let joins = Arc::clone(&desk);
         store.submit(
-            move |_| Ok::<_, SpaceError>(((), vec![entry])),
+            move |_| {
+                lock(&joins).left.remove(&bucket);
+                Ok::<_, SpaceError>(((), entries))
+            },
             move |result| {
                 let answer = if result.is_ok() { Answer::Joined(bucket) } else { Answer::Kept };
                 lock(&desk).answers.push(answer);
@@ -328,6 +335,8 @@ impl World {
                 self.tell(Who::Site(site), format_args!("becomes a member of {bucket}"));
                 self.input(site, Input::Join { bucket });
             }
+            Answer::Left { bucket, ok } => self.has_left(site, bucket, ok),
+            Answer::Swept { bucket, more } => self.has_swept(site, bucket, more),
             Answer::Kept => {}
         }
     }
@@ -377,11 +386,15 @@ impl World {
         let history = lock(&self.history);
         self.trace.explain(|| format!("{:?}", history.write(place.0, dot)));
         drop(history);
-        self.own_writes.acknowledged(site, place, dot);
         self.count_win(site, place, dot);
         // What was so already may have come from elsewhere, ahead of its feed.
-        let wrote = self.running(site).is_some_and(|running| lock(&running.desk).origin == dot.origin);
-        self.shown(site, place.0, dot, if wrote { How::Acknowledged } else { How::Read });
+        let origin = self.running(site).map(|running| lock(&running.desk).origin_of(place.0));
+        let wrote = origin == Some(dot.origin);
+        // Who has left meanwhile has handed it on and shows it no more.
+        if self.running(site).is_some_and(|running| running.members.contains(&place.0)) {
+            self.own_writes.acknowledged(site, place, dot);
+            self.shown(site, place.0, dot, if wrote { How::Acknowledged } else { How::Read });
+        }
         if asked.scope == 1 {
             self.promise_here(site, (place, dot), wrote);
         }

@@ -139,6 +139,7 @@ impl World {
         if let Some(damage) = recovery.damage.first() {
             self.violated(Violation::at("recovery", site, format!("damage without a cause: {damage:?}")));
         }
+        self.recover_departures(site);
         self.recovered(site);
         self.introduce(site);
         self.plan_pump(site);

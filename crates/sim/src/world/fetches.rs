@@ -23,6 +23,10 @@ impl World {
         if !self.net.open(site, from) || !self.net.open(from, site) || site == from {
             return;
         }
+        let follows = |running: &crate::site::Running| running.members.contains(&place.0);
+        if self.environment.departs && !self.running(from).is_some_and(follows) {
+            return;
+        }
         let Some(theirs) = self.running(from).map(|running| Arc::clone(&running.store)) else { return };
         let found = space::current(&theirs.view(), place.0, &place.1);
         let Ok(Some(record)) = found else { return };

@@ -23,8 +23,12 @@ impl World {
         let (mut out, feed_bytes) = (Vec::new(), self.environment.feed_bytes);
         let Some(running) = self.sites.get_mut(site).and_then(|site| site.running.as_mut()) else { return };
         let view = running.store.view();
-        let origin = lock(&running.desk).origin;
-        let reading = Reading { store: &running.store, view: &view as &dyn View, origin, feed_bytes };
+        let (origin, lives) = {
+            let desk = lock(&running.desk);
+            (desk.origin, desk.origins.iter().map(|(bucket, origin)| (*bucket, *origin)).collect::<Vec<_>>())
+        };
+        let view_of = &view as &dyn View;
+        let reading = Reading { store: &running.store, view: view_of, origin, lives: &lives, feed_bytes };
         running.federation.handle(input, now, &reading, &mut out);
         drop(view);
         for output in out {

@@ -1,0 +1,136 @@
+//! `skerry bucket join|leave`: whether a site is a member of a bucket.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use skerry_node::admin_shapes::{JoinRequest, LeaveRequest, MembershipState};
+
+use crate::admin::segment;
+use crate::arguments::Globals;
+use crate::exit::{Exit, Outcome};
+use crate::output;
+use crate::place::{Place, Site};
+use crate::progress::Waiting;
+use crate::words;
+
+/// How often a site that leaves is asked how far it is.
+const AGAIN: Duration = Duration::from_millis(300);
+
+/// Which bucket, and when.
+#[derive(Debug, Args)]
+pub(crate) struct Join {
+    /// Its name
+    name: String,
+    /// Only say when a read makes this site a member, whatever the bucket says; `bucket` for as it says
+    #[arg(long, value_enum)]
+    when: Option<When>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Which bucket.
+#[derive(Debug, Args)]
+pub(crate) struct Leave {
+    /// Its name
+    name: String,
+    /// Begin and return; `skerry bucket info` tells how far it is
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// When a read makes a site a member.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Joins {
+    /// The first read of a bucket whose records are few (4 MiB)
+    OnRead,
+    /// The first read
+    Always,
+    /// No read: `bucket join` and writes do
+    Manual,
+    /// Nothing does: writes are handed to a member
+    Never,
+}
+
+/// The same for one site.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum When {
+    /// The first read of a bucket whose records are few (4 MiB)
+    OnRead,
+    /// The first read
+    Always,
+    /// No read: `bucket join` and writes do
+    Manual,
+    /// Nothing does: writes are handed to a member
+    Never,
+    /// As the bucket says
+    Bucket,
+}
+
+fn path(name: &str, verb: &str) -> String {
+    format!("/_skerry/v1/buckets/{}/{verb}", segment(name))
+}
+
+impl Join {
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        let when = self.when.and_then(|when| when.to_possible_value());
+        let when = when.map(|value| value.get_name().to_owned());
+        if output::dry_run(globals.dry_run, &format!("follow the bucket {}", self.name), globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let site = self.place.site(&globals).await?;
+        let state = site.client.post(&path(&self.name, "join"), &JoinRequest { when }).await?;
+        show(&state, globals.json)
+    }
+}
+
+impl Leave {
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        if output::dry_run(globals.dry_run, &format!("leave the bucket {}", self.name), globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let site = self.place.site(&globals).await?;
+        let begun: MembershipState =
+            site.client.post(&path(&self.name, "leave"), &LeaveRequest::default()).await?;
+        let state = if self.no_wait { begun } else { self.wait(&site, begun, globals.json).await? };
+        show(&state, globals.json)
+    }
+
+    /// Until it has left; Ctrl-C ends the waiting, not the leaving.
+    async fn wait(&self, site: &Site, mut state: MembershipState, json: bool) -> Outcome<MembershipState> {
+        let waiting = Waiting::new(&format!("{} leaves {}", state.site, state.bucket), json);
+        while state.standing == "leaving" {
+            waiting.say(progress(&state));
+            tokio::time::sleep(AGAIN).await;
+            state = site.client.get(&path(&self.name, "leave")).await?;
+        }
+        Ok(state)
+    }
+}
+
+fn progress(state: &MembershipState) -> String {
+    let left = match state.versions {
+        0 => String::new(),
+        versions => format!(", {versions} versions ({}) to hand over", words::bytes(state.bytes)),
+    };
+    format!("{} leaves {}{left}: {}", state.site, state.bucket, state.reason)
+}
+
+fn show(state: &MembershipState, json: bool) -> Outcome {
+    if json {
+        output::document("membership", state)?;
+        return Ok(Exit::Done);
+    }
+    let (site, bucket) = (&state.site, &state.bucket);
+    let what = match state.standing.as_str() {
+        "member" => format!("{site} is a member of {bucket}"),
+        "joining" => format!("{site} follows {bucket} and is taking what the other members have"),
+        "leaving" => progress(state),
+        _ => format!("{site} is no member of {bucket}"),
+    };
+    output::line(&what);
+    let whose = if state.join_here { "said for this site" } else { "as the bucket says" };
+    output::line(&format!("join: {} ({whose})", state.join));
+    Ok(Exit::Done)
+}

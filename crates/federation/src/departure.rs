@@ -1,0 +1,279 @@
+//! Leaving a bucket: when a site may let go of what it holds of it.
+//!
+//! A site that leaves asks the other members what they have. It may go once as many of them as the bucket wants copies,
+//! one at least, have everything that it has, and stay. Who is about to leave itself says so and does not count: of two
+//! sites that each had let go on the other's word nothing would be left. That one of two who ask each other is told so
+//! follows from the order: each has begun to leave before it asks.
+//!
+//! Only what was said in this attempt counts, and an attempt is in memory: who starts anew asks anew. What was said stays
+//! true: vectors only grow, and a member that has said that it stays and then leaves hands on all that it had.
+//!
+//! Invariants: nothing is concluded from silence; records beyond the vector (loose ones) are handed over as well; the
+//! judgement is made on the very view that the commit which lets go is made on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
+
+use crate::{Fingerprint, Loose, limits};
+
+/// What a site is to a bucket, for one who wants to leave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// A whole member that stays: it has this, durably.
+    Stays {
+        /// Everything up to here.
+        vector: Vector,
+        /// And these beyond, in order of origin.
+        loose: Vec<Loose>,
+    },
+    /// It is about to leave as well.
+    Leaves,
+    /// A member that has not yet taken what others have.
+    Joins,
+    /// No member.
+    Absent,
+}
+
+/// What a site that leaves holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Own {
+    /// Everything up to here.
+    pub vector: Vector,
+    /// The seqs of each origin beyond; none if they are more than [`limits::LOOSE_DOTS`].
+    pub loose: Vec<(Origin, Option<Vec<u64>>)>,
+}
+
+/// Whether a site may go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Enough others have everything.
+    Go,
+    /// Not yet.
+    Wait(Wait),
+}
+
+/// Why not yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wait {
+    /// How many have everything, and how many must.
+    pub have: usize,
+    /// As many as the bucket wants copies, or all other members if they are fewer; 0: there is no other.
+    pub wanted: usize,
+    /// Members that lack something.
+    pub behind: Vec<SiteId>,
+    /// Members that have not answered.
+    pub silent: Vec<SiteId>,
+    /// Members that are about to leave as well.
+    pub leaving: Vec<SiteId>,
+}
+
+/// One attempt to leave, as far as it has come.
+#[derive(Debug, Clone, Default)]
+pub struct Attempt {
+    round: u64,
+    said: BTreeMap<SiteId, Standing>,
+}
+
+/// The buckets that a site is about to leave.
+#[derive(Debug, Default)]
+pub struct Departures {
+    going: BTreeMap<BucketId, Attempt>,
+    rounds: u64,
+}
+
+impl Departures {
+    /// Begins to leave; from now on this site does not count for others. False if it had begun before.
+    pub fn begin(&mut self, bucket: BucketId) -> bool {
+        let begun = self.going.contains_key(&bucket) || self.going.len() >= limits::BUCKETS;
+        if !begun {
+            self.going.insert(bucket, Attempt::default());
+        }
+        !begun
+    }
+
+    /// It has left, or stays after all.
+    pub fn end(&mut self, bucket: BucketId) {
+        self.going.remove(&bucket);
+    }
+
+    /// Whether this site is about to leave a bucket.
+    pub fn is_going(&self, bucket: BucketId) -> bool {
+        self.going.contains_key(&bucket)
+    }
+
+    /// The buckets that it is about to leave.
+    pub fn all(&self) -> impl Iterator<Item = BucketId> {
+        self.going.keys().copied()
+    }
+
+    /// Names a round of questions; answers to earlier ones count no more.
+    pub fn ask(&mut self, bucket: BucketId) -> Option<u64> {
+        let attempt = self.going.get_mut(&bucket)?;
+        self.rounds += 1;
+        *attempt = Attempt { round: self.rounds, said: BTreeMap::new() };
+        Some(self.rounds)
+    }
+
+    /// A site answered; false if nobody waits for it any more.
+    pub fn said(&mut self, bucket: BucketId, round: u64, site: SiteId, standing: Standing) -> bool {
+        let Some(attempt) = self.going.get_mut(&bucket).filter(|attempt| attempt.round == round) else {
+            return false;
+        };
+        if attempt.said.len() < limits::SITES {
+            attempt.said.insert(site, standing);
+        }
+        true
+    }
+
+    /// What was said so far, to be judged on the view of a commit.
+    pub fn attempt(&self, bucket: BucketId) -> Option<Attempt> {
+        self.going.get(&bucket).cloned()
+    }
+}
+
+impl Attempt {
+    /// The other members that may stay: all but those who said that they are none, or leave as well.
+    pub fn others(&self, members: &BTreeSet<SiteId>) -> BTreeSet<SiteId> {
+        let all = members.iter().chain(self.said.keys()).copied();
+        let gone = |site: &SiteId| matches!(self.said.get(site), Some(Standing::Leaves | Standing::Absent));
+        all.filter(|site| !gone(site)).collect()
+    }
+
+    /// Whether a site that holds `own` may go. `members` are the other members as far as known; `copies` what the bucket
+    /// wants.
+    pub fn judge(&self, own: &Own, copies: usize, members: &BTreeSet<SiteId>) -> Verdict {
+        let mut wait = Wait::default();
+        let others = self.others(members);
+        for site in &others {
+            match self.said.get(site) {
+                Some(Standing::Stays { vector, loose }) if has_all(vector, loose, own) => wait.have += 1,
+                Some(_) => wait.behind.push(*site),
+                None => wait.silent.push(*site),
+            }
+        }
+        let leaves = |(site, said): (&SiteId, &Standing)| (*said == Standing::Leaves).then_some(*site);
+        wait.leaving.extend(self.said.iter().filter_map(leaves));
+        wait.wanted = copies.max(1).min(others.len());
+        match wait.wanted > 0 && wait.have >= wait.wanted {
+            true => Verdict::Go,
+            false => Verdict::Wait(wait),
+        }
+    }
+}
+
+/// Whether who has this has everything of `own`.
+fn has_all(vector: &Vector, loose: &[Loose], own: &Own) -> bool {
+    let has = |(origin, seqs): &(Origin, Option<Vec<u64>>)| {
+        let Some(seqs) = seqs else { return false };
+        let covered = vector.get(*origin);
+        let beyond = seqs.iter().filter(|seq| **seq > covered);
+        let print: Fingerprint = beyond.map(|seq| Dot { origin: *origin, seq: *seq }).collect();
+        let same = |theirs: &&Loose| theirs.origin == *origin && theirs.covered == covered;
+        print.count == 0 || loose.iter().find(same).is_some_and(|theirs| theirs.print == print)
+    };
+    vector.includes(&own.vector) && own.loose.iter().all(has)
+}
+
+#[cfg(test)]
+mod tests {
+    use skerry_base::NodeId;
+
+    use super::*;
+
+    const BUCKET: BucketId = BucketId([7; 16]);
+
+    fn site(n: u8) -> SiteId {
+        SiteId([n; 16])
+    }
+
+    fn origin() -> Origin {
+        Origin { node: NodeId([1; 16]), incarnation: 1 }
+    }
+
+    fn upto(seq: u64) -> Vector {
+        Vector::from_iter([(origin(), seq)])
+    }
+
+    fn stays(seq: u64) -> Standing {
+        Standing::Stays { vector: upto(seq), loose: Vec::new() }
+    }
+
+    fn holds(seq: u64) -> Own {
+        Own { vector: upto(seq), loose: Vec::new() }
+    }
+
+    fn judged(said: &[(u8, Standing)], own: &Own, copies: usize, members: &[u8]) -> Verdict {
+        let mut departures = Departures::default();
+        assert!(departures.begin(BUCKET) && !departures.begin(BUCKET));
+        let round = departures.ask(BUCKET).unwrap_or_default();
+        for (number, standing) in said {
+            assert!(departures.said(BUCKET, round, site(*number), standing.clone()));
+        }
+        let members = members.iter().copied().map(site).collect();
+        departures
+            .attempt(BUCKET)
+            .map_or(Verdict::Wait(Wait::default()), |it| it.judge(own, copies, &members))
+    }
+
+    fn waits(verdict: &Verdict) -> Wait {
+        match verdict {
+            Verdict::Go => Wait { have: usize::MAX, ..Wait::default() },
+            Verdict::Wait(wait) => wait.clone(),
+        }
+    }
+
+    #[test]
+    fn it_goes_when_as_many_as_the_bucket_wants_copies_have_all() {
+        let both = [(2, stays(5)), (3, stays(6))];
+        assert_eq!(judged(&both, &holds(5), 2, &[2, 3]), Verdict::Go);
+        assert_eq!(judged(&both[..1], &holds(5), 1, &[2, 3]), Verdict::Go);
+        let wait = waits(&judged(&both[..1], &holds(5), 2, &[2, 3]));
+        assert_eq!((wait.have, wait.wanted, wait.silent), (1, 2, vec![site(3)]));
+        let wait = waits(&judged(&both, &holds(6), 2, &[2, 3]));
+        assert_eq!((wait.have, wait.behind), (1, vec![site(2)]));
+        // More copies than there are sites: all of them.
+        assert_eq!(judged(&both, &holds(5), 9, &[2, 3]), Verdict::Go);
+    }
+
+    #[test]
+    fn the_only_member_stays() {
+        assert_eq!(waits(&judged(&[], &holds(5), 1, &[])).wanted, 0);
+        assert_eq!(waits(&judged(&[(2, Standing::Absent)], &holds(0), 1, &[2])).wanted, 0);
+        let wait = waits(&judged(&[(2, Standing::Leaves)], &holds(0), 1, &[2]));
+        assert_eq!((wait.wanted, wait.leaving), (0, vec![site(2)]));
+        assert_eq!(waits(&judged(&[(2, Standing::Joins)], &holds(0), 1, &[2])).behind, vec![site(2)]);
+    }
+
+    #[test]
+    fn loose_records_are_handed_over_as_well() {
+        let loose = |seqs: &[u64]| (origin(), Some(seqs.to_vec()));
+        let own = Own { vector: upto(3), loose: vec![loose(&[5, 7])] };
+        let with = |covered, seqs: &[u64]| {
+            let print = seqs.iter().map(|seq| Dot { origin: origin(), seq: *seq }).collect();
+            let loose = vec![Loose { origin: origin(), covered, print }];
+            [(2, Standing::Stays { vector: upto(covered), loose })]
+        };
+        assert_ne!(judged(&[(2, stays(3))], &own, 1, &[2]), Verdict::Go);
+        assert_ne!(judged(&with(3, &[5]), &own, 1, &[2]), Verdict::Go);
+        assert_eq!(judged(&with(3, &[5, 7]), &own, 1, &[2]), Verdict::Go);
+        assert_eq!(judged(&with(5, &[7]), &own, 1, &[2]), Verdict::Go, "the vector covers one of them");
+        assert_eq!(judged(&[(2, stays(7))], &own, 1, &[2]), Verdict::Go);
+        let many = Own { loose: vec![(origin(), None)], ..own };
+        assert_ne!(judged(&with(3, &[5, 7]), &many, 1, &[2]), Verdict::Go);
+    }
+
+    #[test]
+    fn what_an_earlier_round_heard_counts_no_more() {
+        let mut departures = Departures::default();
+        departures.begin(BUCKET);
+        let first = departures.ask(BUCKET).unwrap_or_default();
+        let second = departures.ask(BUCKET).unwrap_or_default();
+        assert!(!departures.said(BUCKET, first, site(2), stays(9)));
+        assert!(departures.said(BUCKET, second, site(2), stays(9)));
+        departures.end(BUCKET);
+        assert!(!departures.said(BUCKET, second, site(2), stays(9)) && !departures.is_going(BUCKET));
+        assert_eq!(departures.ask(BUCKET), None);
+    }
+}

@@ -1,0 +1,560 @@
+//! Leaving a bucket: hands over what only this site holds, asks the others, lets go in one commit, drops the rest.
+//!
+//! Before: `skerry bucket leave`. After: [`skerry_federation::departure`], which judges what the others said. The order:
+//! payload that too few others hold is held by them first; once enough members have every record, writes here wait for a
+//! moment, nobody is served any more, what came last is handed over, and the commit that lets go judges again on its own
+//! view. If anything came in between it is refused and the site stays, until the next try.
+//!
+//! Invariants: nothing is let go that enough others have not said to hold, durably; who is about to leave does not count
+//! for others and takes no copies for them; an own write is in the commit's view, or finds the bucket left and joins it
+//! again; the wish outlives a restart, and so does the sweep of what is left.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use skerry_base::kv::{Table, View};
+use skerry_base::{BucketId, Dot, SiteId};
+use skerry_federation::departure::{Attempt, Departures, Own, Standing, Verdict, Wait};
+use skerry_federation::{Input, Loose, limits};
+use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
+use skerry_model::Entry;
+use skerry_model::bucket::{self as model, Joins};
+use skerry_model::space::{self, SpaceError};
+
+use crate::drive::stored::{Stored, forget, say};
+use crate::paths::bucket::Bucket;
+use crate::paths::{bucket, refusal};
+use crate::peers::message::{Request, Response};
+use crate::site::{Site, entry, unreadable};
+use crate::trust::entropy;
+
+mod hand_over;
+
+use hand_over::Handed;
+
+/// Between two tries.
+const TURN: Duration = Duration::from_millis(500);
+/// How long another site may take to say what it has.
+const SAY: Duration = Duration::from_secs(5);
+/// How long writes here wait at most while the last records are handed over.
+const CLOSED: Duration = Duration::from_secs(5);
+/// Between two looks meanwhile.
+const LOOK: Duration = Duration::from_millis(30);
+/// Records dropped in one commit.
+const AT_ONCE: usize = 2048;
+/// Between two of these, so that clients notice nothing.
+const PACE: Duration = Duration::from_millis(20);
+
+/// How far leaving a bucket has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// Why it has not left yet.
+    pub(crate) reason: String,
+    /// Versions whose payload is still to be handed over, at least.
+    pub(crate) versions: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
+#[derive(Default)]
+struct State {
+    machine: Departures,
+    notes: BTreeMap<BucketId, Note>,
+    handed: BTreeMap<BucketId, Handed>,
+    /// Writes here wait.
+    closed: BTreeSet<BucketId>,
+    sweeps: BTreeSet<BucketId>,
+    joins: BTreeMap<BucketId, Joins>,
+}
+
+/// What a site is about to leave, and what it says of joining.
+#[derive(Default)]
+pub(crate) struct Leavings(Mutex<State>);
+
+/// What of it was written down.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    leaving: Vec<BucketId>,
+    left: Vec<BucketId>,
+    joins: BTreeMap<BucketId, Joins>,
+}
+
+impl Remembered {
+    pub(crate) fn read(view: &dyn View) -> Result<Self, SpaceError> {
+        let mut found = Self::default();
+        for (what, list) in [(Stored::Leaving, &mut found.leaving), (Stored::Left, &mut found.left)] {
+            view.scan_prefix(Table::Local, what.prefix(), &mut |key, _| {
+                list.extend(what.bucket(key));
+                ControlFlow::Continue(())
+            })?;
+        }
+        view.scan_prefix(Table::Local, Stored::Join.prefix(), &mut |key, value| {
+            let joins = std::str::from_utf8(value).ok().and_then(Joins::of_name);
+            found.joins.extend(Stored::Join.bucket(key).zip(joins));
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// Goes on where the last life ended.
+    pub(crate) fn resume(&self) -> Leavings {
+        let mut state = State { joins: self.joins.clone(), ..State::default() };
+        state.sweeps.extend(&self.left);
+        for bucket in &self.leaving {
+            state.machine.begin(*bucket);
+        }
+        Leavings(Mutex::new(state))
+    }
+}
+
+impl Leavings {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far it has come; none if this site is not about to leave the bucket.
+    pub(crate) fn note(&self, bucket: BucketId) -> Option<Note> {
+        let state = self.state();
+        state.machine.is_going(bucket).then(|| state.notes.get(&bucket).cloned().unwrap_or_default())
+    }
+
+    /// Whether records of a bucket that was left are still here.
+    pub(crate) fn sweeps(&self, bucket: BucketId) -> bool {
+        self.state().sweeps.contains(&bucket)
+    }
+
+    /// Lets a write through, after a moment if the bucket is just being let go.
+    pub(crate) async fn pass(&self, site: &Site, bucket: BucketId) {
+        if !self.state().closed.contains(&bucket) {
+            return;
+        }
+        let mut changes = site.changes.follow();
+        let opened =
+            async { while self.state().closed.contains(&bucket) && changes.changed().await.is_ok() {} };
+        tokio::time::timeout(CLOSED * 2, opened).await.ok();
+    }
+
+    fn set_note(&self, bucket: BucketId, note: Note) {
+        self.state().notes.insert(bucket, note);
+    }
+
+    fn end(&self, bucket: BucketId) {
+        let mut state = self.state();
+        state.machine.end(bucket);
+        state.notes.remove(&bucket);
+        state.handed.remove(&bucket);
+    }
+}
+
+impl Site {
+    /// When a read makes this site a member: as said for this site, else as the bucket says.
+    pub(crate) fn joins(&self, bucket: &Bucket) -> Joins {
+        self.leaving.state().joins.get(&bucket.id).copied().unwrap_or_else(|| bucket.config.joins())
+    }
+
+    /// What was said for this site alone.
+    pub(crate) fn joins_here(&self, bucket: BucketId) -> Option<Joins> {
+        self.leaving.state().joins.get(&bucket).copied()
+    }
+
+    /// Refuses to hold what this site is about to let go of, or has: copies would make it a member again.
+    pub(crate) fn check_takes(&self, bucket: &Bucket) -> Outcome<()> {
+        let state = self.leaving.state();
+        let out = matches!(state.joins.get(&bucket.id), Some(Joins::Manual | Joins::Never));
+        if !state.machine.is_going(bucket.id) && (!out || self.is_member(bucket.id)) {
+            return Ok(());
+        }
+        let message =
+            format!("{} keeps no copies of {}: it has left it, or is about to", self.name, bucket.name);
+        Err(ServiceError::new(ErrorKind::NotResident, message))
+    }
+
+    /// Whether it is no member and may not become one.
+    pub(crate) fn stays_out(&self, bucket: &Bucket) -> bool {
+        !self.is_member(bucket.id) && self.joins(bucket) == Joins::Never
+    }
+}
+
+/// Says when this site becomes a member of a bucket; none: as the bucket says.
+pub(crate) async fn set_joins(site: &Arc<Site>, bucket: BucketId, joins: Option<Joins>) -> Outcome<()> {
+    let fact = joins_fact(bucket, joins);
+    site.commit(site.system, (), move |_| Ok(((), vec![entry(&fact)]))).await?;
+    let mut state = site.leaving.state();
+    match joins {
+        Some(joins) => state.joins.insert(bucket, joins),
+        None => state.joins.remove(&bucket),
+    };
+    Ok(())
+}
+
+fn joins_fact(bucket: BucketId, joins: Option<Joins>) -> Entry {
+    let value = joins.map(|joins| joins.name().as_bytes().into());
+    Entry::Local { key: Stored::Join.key(bucket).into(), value }
+}
+
+/// This site becomes a member, or stays one after all.
+pub(crate) async fn join(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
+    if bucket.config.joins() == Joins::Never {
+        let message = format!(
+            "{0} lets no site follow it (join = never); `skerry bucket set {0} --join manual` first",
+            bucket.name
+        );
+        return Err(ServiceError::new(ErrorKind::NotResident, message));
+    }
+    if site.leaving.note(bucket.id).is_some() {
+        let stays = forget(Stored::Leaving, bucket.id);
+        site.commit(site.system, (), move |_| Ok(((), vec![entry(&stays)]))).await?;
+        site.leaving.end(bucket.id);
+    }
+    site.leaving.pass(site, bucket.id).await;
+    set_joins(site, bucket.id, None).await?;
+    site.join(bucket.id).await
+}
+
+/// Begins to leave: refused if it can be known now that it cannot end well.
+pub(crate) async fn begin(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
+    if !site.is_member(bucket.id) {
+        let joins = if site.joins(bucket) == Joins::Never { Joins::Never } else { Joins::Manual };
+        return set_joins(site, bucket.id, Some(joins)).await;
+    }
+    refuse_home(site, bucket)?;
+    let id = bucket.id;
+    let members = others(site, id).await;
+    let (sums, uploads) = site
+        .read(move |view| {
+            let uploads = space::list_uploads(view, id, "", None, 1).map_err(unreadable)?;
+            Ok((space::sums(view, id).map_err(unreadable)?, uploads))
+        })
+        .await?;
+    if members.is_empty() {
+        let message = format!(
+            "{} is the only member of {}: {} objects ({} bytes) would be lost. Let another site join it first: \
+             `skerry bucket join {}` there",
+            site.name, bucket.name, sums.keys, sums.bytes, bucket.name
+        );
+        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+    }
+    if let Some(upload) = uploads.first() {
+        let message = format!(
+            "an upload in parts of {} goes on here ({}); complete or abort it first",
+            upload.key, upload.id
+        );
+        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+    }
+    let wish = say(Stored::Leaving, id);
+    site.commit(site.system, (), move |_| Ok(((), vec![entry(&wish)]))).await?;
+    site.leaving.state().machine.begin(id);
+    tracing::info!(bucket = bucket.name, "this site is about to leave the bucket");
+    Ok(())
+}
+
+fn refuse_home(site: &Site, bucket: &Bucket) -> Outcome<()> {
+    if bucket.home != site.id {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is the home of {}: it decides its conditions. Move the home first: `skerry bucket home {} --to SITE`",
+        site.name, bucket.name, bucket.name
+    );
+    Err(ServiceError::new(ErrorKind::InvalidRequest, message))
+}
+
+async fn others(site: &Site, bucket: BucketId) -> BTreeSet<SiteId> {
+    let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
+    members.unwrap_or_default().into_iter().collect()
+}
+
+/// Answers a site that wants to leave.
+pub(crate) async fn answer(site: &Arc<Site>, bucket: BucketId) -> Outcome<Response> {
+    let standing = || {
+        if !site.is_member(bucket) {
+            Some(Standing::Absent)
+        } else if site.leaving.note(bucket).is_some() {
+            Some(Standing::Leaves)
+        } else if !site.is_complete(bucket) {
+            Some(Standing::Joins)
+        } else {
+            None
+        }
+    };
+    if let Some(standing) = standing() {
+        return Ok(Response::Standing(Box::new(standing)));
+    }
+    let read = move |view: &dyn View| {
+        let vector = space::vector(view, bucket).map_err(unreadable)?;
+        let loose = space::loose(view, bucket).map_err(unreadable)?;
+        Ok(Standing::Stays { vector, loose: loose.into_iter().map(shown).collect() })
+    };
+    let stays = site.read(read).await?;
+    // What became otherwise meanwhile counts.
+    Ok(Response::Standing(Box::new(standing().unwrap_or(stays))))
+}
+
+fn shown(space::Loose { origin, covered, print }: space::Loose) -> Loose {
+    let print = skerry_federation::Fingerprint { count: print.count, sum: print.sum.to_be_bytes() };
+    Loose { origin, covered, print }
+}
+
+/// What this site holds, as far as others must have it.
+fn own(view: &dyn View, bucket: BucketId) -> Outcome<Own> {
+    let vector = space::vector(view, bucket).map_err(unreadable)?;
+    let mut own = Own { vector, loose: Vec::new() };
+    for space::Loose { origin, covered, .. } in space::loose(view, bucket).map_err(unreadable)? {
+        let range = space::DotRange::span(origin, covered.saturating_add(1), u64::MAX);
+        let most = limits::LOOSE_DOTS;
+        let dots = space::dots_in(view, bucket, range, most + 1).map_err(unreadable)?;
+        let seqs = (dots.len() <= most).then(|| dots.into_iter().map(|dot| dot.seq).collect());
+        own.loose.push((origin, seqs));
+    }
+    Ok(own)
+}
+
+/// Asks all members that can be reached what they have.
+async fn ask(site: &Arc<Site>, bucket: BucketId, members: &BTreeSet<SiteId>) -> Option<Attempt> {
+    let round = site.leaving.state().machine.ask(bucket)?;
+    let request = Request::Standing { bucket };
+    let mut asked = Vec::new();
+    for member in members.iter().copied().filter(|member| site.linked(*member)) {
+        let (site, request) = (site.clone(), request.clone());
+        asked.push(
+            async move { (member, tokio::time::timeout(SAY, site.peers.call(member, &request)).await) },
+        );
+    }
+    for (member, answer) in join_all(asked).await {
+        if let Ok(Ok(answer)) = answer
+            && let Response::Standing(standing) = answer.response
+        {
+            site.leaving.state().machine.said(bucket, round, member, *standing);
+        }
+    }
+    site.leaving.state().machine.attempt(bucket)
+}
+
+/// In words.
+fn why(site: &Site, wait: &Wait) -> String {
+    let names = |sites: &[SiteId]| {
+        sites.iter().map(|site_id| site.peers.roster.name(*site_id)).collect::<Vec<_>>().join(", ")
+    };
+    let mut reasons = Vec::new();
+    for (sites, what) in [
+        (&wait.behind, "has not taken everything yet"),
+        (&wait.silent, "has not answered"),
+        (&wait.leaving, "is about to leave as well"),
+    ] {
+        if !sites.is_empty() {
+            reasons.push(format!("{} {what}", names(sites)));
+        }
+    }
+    if wait.wanted == 0 {
+        reasons.push("no other member would be left".into());
+    }
+    format!("{} of {} other members have everything: {}", wait.have, wait.wanted, reasons.join("; "))
+}
+
+/// Tries again and again, and drops what was left.
+pub(crate) async fn work(site: Arc<Site>) {
+    loop {
+        let (going, sweeps) = {
+            let state = site.leaving.state();
+            (state.machine.all().collect::<Vec<_>>(), state.sweeps.iter().copied().collect::<Vec<_>>())
+        };
+        for bucket in going {
+            if let Err(error) = attempt(&site, bucket).await {
+                let reason = error.message().to_owned();
+                tracing::debug!(%bucket, reason, "the bucket is not left yet");
+                let note = Note { reason, ..site.leaving.note(bucket).unwrap_or_default() };
+                site.leaving.set_note(bucket, note);
+            }
+        }
+        for bucket in sweeps {
+            if let Err(error) = sweep(&site, bucket).await {
+                tracing::warn!(%bucket, %error, "what was left of a bucket could not be dropped");
+            }
+        }
+        tokio::time::sleep(TURN).await;
+    }
+}
+
+/// One try.
+async fn attempt(site: &Arc<Site>, id: BucketId) -> Outcome<()> {
+    let system = site.system;
+    let Some(bucket) = site.read(move |view| bucket::claim_of(view, system, id)).await? else {
+        // Nobody has it any more.
+        site.leaving.end(id);
+        return Ok(());
+    };
+    refuse_home(site, &bucket)?;
+    let members = others(site, id).await;
+    let Some(said) = ask(site, id, &members).await else { return Ok(()) };
+    hand_over::turn(site, &bucket, &said.others(&members)).await?;
+    let own = site.read(move |view| own(view, id)).await?;
+    if let Verdict::Wait(wait) = said.judge(&own, usize::from(bucket.config.copies), &members) {
+        let behind = wait.wanted > 0 && wait.behind.len() + wait.have >= wait.wanted;
+        site.leaving.set_note(id, Note { reason: why(site, &wait), ..Note::default() });
+        // Who is behind because writes go on here catches up once they wait.
+        if !behind || own.vector.is_empty() {
+            return Ok(());
+        }
+    }
+    site.leaving.state().closed.insert(id);
+    let ended = end(site, &bucket).await;
+    if !site.is_member(id) && ended.is_err() {
+        reopen(site, id).await;
+    }
+    site.leaving.state().closed.remove(&id);
+    site.changes.world();
+    ended
+}
+
+/// A member again: nothing was let go.
+async fn reopen(site: &Arc<Site>, bucket: BucketId) {
+    let read = move |view: &dyn View| {
+        let stored =
+            view.get(Table::Local, &Stored::Member.key(bucket)).map_err(|error| unreadable(error.into()))?;
+        Ok(stored.map(|value| crate::drive::stored::is_complete(&value)))
+    };
+    match site.read(read).await {
+        Ok(Some(complete)) => site.joined(bucket, complete),
+        // It was let go though nobody heard the answer.
+        Ok(None) => gone(site, bucket),
+        Err(error) => tracing::error!(%bucket, %error, "the membership cannot be read"),
+    }
+}
+
+/// Asks until enough others have all that is here; none if it stays after all.
+async fn settled(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Option<Attempt>> {
+    let (id, copies) = (bucket.id, usize::from(bucket.config.copies));
+    loop {
+        let members = others(site, id).await;
+        let Some(said) = ask(site, id, &members).await else { return Ok(None) };
+        hand_over::turn(site, bucket, &said.others(&members)).await?;
+        let own = site.read(move |view| own(view, id)).await?;
+        match said.judge(&own, copies, &members) {
+            Verdict::Go => return Ok(Some(said)),
+            Verdict::Wait(wait) => {
+                site.leaving.set_note(id, Note { reason: why(site, &wait), ..Note::default() });
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Writes here wait: the last records are handed over, then all is let go. What is once submitted is waited for.
+async fn end(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
+    let late =
+        |_| refusal::unreachable("the others did not take the last records in time; it is tried again");
+    let (id, copies) = (bucket.id, usize::from(bucket.config.copies));
+    let Some(said) = tokio::time::timeout(CLOSED, settled(site, bucket)).await.map_err(late)?? else {
+        return Ok(());
+    };
+    let members = others(site, id).await;
+    site.close(id).await;
+    // What a feed brought since it was asked.
+    let stay = said.others(&members);
+    let last = hand_over::turn(site, bucket, &stay);
+    tokio::time::timeout(CLOSED, last).await.map_err(late)??;
+    let handed = site.leaving.state().handed.get(&id).cloned().unwrap_or_default();
+    let incarnation =
+        entropy::number().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+    let letting = Letting { said, copies, members, handed, incarnation };
+    let (stamps, me, system) = (site.stamps.clone(), site.id, site.system);
+    let propose = move |view: &dyn View| {
+        letting.check(view, id, (system, me))?;
+        stamps.leave(id, letting.incarnation);
+        Ok(((), letting.entries(view, id)?))
+    };
+    site.commit(id, (), propose).await?;
+    gone(site, id);
+    tracing::info!(bucket = bucket.name, "this site has left the bucket");
+    Ok(())
+}
+
+/// It was let go.
+fn gone(site: &Arc<Site>, bucket: BucketId) {
+    site.leaving.end(bucket);
+    site.copies.forget(bucket);
+    let mut state = site.leaving.state();
+    state.sweeps.insert(bucket);
+    state.joins.insert(bucket, Joins::Manual);
+    drop(state);
+    site.drive.tell(Input::Leave { bucket });
+    site.changes.happened(bucket);
+}
+
+/// What the commit that lets go is judged by.
+struct Letting {
+    said: Attempt,
+    copies: usize,
+    members: BTreeSet<SiteId>,
+    handed: Handed,
+    incarnation: u64,
+}
+
+impl Letting {
+    /// Whether all that is here by now is at enough others.
+    fn check(&self, view: &dyn View, bucket: BucketId, (system, me): (BucketId, SiteId)) -> Outcome<()> {
+        let leaves = view.get(Table::Local, &Stored::Leaving.key(bucket));
+        if leaves.map_err(|error| unreadable(error.into()))?.is_none() {
+            return Err(refusal::unreachable("the site stays after all"));
+        }
+        let own = own(view, bucket)?;
+        let came =
+            || refusal::unreachable("something came to the bucket while it was left; it is tried again");
+        if self.said.judge(&own, self.copies, &self.members) != Verdict::Go || !self.handed.includes(&own) {
+            return Err(came());
+        }
+        if !space::list_uploads(view, bucket, "", None, 1).map_err(unreadable)?.is_empty() {
+            return Err(refusal::unreachable("an upload in parts began here; complete or abort it first"));
+        }
+        let home = model::home(view, system, bucket).map_err(unreadable)?;
+        if home.is_some_and(|home| home.site == me) {
+            return Err(refusal::unreachable("this site has become the bucket's home; move it first"));
+        }
+        Ok(())
+    }
+
+    fn entries(&self, view: &dyn View, bucket: BucketId) -> Outcome<Vec<skerry_storage::Entry>> {
+        let mut entries = vec![
+            Entry::Leave { bucket },
+            forget(Stored::Member, bucket),
+            forget(Stored::Horizon, bucket),
+            forget(Stored::Doubt, bucket),
+            forget(Stored::Leaving, bucket),
+            say(Stored::Left, bucket),
+            joins_fact(bucket, Some(Joins::Manual)),
+        ];
+        entries.extend(crate::copies::book::forgotten(view, bucket).map_err(unreadable)?);
+        Ok(entries.iter().map(|one| entry(one).freeing()).collect())
+    }
+}
+
+/// Drops what is still here of a bucket that was left, unless it was joined again.
+async fn sweep(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
+    let mut dropped = 0_u64;
+    loop {
+        let next = move |view: &dyn View| {
+            let left = view.get(Table::Local, &Stored::Left.key(bucket));
+            if left.map_err(|error| unreadable(error.into()))?.is_none() {
+                return Ok((0, Vec::new()));
+            }
+            let dots: Vec<Dot> = space::left(view, bucket, AT_ONCE).map_err(unreadable)?;
+            let count = dots.len() as u64;
+            let next = match dots.is_empty() {
+                true => forget(Stored::Left, bucket),
+                false => Entry::Drop { bucket, dots },
+            };
+            Ok((count, vec![entry(&next).freeing()]))
+        };
+        match site.commit(bucket, (), next).await? {
+            0 => break,
+            count => dropped += count,
+        }
+        tokio::time::sleep(PACE).await;
+    }
+    site.leaving.state().sweeps.remove(&bucket);
+    tracing::info!(%bucket, dropped, "records of a bucket that was left are gone");
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! What only a site that leaves holds is held by others first: payload, version by version.
+//!
+//! Before: each try to leave. After: `paths/scope.rs`, by which others hold record and payload as their own. Invariants:
+//! a version counts as handed over once as many members that stay have said that they hold it as the bucket wants copies,
+//! or all of them if they are fewer, one at least; what was handed over is not asked for again in the same life.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use skerry_base::kv::View;
+use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_base::{BucketId, Dot, SiteId, Vector};
+use skerry_federation::departure::Own;
+use skerry_gateway::service::{Outcome, ServiceError};
+use skerry_model::{Record, space};
+use skerry_storage::Store;
+
+use super::Note;
+use crate::copies::look::is_here;
+use crate::paths::bucket::Bucket;
+use crate::paths::far::first_chunks;
+use crate::paths::{refusal, scope};
+use crate::peers::message::{Hold, Part, Request};
+use crate::site::{Site, unreadable};
+
+/// Bytes of records of one page.
+const PAGE: usize = 256 << 10;
+/// Versions on their way at once.
+const AT_ONCE: usize = 8;
+
+/// What was handed over so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Handed {
+    upto: Vector,
+    loose: BTreeSet<Dot>,
+}
+
+impl Handed {
+    /// Whether it is all that this is.
+    pub(super) fn includes(&self, own: &Own) -> bool {
+        let known =
+            |origin, seqs: &[u64]| seqs.iter().all(|seq| self.loose.contains(&Dot { origin, seq: *seq }));
+        let loose =
+            own.loose.iter().all(|(origin, seqs)| seqs.as_ref().is_some_and(|seqs| known(*origin, seqs)));
+        self.upto.includes(&own.vector) && loose
+    }
+}
+
+/// A page of what is here, and how far it goes.
+struct Page {
+    wants: Vec<Record>,
+    upto: Vector,
+    loose: Vec<Dot>,
+    more: bool,
+}
+
+/// Hands over what is not yet; an error says what lacks a holder.
+pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<SiteId>) -> Outcome<()> {
+    let id = bucket.id;
+    let mut handed = site.leaving.state().handed.get(&id).cloned().unwrap_or_default();
+    loop {
+        let (store, from) = (site.store.clone(), handed.upto.clone());
+        let read = tokio::task::spawn_blocking(move || page(&store, id, &from)).await;
+        let page = read.map_err(refusal::task)??;
+        let fresh = page.wants.into_iter().filter(|record| !handed.loose.contains(&record.dot));
+        let handing: Vec<_> =
+            fresh.map(|record| one(site.clone(), bucket.clone(), record, stay.clone())).collect();
+        let results: Vec<Result<(), Lacking>> =
+            futures::stream::iter(handing).buffer_unordered(AT_ONCE).collect().await;
+        if let Some(error) = lacking(site, id, results) {
+            return Err(error);
+        }
+        handed.upto.merge(&page.upto);
+        handed.loose.extend(page.loose);
+        site.leaving.state().handed.insert(id, handed.clone());
+        if !page.more {
+            return Ok(());
+        }
+    }
+}
+
+/// Versions of the page that nobody took.
+fn lacking(site: &Site, bucket: BucketId, results: Vec<Result<(), Lacking>>) -> Option<ServiceError> {
+    let failed: Vec<Lacking> = results.into_iter().filter_map(Result::err).collect();
+    let first = failed.first()?;
+    let reason = format!("{} is held by too few others: {}", first.key, first.why);
+    let (versions, bytes) = (failed.len() as u64, failed.iter().map(|one| one.bytes).sum());
+    site.leaving.set_note(bucket, Note { reason: reason.clone(), versions, bytes });
+    Some(refusal::unreachable(reason))
+}
+
+/// A version that too few others hold.
+struct Lacking {
+    key: String,
+    bytes: u64,
+    why: String,
+}
+
+/// What lies behind `from`; with the last page also what lies beyond the vector.
+fn page(store: &Store, bucket: BucketId, from: &Vector) -> Outcome<Page> {
+    let view = store.view();
+    let found = space::records_after(&view, bucket, from, PAGE).map_err(unreadable)?;
+    let mut page = Page { wants: Vec::new(), upto: found.upto, loose: Vec::new(), more: found.more };
+    let mut items = found.items;
+    if !page.more {
+        for loose in space::loose(&view as &dyn View, bucket).map_err(unreadable)? {
+            let first = Dot { origin: loose.origin, seq: loose.covered.saturating_add(1) };
+            let none = BTreeSet::new();
+            let (beyond, _) =
+                space::records_in(&view, bucket, (first, u64::MAX), &none, PAGE).map_err(unreadable)?;
+            page.loose.extend(beyond.iter().map(|item| item.dot));
+            items.extend(beyond);
+        }
+    }
+    let bodies = items.into_iter().filter(|item| !item.spent).map(|item| item.record);
+    let holds = |record: &Record| {
+        record.object().is_some_and(|object| object.size > 0 && is_here(store, bucket, object))
+    };
+    page.wants.extend(bodies.filter(holds));
+    Ok(page)
+}
+
+/// Has enough others hold one version.
+async fn one(site: Arc<Site>, bucket: Bucket, record: Record, stay: BTreeSet<SiteId>) -> Result<(), Lacking> {
+    let (site, bucket, record) = (&site, &bucket, &record);
+    let (id, dot) = (bucket.id, record.dot);
+    let bytes = record.object().map_or(0, |object| object.size);
+    let lacks = |why: String| Lacking { key: record.key.clone(), bytes, why };
+    let may: BTreeSet<SiteId> = stay.iter().copied().filter(|other| bucket.may_lie_at(*other)).collect();
+    let wanted = usize::from(bucket.config.copies).clamp(1, may.len().max(1));
+    let mut have: BTreeSet<SiteId> =
+        site.copies.with(|machine| machine.holders(id, dot).filter(|other| may.contains(other)).collect());
+    if have.len() >= wanted {
+        return Ok(());
+    }
+    let request = question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;
+    let mut failed = Vec::new();
+    for other in scope::candidates(site, bucket).await {
+        if have.len() >= wanted {
+            break;
+        }
+        if !may.contains(&other) || have.contains(&other) {
+            continue;
+        }
+        let patience = Duration::from_secs(30 + bytes / (256 << 10));
+        match tokio::time::timeout(patience, scope::held_by(site, other, &request)).await {
+            Ok(Ok(())) => {
+                site.copies.held(id, dot, [other]);
+                have.insert(other);
+            }
+            Ok(Err(why)) => failed.push(format!("{}: {why}", site.peers.roster.name(other))),
+            Err(_) => failed.push(format!("{} does not answer", site.peers.roster.name(other))),
+        }
+    }
+    match have.len() >= wanted {
+        true => Ok(()),
+        false if failed.is_empty() => Err(lacks("no other member can be reached that may hold it".into())),
+        false => Err(lacks(failed.join("; "))),
+    }
+}
+
+/// Small payload goes along; larger is fetched by who takes it.
+async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Request> {
+    let (store, owned) = (site.store.clone(), record.clone());
+    let small = record.object().is_some_and(|object| object.size <= JOURNAL_BODY_BYTES as u64);
+    let read = move || if small { first_chunks(&store, &owned, Part::Whole) } else { Ok(Vec::new()) };
+    let payload = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
+    Ok(Request::Hold(Hold { bucket: bucket.id, record: record.encode().into(), payload }))
+}

@@ -1,0 +1,77 @@
+//! Administration of memberships: joining a bucket, leaving it, and when a read makes this site a member.
+//!
+//! Invariant: answered from this site alone; what takes time goes on without the one who asked for it.
+
+use std::sync::Arc;
+
+use skerry_gateway::service::{ErrorKind, JoinRequest, MembershipState, Outcome, ServiceError, VERSION};
+use skerry_model::bucket::Joins;
+
+use crate::leaving;
+use crate::paths::bucket::Bucket;
+use crate::site::Site;
+
+/// Reads when a site becomes a member.
+pub(crate) fn parse(text: &str) -> Outcome<Joins> {
+    Joins::of_name(text).ok_or_else(|| {
+        let message = format!("join is on-read, always, manual or never, not {text}");
+        ServiceError::new(ErrorKind::InvalidArgument, message)
+    })
+}
+
+async fn known(site: &Arc<Site>, name: &str) -> Outcome<Bucket> {
+    site.bucket(name).await?.ok_or_else(|| ServiceError::no_such_bucket(name))
+}
+
+/// What this site is to a bucket.
+pub(crate) async fn state(site: &Arc<Site>, name: &str) -> Outcome<MembershipState> {
+    let bucket = known(site, name).await?;
+    let note = site.leaving.note(bucket.id);
+    let standing = match &note {
+        Some(_) => "leaving",
+        None => standing(site, &bucket),
+    };
+    let note = note.unwrap_or_default();
+    Ok(MembershipState {
+        version: VERSION,
+        bucket: bucket.name.clone(),
+        site: site.name.clone(),
+        standing: standing.into(),
+        join: site.joins(&bucket).name().into(),
+        join_here: site.joins_here(bucket.id).is_some(),
+        reason: note.reason,
+        versions: note.versions,
+        bytes: note.bytes,
+        sweeping: site.leaving.sweeps(bucket.id),
+    })
+}
+
+/// In one word.
+pub(crate) fn standing(site: &Site, bucket: &Bucket) -> &'static str {
+    if site.leaving.note(bucket.id).is_some() {
+        "leaving"
+    } else if site.is_complete(bucket.id) {
+        "member"
+    } else if site.is_member(bucket.id) {
+        "joining"
+    } else {
+        "none"
+    }
+}
+
+/// Becomes a member, or says when.
+pub(crate) async fn join(site: &Arc<Site>, name: &str, request: JoinRequest) -> Outcome<MembershipState> {
+    let bucket = known(site, name).await?;
+    match request.when.as_deref() {
+        None => leaving::join(site, &bucket).await?,
+        Some("bucket") => leaving::set_joins(site, bucket.id, None).await?,
+        Some(when) => leaving::set_joins(site, bucket.id, Some(parse(when)?)).await?,
+    }
+    state(site, name).await
+}
+
+/// Begins to leave.
+pub(crate) async fn leave(site: &Arc<Site>, name: &str) -> Outcome<MembershipState> {
+    leaving::begin(site, &known(site, name).await?).await?;
+    state(site, name).await
+}

@@ -1,0 +1,236 @@
+//! Sites join buckets and leave them: what only they hold is handed over first, whatever happens meanwhile.
+
+use skerry_base::BucketId;
+use skerry_base::kv::View;
+use skerry_gateway::service::{BucketPatch, ErrorKind, HomeRequest, JoinRequest, MembershipState, Outcome};
+use skerry_model::space;
+
+use super::world::{TestSite, TestWorld, noise};
+use crate::site::unreadable;
+
+async fn id_of(site: &TestSite, bucket: &str) -> BucketId {
+    site.until("the bucket is known", || async { site.site().bucket(bucket).await.unwrap().is_some() }).await;
+    site.site().bucket(bucket).await.unwrap().unwrap().id
+}
+
+async fn join(site: &TestSite, bucket: &str) {
+    let id = id_of(site, bucket).await;
+    site.services().admin.join_bucket(bucket, JoinRequest::default()).await.unwrap();
+    site.until("the bucket is followed whole", || async { site.site().is_complete(id) }).await;
+}
+
+async fn leave(site: &TestSite, bucket: &str) -> Outcome<MembershipState> {
+    site.services().admin.leave_bucket(bucket).await
+}
+
+async fn state(site: &TestSite, bucket: &str) -> MembershipState {
+    site.services().admin.membership(bucket).await.unwrap()
+}
+
+/// Waits until a site has left and nothing of the bucket is there.
+async fn gone(site: &TestSite, bucket: &str) {
+    let id = id_of(site, bucket).await;
+    site.until("the bucket is left and swept", || async {
+        let state = state(site, bucket).await;
+        state.standing == "none" && !state.sweeping
+    })
+    .await;
+    let read = move |view: &dyn View| {
+        let sums = space::sums(view, id).map_err(unreadable)?;
+        Ok((sums.records, space::vector(view, id).map_err(unreadable)?.len()))
+    };
+    assert_eq!(site.site().read(read).await.unwrap(), (0, 0), "records and vector");
+}
+
+async fn set_join(site: &TestSite, bucket: &str, join: &str) -> Outcome<()> {
+    let patch = BucketPatch { join: Some(join.into()), ..BucketPatch::default() };
+    site.services().admin.update_bucket(bucket, patch).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_only_the_leaving_site_holds_is_handed_over_and_it_asks_others_then() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    join(two, "photos").await;
+    two.put("photos", "large", noise(2_500_000, 1)).await.unwrap();
+    two.put("photos", "small", "abc").await.unwrap();
+    two.put("photos", "gone", "x").await.unwrap();
+    two.delete("photos", "gone").await.unwrap();
+    assert_eq!(leave(two, "photos").await.unwrap().standing, "leaving");
+    gone(two, "photos").await;
+    one.until("it counts no more", || async {
+        one.services().admin.bucket("photos").await.unwrap().members == ["site-1"]
+    })
+    .await;
+    // It reads and lists as any site that is no member, and does not become one by that.
+    assert_eq!(two.get("photos", "large").await.unwrap(), noise(2_500_000, 1));
+    assert_eq!(two.list("photos").await.unwrap(), ["large", "small"]);
+    assert_eq!(two.get("photos", "gone").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
+    assert_eq!(state(two, "photos").await.standing, "none");
+    // The others have the payload without it.
+    two.cut(true).await;
+    assert_eq!(one.get("photos", "large").await.unwrap(), noise(2_500_000, 1));
+    assert_eq!(one.get("photos", "small").await.unwrap(), "abc");
+    two.cut(false).await;
+    world.linked(two).await;
+    // It overwrites what it once wrote: no conflict, for it hears of it first; and it is a member again.
+    two.put("photos", "small", "def").await.unwrap();
+    world.converged("photos").await;
+    assert_eq!(one.get("photos", "small").await.unwrap(), "def");
+    assert_eq!(one.services().admin.bucket("photos").await.unwrap().conflicts, 0);
+    let id = id_of(two, "photos").await;
+    two.until("it is a whole member again", || async { two.site().is_complete(id) }).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_home_and_the_only_member_are_refused_with_what_to_do() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    let refused = leave(one, "photos").await.unwrap_err();
+    assert!(refused.message().contains("skerry bucket home photos --to"), "{refused}");
+    join(two, "photos").await;
+    one.put("photos", "a", noise(100_000, 1)).await.unwrap();
+    let request = HomeRequest { site: "site-2".into(), destroyed: None };
+    one.services().admin.move_home("photos", request).await.unwrap();
+    leave(one, "photos").await.unwrap();
+    gone(one, "photos").await;
+    let request = HomeRequest { site: "site-1".into(), destroyed: None };
+    two.until("its former home is known to have left", || async {
+        two.services().admin.bucket("photos").await.unwrap().members == ["site-2"]
+    })
+    .await;
+    two.services().admin.move_home("photos", request).await.unwrap();
+    let refused = leave(two, "photos").await.unwrap_err();
+    assert!(refused.message().contains("only member") && refused.message().contains("100000"), "{refused}");
+    assert_eq!(two.get("photos", "a").await.unwrap(), noise(100_000, 1));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_while_it_leaves_holds_it_back_also_over_a_restart_and_what_it_writes_then_is_handed_over() {
+    let mut world = TestWorld::new(2).await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.create_bucket("photos").await.unwrap();
+        join(two, "photos").await;
+        two.cut(true).await;
+        two.put("photos", "cut", noise(300_000, 1)).await.unwrap();
+        leave(two, "photos").await.unwrap();
+        two.until("it says why it stays", || async {
+            state(two, "photos").await.reason.contains("site-1")
+                || state(two, "photos").await.reason.contains("no other member")
+        })
+        .await;
+        two.put("photos", "meanwhile", "written while it leaves").await.unwrap();
+        assert_eq!(two.get("photos", "cut").await.unwrap(), noise(300_000, 1), "still served");
+    }
+    world.sites[1].stop().await;
+    world.sites[1].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    assert_eq!(state(two, "photos").await.standing, "leaving");
+    two.cut(false).await;
+    world.linked(two).await;
+    gone(two, "photos").await;
+    two.cut(true).await;
+    assert_eq!(one.get("photos", "cut").await.unwrap(), noise(300_000, 1));
+    assert_eq!(one.get("photos", "meanwhile").await.unwrap(), "written while it leaves");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_writes_while_the_site_leaves_loses_nothing() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    join(two, "photos").await;
+    join(three, "photos").await;
+    for round in 0..4 {
+        let write = async {
+            for number in 0..25 {
+                two.put("photos", &format!("{round}-{number}"), noise(40_000, number)).await.unwrap();
+            }
+        };
+        let (_, begun) = tokio::join!(write, leave(two, "photos"));
+        begun.unwrap();
+        two.until("it has left, or is back already", || async {
+            state(two, "photos").await.standing != "leaving"
+        })
+        .await;
+    }
+    leave(two, "photos").await.unwrap();
+    gone(two, "photos").await;
+    two.cut(true).await;
+    for round in 0..4 {
+        for number in 0..25 {
+            let key = format!("{round}-{number}");
+            assert_eq!(one.get("photos", &key).await.unwrap(), noise(40_000, number), "{key}");
+        }
+    }
+    assert_eq!(one.services().admin.bucket("photos").await.unwrap().conflicts, 0);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_leave_together_leave_all_to_the_third() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.set_copies("photos", 2).await.unwrap();
+    for site in [two, three] {
+        join(site, "photos").await;
+    }
+    two.put("photos", "two", noise(200_000, 2)).await.unwrap();
+    three.put("photos", "three", noise(200_000, 3)).await.unwrap();
+    let (first, second) = tokio::join!(leave(two, "photos"), leave(three, "photos"));
+    first.unwrap();
+    second.unwrap();
+    gone(two, "photos").await;
+    gone(three, "photos").await;
+    for site in [two, three] {
+        site.cut(true).await;
+    }
+    assert_eq!(one.get("photos", "two").await.unwrap(), noise(200_000, 2));
+    assert_eq!(one.get("photos", "three").await.unwrap(), noise(200_000, 3));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_or_a_site_says_whether_a_read_makes_a_member() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", "a").await.unwrap();
+    assert!(set_join(one, "photos", "sometimes").await.is_err());
+    set_join(one, "photos", "manual").await.unwrap();
+    let known = |join: &'static str| async move {
+        two.services().admin.bucket("photos").await.is_ok_and(|found| found.join == join)
+    };
+    two.until("the setting is known", || known("manual")).await;
+    assert_eq!(two.get("photos", "a").await.unwrap(), "a");
+    assert_eq!(two.list("photos").await.unwrap(), ["a"]);
+    assert_eq!(state(two, "photos").await.standing, "none");
+    // For this site alone, over a restart of nothing: said and taken back.
+    let when = |when: &str| JoinRequest { when: Some(when.into()) };
+    let said = two.services().admin.join_bucket("photos", when("always")).await.unwrap();
+    assert!(said.join == "always" && said.join_here && said.standing == "none");
+    let said = two.services().admin.join_bucket("photos", when("bucket")).await.unwrap();
+    assert!(said.join == "manual" && !said.join_here);
+    assert!(two.services().admin.join_bucket("photos", when("later")).await.is_err());
+    // Never: what is written here is written there, what is deleted here is deleted there.
+    set_join(one, "photos", "never").await.unwrap();
+    two.until("the setting is known", || known("never")).await;
+    two.put("photos", "b", noise(100_000, 1)).await.unwrap();
+    assert_eq!(two.get("photos", "b").await.unwrap(), noise(100_000, 1));
+    two.delete("photos", "a").await.unwrap();
+    assert_eq!(one.list("photos").await.unwrap(), ["b"]);
+    assert_eq!(state(two, "photos").await.standing, "none");
+    let refused = two.services().admin.join_bucket("photos", JoinRequest::default()).await.unwrap_err();
+    assert!(refused.message().contains("--join manual"), "{refused}");
+    two.cut(true).await;
+    assert_eq!(one.get("photos", "b").await.unwrap(), noise(100_000, 1));
+    assert_eq!(two.put("photos", "c", "c").await.unwrap_err().kind(), ErrorKind::NotResident);
+    world.stop().await;
+}
