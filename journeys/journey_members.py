@@ -76,6 +76,22 @@ def leaves(checks, demo):
         wait_for("all objects", lambda: membership(demo, bucket, 2)["objects"] == len(bodies), 60)
         equal(membership(demo, bucket, 1)["conflicts"], 0, "conflicts")
 
+    with checks.check("members: what is pinned at site 3 is there when it is cut off"):
+        demo.run("bucket", "pin", bucket, "--prefix", "large/", "--site", names[3])
+        wait_for("the pin", lambda: complete(demo, names[3], "large/"), 120)
+        demo.run("bucket", "prefetch", bucket, "--prefix", "small/", "--site", names[3], timeout=120)
+        demo.cut(3)
+        for key in ("large/0", "large/3", "small/39"):
+            expect(clients[3].get_object(Bucket=bucket, Key=key)["Body"].read() == bodies[key], key)
+        expect(demo.site(3).metric("skerry_cache_pinned_bytes") >= 4 * (2 << 20), "the metric")
+        demo.heal(3)
+        demo.run("bucket", "unpin", bucket, "--prefix", "large/", "--site", names[3])
+
+
+def complete(demo, name, prefix):
+    pins = json.loads(demo.run("bucket", "pins", "--json", "--site", name))["pins"]
+    return any(pin["prefix"] == prefix and pin["complete"] for pin in pins)
+
 
 def refused(demo, verb, bucket, name):
     """What the command line says of a refusal."""

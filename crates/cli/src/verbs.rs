@@ -15,6 +15,7 @@ pub(crate) mod join;
 pub(crate) mod key;
 pub(crate) mod link;
 pub(crate) mod membership;
+pub(crate) mod pins;
 pub(crate) mod reference;
 pub(crate) mod scrub;
 pub(crate) mod server;

@@ -13,7 +13,7 @@ use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
     AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
     ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState,
-    Invite, InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState, MembershipState, NameConflict, Outcome, PeerStatus, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
+    Invite, InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState, MembershipState, NameConflict, Outcome, PeerStatus, PinList, PinRequest, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name, document_object,
@@ -31,6 +31,7 @@ use crate::paths::credentials::about;
 use crate::paths::members::{self, Unsent};
 use crate::paths::{buckets, conflicts, home, scope, shape};
 use crate::peers::roster::Known;
+use crate::pins;
 use crate::site::{Site, entry, unreadable};
 use crate::space_used;
 use crate::trust::access::{self, AccessKey};
@@ -191,6 +192,7 @@ impl Admin {
             home_epoch: bucket.epoch.unwrap_or(0),
             join: bucket.config.joins().name().into(),
             join_here: self.site.joins_here(id).map(|joins| joins.name().into()).unwrap_or_default(),
+            pins: pins::of_bucket(&self.site, &bucket),
             standing: membership_admin::standing(&self.site, &bucket).into(),
         })
     }
@@ -470,6 +472,14 @@ impl AdminService for Admin {
     async fn bucket(&self, name: &str) -> Outcome<BucketStatus> {
         let found = self.site.bucket(name).await?;
         self.bucket_status(found.ok_or_else(|| ServiceError::no_such_bucket(name))?).await
+    }
+
+    async fn pins(&self) -> Outcome<PinList> {
+        pins::list(&self.site).await
+    }
+
+    async fn set_pin(&self, request: PinRequest) -> Outcome<PinList> {
+        pins::act(&self.site, request).await
     }
 
     async fn join_bucket(&self, name: &str, request: JoinRequest) -> Outcome<MembershipState> {

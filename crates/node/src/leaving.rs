@@ -221,6 +221,11 @@ pub(crate) async fn begin(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
         return set_joins(site, bucket.id, Some(joins)).await;
     }
     refuse_home(site, bucket)?;
+    if site.pins.any_of(bucket.id) {
+        let message =
+            format!("something of {0} is pinned here: `skerry bucket unpin {0}` first", bucket.name);
+        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+    }
     let id = bucket.id;
     let members = others(site, id).await;
     let (sums, uploads) = site

@@ -22,6 +22,7 @@ mod membership_admin;
 pub mod net;
 mod paths;
 mod peers;
+mod pins;
 mod quick;
 mod roster_watch;
 pub mod server;

@@ -41,6 +41,7 @@ use crate::paths::objects::Objects;
 use crate::peers::outbox::{self, Outboxes};
 use crate::peers::refused::RefusedConnections;
 use crate::peers::{Peers, serve};
+use crate::pins::Pins;
 use crate::site::{Site, Stamps, entry};
 use crate::tasks::Tasks;
 use crate::telemetry::Telemetry;
@@ -184,7 +185,8 @@ impl Core {
         let peers = Arc::new(Peers::new(net, telemetry.wan.clone(), clock));
         peers.uplink.resume(&store.view())?;
         let book = std::mem::take(&mut remembered.copies);
-        let mut site = new_site((&trust, config), store, peers, drive, &remembered, book)?;
+        let pins = Pins::resume(&store.view()).map_err(unread)?;
+        let mut site = new_site((&trust, config), store, peers, drive, &remembered, (book, pins))?;
         site.md5 = options.md5.map_or(site.md5, Arc::new);
         let site = Arc::new(site);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
@@ -301,7 +303,7 @@ fn new_site(
     peers: Arc<Peers>,
     drive: Drive,
     remembered: &Remembered,
-    book: Book,
+    (book, pins): (Book, Pins),
 ) -> Result<Site, StartError> {
     let clock = peers.clock();
     let system = system_bucket(&admission::federation_id(&trust.root));
@@ -330,6 +332,7 @@ fn new_site(
         md5: Arc::default(),
         copies: Arc::new(Copies::resume(trust.statement.site, book)),
         leaving: remembered.leaving.resume(),
+        pins,
         scrub: tokio::sync::Notify::new(),
         members: RwLock::new(remembered.members.clone()),
     })

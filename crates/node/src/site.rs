@@ -28,6 +28,7 @@ use crate::paths::bucket::Directory;
 use crate::paths::refusal;
 use crate::peers::Peers;
 use crate::peers::outbox::Outboxes;
+use crate::pins::Pins;
 use crate::quick::Quick;
 use crate::trust::SealingKey;
 
@@ -77,6 +78,8 @@ pub(crate) struct Site {
     pub(crate) copies: Arc<Copies>,
     /// Buckets that this site is about to leave, and what it says of joining.
     pub(crate) leaving: Leavings,
+    /// What is pinned here.
+    pub(crate) pins: Pins,
     /// Wakes the scrub.
     pub(crate) scrub: tokio::sync::Notify,
     /// Buckets that this site is a member of, and whether it has taken once what a complete member had.

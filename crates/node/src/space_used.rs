@@ -74,6 +74,7 @@ fn report(store: &Store, system: BucketId, scan: bool, most: u64) -> Result<Spac
         version: VERSION,
         storage: storage_status(&usage, &store.scrub_state()),
         cached_bytes: usage.cached.bytes,
+        pinned_bytes: usage.cached.pinned,
         cache_cap_bytes: usage.cached.cap,
         cache_hit_bytes: usage.cached.hit_bytes,
         cache_evicted_bytes: usage.cached.evicted_bytes,

@@ -1,8 +1,8 @@
-//! `skerry bucket create|list|info|set|join|leave|home`: buckets and what S3 has no words for.
+//! `skerry bucket create|list|info|set|join|leave|pin|unpin|prefetch|pins|home`: buckets and what S3 has no words for.
 
 use clap::{Args, Subcommand, ValueEnum};
 use skerry_node::admin_shapes::{
-    BucketCreate, BucketList, BucketPatch, BucketStatus, HomeRequest, HomeState,
+    BucketCreate, BucketList, BucketPatch, BucketStatus, HomeRequest, HomeState, PinAct,
 };
 
 use crate::admin::segment;
@@ -10,7 +10,7 @@ use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::place::Place;
-use crate::verbs::membership;
+use crate::verbs::{membership, pins};
 use crate::words;
 
 /// Buckets.
@@ -33,6 +33,14 @@ pub(crate) enum Bucket {
     /// `bucket join` keeps it a member after all. The home of a bucket stays: move the home first. A write here makes the
     /// site a member again, unless `bucket join --when never` was said.
     Leave(membership::Leave),
+    /// Keep copies at a site of all that is below a prefix, and of what will come; the site becomes a member
+    Pin(pins::Pin),
+    /// Keep them no longer: they go with other copies
+    Unpin(pins::Pin),
+    /// Fetch copies to a site of all that is below a prefix, once
+    Prefetch(pins::Prefetch),
+    /// Show what is pinned or was prefetched at a site, and how far it is
+    Pins(pins::Pins),
     /// Move a bucket's home, the site that decides its conditions
     ///
     /// Ask the home itself: from then on it decides nothing, and the new one decides once it has all that the former one
@@ -167,6 +175,10 @@ impl Bucket {
             Self::Set(set) => set.run(globals).await,
             Self::Join(join) => join.run(globals).await,
             Self::Leave(leave) => leave.run(globals).await,
+            Self::Pin(pin) => pin.run(PinAct::Pin, globals).await,
+            Self::Unpin(pin) => pin.run(PinAct::Unpin, globals).await,
+            Self::Prefetch(prefetch) => prefetch.run(globals).await,
+            Self::Pins(pins) => pins.run(globals).await,
             Self::Home(home) => home.run(globals).await,
         }
     }
@@ -280,6 +292,12 @@ fn home(bucket: &BucketStatus) -> String {
     }
 }
 
+fn pinned(bucket: &BucketStatus) -> String {
+    let pins: Vec<String> =
+        bucket.pins.iter().map(|pin| format!("{:?}: {}", pin.prefix, pins::state(pin))).collect();
+    if pins.is_empty() { "nothing".into() } else { pins.join("; ") }
+}
+
 fn join(bucket: &BucketStatus) -> String {
     match bucket.join_here.as_str() {
         "" => bucket.join.clone(),
@@ -308,6 +326,7 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
         ("conflicts", bucket.conflicts.to_string()),
         ("home", home(bucket)),
         ("join", join(bucket)),
+        ("pinned here", pinned(bucket)),
         ("this site", bucket.standing.clone()),
         ("members", bucket.members.join(", ")),
     ];

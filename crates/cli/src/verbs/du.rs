@@ -115,10 +115,12 @@ fn print(report: &SpaceReport, by: &[By], sums: &Sums) {
         words::bytes(disk.free_bytes),
     ));
     output::line(&format!(
-        "cache: {} of copies of other sites' objects (at most {}, and given back when room is wanted); {} read again \
+        "cache: {} of copies of other sites' objects (at most {}, and given back when room is wanted, but for {} that \
+         are pinned); {} read again \
          from it, {} evicted since the start",
         words::bytes(report.cached_bytes),
         words::bytes(report.cache_cap_bytes),
+        words::bytes(report.pinned_bytes),
         words::bytes(report.cache_hit_bytes),
         words::bytes(report.cache_evicted_bytes),
     ));

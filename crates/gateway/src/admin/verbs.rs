@@ -56,13 +56,15 @@ pub(super) async fn run(
             ok(service.leave_bucket(name).await)
         }
         ("GET", ["buckets", name, "leave"]) => ok(service.membership(name).await),
+        ("GET", ["pins"]) => ok(service.pins().await),
+        ("POST", ["pins"]) => ok(service.set_pin(json::request(request).await?).await),
         ("POST", ["register"]) => ok(service.move_register(json::request(request).await?).await),
         ("PATCH", ["buckets", name]) => ok(service.update_bucket(name, json::request(request).await?).await),
         (
             _,
             [
                 "status" | "areas" | "space" | "scrub" | "link" | "conflicts" | "conflict" | "invites"
-                | "keys" | "buckets" | "register",
+                | "keys" | "buckets" | "register" | "pins",
             ]
             | ["link", "budget"]
             | ["keys", _, "disable"]
@@ -155,6 +157,8 @@ pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::POST, "buckets/abc/join"),
     (Method::POST, "buckets/abc/leave"),
     (Method::GET, "buckets/abc/leave"),
+    (Method::GET, "pins"),
+    (Method::POST, "pins"),
     (Method::POST, "register"),
     (Method::PATCH, "buckets/abc"),
 ];

@@ -66,6 +66,7 @@ fn status(name: &str, bucket: &Bucket) -> BucketStatus {
         home_epoch: 1,
         join: "manual".into(),
         join_here: String::new(),
+        pins: Vec::new(),
         standing: "member".into(),
     }
 }

@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{AreasReport, JoinRequest, LossPage, LossQuery, LossRequest, LossState, MembershipState, Outcome, ServiceError};
+use super::{AreasReport, JoinRequest, LossPage, LossQuery, LossRequest, LossState, MembershipState, Outcome, PinList, PinRequest, PinStatus, ServiceError};
 
 /// The version of all shapes here.
 pub const VERSION: u32 = 1;
@@ -131,6 +131,9 @@ pub struct SpaceReport {
     pub storage: StorageStatus,
     /// Bytes of cached copies of other sites' objects: given back when room is wanted.
     pub cached_bytes: u64,
+    /// Bytes of them that are pinned: never evicted.
+    #[serde(default)]
+    pub pinned_bytes: u64,
     /// Copies are evicted beyond so many bytes.
     #[serde(default)]
     pub cache_cap_bytes: u64,
@@ -572,6 +575,9 @@ pub struct BucketStatus {
     /// The same as said for this site alone; empty if it was not.
     #[serde(default)]
     pub join_here: String,
+    /// What of it is pinned here, and how far that is.
+    #[serde(default)]
+    pub pins: Vec<PinStatus>,
     /// What this site is to it: `member`, `joining`, `leaving` or `none`.
     #[serde(default)]
     pub standing: String,
@@ -669,6 +675,14 @@ pub trait AdminService: Send + Sync + 'static {
     /// This site becomes a member of a bucket, or says when it does. A single site need not.
     async fn join_bucket(&self, _name: &str, _request: JoinRequest) -> Outcome<MembershipState> {
         Err(ServiceError::not_implemented("memberships of a single site"))
+    }
+    /// What is pinned here, and how far it is.
+    async fn pins(&self) -> Outcome<PinList> {
+        Err(ServiceError::not_implemented("pins of a single site"))
+    }
+    /// Pins, unpins or prefetches below a prefix.
+    async fn set_pin(&self, _request: PinRequest) -> Outcome<PinList> {
+        Err(ServiceError::not_implemented("pins of a single site"))
     }
     /// This site leaves a bucket once others have all that it holds.
     async fn leave_bucket(&self, _name: &str) -> Outcome<MembershipState> {

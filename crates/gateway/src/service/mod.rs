@@ -26,6 +26,7 @@ mod md5_lanes;
 mod membership;
 mod multipart;
 mod object;
+mod pins;
 mod range;
 
 use std::sync::Arc;
@@ -65,6 +66,7 @@ pub use object::{
     ObjectHead, ObjectHeaders, ObjectInfo, ObjectRead, ObjectService, PutObject, PutOutcome, Source,
     VersionId,
 };
+pub use pins::{PinAct, PinList, PinRequest, PinStatus};
 pub use range::{ByteRange, Selection};
 
 /// Everything the HTTP faces need from a node.

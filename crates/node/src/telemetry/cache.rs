@@ -13,6 +13,7 @@ pub struct Cache {
     hit_bytes: Counter,
     evicted_bytes: Counter,
     cap: Gauge,
+    pinned: Gauge,
     days_to_full: FloatGauge,
 }
 
@@ -34,6 +35,11 @@ impl Cache {
             self.cap.clone(),
         );
         registry.register(
+            "skerry_cache_pinned_bytes",
+            "Bytes of copies of other sites' objects that are pinned: never evicted",
+            self.pinned.clone(),
+        );
+        registry.register(
             "skerry_disk_days_to_full",
             "Days until writes are refused if what cannot be evicted goes on to grow as it did in the last week; +Inf if it does not grow, NaN while less than an hour was seen",
             self.days_to_full.clone(),
@@ -45,6 +51,7 @@ impl Cache {
         self.hit_bytes.inc_by(stats.hit_bytes.saturating_sub(self.hit_bytes.get()));
         self.evicted_bytes.inc_by(stats.evicted_bytes.saturating_sub(self.evicted_bytes.get()));
         self.cap.set(signed(stats.cap));
+        self.pinned.set(signed(stats.pinned));
     }
 
     /// Days, if they can be told.

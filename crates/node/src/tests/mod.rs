@@ -16,6 +16,7 @@ mod lost;
 mod metered;
 mod newer;
 mod one_site;
+mod pins;
 mod room;
 mod scope;
 mod several_sites;

@@ -42,6 +42,7 @@ pub(crate) fn start(tasks: &Tasks, workers: Workers, scrub: crate::config::Scrub
     tasks.spawn(every(TOMBSTONES, tombstones::Tombstones::new(workers.site.clone())));
     tasks.spawn(crate::uplink_admin::work(workers.site.clone()));
     tasks.spawn(crate::leaving::work(workers.site.clone()));
+    tasks.spawn(crate::pins::work(workers.site.clone()));
     tasks.spawn(buckets::revive(workers.site.clone()));
     tasks.spawn(buckets::name_homes(workers.site));
 }

@@ -153,6 +153,8 @@ pub(crate) const REBUILDING: &[u8] = b"rebuilding";
 pub(crate) const UNWANTED: &[u8] = b"z";
 /// Prefix of space to free, by the mark of the group that let go of it.
 pub(crate) const FREEING: &[u8] = b"f";
+/// Prefix of copies that are kept whatever the cache's cap; the value is the bytes they take (u64, little-endian).
+pub(crate) const KEPT: &[u8] = b"p";
 /// Prefix of the accounts of segments.
 pub(crate) const ACCOUNT: &[u8] = b"s";
 
@@ -170,6 +172,11 @@ pub(crate) fn read_chunk_key(bytes: &[u8]) -> Option<Key> {
 /// Key of an unwanted chunk.
 pub(crate) fn unwanted_key(key: Key) -> Vec<u8> {
     [UNWANTED, &chunk_key(key)].concat()
+}
+
+/// Key of a copy that is kept.
+pub(crate) fn kept_key(key: Key) -> Vec<u8> {
+    [KEPT, &chunk_key(key)].concat()
 }
 
 /// Key of space to free.

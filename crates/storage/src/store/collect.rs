@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use skerry_base::ChunkId;
 use skerry_base::WallTime;
 use skerry_base::codec::encode;
-use skerry_base::kv::{Table, prefix_end};
+use skerry_base::kv::{Table, View, prefix_end};
 use skerry_base::limits::CHUNK_REST_MS;
 
 use super::changes::Changes;
@@ -140,7 +140,7 @@ impl Store {
             return Ok(());
         }
         let begun = self.begin_all(&looked.ripe);
-        let let_go = self.own_group(|core, changes, _| self.let_go(core, changes, &begun));
+        let let_go = self.own_group(|core, changes, view| self.let_go(core, changes, view, &begun));
         for &key in &begun {
             self.live.end(key);
         }
@@ -188,6 +188,7 @@ impl Store {
         &self,
         core: &mut Core,
         changes: &mut Changes<'_>,
+        view: &dyn View,
         keys: &[Key],
     ) -> Result<Option<u64>, StorageError> {
         let mut noted = Vec::new();
@@ -198,6 +199,7 @@ impl Store {
             let children = self.children_or_none(key, row.tree);
             changes.unplace(key, &children, true)?;
             count += 1;
+            self.unkeep(changes, view, key)?;
             if place.area != Area::Cache {
                 noted.push((key.0, key.1, place));
             }

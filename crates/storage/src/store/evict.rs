@@ -1,25 +1,25 @@
 //! Cached copies make room: SIEVE says which ([`crate::sieve`]), their space is punched out of the log.
 //!
 //! When: at each put that brings the cache beyond its cap, at each step of the collector, and before a write is
-//! refused for want of room. Invariants: only copies go, never what counts, what is in use or what was kept by
-//! the pins of this process; one evictor at a time; each look is bounded; space comes back only when the index that
+//! refused for want of room. Invariants: only copies go, never what counts, what is in use or what is kept
+//! ([`Store::keep_copies`]); one evictor at a time; each look is bounded; space comes back only when the index that
 //! no longer knows the copy survives a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, ChunkKind, WallTime};
+use skerry_base::{BucketId, ChunkId, ChunkKind, WallTime};
 
 use super::Store;
-use super::changes::load_row;
+use super::changes::{Changes, load_row};
 use super::collect::Sweep;
 use super::put::Draft;
 use super::report::{CacheStats, Collected};
 use crate::chunks::Key;
-use crate::chunks::row::{Area, Place, Row, decode, read_chunk_key};
+use crate::chunks::row::{Area, KEPT, Place, Row, decode, kept_key, read_chunk_key};
 use crate::disk::Disk;
 use crate::payload::extent::extent_len;
 use crate::payload::scan;
@@ -53,6 +53,7 @@ pub(super) struct Evicting {
     came: AtomicU64,
     hit_bytes: AtomicU64,
     evicted_bytes: AtomicU64,
+    kept_bytes: AtomicI64,
     /// Where the log ended when it was looked at last: the hand does not meet what came since.
     met: Mutex<At>,
     remembered: Mutex<Option<WallTime>>,
@@ -77,6 +78,7 @@ impl Evicting {
             came: AtomicU64::new(0),
             hit_bytes: AtomicU64::new(0),
             evicted_bytes: AtomicU64::new(0),
+            kept_bytes: AtomicI64::new(0),
             met: Mutex::default(),
             remembered: Mutex::default(),
         }
@@ -92,6 +94,27 @@ impl Evicting {
             self.hit_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
+
+    /// More, or less, is kept.
+    pub(super) fn kept(&self, bytes: i64) {
+        self.kept_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of a copy that is kept.
+fn kept_size(view: &dyn View, key: Key) -> Result<Option<u64>, StorageError> {
+    let found = view.get(Table::Storage, &kept_key(key))?;
+    Ok(found.map(|bytes| bytes.as_ref().try_into().map_or(0, u64::from_le_bytes)))
+}
+
+/// Bytes of all copies that are kept.
+pub(super) fn all_kept(view: &dyn View) -> Result<i64, StorageError> {
+    let mut sum = 0_u64;
+    view.scan_prefix(Table::Storage, KEPT, &mut |_, value| {
+        sum += value.try_into().map_or(0, u64::from_le_bytes);
+        ControlFlow::Continue(())
+    })?;
+    Ok(i64::try_from(sum).unwrap_or(i64::MAX))
 }
 
 /// Copies that are to go.
@@ -116,6 +139,55 @@ impl Store {
         !self.space.is_full() && self.space.free() + self.space.cached() >= wanted
     }
 
+    /// Keeps copies that are here from eviction, or lets them go with the others again. Not remembered when the index is
+    /// rebuilt: who keeps says so anew when the store is opened.
+    pub fn keep_copies(&self, domain: BucketId, ids: &[ChunkId], kept: bool) -> Result<(), StorageError> {
+        let ids: BTreeSet<ChunkId> = ids.iter().copied().collect();
+        // What was put a moment ago is in the index then.
+        self.own_group(|_, _, _| Ok(Some(())))?;
+        let bytes = self.own_group(|_, changes, view| {
+            let mut bytes = 0;
+            for id in ids {
+                let key = (domain, id);
+                let row = changes.row(key)?;
+                match kept_size(view, key)? {
+                    None if kept && row.place.is_some_and(|place| place.area == Area::Cache) => {
+                        changes.note(&kept_key(key), Some(row.taken().to_le_bytes().to_vec()));
+                        bytes += row.taken() as i64;
+                    }
+                    Some(size) if !kept => {
+                        changes.note(&kept_key(key), None);
+                        bytes -= size as i64;
+                    }
+                    _ => {}
+                }
+            }
+            Ok((bytes != 0).then_some(bytes))
+        })?;
+        self.evicting.kept(bytes.unwrap_or(0));
+        Ok(())
+    }
+
+    /// Bytes of copies that are kept.
+    pub fn kept_bytes(&self) -> u64 {
+        u64::try_from(self.evicting.kept_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// A copy is let go of though it was kept: its object is gone, or may not lie here.
+    pub(super) fn unkeep(
+        &self,
+        changes: &mut Changes<'_>,
+        view: &dyn View,
+        key: Key,
+    ) -> Result<(), StorageError> {
+        let size = if self.kept_bytes() > 0 { kept_size(view, key)? } else { None };
+        if let Some(size) = size {
+            changes.note(&kept_key(key), None);
+            self.evicting.kept(-(size as i64));
+        }
+        Ok(())
+    }
+
     /// Evicts copies of a domain; true if there may be more.
     pub fn drop_copies(&self, domain: BucketId) -> Result<bool, StorageError> {
         let _turn = self.evicting.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,6 +208,7 @@ impl Store {
     pub fn usage_of_cache(&self) -> CacheStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         CacheStats {
+            pinned: self.kept_bytes(),
             cap: read(&self.evicting.cap),
             bytes: self.space.cached(),
             hit_bytes: read(&self.evicting.hit_bytes),
@@ -234,13 +307,14 @@ impl Store {
     fn let_go_of(&self, victims: &Victims) -> Result<(u64, u64), StorageError> {
         let keys: Vec<Key> = victims.chunks.keys().copied().collect();
         let begun = self.begin_all(&keys);
-        let evicted = self.own_group(|_, changes, _| {
+        let evicted = self.own_group(|_, changes, view| {
             let (mut count, mut bytes) = (0, 0);
             for key in &begun {
                 let row = changes.row(*key)?;
                 if row.place == victims.chunks.get(key).copied() {
                     let children = self.children_or_none(*key, row.tree);
                     changes.unplace(*key, &children, true)?;
+                    self.unkeep(changes, view, *key)?;
                     (count, bytes) = (count + 1, bytes + row.taken());
                 }
             }
@@ -287,9 +361,10 @@ impl Store {
         Ok(victims)
     }
 
-    /// Whether nobody uses a copy.
+    /// Whether nobody uses a copy, or keeps it.
     fn may_go(&self, key: Key) -> bool {
-        !self.live.lock().is_used(key)
+        let kept = || self.kept_bytes() > 0 && !matches!(kept_size(&self.view(), key), Ok(None));
+        !self.live.lock().is_used(key) && !kept()
     }
 
     /// The first extent of the log from a place on, and what the index knows of its chunk. What is not known (yet) has

@@ -107,6 +107,8 @@ pub struct Usage {
 /// What the cache holds and was good for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheStats {
+    /// Bytes of copies that are kept: never evicted.
+    pub pinned: u64,
     /// Copies are evicted beyond so many bytes.
     pub cap: u64,
     /// Bytes of copies.

@@ -267,6 +267,38 @@ fn copies_beyond_the_cap_go_the_unused_first_and_their_space_comes_back() {
 }
 
 #[test]
+fn what_is_kept_is_not_evicted_and_goes_with_its_object() {
+    let (disk, settings) =
+        (FaultyDisk::default(), Settings { cache_bytes: 12 * extent_len(40_000), ..kept() });
+    let (store, _) = open(&disk, &settings);
+    let mut copies: Vec<Vec<u8>> = (0..4).map(|number| cached(&store, number)).collect();
+    let ids: Vec<ChunkId> = copies.iter().map(|bytes| ChunkId::of(bytes)).collect();
+    store.keep_copies(DOMAIN, &ids[..3], true).unwrap();
+    store.keep_copies(DOMAIN, &ids[1..3], true).unwrap();
+    let absent = ChunkId::of(b"nowhere");
+    store.keep_copies(DOMAIN, &[absent], true).unwrap();
+    assert_eq!(store.kept_bytes(), 3 * extent_len(40_000));
+    copies.extend((4..40).map(|number| cached(&store, number)));
+    assert!((0..3).all(|index| has(&store, &copies[index])) && !has(&store, &copies[3]));
+    assert!(store.usage().cached.bytes <= store.usage().cached.cap);
+    store.checkpoint().unwrap();
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    assert_eq!(store.kept_bytes(), 3 * extent_len(40_000), "over a restart as well");
+    // One is released, the object of another is deleted.
+    store.keep_copies(DOMAIN, &ids[..1], false).unwrap();
+    delete(&store, "1").unwrap();
+    collect(&store, 0);
+    collect(&store, 11 * 60 * 1000);
+    assert_eq!(store.kept_bytes(), extent_len(40_000));
+    for number in 40..80 {
+        cached(&store, number);
+    }
+    assert!(!has(&store, &copies[0]) && !has(&store, &copies[1]) && has(&store, &copies[2]));
+    audit(&store);
+}
+
+#[test]
 fn uses_of_copies_outlive_a_restart() {
     let (disk, settings) =
         (FaultyDisk::default(), Settings { cache_bytes: 12 * extent_len(40_000), ..kept() });

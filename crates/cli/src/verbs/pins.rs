@@ -1,0 +1,121 @@
+//! `skerry bucket pin|unpin|prefetch|pins`: what a site keeps copies of.
+
+use std::time::Duration;
+
+use clap::Args;
+use skerry_node::admin_shapes::{PinAct, PinList, PinRequest, PinStatus};
+
+use crate::arguments::Globals;
+use crate::exit::{Exit, Outcome};
+use crate::output;
+use crate::place::Place;
+use crate::progress::Waiting;
+use crate::words;
+
+/// The path of pins.
+const PATH: &str = "/_skerry/v1/pins";
+/// How often it is asked how far it is.
+const AGAIN: Duration = Duration::from_millis(300);
+
+/// Below which prefix.
+#[derive(Debug, Args)]
+pub(crate) struct Pin {
+    /// The bucket
+    name: String,
+    /// Keys that begin so; all by default
+    #[arg(long, default_value = "")]
+    prefix: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// The same, and whether to wait.
+#[derive(Debug, Args)]
+pub(crate) struct Prefetch {
+    #[command(flatten)]
+    pin: Pin,
+    /// Begin and return; `skerry bucket pins` tells how far it is
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// Where to look.
+#[derive(Debug, Args)]
+pub(crate) struct Pins {
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Pin {
+    pub(crate) async fn run(self, act: PinAct, globals: Globals) -> Outcome {
+        let what = format!("change what is kept of {} below {:?}", self.name, self.prefix);
+        if output::dry_run(globals.dry_run, &what, globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let site = self.place.site(&globals).await?;
+        let request = PinRequest { bucket: self.name, prefix: self.prefix, act };
+        show(&site.client.post(PATH, &request).await?, globals.json)
+    }
+}
+
+impl Prefetch {
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        let Pin { name, prefix, place } = self.pin;
+        let what = format!("fetch {name} below {prefix:?}");
+        if output::dry_run(globals.dry_run, &what, globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let site = place.site(&globals).await?;
+        let request = PinRequest { bucket: name.clone(), prefix: prefix.clone(), act: PinAct::Prefetch };
+        let mut list: PinList = site.client.post(PATH, &request).await?;
+        let this =
+            |list: &PinList| list.pins.iter().find(|pin| pin.bucket == name && pin.prefix == prefix).cloned();
+        let waiting = Waiting::new(&what, globals.json);
+        while !self.no_wait
+            && let Some(pin) = this(&list).filter(|pin| !pin.complete && pin.reason.is_none())
+        {
+            waiting.say(format!("{what}: {} of {}", words::bytes(pin.here_bytes), words::bytes(pin.bytes)));
+            tokio::time::sleep(AGAIN).await;
+            list = site.client.get(PATH).await?;
+        }
+        drop(waiting);
+        show(&list, globals.json)
+    }
+}
+
+impl Pins {
+    pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        show(&self.place.site(&globals).await?.client.get(PATH).await?, globals.json)
+    }
+}
+
+/// How a pin stands, in words.
+pub(crate) fn state(pin: &PinStatus) -> String {
+    match &pin.reason {
+        Some(reason) => reason.clone(),
+        None if pin.complete => "complete".into(),
+        None => "under way".into(),
+    }
+}
+
+fn show(list: &PinList, json: bool) -> Outcome {
+    if json {
+        output::document("pins", list)?;
+        return Ok(Exit::Done);
+    }
+    let mut rows = vec![["BUCKET", "PREFIX", "KIND", "OBJECTS", "HERE", "STATE"].map(str::to_owned).to_vec()];
+    rows.extend(list.pins.iter().map(|pin| {
+        vec![
+            pin.bucket.clone(),
+            pin.prefix.clone(),
+            if pin.pinned { "pinned" } else { "once" }.into(),
+            pin.objects.to_string(),
+            format!("{} of {}", words::bytes(pin.here_bytes), words::bytes(pin.bytes)),
+            state(pin),
+        ]
+    }));
+    output::line(&output::table(&rows));
+    let (pinned, most) = (words::bytes(list.pinned_bytes), words::bytes(list.most_bytes));
+    output::line(&format!("pinned copies: {pinned} of at most {most}"));
+    Ok(Exit::Done)
+}

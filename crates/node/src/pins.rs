@@ -1,0 +1,418 @@
+//! Pinned prefixes: what lies below them is fetched when its record arrives and is not evicted.
+//!
+//! Before: `skerry bucket pin|unpin|prefetch`. After: `paths/source.rs` for what is not here. Invariants: a few objects are
+//! fetched at a time, at a bounded pace, as copies in the sense of a metered link's budget; what is pinned is remembered
+//! durably; never more is pinned than [`MOST_PERCENT`] of what the cache may hold, and what does not fit says so.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use skerry_base::kv::{Table, View};
+use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Vector};
+use skerry_federation::budget::Class;
+use skerry_gateway::service::{
+    ErrorKind, Outcome, PinAct, PinList, PinRequest, PinStatus, ServiceError, VERSION,
+};
+use skerry_model::body::{Step, Walk};
+use skerry_model::bucket::list_buckets;
+use skerry_model::space::{self, Cursor, SpaceError};
+use skerry_model::{Entry, Record};
+use tokio::sync::Notify;
+
+use crate::paths::bucket::{self, Bucket};
+use crate::paths::refusal;
+use crate::paths::source::Chunks;
+use crate::site::{Site, entry, unreadable};
+
+/// Where pins are remembered, in the node's own table; then the bucket, then the prefix.
+const PINS: &[u8] = b"pin/";
+/// Kinds of entries.
+const PINNED: &[u8] = &[1];
+const PREFETCHED: &[u8] = &[2];
+/// Pins of a site: each is walked through after changes.
+const MOST: usize = 256;
+/// Keys of one reading of the index.
+const PAGE: usize = 256;
+/// Objects that are fetched at a time.
+const AT_ONCE: usize = 4;
+/// Bytes fetched a second at most, of each of them.
+const PACE: u64 = 8 << 20;
+/// The least time between two walks: changes gather meanwhile.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Walks without a change: links may be back, a period may have begun.
+const AGAIN: Duration = Duration::from_secs(30);
+/// Percent of the cache that may be pinned: the rest is for reads.
+const MOST_PERCENT: u64 = 90;
+
+/// A pin: its bucket and prefix.
+type Pin = (BucketId, String);
+
+/// How a pin stands.
+#[derive(Debug, Clone, Default)]
+struct Progress {
+    prefetch: bool,
+    objects: u64,
+    bytes: u64,
+    here: u64,
+    walked: bool,
+    /// Of what is fetched once: it was.
+    done: bool,
+    reason: Option<String>,
+    /// What had been seen of the bucket when it was walked to its end.
+    seen: Option<Vector>,
+}
+
+/// The pins of a site.
+#[derive(Default)]
+pub(crate) struct Pins {
+    all: Mutex<BTreeMap<Pin, Progress>>,
+    wake: Notify,
+}
+
+impl Pins {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Pin, Progress>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was remembered.
+    pub(crate) fn resume(view: &dyn View) -> Result<Self, SpaceError> {
+        let pins = Self::default();
+        let mut all = BTreeMap::new();
+        view.scan_prefix(Table::Local, PINS, &mut |key, value| {
+            let rest = key.strip_prefix(PINS).and_then(|rest| rest.split_first_chunk::<16>());
+            if let Some((bucket, prefix)) = rest
+                && let Ok(prefix) = String::from_utf8(prefix.to_vec())
+            {
+                let progress = Progress { prefetch: value == PREFETCHED, ..Progress::default() };
+                all.insert((BucketId(*bucket), prefix), progress);
+            }
+            ControlFlow::Continue(())
+        })?;
+        *pins.all() = all;
+        Ok(pins)
+    }
+
+    /// Whether anything of a bucket is pinned here, or being fetched.
+    pub(crate) fn any_of(&self, bucket: BucketId) -> bool {
+        self.all().iter().any(|((of, _), progress)| *of == bucket && !progress.done)
+    }
+
+    fn status(&self, name: impl Fn(BucketId) -> String, only: Option<BucketId>) -> Vec<PinStatus> {
+        let status = |((bucket, prefix), progress): (&Pin, &Progress)| PinStatus {
+            bucket: name(*bucket),
+            prefix: prefix.clone(),
+            pinned: !progress.prefetch,
+            objects: progress.objects,
+            bytes: progress.bytes,
+            here_bytes: progress.here,
+            complete: progress.walked && progress.here >= progress.bytes && progress.reason.is_none(),
+            reason: progress.reason.clone(),
+        };
+        let all = self.all();
+        all.iter().filter(|((bucket, _), _)| only.is_none_or(|only| only == *bucket)).map(status).collect()
+    }
+}
+
+fn remembered((bucket, prefix): &Pin, value: Option<&'static [u8]>) -> skerry_storage::Entry {
+    let key = [PINS, &bucket.0, prefix.as_bytes()].concat();
+    entry(&Entry::Local { key: key.into(), value: value.map(Bytes::from_static) })
+}
+
+fn invalid(message: String) -> ServiceError {
+    ServiceError::new(ErrorKind::InvalidArgument, message)
+}
+
+/// The pins of one bucket.
+pub(crate) fn of_bucket(site: &Site, bucket: &Bucket) -> Vec<PinStatus> {
+    site.pins.status(|_| bucket.name.clone(), Some(bucket.id))
+}
+
+/// All pins with their progress.
+pub(crate) async fn list(site: &Arc<Site>) -> Outcome<PinList> {
+    let system = site.system;
+    let names = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
+    let name = |id: BucketId| {
+        let found = names.iter().find(|resolved| resolved.claim.bucket == id);
+        found.map_or_else(|| id.to_string(), |resolved| resolved.name.clone())
+    };
+    let pinned_bytes = site.store.kept_bytes();
+    Ok(PinList { version: VERSION, pinned_bytes, most_bytes: most(site), pins: site.pins.status(name, None) })
+}
+
+/// Bytes that may be pinned.
+fn most(site: &Site) -> u64 {
+    site.store.usage_of_cache().cap / 100 * MOST_PERCENT
+}
+
+/// Pins, unpins or prefetches.
+pub(crate) async fn act(site: &Arc<Site>, request: PinRequest) -> Outcome<PinList> {
+    let found = site.bucket(&request.bucket).await?;
+    let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(&request.bucket))?;
+    let pin = (bucket.id, request.prefix);
+    let known = site.pins.all().get(&pin).map(|progress| progress.prefetch);
+    match request.act {
+        PinAct::Unpin if known.is_none() => {
+            return Err(invalid(format!("{} below {:?} is not pinned here", bucket.name, pin.1)));
+        }
+        PinAct::Unpin => {
+            keep(site, &pin, None).await?;
+            site.pins.all().remove(&pin);
+            unmark(site, &bucket, &pin.1).await?;
+            // Other pins put theirs on again.
+            site.pins.all().values_mut().for_each(|progress| progress.seen = None);
+        }
+        PinAct::Pin | PinAct::Prefetch => begin(site, &bucket, pin, request.act, known).await?,
+    }
+    site.pins.wake.notify_one();
+    list(site).await
+}
+
+async fn begin(site: &Arc<Site>, bucket: &Bucket, pin: Pin, act: PinAct, known: Option<bool>) -> Outcome<()> {
+    bucket.check_residency(site)?;
+    if site.leaving.note(bucket.id).is_some() {
+        return Err(invalid(format!(
+            "this site is about to leave {0}; `skerry bucket join {0}`",
+            bucket.name
+        )));
+    }
+    if site.store.usage_of_cache().cap == 0 {
+        return Err(invalid("this site keeps no copies: storage.cache is 0".into()));
+    }
+    if known.is_none() && site.pins.all().len() >= MOST {
+        return Err(invalid(format!("a site has at most {MOST} pins; unpin one")));
+    }
+    // What is pinned already need not be fetched once.
+    let prefetch = act == PinAct::Prefetch;
+    if known == Some(false) && prefetch {
+        return Ok(());
+    }
+    site.join(bucket.id).await?;
+    keep(site, &pin, Some(if prefetch { PREFETCHED } else { PINNED })).await?;
+    site.pins.all().insert(pin, Progress { prefetch, ..Progress::default() });
+    Ok(())
+}
+
+async fn keep(site: &Site, pin: &Pin, value: Option<&'static [u8]>) -> Outcome<()> {
+    let entry = remembered(pin, value);
+    site.commit(site.system, (), move |_| Ok(((), vec![entry]))).await
+}
+
+/// Walks through all pins after every change, for ever.
+pub(crate) async fn work(site: Arc<Site>) {
+    let mut changes = site.changes.follow();
+    loop {
+        let pins: Vec<Pin> = site.pins.all().keys().cloned().collect();
+        for pin in pins {
+            if let Err(error) = walk(&site, &pin).await {
+                tracing::debug!(prefix = %pin.1, %error, "a pin waits");
+                if let Some(progress) = site.pins.all().get_mut(&pin) {
+                    progress.reason = Some(error.message().to_owned());
+                }
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = site.pins.wake.notified() => {}
+            () = tokio::time::sleep(AGAIN) => {}
+        }
+    }
+}
+
+/// Fetches what is missing below a prefix.
+async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
+    let (id, system) = (pin.0, site.system);
+    let Some(bucket) = site.read(move |view| bucket::claim_of(view, system, id)).await? else {
+        return Ok(());
+    };
+    bucket.check_residency(site)?;
+    let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
+    let whole = site.is_complete(id);
+    let seen = site.read(move |view| space::vector(view, id).map_err(unreadable)).await?;
+    if known.done || (known.walked && known.reason.is_none() && known.seen.as_ref() == Some(&seen)) {
+        return Ok(());
+    }
+    let mut progress = Progress { prefetch: known.prefetch, ..Progress::default() };
+    let mut after: Option<String> = None;
+    loop {
+        let (records, next) = page(site, &bucket, &pin.1, after.take()).await?;
+        for some in records.chunks(AT_ONCE * 4) {
+            if !bring_all(site, &bucket, pin, some.to_vec(), &mut progress).await? {
+                return Ok(());
+            }
+        }
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    if !whole {
+        progress.reason.get_or_insert_with(|| "this site is still taking the bucket's records".into());
+    } else if progress.prefetch && progress.reason.is_none() {
+        keep(site, pin, None).await?;
+        progress.done = true;
+    }
+    (progress.walked, progress.seen) = (true, Some(seen));
+    note(site, pin, &progress);
+    Ok(())
+}
+
+/// Some objects at a time; false if the pin is no more.
+async fn bring_all(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    pin: &Pin,
+    records: Vec<Record>,
+    progress: &mut Progress,
+) -> Outcome<bool> {
+    let prefetch = progress.prefetch;
+    let sizes: Vec<u64> =
+        records.iter().map(|record| record.object().map_or(0, |object| object.size)).collect();
+    let tasks: Vec<_> =
+        records.into_iter().map(|record| bring(site.clone(), bucket.clone(), record, prefetch)).collect();
+    let brought: Vec<Outcome<Vec<ChunkId>>> = futures::stream::iter(tasks).buffered(AT_ONCE).collect().await;
+    let mut marked = Vec::new();
+    for (size, brought) in sizes.into_iter().zip(brought) {
+        progress.objects += 1;
+        progress.bytes += size;
+        match brought {
+            Ok(chunks) => {
+                progress.here += size;
+                marked.extend(chunks);
+            }
+            Err(error) => {
+                progress.reason.get_or_insert_with(|| error.message().to_owned());
+            }
+        }
+    }
+    if !prefetch && !marked.is_empty() && !mark(site, bucket.id, marked, true).await? {
+        progress.reason.get_or_insert_with(|| "copies were evicted before they were kept".into());
+    }
+    note(site, pin, progress);
+    Ok(site.pins.all().contains_key(pin))
+}
+
+fn note(site: &Site, pin: &Pin, progress: &Progress) {
+    if let Some(known) = site.pins.all().get_mut(pin) {
+        let seen = known.seen.take();
+        *known = progress.clone();
+        known.seen = progress.seen.clone().or(seen);
+    }
+}
+
+async fn page(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    prefix: &str,
+    after: Option<String>,
+) -> Outcome<(Vec<Record>, Option<String>)> {
+    let (id, prefix) = (bucket.id, prefix.to_owned());
+    let read = move |view: &dyn View| {
+        let cursor = Cursor { prefix: &prefix, start_after: after.as_deref(), delimiter: None, max: PAGE };
+        let listing = space::list_current(view, id, cursor).map_err(unreadable)?;
+        let mut records = Vec::with_capacity(listing.keys.len());
+        for (key, _) in &listing.keys {
+            records.extend(space::current(view, id, key).map_err(unreadable)?);
+        }
+        Ok((records, listing.next))
+    };
+    site.read(read).await
+}
+
+/// Brings all chunks of a version; those that are kept if it is pinned.
+async fn bring(site: Arc<Site>, bucket: Bucket, record: Record, prefetch: bool) -> Outcome<Vec<ChunkId>> {
+    let Some(object) = record.object() else { return Ok(Vec::new()) };
+    let chunks = Chunks::new(&site, &bucket, record.site);
+    let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
+    let mut brought = Vec::new();
+    while let Some(step) = walk.next() {
+        let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
+        let bytes = one(&site, bucket.id, &chunks, chunk, prefetch).await?;
+        if chunk.kind == ChunkKind::Tree {
+            walk.supply(&bytes).map_err(refusal::malformed)?;
+        }
+        brought.push(chunk.id);
+    }
+    Ok(brought)
+}
+
+/// One chunk; fetched if it is not here. Of a leaf that is here nothing is read.
+async fn one(
+    site: &Arc<Site>,
+    bucket: BucketId,
+    chunks: &Chunks,
+    chunk: ChunkRef,
+    prefetch: bool,
+) -> Outcome<Bytes> {
+    let is_leaf = chunk.kind == ChunkKind::Leaf;
+    if has(site, bucket, chunk.id).await? {
+        return if is_leaf { Ok(Bytes::new()) } else { chunks.whole(chunk).await };
+    }
+    let (kept, most) = (site.store.kept_bytes(), most(site));
+    if kept + u64::from(chunk.stored) > most {
+        let what =
+            if prefetch { "what is pinned leaves no room for it" } else { "what is pinned has no more room" };
+        let message =
+            format!("{what}: {kept} of {most} bytes ({MOST_PERCENT} % of storage.cache); raise it, or unpin");
+        return Err(ServiceError::new(ErrorKind::StorageFull, message));
+    }
+    site.peers.uplink.may(Class::Copy).map_err(refusal::unreachable)?;
+    let bytes = chunks.fetch(chunk, "not here").await?;
+    if !has(site, bucket, chunk.id).await? {
+        return Err(ServiceError::new(ErrorKind::StorageFull, "the disk has no room for copies"));
+    }
+    tokio::time::sleep(Duration::from_secs_f64(bytes.len() as f64 / PACE as f64)).await;
+    Ok(bytes)
+}
+
+async fn has(site: &Arc<Site>, bucket: BucketId, chunk: ChunkId) -> Outcome<bool> {
+    let store = site.store.clone();
+    tokio::task::spawn_blocking(move || store.has_chunk(bucket, chunk)).await.map_err(refusal::task)
+}
+
+/// Marks copies, or takes the marks off; whether all of them are here.
+async fn mark(site: &Arc<Site>, bucket: BucketId, chunks: Vec<ChunkId>, kept: bool) -> Outcome<bool> {
+    let store = site.store.clone();
+    let mark = move || {
+        store.keep_copies(bucket, &chunks, kept)?;
+        Ok(chunks.iter().all(|chunk| store.has_chunk(bucket, *chunk)))
+    };
+    tokio::task::spawn_blocking(mark).await.map_err(refusal::task)?.map_err(refusal::storage)
+}
+
+/// Takes the marks off all that lies below a prefix; other pins put theirs on again in a moment.
+async fn unmark(site: &Arc<Site>, bucket: &Bucket, prefix: &str) -> Outcome<()> {
+    let mut after: Option<String> = None;
+    loop {
+        let (records, next) = page(site, bucket, prefix, after.take()).await?;
+        let (store, id) = (site.store.clone(), bucket.id);
+        let read = move || {
+            let mut chunks = Vec::new();
+            for object in records.iter().filter_map(Record::object) {
+                let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
+                while let Some(step) = walk.next() {
+                    let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
+                    chunks.push(chunk.id);
+                    if chunk.kind == ChunkKind::Tree {
+                        // Of a tree that is not here nothing is marked.
+                        let Ok(bytes) = store.read_chunk(id, chunk.id, 0..u32::MAX) else { break };
+                        if walk.supply(&bytes).is_err() {
+                            break;
+                        }
+                    }
+                }
+            }
+            chunks
+        };
+        let chunks = tokio::task::spawn_blocking(read).await.map_err(refusal::task)?;
+        mark(site, bucket.id, chunks, false).await?;
+        after = next;
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}

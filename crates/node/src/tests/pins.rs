@@ -1,0 +1,88 @@
+//! What is pinned or prefetched at a site.
+
+use skerry_gateway::service::{ErrorKind, Outcome, PinAct, PinRequest, PinStatus};
+
+use super::world::{TestSite, TestWorld, noise};
+
+async fn act(site: &TestSite, prefix: &str, act: PinAct) -> Outcome<Vec<PinStatus>> {
+    let request = PinRequest { bucket: "photos".into(), prefix: prefix.into(), act };
+    site.services().admin.set_pin(request).await.map(|list| list.pins)
+}
+
+async fn complete(site: &TestSite, objects: u64) {
+    site.until("the pin is complete", || async {
+        let pins = site.services().admin.pins().await.unwrap().pins;
+        pins.iter().any(|pin| pin.complete && pin.objects == objects)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pinned_prefix_is_here_when_the_links_are_cut_and_stays_over_a_restart() {
+    let mut world = TestWorld::new(2).await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.create_bucket("photos").await.unwrap();
+        one.put("photos", "menu/a", noise(2_500_000, 1)).await.unwrap();
+        one.put("photos", "other", noise(2_000_000, 2)).await.unwrap();
+        let known = || async { two.site().bucket("photos").await.unwrap().is_some() };
+        two.until("the bucket is known", known).await;
+        assert_eq!(act(two, "menu/", PinAct::Unpin).await.unwrap_err().kind(), ErrorKind::InvalidArgument);
+        act(two, "menu/", PinAct::Pin).await.unwrap();
+        complete(two, 1).await;
+        // What comes later comes by itself.
+        one.put("photos", "menu/b", noise(1_200_000, 3)).await.unwrap();
+        complete(two, 2).await;
+        assert!(two.site().store.kept_bytes() > 3_700_000);
+        let refused = two.services().admin.leave_bucket("photos").await.unwrap_err();
+        assert!(refused.message().contains("unpin"), "{refused}");
+        one.cut(true).await;
+        assert_eq!(two.get("photos", "menu/a").await.unwrap(), noise(2_500_000, 1));
+        assert_eq!(two.get("photos", "menu/b").await.unwrap(), noise(1_200_000, 3));
+        assert_eq!(two.get("photos", "other").await.unwrap_err().kind(), ErrorKind::Unreachable);
+    }
+    world.sites[1].stop().await;
+    world.sites[1].start().await;
+    let two = &world.sites[1];
+    complete(two, 2).await;
+    assert!(act(two, "menu/", PinAct::Unpin).await.unwrap().is_empty());
+    assert_eq!(two.site().store.kept_bytes(), 0);
+    world.sites[0].cut(false).await;
+    world.linked(two).await;
+    act(two, "", PinAct::Prefetch).await.unwrap();
+    complete(two, 3).await;
+    assert_eq!(two.site().store.kept_bytes(), 0, "prefetched is not pinned");
+    let wrong = PinRequest { bucket: "nowhere".into(), prefix: String::new(), act: PinAct::Pin };
+    assert_eq!(two.services().admin.set_pin(wrong).await.unwrap_err().kind(), ErrorKind::NoSuchBucket);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_says_so_and_what_is_pinned_outlives_other_copies() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    for number in 0..12 {
+        one.put("photos", &format!("{}/{number}", number % 2), noise(900_000, number)).await.unwrap();
+    }
+    let known = || async { two.site().bucket("photos").await.unwrap().is_some() };
+    two.until("the bucket is known", known).await;
+    two.site().store.set_cache_cap(8_000_000);
+    act(two, "0/", PinAct::Pin).await.unwrap();
+    complete(two, 6).await;
+    // The other six do not fit beside them; reading them evicts none that is pinned.
+    act(two, "1/", PinAct::Pin).await.unwrap();
+    two.until("it says what does not fit", || async {
+        let pins = two.services().admin.pins().await.unwrap().pins;
+        pins.iter().any(|pin| pin.reason.as_ref().is_some_and(|reason| reason.contains("storage.cache")))
+    })
+    .await;
+    for number in (1..12).step_by(2) {
+        two.get("photos", &format!("1/{number}")).await.unwrap();
+    }
+    one.cut(true).await;
+    for number in (0..12).step_by(2) {
+        assert_eq!(two.get("photos", &format!("0/{number}")).await.unwrap(), noise(900_000, number));
+    }
+    world.stop().await;
+}
