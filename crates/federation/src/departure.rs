@@ -163,6 +163,22 @@ impl Attempt {
     }
 }
 
+impl Attempt {
+    /// Whether enough others lack at most so many records each: they will have them in a moment if nothing new comes.
+    pub fn is_near(&self, own: &Own, copies: usize, members: &BTreeSet<SiteId>, most: u64) -> bool {
+        let others = self.others(members);
+        let lacks = |vector: &Vector| -> u64 {
+            own.vector.iter().map(|(origin, seq)| seq.saturating_sub(vector.get(origin))).sum()
+        };
+        let near = |site: &&SiteId| match self.said.get(site) {
+            Some(Standing::Stays { vector, .. }) => lacks(vector) <= most,
+            _ => false,
+        };
+        let wanted = copies.max(1).min(others.len());
+        wanted > 0 && others.iter().filter(near).count() >= wanted
+    }
+}
+
 /// Whether who has this has everything of `own`.
 fn has_all(vector: &Vector, loose: &[Loose], own: &Own) -> bool {
     let has = |(origin, seqs): &(Origin, Option<Vec<u64>>)| {
@@ -262,6 +278,19 @@ mod tests {
         assert_eq!(judged(&[(2, stays(7))], &own, 1, &[2]), Verdict::Go);
         let many = Own { loose: vec![(origin(), None)], ..own };
         assert_ne!(judged(&with(3, &[5, 7]), &many, 1, &[2]), Verdict::Go);
+    }
+
+    #[test]
+    fn near_is_who_lacks_little() {
+        let mut departures = Departures::default();
+        departures.begin(BUCKET);
+        let round = departures.ask(BUCKET).unwrap_or_default();
+        departures.said(BUCKET, round, site(2), stays(5));
+        departures.said(BUCKET, round, site(3), Standing::Joins);
+        let members = [site(2), site(3)].into();
+        let attempt = departures.attempt(BUCKET).unwrap_or_default();
+        assert!(attempt.is_near(&holds(8), 1, &members, 3) && !attempt.is_near(&holds(9), 1, &members, 3));
+        assert!(!attempt.is_near(&holds(5), 2, &members, 3), "one of two is still joining");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, Dot, SiteId};
+use skerry_base::{BucketId, Dot, Instant, SiteId};
 use skerry_federation::departure::{Attempt, Departures, Own, Standing, Verdict, Wait};
 use skerry_federation::{Input, Loose, limits};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
@@ -41,6 +41,10 @@ const TURN: Duration = Duration::from_millis(500);
 const SAY: Duration = Duration::from_secs(5);
 /// How long writes here wait at most while the last records are handed over.
 const CLOSED: Duration = Duration::from_secs(5);
+/// Records that a member may lack for writes here to wait for it.
+const NEAR: u64 = 256;
+/// After a try that failed writes do not wait again for this long.
+const REST: Duration = Duration::from_secs(10);
 /// Between two looks meanwhile.
 const LOOK: Duration = Duration::from_millis(30);
 /// Records dropped in one commit.
@@ -66,6 +70,8 @@ struct State {
     handed: BTreeMap<BucketId, Handed>,
     /// Writes here wait.
     closed: BTreeSet<BucketId>,
+    /// Not closed again before.
+    rest: BTreeMap<BucketId, Instant>,
     sweeps: BTreeSet<BucketId>,
     joins: BTreeMap<BucketId, Joins>,
 }
@@ -146,6 +152,7 @@ impl Leavings {
         state.machine.end(bucket);
         state.notes.remove(&bucket);
         state.handed.remove(&bucket);
+        state.rest.remove(&bucket);
     }
 }
 
@@ -190,6 +197,14 @@ pub(crate) async fn set_joins(site: &Arc<Site>, bucket: BucketId, joins: Option<
     Ok(())
 }
 
+/// No read makes a member of a site that has left; what said more says it still.
+const fn least(joins: Joins) -> Joins {
+    match joins {
+        Joins::Never => Joins::Never,
+        Joins::OnRead | Joins::Always | Joins::Manual => Joins::Manual,
+    }
+}
+
 fn joins_fact(bucket: BucketId, joins: Option<Joins>) -> Entry {
     let value = joins.map(|joins| joins.name().as_bytes().into());
     Entry::Local { key: Stored::Join.key(bucket).into(), value }
@@ -217,8 +232,7 @@ pub(crate) async fn join(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
 /// Begins to leave: refused if it can be known now that it cannot end well.
 pub(crate) async fn begin(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
     if !site.is_member(bucket.id) {
-        let joins = if site.joins(bucket) == Joins::Never { Joins::Never } else { Joins::Manual };
-        return set_joins(site, bucket.id, Some(joins)).await;
+        return set_joins(site, bucket.id, Some(least(site.joins(bucket)))).await;
     }
     refuse_home(site, bucket)?;
     if site.pins.any_of(bucket.id) {
@@ -359,8 +373,15 @@ fn why(site: &Site, wait: &Wait) -> String {
     format!("{} of {} other members have everything: {}", wait.have, wait.wanted, reasons.join("; "))
 }
 
+/// A pause; nothing that could happen ends it.
+pub(crate) async fn rest(pause: Duration) {
+    tokio::time::timeout(pause, std::future::pending::<()>()).await.ok();
+}
+
 /// Tries again and again, and drops what was left.
 pub(crate) async fn work(site: Arc<Site>) {
+    let mut turns = tokio::time::interval(TURN);
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let (going, sweeps) = {
             let state = site.leaving.state();
@@ -379,7 +400,7 @@ pub(crate) async fn work(site: Arc<Site>) {
                 tracing::warn!(%bucket, %error, "what was left of a bucket could not be dropped");
             }
         }
-        tokio::time::sleep(TURN).await;
+        turns.tick().await;
     }
 }
 
@@ -396,16 +417,21 @@ async fn attempt(site: &Arc<Site>, id: BucketId) -> Outcome<()> {
     let Some(said) = ask(site, id, &members).await else { return Ok(()) };
     hand_over::turn(site, &bucket, &said.others(&members)).await?;
     let own = site.read(move |view| own(view, id)).await?;
-    if let Verdict::Wait(wait) = said.judge(&own, usize::from(bucket.config.copies), &members) {
-        let behind = wait.wanted > 0 && wait.behind.len() + wait.have >= wait.wanted;
+    let copies = usize::from(bucket.config.copies);
+    if let Verdict::Wait(wait) = said.judge(&own, copies, &members) {
         site.leaving.set_note(id, Note { reason: why(site, &wait), ..Note::default() });
-        // Who is behind because writes go on here catches up once they wait.
-        if !behind || own.vector.is_empty() {
-            return Ok(());
-        }
+    }
+    // Who is behind because writes go on here catches up once they wait; but writes do not wait for who is far behind,
+    // nor again at once.
+    let rests = site.leaving.state().rest.get(&id).is_some_and(|until| *until > site.clock.now());
+    if rests || !said.is_near(&own, copies, &members, NEAR) {
+        return Ok(());
     }
     site.leaving.state().closed.insert(id);
     let ended = end(site, &bucket).await;
+    if ended.is_err() {
+        site.leaving.state().rest.insert(id, site.clock.now().after(REST));
+    }
     if !site.is_member(id) && ended.is_err() {
         reopen(site, id).await;
     }
@@ -443,7 +469,7 @@ async fn settled(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Option<Attempt>> 
                 site.leaving.set_note(id, Note { reason: why(site, &wait), ..Note::default() });
             }
         }
-        tokio::time::sleep(LOOK).await;
+        rest(LOOK).await;
     }
 }
 
@@ -464,7 +490,8 @@ async fn end(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
     let handed = site.leaving.state().handed.get(&id).cloned().unwrap_or_default();
     let incarnation =
         entropy::number().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
-    let letting = Letting { said, copies, members, handed, incarnation };
+    let joins = site.joins_here(id).map_or(Joins::Manual, least);
+    let letting = Letting { said, copies, members, handed, incarnation, joins };
     let (stamps, me, system) = (site.stamps.clone(), site.id, site.system);
     let propose = move |view: &dyn View| {
         letting.check(view, id, (system, me))?;
@@ -483,7 +510,7 @@ fn gone(site: &Arc<Site>, bucket: BucketId) {
     site.copies.forget(bucket);
     let mut state = site.leaving.state();
     state.sweeps.insert(bucket);
-    state.joins.insert(bucket, Joins::Manual);
+    state.joins.entry(bucket).and_modify(|joins| *joins = least(*joins)).or_insert(Joins::Manual);
     drop(state);
     site.drive.tell(Input::Leave { bucket });
     site.changes.happened(bucket);
@@ -496,6 +523,7 @@ struct Letting {
     members: BTreeSet<SiteId>,
     handed: Handed,
     incarnation: u64,
+    joins: Joins,
 }
 
 impl Letting {
@@ -529,7 +557,7 @@ impl Letting {
             forget(Stored::Doubt, bucket),
             forget(Stored::Leaving, bucket),
             say(Stored::Left, bucket),
-            joins_fact(bucket, Some(Joins::Manual)),
+            joins_fact(bucket, Some(self.joins)),
         ];
         entries.extend(crate::copies::book::forgotten(view, bucket).map_err(unreadable)?);
         Ok(entries.iter().map(|one| entry(one).freeing()).collect())
@@ -557,7 +585,7 @@ async fn sweep(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
             0 => break,
             count => dropped += count,
         }
-        tokio::time::sleep(PACE).await;
+        rest(PACE).await;
     }
     site.leaving.state().sweeps.remove(&bucket);
     tracing::info!(%bucket, dropped, "records of a bucket that was left are gone");

@@ -23,6 +23,7 @@ use skerry_model::space::{self, Cursor, SpaceError};
 use skerry_model::{Entry, Record};
 use tokio::sync::Notify;
 
+use crate::leaving::rest;
 use crate::paths::bucket::{self, Bucket};
 use crate::paths::refusal;
 use crate::paths::source::Chunks;
@@ -214,11 +215,11 @@ pub(crate) async fn work(site: Arc<Site>) {
                 }
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        rest(PAUSE).await;
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
             () = site.pins.wake.notified() => {}
-            () = tokio::time::sleep(AGAIN) => {}
+            () = rest(AGAIN) => {}
         }
     }
 }
@@ -365,7 +366,7 @@ async fn one(
     if !has(site, bucket, chunk.id).await? {
         return Err(ServiceError::new(ErrorKind::StorageFull, "the disk has no room for copies"));
     }
-    tokio::time::sleep(Duration::from_secs_f64(bytes.len() as f64 / PACE as f64)).await;
+    rest(Duration::from_secs_f64(bytes.len() as f64 / PACE as f64)).await;
     Ok(bytes)
 }
 

@@ -227,6 +227,12 @@ impl Site {
         self.members.read().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
+    /// Those whose records it is still taking.
+    pub(crate) fn incomplete(&self) -> Vec<BucketId> {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        members.iter().filter(|(_, complete)| !**complete).map(|(bucket, _)| *bucket).collect()
+    }
+
     /// Becomes a member: remembered first, then told to the machine, which pulls.
     pub(crate) async fn join(&self, bucket: BucketId) -> Outcome<()> {
         if self.is_member(bucket) {

@@ -147,32 +147,51 @@ pub(crate) fn not_complete(site: &Site, bucket: BucketId) -> Response {
     if site.is_member(bucket) { Response::Joining } else { Response::NotMember }
 }
 
+/// How long nothing is heard of feeds before members that are not complete ask by themselves.
+const ASK_AGAIN: Duration = Duration::from_secs(3);
+
 /// Follows what the machine says of feeds: a member is complete once it has seen all that a complete member
-/// had when it was asked.
+/// had when it was asked. Of a bucket in which nothing differs no feed has anything to say: then it is asked now and then.
 pub(crate) async fn complete(site: Arc<Site>, mut caught_up: mpsc::Receiver<(BucketId, SiteId)>) {
     let mut goals: BTreeMap<BucketId, Vector> = BTreeMap::new();
-    while let Some((bucket, source)) = caught_up.recv().await {
-        if !site.is_member(bucket) || site.is_complete(bucket) {
-            goals.remove(&bucket);
-            continue;
-        }
-        let goal = match goals.remove(&bucket) {
-            Some(goal) => goal,
-            None => {
-                match site.peers.call(source, &Request::Size { bucket }).await.map(|answer| answer.response) {
-                    Ok(Response::Size { vector, .. }) => vector,
-                    _ => continue,
+    loop {
+        match tokio::time::timeout(ASK_AGAIN, caught_up.recv()).await {
+            Ok(None) => return,
+            Ok(Some((bucket, source))) => compare(&site, &mut goals, bucket, source).await,
+            Err(_) => {
+                for bucket in site.incomplete() {
+                    let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
+                    let linked = members.unwrap_or_default().into_iter().find(|member| site.linked(*member));
+                    if let Some(source) = linked {
+                        compare(&site, &mut goals, bucket, source).await;
+                    }
                 }
             }
-        };
-        let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await;
-        if !own.is_ok_and(|own| own.includes(&goal)) {
-            goals.insert(bucket, goal);
-        } else {
-            match site.completed(bucket).await {
-                Ok(()) => tracing::info!(%bucket, "this site is a complete member"),
-                Err(error) => tracing::warn!(%bucket, %error, "a membership was not remembered"),
+        }
+    }
+}
+
+async fn compare(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, bucket: BucketId, source: SiteId) {
+    if !site.is_member(bucket) || site.is_complete(bucket) {
+        goals.remove(&bucket);
+        return;
+    }
+    let goal = match goals.remove(&bucket) {
+        Some(goal) => goal,
+        None => {
+            match site.peers.call(source, &Request::Size { bucket }).await.map(|answer| answer.response) {
+                Ok(Response::Size { vector, .. }) => vector,
+                _ => return,
             }
+        }
+    };
+    let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await;
+    if !own.is_ok_and(|own| own.includes(&goal)) {
+        goals.insert(bucket, goal);
+    } else {
+        match site.completed(bucket).await {
+            Ok(()) => tracing::info!(%bucket, "this site is a complete member"),
+            Err(error) => tracing::warn!(%bucket, %error, "a membership was not remembered"),
         }
     }
 }

@@ -179,9 +179,7 @@ pub(crate) async fn here(
     for _ in 0..JOINED_AGAIN {
         site.leaving.pass(site, bucket).await;
         site.join(bucket).await?;
-        let written = match site
-            .commit(bucket, pins.take(), move |view| proposal.decide_inside(view))
-            .await?
+        let written = match site.commit(bucket, pins.take(), move |view| proposal.decide_inside(view)).await?
         {
             Ok(written) => written,
             // It left the bucket in between: it becomes a member again.
@@ -218,12 +216,12 @@ struct Proposal {
     lazy: bool,
 }
 
+/// What was decided; the proposal itself if its site has left the bucket.
+type Inside = Result<Written, Box<Proposal>>;
+
 impl Proposal {
     /// Unless the site has left the bucket: its own records would be of an origin whose others it has forgotten.
-    fn decide_inside(
-        self: Box<Self>,
-        view: &dyn View,
-    ) -> Outcome<(Result<Written, Box<Self>>, Vec<skerry_storage::Entry>)> {
+    fn decide_inside(self: Box<Self>, view: &dyn View) -> Outcome<(Inside, Vec<skerry_storage::Entry>)> {
         if self.stamps.is_out(self.resolved.id) {
             return Ok((Err(self), Vec::new()));
         }
