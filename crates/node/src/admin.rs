@@ -13,7 +13,10 @@ use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
     AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
     ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState,
-    Invite, InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState, MembershipState, NameConflict, Outcome, PeerStatus, PinList, PinRequest, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
+    Invite, InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
+    LossPage, LossQuery, LossRequest, LossState, MembershipState, NameConflict, Outcome, PeerStatus, PinList,
+    PinRequest, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport,
+    StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::bucket::{
     self as model, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name, document_object,

@@ -185,7 +185,7 @@ impl Core {
         let peers = Arc::new(Peers::new(net, telemetry.wan.clone(), clock));
         peers.uplink.resume(&store.view())?;
         let book = std::mem::take(&mut remembered.copies);
-        let pins = Pins::resume(&store.view()).map_err(unread)?;
+        let pins = Pins::resume(&store.view()).map_err(|error| unread(&directory, &error))?;
         let mut site = new_site((&trust, config), store, peers, drive, &remembered, (book, pins))?;
         site.md5 = options.md5.map_or(site.md5, Arc::new);
         let site = Arc::new(site);

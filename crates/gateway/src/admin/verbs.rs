@@ -9,7 +9,8 @@ use super::json::{self, Failure};
 use crate::http::body::{Inflow, Outflow};
 use crate::s3::uri::Query;
 use crate::service::{
-    AdminService, ConflictKey, ConflictQuery, ErrorKind, LeaveRequest, LossQuery, Outcome, ServiceError, SpaceQuery,
+    AdminService, ConflictKey, ConflictQuery, ErrorKind, LeaveRequest, LossQuery, Outcome, ServiceError,
+    SpaceQuery,
 };
 
 /// Carries out the verb at a path below `/_skerry/v1/`.

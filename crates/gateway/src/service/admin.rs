@@ -6,7 +6,10 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{AreasReport, JoinRequest, LossPage, LossQuery, LossRequest, LossState, MembershipState, Outcome, PinList, PinRequest, PinStatus, ServiceError};
+use super::{
+    AreasReport, JoinRequest, LossPage, LossQuery, LossRequest, LossState, MembershipState, Outcome, PinList,
+    PinRequest, PinStatus, ServiceError,
+};
 
 /// The version of all shapes here.
 pub const VERSION: u32 = 1;
