@@ -34,6 +34,7 @@ mod places;
 mod reconcile;
 mod replica;
 pub mod scope;
+pub mod site_view;
 mod stats;
 
 pub use config::Config;

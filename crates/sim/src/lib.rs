@@ -18,6 +18,7 @@ pub mod history;
 pub mod ledger;
 pub mod memory;
 pub mod net;
+pub mod nodes;
 pub mod queue;
 pub mod site;
 pub mod standing;

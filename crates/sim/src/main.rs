@@ -17,7 +17,7 @@ use skerry_sim::environment::Environment;
 use skerry_sim::histories::{Answered, Line};
 use skerry_sim::trace::{Sink, say};
 use skerry_sim::world::{self, Report};
-use skerry_sim::{arrivals, swarm};
+use skerry_sim::{arrivals, nodes, swarm};
 
 #[derive(Parser)]
 #[command(name = "skerry-sim", about = "The world of Skerry in one thread: storms by number")]
@@ -62,6 +62,18 @@ enum Verb {
         /// With a mistake that the checker must find: who made a bucket decides, whoever is its home.
         #[arg(long)]
         two_homes: bool,
+    },
+    /// Sites of one to four nodes: views, leases, scope `site`, conditional operations.
+    Nodes {
+        /// How many seeds.
+        #[arg(long, default_value_t = 100)]
+        seeds: u64,
+        /// The first.
+        #[arg(long, default_value_t = 0)]
+        start: u64,
+        /// Make each deliberate mistake, and say which checkers find it at which seeds.
+        #[arg(long)]
+        mistakes: bool,
     },
     /// One seed.
     Run {
@@ -206,6 +218,8 @@ fn carry_out(verb: &Verb) -> Result<bool, String> {
             let seeds = *start..start.saturating_add(*seeds);
             Ok(seeds.filter(|seed| !print_history(*seed, *two_homes)).count() == 0)
         }
+        Verb::Nodes { seeds, start, mistakes: false } => Ok(run_nodes(*start, *seeds)),
+        Verb::Nodes { seeds, start, mistakes: true } => Ok(run_mistakes(*start, *seeds)),
         Verb::Run { seed, trace, files } => {
             let sink = if *trace { Sink::Print } else { Sink::Keep(40) };
             Ok(judge(&files.read()?, *seed, sink, true).passed())
@@ -227,6 +241,43 @@ fn print_history(seed: u64, two_homes: bool) -> bool {
         eprintln!("again: {} --histories", swarm::reproduction(seed));
     }
     report.passed() || two_homes
+}
+
+/// Whether all of them passed.
+fn run_nodes(start: u64, seeds: u64) -> bool {
+    let (mut counts, mut failed, mut longest) = (BTreeMap::<_, u64>::new(), 0, Duration::ZERO);
+    for seed in start..start.saturating_add(seeds) {
+        let outcome = nodes::run(seed, None);
+        outcome.counts.iter().for_each(|(what, count)| *counts.entry(*what).or_default() += count);
+        longest = longest.max(outcome.longest);
+        failed += u64::from(!outcome.violations.is_empty());
+        for (checker, what) in &outcome.violations {
+            say(format_args!("seed {seed} FAILED: {checker}: {what}"));
+        }
+    }
+    say(format_args!(
+        "{seeds} seeds, {failed} failed; with one node lost or slow no write waited longer than {longest:?}"
+    ));
+    counts.iter().for_each(|(what, count)| say(format_args!("{count:>10} {what}")));
+    failed == 0
+}
+
+/// Whether each was found.
+fn run_mistakes(start: u64, seeds: u64) -> bool {
+    let found = |mistake: &nodes::Mistake| {
+        let mut caught: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+        for seed in start..start.saturating_add(seeds) {
+            for (checker, _) in nodes::run(seed, Some(*mistake)).violations {
+                let seeds = caught.entry(checker).or_default();
+                if seeds.last() != Some(&seed) {
+                    seeds.push(seed);
+                }
+            }
+        }
+        say(format_args!("{mistake:?}: {caught:?}"));
+        !caught.is_empty()
+    };
+    nodes::MISTAKES.iter().filter(|mistake| !found(mistake)).count() == 0
 }
 
 fn print_arrivals(delay: u64, seeds: u64) {

@@ -1,0 +1,287 @@
+//! What a shell does around the machine: carries out what it wants, in order behind its stores; keeps the disk; answers
+//! for writes and for who catches up, as [`Output`] asks for.
+
+use skerry_base::Instant;
+use skerry_federation::site_view::{Input, Memory, Message, Output, Said, Seat, SiteView};
+use skerry_scenario::clock::{millis, seconds};
+use skerry_scenario::draw::Ppm;
+
+use super::{Event, Mistake, Operation, Packet, What, World};
+
+impl World {
+    /// A process starts: with what its disk kept, or as a stranger.
+    pub(super) fn start(&mut self, node: usize) {
+        if self.nodes[node].machine.is_some() {
+            return;
+        }
+        let rate = self.rate(node);
+        let (now, nonce) = (self.queue.now(), self.draw.number());
+        let all = self.all;
+        let place = &mut self.nodes[node];
+        place.boot += 1;
+        place.clock.run_at(rate, now);
+        place.memory = place.memory.map(|memory| memory.started());
+        let memory = place.memory.map_or(Memory::Blank(nonce), Memory::Kept);
+        let since = place.clock.read(now);
+        place.machine = Some(SiteView::new(place.seat, all, memory, since));
+        self.give(node, Input::Wake);
+    }
+
+    /// A process dies. Of what was on its way to the disk, so many operations got there.
+    pub(super) fn kill(&mut self, node: usize) {
+        if self.nodes[node].machine.take().is_none() {
+            return;
+        }
+        let doing = std::mem::take(&mut self.nodes[node].doing);
+        let kept = self.draw.below(doing.len() as u64 + 1) as usize;
+        for operation in doing.into_iter().take(kept) {
+            self.keep(node, &operation);
+        }
+        let place = &mut self.nodes[node];
+        place.storing.clear();
+        place.wakes_at = Instant(u64::MAX);
+        place.disk_free = self.queue.now();
+        place.open.clear();
+    }
+
+    /// Something happens at a node.
+    pub(super) fn give(&mut self, node: usize, input: Input) {
+        let now = self.local(node);
+        let Some(machine) = self.nodes[node].machine.as_mut() else { return };
+        let before = machine.epoch();
+        let mut out = Vec::new();
+        machine.handle(input, now, &mut out);
+        if machine.epoch() != before {
+            self.judge_view(node);
+        }
+        self.carry_out(node, out);
+        self.plan_wake(node);
+        self.judge_leases();
+    }
+
+    fn plan_wake(&mut self, node: usize) {
+        let now = self.queue.now();
+        let place = &mut self.nodes[node];
+        let Some(machine) = &place.machine else { return };
+        let at = place.clock.when(machine.next_wake()).max(now);
+        if at < place.wakes_at {
+            place.wakes_at = at;
+            let boot = place.boot;
+            self.queue.plan(at, Event::Wake { node, boot });
+        }
+    }
+
+    /// Everything up to the first store at once; each store waits for the disk, and what follows it for the store.
+    fn carry_out(&mut self, node: usize, out: Vec<Output>) {
+        let mut stores: Vec<Operation> = Vec::new();
+        for output in out {
+            match (output, stores.last_mut()) {
+                (Output::Store(memory), _) => stores.push(Operation::Memory(memory, Vec::new())),
+                (output, Some(Operation::Memory(_, rest))) => rest.push(output),
+                (output, _) => self.effect(node, output),
+            }
+        }
+        stores.into_iter().for_each(|operation| self.put(node, operation));
+    }
+
+    fn effect(&mut self, node: usize, output: Output) {
+        match output {
+            Output::Store(_) => {}
+            Output::Send(to, said) => self.send(node, to, Packet::Said(Box::new(said))),
+            Output::Hold { to, write, epoch } => self.send(node, to, Packet::Hold { write, epoch }),
+            Output::CatchUp { from, epoch } => self.send(node, from, Packet::Fetch { epoch }),
+            Output::Settled(write) => self.settled(node, write),
+            Output::Abandoned(write) => {
+                self.nodes[node].open.remove(&write);
+                self.count("decisions abandoned with their view");
+            }
+            Output::Refused(_) => self.count("refused: too many wait"),
+        }
+    }
+
+    pub(super) fn send(&mut self, from: usize, to: Seat, packet: Packet) {
+        let to = to.index();
+        let boot = self.nodes[from].boot;
+        if from == to {
+            let now = self.queue.now();
+            return self.queue.plan(now, Event::Arrive { from, to, boot, packet });
+        }
+        if self.cuts.contains(&(from, to)) || self.draw.chance(self.loss) {
+            return;
+        }
+        if self.loss > Ppm::NEVER && self.draw.chance(Ppm::percent(1)) {
+            let packet = packet.clone();
+            self.plan(millis(1)..=seconds(3), Event::Arrive { from, to, boot, packet });
+        }
+        let slow = self.nodes[from].slow_wire + self.nodes[to].slow_wire;
+        self.plan(slow / 2 + millis(1) / 10..=slow + millis(2), Event::Arrive { from, to, boot, packet });
+    }
+
+    pub(super) fn arrive(&mut self, from: usize, to: usize, packet: Packet) {
+        let seat = self.nodes[from].seat;
+        match packet {
+            Packet::Said(said) => {
+                let said = self.tampered(to, *said);
+                self.give(to, Input::Heard(said));
+            }
+            Packet::Hold { write, epoch } => self.hold(to, write, epoch),
+            Packet::Held { write, epoch } => self.give(to, Input::Held { write, epoch, by: seat }),
+            Packet::Fetch { epoch } => self.fetched_from(to, seat, epoch),
+            Packet::Gave { epoch, writes } => {
+                self.give(to, Input::Arrived { from: seat, epoch });
+                let of = Some((seat, epoch));
+                let is_same = |doing: &Operation| matches!(doing, Operation::Records(_, from) if *from == of);
+                if !self.nodes[to].doing.iter().any(is_same) {
+                    let lacking = writes.into_iter().filter(|write| !self.nodes[to].held.contains(write));
+                    let lacking = lacking.collect();
+                    self.put(to, Operation::Records(lacking, of));
+                }
+            }
+            Packet::Decide { bucket, expected } => self.decide(to, bucket, expected),
+        }
+    }
+
+    fn tampered(&self, to: usize, mut said: Said) -> Said {
+        if let Message::Answer { clock, .. } = &mut said.message
+            && self.mistake == Some(Mistake::TrustedClock)
+        {
+            *clock = self.local(to);
+        }
+        said
+    }
+
+    fn may_hold(&self, node: usize, epoch: u64) -> bool {
+        let machine = self.nodes[node].machine.as_ref();
+        machine.is_some_and(|machine| machine.may_hold(epoch))
+    }
+
+    /// A node is asked to make a write durable.
+    fn hold(&mut self, node: usize, write: u64, epoch: u64) {
+        if !self.may_hold(node, epoch) {
+            return;
+        }
+        if self.nodes[node].held.contains(&write) || self.mistake == Some(Mistake::EarlyAnswer) {
+            self.answer_for(node, write, epoch);
+        }
+        if !self.nodes[node].held.contains(&write) && self.nodes[node].storing.insert(write, epoch).is_none()
+        {
+            self.put(node, Operation::Record(write));
+        }
+    }
+
+    fn answer_for(&mut self, node: usize, write: u64, epoch: u64) {
+        let by = self.writes.get(&write).map(|of| self.nodes[of.by].seat);
+        if let Some(by) = by {
+            self.send(node, by, Packet::Held { write, epoch });
+        }
+    }
+
+    /// A node is asked for all it holds: only in the epoch in question, and behind everything it let in before.
+    fn fetched_from(&mut self, node: usize, by: Seat, epoch: u64) {
+        let place = &self.nodes[node];
+        let is_there = place.machine.as_ref().is_some_and(|machine| machine.epoch() == Some(epoch));
+        if !is_there || place.storing.values().any(|let_in| *let_in != epoch) {
+            return;
+        }
+        let writes = match self.mistake {
+            Some(Mistake::EmptyCatchUp) => Vec::new(),
+            _ => place.held.iter().copied().collect(),
+        };
+        self.send(node, by, Packet::Gave { epoch, writes });
+    }
+
+    pub(super) fn put(&mut self, node: usize, operation: Operation) {
+        self.nodes[node].doing.push_back(operation);
+        self.plan_disk(node);
+    }
+
+    fn plan_disk(&mut self, node: usize) {
+        let slow = self.nodes[node].slow_disk;
+        let took = self.draw.span(millis(1) / 2 + slow / 2..=millis(6) + slow);
+        let now = self.queue.now();
+        let place = &mut self.nodes[node];
+        place.disk_free = place.disk_free.max(now).after(took);
+        let (at, boot, turn) = (place.disk_free, place.boot, place.turn);
+        self.queue.plan(at, Event::Done { node, boot, turn });
+    }
+
+    /// A disk is itself again: what waits for it is done at its own speed from now on.
+    pub(super) fn mend_disk(&mut self, node: usize) {
+        let now = self.queue.now();
+        let place = &mut self.nodes[node];
+        (place.slow_disk, place.disk_free, place.turn) = (millis(0), now, place.turn + 1);
+        (0..self.nodes[node].doing.len()).for_each(|_| self.plan_disk(node));
+    }
+
+    /// The disk has done what it was told first.
+    pub(super) fn done(&mut self, node: usize) {
+        let Some(operation) = self.nodes[node].doing.pop_front() else { return };
+        self.keep(node, &operation);
+        match operation {
+            Operation::Memory(_, rest) => {
+                self.carry_out(node, rest);
+                self.judge_leases();
+            }
+            Operation::Record(write) => self.recorded(node, write),
+            Operation::Records(_, None) => {}
+            Operation::Records(_, Some((from, epoch))) => self.give(node, Input::CaughtUp { from, epoch }),
+        }
+    }
+
+    fn recorded(&mut self, node: usize, write: u64) {
+        let epoch = self.nodes[node].storing.remove(&write);
+        if let Some(epoch) = epoch.filter(|epoch| self.may_hold(node, *epoch)) {
+            self.answer_for(node, write, epoch);
+        }
+        if self.mistake == Some(Mistake::EarlyScope) && self.nodes[node].open.contains(&write) {
+            self.give(node, Input::GiveUp(write));
+            self.settled(node, write);
+        }
+    }
+
+    /// What an operation leaves on the disk.
+    fn keep(&mut self, node: usize, operation: &Operation) {
+        match operation {
+            Operation::Memory(memory, _) => {
+                if self.mistake != Some(Mistake::ForgottenPromise) {
+                    self.nodes[node].memory = Some(*memory);
+                }
+            }
+            Operation::Record(write) => self.hold_durably(node, *write),
+            Operation::Records(writes, _) => {
+                writes.iter().for_each(|write| self.hold_durably(node, *write));
+            }
+        }
+    }
+
+    fn hold_durably(&mut self, node: usize, write: u64) {
+        let place = &mut self.nodes[node];
+        place.held.insert(write);
+        place.lacks.remove(&write);
+        let order = |of: u64| match self.writes.get(&of).map(|of| of.what) {
+            Some(What::Decision { stamp, number, .. }) => Some((stamp, number, std::cmp::Reverse(of))),
+            _ => None,
+        };
+        if let Some(What::Decision { bucket, .. }) = self.writes.get(&write).map(|of| of.what) {
+            let current = &mut place.current[bucket];
+            if current.and_then(order) < order(write) {
+                *current = Some(write);
+            }
+        }
+    }
+
+    /// Feeds, in short: what one has and the other has not, whatever their views.
+    pub(super) fn gossip(&mut self, one: usize, other: usize) {
+        self.plan(millis(300)..=seconds(3), Event::Gossip { one, other });
+        for (from, to) in [(one, other), (other, one)] {
+            let is_cut = self.cuts.contains(&(from, to)) || self.cuts.contains(&(to, from));
+            if is_cut || self.nodes[from].machine.is_none() || self.nodes[to].machine.is_none() {
+                continue;
+            }
+            let lacking: Vec<u64> = self.nodes[from].held.difference(&self.nodes[to].held).copied().collect();
+            if !lacking.is_empty() {
+                self.put(to, Operation::Records(lacking, None));
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The nodes of one site through kills, cuts, slow machines, wrong clocks and burned disks; and the mistakes that the
+//! checkers must find.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_sim::nodes::{MISTAKES, Mistake, run};
+
+/// Seeds of a test; `SKERRY_NODES_SEEDS` runs more.
+#[expect(clippy::disallowed_methods, reason = "the size of a test is no setting of the product")]
+fn seeds() -> u64 {
+    std::env::var("SKERRY_NODES_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
+}
+
+#[test]
+fn a_site_of_several_nodes_keeps_its_promises() {
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in 0..seeds() {
+        let outcome = run(seed, None);
+        assert_eq!(outcome.violations, [], "seed {seed}");
+        outcome.counts.iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
+    }
+    println!("{} seeds: {counts:?}", seeds());
+    let happened = [
+        "kills",
+        "slow wires",
+        "slow disks",
+        "cuts",
+        "burned disks",
+        "power cuts of the site",
+        "clocks beyond the bound",
+        "writes of scope site",
+        "writes of scope node",
+        "decisions",
+        "decisions abandoned with their view",
+        "calm",
+    ];
+    happened.iter().for_each(|what| assert!(counts.contains_key(what), "no seed had {what}"));
+}
+
+#[test]
+fn two_runs_of_a_seed_are_one() {
+    (0..3).for_each(|seed| assert_eq!(run(seed, None), run(seed, None)));
+}
+
+/// The checkers that find a mistake within so many seeds.
+fn caught(mistake: Mistake, seeds: u64) -> BTreeSet<&'static str> {
+    (0..seeds).flat_map(|seed| run(seed, Some(mistake)).violations).map(|(checker, _)| checker).collect()
+}
+
+#[test]
+fn every_mistake_is_found() {
+    for mistake in MISTAKES {
+        let (seeds, by): (u64, &[&str]) = match mistake {
+            Mistake::EarlyAnswer => (5, &["minority", "reads"]),
+            Mistake::NoLease => (6, &["owners", "reads", "undone"]),
+            Mistake::EarlyScope => (3, &["minority"]),
+            Mistake::ForgottenPromise => (10, &["views"]),
+            Mistake::BlankVote => (25, &["recovery"]),
+            Mistake::TrustedClock => (6, &["leases", "reads"]),
+            Mistake::EmptyCatchUp => (4, &["reads", "undone"]),
+            Mistake::UnboundDecision => (25, &["races"]),
+            Mistake::Patience => (25, &["stall"]),
+        };
+        let caught = caught(mistake, seeds);
+        assert!(by.iter().all(|checker| caught.contains(checker)), "{mistake:?}: {caught:?}");
+    }
+}
