@@ -88,6 +88,13 @@ pub(crate) fn measure(arguments: &[String]) -> Result<(), String> {
     run::show(script(&python, "measure.py", &run::target().join("release/skerry")).args(arguments))
 }
 
+/// Journeys against a binary of another kind of machine, whose shared objects lie below `libraries`.
+pub(crate) fn emulated(names: &[String], binary: &Path, libraries: &str) -> Result<(), String> {
+    prerequisites::check()?;
+    let python = environment()?;
+    run::show(script(&python, "run.py", binary).args(names).env("QEMU_LD_PREFIX", libraries))
+}
+
 fn script(python: &Path, name: &str, binary: &Path) -> Command {
     let mut command = Command::new(python);
     command.arg(run::root().join("journeys").join(name)).arg("--binary").arg(binary);

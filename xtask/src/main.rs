@@ -1,9 +1,10 @@
-//! The project's own tool: `cargo xtask gate | test | linear | docs | measure | count`.
+//! The project's own tool: `cargo xtask gate | test | linear | docs | measure | count | arm`.
 //!
 //! `gate` is every rule a machine can check; `test` is the gate, the tests of the workspace and the journeys of
 //! real clients, and is all that CI runs. A developer sees red here before a server does. Nothing but std,
 //! serde_json and toml: it must build in seconds on an empty machine.
 
+mod arm;
 mod bans;
 mod callgrind;
 mod checks;
@@ -33,6 +34,7 @@ measure [-- ARGS]   the figures of a release build as a Markdown table (minutes;
 count [OPTIONS]     what one operation costs, in instructions (valgrind) or with --cpu in CPU time; --top N functions,
                     --binary FILE instead of a release build, --check | --write against docs/counts.tsv,
                     --signed bodies, --threads N, --dir DIR
+arm [NAME..]        the binary for 64-bit Arm, its size, and journeys against it under an emulator (--build-only, --register)
 docs                writes docs/cli.md, docs/configuration.md and the clippy.toml files again";
 
 fn main() -> ExitCode {
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         "linear" => linear::command(rest),
         "measure" => journeys::measure(rest),
         "count" => count::command(rest),
+        "arm" => arm::command(rest),
         "docs" => docs::write(),
         _ => {
             println!("{USAGE}");
