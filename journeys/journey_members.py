@@ -83,7 +83,8 @@ def leaves(checks, demo):
         demo.cut(3)
         for key in ("large/0", "large/3", "small/39"):
             expect(clients[3].get_object(Bucket=bucket, Key=key)["Body"].read() == bodies[key], key)
-        expect(demo.site(3).metric("skerry_cache_pinned_bytes") >= 4 * (2 << 20), "the metric")
+        pinned = lambda: demo.site(3).metric("skerry_cache_pinned_bytes")
+        wait_for("the metric", lambda: pinned() >= 4 * (2 << 20), 30)
         demo.heal(3)
         demo.run("bucket", "unpin", bucket, "--prefix", "large/", "--site", names[3])
 
