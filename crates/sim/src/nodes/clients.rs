@@ -17,7 +17,8 @@ impl World {
         if self.mistake == Some(Mistake::Patience) {
             self.ask_anew(node);
         }
-        if self.draw.below(2) == 0 {
+        // A decision that waits would find the late node in its stead.
+        if self.mistake == Some(Mistake::Patience) || self.draw.below(2) == 0 {
             self.take_in(node, What::Plain);
             return;
         }

@@ -50,6 +50,11 @@ impl World {
             self.plan(seconds(6)..=seconds(9), Event::Strike);
             return self.isolate(self.target, 3);
         }
+        if self.mistake == Some(Mistake::Patience) {
+            self.plan(seconds(9)..=seconds(12), Event::Strike);
+            self.nodes[self.target].slow_disk = seconds(4);
+            return self.plan(seconds(5)..=seconds(6), Event::Mend(Mend::Disk(self.target)));
+        }
         let count = self.nodes.len() as u64;
         let storm = self.weather == Weather::Storm;
         let node = if storm { self.draw.below(count) as usize } else { self.target };
