@@ -48,7 +48,12 @@ async fn unanswered(site: &TestSite, what: &str) -> usize {
 }
 
 async fn begun(world: &mut TestWorld) {
-    world.sites[0].start().await;
+    let (config, options) = world.sites[0].settings();
+    match Core::start(&config, options).await {
+        Ok(core) => world.sites[0].core = Some(core),
+        // A start that meets an index that does not read is refused and notes it: the next one builds it anew.
+        Err(_) => world.sites[0].start().await,
+    }
     let site = &world.sites[0];
     world.linked(site).await;
     let holders = || async {
@@ -113,8 +118,13 @@ async fn one_byte_of_each_kind_flipped_is_repaired_from_the_other_holder() {
             .into_iter()
             .chain([("payload", 4096 + 40), ("payload", 4096 + 65)])
     {
-        flip(&data.join(folder).join("0000000001.seg"), at);
+        let segment = data.join(folder).join("0000000001.seg");
+        flip(&segment, at);
         judged(&mut world, &format!("{folder}, byte {at}")).await;
+        // One fault at a time: an index that is rebuilt needs the journal.
+        if segment.exists() {
+            flip(&segment, at);
+        }
     }
     for file in files(&data.join("index")) {
         let Ok(len) = std::fs::metadata(&file).map(|found| found.len()) else { continue };
