@@ -11,9 +11,8 @@ use skerry_sim::world;
 
 /// Seeds of each half.
 const HALF: u64 = 20;
-/// In which each mistake shows.
-const EARLY_HOLDER: u64 = 1001;
-const REPEATED_PUT: u64 = 1003;
+/// Among which each mistake shows.
+const MISTAKEN: std::ops::Range<u64> = 1000..1080;
 
 fn must_pass(seeds: impl IntoIterator<Item = u64>) {
     let (mut failures, mut counts) = (String::new(), BTreeMap::new());
@@ -44,22 +43,25 @@ fn the_second_half_of_the_scopes() {
     must_pass(4000 + HALF..4000 + 2 * HALF);
 }
 
-fn caught(canary: Canary, seed: u64) -> String {
-    let mut environment = Environment::of_seed(seed);
-    canary.set_free(&mut environment);
-    let found = world::run(environment, Sink::Hash).violations;
-    let found = found.iter().find(|violation| violation.checker == "scopes");
-    found.map(ToString::to_string).unwrap_or_default()
+fn is_caught(canary: Canary) -> bool {
+    MISTAKEN.into_iter().any(|seed| {
+        let mut environment = Environment::of_seed(seed);
+        canary.set_free(&mut environment);
+        let found = world::run(environment, Sink::Hash).violations;
+        found.iter().any(|violation| {
+            violation.checker == "scopes" && violation.to_string().contains("is said to be held there")
+        })
+    })
 }
 
 /// What the product did until this test was there: the record had come by a feed, and nobody waited for the body.
 #[test]
 fn a_holder_that_answers_before_the_body_is_synced() {
-    assert!(caught(Canary::EarlyHolder, EARLY_HOLDER).contains("is said to be held there"));
+    assert!(is_caught(Canary::EarlyHolder));
 }
 
 /// And this: the same bytes put at another site were answered there and kept nowhere near.
 #[test]
 fn a_repeated_put_that_is_answered_unseen() {
-    assert!(caught(Canary::RepeatedPut, REPEATED_PUT).contains("is said to be held there"));
+    assert!(is_caught(Canary::RepeatedPut));
 }
