@@ -336,10 +336,7 @@ impl AdminService for Admin {
 
     async fn conflicts(&self, query: ConflictQuery) -> Outcome<ConflictPage> {
         let bucket = match &query.bucket {
-            Some(name) => {
-                let found = self.site.bucket(name).await?;
-                Some(found.ok_or_else(|| ServiceError::no_such_bucket(name))?)
-            }
+            Some(name) => Some(self.site.known(name).await?),
             None => None,
         };
         let limit = query.limit.unwrap_or(CONFLICTS).clamp(1, CONFLICTS);
@@ -359,8 +356,7 @@ impl AdminService for Admin {
     }
 
     async fn conflict(&self, key: ConflictKey) -> Outcome<ConflictDetail> {
-        let found = self.site.bucket(&key.bucket).await?;
-        let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(&key.bucket))?;
+        let bucket = self.site.known(&key.bucket).await?;
         let id = bucket.id;
         let (mut detail, listed) = self.site.read(move |view| detailed(view, &bucket, &key.key)).await?;
         let all = detail.losers.iter_mut().chain(&mut detail.current);
@@ -463,8 +459,7 @@ impl AdminService for Admin {
     }
 
     async fn move_home(&self, name: &str, request: HomeRequest) -> Outcome<HomeState> {
-        let found = self.site.bucket(name).await?;
-        let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(name))?;
+        let bucket = self.site.known(name).await?;
         self.shift(bucket.id, bucket.name, request).await
     }
 
@@ -473,8 +468,7 @@ impl AdminService for Admin {
     }
 
     async fn bucket(&self, name: &str) -> Outcome<BucketStatus> {
-        let found = self.site.bucket(name).await?;
-        self.bucket_status(found.ok_or_else(|| ServiceError::no_such_bucket(name))?).await
+        self.bucket_status(self.site.known(name).await?).await
     }
 
     async fn pins(&self) -> Outcome<PinList> {
@@ -498,8 +492,7 @@ impl AdminService for Admin {
     }
 
     async fn update_bucket(&self, name: &str, request: BucketPatch) -> Outcome<BucketStatus> {
-        let found = self.site.bucket(name).await?;
-        let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(name))?;
+        let bucket = self.site.known(name).await?;
         let residency = request.residency.as_deref().map(|names| self.resident(names)).transpose()?;
         let change = move |config: &mut BucketConfig| {
             if let Some(residency) = &residency {

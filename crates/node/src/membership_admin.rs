@@ -19,13 +19,9 @@ pub(crate) fn parse(text: &str) -> Outcome<Joins> {
     })
 }
 
-async fn known(site: &Arc<Site>, name: &str) -> Outcome<Bucket> {
-    site.bucket(name).await?.ok_or_else(|| ServiceError::no_such_bucket(name))
-}
-
 /// What this site is to a bucket.
 pub(crate) async fn state(site: &Arc<Site>, name: &str) -> Outcome<MembershipState> {
-    let bucket = known(site, name).await?;
+    let bucket = site.known(name).await?;
     let note = site.leaving.note(bucket.id);
     let standing = match &note {
         Some(_) => "leaving",
@@ -61,7 +57,7 @@ pub(crate) fn standing(site: &Site, bucket: &Bucket) -> &'static str {
 
 /// Becomes a member, or says when.
 pub(crate) async fn join(site: &Arc<Site>, name: &str, request: JoinRequest) -> Outcome<MembershipState> {
-    let bucket = known(site, name).await?;
+    let bucket = site.known(name).await?;
     match request.when.as_deref() {
         None => leaving::join(site, &bucket).await?,
         Some("bucket") => leaving::set_joins(site, bucket.id, None).await?,
@@ -72,6 +68,6 @@ pub(crate) async fn join(site: &Arc<Site>, name: &str, request: JoinRequest) -> 
 
 /// Begins to leave.
 pub(crate) async fn leave(site: &Arc<Site>, name: &str) -> Outcome<MembershipState> {
-    leaving::begin(site, &known(site, name).await?).await?;
+    leaving::begin(site, &site.known(name).await?).await?;
     state(site, name).await
 }

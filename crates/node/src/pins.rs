@@ -151,8 +151,7 @@ fn most(site: &Site) -> u64 {
 
 /// Pins, unpins or prefetches.
 pub(crate) async fn act(site: &Arc<Site>, request: PinRequest) -> Outcome<PinList> {
-    let found = site.bucket(&request.bucket).await?;
-    let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(&request.bucket))?;
+    let bucket = site.known(&request.bucket).await?;
     let pin = (bucket.id, request.prefix);
     let known = site.pins.all().get(&pin).map(|progress| progress.prefetch);
     match request.act {

@@ -138,6 +138,15 @@ impl Site {
         Ok(found)
     }
 
+    /// What a name means: one that is not known here may have been claimed elsewhere a moment ago.
+    pub(crate) async fn known(&self, name: &str) -> Outcome<Bucket> {
+        if let Some(bucket) = self.bucket(name).await? {
+            return Ok(bucket);
+        }
+        super::members::hear_claims(self).await;
+        self.bucket(name).await?.ok_or_else(|| ServiceError::no_such_bucket(name))
+    }
+
     /// The document of an access key.
     pub(crate) async fn access_key(&self, id: &str) -> Outcome<Option<KeyDocument>> {
         let (generation, found) = self.cached(|cached| cached.keys.get(id).cloned());
@@ -167,14 +176,7 @@ impl Site {
         name: &str,
         action: Action,
     ) -> Outcome<Bucket> {
-        let bucket = match self.bucket(name).await? {
-            Some(bucket) => bucket,
-            // Its claim may be on its way.
-            None => {
-                super::members::hear_claims(self).await;
-                self.bucket(name).await?.ok_or_else(|| ServiceError::no_such_bucket(name))?
-            }
-        };
+        let bucket = self.known(name).await?;
         let target = Target { name: &bucket.name, owner: &bucket.owner };
         self.may(context, action, Some(target)).await?;
         if action == Action::Write {

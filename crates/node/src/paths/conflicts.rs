@@ -40,8 +40,7 @@ fn read(view: &dyn View, bucket: &Bucket, key: &str, dot: Dot) -> Outcome<Record
 
 /// Ends it.
 pub(crate) async fn end(site: &Arc<Site>, writer: &str, request: ConflictEnd) -> Outcome<ConflictEnded> {
-    let found = site.bucket(&request.bucket).await?;
-    let bucket = found.ok_or_else(|| ServiceError::no_such_bucket(&request.bucket))?;
+    let bucket = site.known(&request.bucket).await?;
     let (of, key) = (bucket.clone(), request.key.clone());
     let conflict = site.read(move |view| of_key(view, &of, &key)).await?;
     let chosen = chosen(&conflict, request.keep.as_deref())?;

@@ -237,11 +237,8 @@ pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcom
 /// who is one is forgotten with a start. One that cannot be asked may hold a decision that nobody else has: the operator
 /// is told, and nothing is decided behind its back.
 async fn heard_of(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<Vector> {
-    // One that was only declared lost may come back with its disk and what was decided; one that was expelled may not.
-    let losses = site.copies.losses();
-    let is_gone = |other: &SiteId| losses.get(other).is_some_and(|loss| loss.is_gone);
-    let others = site.peers.roster.all().into_keys();
-    let others = others.filter(|other| ![lost, site.id].contains(other) && !is_gone(other));
+    // Who was expelled is in no roster; who was only declared lost may come back with its disk and what was decided.
+    let others = site.peers.roster.all().into_keys().filter(|other| ![lost, site.id].contains(other));
     let request = &Request::Size { bucket };
     let asked = others.map(|other| async move { (other, site.peers.call(other, request).await) });
     let (mut heard, mut silent) = (Vector::new(), Vec::new());
