@@ -152,22 +152,21 @@ impl Store {
         let first = range.start as usize / BLOCK;
         let from = first * BLOCK;
         let to = (range.end as usize).next_multiple_of(BLOCK).min(stored as usize).max(from);
-        // The first block lies right behind the header: one read.
-        let (mut header, mut data) =
-            (self.read_exact(place, 0, if first == 0 { head + to } else { head })?, None);
-        if first > 0 {
-            data = Some(self.read_exact(place, (head + from) as u64, to - from)?);
-        }
-        let extent = Extent::read(&header, &self.salt, place.segment, place.offset)
+        // The first block lies right behind the header: one read, and nothing of it is copied.
+        let lead = self.read_exact(place, 0, if first == 0 { head + to } else { head })?;
+        let extent = Extent::read(lead.split_at(head).0, &self.salt, place.segment, place.offset)
             .filter(|extent| (extent.domain, extent.id) == key && extent.stored == stored)
             .ok_or("header of the extent does not match")?;
-        let data = data.unwrap_or_else(|| header.split_off(head));
-        for (block, sum) in data.chunks(BLOCK).zip(extent.blocks.iter().skip(first)) {
+        let (data, skip) = match first {
+            0 => (lead, head),
+            _ => (self.read_exact(place, (head + from) as u64, to - from)?, 0),
+        };
+        for (block, sum) in data.split_at(skip).1.chunks(BLOCK).zip(extent.blocks.iter().skip(first)) {
             if crc32c(&[block]) != *sum {
                 return Err("checksum of a block does not match".into());
             }
         }
-        let start = range.start as usize - from;
+        let start = skip + range.start as usize - from;
         Ok(Bytes::from(data).slice(start..start + (range.end - range.start) as usize))
     }
 
