@@ -1,7 +1,8 @@
 //! MD5 of concurrent uploads, several at once: who comes to compute his own takes along what others have waiting.
 //!
-//! Like a commit group: nobody waits for company. The first to come computes at once; what comes meanwhile lies
-//! waiting, and the next to come takes up to [`LANES`] of it in one go. A lone upload computes alone, as before.
+//! Like a commit group: nobody waits for company. The first to come computes at once; what comes meanwhile waits for
+//! it to end, and one of those takes up to [`LANES`] of them in one go. One computes at a time: eight side by side take
+//! as long as one alone, so that two groups of four would use a second processor and be no sooner done.
 //! Invariants: blocking, for threads that may wait; a job is computed at most once, by whoever took it, who gives its
 //! result back before he goes on; a job whose upload is gone holds no memory; nobody waits for who panicked.
 
@@ -50,9 +51,17 @@ impl Drop for Md5Ticket {
     }
 }
 
+/// What waits, in order of arrival.
+#[derive(Default)]
+struct Queue {
+    slots: VecDeque<Slot>,
+    /// Somebody computes: who comes now waits for the end of it.
+    busy: bool,
+}
+
 /// The jobs of all uploads.
 pub struct Md5Batch {
-    waiting: Mutex<VecDeque<Slot>>,
+    queue: Mutex<Queue>,
     done: Condvar,
     company: usize,
     work: fn(Vec<Lane<'_>>),
@@ -69,21 +78,21 @@ impl Md5Batch {
     /// Who computes takes along at most so many jobs of others, never more than there are lanes.
     pub fn with_company(company: usize) -> Self {
         Self {
-            waiting: Mutex::default(),
+            queue: Mutex::default(),
             done: Condvar::new(),
             company: company.min(LANES - 1),
             work: update_all,
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Slot>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands in the next bytes of a stream. Somebody who completes may take them along from now on.
     pub fn add(&self, stream: Md5Stream, bytes: Bytes) -> Md5Ticket {
         let slot = Arc::new(Mutex::new(Stand::Waiting(Job { stream, bytes })));
-        self.waiting().push_back(slot.clone());
+        self.queue().slots.push_back(slot.clone());
         Md5Ticket(slot)
     }
 
@@ -92,17 +101,18 @@ impl Md5Batch {
     pub fn complete(&self, ticket: Md5Ticket) -> Option<Md5Stream> {
         loop {
             let jobs = {
-                let mut waiting = self.waiting();
+                let mut queue = self.queue();
                 // Apart from the match, which would hold the slot's lock to its end.
                 let was = core::mem::replace(&mut *stand(&ticket.0), Stand::Taken);
                 match was {
                     Stand::Done(stream) => return Some(stream),
                     Stand::Gone => return None,
-                    Stand::Taken => {
-                        drop(self.done.wait(waiting).unwrap_or_else(PoisonError::into_inner));
+                    Stand::Waiting(job) if !queue.busy => self.take(&mut queue, ticket.0.clone(), job),
+                    still => {
+                        *stand(&ticket.0) = still;
+                        drop(self.done.wait(queue).unwrap_or_else(PoisonError::into_inner));
                         continue;
                     }
-                    Stand::Waiting(job) => self.take(&mut waiting, ticket.0.clone(), job),
                 }
             };
             self.compute(jobs);
@@ -118,10 +128,12 @@ impl Md5Batch {
 
     /// The own job with the oldest others from the queue. Under the queue's lock: whoever looks at a slot finds it either
     /// waiting and in the queue, or taken, or nobody's.
-    fn take(&self, waiting: &mut VecDeque<Slot>, own: Slot, job: Job) -> Vec<(Slot, Job)> {
-        waiting.retain(|slot| !Arc::ptr_eq(slot, &own) && matches!(*stand(slot), Stand::Waiting(_)));
+    fn take(&self, queue: &mut Queue, own: Slot, job: Job) -> Vec<(Slot, Job)> {
+        let Queue { slots, busy } = queue;
+        *busy = self.company > 0;
+        slots.retain(|slot| !Arc::ptr_eq(slot, &own) && matches!(*stand(slot), Stand::Waiting(_)));
         let mut jobs = vec![(own, job)];
-        for slot in core::iter::from_fn(|| waiting.pop_front()).take(self.company) {
+        for slot in core::iter::from_fn(|| slots.pop_front()).take(self.company) {
             let was = core::mem::replace(&mut *stand(&slot), Stand::Taken);
             match was {
                 Stand::Waiting(job) => jobs.push((slot, job)),
@@ -142,8 +154,9 @@ struct Giving<'a> {
 
 impl Drop for Giving<'_> {
     fn drop(&mut self) {
-        // Under the lock of the queue, or one who is about to wait would miss it.
-        let _waiting = self.batch.waiting();
+        // All of it under the lock of the queue, or one who is about to wait would miss it.
+        let mut queue = self.batch.queue();
+        queue.busy = false;
         let mut streams = self.jobs.drain(..).map(|job| job.stream);
         for slot in &self.slots {
             *stand(slot) = streams.next().map_or(Stand::Gone, Stand::Done);

@@ -62,8 +62,28 @@ fn many_threads_get_their_own_digests_whatever_the_company() {
         let batch = Md5Batch { work: counting, ..Md5Batch::with_company(company) };
         assert_eq!(storm(&batch), Vec::<u64>::new(), "company of {company}");
         // Jobs that were dropped last may lie there still, without their bytes.
-        assert!(batch.waiting().iter().all(|slot| matches!(*stand(slot), Stand::Gone)));
+        assert!(batch.queue().slots.iter().all(|slot| matches!(*stand(slot), Stand::Gone)));
     }
+}
+
+#[test]
+fn one_computes_at_a_time_and_the_next_after_it_also_if_it_panicked() {
+    static RUNNING: AtomicU64 = AtomicU64::new(0);
+    static MOST: AtomicU64 = AtomicU64::new(0);
+    fn watched(lanes: Vec<Lane<'_>>) {
+        MOST.fetch_max(RUNNING.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        update_all(lanes);
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
+    }
+    let batch = Md5Batch { work: watched, ..Md5Batch::with_company(LANES - 1) };
+    assert_eq!(storm(&batch), Vec::<u64>::new());
+    assert_eq!(MOST.load(Ordering::SeqCst), 1);
+    assert!(!batch.queue().busy);
+    let batch =
+        Md5Batch { work: |lanes| assert!(lanes.is_empty(), "as a fault in the lanes would"), ..batch };
+    let ticket = batch.add(Md5Stream::default(), Bytes::from_static(b"own"));
+    assert!(std::panic::catch_unwind(AssertUnwindSafe(|| batch.complete(ticket))).is_err());
+    assert!(!batch.queue().busy);
 }
 
 /// What mixes up two streams is seen: the storm is able to fail.
@@ -95,12 +115,12 @@ fn who_completes_takes_along_what_waits() {
         let before = ALONG.load(Ordering::Relaxed);
         let mut tickets = tickets.into_iter();
         batch.complete(tickets.next().unwrap()).unwrap();
-        assert_eq!(batch.waiting().len(), 9 - company);
+        assert_eq!(batch.queue().slots.len(), 9 - company);
         assert!(ALONG.load(Ordering::Relaxed) - before >= company as u64);
         for (n, ticket) in (1..).zip(tickets) {
             assert_eq!(batch.complete(ticket).unwrap().finish(), digest(&vec![n; 500]), "{n}");
         }
-        assert!(batch.waiting().is_empty());
+        assert!(batch.queue().slots.is_empty());
     }
 }
 
@@ -123,7 +143,7 @@ fn a_dropped_job_holds_no_memory_and_is_nobodys_company() {
     assert!(bytes.is_unique(), "a job that nobody wants keeps its bytes");
     let wanted = batch.add(Md5Stream::default(), Bytes::from_static(b"x"));
     assert_eq!(batch.complete(wanted).unwrap().finish(), digest(b"x"));
-    assert!(batch.waiting().is_empty(), "what nobody wants goes with the next who comes");
+    assert!(batch.queue().slots.is_empty(), "what nobody wants goes with the next who comes");
 }
 
 #[test]
@@ -157,7 +177,7 @@ fn a_job_dropped_while_another_computes_it_harms_nobody() {
         assert_eq!(computed.join().unwrap(), digest(b"own"));
         assert_eq!(waits.join().unwrap(), digest(b"third"));
     });
-    assert!(batch.waiting().is_empty());
+    assert!(batch.queue().slots.is_empty());
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! MD5 of several streams at once, and of a stream in pieces.
 //!
-//! Why: MD5 is one long chain of dependent steps, so that a processor is idle most of the time it computes one; four
-//! chains side by side take little longer than one. The kept libraries do that for whole messages of equal length
-//! only (`docs/decisions/2026-11-22-md5-lanes.md`); here every stream goes on from where it stands. The
-//! arithmetic is plain arrays, whose chains keep the processor's units busy without vectors and without `unsafe`; a
-//! stream that is alone is computed by the library.
+//! Why: MD5 is one long chain of dependent steps, so that a processor is idle most of the time it computes one; eight
+//! chains in vectors take little longer than one. The kept libraries do that for whole messages of equal length
+//! only (`docs/decisions/2026-11-22-md5-vectors.md`); here every stream goes on from where it stands. What vectors the
+//! processor has is found out while it runs; a stream that is alone is computed by the library.
 //!
 //! Invariant: pure; whatever pieces bytes come in and whoever shares the lanes, the digest is that of RFC 1321.
 
+use fearless_simd::prelude::*;
+use fearless_simd::{Level, dispatch, u32x4, u32x8};
+
 /// Streams side by side.
-pub(super) const LANES: usize = 4;
+pub(super) const LANES: usize = 8;
 /// Bytes of a block.
 const BLOCK: usize = 64;
 
@@ -84,28 +86,15 @@ const SINES: [u32; 64] = [
 /// By how much each step rotates, by round and place within a group of four.
 const TURNS: [[u32; 4]; 4] = [[7, 12, 17, 22], [5, 9, 14, 20], [4, 11, 16, 23], [6, 10, 15, 21]];
 
-/// A word of each lane.
-type Words<const N: usize> = [u32; N];
-/// The chaining values of each lane.
-type Chains<const N: usize> = [Words<N>; 4];
-
+/// The function of a round of `b`, `c` and `d`, in every lane.
 #[inline(always)]
-fn add<const N: usize>(one: Words<N>, other: Words<N>) -> Words<N> {
-    core::array::from_fn(|lane| one[lane].wrapping_add(other[lane]))
-}
-
-/// The function of a round of `b`, `c` and `d`.
-#[inline(always)]
-fn mixed<const N: usize>(round: usize, b: Words<N>, c: Words<N>, d: Words<N>) -> Words<N> {
-    core::array::from_fn(|lane| {
-        let (b, c, d) = (b[lane], c[lane], d[lane]);
-        match round {
-            0 => d ^ (b & (c ^ d)),
-            1 => c ^ (d & (b ^ c)),
-            2 => b ^ c ^ d,
-            _ => c ^ (b | !d),
-        }
-    })
+fn mixed<S: Simd, V: SimdInt<S>>(round: usize, b: V, c: V, d: V) -> V {
+    match round {
+        0 => d ^ (b & (c ^ d)),
+        1 => c ^ (d & (b ^ c)),
+        2 => b ^ c ^ d,
+        _ => c ^ (b | !d),
+    }
 }
 
 /// Which word of the block a step takes.
@@ -119,26 +108,44 @@ const fn word(round: usize, step: usize) -> usize {
 }
 
 #[inline(always)]
-fn turned<const N: usize>(words: Words<N>, by: u32) -> Words<N> {
-    core::array::from_fn(|lane| words[lane].rotate_left(by))
+fn turned<S: Simd, V: SimdInt<S>>(words: V, by: u32) -> V {
+    (words << by) | (words >> (32 - by))
 }
 
-/// One block of every lane.
+/// The words of a block of every lane: the n-th vector has the n-th word of each.
 #[inline(always)]
-fn compress<const N: usize>(chains: &mut Chains<N>, blocks: [&[u8; BLOCK]; N]) {
-    let message: [Words<N>; 16] = core::array::from_fn(|index| {
-        core::array::from_fn(|lane| {
-            let at = index * 4;
-            let block = blocks[lane];
-            u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
-        })
-    });
+fn transposed<S: Simd, V: SimdInt<S, Element = u32>, const N: usize>(
+    simd: S,
+    blocks: [&[u8; BLOCK]; N],
+) -> [V; 16] {
+    let words = blocks.map(|block| block.as_chunks::<4>().0);
+    core::array::from_fn(
+        #[inline(always)]
+        |index| {
+            let mut row = [0; N];
+            for (word, block) in row.iter_mut().zip(words) {
+                *word = u32::from_le_bytes(block[index]);
+            }
+            V::from_slice(simd, &row)
+        },
+    )
+}
+
+/// One block of every lane. All of this is inlined into what [`dispatch!`] compiles for one kind of processor: what is
+/// not would be compiled for the oldest.
+#[inline(always)]
+fn compress<S: Simd, V: SimdInt<S, Element = u32>, const N: usize>(
+    simd: S,
+    chains: &mut [V; 4],
+    blocks: [&[u8; BLOCK]; N],
+) {
+    let message = transposed::<S, V, N>(simd, blocks);
     let [mut a, mut b, mut c, mut d] = *chains;
     macro_rules! step {
         ($a:ident, $b:ident, $c:ident, $d:ident, $round:literal, $step:expr) => {
-            let sum = add(add($a, mixed($round, $b, $c, $d)), [SINES[$round * 16 + $step]; N]);
-            let sum = add(sum, message[const { word($round, $step) }]);
-            $a = add($b, turned(sum, const { TURNS[$round][$step % 4] }));
+            let sum = $a + mixed($round, $b, $c, $d) + SINES[$round * 16 + $step];
+            let sum = sum + message[const { word($round, $step) }];
+            $a = $b + turned(sum, const { TURNS[$round][$step % 4] });
         };
     }
     macro_rules! four {
@@ -162,7 +169,7 @@ fn compress<const N: usize>(chains: &mut Chains<N>, blocks: [&[u8; BLOCK]; N]) {
     round!(2);
     round!(3);
     for (chain, now) in chains.iter_mut().zip([a, b, c, d]) {
-        *chain = add(*chain, now);
+        *chain += now;
     }
 }
 
@@ -237,7 +244,7 @@ pub(super) struct Lane<'a> {
 
 /// Takes in the bytes of up to [`LANES`] streams, side by side as long as there are several.
 pub(super) fn update_all(lanes: Vec<Lane<'_>>) {
-    let mut open: Vec<(&mut Md5Stream, &[[u8; BLOCK]])> = lanes
+    let mut open: Vec<Open<'_>> = lanes
         .into_iter()
         .map(|Lane { stream, bytes }| {
             // Fills up what was begun; the rest is kept before the blocks between, which is no matter to them.
@@ -250,7 +257,7 @@ pub(super) fn update_all(lanes: Vec<Lane<'_>>) {
     while open.len() > 1 {
         open.sort_by_key(|(_, blocks)| blocks.len());
         let count = open.first().map_or(0, |(_, blocks)| blocks.len());
-        side_by_side::<LANES>(&mut open, count);
+        side_by_side(&mut open, count);
         open.retain(|(_, blocks)| !blocks.is_empty());
     }
     for (stream, blocks) in open {
@@ -258,19 +265,44 @@ pub(super) fn update_all(lanes: Vec<Lane<'_>>) {
     }
 }
 
-/// The next `count` blocks of the streams, of which there are at most `N`; lanes without a stream compute nothing of use.
-fn side_by_side<const N: usize>(open: &mut [(&mut Md5Stream, &[[u8; BLOCK]])], count: usize) {
+/// What a stream still has to take in.
+type Open<'a> = (&'a mut Md5Stream, &'a [[u8; BLOCK]]);
+
+/// The next `count` blocks of the streams, in as many lanes as the processor has for so many.
+fn side_by_side(open: &mut [Open<'_>], count: usize) {
+    let level = Level::new();
+    match open.len() {
+        0..=4 => dispatch!(level, simd => in_lanes::<_, u32x4<_>, 4>(simd, open, count)),
+        _ => dispatch!(level, simd => in_lanes::<_, u32x8<_>, LANES>(simd, open, count)),
+    }
+}
+
+/// Of at most `N` streams; lanes without one compute nothing of use.
+#[inline(always)]
+fn in_lanes<S: Simd, V: SimdInt<S, Element = u32>, const N: usize>(
+    simd: S,
+    open: &mut [Open<'_>],
+    count: usize,
+) {
     const IDLE: [u8; BLOCK] = [0; BLOCK];
-    let mut chains: Chains<N> = core::array::from_fn(|word| {
-        core::array::from_fn(|lane| open.get(lane).map_or(0, |(stream, _)| stream.chain[word]))
-    });
-    let bytes: [&[[u8; BLOCK]]; N] =
-        core::array::from_fn(|lane| open.get(lane).map_or(&[][..], |(_, blocks)| blocks));
+    let mut words = [[0; N]; 4];
+    let mut bytes: [&[[u8; BLOCK]]; N] = [&[]; N];
+    for (lane, (stream, blocks)) in open.iter().enumerate().take(N) {
+        bytes[lane] = blocks;
+        for (row, word) in words.iter_mut().zip(stream.chain) {
+            row[lane] = word;
+        }
+    }
+    let mut chains = words.map(|row| V::from_slice(simd, &row));
     for index in 0..count {
-        compress(&mut chains, core::array::from_fn(|lane| bytes[lane].get(index).unwrap_or(&IDLE)));
+        let blocks = bytes.map(|blocks| blocks.get(index).unwrap_or(&IDLE));
+        compress::<S, V, N>(simd, &mut chains, blocks);
+    }
+    for (row, chain) in words.iter_mut().zip(chains) {
+        chain.store_slice(row);
     }
     for (lane, (stream, blocks)) in open.iter_mut().enumerate().take(N) {
-        stream.chain = core::array::from_fn(|word| chains[word][lane]);
+        stream.chain = words.map(|row| row[lane]);
         *blocks = blocks.get(count..).unwrap_or_default();
     }
 }
