@@ -7,8 +7,7 @@
 //!
 //! Invariant: pure; whatever pieces bytes come in and whoever shares the lanes, the digest is that of RFC 1321.
 
-use fearless_simd::prelude::*;
-use fearless_simd::{Level, dispatch, u32x4, u32x8};
+use fearless_simd::{Level, Simd, SimdInt, dispatch, u32x4, u32x8};
 
 /// Streams side by side.
 pub(super) const LANES: usize = 8;
