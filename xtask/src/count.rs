@@ -2,7 +2,7 @@
 //!
 //! Why instructions: they are the same on a busy machine as on a quiet one, so that a change of a few per cent
 //! shows. What they do not show is the kernel's work and the waiting: `--cpu` runs the same operations without
-//! valgrind and reads the CPU time of the process instead. `docs/counts.tsv` keeps the figures of the last commit that
+//! valgrind and reads the CPU time of the process and the clock instead. `docs/counts.tsv` keeps the figures of the last commit that
 //! changed them; `--check` fails where one has grown by more than a sixth.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::callgrind::Profile;
-use crate::counted::{Counter, Site};
+use crate::counted::{Counter, Site, sync_floor};
 use crate::run;
 
 /// Where the figures are kept, from the root.
@@ -22,12 +22,14 @@ const GROWTH: f64 = 0.15;
 struct Cell(&'static str, &'static str, &'static str, u64, &'static str, u64, u64);
 
 /// In this order: the later ones ask for what the earlier ones wrote.
-const CELLS: [Cell; 8] = [
+const CELLS: [Cell; 10] = [
     Cell("put-4KiB", "put=1", "4KiB", 3000, "small", 200, 3000),
     Cell("get-4KiB", "get=1", "4KiB", 200, "small", 200, 6000),
     Cell("head", "head=1", "4KiB", 200, "small", 200, 6000),
     Cell("put-1MiB", "put=1", "1MiB", 160, "large", 16, 160),
     Cell("get-1MiB", "get=1", "1MiB", 16, "large", 16, 600),
+    Cell("put-10MiB", "put=1", "10MiB", 20, "larger", 4, 40),
+    Cell("get-10MiB", "get=1", "10MiB", 4, "larger", 4, 80),
     Cell("create-1KiB", "put=1", "1KiB", 3000, "many", 1200, 3000),
     Cell("list-1000", "list=1", "1KiB", 3000, "many", 10, 200),
     Cell("delete", "delete=1", "4KiB", 3000, "small", 200, 3000),
@@ -100,9 +102,10 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     match options.counter {
         Counter::Instructions => println!("{:12} {:>12} {:>8}", "operation", "instructions", "kept"),
         Counter::Cpu => {
+            println!("one fdatasync here: {:.2} ms", sync_floor(&options.directory)?);
             println!(
-                "{:12} {:>8} {:>6} {:>6} {:>9} {:>9}",
-                "operation", "ms CPU", "user", "kernel", "MiB", "most"
+                "{:12} {:>8} {:>6} {:>6} {:>6} {:>6} {:>9} {:>8} {:>8}",
+                "operation", "ms CPU", "user", "kernel", "MiB", "most", "ops/s", "p50 ms", "p99 ms"
             );
         }
     }
@@ -153,20 +156,27 @@ fn timed(site: &Site, cell: &Cell, options: &Options) -> Result<(), String> {
     if let (true, Some(keys)) =
         (cell.1.starts_with("get") || cell.1.starts_with("head"), arguments.get_mut(5))
     {
-        *keys = if cell.4 == "large" { "160".into() } else { "3000".into() };
+        *keys = match cell.4 {
+            "larger" => "20".into(),
+            "large" => "160".into(),
+            _ => "3000".into(),
+        };
     }
     let before = site.cpu()?;
-    site.load(&arguments, cell.6)?;
+    let pace = site.load(&arguments, cell.6)?;
     let after = site.cpu()?;
     let each = |from: u64, to: u64, unit: f64| (to - from) as f64 * unit / cell.6 as f64;
     println!(
-        "{:12} {:>8.3} {:>6.3} {:>6.3} {:>9} {:>9}",
+        "{:12} {:>8.3} {:>6.3} {:>6.3} {:>6} {:>6} {:>9.1} {:>8.2} {:>8.2}",
         cell.0,
         each(before.nanos, after.nanos, 1e-6),
         each(before.user_ticks, after.user_ticks, 10.0),
         each(before.kernel_ticks, after.kernel_ticks, 10.0),
         after.rss_kib >> 10,
         after.peak_kib >> 10,
+        pace.per_second,
+        pace.p50,
+        pace.p99,
     );
     Ok(())
 }

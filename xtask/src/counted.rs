@@ -15,6 +15,9 @@ const KEY: [&str; 2] = ["AKIACOUNTCOUNTCOUNT1", "count-count-count-count-count-c
 /// How long a site may take to answer, also under valgrind.
 const START: Duration = Duration::from_secs(120);
 
+/// How often the device is synced to know what one sync takes.
+const SYNCS: usize = 201;
+
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counter {
@@ -79,14 +82,14 @@ impl Site {
         Err(format!("the site does not answer:\n{log}"))
     }
 
-    /// Asks the site for so many operations of one kind; all of them must succeed.
-    pub(crate) fn load(&self, arguments: &[String], operations: u64) -> Result<(), String> {
+    /// Asks the site for so many operations of one kind; all of them must succeed. Answers how they went.
+    pub(crate) fn load(&self, arguments: &[String], operations: u64) -> Result<Pace, String> {
         let mut command = Command::new(&self.binary);
         command.args(["bench", "mixed", "--json", "--no-load", "--keep", "--verify", "length"]);
         command.args(["--order", "sequential", "--endpoint", &format!("http://{}", self.address)]);
         command.args(arguments).args(["--operations", &operations.to_string()]);
         command.env("SKERRY_ACCESS_KEY", KEY[0]).env("SKERRY_SECRET_KEY", KEY[1]);
-        run::read(&mut command).map(drop)
+        Pace::read(&run::read(&mut command)?).ok_or("the load generator said something else".into())
     }
 
     /// Begins to count anew.
@@ -151,6 +154,43 @@ impl Drop for Site {
     }
 }
 
+/// How the operations of a load went, as the load generator saw them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Pace {
+    /// Operations in a second.
+    pub(crate) per_second: f64,
+    /// Milliseconds that half of them stayed below.
+    pub(crate) p50: f64,
+    /// Milliseconds that all but one in a hundred stayed below.
+    pub(crate) p99: f64,
+}
+
+impl Pace {
+    fn read(json: &str) -> Option<Self> {
+        let document: serde_json::Value = serde_json::from_str(json).ok()?;
+        let summary = document.get("phases")?.as_array()?.last()?.get("summary")?;
+        let number = |name: &str| summary.get(name)?.as_f64();
+        let (p50, p99) = (number("p50")? * 1e3, number("p99")? * 1e3);
+        Some(Self { per_second: number("operations_per_s")?, p50, p99 })
+    }
+}
+
+/// Milliseconds of one `fdatasync` after 4 KiB were appended to a file in this directory, the median: no synced write
+/// can be quicker.
+pub(crate) fn sync_floor(directory: &Path) -> Result<f64, String> {
+    let path = directory.join("floor");
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut file = std::fs::File::create(&path).map_err(failed)?;
+    let mut times = Vec::new();
+    for _ in 0..SYNCS {
+        let begin = Instant::now();
+        file.write_all(&[7; 4096]).and_then(|()| file.sync_data()).map_err(failed)?;
+        times.push(begin.elapsed());
+    }
+    times.sort();
+    Ok(times.get(SYNCS / 2).map_or(0.0, |time| time.as_secs_f64() * 1e3))
+}
+
 /// What the kernel says of the site so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cpu {
@@ -195,4 +235,17 @@ fn is_ready(address: SocketAddr) -> bool {
         Ok(answer.starts_with("HTTP/1.1 200"))
     };
     ask().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_is_that_of_the_last_phase() {
+        let json = r#"{"phases":[{"summary":{"p50":1,"p99":1,"operations_per_s":1}},
+            {"summary":{"p50":0.002,"p99":0.25,"operations_per_s":10.5}}]}"#;
+        assert_eq!(Pace::read(json), Some(Pace { per_second: 10.5, p50: 2.0, p99: 250.0 }));
+        assert_eq!(Pace::read("{}"), None);
+    }
 }
