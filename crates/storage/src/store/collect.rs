@@ -15,6 +15,7 @@ use skerry_base::kv::{Table, View, prefix_end};
 use skerry_base::limits::CHUNK_REST_MS;
 
 use super::changes::Changes;
+use super::commit::Keep;
 use super::rebase::Base;
 use super::strip::Strip;
 use super::{Collected, Core, Store};
@@ -206,7 +207,7 @@ impl Store {
         }
         if !noted.is_empty() {
             let note = encode(&Note::Collected(noted));
-            self.make_room(core, &[&note], &[], true)?;
+            self.make_room(core, &[&note], &[], Keep::None)?;
             core.writer.stage(Kind::Note, &[&note], &[])?;
         }
         Ok((count > 0).then_some(count))

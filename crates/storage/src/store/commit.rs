@@ -20,6 +20,17 @@ use crate::journal::writer::Sealed;
 
 type Outcome = Result<(), StorageError>;
 
+/// How much of the reserve of journal segments a frame leaves alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// All of it: what is written for a client.
+    All,
+    /// The last one, for deletes: what moves something to get space back.
+    One,
+    /// Nothing: what lets go.
+    None,
+}
+
 /// How far a group goes before its answers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
@@ -178,8 +189,8 @@ impl Store {
                 (BodyLine { domain: body.domain(), id: body.id(), len, crc }, body.bytes().as_ref())
             })
             .collect();
-        let frees = entries.iter().all(|entry| entry.frees);
-        self.make_room(core, &parts, &lines, frees)?;
+        let keep = if entries.iter().all(|entry| entry.frees) { Keep::None } else { Keep::All };
+        self.make_room(core, &parts, &lines, keep)?;
         let staged = core.writer.stage(Kind::Entries, &parts, &lines)?;
         let mut offset = staged.bodies_at;
         for (line, _) in &lines {
@@ -212,25 +223,30 @@ impl Store {
         Ok(new)
     }
 
-    /// Sees to it that a frame has a place. Ordinary writes leave the reserve alone: they are refused as long as it
-    /// is not complete, so that what they free is used to complete it first.
+    /// Sees to it that a frame has a place and that so much of the reserve is left behind it. Ordinary writes are refused
+    /// as long as the reserve is not complete, so that what comes back is used to complete it first.
     pub(super) fn make_room(
         &self,
         core: &mut Core,
         entries: &[&[u8]],
         bodies: &[(BodyLine, &[u8])],
-        frees: bool,
+        keep: Keep,
     ) -> Outcome {
         let len = crate::journal::frame::frame_len(
             entries.iter().map(|entry| entry.len()),
             bodies.iter().map(|(_, bytes)| bytes.len()),
         );
         let rolls = usize::from(core.writer.would_roll(len));
-        let wanted = if frees { rolls } else { self.settings.reserve_segments as usize + rolls };
-        let refused = self.add_spares(core, wanted);
+        let reserve = self.settings.reserve_segments as usize;
+        let kept = match keep {
+            Keep::All => reserve,
+            Keep::One => reserve.min(1),
+            Keep::None => 0,
+        };
+        let refused = self.add_spares(core, kept + rolls);
         if refused.is_err() {
             self.space.note_full(true);
-        } else if !frees && self.space.is_full() {
+        } else if keep == Keep::All && self.space.is_full() {
             self.space.note_full(false);
         }
         refused

@@ -10,7 +10,7 @@ use skerry_base::codec::encode;
 
 use super::Store;
 use super::collect::Sweep;
-use super::commit::leaf;
+use super::commit::{Keep, leaf};
 use super::report::Collected;
 use crate::StorageError;
 use crate::chunks::Key;
@@ -67,51 +67,56 @@ impl Store {
             .map_err(|error| StorageError::io("open a journal segment", &error))
     }
 
-    /// Moves what lives out of at most one segment.
+    /// Moves what lives out of at most one segment: the one that gives most back for what has to be moved.
     pub(super) fn move_living(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
         let active = self.core().writer.tail().segment;
+        let mut best: Option<(u32, u64, u64)> = None;
         for (number, used) in self.space.each(Area::Journal) {
             if number >= active {
                 break;
             }
-            if !self.is_worth_stripping(sweep, number, used, done.pressed)? {
-                continue;
-            }
+            let Some(gain) = self.gain(sweep, number, used, done.pressed)? else { continue };
             if used.live > 0 {
-                let living = self.living(number)?;
-                done.more = true;
-                return match groups(&living).try_for_each(|group| self.move_group(group)) {
-                    // It stays where it is, for who can mend it.
-                    Err(StorageError::Damaged(_)) => {
-                        sweep.journal.entry(number).or_default().done = true;
-                        Ok(())
-                    }
-                    moved => moved,
+                let is_better = |&(_, live, most): &(u32, u64, u64)| {
+                    u128::from(used.live) * u128::from(most) < u128::from(live) * u128::from(gain)
                 };
+                if best.as_ref().is_none_or(is_better) {
+                    best = Some((number, used.live, gain));
+                }
+            } else if number >= sweep.base.segment {
+                let known = sweep.journal.entry(number).or_default();
+                known.empty_since.get_or_insert(self.core().mark);
             }
-            if number < sweep.base.segment {
-                continue;
-            }
-            let known = sweep.journal.entry(number).or_default();
-            known.empty_since.get_or_insert(self.core().mark);
         }
-        Ok(())
+        let Some((number, ..)) = best else { return Ok(()) };
+        let living = self.living(number)?;
+        done.more = true;
+        match groups(&living).try_for_each(|group| self.move_group(group)) {
+            // It stays where it is, for who can mend it.
+            Err(StorageError::Damaged(_)) => {
+                sweep.journal.entry(number).or_default().done = true;
+                Ok(())
+            }
+            // What was emptied before comes back first: the other steps go on.
+            Err(StorageError::Full) => Ok(()),
+            moved => moved,
+        }
     }
 
-    /// Whether little enough lives in a segment against what would come back.
-    fn is_worth_stripping(
+    /// Bytes that come back if what lives in a segment is moved out of it; none if that is not worth it.
+    fn gain(
         &self,
         sweep: &mut Sweep,
         number: u32,
         used: Use,
         pressed: bool,
-    ) -> Result<bool, StorageError> {
+    ) -> Result<Option<u64>, StorageError> {
         let is_obsolete = number < sweep.base.segment;
         let known = sweep.journal.entry(number).or_default();
         // The cheap test first: most segments are full of life.
         let most = used.len.saturating_sub(used.freed + used.live);
         if known.done || most * WORTH < used.len {
-            return Ok(false);
+            return Ok(None);
         }
         let heads = match known.heads {
             // What a segment before the base says is not needed: it goes whole.
@@ -121,13 +126,14 @@ impl Store {
                 let file = self.journal_file(number)?;
                 let measured = if self.is_stripped(&file)? { None } else { self.heads_of(&file, number)? };
                 known.done = measured.is_none();
-                let Some(heads) = measured else { return Ok(false) };
+                let Some(heads) = measured else { return Ok(None) };
                 *known.heads.insert(heads)
             }
         };
         let gain = most.saturating_sub(heads);
-        let bearable = if pressed { used.live <= gain } else { used.live * WORTH <= gain };
-        Ok(gain * WORTH >= used.len && bearable)
+        // Under pressure whatever gives a good part of a segment back: a store is not full while it holds dead bytes.
+        let bearable = pressed || used.live * WORTH <= gain;
+        Ok((gain * WORTH >= used.len && bearable).then_some(gain))
     }
 
     /// Bytes of the segment without bodies; none if it is not whole.
@@ -178,7 +184,7 @@ impl Store {
             let lines: Vec<(BodyLine, &[u8])> =
                 bodies.iter().map(|(line, bytes)| (*line, bytes.as_ref())).collect();
             let note = encode(&Note::Moved);
-            self.make_room(core, &[&note], &lines, true)?;
+            self.make_room(core, &[&note], &lines, Keep::One)?;
             let staged = core.writer.stage(Kind::Note, &[&note], &lines)?;
             let mut offset = staged.bodies_at;
             for (line, _) in &lines {

@@ -1,5 +1,6 @@
 //! A full disk: writes are refused, reads and deletes go on, freed space lets writes resume.
 
+use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, say_put};
@@ -160,4 +161,26 @@ fn copies_make_way_for_payload() {
 #[test]
 fn copies_make_way_for_small_bodies() {
     copies_make_way(small);
+}
+
+/// Bodies of 4 KiB of which the most that may live do, overwritten at random: dead bytes always come back.
+#[test]
+fn a_store_with_dead_bytes_in_it_is_never_full_for_long() {
+    let disk = FaultyDisk::default();
+    let settings = Settings { capacity_bytes: Some(4 << 20), ..kept() };
+    let (store, _) = open(&disk, &settings);
+    let mut chance = crate::disk::faulty::Chance(5);
+    let keys = 700;
+    for number in 0..3 * keys {
+        let key = if number < keys { number } else { chance.next() % keys };
+        let bytes = body(number, 4096);
+        let put = || put_small(&store, &format!("{key}"), number, &bytes);
+        let steps = (0..60).find(|step| {
+            let now = CHUNK_REST_MS * (number * 60 + step);
+            store.collect(WallTime(now)).unwrap();
+            put().is_ok()
+        });
+        assert!(steps.is_some(), "write {number} finds no room: {:?}", store.usage());
+    }
+    audit(&store);
 }
