@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality burnt lost members crash again histories anomalies bench. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality burnt lost members live moved crash again histories anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import journey_copies
 import journey_crash
 import journey_histories
 import journey_islands
+import journey_live
 import journey_lost
 import journey_members
 from checks import Checks
@@ -39,6 +40,8 @@ def journeys(checks, options):
         "burnt": lambda demo, work: journey_copies.burnt(checks, demo),
         "lost": lambda demo, work: journey_lost.lost(checks, demo),
         "members": lambda demo, work: journey_members.leaves(checks, demo),
+        "live": lambda demo, work: journey_live.live(checks, demo),
+        "moved": lambda demo, work: journey_live.moved(checks, demo),
         "crash": lambda demo, work: journey_crash.killed_in_turn(checks, demo, options.rounds),
         "again": lambda demo, work: journey_crash.started_again(checks, demo),
         "histories": lambda demo, work: journey_histories.races(checks, demo, work),

@@ -89,7 +89,7 @@ pub(crate) enum Verb {
     /// Levels of landmarks, the landmarks of this site, the sites whose landmark it is, the areas around it, and network
     /// coordinates with their error. Up to 16 sites there is one level and everybody is told. See docs/areas.md.
     Areas(verbs::areas::Areas),
-    /// Acts about a site as a whole: its disks are gone, or are not
+    /// The sites of the federation, as one of them knows them: listed, frozen, emptied, renamed, expelled, lost, found
     #[command(subcommand)]
     Site(verbs::site::Site),
     /// The links between sites: cut and heal them to see what happens

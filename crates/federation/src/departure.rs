@@ -141,6 +141,11 @@ impl Attempt {
         all.filter(|site| !gone(site)).collect()
     }
 
+    /// Who said that it is about to leave as well.
+    pub fn leaving(&self) -> impl Iterator<Item = SiteId> + '_ {
+        self.said.iter().filter(|(_, said)| **said == Standing::Leaves).map(|(site, _)| *site)
+    }
+
     /// Whether a site that holds `own` may go. `members` are the other members as far as known; `copies` what the bucket
     /// wants.
     pub fn judge(&self, own: &Own, copies: usize, members: &BTreeSet<SiteId>) -> Verdict {
@@ -153,8 +158,7 @@ impl Attempt {
                 None => wait.silent.push(*site),
             }
         }
-        let leaves = |(site, said): (&SiteId, &Standing)| (*said == Standing::Leaves).then_some(*site);
-        wait.leaving.extend(self.said.iter().filter_map(leaves));
+        wait.leaving.extend(self.leaving());
         wait.wanted = copies.max(1).min(others.len());
         match wait.wanted > 0 && wait.have >= wait.wanted {
             true => Verdict::Go,

@@ -20,6 +20,7 @@ pub mod budget;
 mod config;
 mod context;
 pub mod departure;
+pub mod drain;
 mod federation;
 mod feed;
 mod input;

@@ -7,15 +7,18 @@
 //! same bucket for the same owner make the same one; data and policies of two incarnations never merge.
 
 mod claim;
+mod duty;
 mod home;
 mod loss;
 mod name;
+mod place;
 mod system;
 
 pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, claim, list_buckets,
     resolve, revivals, unclaim,
 };
+pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{
     FIRST_EPOCH, HomeCause, HomeDocument, HomeRefusal, Loss, Named, Standing, eldest, hand_over, home,
     keeps_register, name_home, register, replace_home, standing, unnamed,
@@ -25,6 +28,7 @@ pub use loss::{
     next_count, take_back_loss,
 };
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
+pub use place::{ADDRESSES, AddressDocument, assign_address, dialled};
 pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
     site, sites, system_bucket,

@@ -11,11 +11,12 @@ use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
-    AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
-    ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState,
-    Invite, InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState,
-    LossPage, LossQuery, LossRequest, LossState, MembershipState, NameConflict, Outcome, PeerStatus, PinList,
-    PinRequest, Readiness, ScrubReport, ScrubRequest, ServiceError, SpaceQuery, SpaceReport, StatusReport,
+    AddressRequest, AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict,
+    ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, DutyRequest,
+    ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, JoinRequest, KeyCreate,
+    KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState,
+    MembershipState, NameConflict, Outcome, PeerStatus, PinList, PinRequest, Readiness, RenameRequest,
+    ScrubReport, ScrubRequest, ServiceError, SiteList, SiteStatus, SpaceQuery, SpaceReport, StatusReport,
     StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::bucket::{
@@ -29,6 +30,7 @@ use crate::copies::{look, loss, only};
 use crate::drive::live::Liveness;
 use crate::drive::stored::CUT;
 use crate::membership_admin;
+use crate::moves_admin;
 use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::credentials::about;
 use crate::paths::members::{self, Unsent};
@@ -36,6 +38,7 @@ use crate::paths::{buckets, conflicts, home, scope, shape};
 use crate::peers::roster::Known;
 use crate::pins;
 use crate::site::{Site, entry, unreadable};
+use crate::sites_admin;
 use crate::space_used;
 use crate::trust::access::{self, AccessKey};
 use crate::trust::invite::InviteError;
@@ -50,7 +53,7 @@ const INVITED: Duration = Duration::from_secs(24 * 3600);
 /// Conflicts of one page unless said otherwise, and at most.
 const CONFLICTS: usize = 1000;
 /// Under which writer the administrator's acts are recorded.
-const WRITER: &str = "admin";
+pub(crate) const WRITER: &str = "admin";
 
 /// The administration of a site.
 pub(crate) struct Admin {
@@ -130,7 +133,7 @@ fn key_status(id: &str, document: &KeyDocument) -> KeyStatus {
 }
 
 impl Admin {
-    fn peer(&self, id: SiteId, known: &Known, lag: u64, unsent: Unsent) -> PeerStatus {
+    pub(crate) fn peer(&self, id: SiteId, known: &Known, lag: u64, unsent: Unsent) -> PeerStatus {
         let (site, node) = (&self.site, known.key.node());
         let (linked, now) = (site.linked(id), site.clock.now());
         let heard = site.peers.heard_of(id);
@@ -158,6 +161,7 @@ impl Admin {
             unsent_records: unsent.records,
             unsent_bytes: unsent.bytes,
             lost_ms: loss.and_then(|loss| loss.since).map(|since| since.0),
+            duty: sites_admin::duty_word(&site.duties.of(id)).into(),
         }
     }
 
@@ -288,7 +292,7 @@ impl AdminService for Admin {
             version: VERSION,
             release: env!("CARGO_PKG_VERSION").into(),
             site: site.id.to_string(),
-            site_name: site.name.clone(),
+            site_name: site.called(),
             node: site.stamps.origin.node.to_string(),
             uptime_seconds: site.clock.now().since(self.started).as_secs(),
             cut: site.peers.net().is_cut(),
@@ -298,7 +302,32 @@ impl AdminService for Admin {
             buckets,
             conflicts,
             unprotected_bytes,
+            duty: sites_admin::duty_word(&site.duties.own()).into(),
         })
+    }
+
+    async fn set_duty(&self, name: &str, request: DutyRequest) -> Outcome<SiteStatus> {
+        sites_admin::set_duty(self, name, request).await
+    }
+
+    async fn rename_site(&self, name: &str, request: RenameRequest) -> Outcome<SiteStatus> {
+        moves_admin::rename(self, name, request).await
+    }
+
+    async fn set_address(&self, name: &str, request: AddressRequest) -> Outcome<SiteStatus> {
+        moves_admin::set_address(self, name, request).await
+    }
+
+    async fn expel(&self, name: &str, request: ExpelRequest) -> Outcome<Expelled> {
+        moves_admin::expel(self, name, request).await
+    }
+
+    async fn sites(&self) -> Outcome<SiteList> {
+        Ok(SiteList { version: VERSION, sites: sites_admin::all(self).await? })
+    }
+
+    async fn site(&self, name: &str) -> Outcome<SiteStatus> {
+        sites_admin::one(self, name).await
     }
 
     async fn areas(&self) -> Outcome<AreasReport> {
@@ -513,7 +542,7 @@ impl Admin {
     }
 
     /// A bucket named after a site is that site's alone: none of the name may be there before the site.
-    async fn refuse_names_of(&self, name: &str) -> Outcome<()> {
+    pub(crate) async fn refuse_names_of(&self, name: &str) -> Outcome<()> {
         let (system, wanted) = (self.site.system, name.to_owned());
         let read = move |view: &dyn View| {
             let all = model::list_buckets(view, system, None).map_err(unreadable)?;
@@ -537,7 +566,11 @@ impl Admin {
 
     async fn shift(&self, bucket: BucketId, name: String, request: HomeRequest) -> Outcome<HomeState> {
         let to = self.site_named(&request.site)?;
-        let lost = request.destroyed.as_deref().map(|lost| self.site_named(lost)).transpose()?;
+        // One that was expelled is in no roster, and its homes are still to be given to others.
+        let lost = match request.destroyed.as_deref() {
+            Some(lost) => Some(loss::named(&self.site, lost).await?.0),
+            None => None,
+        };
         if lost == Some(self.site.id) {
             return Err(invalid("this site is not destroyed: it answers you"));
         }

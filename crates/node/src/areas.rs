@@ -38,7 +38,7 @@ pub(crate) async fn report(site: &Arc<Site>) -> Outcome<AreasReport> {
     };
     Ok(AreasReport {
         version: VERSION,
-        site_name: site.name.clone(),
+        site_name: site.called(),
         k: found.k,
         level: found.level,
         place: place(&found.coordinate),

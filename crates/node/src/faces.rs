@@ -125,7 +125,7 @@ fn settings(config: &Config, core: &Core) -> Settings {
             ClockSetting::Strict => ClockRule::Strict,
         },
         clock: Arc::new(reading),
-        host_id: core.site.name.clone(),
+        host_id: core.site.called(),
     }
 }
 

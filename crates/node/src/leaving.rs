@@ -25,6 +25,7 @@ use skerry_model::bucket::{self as model, Joins};
 use skerry_model::space::{self, SpaceError};
 
 use crate::drive::stored::{Stored, forget, say};
+use crate::duties::Act;
 use crate::paths::bucket::Bucket;
 use crate::paths::{bucket, refusal};
 use crate::peers::message::{Request, Response};
@@ -175,7 +176,7 @@ impl Site {
             return Ok(());
         }
         let message =
-            format!("{} keeps no copies of {}: it has left it, or is about to", self.name, bucket.name);
+            format!("{} keeps no copies of {}: it has left it, or is about to", self.called(), bucket.name);
         Err(ServiceError::new(ErrorKind::NotResident, message))
     }
 
@@ -231,6 +232,7 @@ pub(crate) async fn join(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
 
 /// Begins to leave: refused if it can be known now that it cannot end well.
 pub(crate) async fn begin(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
+    site.duties.check(Act::Leave)?;
     if !site.is_member(bucket.id) {
         return set_joins(site, bucket.id, Some(least(site.joins(bucket)))).await;
     }
@@ -252,7 +254,11 @@ pub(crate) async fn begin(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
         let message = format!(
             "{} is the only member of {}: {} objects ({} bytes) would be lost. Let another site join it first: \
              `skerry bucket join {}` there",
-            site.name, bucket.name, sums.keys, sums.bytes, bucket.name
+            site.called(),
+            bucket.name,
+            sums.keys,
+            sums.bytes,
+            bucket.name
         );
         return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
     }
@@ -276,7 +282,9 @@ fn refuse_home(site: &Site, bucket: &Bucket) -> Outcome<()> {
     }
     let message = format!(
         "{} is the home of {}: it decides its conditions. Move the home first: `skerry bucket home {} --to SITE`",
-        site.name, bucket.name, bucket.name
+        site.called(),
+        bucket.name,
+        bucket.name
     );
     Err(ServiceError::new(ErrorKind::InvalidRequest, message))
 }
@@ -286,12 +294,12 @@ async fn others(site: &Site, bucket: BucketId) -> BTreeSet<SiteId> {
     members.unwrap_or_default().into_iter().collect()
 }
 
-/// Answers a site that wants to leave.
+/// Answers a site that wants to leave, or is emptied. One that is emptied itself goes as well, of every bucket.
 pub(crate) async fn answer(site: &Arc<Site>, bucket: BucketId) -> Outcome<Response> {
     let standing = || {
         if !site.is_member(bucket) {
             Some(Standing::Absent)
-        } else if site.leaving.note(bucket).is_some() {
+        } else if site.leaving.note(bucket).is_some() || site.duties.own().leaves() {
             Some(Standing::Leaves)
         } else if !site.is_complete(bucket) {
             Some(Standing::Joins)
@@ -352,6 +360,19 @@ async fn ask(site: &Arc<Site>, bucket: BucketId, members: &BTreeSet<SiteId>) -> 
     site.leaving.state().machine.attempt(bucket)
 }
 
+/// Says as well who would hold it, and goes itself.
+fn nobody_stays(site: &Site, said: &Attempt, error: ServiceError) -> ServiceError {
+    let names: Vec<String> = said.leaving().map(|other| site.peers.roster.name(other)).collect();
+    if names.is_empty() {
+        return error;
+    }
+    let message = format!("{}; {} {GOES}", error.message(), names.join(", "));
+    ServiceError::new(error.kind(), message)
+}
+
+/// What is said of a site that does not count because it goes.
+const GOES: &str = "is about to leave as well, or is being emptied";
+
 /// In words.
 fn why(site: &Site, wait: &Wait) -> String {
     let names = |sites: &[SiteId]| {
@@ -361,7 +382,7 @@ fn why(site: &Site, wait: &Wait) -> String {
     for (sites, what) in [
         (&wait.behind, "has not taken everything yet"),
         (&wait.silent, "has not answered"),
-        (&wait.leaving, "is about to leave as well"),
+        (&wait.leaving, GOES),
     ] {
         if !sites.is_empty() {
             reasons.push(format!("{} {what}", names(sites)));
@@ -412,10 +433,12 @@ async fn attempt(site: &Arc<Site>, id: BucketId) -> Outcome<()> {
         site.leaving.end(id);
         return Ok(());
     };
+    site.duties.check(Act::Leave)?;
     refuse_home(site, &bucket)?;
     let members = others(site, id).await;
     let Some(said) = ask(site, id, &members).await else { return Ok(()) };
-    hand_over::turn(site, &bucket, &said.others(&members)).await?;
+    let handed = hand_over::turn(site, &bucket, &said.others(&members)).await;
+    handed.map_err(|error| nobody_stays(site, &said, error))?;
     let own = site.read(move |view| own(view, id)).await?;
     let copies = usize::from(bucket.config.copies);
     if let Verdict::Wait(wait) = said.judge(&own, copies, &members) {
@@ -492,8 +515,9 @@ async fn end(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
         entropy::number().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
     let joins = site.joins_here(id).map_or(Joins::Manual, least);
     let letting = Letting { said, copies, members, handed, incarnation, joins };
-    let (stamps, me, system) = (site.stamps.clone(), site.id, site.system);
+    let (stamps, me, system, duties) = (site.stamps.clone(), site.id, site.system, site.duties.clone());
     let propose = move |view: &dyn View| {
+        duties.check(Act::Leave)?;
         letting.check(view, id, (system, me))?;
         stamps.leave(id, letting.incarnation);
         Ok(((), letting.entries(view, id)?))

@@ -31,7 +31,7 @@ pub(crate) async fn state(site: &Arc<Site>, name: &str) -> Outcome<MembershipSta
     Ok(MembershipState {
         version: VERSION,
         bucket: bucket.name.clone(),
-        site: site.name.clone(),
+        site: site.called(),
         standing: standing.into(),
         join: site.joins(&bucket).name().into(),
         join_here: site.joins_here(bucket.id).is_some(),

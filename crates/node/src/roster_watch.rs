@@ -7,34 +7,51 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skerry_base::SiteId;
+use skerry_base::kv::View;
 use skerry_federation::{Input, SiteEntry};
 use skerry_gateway::service::Outcome;
-use skerry_model::bucket::{SiteDocument, SiteState, sites};
+use skerry_model::bucket::{SiteDocument, SiteState, dialled, duties, sites};
 
 use crate::copies::loss;
+use crate::own_site;
 use crate::peers::roster::Known;
 use crate::site::{Site, unreadable};
 use crate::trust::{PublicKey, verify_site_document};
 
 /// Reads the site records once and tells who needs to know.
 pub(crate) async fn refresh(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
+    let _turn = site.duties.turn.lock().await;
     let system = site.system;
-    let documents = site.read(move |view| sites(view, system).map_err(unreadable)).await?;
+    let read = move |view: &dyn View| {
+        let documents = sites(view, system).map_err(unreadable)?;
+        let on_duty = duties(view, system).map_err(unreadable)?;
+        Ok((documents, on_duty, dialled(view, system).map_err(unreadable)?))
+    };
+    let (documents, on_duty, moved) = site.read(read).await?;
+    site.duties.set(on_duty);
     // What a site held that belongs no more, or is declared lost, counts no more, and what it wrote is another's to care for.
     let news = loss::refresh(site).await?;
     if news && site.copies.losses().get(&site.id).is_some_and(|loss| loss.is_lost && !loss.is_gone) {
         loss::come_back(site).await?;
     }
+    // Likewise one that is about to go, but for itself: it cares for what it holds to the last.
+    site.copies.set_leaving(site.duties.leaving().into_iter().filter(|id| *id != site.id).collect());
     let known =
         |(id, document): (SiteId, SiteDocument)| trusted(&root, id, &document).map(|known| (id, known));
-    let known: BTreeMap<SiteId, Known> = documents.into_iter().filter_map(known).collect();
+    let mut known: BTreeMap<SiteId, Known> = documents.into_iter().filter_map(known).collect();
+    for (id, addresses) in moved {
+        if let Some(known) = known.get_mut(&id) {
+            known.addresses = addresses;
+        }
+    }
     let entries = known.keys().map(|site| SiteEntry { site: *site }).collect();
     if site.peers.roster.replace(known) {
         site.peers.net().set_peers(site.peers.roster.peers());
         site.drive.tell(Input::Roster(entries));
         site.changes.world();
     }
-    Ok(())
+    site.duties.call(site.called());
+    own_site::keep(site).await
 }
 
 /// Refreshes after every change of the system bucket.

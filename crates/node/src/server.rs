@@ -14,7 +14,7 @@ use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Hlc, Origin, SiteId};
 use skerry_federation::{Config as Machine, Federation, Input};
 use skerry_gateway::service::{Md5Batch, Services};
-use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState, system_bucket};
+use skerry_model::bucket::system_bucket;
 use skerry_model::space::{self, SpaceReducer};
 use skerry_model::{Entry, Record};
 use skerry_storage::{Committer, RealDisk, Recovery, StorageError, Store};
@@ -30,9 +30,11 @@ use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
 use crate::drive::stored::{CUT, LIFE, Stored, is_complete};
 use crate::drive::{self, Drive};
+use crate::duties::Duties;
 use crate::leaving;
 use crate::net::Net;
 use crate::net::tcp::{BindError, TcpNet};
+use crate::own_site::{self, OwnSite};
 use crate::paths::answer::Answers;
 use crate::paths::buckets::Buckets;
 use crate::paths::credentials::Credentials;
@@ -48,7 +50,7 @@ use crate::telemetry::Telemetry;
 use crate::trust::access::AccessKey;
 use crate::trust::invite::InviteBook;
 use crate::trust::{SiteTrust, TrustError, admission, entropy, files};
-use crate::welcome::{self, Door};
+use crate::welcome::Door;
 use crate::workers::{self, Workers};
 use crate::{init, roster_watch};
 
@@ -209,7 +211,7 @@ impl Core {
             admin: Arc::new(admin),
         };
         let core = Self { site, trust, registry, services, recovery, committer, machine, tasks };
-        core.first_records(&directory, config, life, options.access_key).await?;
+        core.first_records(&directory, life, options.access_key).await?;
         core.tasks.spawn(members::complete(core.site.clone(), followed));
         core.go(&remembered.members, door, Workers { site: core.site.clone(), telemetry }, config).await?;
         Ok(core)
@@ -219,7 +221,6 @@ impl Core {
     async fn first_records(
         &self,
         directory: &Path,
-        config: &Config,
         life: u64,
         access_key: Option<AccessKey>,
     ) -> Result<(), StartError> {
@@ -238,18 +239,7 @@ impl Core {
         self.site.commit(self.site.system, (), move |_| Ok(((), entries))).await?;
         init::roster_taken(directory)?;
         let trust = &self.trust;
-        let document = SiteDocument {
-            name: trust.statement.name.clone(),
-            nodes: vec![NodeEntry {
-                node: trust.identity.public().node(),
-                key: trust.identity.public().0,
-                addresses: advertised(config),
-            }],
-            admissions: vec![Bytes::from(trust.admission.encode())],
-            state: SiteState::Member,
-            joined: trust.statement.admitted,
-        };
-        welcome::declare(&self.site, self.site.id, document).await?;
+        own_site::keep(&self.site).await?;
         if trust.admin.is_some() {
             crate::paths::home::begin_register(&self.site).await?;
         }
@@ -317,7 +307,8 @@ fn new_site(
         changes: Changes::new(system),
         clock,
         id: trust.statement.site,
-        name: trust.statement.name.clone(),
+        own: OwnSite::new(trust, advertised(config)),
+        first_name: trust.statement.name.clone(),
         scoped: config.s3.bucket_scope == BucketScope::Site,
         system,
         sealing: trust.credentials.clone(),
@@ -331,6 +322,7 @@ fn new_site(
         lazy: config.storage.sync == crate::config::Sync::Os,
         md5: Arc::default(),
         copies: Arc::new(Copies::resume(trust.statement.site, book)),
+        duties: Arc::new(Duties::new(trust.statement.site, &trust.statement.name)),
         leaving: remembered.leaving.resume(),
         pins,
         scrub: tokio::sync::Notify::new(),

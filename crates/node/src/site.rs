@@ -23,7 +23,9 @@ use crate::clock::Clock;
 use crate::copies::Copies;
 use crate::drive::Drive;
 use crate::drive::stored::{Stored, membership, swept};
+use crate::duties::Duties;
 use crate::leaving::Leavings;
+use crate::own_site::OwnSite;
 use crate::paths::bucket::Directory;
 use crate::paths::refusal;
 use crate::peers::Peers;
@@ -48,8 +50,10 @@ pub(crate) struct Site {
     pub(crate) clock: Clock,
     /// This site.
     pub(crate) id: SiteId,
-    /// What people call it.
-    pub(crate) name: String,
+    /// What it says of itself.
+    pub(crate) own: OwnSite,
+    /// What it was called when it was started.
+    pub(crate) first_name: String,
     /// Whether buckets made here get names of this site's own (`bucket_scope = site`).
     pub(crate) scoped: bool,
     /// The bucket of site, claim and key records.
@@ -76,6 +80,8 @@ pub(crate) struct Site {
     pub(crate) md5: Arc<Md5Batch>,
     /// Who holds copies.
     pub(crate) copies: Arc<Copies>,
+    /// What the sites are there for.
+    pub(crate) duties: Arc<Duties>,
     /// Buckets that this site is about to leave, and what it says of joining.
     pub(crate) leaving: Leavings,
     /// What is pinned here.
@@ -145,6 +151,11 @@ impl Stamps {
 }
 
 impl Site {
+    /// What people call it, as its record says now.
+    pub(crate) fn called(&self) -> String {
+        self.peers.roster.name_of(self.id).unwrap_or_else(|| self.first_name.clone())
+    }
+
     /// Commits what `propose` decides; `keep` is let go only afterwards, whoever still waits.
     pub(crate) async fn commit<T: Send + 'static>(
         &self,

@@ -31,7 +31,7 @@ pub(crate) async fn online(site: &Arc<Site>, scan: bool) -> Outcome<SpaceReport>
     let (store, system) = (site.store.clone(), site.system);
     let count = move || report(&store, system, scan, SCAN).map_err(unreadable);
     let mut report = tokio::task::spawn_blocking(count).await.map_err(refusal::task)??;
-    report.site.clone_from(&site.name);
+    report.site = site.called();
     let growth = site.read(Growth::remembered).await?;
     let days = growth.days_to_full(site.clock.wall(), taken_and_room(&site.store.usage()));
     report.days_to_full = days.filter(|days| days.is_finite()).map(|days| days as u64);

@@ -16,6 +16,7 @@ use skerry_scenario::draw::{Draw, Ppm};
 
 use crate::queue::Queue;
 
+mod drain;
 mod faults;
 mod judge;
 mod reads;
@@ -36,6 +37,14 @@ pub enum Mistake {
     SilenceIsLack,
     /// A site that was declared lost does not notice that it is there with its disk.
     NeverBack,
+    /// A site that is being drained believes what others said in a former life.
+    OldWords,
+    /// It takes writes on, and says that it is empty though some came since it looked.
+    WrittenMeanwhile,
+    /// A reader takes a site that is being drained for a lost one: its silence is no matter.
+    DrainedIsLost,
+    /// A site that is being drained lets another that is being drained rest on it.
+    DrainedStays,
 }
 
 /// How a run went.
@@ -72,6 +81,8 @@ enum Event {
     Strike,
     /// It is mended.
     Mend(faults::Mend),
+    /// Something about a site that is being drained.
+    Drain(drain::Act),
 }
 
 /// What is known of another site: what it holds, and in which life it said so.
@@ -90,6 +101,10 @@ struct Site {
     book: BTreeMap<usize, Page>,
     /// Durable: sites declared lost, by how often that was said or taken back, and which disk was meant.
     lost: BTreeMap<usize, (u64, u64)>,
+    /// Durable: sites that are to be emptied, by how often that was said or taken back.
+    drained: BTreeMap<usize, u64>,
+    /// In memory, while it empties itself.
+    emptying: Option<drain::Emptying>,
     /// Changes with each loss of its disk's state.
     life: u64,
     boot: u64,
@@ -119,6 +134,10 @@ struct World {
     disks: Vec<u64>,
     /// Versions that nobody promised to have saved.
     excused: BTreeSet<Dot>,
+    /// When something burned last.
+    fire: Instant,
+    /// Sites that said that they are empty.
+    emptied: BTreeSet<usize>,
     outcome: Outcome,
 }
 
@@ -140,6 +159,8 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
         gone: BTreeSet::new(),
         disks: (0..count).map(|number| number as u64 + 1).collect(),
         excused: BTreeSet::new(),
+        fire: Instant(0),
+        emptied: BTreeSet::new(),
         outcome: Outcome::default(),
     };
     world.begin();
@@ -160,6 +181,8 @@ impl Site {
             bodies: BTreeSet::new(),
             book: BTreeMap::new(),
             lost: BTreeMap::new(),
+            drained: BTreeMap::new(),
+            emptying: None,
             life: number as u64 + 1,
             boot: 1,
             up: true,
@@ -173,6 +196,10 @@ impl Site {
 
     fn is_lost(&self, other: usize) -> bool {
         self.lost.get(&other).is_some_and(|(said, _)| said % 2 == 1)
+    }
+
+    fn is_drained(&self, other: usize) -> bool {
+        self.drained.get(&other).is_some_and(|said| said % 2 == 1)
     }
 }
 
@@ -225,6 +252,7 @@ impl World {
             Event::Read { site } => self.read(site),
             Event::Strike => self.strike(),
             Event::Mend(mend) => self.mend(mend),
+            Event::Drain(act) => self.drain(act),
         }
     }
 
@@ -243,6 +271,7 @@ impl World {
         let place = &mut self.sites[site];
         (place.boot, place.up, place.seq, place.persisting) = (place.boot + 1, true, 0, false);
         place.machine = Placement::new(place.id);
+        place.emptying = None;
         place.lives.clear();
         let (boot, book) = (place.boot, place.book.clone());
         for (other, (spans, life)) in book {
@@ -258,7 +287,8 @@ impl World {
             return;
         }
         self.plan(millis(10)..=seconds(12), Event::Client { site });
-        if !self.sites[site].up {
+        let refuses = self.sites[site].is_drained(site) && self.mistake != Some(Mistake::WrittenMeanwhile);
+        if !self.sites[site].up || refuses {
             return;
         }
         if self.draw.chance(Ppm::percent(20)) {
@@ -266,16 +296,24 @@ impl World {
             if let Some(dot) = self.draw.pick(&all).copied() {
                 self.count("deletes");
                 self.die(site, dot);
+                // A delete is a record, too: with a dot of its own, dead from the start as it has no body.
+                let tombstone = self.next_dot(site);
+                self.sites[site].dead.insert(tombstone);
             }
             return;
         }
         self.count("writes");
+        let dot = self.next_dot(site);
+        let place = &mut self.sites[site];
+        place.records.insert(dot, site);
+        place.bodies.insert(dot);
+    }
+
+    fn next_dot(&mut self, site: usize) -> Dot {
         let place = &mut self.sites[site];
         place.seq += 1;
         let origin = Origin { node: NodeId(place.id.0), incarnation: place.boot };
-        let dot = Dot { origin, seq: place.seq };
-        place.records.insert(dot, site);
-        place.bodies.insert(dot);
+        Dot { origin, seq: place.seq }
     }
 
     /// A version is dead at a site.
@@ -295,7 +333,7 @@ impl World {
         self.see_sites(site);
         self.ask_claims(site);
         let place = &self.sites[site];
-        let lost = self.lost_ids(site);
+        let lost = self.uncounted_ids(site);
         let all: BTreeSet<SiteId> = self.sites.iter().map(|other| other.id).collect();
         let takeover = self.mistake != Some(Mistake::NoTakeover);
         let is_mine = |writer: usize| match takeover {
@@ -306,11 +344,19 @@ impl World {
         let mine = place.records.iter().filter(|(_, writer)| is_mine(**writer));
         let wants = mine.map(|(dot, _)| want(dot)).collect();
         self.input(site, Input::Offer { bucket: BUCKET, copies: self.copies, wants });
+        self.empty(site);
     }
 
     fn lost_ids(&self, site: usize) -> BTreeSet<SiteId> {
         let lost = (0..self.sites.len()).filter(|other| self.sites[site].is_lost(*other));
         lost.map(|other| self.sites[other].id).collect()
+    }
+
+    /// Whose copies count no more: lost sites, and those that are about to go, but for itself.
+    fn uncounted_ids(&self, site: usize) -> BTreeSet<SiteId> {
+        let goes = |other: &usize| *other != site && self.sites[site].is_drained(*other);
+        let going = (0..self.sites.len()).filter(goes).map(|other| self.sites[other].id);
+        self.lost_ids(site).into_iter().chain(going).collect()
     }
 
     fn see_sites(&mut self, site: usize) {
@@ -321,7 +367,7 @@ impl World {
             distance: near(other),
         };
         let all = (0..self.sites.len()).map(candidate).collect();
-        let lost = self.lost_ids(site);
+        let lost = self.uncounted_ids(site);
         self.input(site, Input::Sites(all, lost));
     }
 
@@ -426,6 +472,7 @@ impl World {
             Ok(()) => Input::Held(BUCKET, dot, id),
             Err(failure) => Input::Failed(BUCKET, dot, id, failure),
         };
+        self.moved(site, input.clone());
         self.input(site, input);
     }
 
@@ -438,6 +485,7 @@ impl World {
         for (from, to) in [(one, other), (other, one)] {
             let source = &self.sites[from];
             let (records, dead, lost) = (source.records.clone(), source.dead.clone(), source.lost.clone());
+            let drained = source.drained.clone();
             dead.into_iter().for_each(|dot| self.die(to, dot));
             let place = &mut self.sites[to];
             for (dot, writer) in records {
@@ -447,6 +495,10 @@ impl World {
             }
             for (site, said) in lost {
                 let known = place.lost.entry(site).or_default();
+                *known = said.max(*known);
+            }
+            for (site, said) in drained {
+                let known = place.drained.entry(site).or_default();
                 *known = said.max(*known);
             }
             self.come_back(to);

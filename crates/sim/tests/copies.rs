@@ -28,6 +28,11 @@ fn what_is_reported_protected_outlives_a_fire_and_all_is_covered_in_the_end() {
         "claims asked",
         "read as gone",
         "back by itself",
+        "drains",
+        "emptied",
+        "emptied and burned",
+        "drains of several",
+        "told that it goes",
     ] {
         assert!(counts.contains_key(what), "no seed had {what}");
     }
@@ -42,6 +47,12 @@ fn two_runs_of_a_seed_are_one() {
 
 fn caught(mistake: Mistake) -> BTreeSet<&'static str> {
     (0..40).flat_map(|seed| run(seed, Some(mistake)).violations).map(|(checker, _)| checker).collect()
+}
+
+/// The first of so many seeds in which a checker finds a mistake.
+fn caught_in(mistake: Mistake, seeds: u64, checker: &str) -> Option<u64> {
+    let caught = |seed: &u64| run(*seed, Some(mistake)).violations.iter().any(|(by, _)| *by == checker);
+    (0..seeds).find(caught)
 }
 
 #[test]
@@ -72,4 +83,27 @@ fn silence_is_taken_for_a_word() {
 fn a_site_that_is_there_with_its_disk_stays_lost() {
     let caught = caught(Mistake::NeverBack);
     assert!(caught.contains("losses"), "{caught:?}");
+}
+
+#[test]
+fn a_drained_site_believes_what_others_said_in_a_former_life() {
+    assert!(caught_in(Mistake::OldWords, 300, "drained").is_some(), "no seed found it");
+}
+
+#[test]
+fn a_drained_site_takes_writes_on() {
+    let caught = caught(Mistake::WrittenMeanwhile);
+    assert!(caught.contains("drained"), "{caught:?}");
+}
+
+#[test]
+fn a_drained_site_that_is_silent_is_taken_for_a_lost_one() {
+    let caught = caught_in(Mistake::DrainedIsLost, 300, "reads");
+    assert!(caught.is_some(), "no seed found it");
+}
+
+#[test]
+fn two_drained_sites_rest_on_each_other() {
+    let caught = caught_in(Mistake::DrainedStays, 300, "drained");
+    assert!(caught.is_some(), "no seed found it");
 }

@@ -1,15 +1,57 @@
-//! `skerry site …`: acts about a site as a whole. One file per act below.
+//! `skerry site …`: the sites of the federation, as the site that is asked knows them.
+//!
+//! SITE is the site that is spoken of; whom to ask is said by --dir or --endpoint, and any site answers.
 
 mod loss;
 
-use clap::Subcommand;
+use std::time::Duration;
 
+use clap::{Args, Subcommand};
+use skerry_node::admin_shapes::{
+    AddressRequest, DutyRequest, ExpelRequest, Expelled, RenameRequest, SiteList, SiteStatus,
+};
+
+use crate::admin::segment;
 use crate::arguments::Globals;
-use crate::exit::Outcome;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output;
+use crate::place::{Place, Site as Asked};
+use crate::progress::Waiting;
+use crate::words;
 
 /// Sites.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Site {
+    /// List all sites that were ever admitted
+    List(List),
+    /// Show one site
+    Show(Show),
+    /// Take no more writes at a site, for maintenance; reads go on
+    ///
+    /// Writes are refused with 503 and the reason; conditional writes of buckets whose home it is, too, everywhere. Said
+    /// at any site; a site that is cut off hears it when its link is back.
+    Freeze(Duty),
+    /// Empty a site, so that it can be switched off and nothing is lost
+    ///
+    /// It takes no more writes (plain PUTs are handed to another site), hands over the buckets whose home it is and has
+    /// others hold what only it holds. Goes on after restarts and cuts; `empty` in `skerry site show` or `skerry status`
+    /// means that it may be switched off.
+    Drain(Drain),
+    /// Take a frozen or drained site into service again
+    Resume(Duty),
+    /// Give a site another name; its id, key and buckets stay
+    ///
+    /// Asked at a site that holds an admin key: the first one, unless the key was carried elsewhere.
+    Rename(Rename),
+    /// Say where a site is dialled, beside what it says itself
+    ///
+    /// A site that comes back at another address says so itself once it reaches one of the others. This is for one that
+    /// reaches nobody.
+    Address(Address),
+    /// Expel a site for ever: lost, stolen or sold
+    ///
+    /// Whoever hears of it refuses its certificate and counts what it held no more; its disk may still say what it knew.
+    Expel(Expel),
     /// Say that the disks of a site are gone
     ///
     /// Ask another site. First it lists what no other site has: a sum, then (with --dry-run at once, else afterwards)
@@ -24,11 +66,338 @@ pub(crate) enum Site {
     DeclareFound(loss::DeclareFound),
 }
 
+/// Whom to ask.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Which one.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The site: its name or its id
+    #[arg(value_name = "SITE")]
+    target: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Of which site.
+#[derive(Debug, Args)]
+pub(crate) struct Duty {
+    /// The site: its name or its id
+    #[arg(value_name = "SITE")]
+    target: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Another name.
+#[derive(Debug, Args)]
+pub(crate) struct Rename {
+    #[command(flatten)]
+    of: Duty,
+    /// The new name
+    #[arg(value_name = "NEW", value_parser = words::site_name)]
+    new: String,
+}
+
+/// Other addresses.
+#[derive(Debug, Args)]
+pub(crate) struct Address {
+    #[command(flatten)]
+    of: Duty,
+    /// Where to dial it, best first, as host:port
+    #[arg(value_name = "HOST:PORT", required_unless_present = "clear")]
+    addresses: Vec<String>,
+    /// Take back what was said before: only what it says itself counts
+    #[arg(long, conflicts_with = "addresses")]
+    clear: bool,
+}
+
+/// What to expel.
+#[derive(Debug, Args)]
+pub(crate) struct Expel {
+    #[command(flatten)]
+    of: Duty,
+}
+
+/// What to empty.
+#[derive(Debug, Args)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    of: Duty,
+    /// Uploads in parts that nobody completed may be lost; else the site waits for them
+    #[arg(long)]
+    abandon_uploads: bool,
+    /// Wait until it is empty, at most this long
+    #[arg(long, value_name = "TIME", value_parser = words::duration)]
+    wait: Option<Duration>,
+}
+
 impl Site {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
         match self {
+            Self::List(list) => list.run(globals).await,
+            Self::Show(show) => show.run(globals).await,
+            Self::Freeze(duty) => {
+                let request = DutyRequest { duty: "freeze".into(), abandon_uploads: false };
+                told(duty.say(&globals, "freeze", request).await?.as_ref(), &globals)
+            }
+            Self::Drain(drain) => drain.run(globals).await,
+            Self::Resume(duty) => {
+                let request = DutyRequest { duty: "serve".into(), abandon_uploads: false };
+                told(duty.say(&globals, "resume", request).await?.as_ref(), &globals)
+            }
+            Self::Rename(rename) => rename.run(globals).await,
+            Self::Address(address) => address.run(globals).await,
+            Self::Expel(expel) => expel.run(globals).await,
             Self::DeclareLost(verb) => verb.run(globals).await,
             Self::DeclareFound(verb) => verb.run(globals).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self, globals: Globals) -> Outcome {
+        let list: SiteList = self.place.site(&globals).await?.client.get("/_skerry/v1/sites").await?;
+        if globals.json {
+            output::document("sites", &list)?;
+            return Ok(Exit::Done);
+        }
+        let heading = ["SITE", "STATE", "DUTY", "LINK", "RTT", "HEARD", "UNSENT", "HOME OF", "ADDRESS"];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        rows.extend(list.sites.iter().map(row));
+        output::line(&output::table(&rows));
+        Ok(Exit::Done)
+    }
+}
+
+fn row(site: &SiteStatus) -> Vec<String> {
+    vec![
+        site.name.clone(),
+        state(site),
+        site.duty.clone(),
+        site.link.clone(),
+        site.rtt_ms.map_or("-".into(), |rtt| format!("{rtt:.1} ms")),
+        ago(site.heard_ms),
+        unsent(site),
+        words::count(site.homes.len() as u64, "bucket"),
+        site.addresses.first().cloned().unwrap_or_else(|| "-".into()),
+    ]
+}
+
+fn state(site: &SiteStatus) -> String {
+    let state = match site.replaced_by.as_str() {
+        "" => site.state.clone(),
+        by => format!("{} by {by}", site.state),
+    };
+    // Who belongs no more is lost in any case.
+    match site.lost_ms.filter(|_| site.state == "member") {
+        Some(since) => format!("{state}, lost since {}", words::wall(since)),
+        None => state,
+    }
+}
+
+fn ago(millis: Option<u64>) -> String {
+    millis.map_or("-".into(), |millis| words::span(Duration::from_millis(millis)))
+}
+
+fn unsent(site: &SiteStatus) -> String {
+    match site.unsent_records {
+        0 => "-".into(),
+        records => format!("{records} ({})", words::bytes(site.unsent_bytes)),
+    }
+}
+
+impl Show {
+    async fn run(self, globals: Globals) -> Outcome {
+        let asked = self.place.site(&globals).await?;
+        let path = format!("/_skerry/v1/sites/{}", segment(&self.target));
+        let site: SiteStatus = asked.client.get(&path).await?;
+        if globals.json {
+            output::document("site", &site)?;
+        } else {
+            output::line(&output::table(&facts(&site)));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn or_none(list: &[String]) -> String {
+    if list.is_empty() { "-".to_owned() } else { list.join(", ") }
+}
+
+fn facts(site: &SiteStatus) -> Vec<Vec<String>> {
+    let facts = [
+        ("name", site.name.clone()),
+        ("id", site.site.clone()),
+        ("state", state(site)),
+        ("duty", duty(site)),
+        ("joined", words::wall(site.joined_ms)),
+        ("link", site.link.clone()),
+        ("heard", ago(site.heard_ms)),
+        ("unsent", unsent(site)),
+        ("addresses", or_none(&site.addresses)),
+        ("home of", or_none(&site.homes)),
+    ];
+    facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect()
+}
+
+/// The duty of a site, and how far it is with it.
+fn duty(site: &SiteStatus) -> String {
+    let mut said = site.duty.clone();
+    if !site.duty_heard {
+        said += " (it has not answered yet)";
+    }
+    let Some(drain) = site.drain.as_ref().filter(|_| site.duty == "draining") else { return said };
+    said += &format!(
+        ": {} ({}), {}, {} and {} to go",
+        words::count(drain.bodies, "version"),
+        words::bytes(drain.bytes),
+        words::count(drain.records, "record"),
+        words::count(drain.homes, "home"),
+        words::count(drain.uploads, "upload"),
+    );
+    if let Some(ends) = drain.ends_ms {
+        said += &format!("; empty at about {}", words::wall(ends));
+    }
+    if !drain.waits_for.is_empty() {
+        said += &format!("; waits: {}", drain.waits_for);
+    }
+    said
+}
+
+fn told(site: Option<&SiteStatus>, globals: &Globals) -> Outcome {
+    let Some(site) = site else { return Ok(Exit::Done) };
+    if globals.json {
+        output::document("site", site)?;
+    } else {
+        output::line(&format!("{}: {}", site.name, duty(site)));
+    }
+    Ok(Exit::Done)
+}
+
+impl Rename {
+    async fn run(self, globals: Globals) -> Outcome {
+        let act = format!("rename {} to {}", self.of.target, self.new);
+        if output::dry_run(globals.dry_run, &act, globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let asked = self.of.place.site(&globals).await?;
+        let path = format!("/_skerry/v1/sites/{}/name", segment(&self.of.target));
+        let site: SiteStatus = asked.client.post(&path, &RenameRequest { name: self.new }).await?;
+        if globals.json {
+            output::document("site", &site)?;
+        } else {
+            output::line(&format!("{} is called {} now", self.of.target, site.name));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Address {
+    async fn run(self, globals: Globals) -> Outcome {
+        let act = format!("have {} dialled at {}", self.of.target, self.addresses.join(", "));
+        if output::dry_run(globals.dry_run, &act, globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let asked = self.of.place.site(&globals).await?;
+        let path = format!("/_skerry/v1/sites/{}/address", segment(&self.of.target));
+        let request = AddressRequest { addresses: self.addresses };
+        let site: SiteStatus = asked.client.post(&path, &request).await?;
+        if globals.json {
+            output::document("site", &site)?;
+        } else {
+            output::line(&format!("{} is dialled at {}", site.name, or_none(&site.addresses)));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Expel {
+    async fn run(self, globals: Globals) -> Outcome {
+        let target = &self.of.target;
+        if output::dry_run(globals.dry_run, &format!("expel {target}"), globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let question = format!(
+            "Expel {target}? Every site that hears of it refuses it for ever; what only it has is lost to the others."
+        );
+        output::confirm(&question, globals.yes)?;
+        let asked = self.of.place.site(&globals).await?;
+        let path = format!("/_skerry/v1/sites/{}/expel", segment(target));
+        let done: Expelled = asked.client.post(&path, &ExpelRequest {}).await?;
+        if globals.json {
+            output::document("expelled", &done)?;
+            return Ok(Exit::Done);
+        }
+        output::line(&format!("{target} is expelled"));
+        for home in &done.site.homes {
+            let what = if home == "(names)" { "--register".to_owned() } else { home.clone() };
+            output::note(&format!(
+                "it decided the conditions of {home}: skerry bucket home {what} --to SITE --destroyed {target}"
+            ));
+        }
+        if !done.exposed_keys.is_empty() {
+            output::note(&format!(
+                "its disk could open the secrets of {}: make new ones and disable {}",
+                words::count(done.exposed_keys.len() as u64, "access key"),
+                done.exposed_keys.join(", "),
+            ));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Duty {
+    /// What became of it; none for a dry run.
+    async fn say(&self, globals: &Globals, verb: &str, request: DutyRequest) -> Outcome<Option<SiteStatus>> {
+        if output::dry_run(globals.dry_run, &format!("{verb} {}", self.target), globals.json)? {
+            return Ok(None);
+        }
+        let asked = self.place.site(globals).await?;
+        let path = format!("/_skerry/v1/sites/{}/duty", segment(&self.target));
+        asked.client.post(&path, &request).await.map(Some)
+    }
+}
+
+/// How often a site is asked whether it is empty.
+const POLL: Duration = Duration::from_millis(500);
+
+impl Drain {
+    async fn run(self, globals: Globals) -> Outcome {
+        let request = DutyRequest { duty: "drain".into(), abandon_uploads: self.abandon_uploads };
+        let mut site = self.of.say(&globals, "drain", request).await?;
+        if let Some(longest) = self.wait.filter(|_| site.is_some()) {
+            let asked = self.of.place.site(&globals).await?;
+            let waiting = Waiting::new("draining", globals.json);
+            let polled = tokio::time::timeout(longest, self.until_empty(&asked, &waiting)).await;
+            drop(waiting);
+            site = match polled {
+                Ok(site) => Some(site?),
+                Err(_) => {
+                    let path = format!("/_skerry/v1/sites/{}", segment(&self.of.target));
+                    let now: SiteStatus = asked.client.get(&path).await?;
+                    let message = format!("{}: {}; it goes on by itself", now.name, duty(&now));
+                    return Err(Failure { exit: Exit::Partial, message });
+                }
+            };
+        }
+        told(site.as_ref(), &globals)
+    }
+
+    async fn until_empty(&self, asked: &Asked, waiting: &Waiting) -> Outcome<SiteStatus> {
+        let path = format!("/_skerry/v1/sites/{}", segment(&self.of.target));
+        let mut ticks = tokio::time::interval(POLL);
+        loop {
+            ticks.tick().await;
+            let now: SiteStatus = asked.client.get(&path).await?;
+            if now.duty != "draining" {
+                return Ok(now);
+            }
+            waiting.say(duty(&now));
         }
     }
 }

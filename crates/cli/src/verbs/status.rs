@@ -129,9 +129,10 @@ fn heading(names: &[&str]) -> Vec<String> {
 fn row((site, answer): &Answered<'_>) -> Vec<String> {
     let endpoint = site.client.endpoint.to_string();
     let Ok(report) = answer else { return vec![site.name.clone(), endpoint, "not answering".into()] };
-    let state = match (report.cut, report.storage.full) {
-        (true, _) => "cut",
-        (_, true) => "full",
+    let state = match (report.cut, report.duty.as_str(), report.storage.full) {
+        (true, ..) => "cut",
+        (_, duty @ ("frozen" | "draining" | "empty"), _) => duty,
+        (.., true) => "full",
         _ if report.storage.lazy => "serving, unsynced",
         _ => "serving",
     };
@@ -163,7 +164,10 @@ fn peer_row(site: &str, peer: &PeerStatus) -> Vec<String> {
     vec![
         site.to_owned(),
         peer.name.clone(),
-        peer.state.clone(),
+        match peer.duty.as_str() {
+            "" | "serves" => peer.state.clone(),
+            duty => format!("{}, {duty}", peer.state),
+        },
         peer.rtt_ms.map_or("-".into(), |rtt| format!("{rtt:.1} ms")),
         ago(peer.heard_ms),
         ago(peer.lag_ms),

@@ -57,6 +57,9 @@ async fn verbs_carry_a_version_and_do_what_they_say() {
     let (get, post, patch) = (Method::GET, Method::POST, Method::PATCH);
     let (status, report) = ask(&face, &get, "v1/status", "").await;
     assert_eq!((status, &report["version"], &report["cut"]), (200, &json!(1), &json!(false)));
+    let (_, sites) = ask(&face, &get, "v1/sites", "").await;
+    assert_eq!((&sites["version"], &sites["sites"][0]["name"]), (&json!(1), &json!("memory")));
+    assert_eq!(ask(&face, &get, "v1/sites/memory", "").await.1["link"], json!("this"));
     let (_, link) = ask(&face, &post, "v1/link", r#"{"cut":true}"#).await;
     assert_eq!(link, json!({"version": 1, "cut": true}));
     assert_eq!(ask(&face, &post, "v1/scrub", r#"{"pause":true}"#).await.1["paused"], json!(true));
@@ -98,6 +101,10 @@ async fn refusals_are_json_and_name_themselves() {
         (&get, "v1/nothing", "", 404, "NotFound"),
         (&get, "v2/status", "", 404, "NotFound"),
         (&post, "v1/status", "", 405, "MethodNotAllowed"),
+        (&get, "v1/sites/nowhere", "", 400, "InvalidArgument"),
+        (&post, "v1/sites", "", 405, "MethodNotAllowed"),
+        (&post, "v1/sites/memory/duty", r#"{"duty":"rest"}"#, 400, "InvalidArgument"),
+        (&post, "v1/sites/memory/duty", r#"{"duties":"serve"}"#, 400, "InvalidArgument"),
         (&Method::DELETE, "v1/buckets/abc", "", 405, "MethodNotAllowed"),
         (&get, "v1/buckets/abc", "", 404, "NoSuchBucket"),
         (&post, "v1/link", "", 400, "InvalidArgument"),

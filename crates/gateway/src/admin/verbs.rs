@@ -24,6 +24,16 @@ pub(super) async fn run(
     let segments: Vec<&str> = verb.split('/').collect();
     match (method.as_str(), segments.as_slice()) {
         ("GET", ["status"]) => ok(service.status().await),
+        ("GET", ["sites"]) => ok(service.sites().await),
+        ("GET", ["sites", name]) => ok(service.site(name).await),
+        ("POST", ["sites", name, "duty"]) => ok(service.set_duty(name, json::request(request).await?).await),
+        ("POST", ["sites", name, "name"]) => {
+            ok(service.rename_site(name, json::request(request).await?).await)
+        }
+        ("POST", ["sites", name, "address"]) => {
+            ok(service.set_address(name, json::request(request).await?).await)
+        }
+        ("POST", ["sites", name, "expel"]) => ok(service.expel(name, json::request(request).await?).await),
         ("GET", ["areas"]) => ok(service.areas().await),
         ("GET", ["space"]) => ok(service.space(space_query(query)?).await),
         ("GET", ["scrub"]) => ok(service.scrub().await),
@@ -65,9 +75,11 @@ pub(super) async fn run(
             _,
             [
                 "status" | "areas" | "space" | "scrub" | "link" | "conflicts" | "conflict" | "invites"
-                | "keys" | "buckets" | "register" | "pins",
+                | "keys" | "buckets" | "register" | "pins" | "sites",
             ]
             | ["link", "budget"]
+            | ["sites", _]
+            | ["sites", _, "duty" | "name" | "address" | "expel"]
             | ["keys", _, "disable"]
             | ["sites", _, "lost" | "only"]
             | ["buckets", _]
@@ -134,6 +146,12 @@ fn loss_query(query: &Query) -> Result<LossQuery, Failure> {
 #[cfg(test)]
 pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::GET, "status"),
+    (Method::GET, "sites"),
+    (Method::GET, "sites/abc"),
+    (Method::POST, "sites/abc/duty"),
+    (Method::POST, "sites/abc/name"),
+    (Method::POST, "sites/abc/address"),
+    (Method::POST, "sites/abc/expel"),
     (Method::GET, "areas"),
     (Method::GET, "space"),
     (Method::GET, "scrub"),

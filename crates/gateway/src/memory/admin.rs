@@ -5,12 +5,12 @@ use async_trait::async_trait;
 use super::Memory;
 use super::state::Bucket;
 use crate::service::{
-    AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, ConflictDetail,
-    ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, ErrorKind, HomeRequest, HomeState,
-    Invite, InviteRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage,
-    LossQuery, LossRequest, LossState, Outcome, Readiness, ScrubReport, ScrubRequest, ServiceError,
-    SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
-    Versioning,
+    AddressRequest, AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus,
+    ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, DutyRequest,
+    ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, KeyCreate, KeyCreated,
+    KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState, Outcome,
+    Readiness, RenameRequest, ScrubReport, ScrubRequest, ServiceError, SiteList, SiteStatus, SpaceQuery,
+    SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION, Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -94,7 +94,54 @@ impl AdminService for Memory {
             buckets: state.buckets.len() as u64,
             conflicts: 0,
             unprotected_bytes: 0,
+            duty: "serves".into(),
         })
+    }
+
+    async fn sites(&self) -> Outcome<SiteList> {
+        Ok(SiteList { version: VERSION, sites: vec![self.site("memory").await?] })
+    }
+
+    async fn site(&self, name: &str) -> Outcome<SiteStatus> {
+        if name != "memory" {
+            return Err(ServiceError::new(
+                ErrorKind::InvalidArgument,
+                format!("there is no site named {name}"),
+            ));
+        }
+        Ok(SiteStatus {
+            version: VERSION,
+            site: "memory".into(),
+            name: "memory".into(),
+            state: "member".into(),
+            here: true,
+            link: "this".into(),
+            duty: "serves".into(),
+            ..SiteStatus::default()
+        })
+    }
+
+    async fn set_duty(&self, name: &str, request: DutyRequest) -> Outcome<SiteStatus> {
+        match request.duty.as_str() {
+            "serve" => self.site(name).await,
+            "freeze" | "drain" => Err(ServiceError::not_implemented("a duty of the only site there is")),
+            other => Err(ServiceError::new(
+                ErrorKind::InvalidArgument,
+                format!("a duty is serve, freeze or drain, not {other}"),
+            )),
+        }
+    }
+
+    async fn rename_site(&self, _: &str, _: RenameRequest) -> Outcome<SiteStatus> {
+        Err(ServiceError::not_implemented("another name of the only site there is"))
+    }
+
+    async fn set_address(&self, _: &str, _: AddressRequest) -> Outcome<SiteStatus> {
+        Err(ServiceError::not_implemented("another address of the only site there is"))
+    }
+
+    async fn expel(&self, _: &str, _: ExpelRequest) -> Outcome<Expelled> {
+        Err(ServiceError::new(ErrorKind::InvalidArgument, "this site cannot expel itself"))
     }
 
     async fn areas(&self) -> Outcome<AreasReport> {

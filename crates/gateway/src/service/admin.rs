@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AreasReport, JoinRequest, LossPage, LossQuery, LossRequest, LossState, MembershipState, Outcome, PinList,
-    PinRequest, PinStatus, ServiceError,
+    AddressRequest, AreasReport, DutyRequest, ExpelRequest, Expelled, JoinRequest, LossPage, LossQuery,
+    LossRequest, LossState, MembershipState, Outcome, PinList, PinRequest, PinStatus, RenameRequest,
+    ServiceError, SiteList, SiteStatus,
 };
 
 /// The version of all shapes here.
@@ -55,6 +56,9 @@ pub struct StatusReport {
     /// Bytes that die if this site burns now: of buckets with two copies or more, what no other site is known to hold.
     #[serde(default)]
     pub unprotected_bytes: u64,
+    /// What this site is there for: `serves`, `frozen`, `draining` or `empty`.
+    #[serde(default)]
+    pub duty: String,
 }
 
 /// Another site as this one sees it.
@@ -81,6 +85,9 @@ pub struct PeerStatus {
     /// When it was declared lost, in milliseconds since 1970; none if it is not lost.
     #[serde(default)]
     pub lost_ms: Option<u64>,
+    /// What it is there for: `serves`, `frozen`, `draining` or `empty`.
+    #[serde(default)]
+    pub duty: String,
 }
 
 /// The disk of this node.
@@ -629,6 +636,18 @@ pub trait AdminService: Send + Sync + 'static {
     async fn ready(&self) -> Readiness;
     /// The state of this site and what it knows of others.
     async fn status(&self) -> Outcome<StatusReport>;
+    /// All sites ever admitted, as this one knows them.
+    async fn sites(&self) -> Outcome<SiteList>;
+    /// One of them, by name.
+    async fn site(&self, name: &str) -> Outcome<SiteStatus>;
+    /// Says what one of them is there for.
+    async fn set_duty(&self, name: &str, request: DutyRequest) -> Outcome<SiteStatus>;
+    /// Gives one of them another name.
+    async fn rename_site(&self, name: &str, request: RenameRequest) -> Outcome<SiteStatus>;
+    /// Says where one of them is dialled.
+    async fn set_address(&self, name: &str, request: AddressRequest) -> Outcome<SiteStatus>;
+    /// Expels one of them for ever.
+    async fn expel(&self, name: &str, request: ExpelRequest) -> Outcome<Expelled>;
     /// How this site finds others.
     async fn areas(&self) -> Outcome<AreasReport>;
     /// Where the disk went.

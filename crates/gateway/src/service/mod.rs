@@ -28,6 +28,7 @@ mod multipart;
 mod object;
 mod pins;
 mod range;
+mod sites;
 
 use std::sync::Arc;
 
@@ -68,6 +69,9 @@ pub use object::{
 };
 pub use pins::{PinAct, PinList, PinRequest, PinStatus};
 pub use range::{ByteRange, Selection};
+pub use sites::{
+    AddressRequest, DrainStatus, DutyRequest, ExpelRequest, Expelled, RenameRequest, SiteList, SiteStatus,
+};
 
 /// Everything the HTTP faces need from a node.
 #[derive(Clone)]

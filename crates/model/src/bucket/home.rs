@@ -160,7 +160,7 @@ pub fn standing(
     Ok(if ready { Standing::Decides(home.epoch) } else { Standing::Behind(home.epoch) })
 }
 
-/// The register names the home of a bucket: the claimant, or itself if that one is no site any more. None if one is
+/// The register names the home of a bucket: the claimant, or itself if that one is no site any more or about to go. None if one is
 /// named already. Only the register may, and only once it has all that a former register had.
 pub fn name_home(
     view: &dyn View,
@@ -175,7 +175,8 @@ pub fn name_home(
     }
     let claims = super::claim::claims_of(view, system, bucket)?;
     let claim = claims.into_iter().next().ok_or(HomeRefusal::NoBucket)?;
-    let site = if is_member(view, system, claim.site)? { claim.site } else { me };
+    let stays = is_member(view, system, claim.site)? && !super::duty(view, system, claim.site)?.leaves();
+    let site = if stays { claim.site } else { me };
     Ok(Some(Named::first(bucket, site, false, wall)))
 }
 

@@ -42,6 +42,12 @@ pub enum SystemKey {
     Home(BucketId),
     /// Whether the disks of a site are gone: [`super::LossDocument`]. Releases before pass over it.
     Loss(SiteId),
+    /// What a site is there for: [`super::DutyDocument`].
+    Duty(SiteId),
+    /// What it says to that: [`super::DutyReport`].
+    DutyReport(SiteId),
+    /// Where it is dialled by an operator's word: [`super::AddressDocument`].
+    Address(SiteId),
 }
 
 impl SystemKey {
@@ -52,6 +58,9 @@ impl SystemKey {
             "site" => rest.parse().ok().map(Self::Site),
             "home" => rest.parse().ok().map(Self::Home),
             "loss" => rest.parse().ok().map(Self::Loss),
+            "duty" => rest.parse().ok().map(Self::Duty),
+            "address" => rest.parse().ok().map(Self::Address),
+            "report" => rest.parse().ok().map(Self::DutyReport),
             "key" => Some(Self::AccessKey(rest.to_owned())),
             "claim" => {
                 let (name, bucket) = rest.split_once('/')?;
@@ -70,6 +79,9 @@ impl core::fmt::Display for SystemKey {
             Self::AccessKey(key) => write!(f, "key/{key}"),
             Self::Home(bucket) => write!(f, "home/{bucket}"),
             Self::Loss(site) => write!(f, "loss/{site}"),
+            Self::Duty(site) => write!(f, "duty/{site}"),
+            Self::Address(site) => write!(f, "address/{site}"),
+            Self::DutyReport(site) => write!(f, "report/{site}"),
         }
     }
 }

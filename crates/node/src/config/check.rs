@@ -22,6 +22,11 @@ pub(super) fn host_port(text: &str) -> Option<(&str, u16)> {
     Some((host, port))
 }
 
+/// Whether others can dial it: `host:port` or `[v6]:port`, with a port.
+pub(crate) fn is_dialable(text: &str) -> bool {
+    text.len() <= 300 && host_port(text).is_some_and(|(_, port)| port != 0)
+}
+
 /// Whether a host is this machine only.
 pub(super) fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -61,7 +61,7 @@ pub(crate) async fn come_back(site: &Site) -> Outcome<()> {
     match site.declare("", decide).await? {
         true => tracing::warn!("this site was declared lost; it is there with its disk, and says so"),
         false => tracing::warn!(
-            site = site.name,
+            site = site.called(),
             "this site was declared lost and its disk is another one than then: its copies count once an operator says \
              `skerry site declare-found`"
         ),

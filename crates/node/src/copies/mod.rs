@@ -17,6 +17,7 @@ use skerry_federation::placement::{Input, Output, Placement, Spans};
 
 pub(crate) mod book;
 pub(crate) mod claims;
+pub(crate) mod handover;
 pub(crate) mod lives;
 pub(crate) mod look;
 pub(crate) mod loss;
@@ -53,6 +54,7 @@ struct State {
     dirty: BTreeSet<(BucketId, SiteId)>,
     dirty_covered: BTreeSet<BucketId>,
     losses: BTreeMap<SiteId, Loss>,
+    leaving: BTreeSet<SiteId>,
     away: BTreeMap<BucketId, BTreeSet<SiteId>>,
 }
 
@@ -72,6 +74,7 @@ impl Copies {
             dirty: BTreeSet::new(),
             dirty_covered: BTreeSet::new(),
             losses: BTreeMap::new(),
+            leaving: BTreeSet::new(),
             away: BTreeMap::new(),
         };
         Self { state: Mutex::new(state), lost_reads: Default::default() }
@@ -113,10 +116,22 @@ impl Copies {
         }
     }
 
-    /// Sites whose copies count no more: declared lost, expelled or replaced.
+    /// Sites whose disks are gone: declared lost, expelled or replaced.
     pub(crate) fn lost(&self) -> BTreeSet<SiteId> {
         let state = self.state();
         state.losses.iter().filter(|(_, loss)| loss.is_lost).map(|(site, _)| *site).collect()
+    }
+
+    /// Sites whose copies count no more: lost ones, and those that are about to go. What these have can still be read.
+    pub(crate) fn uncounted(&self) -> BTreeSet<SiteId> {
+        let state = self.state();
+        let lost = state.losses.iter().filter(|(_, loss)| loss.is_lost).map(|(site, _)| site);
+        lost.chain(&state.leaving).copied().collect()
+    }
+
+    /// Takes note of the sites that are about to go.
+    pub(crate) fn set_leaving(&self, leaving: BTreeSet<SiteId>) {
+        self.state().leaving = leaving;
     }
 
     /// Sites that are lost, or were.

@@ -19,6 +19,7 @@ use super::get::{Found, Wanted};
 use super::upload::{self, Target};
 use super::write::{self, Written};
 use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope};
+use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
 use crate::peers::serve::Answerer;
@@ -82,6 +83,7 @@ impl Answers {
             Request::Holdings(asked) => plain(crate::copies::claims::answer(site, asked).await),
             Request::Have(asked) => plain(lost::answer(site, asked).await),
             Request::Standing { bucket } => plain(crate::leaving::answer(site, bucket).await),
+            Request::Follow { bucket } => plain(members::follow_asked(site, bucket).await),
         }
     }
 }
@@ -178,6 +180,9 @@ async fn upload_call(site: &Arc<Site>, from: SiteId, call: UploadCall) -> Outcom
     let target = Target { bucket, key: call.key, id };
     if !target.is_here(site) {
         return Err(ServiceError::no_such_upload(&call.upload));
+    }
+    if !matches!(call.act, UploadAct::Describe | UploadAct::Parts { .. }) {
+        site.duties.check(Act::Upload)?;
     }
     match call.act {
         UploadAct::Describe => Ok(Response::Upload(Box::new(target.read(site).await?))),

@@ -66,14 +66,15 @@ impl Bucket {
     /// Refuses what would leave payload at this site though the bucket may not lie here, or not be followed.
     pub(crate) fn check_residency(&self, site: &Site) -> Outcome<()> {
         if site.stays_out(self) {
-            let message = format!("{} follows {} never (join = never)", site.name, self.name);
+            let message = format!("{} follows {} never (join = never)", site.called(), self.name);
             return Err(ServiceError::new(ErrorKind::NotResident, message));
         }
         if self.may_lie_at(site.id) {
             return Ok(());
         }
         let names: Vec<String> = self.config.residency.iter().map(|id| site.peers.roster.name(*id)).collect();
-        let message = format!("{} may lie at {} only, and not at {}", self.name, names.join(", "), site.name);
+        let message =
+            format!("{} may lie at {} only, and not at {}", self.name, names.join(", "), site.called());
         Err(ServiceError::new(ErrorKind::NotResident, message))
     }
 

@@ -16,6 +16,7 @@ use skerry_model::space;
 
 use super::bucket::{Bucket, Declared, refused_claim};
 use super::{home, refusal, shape};
+use crate::duties::Act;
 use crate::peers::message::{ClaimName, Request, Response};
 use crate::site::{Site, unreadable};
 
@@ -39,9 +40,13 @@ fn info(bucket: Bucket) -> BucketInfo {
 
 /// The name that a bucket gets here: with `bucket_scope = site` the site's own.
 pub(crate) fn name_here(site: &Site, name: &str) -> String {
-    let suffix = [model::SITE_SEPARATOR, &site.name].concat();
-    let prefix = [&site.name, model::SITE_SEPARATOR].concat();
-    match site.scoped && !name.ends_with(&suffix) && !name.starts_with(&prefix) {
+    if !site.scoped {
+        return name.to_owned();
+    }
+    let called = site.called();
+    let suffix = [model::SITE_SEPARATOR, &called].concat();
+    let prefix = [&called, model::SITE_SEPARATOR].concat();
+    match !name.ends_with(&suffix) && !name.starts_with(&prefix) {
         true => [name, &suffix].concat(),
         false => name.to_owned(),
     }
@@ -49,6 +54,7 @@ pub(crate) fn name_here(site: &Site, name: &str) -> String {
 
 /// Makes a bucket for an owner under a name that the register of names has given to nobody.
 pub(crate) async fn create_unique(site: &Arc<Site>, writer: &str, owner: &str, name: &str) -> Outcome<()> {
+    site.duties.check(Act::Write)?;
     let system = site.system;
     let register = site.read(move |view| model::register(view, system).map_err(unreadable)).await?;
     let Some(register) = register else {
@@ -89,8 +95,7 @@ fn no_register(why: &str) -> ServiceError {
 pub(crate) async fn claimed_for(site: &Arc<Site>, asker: SiteId, claim: ClaimName) -> Outcome<Response> {
     let (me, system) = (site.id, site.system);
     let sites = site.peers.roster.all();
-    let site_name =
-        if asker == me { Some(site.name.clone()) } else { sites.get(&asker).map(|s| s.name.clone()) };
+    let site_name = if asker == me { Some(site.called()) } else { sites.get(&asker).map(|s| s.name.clone()) };
     let site_name = site_name.ok_or_else(|| ServiceError::new(ErrorKind::AccessDenied, "no such site"))?;
     check_reserved(site, &claim.name, &site_name)?;
     let name = claim.name.clone();
@@ -132,8 +137,9 @@ fn check_reserved(site: &Site, name: &str, own: &str) -> Outcome<bool> {
 
 /// Makes a bucket for an owner.
 pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &str) -> Outcome<()> {
+    site.duties.check(Act::Write)?;
     let sites = site.peers.roster.all();
-    let own = sites.get(&site.id).map_or_else(|| site.name.clone(), |known| known.name.clone());
+    let own = sites.get(&site.id).map_or_else(|| site.called(), |known| known.name.clone());
     let own_name = check_reserved(site, name, &own)?;
     let (id, system) = (site.id, site.system);
     let (wanted, owner, named) = (name.to_owned(), owner.to_owned(), name.to_owned());
@@ -160,6 +166,7 @@ pub(crate) async fn change(
     bucket: &Bucket,
     change: impl FnOnce(&mut BucketConfig) -> Outcome<()> + Send + 'static,
 ) -> Outcome<()> {
+    site.duties.check(Act::Write)?;
     let (system, name) = (site.system, bucket.name.clone());
     let decide = move |view: &dyn View, wall| {
         let found = model::resolve(view, system, &name).map_err(unreadable)?;
@@ -194,6 +201,7 @@ impl BucketService for Buckets {
 
     async fn delete(&self, context: &RequestContext, bucket: &str) -> Outcome<Receipt> {
         let bucket = self.0.allowed(context, bucket, Action::ManageBucket).await?;
+        self.0.duties.check(Act::Write)?;
         let (system, name) = (self.0.system, bucket.name.clone());
         if !self.0.is_complete(bucket.id) {
             not_empty_elsewhere(&self.0, &bucket).await?;

@@ -21,6 +21,7 @@ use super::source::Chunks;
 use super::write::{self, Asked, Written};
 use super::{lost, put, scope, shape};
 use crate::copies::look::is_here;
+use crate::duties::Act;
 use crate::peers::message::Part;
 use crate::site::Site;
 
@@ -32,6 +33,7 @@ pub(crate) async fn copy(
 ) -> Outcome<CopyOutcome> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
     bucket.check_residency(site)?;
+    site.duties.check(Act::Write)?;
     let (wanted, record) = source(site, context, &request.source).await?;
     let (info, object) = get::described(&wanted.bucket, &record)?;
     if object.size > PUT_BYTES {

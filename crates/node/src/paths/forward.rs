@@ -1,4 +1,5 @@
-//! A PUT that this site cannot keep (its disk is full, or the bucket may not lie here) is written at a site that can.
+//! A PUT that this site cannot keep (its disk is full, the bucket may not lie here, or the site is being emptied) is written
+//! at a site that can.
 //!
 //! Before: `put.rs`. After: the other site, which ingests and writes as for a client of its own and answers the record.
 //! Invariants: the client's body is read only once somebody has said that there is room; digests are verified
@@ -20,6 +21,7 @@ use super::bucket::Bucket;
 use super::ingest::Intake;
 use super::write::{self, Asked, Written};
 use super::{far, list, put, refusal, scope, shape};
+use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
 use crate::peers::message::{Forward, Request, Response};
@@ -53,7 +55,8 @@ struct Taker {
 
 /// Why a write cannot stay here, if so.
 pub(crate) fn reason(site: &Site, bucket: &Bucket, announced: Option<u64>) -> Option<ServiceError> {
-    bucket.check_residency(site).and_then(|()| room(site, announced)).err()
+    let kept = bucket.check_residency(site).and_then(|()| room(site, announced));
+    kept.and_then(|()| site.duties.check(Act::Write)).err()
 }
 
 fn room(site: &Site, announced: Option<u64>) -> Outcome<()> {

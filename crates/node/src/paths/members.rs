@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use super::bucket::Bucket;
 use super::refusal;
+use crate::duties::Act;
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, unreadable};
 
@@ -295,6 +296,14 @@ pub(crate) async fn follow_if_small(site: &Arc<Site>, bucket: &Bucket, bytes: u6
     if let Err(error) = site.join(bucket.id).await {
         tracing::warn!(bucket = bucket.name, %error, "the bucket is not followed");
     }
+}
+
+/// Another site, which is about to go, asks this one to become a member.
+pub(crate) async fn follow_asked(site: &Arc<Site>, bucket: BucketId) -> Outcome<Response> {
+    site.duties.check(Act::Hold)?;
+    let bucket = super::scope::claimed(site, bucket).await?;
+    site.join(bucket.id).await?;
+    Ok(Response::Done)
 }
 
 impl Site {

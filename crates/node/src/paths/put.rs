@@ -13,6 +13,7 @@ use super::bucket::Bucket;
 use super::ingest::{self, Body};
 use super::write::{self, Asked, Written};
 use super::{forward, scope, shape};
+use crate::duties::Act;
 use crate::site::Site;
 
 /// Stores an object.
@@ -22,6 +23,9 @@ pub(crate) async fn put(
     request: PutObject,
 ) -> Outcome<PutOutcome> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    if site.duties.is_frozen() {
+        site.duties.check(Act::Write)?;
+    }
     if let Some(why) = forward::reason(site, &bucket, request.body.announced()) {
         return forward::put(site, context, &bucket, request, why).await;
     }

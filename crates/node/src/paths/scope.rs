@@ -26,6 +26,7 @@ use super::bucket::Bucket;
 use super::source::Chunks;
 use super::write::Written;
 use super::{bucket, far, members, refusal};
+use crate::duties::Act;
 use crate::peers::PeerError;
 use crate::peers::message::{Hold, Part, Request, Response};
 use crate::site::{Site, entry, unreadable};
@@ -247,6 +248,7 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
     if record.bucket != hold.bucket {
         return Err(ServiceError::new(ErrorKind::InvalidRequest, "a record of another bucket"));
     }
+    site.duties.check(Act::Hold)?;
     let bucket = claimed(site, hold.bucket).await?;
     bucket.check_residency(site)?;
     site.check_takes(&bucket)?;

@@ -26,6 +26,7 @@ use super::ingest::{self, Body};
 use super::source::Chunks;
 use super::write::{Asked, Written};
 use super::{copy, get, put, refusal, relay, shape};
+use crate::duties::Act;
 use crate::peers::message::UploadAct;
 use crate::site::{Site, entry, unreadable};
 use crate::trust::entropy;
@@ -46,6 +47,9 @@ impl Target {
         action: Action,
     ) -> Outcome<Self> {
         let bucket = site.allowed(context, &target.bucket, action).await?;
+        if action == Action::Write {
+            site.duties.check(Act::Upload)?;
+        }
         let id = target.upload.parse().map_err(|_| ServiceError::no_such_upload(&target.upload))?;
         Ok(Self { bucket, key: target.key.clone(), id })
     }
@@ -81,6 +85,7 @@ pub(crate) async fn create(
 ) -> Outcome<CreatedUpload> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
     bucket.check_residency(site)?;
+    site.duties.check(Act::Write)?;
     let draw = entropy::bytes().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
     let id = UploadId { site: site.id, draw };
     let composite = request.shape == ChecksumShape::Composite;

@@ -26,6 +26,7 @@ use super::get::{Found, Wanted};
 use super::home::{self, Standpoint};
 use super::{far, members, refusal, shape, upload};
 use crate::copies::look::is_here;
+use crate::duties::Act;
 use crate::peers::PeerError;
 use crate::peers::message::{self, Decide, Part, Request, Response, Which};
 use crate::site::{Site, Stamps, entry, unreadable};
@@ -94,6 +95,7 @@ pub(crate) fn parse_token(token: &str) -> Option<(BucketId, Dot)> {
 
 /// Carries it out.
 pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
+    site.duties.check(act(&asked))?;
     acquaint(site, &asked).await?;
     if site.stays_out(&asked.bucket) {
         // The home writes it; payload would have nobody here who cares for it.
@@ -110,6 +112,14 @@ pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
     match asked.bucket.home == site.id {
         true => here(site, asked, site.id, Vec::new()).await,
         false => at_home(site, asked).await,
+    }
+}
+
+/// What a write is to the duty of this site.
+const fn act(asked: &Asked) -> Act {
+    match asked.upload {
+        Some(_) => Act::Upload,
+        None => Act::Write,
     }
 }
 
@@ -153,7 +163,7 @@ pub(crate) async fn here(
     heads: Vec<Record>,
 ) -> Outcome<Written> {
     let bucket = asked.bucket.id;
-    let stamps = site.stamps.clone();
+    let (stamps, duties, act) = (site.stamps.clone(), site.duties.clone(), act(&asked));
     let Asked { bucket: resolved, key, condition, ask, writer, small, pins, with, upload } = asked;
     let standpoint = Standpoint { system: site.system, me: site.id };
     // A decision must not be forgotten, nor what another site was answered.
@@ -179,8 +189,13 @@ pub(crate) async fn here(
     for _ in 0..JOINED_AGAIN {
         site.leaving.pass(site, bucket).await;
         site.join(bucket).await?;
-        let written = match site.commit(bucket, pins.take(), move |view| proposal.decide_inside(view)).await?
-        {
+        let duties = duties.clone();
+        let propose = move |view: &dyn View| {
+            // Asked again where it is decided: nothing is written after a duty that forbids it was taken up.
+            duties.check(act)?;
+            proposal.decide_inside(view)
+        };
+        let written = match site.commit(bucket, pins.take(), propose).await? {
             Ok(written) => written,
             // It left the bucket in between: it becomes a member again.
             Err(undecided) => {

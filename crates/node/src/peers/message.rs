@@ -59,6 +59,11 @@ pub(crate) enum Request {
         /// Which.
         bucket: BucketId,
     },
+    /// Become a member of a bucket: the asker is about to go. Answered by [`Response::Done`].
+    Follow {
+        /// Which.
+        bucket: BucketId,
+    },
 }
 
 /// Asks the register of names for a name.
@@ -427,6 +432,12 @@ mod tests {
 
     fn hex(bytes: &[u8]) -> String {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn follow_v1_fixture() {
+        let request = Request::Follow { bucket: BucketId([1; 16]) };
+        assert_eq!(hex(&codec::encode(&request)), format!("0110{}", "01".repeat(16)));
     }
 
     /// Fixtures of version 1 of what was added last: they also pin how many variants come before.

@@ -51,8 +51,13 @@ impl Roster {
 
     /// What people call a site; its id when it is not known.
     pub(crate) fn name(&self, site: SiteId) -> String {
+        self.name_of(site).unwrap_or_else(|| site.to_string())
+    }
+
+    /// The same; none when it is not known.
+    pub(crate) fn name_of(&self, site: SiteId) -> Option<String> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(&site).map_or_else(|| site.to_string(), |known| known.name.clone())
+        known.get(&site).map(|known| known.name.clone())
     }
 
     /// What people call the site of a node.

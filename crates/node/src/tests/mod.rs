@@ -6,7 +6,9 @@
 
 mod checking;
 mod copies;
+mod duties;
 mod flips;
+mod going;
 mod homes;
 mod island;
 mod landmarks;

@@ -254,7 +254,7 @@ impl Copier {
     async fn turn(&mut self) -> Outcome<()> {
         let site = self.site.clone();
         let links = site.boxes.links();
-        let lost = site.copies.lost();
+        let lost = site.copies.uncounted();
         let known: BTreeSet<SiteId> = site.peers.roster.all().into_keys().chain([site.id]).collect();
         let candidates = known.iter().map(|other| candidate(&site, *other, &links)).collect();
         let asks = site.copies.tell(Input::Sites(candidates, lost.clone()), self.now());
@@ -348,14 +348,14 @@ impl Copier {
 
 /// How many copies a bucket wants now, and who counts.
 pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
-    let lost = site.copies.lost();
+    let lost = site.copies.uncounted();
     let all = site.peers.roster.all().into_keys().chain([site.id]);
     let sites: BTreeSet<SiteId> = all.filter(|other| bucket.may_lie_at(*other)).collect();
     let there = sites.difference(&lost).count();
     Rules { copies: usize::from(bucket.config.copies).min(there), lost, sites }
 }
 
-fn candidate(site: &Site, other: SiteId, links: &BTreeMap<SiteId, u64>) -> Candidate {
+pub(crate) fn candidate(site: &Site, other: SiteId, links: &BTreeMap<SiteId, u64>) -> Candidate {
     let node = site.peers.roster.node(other);
     let distance = node.and_then(|node| site.peers.net().rtt(node)).unwrap_or(Duration::MAX);
     // A metered link that keeps the rest of its budget for more urgent things is none for copies.
@@ -364,7 +364,12 @@ fn candidate(site: &Site, other: SiteId, links: &BTreeMap<SiteId, u64>) -> Candi
 }
 
 /// Has a site, maybe this one, hold a version.
-async fn have_held(site: &Arc<Site>, bucket: BucketId, of: (String, Dot), to: SiteId) -> Result<(), Failure> {
+pub(crate) async fn have_held(
+    site: &Arc<Site>,
+    bucket: BucketId,
+    of: (String, Dot),
+    to: SiteId,
+) -> Result<(), Failure> {
     let store = site.store.clone();
     let question = move || -> Outcome<Option<Request>> {
         let (key, dot) = of;

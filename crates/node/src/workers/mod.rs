@@ -1,4 +1,4 @@
-//! What a site does by itself: has copies held elsewhere, collects garbage, reads everything again, drops tombstones, revives buckets, refreshes metrics.
+//! What a site does by itself: has copies held elsewhere, empties itself when told to, collects garbage, reads everything again, drops tombstones, revives buckets, refreshes metrics.
 //!
 //! Invariants: paced, so that clients notice nothing; each worker ends when the server stops; a failure is
 //! logged and tried again at the next turn.
@@ -15,6 +15,7 @@ use crate::telemetry::Telemetry;
 mod buckets;
 mod collector;
 pub(crate) mod copies;
+pub(crate) mod drain;
 mod metrics;
 pub(crate) mod scrub;
 mod tombstones;
@@ -33,10 +34,14 @@ const METRICS: Duration = Duration::from_secs(5);
 /// How often tombstones are looked through.
 const TOMBSTONES: Duration = Duration::from_secs(60);
 
+/// How often it is seen whether an operator said something about this site.
+const DUTY: Duration = Duration::from_millis(250);
+
 /// Starts them all.
 pub(crate) fn start(tasks: &Tasks, workers: Workers, scrub: crate::config::Scrub) {
     tasks.spawn(scrub::Scrubber::new(&workers, scrub).run());
     tasks.spawn(copies::Copier::new(&workers).run());
+    tasks.spawn(every(DUTY, drain::Drainer::new(&workers)));
     tasks.spawn(every(COLLECT, collector::Collector::new(workers.site.clone())));
     tasks.spawn(every(METRICS, metrics::Metrics::new(&workers)));
     tasks.spawn(every(TOMBSTONES, tombstones::Tombstones::new(workers.site.clone())));

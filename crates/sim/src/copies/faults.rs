@@ -27,7 +27,7 @@ impl World {
         self.plan(seconds(1)..=seconds(15), Event::Strike);
         let site = self.draw.below(self.sites.len() as u64) as usize;
         let other = (site + 1 + self.draw.below(self.sites.len() as u64 - 1) as usize) % self.sites.len();
-        match self.draw.below(10) {
+        match self.draw.below(11) {
             0..4 => self.cut(site, other),
             4..6 => self.crash(site),
             6 => {
@@ -35,7 +35,8 @@ impl World {
                 self.plan(seconds(1)..=seconds(60), Event::Mend(Mend::Room(site)));
             }
             7 => self.go_dark(site),
-            _ => self.burn(site),
+            8 => self.burn(site),
+            _ => self.order_drain(site),
         }
     }
 
@@ -73,14 +74,7 @@ impl World {
         self.count("burns");
         self.burned = Some(site);
         self.judge_fire(site);
-        let place = &mut self.sites[site];
-        (place.up, place.life) = (false, place.life + 100);
-        for set in [&mut place.dead, &mut place.bodies] {
-            set.clear();
-        }
-        place.records.clear();
-        place.book.clear();
-        place.lost.clear();
+        self.lose_disk(site);
         if self.sites.len() > 2 && self.draw.below(3) == 0 {
             self.gone.insert(site);
             self.plan(seconds(1)..=seconds(10), Event::Mend(Mend::Declare(site)));
@@ -91,6 +85,29 @@ impl World {
             // Another machine takes its place before anybody declared anything.
             self.plan(millis(100)..=seconds(10), Event::Mend(Mend::Start(site)));
         }
+    }
+
+    /// The disk is gone, with all that was on it.
+    pub(super) fn lose_disk(&mut self, site: usize) {
+        self.fire = self.queue.now();
+        // Another disk has not said that it is empty.
+        if !self.gone.contains(&site) {
+            self.emptied.remove(&site);
+        }
+        // A delete that nobody else has heard of is gone, too: what it killed lives again, with what is left of it.
+        let others = || self.sites.iter().enumerate().filter(|(other, _)| *other != site);
+        let revived = |dot: &&Dot| !others().any(|(_, place)| place.dead.contains(dot));
+        let revived: Vec<Dot> = self.sites[site].dead.iter().filter(revived).copied().collect();
+        self.excused.extend(revived);
+        let place = &mut self.sites[site];
+        (place.up, place.life) = (false, place.life + 100);
+        for set in [&mut place.dead, &mut place.bodies] {
+            set.clear();
+        }
+        place.records.clear();
+        place.book.clear();
+        place.lost.clear();
+        place.drained.clear();
     }
 
     fn lost_anywhere(&self) -> BTreeSet<usize> {
@@ -114,6 +131,8 @@ impl World {
 
     pub(super) fn mend(&mut self, mend: Mend) {
         match mend {
+            // Who is gone for good stays gone.
+            Mend::Return(site) | Mend::Start(site) if self.gone.contains(&site) => {}
             Mend::Link(one, other) => {
                 self.cuts.remove(&(one, other));
             }

@@ -2,7 +2,8 @@
 //!
 //! `protected`: what a site reported as protected outlives its fire. `copies`: once healed and quiet, every living
 //! version has as many durable bodies as its bucket asks for. `claims`: what a site believes of another is so.
-//! `reads`, `losses`: see [`super::reads`].
+//! `reads`, `losses`: see [`super::reads`]. `drained`: what a site that says that it is empty held is at others, record
+//! and body; once healed and quiet every drain ends.
 
 use std::collections::BTreeSet;
 
@@ -42,8 +43,33 @@ impl World {
         }
     }
 
+    /// A site says that it may be switched off.
+    pub(super) fn judge_emptied(&mut self, site: usize) {
+        let lives = |dot: &Dot| !self.is_dead(*dot);
+        let records: Vec<Dot> = self.sites[site].records.keys().copied().filter(lives).collect();
+        let mut lost = Vec::new();
+        // Who said that it is empty may be switched off as well.
+        let goes = |other: &usize| *other == site || self.emptied.contains(other);
+        let others = || self.sites.iter().enumerate().filter(|(other, _)| !goes(other));
+        for dot in records {
+            let had = self.sites[site].bodies.contains(&dot);
+            if !others().any(|(_, place)| place.records.contains_key(&dot)) {
+                lost.push(format!("only site-{site} has the record of {dot}"));
+            } else if had && !others().any(|(_, place)| place.bodies.contains(&dot)) {
+                lost.push(format!("only site-{site} holds {dot}"));
+            }
+        }
+        let only_here = |dot: &&Dot| !others().any(|(_, place)| place.dead.contains(dot));
+        let dead = self.sites[site].dead.iter().filter(only_here);
+        lost.extend(dead.map(|dot| format!("only site-{site} knows that {dot} is dead")));
+        lost.into_iter().for_each(|what| self.violated("drained", what));
+    }
+
     /// In the end.
     pub(super) fn judge(&mut self) {
+        for site in self.unfinished() {
+            self.violated("drained", format!("site-{site} is not empty yet"));
+        }
         let wanted = self.wanted();
         let all: BTreeSet<Dot> = self.sites.iter().flat_map(|site| site.records.keys().copied()).collect();
         for dot in all {

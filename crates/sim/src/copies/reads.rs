@@ -39,7 +39,11 @@ impl World {
             |numbers: &[usize]| -> BTreeSet<SiteId> { numbers.iter().map(|n| self.sites[*n].id).collect() };
         let silent = if self.mistake == Some(Mistake::SilenceIsLack) { Vec::new() } else { silent };
         let who = (ids(&asked), ids(&silent));
-        let mut search = Whereabouts::new(missing, who, self.lost_ids(site), !place.lost.is_empty());
+        let lost = match self.mistake {
+            Some(Mistake::DrainedIsLost) => self.uncounted_ids(site),
+            _ => self.lost_ids(site),
+        };
+        let mut search = Whereabouts::new(missing, who, lost, !place.lost.is_empty());
         for other in asked {
             let has = self.sites[other].bodies.contains(&dot).then_some(chunk);
             search.answered(self.sites[other].id, has);

@@ -1,0 +1,128 @@
+//! The JSON shapes of `/_skerry/v1/sites…`: the sites of the federation as one of them knows them.
+//!
+//! Invariants: as everywhere in administration: every answer carries `version`; fields are added, never changed;
+//! unknown fields of a request are refused.
+
+use serde::{Deserialize, Serialize};
+
+/// A site as the one that is asked knows it: what its records say, what its links show.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SiteStatus {
+    /// Shape version.
+    pub version: u32,
+    /// Site id: stays whatever the site is called and wherever it is.
+    pub site: String,
+    /// Site name.
+    pub name: String,
+    /// `member`, `expelled` or `replaced`.
+    pub state: String,
+    /// Name of the site that took its place, if one did.
+    #[serde(default)]
+    pub replaced_by: String,
+    /// When it was declared lost, in milliseconds since 1970; none if it is not lost.
+    #[serde(default)]
+    pub lost_ms: Option<u64>,
+    /// Whether it is the site that answers.
+    pub here: bool,
+    /// `this` (the site that answers), `alive`, `suspect`, `down`, `lost`, `unknown`, or `refused` for one that belongs no more.
+    pub link: String,
+    /// Where it is dialled, best first.
+    pub addresses: Vec<String>,
+    /// When it was admitted, in milliseconds since 1970.
+    pub joined_ms: u64,
+    /// Round-trip time, if there is a link.
+    pub rtt_ms: Option<f64>,
+    /// How long ago it was heard, if ever.
+    pub heard_ms: Option<u64>,
+    /// Records of the answering site that it is not known to have.
+    pub unsent_records: u64,
+    /// Bytes of them.
+    pub unsent_bytes: u64,
+    /// Names of the buckets whose conditions it decides; `(names)` if it keeps the register of names.
+    pub homes: Vec<String>,
+    /// What it is there for: `serves`, `frozen`, `draining`, or `empty` once all that it held is elsewhere.
+    #[serde(default)]
+    pub duty: String,
+    /// Counts the words of operators about it; 0 if there was none.
+    #[serde(default)]
+    pub duty_epoch: u64,
+    /// Whether it has heard the last word, as far as is known here.
+    #[serde(default)]
+    pub duty_heard: bool,
+    /// What a site that is being emptied said last of what only it holds.
+    #[serde(default)]
+    pub drain: Option<DrainStatus>,
+}
+
+/// How far a site is that is being emptied.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DrainStatus {
+    /// Records that no other site was known to have.
+    pub records: u64,
+    /// Versions whose body no other site was known to hold.
+    pub bodies: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Buckets whose conditions it still decided.
+    pub homes: u64,
+    /// Uploads that nobody completed.
+    pub uploads: u64,
+    /// When it will be empty, in milliseconds since 1970, if that can be told.
+    pub ends_ms: Option<u64>,
+    /// What holds it up; empty if nothing does.
+    pub waits_for: String,
+    /// When it said so, in milliseconds since 1970.
+    pub said_ms: u64,
+}
+
+/// `POST sites/{name}/duty`: an operator's word about a site, said at any site.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DutyRequest {
+    /// `serve`, `freeze` or `drain`.
+    pub duty: String,
+    /// With `drain`: uploads that nobody completed may be lost with the site.
+    #[serde(default)]
+    pub abandon_uploads: bool,
+}
+
+/// `POST sites/{name}/name`: another name. Only at a site that holds an admin key.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RenameRequest {
+    /// The new one.
+    pub name: String,
+}
+
+/// `POST sites/{name}/address`: where it is dialled, beside what it says itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddressRequest {
+    /// `host:port`, best first; none takes back what was said before.
+    pub addresses: Vec<String>,
+}
+
+/// `POST sites/{name}/expel`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpelRequest {}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Expelled {
+    /// Shape version.
+    pub version: u32,
+    /// The site as it is known now; what it is still home of is to be given to others.
+    pub site: SiteStatus,
+    /// Access keys that work and whose secrets it could open.
+    pub exposed_keys: Vec<String>,
+}
+
+/// `GET sites`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct SiteList {
+    /// Shape version.
+    pub version: u32,
+    /// By name; those that belong no more too.
+    pub sites: Vec<SiteStatus>,
+}

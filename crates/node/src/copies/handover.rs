@@ -1,0 +1,236 @@
+//! What must be elsewhere before this site may be switched off, as its records and the other sites say it.
+//!
+//! Before: `workers/drain.rs`. Invariants: only copies that count are counted, here and there: cached ones are of what
+//! somebody else holds; pages are bounded and each is a reading of its own; an answer is checked before it is believed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
+use skerry_federation::departure::Standing;
+use skerry_federation::drain::{Held, Input, Own, Word};
+use skerry_federation::placement::{Candidate, Spans, Want};
+use skerry_gateway::service::Outcome;
+use skerry_model::bucket::{self as model, list_buckets};
+use skerry_model::space::{self, Item};
+use skerry_storage::Store;
+
+use super::look::is_here;
+use crate::paths::refusal;
+use crate::peers::message::{Holdings, Request, Response};
+use crate::site::{Site, unreadable};
+use crate::workers::copies::candidate;
+
+/// Bytes of records of one page.
+const PAGE: usize = 256 << 10;
+/// Pages of one word of another site.
+const PAGES: usize = 100_000;
+/// How long another site may take to say what it is to a bucket.
+pub(crate) const SAY: Duration = Duration::from_secs(5);
+/// Uploads that are counted of a bucket.
+const UPLOADS: usize = 1000;
+
+/// The sites that can take over: they belong, are linked, and serve; nearest first.
+pub(crate) fn fit(site: &Site) -> Vec<Candidate> {
+    let links = site.boxes.links();
+    let lost = site.copies.uncounted();
+    let serves =
+        |other: &SiteId| *other != site.id && !lost.contains(other) && site.duties.of(*other).serves();
+    let known = site.peers.roster.all().into_keys().filter(serves);
+    let mut fit: Vec<Candidate> =
+        known.map(|other| candidate(site, other, &links)).filter(|candidate| candidate.linked).collect();
+    fit.sort_by_key(|candidate| (candidate.distance, candidate.site));
+    fit
+}
+
+/// The buckets that exist and that this site follows or has records of, and the system bucket.
+pub(crate) async fn buckets(site: &Arc<Site>) -> Outcome<Vec<BucketId>> {
+    let (system, followed) = (site.system, site.memberships());
+    let read = move |view: &dyn View| {
+        let alive = alive(view, system)?;
+        let here = space::buckets(view).map_err(unreadable)?;
+        let all: BTreeSet<BucketId> = here.into_iter().chain(followed).collect();
+        Ok(all.into_iter().filter(|bucket| *bucket == system || alive.contains(bucket)).collect())
+    };
+    site.read(read).await
+}
+
+fn alive(view: &dyn View, system: BucketId) -> Outcome<BTreeSet<BucketId>> {
+    let found = list_buckets(view, system, None).map_err(unreadable)?;
+    Ok(found.into_iter().map(|found| found.claim.bucket).collect())
+}
+
+/// What this site has of each.
+pub(crate) async fn own(site: &Arc<Site>) -> Outcome<BTreeMap<BucketId, Own>> {
+    let mut all = BTreeMap::new();
+    let (system, me) = (site.system, site.id);
+    for bucket in buckets(site).await? {
+        let members: Vec<SiteId> = match bucket == system {
+            true => site.peers.roster.all().into_keys().collect(),
+            false => site.drive.ask(move |machine, _| machine.members(bucket)).await.unwrap_or_default(),
+        };
+        let members = members.into_iter().filter(|member| *member != me).collect();
+        let read = move |view: &dyn View| {
+            let home = model::home(view, system, bucket).map_err(unreadable)?;
+            let vector = space::vector(view, bucket).map_err(unreadable)?;
+            Ok((vector, home.is_some_and(|home| home.site == me)))
+        };
+        let (vector, home) = site.read(read).await?;
+        all.insert(bucket, Own { vector, members, home });
+    }
+    Ok(all)
+}
+
+/// A question about what a site has of a bucket, with the life whose word is known and how far that went.
+pub(crate) type Question = (BucketId, SiteId, Option<Origin>, Vector);
+
+/// Asks it.
+pub(crate) async fn ask(site: Arc<Site>, question: Question) -> Input {
+    let (bucket, other) = (question.0, question.1);
+    let said = standing(&site, bucket, other).await;
+    match said {
+        Some(Standing::Leaves | Standing::Absent) => Input::Goes(bucket, other),
+        Some(Standing::Joins) => word(&site, question, None).await,
+        Some(Standing::Stays { vector, .. }) => word(&site, question, Some(vector)).await,
+        None => Input::Silent(bucket, other),
+    }
+}
+
+/// What it is to the bucket: asked first, for one that goes counts for nothing, whatever it holds. One that begins to go
+/// after it said that it stays hands on all that it has, and not to this site, which has begun to go before it.
+async fn standing(site: &Arc<Site>, bucket: BucketId, other: SiteId) -> Option<Standing> {
+    let request = Request::Standing { bucket };
+    match tokio::time::timeout(SAY, site.peers.call(other, &request)).await.ok()?.ok()?.response {
+        Response::Standing(standing) => Some(*standing),
+        _ => None,
+    }
+}
+
+async fn word(site: &Arc<Site>, question: Question, seen: Option<Vector>) -> Input {
+    let (bucket, other) = (question.0, question.1);
+    match held(site, question).await {
+        Some((life, held)) => Input::Said(bucket, other, Word { life, seen, held }),
+        None => Input::Silent(bucket, other),
+    }
+}
+
+/// What it holds and in which life: one that was started anew in between says so.
+async fn held(site: &Arc<Site>, (bucket, other, life, from): Question) -> Option<(Origin, Held)> {
+    let mut held = Held { from: from.clone(), upto: from, ..Held::default() };
+    let mut now: Option<Origin> = None;
+    for _ in 0..PAGES {
+        let asked = Holdings { bucket, life: None, from: held.upto.clone() };
+        let answer = site.peers.call(other, &Request::Holdings(asked)).await.ok()?.response;
+        let Response::Holdings(page) = answer else { return None };
+        // In another life than the one whose word is known everything is to be said.
+        if now.is_none() && life != Some(page.life) && !held.from.is_empty() {
+            (now, held) = (Some(page.life), Held::default());
+            continue;
+        }
+        // Started anew while it answered: the next look asks again.
+        if now.replace(page.life).is_some_and(|before| before != page.life) {
+            return None;
+        }
+        held.spans.merge(&Spans::decode(&page.spans).ok()?);
+        held.upto.merge(&page.upto);
+        if !page.more {
+            return Some((page.life, held));
+        }
+    }
+    None
+}
+
+/// A version that must be elsewhere.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    /// Which.
+    pub(crate) want: Want,
+    /// Its key.
+    pub(crate) key: String,
+    /// Whether its body lies here; else its record alone is to be had by name.
+    pub(crate) body: bool,
+}
+
+impl Kept {
+    /// What an item is here: a body that counts, or a loose record.
+    fn of(store: &Store, bucket: BucketId, item: Item, loose: bool) -> Option<Self> {
+        let object = item.record.object().filter(|_| !item.spent);
+        let bytes = object.map_or(0, |object| object.size);
+        let body = object.is_some_and(|object| object.size > 0 && is_here(store, bucket, object));
+        let want = Want { dot: item.dot, bytes, here: false };
+        (body || loose).then(|| Self { want, key: item.record.key.clone(), body })
+    }
+}
+
+/// A page of them.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// In the order of their dots.
+    pub(crate) items: Vec<Kept>,
+    /// Behind what the next page begins.
+    pub(crate) next: Option<Vector>,
+}
+
+/// The next page of what lies here of a bucket, covered by its vector: bodies that count.
+pub(crate) async fn page(site: &Arc<Site>, bucket: BucketId, mut seen: Vector) -> Outcome<Found> {
+    let store = site.store.clone();
+    let read = move || -> Outcome<Found> {
+        let page = space::records_after(&store.view(), bucket, &seen, PAGE).map_err(unreadable)?;
+        seen.merge(&page.upto);
+        let kept = |item| Kept::of(&store, bucket, item, false);
+        Ok(Found {
+            items: page.items.into_iter().filter_map(kept).collect(),
+            next: page.more.then_some(seen),
+        })
+    };
+    tokio::task::spawn_blocking(read).await.map_err(refusal::task)?
+}
+
+/// Records that no feed covers, by bucket.
+pub(crate) type Loose = BTreeMap<BucketId, Vec<Kept>>;
+
+/// Those of all buckets. There are few: read alone a moment ago, or of lives that lost what came before them.
+pub(crate) async fn loose(site: &Arc<Site>) -> Outcome<Loose> {
+    let mut all = Loose::new();
+    for bucket in buckets(site).await? {
+        let store = site.store.clone();
+        let read = move || loose_of(&store, bucket);
+        let found = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
+        if !found.is_empty() {
+            all.insert(bucket, found);
+        }
+    }
+    Ok(all)
+}
+
+fn loose_of(store: &Store, bucket: BucketId) -> Outcome<Vec<Kept>> {
+    let view = &store.view();
+    let have = BTreeSet::new();
+    let mut all = Vec::new();
+    for loose in space::loose(view, bucket).map_err(unreadable)? {
+        let mut from = Some(loose.covered.saturating_add(1));
+        while let Some(seq) = from {
+            let first = Dot { origin: loose.origin, seq };
+            let found = space::records_in(view, bucket, (first, u64::MAX), &have, PAGE);
+            let (items, upto) = found.map_err(unreadable)?;
+            all.extend(items.into_iter().filter_map(|item| Kept::of(store, bucket, item, true)));
+            from = upto.checked_add(1);
+        }
+    }
+    Ok(all)
+}
+
+/// Uploads that nobody completed, of all buckets: also those that this site does not follow.
+pub(crate) async fn uploads(site: &Arc<Site>) -> Outcome<u64> {
+    let system = site.system;
+    let read = move |view: &dyn View| {
+        let mut count = 0;
+        for bucket in alive(view, system)? {
+            count += space::list_uploads(view, bucket, "", None, UPLOADS).map_err(unreadable)?.len() as u64;
+        }
+        Ok(count)
+    };
+    site.read(read).await
+}

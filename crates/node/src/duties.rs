@@ -1,0 +1,140 @@
+//! What this site and the others are there for now, and what that refuses here.
+//!
+//! Before: `roster_watch.rs`, which reads it from the records after every change of them. After: every path that
+//! writes for a client, takes copies or names who takes over. Invariants: asked without a lock on the way of a write,
+//! and once more on the commit thread, so that no write is decided after a duty that forbids it was taken up; what
+//! is refused passes when an operator says so, and the message says which word ends it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use skerry_base::SiteId;
+use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
+use skerry_model::bucket::{Duty, OnDuty};
+
+/// What is to be done at this site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// A write of a client.
+    Write,
+    /// A part, the end or the abortion of an upload that was begun before.
+    Upload,
+    /// Holding a copy for others, or following a bucket for them.
+    Hold,
+    /// Letting go of a bucket: all that is here of it is handed over before.
+    Leave,
+}
+
+/// The duties of all sites.
+#[derive(Debug)]
+pub(crate) struct Duties {
+    me: SiteId,
+    name: RwLock<String>,
+    /// [`Duty`] of this site.
+    now: AtomicU8,
+    all: RwLock<BTreeMap<SiteId, OnDuty>>,
+    /// Who reads the records to set this: one after the other, so that nothing older is set last.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+}
+
+impl Duties {
+    /// Nothing is known yet: everything is served.
+    pub(crate) fn new(me: SiteId, name: &str) -> Self {
+        let name = RwLock::new(name.into());
+        let (now, all, turn) = (AtomicU8::new(0), RwLock::default(), tokio::sync::Mutex::default());
+        Self { me, name, now, all, turn }
+    }
+
+    /// What people call this site.
+    pub(crate) fn call(&self, name: String) {
+        *self.name.write().unwrap_or_else(PoisonError::into_inner) = name;
+    }
+
+    /// Takes over what the records say.
+    pub(crate) fn set(&self, all: BTreeMap<SiteId, OnDuty>) {
+        let own = all.get(&self.me).map(|own| own.duty).unwrap_or_default();
+        let before = self.now.swap(own as u8, Ordering::SeqCst);
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = all;
+        if before != own as u8 {
+            tracing::warn!(duty = word(own), "this site has another duty now");
+        }
+    }
+
+    /// Of one site.
+    pub(crate) fn of(&self, site: SiteId) -> OnDuty {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).get(&site).cloned().unwrap_or_default()
+    }
+
+    /// Of this site.
+    pub(crate) fn own(&self) -> OnDuty {
+        self.of(self.me)
+    }
+
+    /// Whether this site stands still for maintenance.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.now.load(Ordering::SeqCst) == Duty::Freeze as u8
+    }
+
+    /// Sites that are about to go: what they hold counts no more.
+    pub(crate) fn leaving(&self) -> BTreeSet<SiteId> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|(_, duty)| duty.leaves()).map(|(site, _)| *site).collect()
+    }
+
+    /// Refuses what this site is not there for.
+    pub(crate) fn check(&self, act: Act) -> Outcome<()> {
+        let now = self.now.load(Ordering::SeqCst);
+        let name = self.name.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let message = match act {
+            _ if now == Duty::Serve as u8 => return Ok(()),
+            Act::Upload | Act::Leave if now == Duty::Drain as u8 => return Ok(()),
+            _ if now == Duty::Freeze as u8 => format!(
+                "{name} is frozen for maintenance: it answers reads and takes no writes until `skerry site resume \
+                 {name}`; write at another site"
+            ),
+            _ => format!(
+                "{name} is being emptied to be switched off: it answers reads and takes no writes unless `skerry site \
+                 resume {name}` calls it back; write at another site"
+            ),
+        };
+        Err(ServiceError::new(ErrorKind::Unavailable, message))
+    }
+}
+
+/// As people call it.
+pub(crate) const fn word(duty: Duty) -> &'static str {
+    match duty {
+        Duty::Serve => "serves",
+        Duty::Freeze => "frozen",
+        Duty::Drain => "draining",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn what_each_duty_refuses_is_told_with_what_ends_it() {
+        let me = SiteId([1; 16]);
+        let duties = Duties::new(me, "oslo");
+        let set = |duty| duties.set([(me, OnDuty { duty, epoch: 1, ..OnDuty::default() })].into());
+        let refused = |act| duties.check(act).err();
+        for (duty, allowed) in [
+            (Duty::Serve, &[Act::Write, Act::Upload, Act::Hold, Act::Leave][..]),
+            (Duty::Freeze, &[]),
+            (Duty::Drain, &[Act::Upload, Act::Leave]),
+        ] {
+            set(duty);
+            for act in [Act::Write, Act::Upload, Act::Hold, Act::Leave] {
+                assert_eq!(refused(act).is_none(), allowed.contains(&act), "{duty:?} {act:?}");
+            }
+        }
+        let error = refused(Act::Write).unwrap();
+        assert_eq!(error.kind().status(), 503);
+        assert!(error.message().contains("skerry site resume oslo"), "{error}");
+        assert_eq!(duties.leaving(), [me].into());
+    }
+}

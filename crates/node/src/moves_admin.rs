@@ -1,0 +1,131 @@
+//! Sites that get another name or address, or are expelled, by an operator's word at any site.
+//!
+//! Before: the admin face. After: `roster_watch.rs`, at every site that hears of it. Invariants: who a site is stays: its id
+//! and key; a name is believed only with an admission that an admin signed; what was expelled never belongs again.
+
+use skerry_base::SiteId;
+use skerry_base::kv::View;
+use skerry_gateway::service::{
+    AddressRequest, ErrorKind, ExpelRequest, Expelled, Outcome, RenameRequest, ServiceError, SiteStatus,
+    VERSION,
+};
+use skerry_model::bucket::{
+    self as model, AddressDocument, SiteDocument, SiteState, SystemKey, check_site_name, document_object,
+};
+
+use crate::admin::{Admin, WRITER};
+use crate::config::is_dialable;
+use crate::paths::bucket::Declared;
+use crate::roster_watch;
+use crate::site::unreadable;
+use crate::sites_admin::{one, site_id};
+use crate::trust::admission::federation_id;
+use crate::trust::{PublicKey, SiteStatement};
+
+fn invalid(message: impl Into<String>) -> ServiceError {
+    ServiceError::new(ErrorKind::InvalidArgument, message)
+}
+
+/// A site that belongs.
+async fn member(admin: &Admin, name: &str) -> Outcome<SiteStatus> {
+    let known = one(admin, name).await?;
+    match known.state.as_str() {
+        "member" => Ok(known),
+        state => Err(invalid(format!("{} is {state}: it is no site of the federation any more", known.name))),
+    }
+}
+
+/// Gives a site another name. Only where an admin key lies: its signature is what others believe.
+pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) -> Outcome<SiteStatus> {
+    let new = request.name;
+    check_site_name(&new).map_err(|error| invalid(error.to_string()))?;
+    let known = member(admin, name).await?;
+    if known.name == new {
+        return Ok(known);
+    }
+    let Some(key) = &admin.door.trust.admin else {
+        let message = "this site holds no admin key, and a name is believed only with its signature; rename at the \
+                       site that was made first";
+        return Err(ServiceError::new(ErrorKind::AccessDenied, message));
+    };
+    let about = site_id(&known)?;
+    let site = &admin.site;
+    let taken = site.peers.roster.all().into_iter().any(|(id, other)| id != about && other.name == new);
+    if taken {
+        return Err(invalid(format!("there is a site named {new} already; choose another name")));
+    }
+    admin.refuse_names_of(&new).await?;
+    let system = site.system;
+    let read = move |view: &dyn View| model::site(view, system, about).map_err(unreadable);
+    let document = site.read(read).await?.ok_or_else(|| invalid("the site has no record"))?;
+    let node = document.nodes.first().ok_or_else(|| invalid("the site has no node"))?;
+    let root = &admin.door.trust.root;
+    let statement = SiteStatement {
+        federation: federation_id(root),
+        site: about,
+        name: new.clone(),
+        node: PublicKey(node.key),
+        admitted: site.clock.wall(),
+    };
+    let mut admissions = vec![bytes::Bytes::from(key.admit(&statement).encode())];
+    admissions.extend(document.admissions.iter().take(1).cloned());
+    let renamed = SiteDocument { name: new.clone(), admissions, ..document };
+    declare(admin, about, renamed).await?;
+    tracing::warn!(site = known.name, new, "a site was renamed");
+    one(admin, &known.site).await
+}
+
+async fn declare(admin: &Admin, about: SiteId, document: SiteDocument) -> Outcome<()> {
+    let decide = move |_: &dyn View, wall| {
+        let object = document_object(&document, wall);
+        Ok(((), Some(Declared::document(SystemKey::Site(about).to_string(), object))))
+    };
+    admin.site.declare(WRITER, decide).await?;
+    roster_watch::refresh(&admin.site, admin.door.trust.root).await
+}
+
+/// Says where a site is dialled, beside what it says itself.
+pub(crate) async fn set_address(admin: &Admin, name: &str, request: AddressRequest) -> Outcome<SiteStatus> {
+    let addresses = request.addresses;
+    if addresses.len() > model::ADDRESSES {
+        return Err(invalid(format!("at most {} addresses", model::ADDRESSES)));
+    }
+    if let Some(wrong) = addresses.iter().find(|address| !is_dialable(address)) {
+        return Err(invalid(format!(
+            "`{wrong}` is not `host:port` or `[v6 address]:port` that can be dialled"
+        )));
+    }
+    let known = member(admin, name).await?;
+    let about = site_id(&known)?;
+    let (system, at) = (admin.site.system, admin.site.id);
+    let decide = move |view: &dyn View, said| {
+        let word = AddressDocument { site: about, epoch: 0, addresses, said, at };
+        let next = model::assign_address(view, system, word).map_err(unreadable)?;
+        Ok(((), next.map(|(key, object)| Declared::document(key, object))))
+    };
+    admin.site.declare(WRITER, decide).await?;
+    roster_watch::refresh(&admin.site, admin.door.trust.root).await?;
+    one(admin, &known.site).await
+}
+
+/// Expels a site: whoever hears of it refuses its certificate and counts what it held no more.
+pub(crate) async fn expel(admin: &Admin, name: &str, _: ExpelRequest) -> Outcome<Expelled> {
+    let known = member(admin, name).await?;
+    if known.here {
+        return Err(invalid("this site cannot expel itself: say it at another one"));
+    }
+    let about = site_id(&known)?;
+    let system = admin.site.system;
+    let read = move |view: &dyn View| {
+        let document = model::site(view, system, about).map_err(unreadable)?;
+        Ok((document, model::keys(view, system).map_err(unreadable)?))
+    };
+    let (document, keys) = admin.site.read(read).await?;
+    let document = document.ok_or_else(|| invalid("the site has no record"))?;
+    declare(admin, about, SiteDocument { state: SiteState::Expelled, ..document }).await?;
+    tracing::warn!(site = known.name, "a site was expelled");
+    let active = |key: &model::KeyDocument| key.status == model::KeyStatus::Active;
+    // Secrets are sealed to all sites alike today: it could open every one of them.
+    let exposed_keys = keys.into_iter().filter(|(_, key)| active(key)).map(|(id, _)| id).collect();
+    Ok(Expelled { version: VERSION, site: one(admin, &known.site).await?, exposed_keys })
+}

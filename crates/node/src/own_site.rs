@@ -1,0 +1,97 @@
+//! What this site says of itself: its document in the roster, kept as it should be.
+//!
+//! Its name is that of the latest admission that an admin signed for it, its addresses are those of its configuration.
+//! A rename elsewhere and an own document that was written without knowing of it are concurrent; whoever wins, the site
+//! writes it right again as soon as it hears. Invariants: written only if it says something else; a site that belongs no
+//! more says nothing of itself.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use skerry_base::BucketId;
+use skerry_base::kv::View;
+use skerry_gateway::service::Outcome;
+use skerry_model::bucket::{self as model, NodeEntry, SiteDocument, SiteState, SystemKey, document_object};
+use skerry_model::space;
+
+use crate::paths::bucket::Declared;
+use crate::site::{Site, unreadable};
+use crate::trust::{SiteStatement, SiteTrust, verify_site_document};
+
+/// Admissions that a document carries: the latest, and the one before it for sites that judge by that.
+const ADMISSIONS: usize = 2;
+
+/// What a site knows of itself from its own files.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnSite {
+    root: crate::trust::PublicKey,
+    statement: SiteStatement,
+    admission: Bytes,
+    /// Where others can dial it.
+    pub(crate) addresses: Vec<String>,
+}
+
+impl OwnSite {
+    pub(crate) fn new(trust: &SiteTrust, addresses: Vec<String>) -> Self {
+        let (root, statement) = (trust.root, trust.statement.clone());
+        Self { root, statement, admission: Bytes::from(trust.admission.encode()), addresses }
+    }
+
+    /// The admissions for this site and key that are known, the latest first.
+    fn admissions(&self, view: &dyn View, system: BucketId) -> Outcome<Vec<(SiteStatement, Bytes)>> {
+        let mut found = vec![(self.statement.clone(), self.admission.clone())];
+        let key = SystemKey::Site(self.statement.site).to_string();
+        for head in space::heads(view, system, &key).map_err(unreadable)? {
+            let document = model::document::<SiteDocument>(&head).map_err(unreadable)?;
+            for admission in document.into_iter().flat_map(|document| document.admissions) {
+                let Ok(statement) = verify_site_document(&self.root, &admission) else { continue };
+                let own = statement.site == self.statement.site && statement.node == self.statement.node;
+                if own && !found.iter().any(|(_, known)| *known == admission) {
+                    found.push((statement, admission));
+                }
+            }
+        }
+        found.sort_by(|(one, a), (other, b)| (other.admitted, b).cmp(&(one.admitted, a)));
+        Ok(found)
+    }
+
+    /// The document as it should be; none if it is, or if this site belongs no more.
+    fn correction(&self, view: &dyn View, system: BucketId) -> Outcome<Option<SiteDocument>> {
+        let known = model::site(view, system, self.statement.site).map_err(unreadable)?;
+        if known.as_ref().is_some_and(|known| known.state != SiteState::Member) {
+            return Ok(None);
+        }
+        let mut admissions = self.admissions(view, system)?;
+        admissions.truncate(ADMISSIONS);
+        let name =
+            admissions.first().map_or_else(|| self.statement.name.clone(), |(said, _)| said.name.clone());
+        let wanted = SiteDocument {
+            name,
+            nodes: vec![NodeEntry {
+                node: self.statement.node(),
+                key: self.statement.node.0,
+                addresses: self.addresses.clone(),
+            }],
+            admissions: admissions.into_iter().map(|(_, admission)| admission).collect(),
+            state: SiteState::Member,
+            joined: known.as_ref().map_or(self.statement.admitted, |known| known.joined),
+        };
+        Ok(Some(wanted).filter(|wanted| known.as_ref() != Some(wanted)))
+    }
+}
+
+/// Writes the own document if it is not as it should be. That is decided on the commit thread: what arrives a moment
+/// before, such as a rename, must not be overwritten by what was right until then.
+pub(crate) async fn keep(site: &Arc<Site>) -> Outcome<()> {
+    let (system, own) = (site.system, site.own.clone());
+    let looked = own.clone();
+    if site.read(move |view| looked.correction(view, system)).await?.is_none() {
+        return Ok(());
+    }
+    let key = SystemKey::Site(site.id).to_string();
+    let decide = move |view: &dyn View, wall| {
+        let wanted = own.correction(view, system)?;
+        Ok(((), wanted.map(|wanted| Declared::document(key, document_object(&wanted, wall)))))
+    };
+    site.declare("", decide).await
+}

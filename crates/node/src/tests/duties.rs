@@ -1,0 +1,273 @@
+//! Sites that are frozen, emptied and taken into service again.
+
+use skerry_gateway::service::{
+    AddressRequest, ChecksumKind, ChecksumShape, CreateUpload, DutyRequest, ErrorKind, ExpelRequest,
+    ObjectHeaders, RenameRequest, SiteStatus, UploadTarget, WriteCondition,
+};
+
+use super::world::{TestSite, TestWorld, context, noise};
+
+fn absent() -> WriteCondition {
+    WriteCondition { absent: true, matches: None }
+}
+
+async fn say(at: &TestSite, about: &str, duty: &str) -> SiteStatus {
+    let request = DutyRequest { duty: duty.into(), abandon_uploads: false };
+    at.services().admin.set_duty(about, request).await.unwrap()
+}
+
+async fn shown(at: &TestSite, about: &str) -> SiteStatus {
+    at.services().admin.site(about).await.unwrap()
+}
+
+async fn until_duty(at: &TestSite, about: &str, duty: &str) {
+    at.until("the duty is as it should be", || async { shown(at, about).await.duty == duty }).await;
+}
+
+async fn knows(site: &TestSite, bucket: &str) {
+    site.until("the bucket is known", || async { site.site().bucket(bucket).await.unwrap().is_some() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_site_reads_and_refuses_every_write_until_it_is_called_back() {
+    let mut world = TestWorld::new(3).await;
+    world.sites[1].create_bucket("still").await.unwrap();
+    world.sites[1].put("still", "before", noise(50_000, 1)).await.unwrap();
+    for site in &world.sites {
+        knows(site, "still").await;
+        site.until("the home is named", || async {
+            site.services().admin.bucket("still").await.is_ok_and(|found| found.home == "site-2")
+        })
+        .await;
+    }
+    // Said elsewhere.
+    assert_eq!(say(&world.sites[0], "site-2", "freeze").await.duty, "frozen");
+    for site in &world.sites {
+        site.until("it has answered", || async { shown(site, "site-2").await.duty_heard }).await;
+        assert_eq!(shown(site, "site-2").await.duty, "frozen");
+    }
+    for round in 0..2 {
+        let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+        assert_eq!(two.get("still", "before").await.unwrap(), noise(50_000, 1), "round {round}");
+        for refused in [
+            two.put("still", "k", "x").await.err(),
+            two.delete("still", "before").await.err(),
+            two.create_bucket("another").await.err(),
+            two.set_copies("still", 2).await.err(),
+            // Its home decides nothing.
+            one.put_if("still", "lock", "x", absent()).await.err(),
+        ] {
+            let error = refused.unwrap();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.message().contains("skerry site resume site-2"), "{error}");
+        }
+        one.put("still", &format!("elsewhere-{round}"), "x").await.unwrap();
+        assert_eq!(one.services().admin.status().await.unwrap().peers[0].duty, "frozen");
+        assert_eq!(two.services().admin.status().await.unwrap().duty, "frozen");
+        if round == 0 {
+            world.sites[1].stop().await;
+            world.sites[1].start().await;
+            world.linked(&world.sites[1]).await;
+            world.until_linked(&world.sites[0], &world.sites[1]).await;
+        }
+    }
+    say(&world.sites[2], "site-2", "serve").await;
+    until_duty(&world.sites[1], "site-2", "serves").await;
+    world.sites[1].put("still", "after", "x").await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_site_may_be_switched_off_and_nothing_is_lost() {
+    let mut world = TestWorld::new(3).await;
+    let bodies = [noise(0, 1), noise(100, 2), noise(20_000, 3), noise(700_000, 4), noise((3 << 20) + 3, 5)];
+    {
+        let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+        one.create_bucket("alone").await.unwrap();
+        for (n, body) in bodies.iter().enumerate() {
+            one.put("alone", &format!("{n}"), body.clone()).await.unwrap();
+        }
+        one.put_if("alone", "lock", "one", absent()).await.unwrap();
+        knows(two, "alone").await;
+        say(one, "site-1", "drain").await;
+        // Taken on its way out: written at another site.
+        one.put("alone", "forwarded", noise(40_000, 9)).await.unwrap();
+        let refused = one.delete("alone", "0").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+        until_duty(two, "site-1", "empty").await;
+        assert_eq!(one.services().admin.status().await.unwrap().duty, "empty");
+        let homes = shown(two, "site-1").await.homes;
+        assert!(homes.is_empty(), "{homes:?}");
+    }
+    world.sites[0].stop().await;
+    for site in &world.sites[1..] {
+        for (n, body) in bodies.iter().enumerate() {
+            assert_eq!(site.get("alone", &format!("{n}")).await.unwrap(), *body, "{n}");
+        }
+        assert_eq!(site.get("alone", "forwarded").await.unwrap(), noise(40_000, 9));
+        let lost = site.put_if("alone", "lock", "again", absent()).await.unwrap_err();
+        assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{lost}");
+    }
+    world.sites[1].put_if("alone", "new", "two", absent()).await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_that_is_cut_off_and_restarted_is_not_done_and_goes_on() {
+    let mut world = TestWorld::new(2).await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.create_bucket("cut").await.unwrap();
+        knows(two, "cut").await;
+        two.cut(true).await;
+        for n in 0..20 {
+            one.put("cut", &format!("{n}"), noise(40_000, n)).await.unwrap();
+        }
+        say(one, "site-1", "drain").await;
+        one.until("it says what holds it up", || async {
+            let drain = shown(one, "site-1").await.drain;
+            drain.is_some_and(|drain| drain.waits_for.contains("linked") && drain.bodies == 20)
+        })
+        .await;
+    }
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    assert_eq!(shown(one, "site-1").await.duty, "draining");
+    assert!(one.put("cut", "late", "x").await.is_err(), "it takes nothing, also before it has any link");
+    two.cut(false).await;
+    until_duty(two, "site-1", "empty").await;
+    for n in 0..20 {
+        let held = two.site().store.usage().payload.live;
+        assert!(held >= 20 * 40_000, "{held}");
+        assert_eq!(two.get("cut", &format!("{n}")).await.unwrap(), noise(40_000, n));
+    }
+    // Called back it serves as before.
+    say(two, "site-1", "serve").await;
+    until_duty(one, "site-1", "serves").await;
+    one.put("cut", "back", "x").await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_in_parts_keeps_a_site_until_it_ends_or_is_abandoned() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("parts").await.unwrap();
+    knows(two, "parts").await;
+    let begin = |key: &str| CreateUpload {
+        bucket: "parts".into(),
+        key: key.into(),
+        headers: ObjectHeaders::default(),
+        user_metadata: Vec::new(),
+        checksum: ChecksumKind::Crc64Nvme,
+        shape: ChecksumShape::Full,
+        declared: false,
+    };
+    let objects = &one.services().objects;
+    let upload = objects.create_upload(&context(), begin("k")).await.unwrap().upload;
+    say(one, "site-1", "drain").await;
+    let refused = objects.create_upload(&context(), begin("other")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    one.until("it waits for the upload", || async {
+        let drain = shown(one, "site-1").await.drain;
+        drain.is_some_and(|drain| drain.uploads == 1 && drain.waits_for.contains("--abandon-uploads"))
+    })
+    .await;
+    let abandon = DutyRequest { duty: "drain".into(), abandon_uploads: true };
+    two.services().admin.set_duty("site-1", abandon).await.unwrap();
+    until_duty(two, "site-1", "empty").await;
+    // Who did not abandon it may still end it.
+    say(one, "site-1", "drain").await;
+    until_duty(one, "site-1", "draining").await;
+    let target = UploadTarget { bucket: "parts".into(), key: "k".into(), upload };
+    objects.abort_upload(&context(), target).await.unwrap();
+    until_duty(two, "site-1", "empty").await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renamed_site_is_called_so_everywhere_and_after_a_restart() {
+    let mut world = TestWorld::new(3).await;
+    let id = shown(&world.sites[0], "site-3").await.site;
+    let rename = |name: &str| RenameRequest { name: name.into() };
+    let refused = world.sites[1].services().admin.rename_site("site-3", rename("bergen")).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AccessDenied, "{refused}");
+    for wrong in ["site-2", "Bergen", "a--b"] {
+        let refused = world.sites[0].services().admin.rename_site("site-3", rename(wrong)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    }
+    world.sites[2].cut(true).await;
+    let renamed = world.sites[0].services().admin.rename_site("site-3", rename("bergen")).await.unwrap();
+    assert_eq!((&*renamed.name, &renamed.site), ("bergen", &id));
+    // It is started again before it hears: what it says of itself then is made right when it does.
+    world.sites[2].stop().await;
+    world.sites[2].start().await;
+    for restarted in [false, true] {
+        if restarted {
+            world.sites[2].stop().await;
+            world.sites[2].start().await;
+        }
+        for site in &world.sites {
+            site.until("it is called by its new name", || async {
+                site.services().admin.site("bergen").await.is_ok_and(|found| found.site == id)
+            })
+            .await;
+        }
+        let three = &world.sites[2];
+        let calls_itself = || async { three.services().admin.status().await.unwrap().site_name == "bergen" };
+        three.until("it calls itself so", calls_itself).await;
+        world.linked(three).await;
+    }
+    world.sites[2].create_bucket("own--bergen").await.unwrap();
+    let taken = world.sites[1].create_bucket("other--bergen").await.unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::InvalidBucketName, "{taken}");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operators_word_about_an_address_reaches_all_and_is_taken_back() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let own = shown(one, "site-2").await.addresses;
+    let say = |addresses: &[&str]| AddressRequest {
+        addresses: addresses.iter().map(|address| (*address).to_owned()).collect(),
+    };
+    let refused = one.services().admin.set_address("site-2", say(&["nowhere"])).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument, "{refused}");
+    one.services().admin.set_address("site-2", say(&["bergen.example:7700"])).await.unwrap();
+    let both: Vec<String> = ["bergen.example:7700".to_owned()].into_iter().chain(own.clone()).collect();
+    for site in [one, two] {
+        site.until("the word is known", || async { shown(site, "site-2").await.addresses == both }).await;
+    }
+    one.services().admin.set_address("site-2", say(&[])).await.unwrap();
+    two.until("it is taken back", || async { shown(two, "site-2").await.addresses == own }).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expelled_site_is_refused_by_all_who_hear_of_it() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    three.create_bucket("theirs").await.unwrap();
+    knows(two, "theirs").await;
+    let own = two.services().admin.expel("site-2", ExpelRequest {}).await.unwrap_err();
+    assert_eq!(own.kind(), ErrorKind::InvalidArgument, "{own}");
+    let done = two.services().admin.expel("site-3", ExpelRequest {}).await.unwrap();
+    assert_eq!((&*done.site.state, &*done.site.link), ("expelled", "refused"));
+    assert_eq!(done.exposed_keys, [super::world::key().id]);
+    for site in [one, two] {
+        site.until("it is no site any more", || async { site.site().peers.roster.all().len() == 2 }).await;
+        site.until("there is no link to it", || async { site.site().boxes.linked().len() == 1 }).await;
+        assert_eq!(shown(site, "site-3").await.state, "expelled");
+    }
+    let again = one.services().admin.expel("site-3", ExpelRequest {}).await.unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::InvalidArgument, "{again}");
+    let refused = DutyRequest { duty: "freeze".into(), abandon_uploads: false };
+    assert!(one.services().admin.set_duty("site-3", refused).await.is_err());
+    // What it writes from now on stays with it.
+    three.put("theirs", "late", "x").await.unwrap();
+    let found = two.services().admin.buckets().await.unwrap().buckets;
+    assert!(found.iter().all(|bucket| bucket.objects == 0), "{found:?}");
+    world.stop().await;
+}

@@ -1,0 +1,440 @@
+//! Answers an operator's word about this site, and empties the site if that is the word.
+//!
+//! Before: `roster_watch.rs` with a new duty. After: `paths/scope.rs` has bodies held, `paths/home.rs` hands homes over.
+//! What decides is `skerry_federation::drain`; here it meets the records, the other sites and the disk. Invariants:
+//! nothing is remembered but the word and the report, so a kill at any moment only begins another look; the report that
+//! the site is empty is decided on the commit thread, against the vectors of that moment; it is taken back when others
+//! answer that they hold less, and not because they are silent.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, Instant, NodeId, SiteId, Vector, WallTime};
+use skerry_federation::drain::{Drain, Input, Lacking, Output};
+use skerry_federation::placement::{Failure, Input as Placing, Output as Placed, Placement};
+use skerry_gateway::service::Outcome;
+use skerry_model::bucket::{self as model, DutyReport, OnDuty};
+use skerry_model::space;
+use tokio::task::JoinSet;
+
+use super::{Worker, Workers, copies};
+use crate::copies::handover::{self, Loose};
+use crate::paths::bucket::Declared;
+use crate::paths::home;
+use crate::peers::message::{Request, Response};
+use crate::site::{Site, unreadable};
+
+/// Questions on their way at once.
+const QUESTIONS: usize = 16;
+/// What was asked to be held has this long before others are asked again what they have.
+const LANDING: Duration = Duration::from_secs(10);
+/// Between two reports while it goes on.
+const REPORT: Duration = Duration::from_secs(3);
+/// Between two looks once the site is empty.
+const REST: Duration = Duration::from_secs(10);
+/// A site that had said that it is empty before it was started hears so long who follows what before it takes that back.
+const SETTLE: Duration = Duration::from_secs(60);
+/// A look that cost so long is repeated after this many times as long.
+const SHARE: u32 = 4;
+
+type Landed = (BucketId, Dot, SiteId, Result<(), Failure>);
+
+/// The word that is being carried out.
+struct Under {
+    epoch: u64,
+    abandons_uploads: bool,
+    machine: Drain,
+    placement: Placement,
+    /// Those who could take over when it was said last that the site is empty.
+    relied: Option<BTreeSet<SiteId>>,
+    /// Those who were asked in the look at hand, and have not been silent.
+    answered: BTreeSet<SiteId>,
+    /// Until when what is lacking says nothing: who follows a bucket is forgotten with a start, and heard again.
+    settles: Option<Instant>,
+    not_before: Instant,
+    reported: Option<Instant>,
+}
+
+/// One of them per site.
+pub(super) struct Drainer {
+    site: Arc<Site>,
+    under: Option<Under>,
+    keys: BTreeMap<(BucketId, Dot), String>,
+    asks: JoinSet<Landed>,
+}
+
+/// How a look ended.
+enum Ended {
+    Lacks(Lacking),
+    /// Others did not confirm what they had said, or this site wrote meanwhile: the next look tells.
+    Doubt,
+    Safe(BTreeMap<BucketId, Vector>),
+}
+
+#[async_trait::async_trait]
+impl Worker for Drainer {
+    async fn turn(&mut self) -> bool {
+        let own = self.site.duties.own();
+        if let Err(error) = self.serve(&own).await {
+            tracing::warn!(%error, "an operator's word about this site could not be carried out; it is tried again");
+        }
+        false
+    }
+}
+
+impl Drainer {
+    pub(super) fn new(workers: &Workers) -> Self {
+        let site = workers.site.clone();
+        Self { site, under: None, keys: BTreeMap::new(), asks: JoinSet::new() }
+    }
+
+    async fn serve(&mut self, own: &OnDuty) -> Outcome<()> {
+        if own.epoch > 0 && own.report.is_none() {
+            heard(&self.site, own.epoch).await?;
+        }
+        if !own.leaves() {
+            self.under = None;
+            return Ok(());
+        }
+        let now = self.now();
+        if self.under.as_ref().is_none_or(|under| under.epoch != own.epoch) {
+            tracing::warn!(epoch = own.epoch, "this site is being emptied");
+            self.under = Some(Under {
+                epoch: own.epoch,
+                abandons_uploads: own.abandons_uploads(),
+                machine: Drain::new(),
+                placement: Placement::new(self.site.id),
+                relied: own.is_empty().then(|| self.others()),
+                answered: BTreeSet::new(),
+                settles: own.is_empty().then(|| now.after(SETTLE)),
+                not_before: now,
+                reported: None,
+            });
+        }
+        if self.under.as_ref().is_some_and(|under| under.not_before > now) {
+            return Ok(());
+        }
+        let Some(mut under) = self.under.take() else { return Ok(()) };
+        let looked = self.look(&mut under).await;
+        let ended = match looked {
+            Ok(ended) => self.conclude(&mut under, ended).await,
+            Err(error) => Err(error),
+        };
+        self.land(&mut under).await;
+        let cost = self.now().since(now);
+        let pause = if under.relied.is_some() { REST.max(cost * SHARE * SHARE) } else { cost * SHARE };
+        under.not_before = self.now().after(pause.min(REST * 30));
+        self.under = Some(under);
+        ended
+    }
+
+    fn now(&self) -> Instant {
+        self.site.clock.now()
+    }
+
+    /// One look, to its end.
+    async fn look(&mut self, under: &mut Under) -> Outcome<Ended> {
+        let fit = handover::fit(&self.site);
+        let mut steps = VecDeque::new();
+        let sites: Vec<SiteId> = fit.iter().map(|candidate| candidate.site).collect();
+        under.answered = sites.iter().copied().collect();
+        self.tell(under, Input::Sites(sites), &mut steps);
+        // What a holder was known to hold may be gone with its disk: each look places anew.
+        under.placement = Placement::new(self.site.id);
+        self.place(under, Placing::Sites(fit, [self.site.id].into()));
+        let own = handover::own(&self.site).await?;
+        // Taken note of before others are asked: what comes later comes from them.
+        let loose = handover::loose(&self.site).await?;
+        let covered = own.iter().map(|(bucket, own)| (*bucket, own.vector.clone())).collect();
+        self.tell(under, Input::Look(own), &mut steps);
+        loop {
+            let mut questions = Vec::new();
+            let mut scan = false;
+            for step in std::mem::take(&mut steps) {
+                match step {
+                    Output::Ask { bucket, site, life, from } => questions.push((bucket, site, life, from)),
+                    Output::Follow(bucket, site) => self.have_followed(bucket, site).await,
+                    Output::Hand(bucket, site) => self.hand(bucket, site).await,
+                    Output::Scan => scan = true,
+                    Output::Lacks(lacking) => return Ok(Ended::Lacks(lacking)),
+                    Output::Doubt => return Ok(Ended::Doubt),
+                    Output::Safe(vectors) => return Ok(Ended::Safe(vectors)),
+                }
+            }
+            if scan {
+                let scanned = self.scan(under, &covered, &loose).await?;
+                self.tell(under, scanned, &mut steps);
+                continue;
+            }
+            if questions.is_empty() {
+                return Ok(Ended::Doubt);
+            }
+            for said in self.ask(questions).await {
+                if let Input::Silent(_, silent) = &said {
+                    under.answered.remove(silent);
+                }
+                self.tell(under, said, &mut steps);
+            }
+        }
+    }
+
+    fn tell(&self, under: &mut Under, input: Input, steps: &mut VecDeque<Output>) {
+        let mut out = Vec::new();
+        under.machine.handle(input, self.now(), &mut out);
+        steps.extend(out);
+    }
+
+    async fn ask(&self, questions: Vec<handover::Question>) -> Vec<Input> {
+        let ask = |question| handover::ask(self.site.clone(), question);
+        futures::stream::iter(questions).map(ask).buffer_unordered(QUESTIONS).collect().await
+    }
+
+    /// Looks through all bodies and loose records here, and offers those that nobody holds.
+    async fn scan(
+        &mut self,
+        under: &mut Under,
+        own: &BTreeMap<BucketId, Vector>,
+        loose: &Loose,
+    ) -> Outcome<Input> {
+        let (mut bodies, mut bytes) = (0, 0);
+        for (&bucket, covered) in own {
+            let mut from = Some(Vector::new());
+            let mut wants = Vec::new();
+            let mut items = loose.get(&bucket).cloned().unwrap_or_default();
+            loop {
+                for item in items {
+                    let dot = item.want.dot;
+                    let held = under.machine.holds(bucket, dot);
+                    if held || (!item.body && under.machine.has_record(bucket, dot)) {
+                        continue;
+                    }
+                    bodies += 1;
+                    bytes += item.want.bytes;
+                    if wants.len() < skerry_federation::placement::limits::QUEUE {
+                        self.keys.insert((bucket, dot), item.key);
+                        wants.push(item.want);
+                    }
+                }
+                let Some(seen) = from.take() else { break };
+                let found = handover::page(&self.site, bucket, seen).await?;
+                (items, from) = (found.items, found.next);
+                // What came since others were asked came from them.
+                items.retain(|item| covered.covers(item.want.dot));
+            }
+            if !wants.is_empty() {
+                self.place(under, Placing::Offer { bucket, copies: 1, wants });
+            }
+        }
+        let others = match under.abandons_uploads {
+            true => 0,
+            false => handover::uploads(&self.site).await?,
+        };
+        Ok(Input::Scanned { bodies, bytes, others })
+    }
+
+    fn place(&mut self, under: &mut Under, input: Placing) {
+        let mut out = Vec::new();
+        under.placement.handle(input, self.now(), &mut out);
+        for placed in out {
+            let Placed::Ask(bucket, dot, to) = placed else { continue };
+            let site = self.site.clone();
+            let key = self.keys.get(&(bucket, dot)).cloned();
+            self.asks.spawn(async move {
+                let result = match key {
+                    Some(key) => copies::have_held(&site, bucket, (key, dot), to).await,
+                    None => Err(Failure::Version),
+                };
+                (bucket, dot, to, result)
+            });
+        }
+    }
+
+    /// Waits for what is being handed over, as long as it comes nearer.
+    async fn land(&mut self, under: &mut Under) {
+        let end = self.now().after(LANDING);
+        while !self.asks.is_empty() {
+            let left = end.since(self.now());
+            let Ok(Some(landed)) = tokio::time::timeout(left, self.asks.join_next()).await else { break };
+            let Ok((bucket, dot, site, result)) = landed else { continue };
+            let input = match result {
+                Ok(()) => {
+                    self.tell(under, Input::Took(bucket, dot, site), &mut VecDeque::new());
+                    Placing::Held(bucket, dot, site)
+                }
+                Err(failure) => Placing::Failed(bucket, dot, site, failure),
+            };
+            self.place(under, input);
+        }
+        if self.asks.is_empty() {
+            self.keys.clear();
+        }
+    }
+
+    async fn have_followed(&self, bucket: BucketId, to: SiteId) {
+        let request = Request::Follow { bucket };
+        let answer = tokio::time::timeout(handover::SAY, self.site.peers.call(to, &request)).await;
+        if !matches!(&answer, Ok(Ok(answer)) if matches!(answer.response, Response::Done)) {
+            tracing::debug!(%bucket, %to, "a bucket that only this site follows was not taken over");
+        }
+    }
+
+    async fn hand(&self, bucket: BucketId, to: SiteId) {
+        let moved = home::shift(&self.site, "", home::Move { bucket, to, lost: None }).await;
+        if let Err(error) = moved {
+            tracing::warn!(%bucket, %to, %error, "a home was not handed over; it is tried again");
+        }
+    }
+
+    /// What holds it up, for people.
+    fn waits_for(&self, under: &Under, there: &BTreeSet<SiteId>, lacking: &Lacking) -> String {
+        // Of some bucket everybody who is there goes.
+        let mut going: BTreeMap<BucketId, BTreeSet<SiteId>> = BTreeMap::new();
+        for (bucket, site) in under.machine.going().filter(|(_, site)| there.contains(site)) {
+            going.entry(bucket).or_default().insert(site);
+        }
+        let most = going.into_values().max_by_key(BTreeSet::len).unwrap_or_default();
+        let names: Vec<String> = most.iter().map(|site| self.site.peers.roster.name(*site)).collect();
+        waits_for(there, &names, lacking)
+    }
+
+    /// All other sites.
+    fn others(&self) -> BTreeSet<SiteId> {
+        self.site.peers.roster.all().into_keys().filter(|other| *other != self.site.id).collect()
+    }
+
+    /// Those who could take over now.
+    fn there(&self) -> BTreeSet<SiteId> {
+        handover::fit(&self.site).iter().map(|fit| fit.site).collect()
+    }
+
+    async fn conclude(&mut self, under: &mut Under, ended: Ended) -> Outcome<()> {
+        let lacking = match ended {
+            Ended::Safe(vectors) => {
+                if empty(&self.site, under.epoch, vectors).await? {
+                    if under.relied.is_none() {
+                        tracing::warn!(
+                            "this site is empty: all that it held is elsewhere, it may be switched off"
+                        );
+                    }
+                    under.relied = Some(self.there());
+                }
+                return Ok(());
+            }
+            Ended::Doubt => return Ok(()),
+            Ended::Lacks(lacking) => lacking,
+        };
+        let there = self.there();
+        let silent = under.relied.as_ref().is_some_and(|relied| !relied.is_subset(&under.answered));
+        let now = self.now();
+        let settles = under.settles.is_some_and(|until| until > now) && under.relied.is_some();
+        let is_time = under.reported.is_none_or(|said| said.after(REPORT) <= now) || under.relied.is_some();
+        // Silence of those who held everything is no word against it.
+        if silent || settles || !is_time {
+            return Ok(());
+        }
+        if under.relied.take().is_some() {
+            tracing::warn!(?lacking, "this site is not empty any more");
+        }
+        under.reported = Some(now);
+        let wall = self.site.clock.wall();
+        let ends = under
+            .machine
+            .remaining(now)
+            .map(|left| WallTime(wall.0.saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))));
+        let report = DutyReport {
+            epoch: under.epoch,
+            empty: false,
+            records: lacking.records,
+            bodies: lacking.bodies,
+            bytes: lacking.bytes,
+            homes: lacking.homes,
+            uploads: lacking.others,
+            ends,
+            waits_for: self.waits_for(under, &there, &lacking),
+            said: wall,
+        };
+        say(&self.site, report).await
+    }
+}
+
+/// What an operator can do about it. `going`: who could take over and goes itself, of everybody who is there.
+fn waits_for(there: &BTreeSet<SiteId>, going: &[String], lacking: &Lacking) -> String {
+    if !going.is_empty() && going.len() >= there.len() {
+        return format!(
+            "all who could take over go themselves: {}; take one back (skerry site resume, skerry bucket join), or link \
+             another site",
+            going.join(", ")
+        );
+    }
+    if there.is_empty() {
+        return "no other site that takes copies is linked: heal a link, or take a frozen site into service"
+            .into();
+    }
+    match lacking {
+        Lacking { others: 1.., records: 0, bodies: 0, homes: 0, .. } => {
+            "uploads that nobody completed: complete or abort them, or drain with --abandon-uploads".into()
+        }
+        _ => String::new(),
+    }
+}
+
+/// The site has heard a word: from this commit on it is obeyed here.
+pub(crate) async fn heard(site: &Arc<Site>, epoch: u64) -> Outcome<()> {
+    say(site, DutyReport { epoch, said: site.clock.wall(), ..DutyReport::default() }).await
+}
+
+async fn say(site: &Arc<Site>, report: DutyReport) -> Outcome<()> {
+    let (system, me) = (site.system, site.id);
+    let decide = move |view: &dyn View, _| {
+        let said = model::report_duty(view, system, me, &report).map_err(unreadable)?;
+        Ok(((), said.map(|(key, object)| Declared::document(key, object))))
+    };
+    site.declare("", decide).await
+}
+
+/// Says that the site is empty, unless it wrote something since others were asked, or another word holds.
+async fn empty(site: &Arc<Site>, epoch: u64, safe: BTreeMap<BucketId, Vector>) -> Outcome<bool> {
+    let (system, me, node) = (site.system, site.id, site.stamps.origin.node);
+    let decide = move |view: &dyn View, wall| {
+        let now = model::duty(view, system, me).map_err(unreadable)?;
+        if now.epoch != epoch || wrote(view, node, &safe)? {
+            return Ok((false, None));
+        }
+        let report = DutyReport { epoch, empty: true, said: wall, ..DutyReport::default() };
+        let said = model::report_duty(view, system, me, &report).map_err(unreadable)?;
+        Ok((true, said.map(|(key, object)| Declared::document(key, object))))
+    };
+    site.declare("", decide).await
+}
+
+/// Whether this node has written something that these vectors do not cover. What came from others meanwhile is theirs.
+fn wrote(view: &dyn View, node: NodeId, safe: &BTreeMap<BucketId, Vector>) -> Outcome<bool> {
+    let nothing = Vector::new();
+    for bucket in space::buckets(view).map_err(unreadable)? {
+        let covered = safe.get(&bucket).unwrap_or(&nothing);
+        let now = space::vector(view, bucket).map_err(unreadable)?;
+        if now.iter().any(|(origin, seq)| origin.node == node && seq > covered.get(origin)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_holds_a_drain_up_is_told() {
+        let one: BTreeSet<SiteId> = [SiteId([1; 16])].into();
+        let uploads = Lacking { others: 2, ..Lacking::default() };
+        assert!(waits_for(&BTreeSet::new(), &[], &uploads).contains("linked"));
+        assert!(waits_for(&one, &[], &uploads).contains("--abandon-uploads"));
+        assert_eq!(waits_for(&one, &[], &Lacking { bodies: 1, ..uploads }), "");
+        let goes = waits_for(&one, &["bergen".into()], &Lacking { bodies: 1, ..uploads });
+        assert!(goes.contains("bergen") && goes.contains("skerry bucket join"), "{goes}");
+    }
+}
