@@ -13,6 +13,7 @@ pub mod checkers;
 pub mod copies;
 pub mod disk;
 pub mod environment;
+pub mod goings;
 pub mod histories;
 pub mod history;
 pub mod ledger;

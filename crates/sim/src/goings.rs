@@ -1,0 +1,678 @@
+//! Sites that leave a bucket while others are emptied to be switched off, and the other way round.
+//!
+//! Both production machines ([`Departures`], [`Drain`]) at every site, one bucket, no fires: whoever goes must leave behind
+//! what only it has, to somebody who does not go by what it was told meanwhile. Nobody ever hears of the duty of another but
+//! by asking: the worst case. `kept`: what was acknowledged is, record and body, at a site that may not be switched off.
+//! `ended`: once healed, with one site that stays, everybody who wanted to go has gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use core::time::Duration;
+use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId, Vector};
+use skerry_federation::departure::{self, Attempt, Departures, Standing, Verdict};
+use skerry_federation::drain::{Drain, Held, Input, Output, Own, Word};
+use skerry_scenario::clock::{millis, seconds};
+use skerry_scenario::draw::{Draw, Ppm};
+
+use crate::queue::Queue;
+
+const BUCKET: BucketId = BucketId([1; 16]);
+/// Copies that the bucket wants.
+const COPIES: usize = 1;
+/// Trouble lasts so long, and quiet after it.
+const STORM: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_secs(90);
+
+/// A mistake that the checker must find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistake {
+    /// Who is emptied says to who leaves that it stays, and takes what that one hands over.
+    EmptiedStays,
+    /// Who leaves says to who is emptied that it stays, and takes what that one hands over.
+    LeaverStays,
+}
+
+/// How a run went.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Promises that were broken, by checker.
+    pub violations: Vec<(&'static str, String)>,
+    /// Counts of what happened.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+/// What a site says of itself to one that goes.
+#[derive(Debug, Clone)]
+struct Said {
+    standing: Standing,
+    life: Origin,
+    held: Vec<Dot>,
+}
+
+#[derive(Debug)]
+enum Event {
+    Client {
+        site: usize,
+    },
+    /// Two members exchange records.
+    Gossip {
+        one: usize,
+        other: usize,
+    },
+    /// An operator says something.
+    Order,
+    /// The workers of a site.
+    Turn {
+        site: usize,
+        boot: u64,
+    },
+    /// A question of one that leaves (with its round) or is emptied; then the answer.
+    Ask {
+        site: usize,
+        boot: u64,
+        other: usize,
+        round: Option<u64>,
+    },
+    Answer {
+        site: usize,
+        boot: u64,
+        other: usize,
+        round: Option<u64>,
+        said: Option<Said>,
+    },
+    /// A body is to be held, and then is or is not: for the n-th wish to leave, or for one that is emptied.
+    Hold {
+        site: usize,
+        boot: u64,
+        other: usize,
+        dot: Dot,
+        wish: Option<u64>,
+    },
+    Took {
+        site: usize,
+        boot: u64,
+        other: usize,
+        dot: Dot,
+        wish: Option<u64>,
+    },
+    /// The commit that lets go, if what was said still holds for what is there.
+    LetGo {
+        site: usize,
+        boot: u64,
+        wish: u64,
+        attempt: Attempt,
+    },
+    /// The bodies were looked through.
+    Scan {
+        site: usize,
+        boot: u64,
+    },
+    Strike,
+    Heal(usize, usize),
+    Start(usize),
+}
+
+#[derive(Debug)]
+struct Site {
+    id: SiteId,
+    /// Durable: what it has of the bucket.
+    records: BTreeSet<Dot>,
+    bodies: BTreeSet<Dot>,
+    /// Durable: whether it is a member, and has taken once what a whole one had.
+    member: bool,
+    whole: bool,
+    /// Durable: whether it may be made a member by what others want held.
+    out: bool,
+    /// Durable: it is to leave the bucket; it is to be emptied.
+    wish: bool,
+    drained: bool,
+    /// Said that it is empty: it may be switched off.
+    empty: bool,
+    /// Counts starts and departures: own records are of an origin of its own in each.
+    life: u64,
+    seq: u64,
+    boot: u64,
+    up: bool,
+    departures: Departures,
+    /// How often it wished to leave; what others said that they hold, to this process and for this wish.
+    wishes: u64,
+    handed: BTreeSet<Dot>,
+    drain: Drain,
+}
+
+struct World {
+    queue: Queue<Event>,
+    draw: Draw,
+    mistake: Option<Mistake>,
+    sites: Vec<Site>,
+    cuts: BTreeSet<(usize, usize)>,
+    /// What was acknowledged; of these a delete has no body.
+    acknowledged: BTreeSet<Dot>,
+    deletes: BTreeSet<Dot>,
+    resting: bool,
+    outcome: Outcome,
+}
+
+/// Runs a seed.
+pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
+    let mut draw = Draw::from_seed(seed).fork("goings");
+    let count = 3 + draw.below(2) as usize;
+    let sites = (0..count).map(|_| Site::new(&mut draw)).collect();
+    let mut world = World {
+        queue: Queue::default(),
+        draw,
+        mistake,
+        sites,
+        cuts: BTreeSet::new(),
+        acknowledged: BTreeSet::new(),
+        deletes: BTreeSet::new(),
+        resting: false,
+        outcome: Outcome::default(),
+    };
+    world.begin();
+    world.go_until(Instant(0).after(STORM));
+    world.rest();
+    world.go_until(Instant(0).after(STORM + QUIET));
+    world.judge_end();
+    world.outcome
+}
+
+impl Site {
+    fn new(draw: &mut Draw) -> Self {
+        Self {
+            id: SiteId(draw.identity()),
+            records: BTreeSet::new(),
+            bodies: BTreeSet::new(),
+            member: true,
+            whole: true,
+            out: false,
+            wish: false,
+            drained: false,
+            empty: false,
+            life: 1,
+            seq: 0,
+            boot: 1,
+            up: true,
+            departures: Departures::default(),
+            wishes: 0,
+            handed: BTreeSet::new(),
+            drain: Drain::new(),
+        }
+    }
+
+    fn origin(&self) -> Origin {
+        Origin { node: NodeId(self.id.0), incarnation: self.life }
+    }
+
+    /// Up to where all of each origin is here.
+    fn vector(&self) -> Vector {
+        let mut vector = Vector::new();
+        for dot in &self.records {
+            if dot.seq == vector.get(dot.origin) + 1 {
+                vector.add(*dot);
+            }
+        }
+        vector
+    }
+
+    fn begin(&mut self) {
+        (self.up, self.boot, self.life, self.seq) = (true, self.boot + 1, self.life + 1, 0);
+        (self.departures, self.drain) = (Departures::default(), Drain::new());
+        self.handed.clear();
+        if self.wish {
+            self.departures.begin(BUCKET);
+        }
+    }
+
+    fn joins(&mut self) {
+        if !self.member {
+            (self.member, self.whole) = (true, false);
+        }
+    }
+
+    fn lets_go(&mut self) {
+        self.records.clear();
+        self.bodies.clear();
+        self.handed.clear();
+        (self.member, self.whole, self.wish, self.out) = (false, false, false, true);
+        (self.life, self.seq) = (self.life + 1, 0);
+        self.departures.end(BUCKET);
+    }
+}
+
+impl World {
+    fn begin(&mut self) {
+        for site in 0..self.sites.len() {
+            self.plan(millis(1)..=seconds(1), Event::Client { site });
+            self.plan(millis(1)..=seconds(1), Event::Turn { site, boot: 1 });
+            for other in site + 1..self.sites.len() {
+                self.plan(millis(1)..=seconds(1), Event::Gossip { one: site, other });
+            }
+        }
+        self.plan(seconds(2)..=seconds(5), Event::Order);
+        self.plan(seconds(2)..=seconds(9), Event::Strike);
+    }
+
+    fn plan(&mut self, span: std::ops::RangeInclusive<Duration>, event: Event) {
+        let at = self.queue.now().after(self.draw.span(span));
+        self.queue.plan(at, event);
+    }
+
+    /// A message: mostly soon, sometimes late.
+    fn pass(&mut self, event: Event) {
+        let late = self.draw.chance(Ppm::percent(20));
+        let span = if late { millis(1)..=millis(1500) } else { millis(1)..=millis(30) };
+        self.plan(span, event);
+    }
+
+    fn go_until(&mut self, end: Instant) {
+        while self.outcome.violations.is_empty() {
+            let Some(event) = self.queue.take(end) else { return self.queue.skip_to(end) };
+            self.happen(event);
+        }
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.outcome.counts.entry(what).or_default() += 1;
+    }
+
+    fn linked(&self, one: usize, other: usize) -> bool {
+        let cut = self.cuts.contains(&(one.min(other), one.max(other)));
+        !cut && self.sites[one].up && self.sites[other].up
+    }
+
+    fn is_up(&self, site: usize, boot: u64) -> bool {
+        self.sites[site].up && self.sites[site].boot == boot
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Client { site } => self.client(site),
+            Event::Gossip { one, other } => self.gossip(one, other),
+            Event::Order => self.order(),
+            Event::Turn { site, boot } if self.is_up(site, boot) => self.turn(site, boot),
+            Event::Ask { site, boot, other, round } => self.asked(site, boot, other, round),
+            Event::Answer { site, boot, other, round, said } if self.is_up(site, boot) => {
+                let said = said.filter(|_| self.linked(site, other));
+                match round {
+                    Some(round) => self.heard_leaving(site, other, round, said),
+                    None => self.heard_emptied(site, other, said),
+                }
+            }
+            Event::Hold { site, boot, other, dot, wish } => self.hold((site, boot), other, dot, wish),
+            Event::Took { site, boot, other, dot, wish } if self.is_up(site, boot) => {
+                let id = self.sites[other].id;
+                let place = &mut self.sites[site];
+                match wish {
+                    None => self.tell(site, Input::Took(BUCKET, dot, id)),
+                    Some(wish) if place.wish && place.wishes == wish => {
+                        place.handed.insert(dot);
+                    }
+                    Some(_) => {}
+                }
+            }
+            Event::LetGo { site, boot, wish, attempt } if self.is_up(site, boot) => {
+                self.let_go(site, wish, &attempt);
+            }
+            Event::Scan { site, boot } if self.is_up(site, boot) => self.scan(site),
+            Event::Strike => self.strike(),
+            Event::Heal(one, other) => {
+                self.cuts.remove(&(one, other));
+            }
+            Event::Start(site) => {
+                if !self.sites[site].up {
+                    self.start(site);
+                }
+            }
+            Event::Turn { .. } | Event::Answer { .. } | Event::Took { .. } => {}
+            Event::LetGo { .. } | Event::Scan { .. } => {}
+        }
+    }
+
+    fn start(&mut self, site: usize) {
+        self.sites[site].begin();
+        let boot = self.sites[site].boot;
+        self.plan(millis(1)..=seconds(1), Event::Turn { site, boot });
+    }
+
+    /// A write; it makes a member. One that is emptied takes none.
+    fn client(&mut self, site: usize) {
+        if self.resting {
+            return;
+        }
+        self.plan(millis(10)..=seconds(4), Event::Client { site });
+        let place = &mut self.sites[site];
+        if !place.up || place.drained {
+            return;
+        }
+        place.joins();
+        place.seq += 1;
+        let dot = Dot { origin: place.origin(), seq: place.seq };
+        place.records.insert(dot);
+        self.acknowledged.insert(dot);
+        if self.draw.chance(Ppm::percent(40)) {
+            self.deletes.insert(dot);
+        } else {
+            self.sites[site].bodies.insert(dot);
+        }
+        self.count("writes");
+    }
+
+    fn gossip(&mut self, one: usize, other: usize) {
+        self.plan(millis(50)..=seconds(1), Event::Gossip { one, other });
+        if !self.linked(one, other) || !self.sites[one].member || !self.sites[other].member {
+            return;
+        }
+        let both: BTreeSet<Dot> =
+            self.sites[one].records.union(&self.sites[other].records).copied().collect();
+        let whole = self.sites[one].whole || self.sites[other].whole;
+        for site in [one, other] {
+            self.sites[site].records.clone_from(&both);
+            self.sites[site].whole = whole;
+        }
+    }
+
+    /// Somebody wants something of a site, and often of another just then. One site always stays.
+    fn order(&mut self) {
+        if self.resting {
+            return;
+        }
+        self.plan(millis(10)..=seconds(9), Event::Order);
+        let site = self.draw.below(self.sites.len() as u64) as usize;
+        self.order_of(site);
+        // Often of another in the same breath, with the rest out of reach.
+        if self.draw.below(2) == 0 {
+            let other = (site + 1 + self.draw.below(self.sites.len() as u64 - 1) as usize) % self.sites.len();
+            self.order_of(other);
+            for third in (0..self.sites.len()).filter(|third| ![site, other].contains(third)) {
+                self.cut(third, site);
+                self.cut(third, other);
+            }
+        }
+    }
+
+    fn order_of(&mut self, site: usize) {
+        let place = &mut self.sites[site];
+        match self.draw.below(5) {
+            0 | 1 if place.member && place.up => {
+                if !std::mem::replace(&mut place.wish, true) {
+                    place.wishes += 1;
+                    place.handed.clear();
+                }
+                place.departures.begin(BUCKET);
+                self.count("departures");
+            }
+            2 | 3 if place.up => {
+                place.drained = true;
+                self.count("drains");
+            }
+            _ if place.up => {
+                // Called back; it joins again.
+                (place.wish, place.drained, place.empty, place.out) = (false, false, false, false);
+                place.departures.end(BUCKET);
+                place.joins();
+                self.count("called back");
+            }
+            _ => {}
+        }
+    }
+
+    fn turn(&mut self, site: usize, boot: u64) {
+        self.plan(millis(200)..=seconds(2), Event::Turn { site, boot });
+        let others: Vec<usize> = (0..self.sites.len()).filter(|other| *other != site).collect();
+        if let Some(round) = self.sites[site].departures.ask(BUCKET) {
+            let linked = others.iter().copied().filter(|other| self.linked(site, *other));
+            for other in linked.collect::<Vec<_>>() {
+                self.pass(Event::Ask { site, boot, other, round: Some(round) });
+            }
+        }
+        if !self.sites[site].drained {
+            self.sites[site].drain = Drain::new();
+            return;
+        }
+        if self.sites[site].drain.is_resting() {
+            let fit = others.iter().filter(|other| self.linked(site, **other));
+            let fit: Vec<SiteId> = fit.map(|other| self.sites[*other].id).collect();
+            self.tell(site, Input::Sites(fit));
+            let members = self.sites.iter().filter(|other| other.member).map(|other| other.id).collect();
+            let place = &self.sites[site];
+            let own = Own { vector: place.vector(), members, home: false };
+            let own = if place.member { [(BUCKET, own)].into() } else { BTreeMap::new() };
+            self.tell(site, Input::Look(own));
+        }
+    }
+
+    /// What a site says to one that goes.
+    fn asked(&mut self, site: usize, boot: u64, other: usize, round: Option<u64>) {
+        let place = &self.sites[other];
+        let goes = match round {
+            Some(_) => place.wish || (place.drained && self.mistake != Some(Mistake::EmptiedStays)),
+            None => place.drained || (place.wish && self.mistake != Some(Mistake::LeaverStays)),
+        };
+        let standing = match place {
+            Site { member: false, .. } => Standing::Absent,
+            _ if goes => Standing::Leaves,
+            Site { whole: false, .. } => Standing::Joins,
+            _ => Standing::Stays { vector: place.vector(), loose: Vec::new() },
+        };
+        let said = Said { standing, life: place.origin(), held: place.bodies.iter().copied().collect() };
+        let said = Some(said).filter(|_| self.linked(site, other));
+        self.pass(Event::Answer { site, boot, other, round, said });
+    }
+
+    fn heard_leaving(&mut self, site: usize, other: usize, round: u64, said: Option<Said>) {
+        let id = self.sites[other].id;
+        let place = &mut self.sites[site];
+        let Some(said) = said else { return };
+        if !place.departures.said(BUCKET, round, id, said.standing) {
+            return;
+        }
+        let Some(attempt) = place.departures.attempt(BUCKET) else { return };
+        let (boot, wish) = (place.boot, place.wishes);
+        let stay = attempt.others(&self.other_members(site));
+        let missing: Vec<Dot> =
+            self.sites[site].bodies.difference(&self.sites[site].handed).copied().collect();
+        let takers: Vec<usize> =
+            (0..self.sites.len()).filter(|other| stay.contains(&self.sites[*other].id)).collect();
+        if let Some(&other) = self.draw.pick(&takers) {
+            for dot in &missing {
+                self.pass(Event::Hold { site, boot, other, dot: *dot, wish: Some(wish) });
+            }
+        }
+        if self.may_go(site, &attempt) {
+            self.plan(millis(1)..=seconds(3), Event::LetGo { site, boot, wish, attempt });
+        }
+    }
+
+    fn other_members(&self, site: usize) -> BTreeSet<SiteId> {
+        let others = self.sites.iter().enumerate().filter(|(other, place)| *other != site && place.member);
+        others.map(|(_, place)| place.id).collect()
+    }
+
+    /// Whether all that is here is at enough others, as they said.
+    fn may_go(&self, site: usize, attempt: &Attempt) -> bool {
+        let place = &self.sites[site];
+        let own = departure::Own { vector: place.vector(), loose: Vec::new() };
+        let loose = place.records.iter().any(|dot| !own.vector.covers(*dot));
+        let handed = place.bodies.is_subset(&place.handed);
+        handed && !loose && attempt.judge(&own, COPIES, &self.other_members(site)) == Verdict::Go
+    }
+
+    fn let_go(&mut self, site: usize, wish: u64, attempt: &Attempt) {
+        let place = &self.sites[site];
+        if !place.wish || place.wishes != wish || !self.may_go(site, attempt) {
+            return self.count("not let go");
+        }
+        self.sites[site].lets_go();
+        self.count("left");
+        self.judge(site, "left");
+    }
+
+    /// A body is held by who does not go; of who left only if it joined again.
+    fn hold(&mut self, (site, boot): (usize, u64), other: usize, dot: Dot, wish: Option<u64>) {
+        let has = |from: &usize| {
+            (*from == other || self.linked(*from, other)) && self.sites[*from].bodies.contains(&dot)
+        };
+        let found = self.deletes.contains(&dot) || (0..self.sites.len()).any(|from| has(&from));
+        let takes = self.linked(site, other) && self.sites[site].records.contains(&dot) && found;
+        let (has_body, mistake) = (!self.deletes.contains(&dot), self.mistake);
+        let place = &mut self.sites[other];
+        let goes = (place.drained && (wish.is_none() || mistake != Some(Mistake::EmptiedStays)))
+            || (place.wish && (wish.is_some() || mistake != Some(Mistake::LeaverStays)));
+        if !takes || goes || (place.out && !place.member) {
+            return;
+        }
+        place.joins();
+        place.records.insert(dot);
+        if has_body {
+            place.bodies.insert(dot);
+        }
+        self.pass(Event::Took { site, boot, other, dot, wish });
+    }
+
+    fn heard_emptied(&mut self, site: usize, other: usize, said: Option<Said>) {
+        let id = self.sites[other].id;
+        let word = |seen: Option<Vector>, life, held: Vec<Dot>| {
+            let upto = held.iter().copied().fold(Vector::new(), |mut upto, dot| {
+                upto.advance(dot.origin, dot.seq.max(upto.get(dot.origin)));
+                upto
+            });
+            let held = Held { from: Vector::new(), spans: held.into_iter().collect(), upto };
+            Input::Said(BUCKET, id, Word { life, seen, held })
+        };
+        let input = match said {
+            None => Input::Silent(BUCKET, id),
+            Some(Said { standing: Standing::Leaves | Standing::Absent, .. }) => Input::Goes(BUCKET, id),
+            Some(Said { standing: Standing::Joins, life, held }) => word(None, life, held),
+            Some(Said { standing: Standing::Stays { vector, .. }, life, held }) => {
+                word(Some(vector), life, held)
+            }
+        };
+        self.tell(site, input);
+    }
+
+    fn tell(&mut self, site: usize, input: Input) {
+        let (mut out, now) = (Vec::new(), self.queue.now());
+        let place = &mut self.sites[site];
+        if !place.drained {
+            return;
+        }
+        place.drain.handle(input, now, &mut out);
+        let boot = place.boot;
+        let number = |sites: &[Site], id: SiteId| sites.iter().position(|other| other.id == id);
+        for output in out {
+            match output {
+                Output::Ask { site: to, .. } => {
+                    let Some(other) = number(&self.sites, to) else { continue };
+                    self.pass(Event::Ask { site, boot, other, round: None });
+                }
+                Output::Follow(_, to) => {
+                    let Some(other) = number(&self.sites, to) else { continue };
+                    if self.linked(site, other) && !self.sites[other].drained {
+                        self.sites[other].joins();
+                    }
+                }
+                Output::Scan => self.pass(Event::Scan { site, boot }),
+                Output::Safe(vectors) => self.safe(site, &vectors),
+                Output::Hand(..) | Output::Lacks(_) | Output::Doubt => {}
+            }
+        }
+    }
+
+    fn scan(&mut self, site: usize) {
+        let place = &self.sites[site];
+        let vector = place.vector();
+        let lacks = |dot: &Dot| {
+            let held = place.drain.holds(BUCKET, *dot);
+            let loose = !vector.covers(*dot) && !place.drain.has_record(BUCKET, *dot);
+            !held && (place.bodies.contains(dot) || loose)
+        };
+        let lacking: Vec<Dot> = place.records.iter().copied().filter(lacks).collect();
+        let (boot, count) = (place.boot, lacking.len() as u64);
+        let others: Vec<usize> = (0..self.sites.len()).filter(|other| *other != site).collect();
+        for dot in lacking {
+            if let Some(&other) = self.draw.pick(&others) {
+                self.pass(Event::Hold { site, boot, other, dot, wish: None });
+            }
+        }
+        self.tell(site, Input::Scanned { bodies: count, bytes: count, others: 0 });
+    }
+
+    fn safe(&mut self, site: usize, vectors: &BTreeMap<BucketId, Vector>) {
+        let before = vectors.get(&BUCKET).cloned().unwrap_or_default();
+        let place = &self.sites[site];
+        let node = NodeId(place.id.0);
+        if place.vector().iter().any(|(origin, seq)| origin.node == node && seq > before.get(origin)) {
+            return self.count("written meanwhile");
+        }
+        if !std::mem::replace(&mut self.sites[site].empty, true) {
+            self.count("emptied");
+        }
+        self.judge(site, "said that it is empty");
+    }
+
+    /// Whatever was acknowledged is at somebody who may not be switched off.
+    fn judge(&mut self, site: usize, what: &str) {
+        let there = || self.sites.iter().filter(|place| !place.empty);
+        let kept = |dot: &Dot| {
+            there().any(|place| place.records.contains(dot))
+                && (self.deletes.contains(dot) || there().any(|place| place.bodies.contains(dot)))
+        };
+        if let Some(lost) = self.acknowledged.iter().find(|dot| !kept(dot)) {
+            let what = format!("{lost} is nowhere after site-{site} {what}");
+            self.outcome.violations.push(("kept", what));
+        }
+    }
+
+    fn cut(&mut self, one: usize, other: usize) {
+        let link = (one.min(other), one.max(other));
+        if self.cuts.insert(link) {
+            self.plan(millis(100)..=seconds(15), Event::Heal(link.0, link.1));
+        }
+    }
+
+    fn strike(&mut self) {
+        if self.resting {
+            return;
+        }
+        self.plan(seconds(1)..=seconds(9), Event::Strike);
+        let site = self.draw.below(self.sites.len() as u64) as usize;
+        let other = (site + 1 + self.draw.below(self.sites.len() as u64 - 1) as usize) % self.sites.len();
+        if self.draw.chance(Ppm::percent(60)) {
+            self.cut(site, other);
+        } else if self.sites[site].up {
+            self.count("crashes");
+            self.sites[site].up = false;
+            self.plan(millis(100)..=seconds(5), Event::Start(site));
+        }
+    }
+
+    /// Everything is mended, nobody writes, and the first site stays.
+    fn rest(&mut self) {
+        self.resting = true;
+        self.cuts.clear();
+        for site in 0..self.sites.len() {
+            if !self.sites[site].up {
+                self.start(site);
+            }
+        }
+        let place = &mut self.sites[0];
+        (place.wish, place.drained, place.empty, place.out) = (false, false, false, false);
+        place.departures.end(BUCKET);
+        place.joins();
+        // A bucket that only members know that are still taking it is nobody's to be whole of: the stayer is.
+        if self.sites.iter().all(|site| !site.whole) {
+            self.sites[0].whole = true;
+        }
+    }
+
+    fn judge_end(&mut self) {
+        let stuck = |(_, site): &(usize, &Site)| site.wish || (site.drained && !site.empty);
+        let stuck: Vec<usize> = self.sites.iter().enumerate().filter(stuck).map(|(n, _)| n).collect();
+        for site in stuck.into_iter().filter(|_| self.outcome.violations.is_empty()).collect::<Vec<_>>() {
+            let place = &self.sites[site];
+            let what = format!("site-{site} has not gone: wish {}, drained {}", place.wish, place.drained);
+            self.outcome.violations.push(("ended", what));
+        }
+    }
+}
