@@ -36,6 +36,10 @@ pub(crate) struct Inner {
     unsynced: Vec<Key>,
     /// Whether some may have entered the index although no sync covered it.
     pub(crate) trusted: bool,
+    /// The same of what the sync under way covers: it is not on the disk before that comes back.
+    covering: bool,
+    /// A sync has taken what waits and has not come back.
+    syncing: bool,
     unsynced_files: BTreeMap<u32, Arc<dyn File>>,
     /// Bytes written since the last sync.
     pub(crate) dirty: u64,
@@ -100,9 +104,19 @@ impl Inner {
         *self.pins.entry(key).or_insert(0) += 1;
     }
 
-    /// Whether no payload waits for a sync.
+    /// Whether no payload waits for a sync, or for the end of one.
     pub(crate) fn is_settled(&self) -> bool {
-        self.unsynced.is_empty()
+        self.unsynced.is_empty() && !self.syncing
+    }
+
+    /// Whether some may have entered the index although no sync has come back for it.
+    pub(crate) const fn is_trusted(&self) -> bool {
+        self.trusted || self.covering
+    }
+
+    /// Whether this chunk was written and no sync has come back for it, be it that one is under way.
+    pub(crate) fn is_unsynced(&self, key: Key) -> bool {
+        self.fresh.get(&key).is_some_and(|fresh| !fresh.ready)
     }
 
     /// Whether somebody needs it to stay: the collector asks.
@@ -152,8 +166,9 @@ impl Inner {
         }
     }
 
-    /// Takes what waits for a sync.
+    /// Takes what waits for a sync, which ends with [`Inner::sync_ended`]: until then none of it is durable.
     pub(crate) fn take_unsynced(&mut self) -> (Vec<Key>, Vec<Arc<dyn File>>) {
+        (self.covering, self.syncing) = (self.is_trusted(), true);
         (self.dirty, self.trusted) = (0, false);
         let files = core::mem::take(&mut self.unsynced_files).into_values().collect();
         (core::mem::take(&mut self.unsynced), files)
@@ -163,11 +178,16 @@ impl Inner {
     pub(crate) fn trust_unsynced(&mut self) {
         let keys = core::mem::take(&mut self.unsynced);
         self.trusted |= !keys.is_empty();
-        self.synced(keys);
+        self.may_enter(keys);
     }
 
     /// The sync came back.
-    pub(crate) fn synced(&mut self, keys: Vec<Key>) {
+    pub(crate) fn sync_ended(&mut self, keys: Vec<Key>) {
+        (self.covering, self.syncing) = (false, false);
+        self.may_enter(keys);
+    }
+
+    fn may_enter(&mut self, keys: Vec<Key>) {
         for key in &keys {
             if let Some(fresh) = self.fresh.get_mut(key) {
                 fresh.ready = true;

@@ -127,7 +127,7 @@ impl Store {
     /// Makes durable what was answered before it was, payload before journal: called now and then, so that a power cut
     /// costs little, and before the index flushes, which must never know more than the journal.
     pub(super) fn secure(&self) -> Outcome {
-        if self.unsynced.load(Ordering::Acquire) == 0 && !self.live.lock().trusted {
+        if self.unsynced.load(Ordering::Acquire) == 0 && !self.live.lock().is_trusted() {
             return Ok(());
         }
         self.sync_payload()?;
@@ -285,12 +285,11 @@ impl Store {
         })
     }
 
-    fn refers_unsynced(&self, changes: &Changes<'_>) -> bool {
+    /// Whether the group refers to payload that is not on the disk yet; what a sync under way covers is not.
+    pub(super) fn refers_unsynced(&self, changes: &Changes<'_>) -> bool {
         let inner = self.live.lock();
         // What was trusted is in the index, and what this group refers to may be of it.
-        inner.trusted
-            || inner.dirty > 0
-                && changes.referred().any(|key| inner.fresh.get(&key).is_some_and(|fresh| !fresh.ready))
+        inner.is_trusted() || changes.referred().any(|key| inner.is_unsynced(key))
     }
 
     fn note_sealed(&self, sealed: &[Sealed]) {
@@ -354,7 +353,7 @@ impl Store {
             // The pages may be gone though a second sync would succeed: only a new start knows what is there.
             synced.map_err(|error| self.poison(&StorageError::io("sync payload", &error)))?;
         }
-        self.live.lock().synced(keys);
+        self.live.lock().sync_ended(keys);
         Ok(())
     }
 

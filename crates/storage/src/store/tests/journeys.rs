@@ -18,6 +18,7 @@ use crate::chunks::row::{Area, Row};
 use crate::disk::faulty::FaultyDisk;
 use crate::disk::real::RealDisk;
 use crate::journal::file_name;
+use crate::store::changes::Changes;
 use crate::store::{Entry, SmallBody, Store};
 use crate::{Class, CommitError, Engine, IndexState, ReadError, Settings, StorageError};
 
@@ -157,6 +158,34 @@ fn a_failed_payload_sync_commits_nothing() {
     let result = commit(&store, vec![say_put("a", 1, pin.id())]);
     assert!(matches!(result, Err(StorageError::Poisoned(_))), "{result:?}");
     assert!(keys(&store.view()).is_empty());
+}
+
+/// Who syncs has taken what waits, but none of it is on the disk before the sync comes back: a commit that refers to it
+/// has to wait for that.
+#[test]
+fn what_a_sync_under_way_covers_is_not_durable_yet() {
+    let (store, _) = open(&FaultyDisk::default(), &kept());
+    let refers = |id: ChunkId| {
+        let reading = store.index.read();
+        let mut changes = Changes::over(&*reading, 1);
+        changes.refer((DOMAIN, id), 1).unwrap();
+        store.refers_unsynced(&changes)
+    };
+    for trusts in [false, true] {
+        let bytes = body(u64::from(trusts), 50_000);
+        let pin = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap();
+        assert!(refers(pin.id()) && !store.is_settled());
+        if trusts {
+            store.live.lock().trust_unsynced();
+        }
+        let (keys, files) = store.live.lock().take_unsynced();
+        assert!(refers(pin.id()) && !store.is_settled(), "the sync has only begun");
+        for file in files {
+            file.sync().unwrap();
+        }
+        store.live.lock().sync_ended(keys);
+        assert!(!refers(pin.id()) && store.is_settled());
+    }
 }
 
 #[test]
