@@ -92,10 +92,27 @@ impl Live {
         }
     }
 
+    /// Ends, when it is dropped, what was begun with [`Inner::begin`].
+    pub(crate) const fn busy(&self, key: Key) -> Busy<'_> {
+        Busy { live: self, key }
+    }
+
     /// Ends what was begun with [`Inner::begin`].
     pub(crate) fn end(&self, key: Key) {
         self.lock().busy.remove(&key);
         self.changed.notify_all();
+    }
+}
+
+/// A chunk that is being written. Dropped, it is idle, however the writing ended: who waits for it would wait for ever.
+pub(crate) struct Busy<'a> {
+    live: &'a Live,
+    key: Key,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.live.end(self.key);
     }
 }
 

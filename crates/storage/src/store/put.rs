@@ -51,11 +51,12 @@ impl Store {
         let Some(pin) = self.begin_put(key, class)? else {
             return Ok(self.pinned(key));
         };
+        let busy = self.live.busy(key);
         let mut written = self.write_unless_here(key, class, kind, bytes, children.clone());
         if matches!(written, Err(StorageError::Full)) && class == Class::Payload && self.relieve()? {
             written = self.write_unless_here(key, class, kind, bytes, children);
         }
-        self.live.end(key);
+        drop(busy);
         written?;
         if class == Class::Cache {
             self.trim(bytes.len() as u64)?;

@@ -131,6 +131,25 @@ fn copies(store: &Store) -> u64 {
     store.usage().cached.bytes
 }
 
+/// The next put of the same chunk, which clients send again, would wait for ever.
+#[test]
+fn a_put_for_which_no_room_could_be_made_holds_nobody_up() {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &Settings { cache_bytes: 1 << 20, ..kept() });
+    assert!(copies(&store) > 600_000);
+    disk.set_room(Some(disk.taken()));
+    // Copies would make way, but their space cannot be given back.
+    disk.cut_at(Some(disk.ops()));
+    let bytes = body(1, 60_000);
+    let put = || store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).map(drop);
+    let refused = put();
+    assert!(matches!(refused, Err(StorageError::Io { .. })), "{refused:?}");
+    assert!(!store.live.lock().is_used((DOMAIN, ChunkId::of(&bytes))));
+    disk.cut_at(None);
+    disk.set_room(None);
+    put().unwrap();
+}
+
 /// Fills a store without copies and one with: nothing is refused while there are copies.
 fn copies_make_way(put: fn(&Store, u64) -> Result<(), StorageError>) {
     let settings = || Settings { capacity_bytes: Some(3 << 20), cache_bytes: 1 << 20, ..kept() };
