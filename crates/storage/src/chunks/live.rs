@@ -83,13 +83,7 @@ impl Live {
 
     /// Lets go of one pin.
     pub(crate) fn unpin(&self, key: Key) {
-        let mut inner = self.lock();
-        if let Some(count) = inner.pins.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                inner.pins.remove(&key);
-            }
-        }
+        self.lock().unpin(key);
     }
 
     /// Ends, when it is dropped, what was begun with [`Inner::begin`].
@@ -119,6 +113,15 @@ impl Drop for Busy<'_> {
 impl Inner {
     pub(crate) fn pin(&mut self, key: Key) {
         *self.pins.entry(key).or_insert(0) += 1;
+    }
+
+    fn unpin(&mut self, key: Key) {
+        if let Some(count) = self.pins.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.pins.remove(&key);
+            }
+        }
     }
 
     /// Whether no payload waits for a sync, or for the end of one.
@@ -177,9 +180,20 @@ impl Inner {
             fresh.ready = true;
             self.ready.push(key);
         }
+        // The index does not count what a tree lists before it knows the tree; who put them may have let go of them by then.
+        for &child in fresh.children.iter() {
+            self.pin((key.0, child));
+        }
         if let Some(old) = self.fresh.insert(key, fresh) {
             // Put to the cache and, before that was indexed, to payload: the cached copy is given up.
             self.indexed((old.place.area, old.place.segment, old.place.offset));
+            self.let_go_of_children(key, &old);
+        }
+    }
+
+    fn let_go_of_children(&mut self, key: Key, tree: &Fresh) {
+        for &child in tree.children.iter() {
+            self.unpin((key.0, child));
         }
     }
 
@@ -226,8 +240,10 @@ impl Inner {
     /// The index has it.
     pub(crate) fn entered(&mut self, key: Key, place: Place) {
         self.indexed((place.area, place.segment, place.offset));
-        if self.fresh.get(&key).is_some_and(|fresh| fresh.place == place) {
-            self.fresh.remove(&key);
+        if self.fresh.get(&key).is_some_and(|fresh| fresh.place == place)
+            && let Some(entered) = self.fresh.remove(&key)
+        {
+            self.let_go_of_children(key, &entered);
         }
     }
 

@@ -7,6 +7,7 @@ use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{
     DOMAIN, audit, body, commit, delete, kept, open, put_large, put_small, put_tree, rows, say_put, small,
+    tree_of,
 };
 use crate::chunks::row::Area;
 use crate::disk::Disk;
@@ -112,6 +113,33 @@ fn a_tree_goes_before_its_chunks_and_shared_chunks_stay() {
     settings.kept.as_ref().unwrap().lose();
     let (store, _) = open(&disk, &settings);
     assert!(has(&store, &shared) && !has(&store, &own));
+    audit(&store);
+}
+
+/// Who puts a large body lets go of the chunks that a tree lists once the tree is written; until the index knows the tree
+/// nothing counts them, and on a full disk what nothing counts does not rest.
+#[test]
+fn what_a_tree_lists_stays_before_the_index_knows_the_tree() {
+    let (store, _) = open(&FaultyDisk::default(), &kept());
+    let bodies = [body(1, 30_000), body(2, 30_000)];
+    let pins =
+        bodies.each_ref().map(|body| store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, body).unwrap());
+    store.settle(|result| result.unwrap());
+    store.pump();
+    let leaves = pins.each_ref().map(|pin| (DOMAIN, pin.id()));
+    assert!(leaves.iter().all(|leaf| rows(&store.view())[leaf].is_unwanted()));
+    let tree = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Tree, &tree_of(&bodies)).unwrap();
+    drop(pins);
+    assert!(store.begin_all(&leaves).is_empty());
+    commit(&store, vec![say_put("a", 1, tree.id())]).unwrap();
+    assert!(leaves.iter().all(|leaf| rows(&store.view())[leaf].references == 1));
+    assert!(leaves.iter().all(|leaf| !store.live.lock().is_used(*leaf)), "the index counts them now");
+    delete(&store, "a").unwrap();
+    drop(tree);
+    collect(&store, 0);
+    collect(&store, CHUNK_REST_MS);
+    collect(&store, 3 * CHUNK_REST_MS);
+    assert!(!bodies.iter().any(|body| has(&store, body)));
     audit(&store);
 }
 
