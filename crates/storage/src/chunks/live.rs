@@ -49,6 +49,9 @@ pub(crate) struct Inner {
     unindexed: BTreeSet<(Area, u32, u64)>,
     /// Chunks whose bytes were found damaged: absent for who asks, written anew by who puts.
     pub(crate) damaged: BTreeSet<Key>,
+    /// Of them those whose checksums are right though their bytes are not those of their name: only reading all of them
+    /// told, so they are remembered until they were written anew.
+    pub(crate) misnamed: BTreeSet<Key>,
 }
 
 /// The live chunks of a store.

@@ -320,6 +320,7 @@ impl Store {
         }
         for key in &moved {
             inner.damaged.remove(key);
+            inner.misnamed.remove(key);
         }
         drop(inner);
         self.lsn.store(core.writer.tail().lsn - 1, Ordering::Release);

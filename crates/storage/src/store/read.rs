@@ -14,6 +14,9 @@ use crate::chunks::row::{Area, Place};
 use crate::payload::extent::{BLOCK, Extent, header_len};
 use crate::{ReadError, StorageError};
 
+/// What is wrong with a chunk whose checksums are right.
+const MISNAMED: &str = "its bytes are not those of its name";
+
 /// A chunk as found, in the index or on its way there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
@@ -90,28 +93,40 @@ impl Store {
             return Ok(());
         }
         let key = (domain, id);
-        let why = "its bytes are not those of its name".to_owned();
-        match self.find(key)? {
-            Some(found) => Err(self.note_damage(key, found, why)),
-            None => Err(ReadError::Absent),
-        }
+        let Some(found) = self.find(key)? else { return Err(ReadError::Absent) };
+        self.live.lock().misnamed.insert(key);
+        Err(self.note_damage(key, found, MISNAMED.to_owned()))
     }
 
     /// The same without waiting for who makes a segment or syncs one.
     pub(super) fn find_now(&self, key: Key) -> Option<Found> {
-        if let Some(fresh) = self.live.try_lock()?.fresh.get(&key) {
-            return Some(Found { place: fresh.place, stored: fresh.stored });
+        {
+            let inner = self.live.try_lock()?;
+            if let Some(fresh) = inner.fresh.get(&key) {
+                return Some(Found { place: fresh.place, stored: fresh.stored });
+            }
+            if inner.misnamed.contains(&key) {
+                return None;
+            }
         }
         let row = load_row(&self.view(), key).ok()?;
         row.place.map(|place| Found { place, stored: row.stored })
     }
 
     pub(super) fn find(&self, key: Key) -> Result<Option<Found>, ReadError> {
-        if let Some(fresh) = self.live.lock().fresh.get(&key) {
-            return Ok(Some(Found { place: fresh.place, stored: fresh.stored }));
-        }
+        let misnamed = {
+            let inner = self.live.lock();
+            if let Some(fresh) = inner.fresh.get(&key) {
+                return Ok(Some(Found { place: fresh.place, stored: fresh.stored }));
+            }
+            inner.misnamed.contains(&key)
+        };
         let row = load_row(&self.view(), key).map_err(|error| ReadError::Io(error.to_string()))?;
-        Ok(row.place.map(|place| Found { place, stored: row.stored }))
+        match row.place {
+            Some(place) if misnamed && place.area == Area::Cache => Ok(None),
+            Some(_) if misnamed => Err(ReadError::Damaged(MISNAMED.to_owned())),
+            place => Ok(place.map(|place| Found { place, stored: row.stored })),
+        }
     }
 
     /// A damaged chunk is absent from now on for who asks, and written anew by who puts it.

@@ -3,9 +3,10 @@
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{DOMAIN, audit, body, delete, kept, open, put_large, put_small, put_tree, rows, small};
-use crate::chunks::row::Area;
+use crate::chunks::row::{Area, Place};
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
+use crate::payload::extent::{Extent, block_sums, header_len};
 use crate::store::{ScrubStep, Store};
 use crate::{Class, IndexState, ReadError};
 
@@ -143,6 +144,43 @@ fn what_is_deleted_leaves_the_list() {
     assert!(store.recheck(DOMAIN, id).unwrap());
     let state = store.scrub_state();
     assert_eq!((state.damaged.len(), state.mended), (0, 0));
+}
+
+/// A bit that flipped in memory after the chunk was named: all checksums are those of the wrong bytes.
+fn misname(disk: &FaultyDisk, place: Place) {
+    disk.corrupt(&file_name(place.area.folder(), place.segment), |bytes| {
+        let (salt, at) = (small().salt, place.offset as usize);
+        let extent = Extent::read(&bytes[at..], &salt, place.segment, place.offset).unwrap();
+        let (head, stored) = (header_len(extent.stored), extent.stored as usize);
+        let data = &mut bytes[at + head..at + head + stored];
+        data[4711] ^= 1;
+        let blocks = block_sums(data);
+        let header = Extent { blocks, ..extent }.encode(&salt, place.segment, place.offset);
+        bytes[at..at + head].copy_from_slice(&header);
+    });
+}
+
+#[test]
+fn wrong_bytes_under_right_checksums_are_not_served_once_found() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let bytes = body(103, 90_000);
+    let id = ChunkId::of(&bytes);
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    misname(&disk, place);
+    assert_eq!(round(&store, u64::MAX).damaged.len(), 1);
+    let read = || store.read_chunk(DOMAIN, id, 0..u32::MAX);
+    assert!(matches!(read(), Err(ReadError::Damaged(_))), "{:?}", read());
+    assert!(store.open_chunk_now(DOMAIN, id, 90_000).is_none());
+    assert!(!store.recheck(DOMAIN, id).unwrap());
+    // By who puts it again.
+    drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
+    store.settle(|settled| settled.unwrap());
+    store.pump();
+    assert_eq!(read().unwrap(), bytes);
+    assert!(store.recheck(DOMAIN, id).unwrap());
+    audit(&store);
 }
 
 #[test]
