@@ -435,7 +435,8 @@ impl Replay<'_> {
                     known.push(*key);
                     continue;
                 }
-                let better = row.place.is_none_or(|old| old.area == Area::Cache && place.area != Area::Cache);
+                // What counts already may have been written anew because it was damaged: the newer is taken if whole.
+                let better = row.place.is_none() || place.area == Area::Payload;
                 if row.references > 0 && better {
                     let file = self.open_segment(place)?;
                     let placed = Some(()).filter(|()| whole(&file, &found.extent, place.offset));

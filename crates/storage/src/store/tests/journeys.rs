@@ -392,6 +392,28 @@ fn a_flipped_bit_is_never_served_and_a_put_mends_it() {
     ));
 }
 
+/// What was put again because it was damaged is there after a crash, though the index that was flushed names the
+/// damaged place.
+#[test]
+fn a_put_that_mended_a_chunk_outlives_a_crash() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = body(1, 90_000);
+    put_large(&store, "a", 1, &bytes).unwrap();
+    store.checkpoint().unwrap();
+    let place = rows(&store.view())[&(DOMAIN, ChunkId::of(&bytes))].place.unwrap();
+    let at = place.offset as usize + 70_000;
+    disk.corrupt(&file_name("payload", place.segment), |content| content[at] ^= 0x10);
+    assert!(matches!(read(&store, &bytes), Err(ReadError::Damaged(_))));
+    put_large(&store, "b", 2, &bytes).unwrap();
+    assert_eq!(read(&store, &bytes).unwrap(), bytes);
+    drop(store);
+    let (store, recovery) = open(&disk.power_cut(1), &settings);
+    assert_eq!(recovery.chunks_dropped, 0);
+    assert_eq!(read(&store, &bytes).unwrap(), bytes);
+    audit(&store);
+}
+
 #[test]
 fn a_copy_of_a_segment_inside_an_object_is_not_taken_for_one() {
     let settings = kept();
