@@ -186,6 +186,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The next reading comes from the medium.
+    pub(crate) fn release(&self) {
+        self.file.release(0, self.len);
+    }
+
     /// Visits all items, page by verified page. An error may come after some: whoever takes them in starts over.
     pub(crate) fn each(
         &self,

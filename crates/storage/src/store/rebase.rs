@@ -9,6 +9,7 @@
 //! the base, and the journal from the base's position on.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::PoisonError;
 
 use skerry_base::kv::Table;
 
@@ -49,6 +50,8 @@ pub(super) struct Base {
     pub(super) lsn: u64,
     /// Its bytes.
     pub(super) len: u64,
+    /// It does not read whole: only the index says what it said.
+    pub(super) damaged: bool,
 }
 
 impl Base {
@@ -56,12 +59,13 @@ impl Base {
     pub(super) fn load(disk: &dyn crate::disk::Disk, salt: &[u8; 16]) -> Self {
         match Reader::open(disk, salt) {
             Ok(Some(reader)) => {
-                Self { segment: reader.position.segment, lsn: reader.position.lsn, len: reader.len }
+                let (position, len) = (reader.position, reader.len);
+                Self { segment: position.segment, lsn: position.lsn, len, damaged: false }
             }
             Ok(None) => Self::default(),
             Err(error) => {
                 tracing::error!(%error, "the base of the journal is damaged; a new one will be written");
-                Self::default()
+                Self { damaged: true, ..Self::default() }
             }
         }
     }
@@ -102,9 +106,29 @@ impl Store {
         Ok(())
     }
 
+    /// Reads the base; one that does not read whole is written anew by the collector while the index has it all.
+    pub(super) fn check_base(&self) {
+        let read = Reader::open(&*self.disk, &self.salt).and_then(|reader| {
+            reader.map_or(Ok(()), |reader| {
+                reader.release();
+                reader.each(&mut |_| Ok(()))
+            })
+        });
+        if let Err(error) = read {
+            tracing::error!(%error, "the base of the journal is damaged; a new one will be written");
+            self.sweep.lock().unwrap_or_else(PoisonError::into_inner).base.damaged = true;
+        }
+    }
+
     fn is_worth_a_base(&self, sweep: &Sweep) -> bool {
         let active = self.core().writer.tail().segment;
-        if active <= sweep.base.segment || active == sweep.base_refused {
+        if active == sweep.base_refused {
+            return false;
+        }
+        if sweep.base.damaged {
+            return self.space.has_room(sweep.base.len);
+        }
+        if active <= sweep.base.segment {
             return false;
         }
         let heads: u64 = self

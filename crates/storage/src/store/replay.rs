@@ -116,7 +116,9 @@ impl Replay<'_> {
             })?;
             self.index().checkpoint(None)?;
         }
-        Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base: self.base })
+        // An index that was built without a damaged base lacks what only that said: nothing is put over it in a hurry.
+        let base = Base { damaged: self.base.damaged && !rebuilds, ..self.base };
+        Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base })
     }
 
     /// Applies one batch of changes.

@@ -1,9 +1,10 @@
 //! Everything is read again in rounds, so that damage is found while another copy still exists.
 //!
 //! A round reads all chunks that are here, against their checksums and their names (in the order of their names,
-//! within one step in the order of their places), then the sealed journal segments frame by frame. There is no clock
-//! here: who calls decides on the pace. Where a round is lies in a file of its own, because the index can be thrown
-//! away; it is written once per [`SAVE`] bytes read, so a restart reads little twice and a card is not worn.
+//! within one step in the order of their places), then the sealed journal segments frame by frame, then the base of
+//! the journal. There is no clock here: who calls decides on the pace. Where a round is lies in a file of its own,
+//! because the index can be thrown away; it is written once per [`SAVE`] bytes read, so a restart reads little twice
+//! and a card is not worn.
 //!
 //! Invariants: what is found damaged is noted durably before the step returns, is never served, and stays on the
 //! list until it reads well again or nothing refers to it; a round misses no chunk that was here when it began and
@@ -126,6 +127,11 @@ impl Store {
         let found = scrub.saved.note(&step);
         if found || step.finished || scrub.unsaved >= SAVE {
             self.save(&mut scrub)?;
+        }
+        drop(scrub);
+        if step.finished {
+            // Only now: it is read in one go, and others ask how far the scrub is.
+            self.check_base();
         }
         Ok(step)
     }

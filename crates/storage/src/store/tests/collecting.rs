@@ -558,6 +558,24 @@ fn a_base_that_does_not_read_is_said_and_an_index_goes_on_without() {
 }
 
 #[test]
+fn a_base_that_a_scrub_cannot_read_is_written_anew_while_the_index_has_it_all() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = overwritten(&disk, &settings);
+    let before = super::world::keys(&store.view());
+    let middle = disk.content("base").len() / 2;
+    disk.corrupt("base", |bytes| bytes[middle] ^= 1);
+    store.begin_scrub(WallTime(1)).unwrap();
+    while !store.scrub(u64::MAX, WallTime(1)).unwrap().finished {}
+    store.collect(WallTime(0)).unwrap();
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.damage, vec![], "the base is whole again");
+    assert_eq!(super::world::keys(&store.view()), before);
+    audit(&store);
+}
+
+#[test]
 fn a_copy_that_counts_since_it_was_looked_at_is_not_moved_among_those_that_may_go() {
     let disk = FaultyDisk::default();
     let (store, _) = open(&disk, &kept());
