@@ -19,7 +19,7 @@ use super::get::{self, Wanted};
 use super::ingest::{self, Body};
 use super::source::Chunks;
 use super::write::{self, Asked, Written};
-use super::{lost, put, scope, shape};
+use super::{lost, put, refusal, scope, shape};
 use crate::copies::look::is_here;
 use crate::duties::Act;
 use crate::peers::message::Part;
@@ -41,7 +41,7 @@ pub(crate) async fn copy(
         return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
     }
     let (body, mut copied) =
-        match by_reference(site, &bucket, &wanted, &record, object, request.checksum.is_some()) {
+        match by_reference(site, &bucket, &wanted, &record, object, request.checksum.is_some()).await? {
             Some(body) => (body, object.clone()),
             None => through(site, &bucket, &wanted, &record, object, request.checksum).await?,
         };
@@ -88,24 +88,27 @@ pub(crate) async fn source(
 }
 
 /// The same chunks once more, if they count here already.
-fn by_reference(
+async fn by_reference(
     site: &Site,
     bucket: &Bucket,
     wanted: &Wanted,
     record: &Record,
     object: &Object,
     new_checksum: bool,
-) -> Option<Body> {
+) -> Outcome<Option<Body>> {
     if new_checksum || bucket.id != wanted.bucket.id || record.site != site.id {
-        return None;
+        return Ok(None);
     }
-    let pins = object.chunks.iter().map(|chunk| site.store.pin(bucket.id, chunk.id));
-    let pins = pins.collect::<Option<Vec<_>>>()?;
-    // A cached copy may go at any time, and may not be durable.
-    if !is_here(&site.store, bucket.id, object) {
-        return None;
-    }
-    Some(Body { size: object.size, chunks: object.chunks.clone(), small: None, pins })
+    let (store, id, object) = (site.store.clone(), bucket.id, object.clone());
+    let counted = move || {
+        let pins = object.chunks.iter().map(|chunk| store.pin(id, chunk.id));
+        let pins = pins.collect::<Option<Vec<_>>>()?;
+        // A cached copy may go at any time, and may not be durable.
+        let here = is_here(&store, id, &object);
+        here.then_some(Body { size: object.size, chunks: object.chunks, small: None, pins })
+    };
+    // A pin waits for who writes or collects the chunk, and a large body is thousands of look-ups.
+    tokio::task::spawn_blocking(counted).await.map_err(refusal::task)
 }
 
 /// The same object once more, as a version of its own.
@@ -116,7 +119,7 @@ pub(crate) async fn again(
     object: &Object,
 ) -> Outcome<(Body, Object)> {
     let wanted = Wanted { bucket: bucket.clone(), key: record.key.clone(), version: None };
-    let (body, mut copied) = match by_reference(site, bucket, &wanted, record, object, false) {
+    let (body, mut copied) = match by_reference(site, bucket, &wanted, record, object, false).await? {
         Some(body) => (body, object.clone()),
         None => through(site, bucket, &wanted, record, object, None).await?,
     };
