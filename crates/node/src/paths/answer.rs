@@ -188,6 +188,8 @@ async fn upload_call(site: &Arc<Site>, from: SiteId, call: UploadCall) -> Outcom
         UploadAct::Describe => Ok(Response::Upload(Box::new(target.read(site).await?))),
         UploadAct::Part(part) => {
             upload::take_part(site, &target, *part, from).await?;
+            // The client is answered by a site that may promise the disk.
+            site.settle_lazy().await?;
             Ok(Response::Done)
         }
         UploadAct::Parts { after, limit } => {

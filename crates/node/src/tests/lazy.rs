@@ -2,6 +2,7 @@
 
 use skerry_gateway::service::{RequestContext, WriteCondition};
 
+use super::uploads::{begin, part};
 use super::world::{TestSite, TestWorld, context, noise};
 use crate::config::Sync;
 use crate::server::Core;
@@ -53,6 +54,21 @@ async fn a_plain_write_says_that_it_is_not_on_disk_and_a_named_scope_waits_for_i
     assert_eq!(site.get("loose", "once").await.unwrap(), noise(70_000, 9));
     assert!(!site.services().admin.status().await.unwrap().storage.lazy);
     assert_eq!(scope_of(site, None, "plain", 1).await, "site");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_came_by_way_of_another_site_is_on_disk_before_that_answers() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("loose").await.unwrap();
+    make_lazy(&mut world.sites[0]).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    let target = begin(one, "loose", "film").await;
+    for number in 1..4 {
+        part(two, &target, number, &noise(90_000, number.into())).await;
+        assert_eq!(unsynced(one), 0, "{number}");
+    }
     world.stop().await;
 }
 

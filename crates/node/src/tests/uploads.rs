@@ -8,7 +8,7 @@ use skerry_gateway::service::{
 
 use super::world::{TestSite, TestWorld, context, noise};
 
-async fn begin(site: &TestSite, bucket: &str, key: &str) -> UploadTarget {
+pub(super) async fn begin(site: &TestSite, bucket: &str, key: &str) -> UploadTarget {
     let request = CreateUpload {
         bucket: bucket.into(),
         key: key.into(),
@@ -22,7 +22,12 @@ async fn begin(site: &TestSite, bucket: &str, key: &str) -> UploadTarget {
     UploadTarget { bucket: bucket.into(), key: key.into(), upload: created.upload }
 }
 
-async fn part(site: &TestSite, target: &UploadTarget, number: u32, body: &bytes::Bytes) -> CompletedPart {
+pub(super) async fn part(
+    site: &TestSite,
+    target: &UploadTarget,
+    number: u32,
+    body: &bytes::Bytes,
+) -> CompletedPart {
     let request = PutPart { target: target.clone(), number, body: UploadBody::of(body.clone()) };
     let put = site.services().objects.put_part(&context(), request).await.unwrap();
     CompletedPart { number, etag: put.etag, checksums: Vec::new() }
