@@ -111,7 +111,11 @@ impl Chunks {
     pub(crate) async fn fetch(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
         let bytes = self.ask(chunk, missing).await?;
         self.keep(chunk.kind, bytes.clone()).await;
-        self.site.store.note_read(self.domain, chunk.id);
+        // It waits for who makes a segment or syncs one.
+        let (store, domain) = (self.site.store.clone(), self.domain);
+        tokio::task::spawn_blocking(move || store.note_read(domain, chunk.id))
+            .await
+            .map_err(refusal::task)?;
         Ok(bytes)
     }
 
