@@ -15,7 +15,7 @@ use skerry_base::kv::{Table, View, prefix_end};
 use skerry_base::limits::CHUNK_REST_MS;
 
 use super::changes::Changes;
-use super::commit::Keep;
+use super::commit::Room;
 use super::rebase::Base;
 use super::strip::Strip;
 use super::{Collected, Core, Store};
@@ -78,6 +78,14 @@ struct Due {
     len: u64,
 }
 
+/// What finds no room is left to a later step: what gives room back comes behind it.
+fn later_if_full(outcome: Result<(), StorageError>) -> Result<(), StorageError> {
+    match outcome {
+        Err(StorageError::Full) => Ok(()),
+        outcome => outcome,
+    }
+}
+
 impl Store {
     /// One paced step of the collector: call it every few seconds. Lets go of what nothing has referred to for
     /// [`skerry_base::limits::CHUNK_REST_MS`] (at once when the disk is nearly full: what is in use is pinned), gives
@@ -93,17 +101,19 @@ impl Store {
             self.sync_payload()?;
             self.own_group(|_, _, _| Ok(Some(())))?;
         }
-        self.let_go_unwanted(&mut sweep, now, &mut done)?;
+        later_if_full(self.let_go_unwanted(&mut sweep, now, &mut done))?;
         self.evict(&mut done)?;
         self.give_up_thin(&sweep, &mut done)?;
-        self.move_living(&mut sweep, &mut done)?;
+        later_if_full(self.move_living(&mut sweep, &mut done))?;
         self.compact(&mut sweep, &mut done)?;
-        self.flush_for_space(&sweep, done.pressed)?;
+        let flushed = self.flush_for_space(&sweep, done.pressed);
+        // Also where the index found no room to be flushed: what an earlier flush has freed makes some.
         self.give_back(&mut sweep, &mut done)?;
+        flushed?;
         self.condemn(&mut sweep)?;
         self.rebase(&mut sweep, &mut done)?;
         self.condemn_journal(&mut sweep)?;
-        self.strip(&mut sweep, &mut done)?;
+        later_if_full(self.strip(&mut sweep, &mut done))?;
         self.remember_uses(now)?;
         if done.pressed {
             self.try_to_resume();
@@ -145,7 +155,9 @@ impl Store {
         for &key in &begun {
             self.live.end(key);
         }
-        done.chunks += let_go?.unwrap_or(0);
+        let (count, kept) = let_go?.unwrap_or_default();
+        done.chunks += count;
+        self.evicting.kept(-kept);
         Ok(())
     }
 
@@ -191,26 +203,26 @@ impl Store {
         changes: &mut Changes<'_>,
         view: &dyn View,
         keys: &[Key],
-    ) -> Result<Option<u64>, StorageError> {
+    ) -> Result<Option<(u64, i64)>, StorageError> {
         let mut noted = Vec::new();
-        let mut count = 0;
+        let (mut count, mut kept) = (0, 0);
         for &key in keys {
             let row = changes.row(key)?;
             let Some(place) = row.place.filter(|_| row.is_unwanted()) else { continue };
             let children = self.children_or_none(key, row.tree);
             changes.unplace(key, &children, true)?;
             count += 1;
-            self.unkeep(changes, view, key)?;
+            kept += self.unkeep(changes, view, key)?;
             if place.area != Area::Cache {
                 noted.push((key.0, key.1, place));
             }
         }
         if !noted.is_empty() {
             let note = encode(&Note::Collected(noted));
-            self.make_room(core, &[&note], &[], Keep::None)?;
+            self.make_room(core, &[&note], &[], Room::Collector)?;
             core.writer.stage(Kind::Note, &[&note], &[])?;
         }
-        Ok((count > 0).then_some(count))
+        Ok((count > 0).then_some((count, kept)))
     }
 
     /// The children of a tree; of one that cannot be read, none: what only it listed stays for ever, which is said.

@@ -20,17 +20,6 @@ use crate::journal::writer::Sealed;
 
 type Outcome = Result<(), StorageError>;
 
-/// How much of the reserve of journal segments a frame leaves alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keep {
-    /// All of it: what is written for a client.
-    All,
-    /// The last one, for deletes: what moves something to get space back.
-    One,
-    /// Nothing: what lets go.
-    None,
-}
-
 /// How far a group goes before its answers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
@@ -40,6 +29,17 @@ enum Reach {
     Disk,
     /// It is, with all payload written so far.
     Everything,
+}
+
+/// What a frame may take of the journal's reserve.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Nothing of it.
+    Ordinary,
+    /// Half of it: it lets go of something, or moves it so that its segment can go.
+    Freeing,
+    /// The last of it: what it notes gives room back.
+    Collector,
 }
 
 impl Store {
@@ -189,8 +189,8 @@ impl Store {
                 (BodyLine { domain: body.domain(), id: body.id(), len, crc }, body.bytes().as_ref())
             })
             .collect();
-        let keep = if entries.iter().all(|entry| entry.frees) { Keep::None } else { Keep::All };
-        self.make_room(core, &parts, &lines, keep)?;
+        let frees = entries.iter().all(|entry| entry.frees);
+        self.make_room(core, &parts, &lines, if frees { Room::Freeing } else { Room::Ordinary })?;
         let staged = core.writer.stage(Kind::Entries, &parts, &lines)?;
         let mut offset = staged.bodies_at;
         for (line, _) in &lines {
@@ -223,14 +223,15 @@ impl Store {
         Ok(new)
     }
 
-    /// Sees to it that a frame has a place and that so much of the reserve is left behind it. Ordinary writes are refused
-    /// as long as the reserve is not complete, so that what comes back is used to complete it first.
+    /// Sees to it that a frame has a place. Ordinary writes leave the reserve alone: they are refused as long as it
+    /// is not complete, so that what they free is used to complete it first. Deletes leave half of it: many free nothing
+    /// here, and without a place for its notes the collector could give back nothing at all.
     pub(super) fn make_room(
         &self,
         core: &mut Core,
         entries: &[&[u8]],
         bodies: &[(BodyLine, &[u8])],
-        keep: Keep,
+        room: Room,
     ) -> Outcome {
         let len = crate::journal::frame::frame_len(
             entries.iter().map(|entry| entry.len()),
@@ -238,15 +239,15 @@ impl Store {
         );
         let rolls = usize::from(core.writer.would_roll(len));
         let reserve = self.settings.reserve_segments as usize;
-        let kept = match keep {
-            Keep::All => reserve,
-            Keep::One => reserve.min(1),
-            Keep::None => 0,
+        let wanted = match room {
+            Room::Ordinary => reserve + rolls,
+            Room::Freeing => rolls * (1 + reserve / 2),
+            Room::Collector => rolls,
         };
-        let refused = self.add_spares(core, kept + rolls);
+        let refused = self.add_spares(core, wanted);
         if refused.is_err() {
             self.space.note_full(true);
-        } else if keep == Keep::All && self.space.is_full() {
+        } else if room == Room::Ordinary && self.space.is_full() {
             self.space.note_full(false);
         }
         refused

@@ -173,19 +173,19 @@ impl Store {
         u64::try_from(self.evicting.kept_bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// A copy is let go of though it was kept: its object is gone, or may not lie here.
+    /// A copy is let go of though it was kept: its object is gone, or may not lie here. Answers by how many bytes less is
+    /// kept once that is so.
     pub(super) fn unkeep(
         &self,
         changes: &mut Changes<'_>,
         view: &dyn View,
         key: Key,
-    ) -> Result<(), StorageError> {
+    ) -> Result<i64, StorageError> {
         let size = if self.kept_bytes() > 0 { kept_size(view, key)? } else { None };
-        if let Some(size) = size {
+        if size.is_some() {
             changes.note(&kept_key(key), None);
-            self.evicting.kept(-(size as i64));
         }
-        Ok(())
+        Ok(size.unwrap_or(0) as i64)
     }
 
     /// Evicts copies of a domain; true if there may be more.
@@ -308,22 +308,23 @@ impl Store {
         let keys: Vec<Key> = victims.chunks.keys().copied().collect();
         let begun = self.begin_all(&keys);
         let evicted = self.own_group(|_, changes, view| {
-            let (mut count, mut bytes) = (0, 0);
+            let (mut count, mut bytes, mut kept) = (0, 0, 0);
             for key in &begun {
                 let row = changes.row(*key)?;
                 if row.place == victims.chunks.get(key).copied() {
                     let children = self.children_or_none(*key, row.tree);
                     changes.unplace(*key, &children, true)?;
-                    self.unkeep(changes, view, *key)?;
+                    kept += self.unkeep(changes, view, *key)?;
                     (count, bytes) = (count + 1, bytes + row.taken());
                 }
             }
-            Ok((count > 0).then_some((count, bytes)))
+            Ok((count > 0).then_some((count, bytes, kept)))
         });
         for key in begun {
             self.live.end(key);
         }
-        let (count, bytes) = evicted?.unwrap_or_default();
+        let (count, bytes, kept) = evicted?.unwrap_or_default();
+        self.evicting.kept(-kept);
         self.evicting.evicted_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok((count, bytes))
     }

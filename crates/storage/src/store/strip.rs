@@ -10,7 +10,7 @@ use skerry_base::codec::encode;
 
 use super::Store;
 use super::collect::Sweep;
-use super::commit::{Keep, leaf};
+use super::commit::{Room, leaf};
 use super::report::Collected;
 use crate::StorageError;
 use crate::chunks::Key;
@@ -97,8 +97,6 @@ impl Store {
                 sweep.journal.entry(number).or_default().done = true;
                 Ok(())
             }
-            // What was emptied before comes back first: the other steps go on.
-            Err(StorageError::Full) => Ok(()),
             moved => moved,
         }
     }
@@ -184,7 +182,7 @@ impl Store {
             let lines: Vec<(BodyLine, &[u8])> =
                 bodies.iter().map(|(line, bytes)| (*line, bytes.as_ref())).collect();
             let note = encode(&Note::Moved);
-            self.make_room(core, &[&note], &lines, Keep::One)?;
+            self.make_room(core, &[&note], &lines, Room::Freeing)?;
             let staged = core.writer.stage(Kind::Note, &[&note], &lines)?;
             let mut offset = staged.bodies_at;
             for (line, _) in &lines {

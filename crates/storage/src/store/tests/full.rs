@@ -120,6 +120,25 @@ fn the_reserve_holds_many_deletes() {
     assert!(keys(&store.view()).is_empty());
 }
 
+/// As a member that is full hears of deletes elsewhere: each takes its place in the journal and frees nothing here.
+#[test]
+fn deletes_that_free_nothing_leave_the_collector_what_it_needs() {
+    let settings = Settings { capacity_bytes: Some(2 << 20), ..kept() };
+    let (store, _) = open(&FaultyDisk::default(), &settings);
+    let count = fill(&store, large);
+    for number in 0..count {
+        delete(&store, &format!("key-{number:05}")).unwrap();
+    }
+    let refused = (0..10_000).find_map(|_| delete(&store, "nothing").err());
+    assert!(matches!(refused, Some(StorageError::Full)), "{refused:?}");
+    for _ in 0..20 {
+        store.collect(WallTime(0)).unwrap();
+    }
+    delete(&store, "nothing").unwrap();
+    large(&store, count).unwrap();
+    audit(&store);
+}
+
 /// Copies of other sites' payload up to the cap of the cache; how many.
 fn copies(store: &Store) -> u64 {
     for number in 0..20 {
