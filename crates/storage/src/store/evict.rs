@@ -447,7 +447,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a copy again at the head of the log; one that cannot be read or finds no room goes.
+    /// Writes a copy again at the head of the log; one that cannot be read goes.
     pub(super) fn rewrite(&self, key: Key, place: Place, row: Row) -> Result<(), StorageError> {
         if self.begin_all(&[key]).is_empty() {
             return Ok(());
@@ -458,8 +458,12 @@ impl Store {
             self.live.end(key);
             return now.map(drop);
         }
-        let again = || -> Result<(), StorageError> {
-            let Ok(bytes) = self.read_quietly(key.0, key.1, 0..u32::MAX) else { return Ok(()) };
+        let mut reads = true;
+        let mut again = || -> Result<(), StorageError> {
+            let Ok(bytes) = self.read_quietly(key.0, key.1, 0..u32::MAX) else {
+                reads = false;
+                return Ok(());
+            };
             let kind = if row.tree { ChunkKind::Tree } else { ChunkKind::Leaf };
             let children = super::put::children_of(kind, &bytes)?;
             let draft = Draft { area: Area::Cache, kind, bytes: &bytes, children, moves: false };
@@ -471,6 +475,11 @@ impl Store {
             self.evicting.sieve().moved((place.segment, place.offset), to);
         }
         self.live.end(key);
+        if !reads {
+            // Else its segment would be looked through at each step, and no other would be given up.
+            let chunks = [(key, place)].into();
+            return self.let_go_of(&Victims { chunks, bytes: row.taken() }).map(drop);
+        }
         match written {
             Err(StorageError::Full) => Ok(()),
             other => other,

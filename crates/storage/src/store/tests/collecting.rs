@@ -12,6 +12,7 @@ use super::world::{
 use crate::chunks::row::Area;
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
+use crate::journal::file_name;
 use crate::payload::extent::extent_len;
 use crate::store::Store;
 use crate::{Class, Collected, Settings};
@@ -572,6 +573,23 @@ fn a_base_that_a_scrub_cannot_read_is_written_anew_while_the_index_has_it_all() 
     let (store, recovery) = open(&disk, &settings);
     assert_eq!(recovery.damage, vec![], "the base is whole again");
     assert_eq!(super::world::keys(&store.view()), before);
+    audit(&store);
+}
+
+#[test]
+fn a_copy_that_cannot_be_read_goes_and_keeps_no_segment() {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &kept());
+    let bytes = cached(&store, 1);
+    store.settle(|result| result.unwrap());
+    store.pump();
+    let key = (DOMAIN, ChunkId::of(&bytes));
+    let row = rows(&store.view()).remove(&key).unwrap();
+    let place = row.place.unwrap();
+    let at = place.offset as usize + 5_000;
+    disk.corrupt(&file_name(place.area.folder(), place.segment), |content| content[at] ^= 1);
+    store.rewrite(key, place, row).unwrap();
+    assert_eq!((store.usage().cache.live, has(&store, &bytes)), (0, false));
     audit(&store);
 }
 
