@@ -89,10 +89,12 @@ impl Store {
     /// What a scrub does.
     pub(super) fn check_quietly(&self, domain: BucketId, id: ChunkId) -> Result<(), ReadError> {
         let bytes = self.read_quietly(domain, id, 0..u32::MAX)?;
+        let key = (domain, id);
         if ChunkId::of(&bytes) == id {
+            // What could not be read once (too many open files, a loose cable) is well after all.
+            self.live.lock().damaged.remove(&key);
             return Ok(());
         }
-        let key = (domain, id);
         let Some(found) = self.find(key)? else { return Err(ReadError::Absent) };
         self.live.lock().misnamed.insert(key);
         Err(self.note_damage(key, found, MISNAMED.to_owned()))

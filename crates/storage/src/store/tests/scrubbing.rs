@@ -146,6 +146,24 @@ fn what_is_deleted_leaves_the_list() {
     assert_eq!((state.damaged.len(), state.mended), (0, 0));
 }
 
+/// A cable that came loose, too many open files: the bytes were right all the time.
+#[test]
+fn what_could_not_be_read_once_counts_again_when_it_reads_well() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let id = ChunkId::of(&body(103, 90_000));
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    let (file, at) = (file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    flip(&disk, &file, at);
+    assert!(store.read_chunk(DOMAIN, id, 0..u32::MAX).is_err());
+    assert!(!store.has_chunk(DOMAIN, id) && !store.counts(DOMAIN, id));
+    flip(&disk, &file, at);
+    assert!(store.recheck(DOMAIN, id).unwrap());
+    assert!(store.has_chunk(DOMAIN, id) && store.counts(DOMAIN, id));
+    audit(&store);
+}
+
 /// A bit that flipped in memory after the chunk was named: all checksums are those of the wrong bytes.
 fn misname(disk: &FaultyDisk, place: Place) {
     disk.corrupt(&file_name(place.area.folder(), place.segment), |bytes| {
