@@ -51,7 +51,7 @@ use hyper::{HeaderMap, Method, Request, Response};
 pub(crate) use self::address::Address;
 pub use self::address::check_bucket;
 use self::intake::Intake;
-use self::operation::{Operation, route};
+use self::operation::{Operation, route, take_hoisted};
 use self::reply::Reply;
 use self::sigv4::{Canonical, ChunkKeys, Claim, SigningKeys};
 pub use self::sigv4::{ClockReading, ClockRule};
@@ -165,6 +165,9 @@ impl Front {
         let address = self.address(&host, parts.uri.path())?;
         let query = Query::parse(parts.uri.query())?;
         let (claim, principal, keys) = self.authenticate(parts, &host, &address, &query).await?;
+        if claim.expires.is_some() {
+            take_hoisted(&query, &mut parts.headers)?;
+        }
         let (level, bucket, key) = address.target()?;
         let row = route(&parts.method, level, &query, &parts.headers)?;
         *operation = row.operation.name();

@@ -3,6 +3,7 @@
 //! Invariant: this table is the whole truth. A sub-resource, an AWS parameter, an `x-amz-` or an `If-` header
 //! that its row does not allow is refused by name ([`Row::check`]), so that nothing is silently ignored.
 
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
 use super::uri::Query;
@@ -295,6 +296,29 @@ const PARAMETERS: &[&str] = &[
     "versionId",
 ];
 
+/// What a presigned link carries of its signature, behind `x-amz-`.
+const SIGNATURE: &[&str] =
+    &["algorithm", "credential", "date", "expires", "signedheaders", "signature", "content-sha256"];
+
+/// Headers that a presigned link carries as parameters: SDKs sign them so, because whoever opens the link sends none.
+/// They count as if they had been sent.
+pub(crate) fn take_hoisted(query: &Query, headers: &mut HeaderMap) -> Outcome<()> {
+    for (name, value) in query.pairs() {
+        let name = name.to_ascii_lowercase();
+        let hoisted = name.strip_prefix("x-amz-").is_some_and(|rest| !SIGNATURE.contains(&rest));
+        if !hoisted || headers.contains_key(name.as_str()) {
+            continue;
+        }
+        let header = HeaderName::from_bytes(name.as_bytes());
+        let (Ok(header), Ok(value)) = (header, HeaderValue::from_bytes(value.as_bytes())) else {
+            let message = format!("the parameter {name} stands for a header and cannot be one; leave it out");
+            return Err(ServiceError::new(ErrorKind::InvalidArgument, message));
+        };
+        headers.insert(header, value);
+    }
+    Ok(())
+}
+
 /// The row of a request.
 pub(crate) fn route(
     method: &Method,
@@ -332,7 +356,13 @@ fn unknown(method: &Method, level: Level, query: &Query) -> ServiceError {
 
 impl Row {
     fn check(&self, query: &Query, headers: &HeaderMap) -> Outcome<()> {
-        query.names().try_for_each(|name| self.check_query(name))?;
+        let presigned = query.has("X-Amz-Signature");
+        // It was taken for a header, and is checked as one.
+        let hoisted = |name: &str| {
+            let starts = name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"));
+            presigned && starts && headers.contains_key(name)
+        };
+        query.names().filter(|&name| !hoisted(name)).try_for_each(|name| self.check_query(name))?;
         headers.keys().try_for_each(|name| self.check_header(name.as_str()))
     }
 
@@ -348,10 +378,8 @@ impl Row {
         if SUBRESOURCES.contains(&name) {
             return Err(ServiceError::not_implemented(&format!("the sub-resource ?{name} of {operation}")));
         }
-        let signature =
-            ["algorithm", "credential", "date", "expires", "signedheaders", "signature", "content-sha256"];
         match name.to_ascii_lowercase().strip_prefix("x-amz-") {
-            Some(rest) if signature.contains(&rest) => Ok(()),
+            Some(rest) if SIGNATURE.contains(&rest) => Ok(()),
             Some(_) => Err(ServiceError::not_implemented(&format!("the parameter {name} of {operation}"))),
             None if PARAMETERS.contains(&name) || OVERRIDES.contains(&name) => Err(ServiceError::new(
                 ErrorKind::InvalidArgument,

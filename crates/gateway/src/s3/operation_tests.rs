@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use hyper::header::{HeaderName, HeaderValue};
-
 use super::*;
 
 /// Every request header of the S3 API reference that begins with `x-amz-`, and every `If-` header.
@@ -209,4 +207,32 @@ fn the_page_says_what_the_table_does() {
     for name in SUBRESOURCES.iter().filter(|name| !taken(name)) {
         assert!(page.contains(&format!("`?{name}`")), "docs/s3.md lacks ?{name}");
     }
+}
+
+/// As the links of current SDKs are: what they would send as headers is in the query.
+#[test]
+fn headers_that_a_presigned_link_carries_count_as_sent() {
+    let parse = |text: &str| Query::parse(Some(text)).unwrap();
+    let link = parse("x-id=GetObject&X-Amz-Date=d&X-Amz-Checksum-Mode=ENABLED&X-Amz-Signature=s");
+    let mut headers = HeaderMap::new();
+    take_hoisted(&link, &mut headers).unwrap();
+    assert_eq!((headers.len(), headers["x-amz-checksum-mode"].as_bytes()), (1, &b"ENABLED"[..]));
+    let row = route(&Method::GET, Level::Object, &link, &headers).unwrap();
+    assert_eq!(row.operation, Operation::GetObject);
+    let kind = |method: &Method, query: &Query, headers: &HeaderMap| {
+        route(method, Level::Object, query, headers).unwrap_err().kind()
+    };
+    assert_eq!(
+        kind(&Method::PUT, &link, &headers),
+        ErrorKind::NotImplemented,
+        "PutObject takes no such header"
+    );
+    let unsigned = parse("X-Amz-Checksum-Mode=ENABLED");
+    assert_eq!(kind(&Method::GET, &unsigned, &headers), ErrorKind::NotImplemented, "only of a link");
+    let mut sent = HeaderMap::new();
+    sent.insert("x-amz-checksum-mode", HeaderValue::from_static("x"));
+    take_hoisted(&link, &mut sent).unwrap();
+    assert_eq!(sent["x-amz-checksum-mode"].as_bytes(), b"x", "what was sent counts first");
+    let broken = parse("x-amz-acl=%0A&X-Amz-Signature=s");
+    assert_eq!(take_hoisted(&broken, &mut sent).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
