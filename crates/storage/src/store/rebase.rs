@@ -90,7 +90,7 @@ impl Store {
         };
         match self.write_base(&position, &reading) {
             Ok(()) => {}
-            // No room now, or a tree that cannot be read: the journal stays as it is.
+            // No room now, or what was written does not read back: the journal stays as it is.
             Err(error @ (StorageError::Full | StorageError::Damaged(_))) => {
                 tracing::warn!(%error, "no base of the journal was written; it goes on growing");
                 sweep.base_refused = position.segment;
@@ -170,10 +170,17 @@ impl Store {
             writer.put(&Item::Body { domain, id, segment, offset, crc, stored: row.stored })?;
         }
         if row.tree {
-            let bytes = self
-                .read_chunk(domain, id, 0..u32::MAX)
-                .map_err(|error| StorageError::Damaged(format!("tree {id}: {error}")))?;
-            for &child in put::children_of(skerry_base::ChunkKind::Tree, &bytes)?.iter() {
+            let children = self
+                .read_quietly(domain, id, 0..u32::MAX)
+                .map_err(|error| StorageError::Damaged(error.to_string()))
+                .and_then(|bytes| put::children_of(skerry_base::ChunkKind::Tree, &bytes));
+            // Of a tree that does not read nothing is taken off: after a rebuild what it lists may stay too long, but never
+            // goes too soon. Without a base the journal would grow until somebody mends it, and nobody mends a copy.
+            let children = children.unwrap_or_else(|error| {
+                tracing::warn!(%domain, tree = %id, %error, "the base counts what a tree lists that cannot be read");
+                [].into()
+            });
+            for &child in children.iter() {
                 writer.put(&Item::Refer { domain, id: child, delta: -1 })?;
             }
         }

@@ -13,7 +13,7 @@ use crate::chunks::row::Area;
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
-use crate::payload::extent::extent_len;
+use crate::payload::extent::{extent_len, header_len};
 use crate::store::Store;
 use crate::{Class, Collected, Settings};
 
@@ -556,6 +556,34 @@ fn a_base_that_does_not_read_is_said_and_an_index_goes_on_without() {
         assert_eq!(recovery.damage.first().map(|damage| damage.from), Some(1), "never papered over");
         disk.corrupt("base", |bytes| bytes[at] ^= 1);
     }
+}
+
+/// As after a power cut, which copies are not synced against.
+#[test]
+fn a_torn_copy_of_a_tree_does_not_keep_the_journal_from_a_base() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let tree = tree_of(&[body(1, 9_000), body(2, 9_000)]);
+    commit(&store, vec![say_put("far", 1, ChunkId::of(&tree))]).unwrap();
+    drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Tree, &tree).unwrap());
+    store.settle(|result| result.unwrap());
+    store.pump();
+    let place = rows(&store.view())[&(DOMAIN, ChunkId::of(&tree))].place.unwrap();
+    let at = place.offset as usize + header_len(tree.len() as u32) + 5;
+    disk.corrupt(&file_name(place.area.folder(), place.segment), |content| content[at] ^= 1);
+    for number in 0..1200_u64 {
+        put_small(&store, &format!("key-{}", number % 40), number, &body(number, 40)).unwrap();
+        if number % 100 == 0 {
+            collect(&store, number * CHUNK_REST_MS);
+        }
+    }
+    assert!(disk.names().contains(&"base".to_owned()));
+    let before = super::world::keys(&store.view());
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.damage, vec![]);
+    assert_eq!(super::world::keys(&store.view()), before);
 }
 
 #[test]
