@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use skerry_base::ChunkRef;
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
-use skerry_base::{Dot, WallTime};
+use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, WallTime};
 use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CopyPart, CreateUpload, CreatedUpload, ErrorKind, Expected,
     ListParts, Outcome, PartPage, PartSummary, PutOutcome, PutPart, PutPartOutcome, RequestContext,
@@ -287,9 +286,10 @@ async fn try_complete(
     let (kind, shape) = checksum_of(&upload);
     let completion = complete_parts(request, &stored, kind, shape)?;
     let chosen: Vec<&Part> = completion.parts.iter().filter_map(|index| parts.get(*index)).collect();
+    let mut pins = hold_parts(site, bucket, &chosen).await?;
     let composed = body::compose(multipart::bodies(&chosen));
     let top = composed.top.clone();
-    let pins = ingest::put_trees(&site.store, bucket, composed).await?;
+    pins.append(&mut ingest::put_trees(&site.store, bucket, composed).await?);
     let mut object = multipart::object(&upload, &chosen, completion.etag, site.clock.wall());
     object.chunks = top;
     object.checksums = shape::stored_checksums(&[completion.checksum]);
@@ -311,6 +311,18 @@ async fn try_complete(
     let written = super::write::write(site, asked).await?;
     remember(site, target, &written).await?;
     Ok(written)
+}
+
+/// Keeps what the parts consist of until the object counts it: a part that is put once more meanwhile counts other
+/// chunks, and on a full disk what nothing counts goes at once.
+async fn hold_parts(site: &Arc<Site>, bucket: BucketId, parts: &[&Part]) -> Outcome<Vec<Pin>> {
+    let store = site.store.clone();
+    let top: Vec<ChunkId> = parts.iter().flat_map(|part| &part.chunks).map(|chunk| chunk.id).collect();
+    let pin = move || top.into_iter().map(|chunk| store.pin(bucket, chunk)).collect::<Option<Vec<Pin>>>();
+    let pins = tokio::task::spawn_blocking(pin).await.map_err(refusal::task)?;
+    let message =
+        "a part was replaced while the upload was completed, or cannot be read; list the parts again";
+    pins.ok_or_else(|| ServiceError::new(ErrorKind::InvalidPart, message))
 }
 
 fn stored_part(part: &Part) -> StoredPart {
