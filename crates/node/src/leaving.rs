@@ -79,7 +79,11 @@ struct State {
 
 /// What a site is about to leave, and what it says of joining.
 #[derive(Default)]
-pub(crate) struct Leavings(Mutex<State>);
+pub(crate) struct Leavings {
+    state: Mutex<State>,
+    /// Held while a bucket is let go, and while one is joined.
+    gate: tokio::sync::Mutex<()>,
+}
 
 /// What of it was written down.
 #[derive(Debug, Default)]
@@ -113,13 +117,18 @@ impl Remembered {
         for bucket in &self.leaving {
             state.machine.begin(*bucket);
         }
-        Leavings(Mutex::new(state))
+        Leavings { state: Mutex::new(state), ..Leavings::default() }
     }
 }
 
 impl Leavings {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memberships begin and end one after the other: what is noted of one in memory is then what its commit said.
+    pub(crate) async fn gate(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.gate.lock().await
     }
 
     /// How far it has come; none if this site is not about to leave the bucket.
@@ -455,9 +464,6 @@ async fn attempt(site: &Arc<Site>, id: BucketId) -> Outcome<()> {
     if ended.is_err() {
         site.leaving.state().rest.insert(id, site.clock.now().after(REST));
     }
-    if !site.is_member(id) && ended.is_err() {
-        reopen(site, id).await;
-    }
     site.leaving.state().closed.remove(&id);
     site.changes.world();
     ended
@@ -496,14 +502,27 @@ async fn settled(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Option<Attempt>> 
     }
 }
 
-/// Writes here wait: the last records are handed over, then all is let go. What is once submitted is waited for.
+fn late(_: tokio::time::error::Elapsed) -> ServiceError {
+    refusal::unreachable("the others did not take the last records in time; it is tried again")
+}
+
+/// Writes here wait: the last records are handed over, then all is let go.
 async fn end(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
-    let late =
-        |_| refusal::unreachable("the others did not take the last records in time; it is tried again");
-    let (id, copies) = (bucket.id, usize::from(bucket.config.copies));
     let Some(said) = tokio::time::timeout(CLOSED, settled(site, bucket)).await.map_err(late)?? else {
         return Ok(());
     };
+    // A read or a conditional write that joins meanwhile would be a member in memory and none on disk.
+    let _gate = site.leaving.gate().await;
+    let ended = let_go(site, bucket, said).await;
+    if ended.is_err() && !site.is_member(bucket.id) {
+        reopen(site, bucket.id).await;
+    }
+    ended
+}
+
+/// The last step. What is once submitted is waited for.
+async fn let_go(site: &Arc<Site>, bucket: &Bucket, said: Attempt) -> Outcome<()> {
+    let (id, copies) = (bucket.id, usize::from(bucket.config.copies));
     let members = others(site, id).await;
     site.close(id).await;
     // What a feed brought since it was asked.

@@ -249,11 +249,18 @@ impl Site {
         if self.is_member(bucket) {
             return Ok(());
         }
-        self.remember_membership(bucket, false).await
+        let _gate = self.leaving.gate().await;
+        // While it waited the site may have joined, or stayed a member after all: that is not begun anew.
+        if self.is_member(bucket) { Ok(()) } else { self.begin_membership(bucket, false).await }
     }
 
     /// Remembers a membership and takes note of it. What is left of a former one stays.
     pub(crate) async fn remember_membership(&self, bucket: BucketId, complete: bool) -> Outcome<()> {
+        let _gate = self.leaving.gate().await;
+        self.begin_membership(bucket, complete).await
+    }
+
+    async fn begin_membership(&self, bucket: BucketId, complete: bool) -> Outcome<()> {
         let entries = vec![entry(&membership(bucket, complete)), entry(&swept(bucket))];
         let stamps = self.stamps.clone();
         let joins = move |_: &dyn View| {

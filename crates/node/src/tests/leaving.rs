@@ -174,6 +174,27 @@ async fn whoever_writes_while_the_site_leaves_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_joins_while_the_bucket_is_let_go_waits_until_that_has_ended() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    join(two, "photos").await;
+    let (id, site) = (id_of(two, "photos").await, two.site().clone());
+    let gate = two.site().leaving.gate().await;
+    let complete = two.site().close(id).await;
+    // As a read does that makes a member.
+    let mut joining = tokio::spawn(async move { site.join(id).await });
+    let early = tokio::time::timeout(std::time::Duration::from_millis(200), &mut joining).await;
+    assert!(early.is_err() && !two.site().is_member(id));
+    // It stays after all.
+    two.site().joined(id, complete);
+    drop(gate);
+    joining.await.unwrap().unwrap();
+    assert!(complete && two.site().is_complete(id), "the membership is not begun anew");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_that_leave_together_leave_all_to_the_third() {
     let world = TestWorld::new(3).await;
     let [one, two, three] = &world.sites[..] else { panic!("three sites") };
