@@ -409,18 +409,44 @@ async fn decided(
     let record = Record::admit(record)
         .map_err(|error| ServiceError::new(ErrorKind::Internal, format!("the home's decision: {error}")))?;
     let record = Box::new(record);
-    let kept = (*record).clone();
-    let propose = move |view: &dyn View| {
-        let kept = space::keep(view, bucket, vec![kept]).map_err(unreadable)?;
-        Ok(((), kept.iter().chain(&with).map(entry).collect()))
-    };
     let holds = pins.0.is_some() || !pins.1.is_empty();
-    site.commit(bucket, pins, propose).await?;
-    // A decision that a feed brought first refers to nothing new: its commit has synced no payload.
-    if holds {
-        site.settle().await?;
+    let (pins, with) = (Arc::new(pins), Arc::new(with));
+    for _ in 0..JOINED_AGAIN {
+        let decision = Decision { record: record.clone(), with: with.clone(), stamps: site.stamps.clone() };
+        if site.commit(bucket, pins.clone(), move |view| decision.store(view)).await? {
+            // A decision that a feed brought first refers to nothing new: its commit has synced no payload.
+            if holds {
+                site.settle().await?;
+            }
+            return Ok(Written::Record(record));
+        }
+        // It left the bucket meanwhile. Of a body that lies here only it becomes a member again; of anything else the
+        // home has all.
+        if !holds && with.is_empty() {
+            return Ok(Written::Record(record));
+        }
+        site.join(bucket).await?;
     }
-    Ok(Written::Record(record))
+    Err(refusal::has_left())
+}
+
+/// What a home decided, to be stored at the site that asked.
+struct Decision {
+    record: Box<Record>,
+    with: Arc<Vec<Entry>>,
+    stamps: Arc<Stamps>,
+}
+
+impl Decision {
+    /// False if the site has left the bucket: what is left of it is being dropped, and this would go with it.
+    fn store(self, view: &dyn View) -> Outcome<(bool, Vec<skerry_storage::Entry>)> {
+        let bucket = self.record.bucket;
+        if self.stamps.is_out(bucket) {
+            return Ok((false, Vec::new()));
+        }
+        let kept = space::keep(view, bucket, vec![*self.record]).map_err(unreadable)?;
+        Ok((true, kept.iter().chain(self.with.iter()).map(entry).collect()))
+    }
 }
 
 fn home_unreachable(site: &Site, home: SiteId, why: &str) -> ServiceError {

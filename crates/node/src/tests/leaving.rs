@@ -2,7 +2,9 @@
 
 use skerry_base::BucketId;
 use skerry_base::kv::View;
-use skerry_gateway::service::{BucketPatch, ErrorKind, HomeRequest, JoinRequest, MembershipState, Outcome};
+use skerry_gateway::service::{
+    BucketPatch, ErrorKind, HomeRequest, JoinRequest, MembershipState, Outcome, WriteCondition,
+};
 use skerry_model::space;
 
 use super::world::{TestSite, TestWorld, noise};
@@ -170,6 +172,39 @@ async fn whoever_writes_while_the_site_leaves_loses_nothing() {
         }
     }
     assert_eq!(one.services().admin.bucket("photos").await.unwrap().conflicts, 0);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_of_conditional_writes_outlive_that_their_site_leaves_meanwhile() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    join(two, "photos").await;
+    for round in 0..4 {
+        let write = async {
+            for number in 0..15 {
+                let absent = WriteCondition { absent: true, matches: None };
+                let key = format!("{round}-{number}");
+                two.put_if("photos", &key, noise(60_000, number), absent).await.unwrap();
+            }
+        };
+        let (_, begun) = tokio::join!(write, leave(two, "photos"));
+        begun.unwrap();
+        two.until("it has left, or is back already", || async {
+            state(two, "photos").await.standing != "leaving"
+        })
+        .await;
+    }
+    leave(two, "photos").await.unwrap();
+    gone(two, "photos").await;
+    two.cut(true).await;
+    for round in 0..4 {
+        for number in 0..15 {
+            let key = format!("{round}-{number}");
+            assert_eq!(one.get("photos", &key).await.unwrap(), noise(60_000, number), "{key}");
+        }
+    }
     world.stop().await;
 }
 
