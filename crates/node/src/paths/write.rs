@@ -185,7 +185,8 @@ pub(crate) async fn here(
         heads,
         lazy,
     });
-    let mut pins = Some(pins);
+    // Kept over all tries: what was uploaded for longer than unwanted chunks rest would be collected in between.
+    let pins = Arc::new(pins);
     for _ in 0..JOINED_AGAIN {
         site.leaving.pass(site, bucket).await;
         site.join(bucket).await?;
@@ -195,7 +196,7 @@ pub(crate) async fn here(
             duties.check(act)?;
             proposal.decide_inside(view)
         };
-        let written = match site.commit(bucket, pins.take(), propose).await? {
+        let written = match site.commit(bucket, pins.clone(), propose).await? {
             Ok(written) => written,
             // It left the bucket in between: it becomes a member again.
             Err(undecided) => {
