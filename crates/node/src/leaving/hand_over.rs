@@ -2,22 +2,25 @@
 //!
 //! Before: each try to leave. After: `paths/scope.rs`, by which others hold record and payload as their own. Invariants:
 //! a version counts as handed over once as many members that stay have said that they hold it as the bucket wants copies,
-//! or all of them if they are fewer, one at least; what was handed over is not asked for again in the same life.
+//! or all of them if they are fewer, one at least; what was handed over is not asked for again in the same life, but
+//! if somebody who took it is known to be lost, to leave, or to have begun another life.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::join_all;
 use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
-use skerry_base::{BucketId, Dot, SiteId, Vector};
+use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
 use skerry_federation::departure::Own;
 use skerry_gateway::service::{Outcome, ServiceError};
 use skerry_model::{Record, space};
 use skerry_storage::Store;
 
 use super::Note;
+use crate::copies::claims;
 use crate::copies::look::is_here;
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
@@ -35,9 +38,25 @@ const AT_ONCE: usize = 8;
 pub(super) struct Handed {
     upto: Vector,
     loose: BTreeSet<Dot>,
+    /// Who was relied on for it, and the life in which they said what they hold.
+    by: BTreeMap<SiteId, Option<Origin>>,
 }
 
 impl Handed {
+    /// Whether nobody who was relied on is known to have less now: `heard` are those who answer, with their lives.
+    /// Silence says nothing: what was said stays true until something else is heard.
+    fn stands(
+        &self,
+        stay: &BTreeSet<SiteId>,
+        lost: &BTreeSet<SiteId>,
+        heard: &BTreeMap<SiteId, Origin>,
+    ) -> bool {
+        self.by.iter().all(|(site, life)| {
+            let is_same = heard.get(site).is_none_or(|now| Some(*now) == *life);
+            stay.contains(site) && !lost.contains(site) && is_same
+        })
+    }
+
     /// Whether it is all that this is.
     pub(super) fn includes(&self, own: &Own) -> bool {
         let known =
@@ -60,6 +79,11 @@ struct Page {
 pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<SiteId>) -> Outcome<()> {
     let id = bucket.id;
     let mut handed = site.leaving.state().handed.get(&id).cloned().unwrap_or_default();
+    let heard = heard(site, id, stay).await;
+    if !handed.stands(stay, &site.copies.lost(), &heard) {
+        tracing::info!(bucket = bucket.name, "who took payload may have it no more: all is looked through again");
+        handed = Handed::default();
+    }
     loop {
         let (store, from) = (site.store.clone(), handed.upto.clone());
         let read = tokio::task::spawn_blocking(move || page(&store, id, &from)).await;
@@ -67,9 +91,18 @@ pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<Site
         let fresh = page.wants.into_iter().filter(|record| !handed.loose.contains(&record.dot));
         let handing: Vec<_> =
             fresh.map(|record| one(site.clone(), bucket.clone(), record, stay.clone())).collect();
-        let results: Vec<Result<(), Lacking>> =
+        let results: Vec<Result<BTreeSet<SiteId>, Lacking>> =
             futures::stream::iter(handing).buffer_unordered(AT_ONCE).collect().await;
-        if let Some(error) = lacking(site, id, results) {
+        let mut failed = Vec::new();
+        for result in results {
+            match result {
+                Ok(by) => by.into_iter().for_each(|by| {
+                    handed.by.entry(by).or_insert_with(|| site.copies.life(id, by));
+                }),
+                Err(lacks) => failed.push(lacks),
+            }
+        }
+        if let Some(error) = lacking(site, id, &failed) {
             return Err(error);
         }
         handed.upto.merge(&page.upto);
@@ -81,9 +114,19 @@ pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<Site
     }
 }
 
+/// In which lives those who stay answer; what they hold is known here afterwards.
+async fn heard(site: &Arc<Site>, bucket: BucketId, stay: &BTreeSet<SiteId>) -> BTreeMap<SiteId, Origin> {
+    let ask = |other: SiteId| async move {
+        let answered = claims::ask(site, bucket, other, &Vector::new()).await;
+        let life = site.copies.life(bucket, other).filter(|_| answered)?;
+        Some((other, life))
+    };
+    let asked = stay.iter().copied().filter(|other| site.linked(*other)).map(ask);
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
 /// Versions of the page that nobody took.
-fn lacking(site: &Site, bucket: BucketId, results: Vec<Result<(), Lacking>>) -> Option<ServiceError> {
-    let failed: Vec<Lacking> = results.into_iter().filter_map(Result::err).collect();
+fn lacking(site: &Site, bucket: BucketId, failed: &[Lacking]) -> Option<ServiceError> {
     let first = failed.first()?;
     let reason = format!("{} is held by too few others: {}", first.key, first.why);
     let (versions, bytes) = (failed.len() as u64, failed.iter().map(|one| one.bytes).sum());
@@ -122,8 +165,13 @@ fn page(store: &Store, bucket: BucketId, from: &Vector) -> Outcome<Page> {
     Ok(page)
 }
 
-/// Has enough others hold one version.
-async fn one(site: Arc<Site>, bucket: Bucket, record: Record, stay: BTreeSet<SiteId>) -> Result<(), Lacking> {
+/// Has enough others hold one version; who they are.
+async fn one(
+    site: Arc<Site>,
+    bucket: Bucket,
+    record: Record,
+    stay: BTreeSet<SiteId>,
+) -> Result<BTreeSet<SiteId>, Lacking> {
     let (site, bucket, record) = (&site, &bucket, &record);
     let (id, dot) = (bucket.id, record.dot);
     let bytes = record.object().map_or(0, |object| object.size);
@@ -133,7 +181,7 @@ async fn one(site: Arc<Site>, bucket: Bucket, record: Record, stay: BTreeSet<Sit
     let mut have: BTreeSet<SiteId> =
         site.copies.with(|machine| machine.holders(id, dot).filter(|other| may.contains(other)).collect());
     if have.len() >= wanted {
-        return Ok(());
+        return Ok(have);
     }
     let request = question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;
     let mut failed = Vec::new();
@@ -155,7 +203,7 @@ async fn one(site: Arc<Site>, bucket: Bucket, record: Record, stay: BTreeSet<Sit
         }
     }
     match have.len() >= wanted {
-        true => Ok(()),
+        true => Ok(have),
         false if failed.is_empty() => Err(lacks("no other member can be reached that may hold it".into())),
         false => Err(lacks(failed.join("; "))),
     }
@@ -168,4 +216,32 @@ async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome
     let read = move || if small { first_chunks(&store, &owned, Part::Whole) } else { Ok(Vec::new()) };
     let payload = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
     Ok(Request::Hold(Hold { bucket: bucket.id, record: record.encode().into(), payload }))
+}
+
+#[cfg(test)]
+mod tests {
+    use skerry_base::NodeId;
+
+    use super::*;
+
+    fn site(number: u8) -> SiteId {
+        SiteId([number; 16])
+    }
+
+    fn life(incarnation: u64) -> Origin {
+        Origin { node: NodeId([2; 16]), incarnation }
+    }
+
+    #[test]
+    fn what_was_handed_over_is_looked_through_again_when_who_took_it_may_have_less() {
+        let handed = Handed { by: [(site(2), Some(life(1)))].into(), ..Handed::default() };
+        let (stay, nobody) = (BTreeSet::from([site(2), site(3)]), BTreeSet::new());
+        let heard = |incarnation| BTreeMap::from([(site(2), life(incarnation))]);
+        assert!(handed.stands(&stay, &nobody, &heard(1)));
+        assert!(handed.stands(&stay, &nobody, &BTreeMap::new()), "silence says nothing");
+        assert!(!handed.stands(&stay, &nobody, &heard(2)), "its disk may be another one");
+        assert!(!handed.stands(&stay, &BTreeSet::from([site(2)]), &heard(1)), "it is declared lost");
+        assert!(!handed.stands(&BTreeSet::from([site(3)]), &nobody, &heard(1)), "it leaves, or is no member");
+        assert!(Handed::default().stands(&stay, &nobody, &heard(2)));
+    }
 }
