@@ -163,10 +163,9 @@ impl Store {
             if inner.damaged.contains(&key) {
                 return false;
             }
-            if let Some(fresh) = inner.fresh.get(&key)
-                && fresh.place.area != Area::Cache
-            {
-                return fresh.ready;
+            // One that is being written again elsewhere, unsynced yet, counts where it lies as long as the index says so.
+            if inner.fresh.get(&key).is_some_and(|fresh| fresh.ready && fresh.place.area != Area::Cache) {
+                return true;
             }
         }
         let kept = |place: Place| place.area != Area::Cache;

@@ -15,6 +15,7 @@ use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::payload::extent::{extent_len, header_len};
 use crate::store::Store;
+use crate::store::put::Draft;
 use crate::{Class, Collected, Settings};
 
 fn has(store: &Store, bytes: &[u8]) -> bool {
@@ -645,4 +646,25 @@ fn a_copy_that_counts_since_it_was_looked_at_is_not_moved_among_those_that_may_g
     drop(store);
     let (store, _) = open(&disk.power_cut(1), &kept());
     assert_eq!(store.read_chunk(DOMAIN, key.1, 0..u32::MAX).unwrap(), bytes);
+}
+
+#[test]
+fn a_chunk_counts_while_it_is_written_again_elsewhere() {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &kept());
+    let bytes = body(1, 50_000);
+    let key = (DOMAIN, ChunkId::of(&bytes));
+    let _pin = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap();
+    assert!(!store.counts(DOMAIN, key.1), "nothing has synced it");
+    store.settle(|result| result.unwrap());
+    store.pump();
+    assert!(store.counts(DOMAIN, key.1));
+    // As when its segment is emptied: unsynced there, durable where the index says.
+    let (area, kind, children) = (Area::Payload, ChunkKind::Leaf, [].into());
+    store.write_extent(key, Draft { area, kind, bytes: &bytes, children, moves: true }).unwrap();
+    assert!(store.counts(DOMAIN, key.1), "in the midst of it");
+    store.settle(|result| result.unwrap());
+    store.pump();
+    assert!(store.counts(DOMAIN, key.1));
+    audit(&store);
 }
