@@ -253,6 +253,7 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
     bucket.check_residency(site)?;
     site.check_takes(&bucket)?;
     site.join(bucket.id).await?;
+    let life = site.stamps.origin_of(bucket.id);
     let mut taking = Taking { bytes: 0, pins: Vec::new(), small: None };
     if let Some(object) = record.object()
         && !taking.take(site, &bucket, &record, object, hold.payload).await?
@@ -280,6 +281,10 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
     // before may have been answered before it was on disk.
     if large || site.lazy {
         site.settle().await?;
+    }
+    // What a site that leaves looked through before this came it does not hand over.
+    if site.leaving.note(id).is_some() || site.stamps.is_out(id) || site.stamps.origin_of(id) != life {
+        return Err(refusal::has_left());
     }
     Ok(Response::Held)
 }
