@@ -29,7 +29,7 @@ use crate::duties::Act;
 use crate::paths::bucket::Bucket;
 use crate::paths::{bucket, refusal};
 use crate::peers::message::{Request, Response};
-use crate::site::{Site, entry, unreadable};
+use crate::site::{Site, Stamps, entry, unreadable};
 use crate::trust::entropy;
 
 mod hand_over;
@@ -69,6 +69,8 @@ struct State {
     machine: Departures,
     notes: BTreeMap<BucketId, Note>,
     handed: BTreeMap<BucketId, Handed>,
+    /// Bodies came for versions that may have been looked through already.
+    again: BTreeSet<BucketId>,
     /// Writes here wait.
     closed: BTreeSet<BucketId>,
     /// Not closed again before.
@@ -162,7 +164,26 @@ impl Leavings {
         state.machine.end(bucket);
         state.notes.remove(&bucket);
         state.handed.remove(&bucket);
+        state.again.remove(&bucket);
         state.rest.remove(&bucket);
+    }
+
+    /// A body came for a version that was known here without one: what is handed over is looked through again. Refused if
+    /// the bucket was left in that moment.
+    pub(crate) fn came(&self, stamps: &Stamps, bucket: BucketId) -> Outcome<()> {
+        let mut state = self.state();
+        if state.machine.is_going(bucket) {
+            state.again.insert(bucket);
+        }
+        if stamps.is_out(bucket) { Err(refusal::has_left()) } else { Ok(()) }
+    }
+
+    /// A try begins.
+    fn begun(&self, bucket: BucketId) {
+        let mut state = self.state();
+        if state.again.remove(&bucket) {
+            state.handed.remove(&bucket);
+        }
     }
 }
 
@@ -444,6 +465,7 @@ async fn attempt(site: &Arc<Site>, id: BucketId) -> Outcome<()> {
     };
     site.duties.check(Act::Leave)?;
     refuse_home(site, &bucket)?;
+    site.leaving.begun(id);
     let members = others(site, id).await;
     let Some(said) = ask(site, id, &members).await else { return Ok(()) };
     let handed = hand_over::turn(site, &bucket, &said.others(&members)).await;
@@ -534,17 +556,27 @@ async fn let_go(site: &Arc<Site>, bucket: &Bucket, said: Attempt) -> Outcome<()>
         entropy::number().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
     let joins = site.joins_here(id).map_or(Joins::Manual, least);
     let letting = Letting { said, copies, members, handed, incarnation, joins };
-    let (stamps, me, system, duties) = (site.stamps.clone(), site.id, site.system, site.duties.clone());
+    let here = site.clone();
     let propose = move |view: &dyn View| {
-        duties.check(Act::Leave)?;
-        letting.check(view, id, (system, me))?;
-        stamps.leave(id, letting.incarnation);
-        Ok(((), letting.entries(view, id)?))
+        here.duties.check(Act::Leave)?;
+        letting.check(view, id, (here.system, here.id))?;
+        let entries = letting.entries(view, id)?;
+        let state = here.leaving.state();
+        if state.again.contains(&id) {
+            return Err(something_came());
+        }
+        // Whoever brings a body from now on hears that the bucket was left.
+        here.stamps.leave(id, letting.incarnation);
+        Ok(((), entries))
     };
     site.commit(id, (), propose).await?;
     gone(site, id);
     tracing::info!(bucket = bucket.name, "this site has left the bucket");
     Ok(())
+}
+
+fn something_came() -> ServiceError {
+    refusal::unreachable("something came to the bucket while it was left; it is tried again")
 }
 
 /// It was let go.
@@ -577,10 +609,8 @@ impl Letting {
             return Err(refusal::unreachable("the site stays after all"));
         }
         let own = own(view, bucket)?;
-        let came =
-            || refusal::unreachable("something came to the bucket while it was left; it is tried again");
         if self.said.judge(&own, self.copies, &self.members) != Verdict::Go || !self.handed.includes(&own) {
-            return Err(came());
+            return Err(something_came());
         }
         if !space::list_uploads(view, bucket, "", None, 1).map_err(unreadable)?.is_empty() {
             return Err(refusal::unreachable("an upload in parts began here; complete or abort it first"));

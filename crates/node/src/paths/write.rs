@@ -206,8 +206,13 @@ pub(crate) async fn here(
         };
         // The same as before refers to nothing new: its commit has synced no payload.
         let mine = site.stamps.origin_of(bucket);
-        if large && matches!(&written, Written::Record(record) if record.dot.origin != mine) {
+        let same = matches!(&written, Written::Record(record) if record.dot.origin != mine);
+        if large && same {
             site.settle().await?;
+        }
+        // Nor does a look for what a site that leaves must hand over find it by the record.
+        if payload == site.id && same {
+            site.leaving.came(&site.stamps, bucket)?;
         }
         return Ok(written);
     }
