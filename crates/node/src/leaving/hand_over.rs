@@ -85,8 +85,8 @@ pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<Site
         handed = Handed::default();
     }
     loop {
-        let (store, from) = (site.store.clone(), handed.upto.clone());
-        let read = tokio::task::spawn_blocking(move || page(&store, id, &from)).await;
+        let (store, from, done) = (site.store.clone(), handed.upto.clone(), handed.loose.clone());
+        let read = tokio::task::spawn_blocking(move || page(&store, id, &from, &done)).await;
         let page = read.map_err(refusal::task)??;
         let fresh = page.wants.into_iter().filter(|record| !handed.loose.contains(&record.dot));
         let handing: Vec<_> =
@@ -141,8 +141,8 @@ struct Lacking {
     why: String,
 }
 
-/// What lies behind `from`; with the last page also what lies beyond the vector.
-fn page(store: &Store, bucket: BucketId, from: &Vector) -> Outcome<Page> {
+/// What lies behind `from`; with the last pages also what lies beyond the vector, but for what is `done`.
+fn page(store: &Store, bucket: BucketId, from: &Vector, done: &BTreeSet<Dot>) -> Outcome<Page> {
     let view = store.view();
     let found = space::records_after(&view, bucket, from, PAGE).map_err(unreadable)?;
     let mut page = Page { wants: Vec::new(), upto: found.upto, loose: Vec::new(), more: found.more };
@@ -150,9 +150,11 @@ fn page(store: &Store, bucket: BucketId, from: &Vector) -> Outcome<Page> {
     if !page.more {
         for loose in space::loose(&view as &dyn View, bucket).map_err(unreadable)? {
             let first = Dot { origin: loose.origin, seq: loose.covered.saturating_add(1) };
-            let none = BTreeSet::new();
-            let (beyond, _) =
-                space::records_in(&view, bucket, (first, u64::MAX), &none, PAGE).map_err(unreadable)?;
+            let last = Dot { seq: u64::MAX, ..first };
+            let have: BTreeSet<u64> = done.range(first..=last).map(|dot| dot.seq).collect();
+            let (beyond, upto) =
+                space::records_in(&view, bucket, (first, u64::MAX), &have, PAGE).map_err(unreadable)?;
+            page.more |= upto < u64::MAX;
             page.loose.extend(beyond.iter().map(|item| item.dot));
             items.extend(beyond);
         }
