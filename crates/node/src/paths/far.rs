@@ -161,6 +161,8 @@ pub(crate) async fn take(
 ) -> Outcome<Found> {
     let Taken { member, found, mut answer } = taken;
     let bucket = &wanted.bucket;
+    // Also after a restart: what is kept now may be swept with the rest of a bucket that was left.
+    let sweeps = site.leaving.sweeps(bucket.id);
     let record = admitted(wanted, &found.record)?;
     if known != Some(record.dot) {
         let heads = found.heads.iter().map(|head| admitted(wanted, head)).collect::<Outcome<Vec<_>>>()?;
@@ -192,7 +194,7 @@ pub(crate) async fn take(
     });
     match judged.await? {
         // What a site that leaves drops meanwhile is answered all the same.
-        Found::Nothing if site.stamps.is_out(bucket.id) => Ok(Found::of(Some(record))),
+        Found::Nothing if sweeps || site.stamps.is_out(bucket.id) => Ok(Found::of(Some(record))),
         judged => Ok(judged),
     }
 }

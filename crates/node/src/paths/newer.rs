@@ -117,6 +117,8 @@ fn unless_newer(found: &Found, vector: &Vector) -> Found {
 struct Heard {
     answered: usize,
     failed: Vec<String>,
+    /// Whether one of them has it.
+    exists: bool,
     /// What those have seen that have nothing.
     without: Vector,
 }
@@ -124,6 +126,7 @@ struct Heard {
 /// What all members that answer know together.
 pub(crate) async fn latest(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> {
     let id = wanted.bucket.id;
+    let sweeps = site.leaving.sweeps(id);
     let asking = members::nearest(site, &wanted.bucket).await?;
     let question = far::question(wanted, Part::Nothing);
     let said = |member: SiteId| {
@@ -143,6 +146,10 @@ pub(crate) async fn latest(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> 
     }
     let found = here(site, wanted).await?;
     match &found {
+        // What was heard went with the rest of a bucket that is being left.
+        Found::Nothing if heard.exists && (sweeps || site.stamps.is_out(id)) => {
+            return Err(refusal::has_left());
+        }
         Found::Object(record) if heard.without.covers(record.dot) => {}
         _ => return Ok(found),
     }
@@ -168,7 +175,7 @@ impl Heard {
                 let records = bytes.map(|bytes| far::admitted(wanted, bytes)).collect::<Outcome<Vec<_>>>()?;
                 far::keep(site, wanted.bucket.id, (), records).await?;
                 members::follow_if_small(site, &wanted.bucket, found.bucket_bytes).await;
-                self.answered += 1;
+                (self.answered, self.exists) = (self.answered + 1, true);
             }
             Response::NoObject { vector, .. } => {
                 self.without.merge(&vector);
