@@ -113,8 +113,8 @@ impl Found {
 }
 
 impl Looker<'_> {
-    fn is_mine(&self, record: &Record, out: &BTreeSet<SiteId>) -> bool {
-        custodian(record.site, &self.rules.sites, out).is_some_and(|now| now.site == self.me)
+    fn is_mine(&self, record: &Record, ring: &BTreeSet<SiteId>, out: &BTreeSet<SiteId>) -> bool {
+        custodian(record.site, ring, out).is_some_and(|now| now.site == self.me)
     }
 
     /// The next page of living versions that are this site's to care for, and how many others hold each.
@@ -123,9 +123,10 @@ impl Looker<'_> {
         // Who has left the bucket looks after nothing there.
         let mut out = self.copies.away(self.bucket);
         out.extend(&self.rules.lost);
+        let ring = self.copies.ring(self.bucket, self.me, self.rules);
         for item in page.items.iter().filter(|item| !item.spent) {
             if let Some(object) = item.record.object()
-                && self.is_mine(&item.record, &out)
+                && self.is_mine(&item.record, &ring, &out)
             {
                 let holders = self.copies.with(|machine| machine.holders(self.bucket, item.dot).count());
                 visit(&item.record, object, holders);

@@ -36,7 +36,7 @@ pub(crate) struct Rules {
     pub(crate) copies: usize,
     /// Sites that count no more.
     pub(crate) lost: BTreeSet<SiteId>,
-    /// All sites, lost ones among them: the ring in which custody passes on.
+    /// All sites that may hold copies, lost ones among them.
     pub(crate) sites: BTreeSet<SiteId>,
 }
 
@@ -56,6 +56,7 @@ struct State {
     losses: BTreeMap<SiteId, Loss>,
     leaving: BTreeSet<SiteId>,
     away: BTreeMap<BucketId, BTreeSet<SiteId>>,
+    members: BTreeMap<BucketId, BTreeSet<SiteId>>,
 }
 
 impl Copies {
@@ -76,6 +77,7 @@ impl Copies {
             losses: BTreeMap::new(),
             leaving: BTreeSet::new(),
             away: BTreeMap::new(),
+            members: BTreeMap::new(),
         };
         Self { state: Mutex::new(state), lost_reads: Default::default() }
     }
@@ -206,11 +208,27 @@ impl Copies {
         state.covered.remove(&bucket);
         state.dirty_covered.remove(&bucket);
         state.away.remove(&bucket);
+        state.members.remove(&bucket);
     }
 
-    /// Sites that are surely no members of a bucket: what they wrote once is another's to look after.
-    pub(crate) fn set_away(&self, bucket: BucketId, away: BTreeSet<SiteId>) {
-        self.state().away.insert(bucket, away);
+    /// Sites that are surely no members of a bucket: what they wrote once is another's to look after. And those that are
+    /// known to be members.
+    pub(crate) fn set_away(&self, bucket: BucketId, away: BTreeSet<SiteId>, members: BTreeSet<SiteId>) {
+        let mut state = self.state();
+        state.away.insert(bucket, away);
+        state.members.insert(bucket, members);
+    }
+
+    /// The ring in which custody of a bucket's versions passes on: this site and those that are known to be members. A site
+    /// that has not been heard of, and may follow nothing, would look after nothing.
+    pub(crate) fn ring(&self, bucket: BucketId, me: SiteId, rules: &Rules) -> BTreeSet<SiteId> {
+        match self.state().members.get(&bucket) {
+            Some(members) => {
+                let follows = |site: &SiteId| *site == me || members.contains(site);
+                rules.sites.iter().copied().filter(follows).collect()
+            }
+            None => rules.sites.clone(),
+        }
     }
 
     /// The same.
@@ -259,5 +277,24 @@ impl Copies {
         }
         entries.extend(covered.iter().map(|bucket| book::covered_entry(*bucket, state.covered.get(bucket))));
         entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn custody_passes_on_among_those_that_follow_the_bucket() {
+        let site = |number| SiteId([number; 16]);
+        let (me, bucket) = (site(1), BucketId([9; 16]));
+        let copies = Copies::resume(me, Book::default());
+        let rules = Rules { sites: [1, 2, 3, 4].map(site).into(), ..Rules::default() };
+        assert_eq!(copies.ring(bucket, me, &rules), rules.sites, "nothing is known yet");
+        // 2 and 4 follow nothing, as far as is known; 5 may not hold copies.
+        copies.set_away(bucket, BTreeSet::new(), [3, 5].map(site).into());
+        assert_eq!(copies.ring(bucket, me, &rules), [1, 3].map(site).into());
+        copies.forget(bucket);
+        assert_eq!(copies.ring(bucket, me, &rules), rules.sites);
     }
 }

@@ -301,8 +301,9 @@ impl Copier {
     /// Looks through the next records and offers what lacks holders.
     async fn look(&mut self, bucket: &Bucket, rules: Rules, links: &BTreeMap<SiteId, u64>) -> Outcome<()> {
         let (id, began) = (bucket.id, self.now());
-        let away = self.site.drive.ask(move |machine, _| machine.strangers(id)).await;
-        self.site.copies.set_away(id, away.unwrap_or_default());
+        let known = self.site.drive.ask(move |machine, _| (machine.strangers(id), machine.members(id))).await;
+        let (away, members) = known.unwrap_or_default();
+        self.site.copies.set_away(id, away, members.into_iter().collect());
         let own = self.site.read(move |view: &dyn View| space::vector(view, id).map_err(unreadable)).await?;
         let covered = self.site.copies.covered(id, &rules);
         if covered.includes(&own) || !self.site.copies.with(Placement::is_hungry) {
