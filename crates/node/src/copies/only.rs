@@ -27,6 +27,9 @@ const READING: usize = 128 << 10;
 const READINGS: usize = 16;
 /// Entries of one page.
 const LISTED: usize = 1000;
+/// Chunks of which others are asked together, or those of one body: large ones have millions, and each site's answer is
+/// kept until all have answered.
+const CHUNKS: usize = 4 * lost::ASKED;
 
 /// Where the next page begins.
 #[derive(Debug, Clone, Copy)]
@@ -189,17 +192,27 @@ impl<'a> Survey<'a> {
 
     /// Of these the ones that nobody who can be asked has whole.
     async fn only_there(&mut self, bucket: &Bucket, found: Vec<Record>) -> Outcome<Vec<Record>> {
-        let mut wanted: Vec<(Record, Vec<ChunkId>)> = Vec::new();
+        let (mut gone, mut some, mut count) = (Vec::new(), Vec::new(), 0);
         for record in found {
             let Some(object) = record.object() else { continue };
             let chunks = self.leaves(bucket, &record, object).await;
-            wanted.push((record, chunks));
+            count += chunks.len();
+            some.push((record, chunks));
+            if count >= CHUNKS {
+                gone.extend(self.sift(bucket.id, std::mem::take(&mut some)).await);
+                count = 0;
+            }
         }
-        let missing: BTreeSet<ChunkId> =
-            wanted.iter().flat_map(|(_, chunks)| chunks.iter().copied()).collect();
-        let missing = self.nowhere(bucket.id, missing).await;
+        gone.extend(self.sift(bucket.id, some).await);
+        Ok(gone)
+    }
+
+    /// The same of some, of which it is known what is missing.
+    async fn sift(&mut self, domain: BucketId, some: Vec<(Record, Vec<ChunkId>)>) -> Vec<Record> {
+        let missing: BTreeSet<ChunkId> = some.iter().flat_map(|(_, chunks)| chunks.iter().copied()).collect();
+        let missing = self.nowhere(domain, missing).await;
         let gone = |(_, chunks): &(Record, Vec<ChunkId>)| chunks.iter().any(|chunk| missing.contains(chunk));
-        Ok(wanted.into_iter().filter(gone).map(|(record, _)| record).collect())
+        some.into_iter().filter(gone).map(|(record, _)| record).collect()
     }
 
     /// Which of these nobody who can be asked has. Who does not answer is not asked again, and named.
