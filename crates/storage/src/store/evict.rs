@@ -200,7 +200,7 @@ impl Store {
             }
             if victims.chunks.len() < EVICT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        let (count, _) = self.let_go_of(&victims)?;
+        let (count, _) = self.let_go_of(&victims, true)?;
         Ok(count > 0 && victims.chunks.len() == EVICT)
     }
 
@@ -300,18 +300,20 @@ impl Store {
             // Nothing older can go: what came since is as good.
             if none { self.next_victims(wanted, tail)? } else { victims }
         };
-        self.let_go_of(&victims)
+        self.let_go_of(&victims, false)
     }
 
-    /// Those of them that nobody uses go; how many and how much.
-    fn let_go_of(&self, victims: &Victims) -> Result<(u64, u64), StorageError> {
+    /// Those of them that nobody uses go; how many and how much. What came to be kept since they were chosen stays, unless
+    /// it may not lie here.
+    fn let_go_of(&self, victims: &Victims, kept_too: bool) -> Result<(u64, u64), StorageError> {
         let keys: Vec<Key> = victims.chunks.keys().copied().collect();
         let begun = self.begin_all(&keys);
         let evicted = self.own_group(|_, changes, view| {
             let (mut count, mut bytes, mut kept) = (0, 0, 0);
             for key in &begun {
                 let row = changes.row(*key)?;
-                if row.place == victims.chunks.get(key).copied() {
+                let stays = !kept_too && kept_size(view, *key)?.is_some();
+                if !stays && row.place == victims.chunks.get(key).copied() {
                     let children = self.children_or_none(*key, row.tree);
                     changes.unplace(*key, &children, true)?;
                     kept += self.unkeep(changes, view, *key)?;
