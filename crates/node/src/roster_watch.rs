@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use skerry_base::SiteId;
 use skerry_base::kv::View;
+use skerry_base::{SiteId, WallTime};
 use skerry_federation::{Input, SiteEntry};
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{SiteDocument, SiteState, dialled, duties, sites};
@@ -18,8 +19,17 @@ use crate::peers::roster::Known;
 use crate::site::{Site, unreadable};
 use crate::trust::{PublicKey, verify_site_document};
 
+/// After how long what failed is tried again, though nothing changed.
+const AGAIN: Duration = Duration::from_secs(10);
+
 /// Reads the site records once and tells who needs to know.
 pub(crate) async fn refresh(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
+    tell(site, root).await?;
+    come_back(site, &mut None).await
+}
+
+/// The same without what this site says of itself when it is declared lost.
+async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     let _turn = site.duties.turn.lock().await;
     let system = site.system;
     let read = move |view: &dyn View| {
@@ -30,10 +40,7 @@ pub(crate) async fn refresh(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     let (documents, on_duty, moved) = site.read(read).await?;
     site.duties.set(on_duty);
     // What a site held that belongs no more, or is declared lost, counts no more, and what it wrote is another's to care for.
-    let news = loss::refresh(site).await?;
-    if news && site.copies.losses().get(&site.id).is_some_and(|loss| loss.is_lost && !loss.is_gone) {
-        loss::come_back(site).await?;
-    }
+    loss::refresh(site).await?;
     // Likewise one that is about to go, but for itself: it cares for what it holds to the last.
     site.copies.set_leaving(site.duties.leaving().into_iter().filter(|id| *id != site.id).collect());
     let known =
@@ -54,13 +61,36 @@ pub(crate) async fn refresh(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     own_site::keep(site).await
 }
 
+/// A site that is declared lost says that it is there, once for each time it is declared so: `said` is the last of them.
+async fn come_back(site: &Arc<Site>, said: &mut Option<WallTime>) -> Outcome<()> {
+    let lost = site.copies.losses().get(&site.id).filter(|loss| loss.is_lost && !loss.is_gone).cloned();
+    let Some(since) = lost.and_then(|loss| loss.since) else { return Ok(()) };
+    if *said != Some(since) {
+        loss::come_back(site).await?;
+        *said = Some(since);
+    }
+    Ok(())
+}
+
 /// Refreshes after every change of the system bucket.
 pub(crate) async fn watch(site: Arc<Site>, root: PublicKey) {
     let mut changes = site.changes.follow_system();
     changes.mark_changed();
-    while changes.changed().await.is_ok() {
-        if let Err(error) = refresh(&site, root).await {
-            tracing::error!(%error, "the site records cannot be read");
+    let (mut said, mut failed) = (None, false);
+    loop {
+        match tokio::time::timeout(AGAIN, changes.changed()).await {
+            Ok(Err(_)) => return,
+            Err(_) if !failed => continue,
+            Ok(Ok(())) | Err(_) => {}
+        }
+        let told = tell(&site, root).await;
+        let told = match told {
+            Ok(()) => come_back(&site, &mut said).await,
+            error => error,
+        };
+        failed = told.is_err();
+        if let Err(error) = told {
+            tracing::error!(%error, "the site records cannot be read, or this site cannot say that it is not lost");
         }
     }
 }
