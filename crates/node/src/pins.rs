@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -71,6 +72,8 @@ struct Progress {
 #[derive(Default)]
 pub(crate) struct Pins {
     all: Mutex<BTreeMap<Pin, Progress>>,
+    /// How often a pin was taken away, with marks that others may want.
+    unpinned: AtomicU64,
     wake: Notify,
 }
 
@@ -162,7 +165,8 @@ pub(crate) async fn act(site: &Arc<Site>, request: PinRequest) -> Outcome<PinLis
             keep(site, &pin, None).await?;
             site.pins.all().remove(&pin);
             unmark(site, &bucket, &pin.1).await?;
-            // Other pins put theirs on again.
+            // Other pins put theirs on again, also those that are being walked through.
+            site.pins.unpinned.fetch_add(1, Ordering::AcqRel);
             site.pins.all().values_mut().for_each(|progress| progress.seen = None);
         }
         PinAct::Pin | PinAct::Prefetch => begin(site, &bucket, pin, request.act, known).await?,
@@ -231,7 +235,7 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
     };
     bucket.check_residency(site)?;
     let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
-    let whole = site.is_complete(id);
+    let (whole, unpinned) = (site.is_complete(id), site.pins.unpinned.load(Ordering::Acquire));
     let seen = site.read(move |view| space::vector(view, id).map_err(unreadable)).await?;
     if known.done || (known.walked && known.reason.is_none() && known.seen.as_ref() == Some(&seen)) {
         return Ok(());
@@ -256,7 +260,9 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
         keep(site, pin, None).await?;
         progress.done = true;
     }
-    (progress.walked, progress.seen) = (true, Some(seen));
+    // What was unmarked meanwhile may be this pin's: then it is walked through again.
+    let stands = site.pins.unpinned.load(Ordering::Acquire) == unpinned;
+    (progress.walked, progress.seen) = (true, stands.then_some(seen));
     note(site, pin, &progress);
     Ok(())
 }
@@ -289,11 +295,16 @@ async fn bring_all(
             }
         }
     }
-    if !prefetch && !marked.is_empty() && !mark(site, bucket.id, marked, true).await? {
+    if !prefetch && !marked.is_empty() && !mark(site, bucket.id, marked.clone(), true).await? {
         progress.reason.get_or_insert_with(|| "copies were evicted before they were kept".into());
     }
     note(site, pin, progress);
-    Ok(site.pins.all().contains_key(pin))
+    let is_there = site.pins.all().contains_key(pin);
+    if !is_there && !prefetch {
+        // It was taken away while they were brought: nobody would take these marks off.
+        mark(site, bucket.id, marked, false).await?;
+    }
+    Ok(is_there)
 }
 
 fn note(site: &Site, pin: &Pin, progress: &Progress) {
