@@ -24,6 +24,7 @@ use skerry_model::space::{self, Cursor, SpaceError};
 use skerry_model::{Entry, Record};
 use tokio::sync::Notify;
 
+use crate::copies::look::{lies_here, stays_here};
 use crate::leaving::rest;
 use crate::paths::bucket::{self, Bucket};
 use crate::paths::refusal;
@@ -241,11 +242,12 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
         return Ok(());
     }
     let mut progress = Progress { prefetch: known.prefetch, ..Progress::default() };
+    let room = Arc::new(Room { most: most(site), coming: AtomicU64::new(0) });
     let mut after: Option<String> = None;
     loop {
         let (records, next) = page(site, &bucket, &pin.1, after.take()).await?;
         for some in records.chunks(AT_ONCE * 4) {
-            if !bring_all(site, &bucket, pin, some.to_vec(), &mut progress).await? {
+            if !bring_all(site, &bucket, pin, (some.to_vec(), &room), &mut progress).await? {
                 return Ok(());
             }
         }
@@ -272,14 +274,14 @@ async fn bring_all(
     site: &Arc<Site>,
     bucket: &Bucket,
     pin: &Pin,
-    records: Vec<Record>,
+    (records, room): (Vec<Record>, &Arc<Room>),
     progress: &mut Progress,
 ) -> Outcome<bool> {
     let prefetch = progress.prefetch;
     let sizes: Vec<u64> =
         records.iter().map(|record| record.object().map_or(0, |object| object.size)).collect();
-    let tasks: Vec<_> =
-        records.into_iter().map(|record| bring(site.clone(), bucket.clone(), record, prefetch)).collect();
+    let one = |record| bring(site.clone(), bucket.clone(), record, prefetch, room.clone());
+    let tasks: Vec<_> = records.into_iter().map(one).collect();
     let brought: Vec<Outcome<Vec<ChunkId>>> = futures::stream::iter(tasks).buffered(AT_ONCE).collect().await;
     let mut marked = Vec::new();
     for (size, brought) in sizes.into_iter().zip(brought) {
@@ -297,6 +299,10 @@ async fn bring_all(
     }
     if !prefetch && !marked.is_empty() && !mark(site, bucket.id, marked.clone(), true).await? {
         progress.reason.get_or_insert_with(|| "copies were evicted before they were kept".into());
+    }
+    if !prefetch {
+        // What was to be marked is, and counts as that.
+        room.coming.store(0, Ordering::Release);
     }
     note(site, pin, progress);
     let is_there = site.pins.all().contains_key(pin);
@@ -334,15 +340,50 @@ async fn page(
     site.read(read).await
 }
 
-/// Brings all chunks of a version; those that are kept if it is pinned.
-async fn bring(site: Arc<Site>, bucket: Bucket, record: Record, prefetch: bool) -> Outcome<Vec<ChunkId>> {
+/// The room for what is pinned, while some is fetched.
+struct Room {
+    most: u64,
+    /// Bytes of bodies that are being fetched and not marked yet; of what is fetched once, of all of them.
+    coming: AtomicU64,
+}
+
+impl Room {
+    /// Takes what a body needs, so that bodies on their way together do not evict each other.
+    fn take(&self, kept: u64, bytes: u64, prefetch: bool) -> Outcome<()> {
+        let most = self.most;
+        if kept.saturating_add(self.coming.fetch_add(bytes, Ordering::AcqRel)).saturating_add(bytes) <= most {
+            return Ok(());
+        }
+        self.coming.fetch_sub(bytes, Ordering::AcqRel);
+        let what =
+            if prefetch { "what is pinned leaves no room for it" } else { "what is pinned has no more room" };
+        let message =
+            format!("{what}: {kept} of {most} bytes ({MOST_PERCENT} % of storage.cache); raise it, or unpin");
+        Err(ServiceError::new(ErrorKind::StorageFull, message))
+    }
+}
+
+/// Brings all chunks of a version; those that are to be marked if it is pinned.
+async fn bring(
+    site: Arc<Site>,
+    bucket: Bucket,
+    record: Record,
+    prefetch: bool,
+    room: Arc<Room>,
+) -> Outcome<Vec<ChunkId>> {
     let Some(object) = record.object() else { return Ok(Vec::new()) };
+    let (store, id, body) = (site.store.clone(), bucket.id, object.clone());
+    let look = move || if prefetch { lies_here(&store, id, &body) } else { stays_here(&store, id, &body) };
+    if tokio::task::spawn_blocking(look).await.map_err(refusal::task)? {
+        return Ok(Vec::new());
+    }
+    room.take(site.store.kept_bytes(), object.size, prefetch)?;
     let chunks = Chunks::new(&site, &bucket, record.site);
     let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
     let mut brought = Vec::new();
     while let Some(step) = walk.next() {
         let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
-        let bytes = one(&site, bucket.id, &chunks, chunk, prefetch).await?;
+        let bytes = one(&site, bucket.id, &chunks, chunk).await?;
         if chunk.kind == ChunkKind::Tree {
             walk.supply(&bytes).map_err(refusal::malformed)?;
         }
@@ -357,19 +398,10 @@ async fn one(
     bucket: BucketId,
     chunks: &Chunks,
     chunk: ChunkRef,
-    prefetch: bool,
 ) -> Outcome<Bytes> {
     let is_leaf = chunk.kind == ChunkKind::Leaf;
     if has(site, bucket, chunk.id).await? {
         return if is_leaf { Ok(Bytes::new()) } else { chunks.whole(chunk).await };
-    }
-    let (kept, most) = (site.store.kept_bytes(), most(site));
-    if kept + u64::from(chunk.stored) > most {
-        let what =
-            if prefetch { "what is pinned leaves no room for it" } else { "what is pinned has no more room" };
-        let message =
-            format!("{what}: {kept} of {most} bytes ({MOST_PERCENT} % of storage.cache); raise it, or unpin");
-        return Err(ServiceError::new(ErrorKind::StorageFull, message));
     }
     site.peers.uplink.may(Class::Copy).map_err(refusal::unreachable)?;
     let bytes = chunks.fetch(chunk, "not here").await?;
@@ -425,5 +457,20 @@ async fn unmark(site: &Arc<Site>, bucket: &Bucket, prefix: &str) -> Outcome<()> 
         if after.is_none() {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_on_their_way_together_find_no_more_room_than_there_is() {
+        let room = Room { most: 100, coming: AtomicU64::new(0) };
+        assert!(room.take(20, 50, false).is_ok());
+        assert!(room.take(20, 31, false).is_err(), "50 are coming");
+        assert!(room.take(20, 30, false).is_ok());
+        assert_eq!(room.coming.load(Ordering::Acquire), 80, "what found none took none");
+        assert!(room.take(20, u64::MAX, true).is_err());
     }
 }

@@ -37,6 +37,11 @@ pub(crate) fn lies_here(store: &Store, bucket: BucketId, object: &Object) -> boo
     is_whole(store, bucket, object, |chunk| store.has_chunk(bucket, chunk))
 }
 
+/// Whether a body lies here and is not evicted, as a copy that counts or as one that is pinned.
+pub(crate) fn stays_here(store: &Store, bucket: BucketId, object: &Object) -> bool {
+    is_whole(store, bucket, object, |chunk| store.counts(bucket, chunk) || store.keeps(bucket, chunk))
+}
+
 fn is_whole(store: &Store, bucket: BucketId, object: &Object, has: impl Fn(ChunkId) -> bool) -> bool {
     let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
     while let Some(step) = walk.next() {

@@ -168,6 +168,11 @@ impl Store {
         Ok(())
     }
 
+    /// Whether a copy is here and kept from eviction.
+    pub fn keeps(&self, domain: BucketId, id: ChunkId) -> bool {
+        matches!(kept_size(&self.view(), (domain, id)), Ok(Some(_))) && self.has_chunk(domain, id)
+    }
+
     /// Bytes of copies that are kept.
     pub fn kept_bytes(&self) -> u64 {
         u64::try_from(self.evicting.kept_bytes.load(Ordering::Relaxed)).unwrap_or(0)
