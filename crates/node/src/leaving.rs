@@ -431,6 +431,8 @@ pub(crate) async fn rest(pause: Duration) {
 
 /// Tries again and again, and drops what was left.
 pub(crate) async fn work(site: Arc<Site>) {
+    // Who the members are is heard anew after a start: of those that are known a moment too early fewer would be enough.
+    while site.waits_for_links().await {}
     let mut turns = tokio::time::interval(TURN);
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
