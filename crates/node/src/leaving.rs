@@ -651,10 +651,15 @@ async fn sweep(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
             let dots: Vec<Dot> = space::left(view, bucket, AT_ONCE).map_err(unreadable)?;
             let count = dots.len() as u64;
             let next = match dots.is_empty() {
-                true => forget(Stored::Left, bucket),
-                false => Entry::Drop { bucket, dots },
+                // What was known of copies may have been written down once more while the bucket was let go.
+                true => {
+                    let mut last = crate::copies::book::forgotten(view, bucket).map_err(unreadable)?;
+                    last.push(forget(Stored::Left, bucket));
+                    last
+                }
+                false => vec![Entry::Drop { bucket, dots }],
             };
-            Ok((count, vec![entry(&next).freeing()]))
+            Ok((count, next.iter().map(|one| entry(one).freeing()).collect()))
         };
         match site.commit(bucket, (), next).await? {
             0 => break,
