@@ -219,6 +219,11 @@ impl Copies {
         state.members.insert(bucket, members);
     }
 
+    /// Whether a site is known to be a member of a bucket.
+    pub(crate) fn follows(&self, bucket: BucketId, site: SiteId) -> bool {
+        self.state().members.get(&bucket).is_some_and(|members| members.contains(&site))
+    }
+
     /// The ring in which custody of a bucket's versions passes on: this site and those that are known to be members. A site
     /// that has not been heard of, and may follow nothing, would look after nothing.
     pub(crate) fn ring(&self, bucket: BucketId, me: SiteId, rules: &Rules) -> BTreeSet<SiteId> {
@@ -294,6 +299,7 @@ mod tests {
         // 2 and 4 follow nothing, as far as is known; 5 may not hold copies.
         copies.set_away(bucket, BTreeSet::new(), [3, 5].map(site).into());
         assert_eq!(copies.ring(bucket, me, &rules), [1, 3].map(site).into());
+        assert!(copies.follows(bucket, site(3)) && !copies.follows(bucket, site(2)));
         copies.forget(bucket);
         assert_eq!(copies.ring(bucket, me, &rules), rules.sites);
     }

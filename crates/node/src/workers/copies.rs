@@ -139,7 +139,24 @@ fn least(all: &mut BTreeMap<Origin, u64>, more: BTreeMap<Origin, u64>) {
     }
 }
 
-type Landed = (BucketId, Dot, SiteId, Result<(), Failure>);
+/// A site that keeps no copies of a bucket (it has left it, or follows it never) is not asked again for this long, unless
+/// it becomes a member: small bodies go with the question.
+const OUT: Duration = Duration::from_secs(3600);
+
+type Landed = (BucketId, Dot, SiteId, Result<(), Refusal>);
+
+/// Why a copy was not taken.
+pub(crate) struct Refusal {
+    pub(crate) failure: Failure,
+    /// None of its bucket would be.
+    whole_bucket: bool,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self { failure, whole_bucket: false }
+    }
+}
 
 /// One of them per site.
 pub(super) struct Copier {
@@ -149,6 +166,8 @@ pub(super) struct Copier {
     looks: BTreeMap<BucketId, Looks>,
     /// Links over which a site was asked what it holds.
     asked: BTreeMap<(BucketId, SiteId), u64>,
+    /// Sites that keep no copies of a bucket, and until when that is believed.
+    out: BTreeMap<(BucketId, SiteId), Instant>,
 }
 
 impl Copier {
@@ -159,6 +178,7 @@ impl Copier {
             keys: BTreeMap::new(),
             looks: BTreeMap::new(),
             asked: BTreeMap::new(),
+            out: BTreeMap::new(),
         }
     }
 
@@ -209,7 +229,12 @@ impl Copier {
     fn landed(&mut self, (bucket, dot, site, result): Landed) {
         let input = match result {
             Ok(()) => Input::Held(bucket, dot, site),
-            Err(failure) => Input::Failed(bucket, dot, site, failure),
+            Err(Refusal { failure, whole_bucket }) => {
+                if whole_bucket {
+                    self.out.insert((bucket, site), self.now().after(OUT));
+                }
+                Input::Failed(bucket, dot, site, failure)
+            }
         };
         let asks = self.site.copies.tell(input, self.now());
         self.ask(asks);
@@ -219,16 +244,23 @@ impl Copier {
         for (bucket, dot, to) in asks {
             let site = self.site.clone();
             // The machine knows of distances, not of who may have what.
-            let may = self.looks.get(&bucket).is_none_or(|looks| looks.rules.sites.contains(&to));
+            let may = self.looks.get(&bucket).is_none_or(|looks| looks.rules.sites.contains(&to))
+                && !self.is_out(bucket, to);
             let key = self.keys.get(&(bucket, dot)).filter(|_| may).cloned();
             self.asks.spawn(async move {
                 let result = match key {
                     Some(key) => have_held(&site, bucket, (key, dot), to).await,
-                    None => Err(Failure::Version),
+                    None => Err(Failure::Version.into()),
                 };
                 (bucket, dot, to, result)
             });
         }
+    }
+
+    /// Whether a site said a while ago that it keeps no copies of a bucket, and has not joined it since.
+    fn is_out(&self, bucket: BucketId, site: SiteId) -> bool {
+        let said = self.out.get(&(bucket, site)).is_some_and(|until| *until > self.now());
+        said && !self.site.copies.follows(bucket, site)
     }
 
     /// What others said, in this node's own table. Nobody is told: it is no record.
@@ -253,7 +285,8 @@ impl Copier {
 
     async fn turn(&mut self) -> Outcome<()> {
         let site = self.site.clone();
-        let links = site.boxes.links();
+        let (links, now) = (site.boxes.links(), self.now());
+        self.out.retain(|_, until| *until > now);
         let lost = site.copies.uncounted();
         let known: BTreeSet<SiteId> = site.peers.roster.all().into_keys().chain([site.id]).collect();
         let candidates = known.iter().map(|other| candidate(&site, *other, &links)).collect();
@@ -370,7 +403,7 @@ pub(crate) async fn have_held(
     bucket: BucketId,
     of: (String, Dot),
     to: SiteId,
-) -> Result<(), Failure> {
+) -> Result<(), Refusal> {
     let store = site.store.clone();
     let question = move || -> Outcome<Option<Request>> {
         let (key, dot) = of;
@@ -383,10 +416,12 @@ pub(crate) async fn have_held(
     };
     let question = tokio::task::spawn_blocking(question).await;
     // It died meanwhile, or cannot be read: the next look knows.
-    let Ok(Ok(Some(request))) = question else { return Err(Failure::Version) };
+    let Ok(Ok(Some(request))) = question else { return Err(Failure::Version.into()) };
     scope::held_by(site, to, &request).await.map_err(|why| {
         tracing::debug!(%why, %to, "a copy was not taken");
-        failure(&why)
+        let whole_bucket =
+            matches!(&why, Unheld::Refused(error) if error.kind() == ErrorKind::NotResident);
+        Refusal { failure: failure(&why), whole_bucket }
     })
 }
 
