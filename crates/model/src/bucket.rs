@@ -16,7 +16,7 @@ mod system;
 
 pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, claim, list_buckets,
-    resolve, revivals, unclaim,
+    resolve, revivals, unclaim, unclaim_after,
 };
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{

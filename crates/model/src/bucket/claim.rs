@@ -275,6 +275,17 @@ pub fn claim(
 /// The deletion of a bucket: the claim to write. Refused while anything in it is visible here. Kept losers of
 /// conflicts do not count; they stay readable by the bucket's id.
 pub fn unclaim(view: &dyn View, claim: &ClaimDocument, wall: WallTime) -> Result<Claimed, ClaimRefusal> {
+    unclaim_after(view, claim, Vector::new(), wall)
+}
+
+/// The same where the bucket is not kept whole: a member that had seen this much said that it is empty. Who has not seen
+/// as much does not take what is visible there for a reason to revive it.
+pub fn unclaim_after(
+    view: &dyn View,
+    claim: &ClaimDocument,
+    heard: Vector,
+    wall: WallTime,
+) -> Result<Claimed, ClaimRefusal> {
     let bucket = claim.bucket;
     let cursor = Cursor { max: 1, ..Cursor::default() };
     let versions = claim.config.versioning != Versioning::Off
@@ -282,7 +293,9 @@ pub fn unclaim(view: &dyn View, claim: &ClaimDocument, wall: WallTime) -> Result
     if versions || !space::list_current(view, bucket, cursor)?.keys.is_empty() {
         return Err(ClaimRefusal::NotEmpty);
     }
-    let state = ClaimState::Deleted(Seen::of(&space::vector(view, bucket)?));
+    let mut seen = heard;
+    seen.merge(&space::vector(view, bucket)?);
+    let state = ClaimState::Deleted(Seen::of(&seen));
     Ok(Claimed::new(&ClaimDocument { state, ..claim.clone() }, wall))
 }
 

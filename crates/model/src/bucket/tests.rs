@@ -186,6 +186,26 @@ fn a_bucket_with_something_in_it_is_not_deleted() {
 }
 
 #[test]
+fn a_deletion_where_the_bucket_is_not_kept_is_not_undone_by_a_member_that_lags() {
+    let [mut oslo, mut bergen] = [Site::new(1, "oslo"), Site::new(2, "bergen")];
+    let mut here = Site::new(3, "here");
+    let bucket = oslo.create("photos", "ann");
+    oslo.write(bucket, "old", object());
+    exchange(&mut oslo, &mut bergen, &[bucket]);
+    exchange(&mut oslo, &mut here, &[]);
+    oslo.write(bucket, "old", Ask::Delete);
+    // Oslo says that the bucket is empty, and what it has seen.
+    let heard = space::vector(&oslo.tables, bucket).unwrap();
+    let found = here.find("photos").unwrap().claim;
+    let claimed = unclaim_after(&here.tables, &found, heard, WallTime(here.wall)).unwrap();
+    here.put_claim(claimed);
+    feed(&here, &mut bergen, system());
+    assert_eq!((bergen.find("photos").is_some(), bergen.revive()), (false, 0), "it still shows the old object");
+    exchange(&mut oslo, &mut bergen, &[bucket]);
+    assert_eq!(bergen.revive(), 0);
+}
+
+#[test]
 fn a_put_that_the_deletion_had_not_seen_revives_the_bucket() {
     let (mut oslo, mut bergen) = (Site::new(1, "oslo"), Site::new(2, "bergen"));
     let bucket = oslo.create("photos", "ann");

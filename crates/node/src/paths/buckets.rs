@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use skerry_base::SiteId;
 use skerry_base::kv::View;
+use skerry_base::{SiteId, Vector};
 use skerry_gateway::service::{
-    BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, ReadMode, Receipt,
-    RequestContext, ServiceError, Versioning,
+    BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, Receipt, RequestContext,
+    ServiceError, Versioning,
 };
 use skerry_model::bucket::{self as model, BucketConfig, Claimed, Named, NewBucket, SystemKey};
 use skerry_model::policy::Action;
 use skerry_model::space;
 
 use super::bucket::{Bucket, Declared, refused_claim};
-use super::{home, refusal, shape};
+use super::{home, members, refusal, shape};
 use crate::duties::Act;
-use crate::peers::message::{ClaimName, Request, Response};
+use crate::peers::PeerError;
+use crate::peers::message::{ClaimName, List, Request, Response};
 use crate::site::{Site, unreadable};
 
 /// How long a client waits for the register of names.
@@ -203,13 +204,15 @@ impl BucketService for Buckets {
         let bucket = self.0.allowed(context, bucket, Action::ManageBucket).await?;
         self.0.duties.check(Act::Write)?;
         let (system, name) = (self.0.system, bucket.name.clone());
-        if !self.0.is_complete(bucket.id) {
-            not_empty_elsewhere(&self.0, &bucket).await?;
-        }
+        let heard = match self.0.is_complete(bucket.id) {
+            true => Vector::new(),
+            false => empty_elsewhere(&self.0, &bucket).await?,
+        };
         let decide = move |view: &dyn View, wall| {
             let found = model::resolve(view, system, &name).map_err(unreadable)?;
             let claim = found.ok_or_else(|| ServiceError::no_such_bucket(&name))?.claim;
-            let claimed = model::unclaim(view, &claim, wall).map_err(|error| refused_claim(error, &name))?;
+            let claimed = model::unclaim_after(view, &claim, heard, wall);
+            let claimed = claimed.map_err(|error| refused_claim(error, &name))?;
             Ok(((), Some(Declared::claim(claimed, false))))
         };
         self.0.declare(&context.principal.access_key, decide).await?;
@@ -243,16 +246,48 @@ impl BucketService for Buckets {
     }
 }
 
-/// Whoever deletes a bucket that is not kept here must hear from a member that it is empty.
-async fn not_empty_elsewhere(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
-    let query = skerry_gateway::service::ListQuery {
-        bucket: bucket.name.clone(),
-        limit: 1,
-        ..skerry_gateway::service::ListQuery::default()
-    };
-    let page = super::list::objects(site, bucket, query, &ReadMode::Local).await?;
-    if page.entries.is_empty() {
-        return Ok(());
+/// Whoever deletes a bucket that is not kept here must hear from a member that it is empty; what that one had seen.
+async fn empty_elsewhere(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Vector> {
+    let asking = members::nearest(site, bucket).await?;
+    let mut failed = Vec::new();
+    for &member in &asking.sites {
+        match empty_at(site, bucket, member).await {
+            Ok(Response::Size { vector, .. }) => return Ok(vector),
+            Ok(Response::Page(_)) => {
+                return Err(refused_claim(skerry_model::bucket::ClaimRefusal::NotEmpty, &bucket.name));
+            }
+            Ok(Response::NotMember) => site.refuted(bucket.id, member),
+            Ok(Response::Joining) => failed.push(members::joining(site, member)),
+            Ok(Response::Refused { code, message }) => return Err(refusal::relayed(&code, message)),
+            Ok(_) => failed.push(format!("{} answered something else", site.peers.roster.name(member))),
+            Err(error) => failed.push(format!("{}: {error}", site.peers.roster.name(member))),
+        }
     }
-    Err(refused_claim(skerry_model::bucket::ClaimRefusal::NotEmpty, &bucket.name))
+    match asking.nobody(site, &failed) {
+        // An island that has begun to follow it answers for what it has.
+        Err(_) if site.is_member(bucket.id) => Ok(Vector::new()),
+        nobody => nobody.map(|()| Vector::new()),
+    }
+}
+
+/// Asks one member: its size if it is empty, the page if it is not. The size is asked for first: what comes in between is
+/// on the page then, or not in what was seen.
+async fn empty_at(site: &Arc<Site>, bucket: &Bucket, member: SiteId) -> Result<Response, PeerError> {
+    let size = site.peers.call(member, &Request::Size { bucket: bucket.id }).await?.response;
+    if !matches!(size, Response::Size { .. }) {
+        return Ok(size);
+    }
+    let list = List {
+        bucket: bucket.id,
+        prefix: String::new(),
+        delimiter: None,
+        after: String::new(),
+        after_version: None,
+        limit: 1,
+    };
+    let list = if bucket.versioned() { Request::Versions(list) } else { Request::List(list) };
+    match site.peers.call(member, &list).await?.response {
+        Response::Page(page) if page.entries.is_empty() => Ok(size),
+        other => Ok(other),
+    }
 }
