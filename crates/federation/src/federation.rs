@@ -125,10 +125,10 @@ impl Federation {
         self.location.knows_all_members(bucket)
     }
 
-    /// Sites that have said, since this machine's start, of what they are members, and not of this bucket.
+    /// Sites that have said, since this machine's start, of what they are members, and not of this bucket: to this site, or
+    /// where there are too many for that to a landmark.
     pub fn strangers(&self, bucket: BucketId) -> BTreeSet<SiteId> {
-        let strange = |site: &&SiteId| self.location.has_said_no(**site, bucket);
-        self.peers.roster().iter().filter(strange).copied().collect()
+        self.location.said_no(bucket, &self.peers)
     }
 
     /// How this site finds others: its landmarks and its part as one.

@@ -92,9 +92,19 @@ impl Location {
             || (!cx.peers.one_level() && !self.holders.of(bucket).contains(&site) && told())
     }
 
-    /// Whether a site has told this one of what it is a member, and not of this.
-    pub(crate) fn has_said_no(&self, site: SiteId, bucket: BucketId) -> bool {
-        !self.system.contains(&bucket) && self.holders.is_surely_no_member(site, bucket)
+    /// Sites that have told this one of what they are members, and not of this; or, with more than one level, have told
+    /// the landmark that named the members of this bucket.
+    pub(crate) fn said_no(&self, bucket: BucketId, peers: &Peers) -> BTreeSet<SiteId> {
+        if self.system.contains(&bucket) {
+            return BTreeSet::new();
+        }
+        let members = self.holders.of(bucket);
+        let unheard = if peers.one_level() { None } else { self.census.unheard(bucket) };
+        let told = |site: &SiteId| unheard.is_some_and(|unheard| !unheard.contains(site));
+        let said = |site: &&SiteId| {
+            self.holders.is_surely_no_member(**site, bucket) || (!members.contains(*site) && told(*site))
+        };
+        peers.roster().iter().filter(said).copied().collect()
     }
 
     /// Whether every member of a bucket is known here, those apart that have not been heard for long.
