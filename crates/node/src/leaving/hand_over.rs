@@ -21,7 +21,7 @@ use skerry_storage::Store;
 
 use super::Note;
 use crate::copies::claims;
-use crate::copies::look::is_here;
+use crate::copies::look::{is_here, lies_here};
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
 use crate::paths::{refusal, scope};
@@ -84,9 +84,11 @@ pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<Site
         tracing::info!(bucket = bucket.name, "who took payload may have it no more: all is looked through again");
         handed = Handed::default();
     }
+    let lost: Arc<BTreeSet<SiteId>> = Arc::new(site.copies.losses().into_keys().collect());
     loop {
         let (store, from, done) = (site.store.clone(), handed.upto.clone(), handed.loose.clone());
-        let read = tokio::task::spawn_blocking(move || page(&store, id, &from, &done)).await;
+        let lost = lost.clone();
+        let read = tokio::task::spawn_blocking(move || page(&store, id, &from, (&done, &*lost))).await;
         let page = read.map_err(refusal::task)??;
         let fresh = page.wants.into_iter().filter(|record| !handed.loose.contains(&record.dot));
         let handing: Vec<_> =
@@ -141,8 +143,14 @@ struct Lacking {
     why: String,
 }
 
-/// What lies behind `from`; with the last pages also what lies beyond the vector, but for what is `done`.
-fn page(store: &Store, bucket: BucketId, from: &Vector, done: &BTreeSet<Dot>) -> Outcome<Page> {
+/// What lies behind `from`; with the last pages also what lies beyond the vector, but for what is `done`. Of what a `lost`
+/// site wrote a reader's copy may be all there is.
+fn page(
+    store: &Store,
+    bucket: BucketId,
+    from: &Vector,
+    (done, lost): (&BTreeSet<Dot>, &BTreeSet<SiteId>),
+) -> Outcome<Page> {
     let view = store.view();
     let found = space::records_after(&view, bucket, from, PAGE).map_err(unreadable)?;
     let mut page = Page { wants: Vec::new(), upto: found.upto, loose: Vec::new(), more: found.more };
@@ -161,7 +169,9 @@ fn page(store: &Store, bucket: BucketId, from: &Vector, done: &BTreeSet<Dot>) ->
     }
     let bodies = items.into_iter().filter(|item| !item.spent).map(|item| item.record);
     let holds = |record: &Record| {
-        record.object().is_some_and(|object| object.size > 0 && is_here(store, bucket, object))
+        let lies = |object| lost.contains(&record.site) && lies_here(store, bucket, object);
+        let is_whole = |object| is_here(store, bucket, object) || lies(object);
+        record.object().is_some_and(|object| object.size > 0 && is_whole(object))
     };
     page.wants.extend(bodies.filter(holds));
     Ok(page)
