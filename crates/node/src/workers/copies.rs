@@ -6,9 +6,11 @@
 //! look that finds only what cannot be placed is not repeated at once.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
@@ -249,7 +251,11 @@ impl Copier {
             let key = self.keys.get(&(bucket, dot)).filter(|_| may).cloned();
             self.asks.spawn(async move {
                 let result = match key {
-                    Some(key) => have_held(&site, bucket, (key, dot), to).await,
+                    // However it ends it is heard of: else its place among those on their way is never given back.
+                    Some(key) => {
+                        let held = AssertUnwindSafe(have_held(&site, bucket, (key, dot), to)).catch_unwind();
+                        held.await.unwrap_or_else(|_| Err(Failure::Version.into()))
+                    }
                     None => Err(Failure::Version.into()),
                 };
                 (bucket, dot, to, result)
