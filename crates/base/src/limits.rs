@@ -36,6 +36,8 @@ pub const INCOMING_BYTES: usize = 64 << 20;
 pub const OUTGOING_BYTES: usize = 32 << 20;
 /// Chunks on their way from other sites to clients whose downloads found no room to be read ahead.
 pub const ARRIVING_BYTES: usize = 32 << 20;
+/// Chunks that are being made a site's own, as copies that others want held: 16 at a time fill any link of a small site.
+pub const HOLDING_BYTES: usize = 16 << 20;
 /// Bytes of one feed answer: bounds memory on both sides.
 pub const FEED_BATCH_BYTES: usize = 1 << 20;
 /// Bytes of one control message between sites; a longer one is refused before it is read.

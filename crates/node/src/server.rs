@@ -319,6 +319,7 @@ fn new_site(
         incoming: crate::bulk::Bulk::new(skerry_base::limits::INCOMING_BYTES),
         outgoing: crate::bulk::Bulk::new(skerry_base::limits::OUTGOING_BYTES),
         arriving: crate::bulk::Bulk::new(skerry_base::limits::ARRIVING_BYTES),
+        holding: crate::bulk::Bulk::new(skerry_base::limits::HOLDING_BYTES),
         lazy: config.storage.sync == crate::config::Sync::Os,
         md5: Arc::default(),
         copies: Arc::new(Copies::resume(trust.statement.site, book)),

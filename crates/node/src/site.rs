@@ -74,6 +74,8 @@ pub(crate) struct Site {
     pub(crate) outgoing: Bulk,
     /// Memory for chunks that come from other sites while there is no room on the way out.
     pub(crate) arriving: Bulk,
+    /// Memory for chunks that are held for other sites.
+    pub(crate) holding: Bulk,
     /// Whether plain writes are answered before they are on disk (`storage.sync = os`).
     pub(crate) lazy: bool,
     /// Computes the MD5 of bodies on their way in.

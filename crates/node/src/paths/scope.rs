@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use skerry_base::kv::View;
-use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES};
 use skerry_base::{ChunkKind, SiteId};
 use skerry_federation::scope::{Reach, Reached};
 use skerry_gateway::service::{ErrorKind, Outcome, Receipt, RequestContext, ServiceError};
@@ -328,6 +328,8 @@ impl Taking {
                 return Ok(false);
             }
             let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
+            // Many sites may have many versions held here at once; clients do not wait for them.
+            let _room = site.holding.take((chunk.stored as usize).min(2 * CHUNK_BYTES)).await?;
             let bytes = match sent.next().filter(|bytes| skerry_base::ChunkId::of(bytes) == chunk.id) {
                 Some(bytes) => bytes,
                 None => {
