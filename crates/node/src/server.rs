@@ -320,6 +320,7 @@ fn new_site(
         outgoing: crate::bulk::Bulk::new(skerry_base::limits::OUTGOING_BYTES),
         arriving: crate::bulk::Bulk::new(skerry_base::limits::ARRIVING_BYTES),
         holding: crate::bulk::Bulk::new(skerry_base::limits::HOLDING_BYTES),
+        taken: Arc::new(tokio::sync::Semaphore::new(crate::paths::forward::TAKEN_AT_ONCE)),
         lazy: config.storage.sync == crate::config::Sync::Os,
         md5: Arc::default(),
         copies: Arc::new(Copies::resume(trust.statement.site, book)),

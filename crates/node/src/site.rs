@@ -76,6 +76,8 @@ pub(crate) struct Site {
     pub(crate) arriving: Bulk,
     /// Memory for chunks that are held for other sites.
     pub(crate) holding: Bulk,
+    /// Bodies that other sites forward and this one takes in.
+    pub(crate) taken: Arc<tokio::sync::Semaphore>,
     /// Whether plain writes are answered before they are on disk (`storage.sync = os`).
     pub(crate) lazy: bool,
     /// Computes the MD5 of bodies on their way in.

@@ -12,10 +12,13 @@ use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{NodeId, SiteId};
-use skerry_gateway::service::{Outcome, PutObject, PutOutcome, RequestContext, ServiceError, UploadBody};
+use skerry_gateway::service::{
+    ErrorKind, Outcome, PutObject, PutOutcome, RequestContext, ServiceError, UploadBody,
+};
 use skerry_model::write::Ask;
 use skerry_model::{Object, Record, object};
 use tokio::io::AsyncWriteExt;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::bucket::Bucket;
 use super::ingest::Intake;
@@ -25,11 +28,17 @@ use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
 use crate::peers::message::{Forward, Request, Response};
+use crate::peers::uplink::Held;
 use crate::site::Site;
 use crate::telemetry::Kind;
 
 /// Sites asked for room before the write is refused.
 const TRIES: usize = 4;
+/// How long a site may take to say whether it has room: a client waits for it, and others may have.
+const OFFER_WAIT: Duration = Duration::from_secs(10);
+/// Forwarded bodies that a site takes in at once: each holds a chunk's room for as long as the other site's client likes,
+/// and the clients here want some, too.
+pub(crate) const TAKEN_AT_ONCE: usize = 16;
 /// How long the other side may take for a piece of the body, or to decide.
 const PIECE_WAIT: Duration = Duration::from_secs(60);
 
@@ -51,6 +60,8 @@ struct Taker {
     site: SiteId,
     node: NodeId,
     stream: Stream,
+    /// What the body may take of a metered link.
+    _room: Option<Held>,
 }
 
 /// Why a write cannot stay here, if so.
@@ -120,8 +131,15 @@ async fn taker(site: &Arc<Site>, bucket: &Bucket, asked: &Request, why: ServiceE
     for other in scope::candidates(site, bucket).await.into_iter().take(TRIES) {
         let Some(node) = site.peers.roster.node(other) else { continue };
         let name = || site.peers.roster.name(other);
-        match tokio::time::timeout(PIECE_WAIT, offer(site, node, asked)).await {
-            Ok(Ok((Response::Done, stream))) => return Ok(Taker { site: other, node, stream }),
+        let room = match site.peers.uplink.may_ask(asked) {
+            Ok(room) => room,
+            Err(error) => {
+                failed.push(error);
+                break;
+            }
+        };
+        match tokio::time::timeout(OFFER_WAIT, offer(site, node, asked)).await {
+            Ok(Ok((Response::Done, stream))) => return Ok(Taker { site: other, node, stream, _room: room }),
             Ok(Ok((Response::Refused { message, .. }, _))) => failed.push(format!("{}: {message}", name())),
             Ok(Ok(_)) => failed.push(format!("{}: it answered something else", name())),
             Ok(Err(error)) => failed.push(format!("{}: {error}", name())),
@@ -185,7 +203,7 @@ pub(crate) async fn take(
 ) -> Result<(), PeerError> {
     let response = match ready(site, &asked).await {
         Err(error) => list::refused(&error),
-        Ok(bucket) => {
+        Ok((bucket, _taken)) => {
             frame::write(&mut stream, &codec::encode(&Response::Done)).await?;
             match written(site, from, &bucket, asked, &mut stream).await? {
                 Ok(Written::Record(record)) => Response::Decided(record.encode().into()),
@@ -199,12 +217,14 @@ pub(crate) async fn take(
     Ok(())
 }
 
-async fn ready(site: &Arc<Site>, asked: &Forward) -> Outcome<Bucket> {
+async fn ready(site: &Arc<Site>, asked: &Forward) -> Outcome<(Bucket, OwnedSemaphorePermit)> {
     let bucket = scope::claimed(site, asked.bucket).await?;
-    match reason(site, &bucket, asked.length) {
-        Some(why) => Err(why),
-        None => Ok(bucket),
+    if let Some(why) = reason(site, &bucket, asked.length) {
+        return Err(why);
     }
+    let busy = || ServiceError::new(ErrorKind::SlowDown, "too many bodies of other sites are on their way");
+    let taken = site.taken.clone().try_acquire_owned().map_err(|_| busy())?;
+    Ok((bucket, taken))
 }
 
 /// Takes the body in and writes. A stream that ends before the body did leaves nothing.

@@ -11,7 +11,7 @@ pub(crate) mod copy;
 pub(crate) mod credentials;
 pub(crate) mod delete;
 pub(crate) mod far;
-mod forward;
+pub(crate) mod forward;
 pub(crate) mod get;
 pub(crate) mod home;
 pub(crate) mod ingest;

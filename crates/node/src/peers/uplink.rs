@@ -90,9 +90,11 @@ fn size(request: &Request) -> u64 {
         Request::Chunk { .. } => CHUNK_BYTES as u64,
         Request::Read(read) if read.part != Part::Nothing => CHUNK_BYTES as u64,
         Request::Hold(hold) => hold.payload.iter().map(|bytes| bytes.len() as u64).sum(),
+        // Follows the question, as it comes from the client.
+        Request::Forward(forward) => forward.length.unwrap_or(0),
         _ => 0,
     };
-    body + body * HEADERS_PERCENT / 100
+    body.saturating_add(body.saturating_mul(HEADERS_PERCENT) / 100)
 }
 
 fn granule(plan: &Plan) -> u64 {
@@ -170,7 +172,8 @@ impl Uplink {
         let Some(plan) = state.budget.plan().copied() else { return Ok(held(0)) };
         self.look(&mut state);
         let (now, mut ahead) = (self.clock.wall(), state.budget);
-        ahead.carried(self.expected.load(Ordering::Relaxed) + bytes, now, self.clock.is_trusted());
+        let expected = self.expected.load(Ordering::Relaxed).saturating_add(bytes);
+        ahead.carried(expected, now, self.clock.is_trusted());
         let when = |at: WallTime| words(at, &plan);
         match ahead.may(class, now) {
             Verdict::Go => Ok(held(bytes)),
