@@ -14,7 +14,7 @@ use skerry_model::bucket::list_buckets;
 use skerry_model::{Object, Record, space};
 use skerry_storage::Store;
 
-use super::{Copies, Rules};
+use super::{Copies, Counted, Rules};
 use crate::paths::bucket::Bucket;
 use crate::paths::refusal;
 use crate::site::{Site, unreadable};
@@ -65,12 +65,22 @@ pub(crate) async fn unprotected(site: &Arc<Site>, bucket: &Bucket) -> Outcome<u6
     if bucket.config.copies < 2 || rules.sites.len() < 2 || !site.is_member(id) {
         return Ok(0);
     }
+    let begun = site.clock.now();
+    let vector = site.read(move |view| space::vector(view, id).map_err(unreadable)).await?;
+    let of = (site.copies.changes(), vector, rules.clone());
+    if let Some(bytes) = site.copies.counted(id, &of, begun) {
+        return Ok(bytes);
+    }
+    let here = site.clone();
     let count = move || {
         let looker =
-            Looker { me: site.id, store: &site.store, copies: &site.copies, bucket: id, rules: &rules };
+            Looker { me: here.id, store: &here.store, copies: &here.copies, bucket: id, rules: &rules };
         looker.unprotected()
     };
-    tokio::task::spawn_blocking(count).await.map_err(refusal::task)?
+    let bytes = tokio::task::spawn_blocking(count).await.map_err(refusal::task)??;
+    let took = site.clock.now().since(begun);
+    site.copies.set_counted(id, Counted { of, bytes, begun, took });
+    Ok(bytes)
 }
 
 /// The same for every bucket known here, by name.

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
 use skerry_federation::placement::{Input, Output, Placement, Spans};
@@ -40,6 +41,30 @@ pub(crate) struct Rules {
     pub(crate) sites: BTreeSet<SiteId>,
 }
 
+/// A count of what is unprotected counts as news for so many times as long as it took, and at most for [`OLDEST`].
+const SHARE: u32 = 20;
+/// A count is repeated after this long though nothing is known to have changed: disks are found damaged, too.
+const OLDEST: Duration = Duration::from_secs(60);
+
+/// What a count of what is unprotected depends on: changes of what is known of holders, records, rules.
+pub(crate) type Counting = (u64, Vector, Rules);
+
+/// The last such count of a bucket.
+pub(crate) struct Counted {
+    pub(crate) of: Counting,
+    pub(crate) bytes: u64,
+    pub(crate) begun: Instant,
+    pub(crate) took: Duration,
+}
+
+impl Counted {
+    fn stands(&self, of: &Counting, now: Instant) -> bool {
+        let age = now.since(self.begun);
+        let long = self.took.saturating_mul(SHARE).min(OLDEST);
+        age < long || (self.of == *of && age < OLDEST)
+    }
+}
+
 /// A running site's knowledge of copies.
 pub(crate) struct Copies {
     state: Mutex<State>,
@@ -57,6 +82,8 @@ struct State {
     leaving: BTreeSet<SiteId>,
     away: BTreeMap<BucketId, BTreeSet<SiteId>>,
     members: BTreeMap<BucketId, BTreeSet<SiteId>>,
+    changes: u64,
+    counted: BTreeMap<BucketId, Counted>,
 }
 
 impl Copies {
@@ -78,6 +105,8 @@ impl Copies {
             leaving: BTreeSet::new(),
             away: BTreeMap::new(),
             members: BTreeMap::new(),
+            changes: 0,
+            counted: BTreeMap::new(),
         };
         Self { state: Mutex::new(state), lost_reads: Default::default() }
     }
@@ -90,6 +119,7 @@ impl Copies {
     pub(crate) fn tell(&self, input: Input, now: Instant) -> Vec<(BucketId, Dot, SiteId)> {
         let mut out = Vec::new();
         let mut state = self.state();
+        state.changes += u64::from(matches!(input, Input::Held(..) | Input::Known(..)));
         state.machine.handle(input, now, &mut out);
         let mut asks = Vec::new();
         for output in out {
@@ -113,6 +143,7 @@ impl Copies {
         let mut state = self.state();
         for site in by {
             if state.machine.learn_one(bucket, dot, site) {
+                state.changes += 1;
                 state.dirty.insert((bucket, site));
             }
         }
@@ -167,6 +198,7 @@ impl Copies {
     /// A site said anew what it holds. `whole`: of the whole bucket, so that what it does not name it does not hold.
     pub(crate) fn said(&self, bucket: BucketId, site: SiteId, life: Origin, spans: Spans, whole: bool) {
         let mut state = self.state();
+        state.changes += 1;
         let before = state.machine.known(bucket, site).cloned().unwrap_or_default();
         let mut now = spans;
         if !whole {
@@ -187,6 +219,7 @@ impl Copies {
         state.lives.remove(&(bucket, site));
         let held = state.machine.known(bucket, site).is_some_and(|spans| *spans != Spans::default());
         if held {
+            state.changes += 1;
             state.machine.learn(bucket, site, Spans::default());
             state.dirty.insert((bucket, site));
             // What counted counts no more: everything is looked through again.
@@ -209,14 +242,34 @@ impl Copies {
         state.dirty_covered.remove(&bucket);
         state.away.remove(&bucket);
         state.members.remove(&bucket);
+        state.counted.remove(&bucket);
+        state.changes += 1;
     }
 
     /// Sites that are surely no members of a bucket: what they wrote once is another's to look after. And those that are
     /// known to be members.
     pub(crate) fn set_away(&self, bucket: BucketId, away: BTreeSet<SiteId>, members: BTreeSet<SiteId>) {
         let mut state = self.state();
+        let is_news = state.away.get(&bucket) != Some(&away) || state.members.get(&bucket) != Some(&members);
+        state.changes += u64::from(is_news);
         state.away.insert(bucket, away);
         state.members.insert(bucket, members);
+    }
+
+    /// How often what is known of holders changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    /// The last count of what is unprotected, if it still stands.
+    pub(crate) fn counted(&self, bucket: BucketId, of: &Counting, now: Instant) -> Option<u64> {
+        let state = self.state();
+        state.counted.get(&bucket).filter(|counted| counted.stands(of, now)).map(|counted| counted.bytes)
+    }
+
+    /// It was counted anew.
+    pub(crate) fn set_counted(&self, bucket: BucketId, counted: Counted) {
+        self.state().counted.insert(bucket, counted);
     }
 
     /// Whether a site is known to be a member of a bucket.
@@ -302,5 +355,16 @@ mod tests {
         assert!(copies.follows(bucket, site(3)) && !copies.follows(bucket, site(2)));
         copies.forget(bucket);
         assert_eq!(copies.ring(bucket, me, &rules), rules.sites);
+    }
+
+    #[test]
+    fn a_count_stands_while_nothing_changes_and_one_that_took_long_for_a_while() {
+        let (of, other) = ((1, Vector::new(), Rules::default()), (2, Vector::new(), Rules::default()));
+        let at = |seconds: u64| Instant(seconds * 1_000_000_000);
+        let counted = |took| Counted { of: of.clone(), bytes: 7, begun: at(100), took };
+        let (quick, slow) = (counted(Duration::from_millis(5)), counted(Duration::from_secs(2)));
+        assert!(quick.stands(&of, at(150)) && !quick.stands(&of, at(160)), "disks are found damaged, too");
+        assert!(!quick.stands(&other, at(101)));
+        assert!(slow.stands(&other, at(139)) && !slow.stands(&other, at(140)));
     }
 }
