@@ -191,6 +191,17 @@ impl Placement {
         is_news
     }
 
+    /// The buckets of which anything is known.
+    pub fn buckets(&self) -> BTreeSet<BucketId> {
+        self.held.keys().map(|(bucket, _)| *bucket).collect()
+    }
+
+    /// Nothing is known of a bucket any more, and nobody is asked for its versions.
+    pub fn forget(&mut self, bucket: BucketId) {
+        self.held.retain(|(of, _), _| *of != bucket);
+        self.queue.retain(|(_, of, _), _| *of != bucket);
+    }
+
     /// What a site is known to hold of a bucket.
     pub fn known(&self, bucket: BucketId, site: SiteId) -> Option<&Spans> {
         self.held.get(&(bucket, site))

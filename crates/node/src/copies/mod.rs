@@ -228,15 +228,18 @@ impl Copies {
         }
     }
 
-    /// This site has left a bucket: it looks after none of its copies.
+    /// Buckets of which something is known, but for these.
+    pub(crate) fn beside(&self, live: &BTreeSet<BucketId>) -> BTreeSet<BucketId> {
+        let state = self.state();
+        let known = state.machine.buckets().into_iter().chain(state.covered.keys().copied());
+        known.filter(|bucket| !live.contains(bucket)).collect()
+    }
+
+    /// This site has left a bucket, or it was deleted: it looks after none of its copies.
     pub(crate) fn forget(&self, bucket: BucketId) {
         let mut state = self.state();
-        let sites: Vec<SiteId> =
-            state.lives.keys().filter(|(of, _)| *of == bucket).map(|(_, site)| *site).collect();
-        for site in sites {
-            state.lives.remove(&(bucket, site));
-            state.machine.learn(bucket, site, Spans::default());
-        }
+        state.lives.retain(|(of, _), _| *of != bucket);
+        state.machine.forget(bucket);
         state.dirty.retain(|(of, _)| *of != bucket);
         state.covered.remove(&bucket);
         state.dirty_covered.remove(&bucket);
@@ -353,7 +356,12 @@ mod tests {
         copies.set_away(bucket, BTreeSet::new(), [3, 5].map(site).into());
         assert_eq!(copies.ring(bucket, me, &rules), [1, 3].map(site).into());
         assert!(copies.follows(bucket, site(3)) && !copies.follows(bucket, site(2)));
+        let dot = Dot { origin: Origin { node: skerry_base::NodeId([3; 16]), incarnation: 1 }, seq: 1 };
+        copies.held(bucket, dot, [site(3)]);
+        assert_eq!(copies.beside(&BTreeSet::new()), [bucket].into());
+        assert_eq!(copies.beside(&[bucket].into()), BTreeSet::new());
         copies.forget(bucket);
+        assert_eq!(copies.beside(&BTreeSet::new()), BTreeSet::new());
         assert_eq!(copies.ring(bucket, me, &rules), rules.sites);
     }
 

@@ -24,7 +24,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Workers;
 use crate::copies::look::{Found, Looker};
-use crate::copies::{Rules, claims};
+use crate::copies::{Rules, book, claims};
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
 use crate::paths::refusal;
@@ -300,6 +300,7 @@ impl Copier {
         self.ask(asks);
         let system = site.system;
         let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
+        self.forget_deleted(buckets.iter().map(|found| found.claim.bucket).collect()).await?;
         let mut silent = BTreeSet::new();
         for bucket in buckets.into_iter().map(Bucket::of).filter(|bucket| site.is_member(bucket.id)) {
             let rules = rules(&site, &bucket);
@@ -309,6 +310,22 @@ impl Copier {
             }
             self.ask_claims(&bucket, &rules, &links, &mut silent).await;
             self.look(&bucket, rules, &links).await?;
+        }
+        Ok(())
+    }
+
+    /// What is known of the copies of buckets that are no more is of no use, here and on disk. One that is revived is
+    /// looked through anew.
+    async fn forget_deleted(&mut self, live: BTreeSet<BucketId>) -> Outcome<()> {
+        for bucket in self.site.copies.beside(&live) {
+            self.site.copies.forget(bucket);
+            self.looks.remove(&bucket);
+            self.asked.retain(|(of, _), _| *of != bucket);
+            let forget = move |view: &dyn View| {
+                let rows = book::forgotten(view, bucket).map_err(unreadable)?;
+                Ok(((), rows.iter().map(|row| entry(row).freeing()).collect()))
+            };
+            self.site.commit(bucket, (), forget).await?;
         }
         Ok(())
     }
