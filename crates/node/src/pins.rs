@@ -393,12 +393,7 @@ async fn bring(
 }
 
 /// One chunk; fetched if it is not here. Of a leaf that is here nothing is read.
-async fn one(
-    site: &Arc<Site>,
-    bucket: BucketId,
-    chunks: &Chunks,
-    chunk: ChunkRef,
-) -> Outcome<Bytes> {
+async fn one(site: &Arc<Site>, bucket: BucketId, chunks: &Chunks, chunk: ChunkRef) -> Outcome<Bytes> {
     let is_leaf = chunk.kind == ChunkKind::Leaf;
     if has(site, bucket, chunk.id).await? {
         return if is_leaf { Ok(Bytes::new()) } else { chunks.whole(chunk).await };

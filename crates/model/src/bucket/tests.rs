@@ -200,7 +200,11 @@ fn a_deletion_where_the_bucket_is_not_kept_is_not_undone_by_a_member_that_lags()
     let claimed = unclaim_after(&here.tables, &found, heard, WallTime(here.wall)).unwrap();
     here.put_claim(claimed);
     feed(&here, &mut bergen, system());
-    assert_eq!((bergen.find("photos").is_some(), bergen.revive()), (false, 0), "it still shows the old object");
+    assert_eq!(
+        (bergen.find("photos").is_some(), bergen.revive()),
+        (false, 0),
+        "it still shows the old object"
+    );
     exchange(&mut oslo, &mut bergen, &[bucket]);
     assert_eq!(bergen.revive(), 0);
 }

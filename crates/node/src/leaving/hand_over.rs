@@ -81,7 +81,10 @@ pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<Site
     let mut handed = site.leaving.state().handed.get(&id).cloned().unwrap_or_default();
     let heard = heard(site, id, stay).await;
     if !handed.stands(stay, &site.copies.lost(), &heard) {
-        tracing::info!(bucket = bucket.name, "who took payload may have it no more: all is looked through again");
+        tracing::info!(
+            bucket = bucket.name,
+            "who took payload may have it no more: all is looked through again"
+        );
         handed = Handed::default();
     }
     let lost: Arc<BTreeSet<SiteId>> = Arc::new(site.copies.losses().into_keys().collect());

@@ -244,7 +244,9 @@ impl Drainer {
             let key = self.keys.get(&(bucket, dot)).cloned();
             self.asks.spawn(async move {
                 let result = match key {
-                    Some(key) => copies::have_held(&site, bucket, (key, dot), to).await.map_err(|refusal| refusal.failure),
+                    Some(key) => copies::have_held(&site, bucket, (key, dot), to)
+                        .await
+                        .map_err(|refusal| refusal.failure),
                     None => Err(Failure::Version),
                 };
                 (bucket, dot, to, result)
