@@ -35,11 +35,12 @@ impl SiteView {
         }
         match message {
             Message::Beat { number, asks, chosen, condition } => {
-                self.presence.beat(from, start, condition, now);
+                let term = Term { start, number };
+                self.presence.beat(from, term, condition, now);
                 if let Some((ballot, view)) = chosen {
                     self.learn(ballot, view, now, out);
                 }
-                let granted = asks.is_some_and(|epoch| self.grant(from, Term { start, number }, epoch, now));
+                let granted = asks.is_some_and(|epoch| self.grant(from, term, epoch, now));
                 self.say(from, Message::Answer { number, clock: now, granted }, out);
             }
             Message::Answer { number, clock, granted } => {

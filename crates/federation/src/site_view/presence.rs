@@ -1,17 +1,17 @@
 //! What this node knows of each other one: its last beat, or that it sits there without a memory.
 //!
-//! Invariant: what was heard counts for [`SILENCE`] and no longer.
+//! Invariants: what was heard counts for [`SILENCE`] and no longer; what a node said first never replaces what it said later.
 
 use skerry_base::Instant;
 
 use super::limits::{SEATS, SILENCE, UNSTEADY};
-use super::message::Condition;
-use super::register::Start;
+use super::message::{Condition, Term};
 use super::seat::{Seat, Seats};
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Peer {
-    start: Start,
+    /// Of the latest beat.
+    term: Term,
     heard: Option<Instant>,
     condition: Condition,
     unsteady_since: Option<Instant>,
@@ -23,15 +23,15 @@ struct Peer {
 pub(super) struct Presence([Peer; SEATS]);
 
 impl Presence {
-    /// A beat arrived; late ones of an earlier start are dropped.
-    pub(super) fn beat(&mut self, from: Seat, start: Start, condition: Condition, now: Instant) {
+    /// A beat arrived. One that a later beat has overtaken is dropped: what it says of its node was so a while ago.
+    pub(super) fn beat(&mut self, from: Seat, term: Term, condition: Condition, now: Instant) {
         let peer = &mut self.0[from.index()];
-        if start < peer.start {
+        if term < peer.term {
             return;
         }
-        let since = if start == peer.start { peer.unsteady_since } else { None };
+        let since = if term.start == peer.term.start { peer.unsteady_since } else { None };
         let unsteady_since = if condition.steady { None } else { since.or(Some(now)) };
-        *peer = Peer { start, heard: Some(now), condition, unsteady_since, blank: None };
+        *peer = Peer { term, heard: Some(now), condition, unsteady_since, blank: None };
     }
 
     /// Somebody without a memory sits in a seat.
@@ -68,5 +68,25 @@ impl Presence {
         of.iter()
             .filter(|seat| self.condition(*seat, now).is_some_and(|said| said.ready == Some(epoch)))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site_view::Start;
+
+    #[test]
+    fn a_beat_that_was_overtaken_says_nothing() {
+        let (now, seat) = (Instant(1), Seat::FOUNDER);
+        let term = |boot, number| Term { start: Start { life: 0, boot }, number };
+        let hearing = |hears| Condition { hears, ..Condition::default() };
+        let mut presence = Presence::default();
+        presence.beat(seat, term(1, 7), hearing(Seats::first(3)), now);
+        presence.beat(seat, term(1, 3), hearing(Seats::NONE), now);
+        assert_eq!(presence.condition(seat, now).map(|said| said.hears), Some(Seats::first(3)));
+        presence.beat(seat, term(2, 1), hearing(Seats::first(2)), now);
+        presence.beat(seat, term(1, 8), hearing(Seats::NONE), now);
+        assert_eq!(presence.condition(seat, now).map(|said| said.hears), Some(Seats::first(2)));
     }
 }
