@@ -1,6 +1,7 @@
 //! What the nodes of a site say to each other about their view. Records, payload and what is fetched on catching up
-//! travel beside it, in the shell's own words.
+//! travel beside it, in the shell's own words. The encoding stands in [`super::wire`].
 
+use serde::{Deserialize, Serialize};
 use skerry_base::Instant;
 
 use super::limits::SEATS;
@@ -9,7 +10,7 @@ use super::seat::{Seat, Seats};
 use super::view::View;
 
 /// One request for a lease: terms of a seat grow for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Term {
     /// By which start.
     pub start: Start,
@@ -21,7 +22,7 @@ pub struct Term {
 pub type Released = [Option<Term>; SEATS];
 
 /// A message with who says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
     /// Whose seat.
     pub from: Seat,
@@ -32,7 +33,7 @@ pub struct Said {
 }
 
 /// How a node is, with each beat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Condition {
     /// The nodes that answer it in time.
     pub hears: Seats,
@@ -45,7 +46,7 @@ pub struct Condition {
 }
 
 /// What.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// I am here; I ask for a lease of this epoch, if one is named.
     Beat {

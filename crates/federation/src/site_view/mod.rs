@@ -36,6 +36,7 @@ mod register;
 mod round;
 mod seat;
 mod view;
+mod wire;
 mod writes;
 
 pub use message::{Condition, Message, Released, Said, Term};

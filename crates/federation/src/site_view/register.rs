@@ -7,11 +7,13 @@
 //! Invariants: what was promised or accepted is durable before anybody is told; an acceptor that lost its memory says
 //! nothing until a majority of the others has agreed on its next life, and begins with what they agreed on.
 
+use serde::{Deserialize, Serialize};
+
 use super::seat::Seat;
 use super::view::View;
 
 /// One start of a process: which machine in the seat, and how often it was started. Grows with every start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Start {
     /// Which machine in this seat.
     pub life: u32,
@@ -20,7 +22,7 @@ pub struct Start {
 }
 
 /// The number of an attempt to change the register: unique, ordered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Ballot {
     /// Higher than any that was seen.
     pub round: u64,
@@ -31,7 +33,7 @@ pub struct Ballot {
 }
 
 /// What an acceptor must not forget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Durable {
     /// This start.
     pub start: Start,

@@ -6,10 +6,13 @@
 
 use core::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::limits;
 
 /// One place at a site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
 pub struct Seat(u8);
 
 impl Seat {
@@ -28,7 +31,8 @@ impl Seat {
 }
 
 /// A set of seats.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "u8", into = "u8")]
 pub struct Seats(u8);
 
 impl Seats {
@@ -104,6 +108,35 @@ impl Seats {
     /// Each, in the order of seats.
     pub fn iter(self) -> impl Iterator<Item = Seat> {
         (0..limits::SEATS as u8).map(Seat).filter(move |seat| self.contains(*seat))
+    }
+}
+
+impl From<Seat> for u8 {
+    fn from(seat: Seat) -> Self {
+        seat.0
+    }
+}
+
+impl TryFrom<u8> for Seat {
+    type Error = &'static str;
+
+    fn try_from(number: u8) -> Result<Self, Self::Error> {
+        Self::new(usize::from(number)).ok_or("a seat that no site has")
+    }
+}
+
+impl From<Seats> for u8 {
+    fn from(seats: Seats) -> Self {
+        seats.0
+    }
+}
+
+impl TryFrom<u8> for Seats {
+    type Error = &'static str;
+
+    fn try_from(bits: u8) -> Result<Self, Self::Error> {
+        let seats = Self(bits);
+        if seats.is_within(Self::first(limits::SEATS)) { Ok(seats) } else { Err("seats that no site has") }
     }
 }
 

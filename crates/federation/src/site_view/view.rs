@@ -7,13 +7,14 @@
 //! Invariants: `live` and `joining` share no seat; `live` is never empty; a view that [`View::follows`] another keeps a
 //! node in `live` only if it was there or was joining.
 
+use serde::{Deserialize, Serialize};
 use skerry_base::BucketId;
 
 use super::limits::SEATS;
 use super::seat::{Seat, Seats};
 
 /// The machine in a seat: which one in turn, and what it was admitted under.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Occupant {
     /// How many machines lost their disk in this seat before it.
     pub life: u32,
@@ -22,7 +23,7 @@ pub struct Occupant {
 }
 
 /// Which nodes count, from one agreement to the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
     /// Which in turn.
     pub epoch: u64,
