@@ -17,6 +17,7 @@
 
 pub mod areas;
 pub mod budget;
+pub mod circuits;
 mod config;
 mod context;
 pub mod departure;

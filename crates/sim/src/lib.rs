@@ -10,6 +10,7 @@
 pub mod arrivals;
 pub mod canary;
 pub mod checkers;
+pub mod circuits;
 pub mod copies;
 pub mod disk;
 pub mod environment;
