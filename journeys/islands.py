@@ -149,11 +149,15 @@ class Demo:
     def status(self, number, codes=(0,)):
         return json.loads(self.run("status", "--json", "--site", self.site(number).name, codes=codes))["sites"][0]["status"]
 
-    def cut(self, number):
-        self.run("link", "cut", self.site(number).name)
+    def cut(self, number, other=None):
+        """From all others, or from one: those two then have no connection."""
+        self.run("link", "cut", self.site(number).name, *self.apart_from(other))
 
-    def heal(self, number):
-        self.run("link", "heal", self.site(number).name)
+    def heal(self, number, other=None):
+        self.run("link", "heal", self.site(number).name, *self.apart_from(other))
+
+    def apart_from(self, other):
+        return ["--from", self.site(other).name] if other else []
 
     def kill(self, number):
         """kill -9, by pid, of a process that this demo started."""

@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality burnt lost members live moved crash again histories anomalies bench. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost members live moved crash again histories anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pathlib import Path
 import anomalies
 import journey_bench
 import journey_boto
+import journey_circuits
 import journey_cli
 import journey_copies
 import journey_crash
@@ -37,6 +38,7 @@ def journeys(checks, options):
         "refusals": lambda demo, work: journey_boto.refusals(checks, demo),
         "islands": lambda demo, work: journey_islands.cut_and_heal(checks, demo),
         "locality": lambda demo, work: journey_islands.locality(checks, demo),
+        "circuits": lambda demo, work: journey_circuits.apart(checks, demo),
         "burnt": lambda demo, work: journey_copies.burnt(checks, demo),
         "lost": lambda demo, work: journey_lost.lost(checks, demo),
         "members": lambda demo, work: journey_members.leaves(checks, demo),

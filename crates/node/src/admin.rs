@@ -28,7 +28,7 @@ use skerry_model::{Entry, Record, space, write};
 use crate::areas;
 use crate::copies::{look, loss, only};
 use crate::drive::live::Liveness;
-use crate::drive::stored::CUT;
+use crate::link_admin;
 use crate::membership_admin;
 use crate::moves_admin;
 use crate::paths::bucket::{Bucket, Declared};
@@ -147,12 +147,15 @@ impl Admin {
             None => "unknown",
         };
         let rtt = site.peers.net().rtt(node).filter(|_| linked);
+        let course = site.peers.net().course(node).filter(|_| linked).unwrap_or_default();
         PeerStatus {
             site: id.to_string(),
             name: known.name.clone(),
             state: state.into(),
             addresses: known.addresses.clone(),
             rtt_ms: rtt.map(|rtt| rtt.as_secs_f64() * 1000.0),
+            via: course.via.map(|via| site.peers.roster.node_name(via)),
+            hops: course.hops,
             heard_ms: heard.map(|heard| millis(now.since(heard))),
             lag_ms: match lag {
                 0 => heard.map(|_| 0),
@@ -347,12 +350,7 @@ impl AdminService for Admin {
     }
 
     async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState> {
-        let value = request.cut.then(|| Bytes::from_static(&[1]));
-        let flag = entry(&Entry::Local { key: Bytes::from_static(CUT), value });
-        self.site.commit(self.site.system, (), move |_| Ok(((), vec![flag]))).await?;
-        self.site.peers.net().set_cut(request.cut);
-        tracing::info!(cut = request.cut, "links");
-        Ok(LinkState { version: VERSION, cut: self.site.peers.net().is_cut() })
+        link_admin::set(&self.site, request).await
     }
 
     async fn uplink(&self) -> Outcome<UplinkState> {

@@ -19,6 +19,7 @@ mod faces;
 mod growth;
 pub mod init;
 mod leaving;
+mod link_admin;
 mod membership_admin;
 mod moves_admin;
 pub mod net;

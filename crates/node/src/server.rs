@@ -3,7 +3,7 @@
 //! Invariants: nothing is served before the store is open and the own records are durable; every task and
 //! thread started here ends in [`Running::shutdown`]; readiness never depends on another site.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
@@ -11,7 +11,7 @@ use std::sync::{Arc, RwLock};
 use bytes::Bytes;
 use prometheus_client::registry::Registry;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, Hlc, Origin, SiteId};
+use skerry_base::{BucketId, Hlc, NodeId, Origin, SiteId};
 use skerry_federation::{Config as Machine, Federation, Input};
 use skerry_gateway::service::{Md5Batch, Services};
 use skerry_model::bucket::system_bucket;
@@ -28,7 +28,7 @@ use crate::copies::book::Book;
 use crate::copies::{Copies, lives};
 use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
-use crate::drive::stored::{CUT, LIFE, Stored, is_complete};
+use crate::drive::stored::{APART, CUT, LIFE, Stored, is_complete, nodes};
 use crate::drive::{self, Drive};
 use crate::duties::Duties;
 use crate::leaving;
@@ -40,6 +40,7 @@ use crate::paths::buckets::Buckets;
 use crate::paths::credentials::Credentials;
 use crate::paths::members;
 use crate::paths::objects::Objects;
+use crate::peers::circuits::{self, Circuits};
 use crate::peers::outbox::{self, Outboxes};
 use crate::peers::refused::RefusedConnections;
 use crate::peers::{Peers, serve};
@@ -135,6 +136,7 @@ struct Remembered {
     life: u64,
     stamp: Hlc,
     cut: bool,
+    apart: BTreeSet<NodeId>,
     members: BTreeMap<BucketId, bool>,
     leaving: leaving::Remembered,
     copies: Book,
@@ -155,6 +157,7 @@ impl Remembered {
             life: number(LIFE)?.unwrap_or(0),
             stamp: space::own_clock(view)?,
             cut: view.get(Table::Local, CUT)?.is_some(),
+            apart: view.get(Table::Local, APART)?.map(|bytes| nodes(&bytes)).unwrap_or_default(),
             members,
             leaving: leaving::Remembered::read(view)?,
             copies: Book::read(view)?,
@@ -181,10 +184,12 @@ impl Core {
             }
         };
         net.set_cut(remembered.cut);
+        net.set_apart(remembered.apart.clone());
         let telemetry = Telemetry::register(&mut registry);
         telemetry.wan.watch(&net);
         let (drive, inbox) = drive::new();
-        let peers = Arc::new(Peers::new(net, telemetry.wan.clone(), clock));
+        let circuits = Circuits::new(trust.statement.site, config.peer.relay);
+        let peers = Arc::new(Peers::new(net, telemetry.wan.clone(), clock, circuits));
         peers.uplink.resume(&store.view())?;
         let book = std::mem::take(&mut remembered.copies);
         let pins = Pins::resume(&store.view()).map_err(|error| unread(&directory, &error))?;
@@ -200,7 +205,7 @@ impl Core {
         let admin = Admin {
             site: site.clone(),
             door: door.clone(),
-            liveness,
+            liveness: liveness.clone(),
             started: clock.now(),
             advertised: advertised(config),
         };
@@ -213,6 +218,7 @@ impl Core {
         let core = Self { site, trust, registry, services, recovery, committer, machine, tasks };
         core.first_records(&directory, life, options.access_key).await?;
         core.tasks.spawn(members::complete(core.site.clone(), followed));
+        core.tasks.spawn(circuits::keep(core.site.peers.clone(), liveness, core.tasks.clone()));
         core.go(&remembered.members, door, Workers { site: core.site.clone(), telemetry }, config).await?;
         Ok(core)
     }

@@ -16,13 +16,23 @@ use crate::words;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Link {
     /// Drop every connection of a site to other sites and open none; its clients are served
-    Cut(Which),
+    Cut(Cut),
     /// Connect it again
-    Heal(Which),
+    Heal(Cut),
     /// Show, set or lift the budget of a site's links to other sites
     ///
     /// All links together, both directions. At its end copies stop first (at 80 %), then reads of what is elsewhere (95 %), then records (98 %), then conditional operations and deletes.
     Budget(Budget),
+}
+
+/// What is cut or healed.
+#[derive(Debug, Args)]
+pub(crate) struct Cut {
+    #[command(flatten)]
+    which: Which,
+    /// Only between the site and this one, as if nothing joined the two; others may carry their link
+    #[arg(long, value_name = "OTHER")]
+    from: Option<String>,
 }
 
 /// What the links of a site may carry.
@@ -145,7 +155,7 @@ pub(crate) struct Which {
 
 impl Link {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
-        let (which, cut) = match self {
+        let (Cut { which, from }, cut) = match self {
             Self::Cut(which) => (which, true),
             Self::Heal(which) => (which, false),
             Self::Budget(budget) => return budget.run(globals).await,
@@ -155,15 +165,21 @@ impl Link {
         if output::dry_run(globals.dry_run, &format!("{verb} the links of {}", which.target), globals.json)? {
             return Ok(Exit::Done);
         }
-        let state: LinkState = site.client.post("/_skerry/v1/link", &LinkRequest { cut }).await?;
+        let one = from.is_some();
+        let state: LinkState = site.client.post("/_skerry/v1/link", &LinkRequest { cut, from }).await?;
         if globals.json {
-            output::document("link", &serde_json::json!({ "site": which.target, "cut": state.cut }))?;
+            let (cut, apart) = (state.cut, &state.apart);
+            let document = serde_json::json!({ "site": which.target, "cut": cut, "apart": apart });
+            output::document("link", &document)?;
+        } else if one {
+            let apart = if state.apart.is_empty() { "no site".into() } else { state.apart.join(", ") };
+            output::line(&format!("{} is kept apart from {apart}", which.target));
         } else {
             let word =
                 if state.cut { "is cut off from the other sites" } else { "is linked to the other sites" };
             output::line(&format!("{} {word}", which.target));
         }
-        if state.cut == cut {
+        if one || state.cut == cut {
             Ok(Exit::Done)
         } else {
             Err(Failure::failed(format!("{} did not {verb}", which.target)))

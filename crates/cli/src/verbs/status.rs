@@ -154,6 +154,16 @@ fn peers<'a>((_, answer): &'a Answered<'a>) -> impl Iterator<Item = Vec<String>>
     reports.flat_map(|report| report.peers.iter().map(|peer| peer_row(&report.site_name, peer)))
 }
 
+/// The round trip, and who carries it.
+fn distance(peer: &PeerStatus) -> String {
+    let rtt = peer.rtt_ms.map_or("-".into(), |rtt| format!("{rtt:.1} ms"));
+    match (&peer.via, peer.hops) {
+        (None, _) => rtt,
+        (Some(via), 0 | 1) => format!("{rtt} via {via}"),
+        (Some(via), hops) => format!("{rtt} via {via} and {} more", hops - 1),
+    }
+}
+
 fn peer_row(site: &str, peer: &PeerStatus) -> Vec<String> {
     let ago =
         |millis: Option<u64>| millis.map_or("-".into(), |m| words::span(std::time::Duration::from_millis(m)));
@@ -168,7 +178,7 @@ fn peer_row(site: &str, peer: &PeerStatus) -> Vec<String> {
             "" | "serves" => peer.state.clone(),
             duty => format!("{}, {duty}", peer.state),
         },
-        peer.rtt_ms.map_or("-".into(), |rtt| format!("{rtt:.1} ms")),
+        distance(peer),
         ago(peer.heard_ms),
         ago(peer.lag_ms),
         unsent,

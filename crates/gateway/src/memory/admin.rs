@@ -171,8 +171,11 @@ impl AdminService for Memory {
     }
 
     async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState> {
+        if let Some(from) = request.from {
+            return Err(ServiceError::new(ErrorKind::InvalidArgument, format!("there is no site {from}")));
+        }
         self.lock().cut = request.cut;
-        Ok(LinkState { version: VERSION, cut: request.cut })
+        Ok(LinkState { version: VERSION, cut: request.cut, apart: Vec::new() })
     }
 
     async fn uplink(&self) -> Outcome<UplinkState> {

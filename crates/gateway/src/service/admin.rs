@@ -74,6 +74,12 @@ pub struct PeerStatus {
     pub addresses: Vec<String>,
     /// Round-trip time, if known.
     pub rtt_ms: Option<f64>,
+    /// The site that carries the link to it; none if the link is direct, or there is none.
+    #[serde(default)]
+    pub via: Option<String>,
+    /// Sites between this one and it.
+    #[serde(default)]
+    pub hops: u8,
     /// How long ago it was heard, if ever.
     pub heard_ms: Option<u64>,
     /// By how much its records lag here, if known.
@@ -224,12 +230,15 @@ pub struct ScrubReport {
     pub damaged_segments: Vec<u32>,
 }
 
-/// `POST link`: cuts this site off from all others, or heals it.
+/// `POST link`: cuts this site off from all others or from one, or heals it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkRequest {
     /// Cut or heal.
     pub cut: bool,
+    /// The site from which it is kept apart, as if nothing joined the two; none: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
 }
 
 /// What `POST link` answers.
@@ -239,6 +248,9 @@ pub struct LinkState {
     pub version: u32,
     /// Whether the links are cut now.
     pub cut: bool,
+    /// Sites from which it is kept apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<String>,
 }
 
 /// The budget of a metered uplink.

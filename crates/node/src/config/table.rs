@@ -112,6 +112,8 @@ settings! {
         advertise: Vec<String> = Vec::new(),
         /// Records of small writes come and go with the news of them: they are at other sites after half a round trip instead of one and a half. `false`: this site neither sends nor takes them so, for links that are paid by the byte.
         fresh: bool = true,
+        /// Carries links between two other sites that cannot reach each other and are both linked with this one: their bytes cross its links twice, unread. On a metered link that ends with the budget for copies. `false`: it carries nothing for others.
+        relay: bool = true,
         /// After its start a site waits so long at most for links to others before it refuses what only they have. 0s: not at all.
         start_wait: Span = Span(Duration::from_secs(3)),
     }

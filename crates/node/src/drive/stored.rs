@@ -2,10 +2,12 @@
 //!
 //! Invariant: every value is versioned; a key is a short text, then the bucket where there is one.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
-use skerry_base::{BucketId, Vector};
+use skerry_base::{BucketId, NodeId, Vector};
 use skerry_model::Entry;
 
 /// Kinds of facts, each under its own prefix.
@@ -83,6 +85,13 @@ const COMPLETE: &[u8] = &[2];
 pub(crate) const LIFE: &[u8] = b"life";
 /// The key of the flag that `skerry link cut` sets.
 pub(crate) const CUT: &[u8] = b"cut";
+/// The key of the nodes that `skerry link cut --from` keeps this one apart from: their ids one after the other.
+pub(crate) const APART: &[u8] = b"apart";
+
+/// The nodes of [`APART`].
+pub(crate) fn nodes(bytes: &[u8]) -> BTreeSet<NodeId> {
+    bytes.as_chunks().0.iter().map(|id| NodeId(*id)).collect()
+}
 
 /// A vector in the local table.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 use tokio_util::sync::CancellationToken;
@@ -20,6 +20,8 @@ use super::{Stream, pace};
 
 /// Streams that this side holds open on a link; more wait.
 const OPEN_STREAMS: usize = 64;
+/// Streams that carry links of others, opened by this side; more are refused.
+const CIRCUITS: usize = skerry_federation::circuits::CARRIED_PER_SITE;
 /// Streams of both sides together before the multiplexer ends the link: room for those that one side has
 /// dropped and the other not yet.
 const ALL_STREAMS: usize = 256;
@@ -44,6 +46,7 @@ type Ask = oneshot::Sender<Result<yamux::Stream, yamux::ConnectionError>>;
 pub(super) struct Link {
     asks: mpsc::Sender<Ask>,
     permits: Arc<Semaphore>,
+    circuits: Arc<Semaphore>,
     token: CancellationToken,
     rtt: Arc<Mutex<VecDeque<Duration>>>,
 }
@@ -73,15 +76,26 @@ impl Link {
         let (asks, asked) = mpsc::channel(OPEN_STREAMS);
         let (control, controlled) = oneshot::channel();
         let rtt = Arc::new(Mutex::new(VecDeque::new()));
-        let permits = Arc::new(Semaphore::new(OPEN_STREAMS));
+        let (permits, circuits) =
+            (Arc::new(Semaphore::new(OPEN_STREAMS)), Arc::new(Semaphore::new(CIRCUITS)));
         let driver = Driver { connection, asked, waiting: None, control: Some(control), dialler, inbound };
         let task = run(driver, token.clone(), controlled, rtt.clone());
-        (Self { asks, permits, token, rtt }, task)
+        (Self { asks, permits, circuits, token, rtt }, task)
     }
 
     /// Opens a stream; `None` when the link has ended.
     pub(super) async fn open(&self) -> Option<Stream> {
         let permit = self.permits.clone().acquire_owned().await.ok()?;
+        self.open_with(permit).await
+    }
+
+    /// Opens one that carries a link of others; `None` also when there is no room.
+    pub(super) async fn open_circuit(&self) -> Option<Stream> {
+        let permit = self.circuits.clone().try_acquire_owned().ok()?;
+        self.open_with(permit).await
+    }
+
+    async fn open_with(&self, permit: OwnedSemaphorePermit) -> Option<Stream> {
         let (ask, answer) = oneshot::channel();
         let open = async {
             self.asks.send(ask).await.ok()?;

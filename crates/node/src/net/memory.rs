@@ -1,8 +1,9 @@
 //! The network in memory: the twin of [`super::tcp`] for tests of what stands on [`Net`].
 //!
-//! A link stands between two nodes that have each other in their sets while neither is cut or closed.
+//! A link stands between two nodes that have each other in their sets while neither is cut, closed or kept apart from the
+//! other. Nothing is carried by third ones: tests of that run over TCP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ struct Node {
     streams: mpsc::Sender<(Peer, Stream)>,
     peers: BTreeMap<NodeId, Arc<Counters>>,
     cut: bool,
+    apart: BTreeSet<NodeId>,
 }
 
 /// One node of a [`MemoryWorld`].
@@ -59,7 +61,13 @@ impl MemoryWorld {
     pub fn node(self: &Arc<Self>, key: PublicKey) -> Arc<MemoryNet> {
         let (sender, receiver) = mpsc::channel(WAITING_STREAMS);
         let links = Arc::new(Links::new());
-        let node = Node { links: links.clone(), streams: sender, peers: BTreeMap::new(), cut: false };
+        let node = Node {
+            links: links.clone(),
+            streams: sender,
+            peers: BTreeMap::new(),
+            cut: false,
+            apart: BTreeSet::new(),
+        };
         self.change(|world| {
             world.sever(key.node());
             world.nodes.insert(key.node(), node);
@@ -78,7 +86,9 @@ impl MemoryWorld {
 
 impl World {
     fn wants(&self, from: NodeId, to: NodeId) -> bool {
-        self.nodes.get(&from).is_some_and(|node| !node.cut && node.peers.contains_key(&to))
+        self.nodes
+            .get(&from)
+            .is_some_and(|node| !node.cut && !node.apart.contains(&to) && node.peers.contains_key(&to))
     }
 
     /// Drops the links that must not stand, makes those that can.
@@ -217,6 +227,10 @@ impl Net for MemoryNet {
 
     fn set_cut(&self, cut: bool) {
         self.own(|node| node.cut = cut);
+    }
+
+    fn set_apart(&self, nodes: BTreeSet<NodeId>) {
+        self.own(|node| node.apart = nodes);
     }
 
     fn is_cut(&self) -> bool {

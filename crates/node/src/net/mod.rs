@@ -6,6 +6,7 @@
 //! Invariants: both ends of every link have proven their key; at most one link per pair of nodes; a stream of
 //! a link that broke gives an error and never bytes of another link; while cut, nothing goes in or out.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -56,6 +57,15 @@ pub struct PeerAddress {
     pub addresses: Vec<String>,
 }
 
+/// How a link runs: directly, or carried by others ([`skerry_federation::circuits`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Course {
+    /// Sites in between.
+    pub hops: u8,
+    /// The first of them, as seen from here.
+    pub via: Option<NodeId>,
+}
+
 /// Why a stream could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
@@ -92,6 +102,30 @@ pub trait Net: Send + Sync + 'static {
     /// of the stream with its first byte.
     async fn open(&self, peer: NodeId) -> Result<Stream, NetError>;
 
+    /// The same for a stream that stays open for as long as a link that is carried on it: these have room of their own,
+    /// so that they never keep a question waiting, and are refused when there is none.
+    async fn open_circuit(&self, peer: NodeId) -> Result<Stream, NetError> {
+        self.open(peer).await
+    }
+
+    /// Makes a link to `peer` over a stream that others carry: both ends prove their keys over it as over a connection of
+    /// their own, so that who carries it can read nothing and speak for nobody. It takes the place of none that is as
+    /// short. `dialled` says which end this is.
+    async fn link_over(
+        &self,
+        peer: NodeId,
+        _course: Course,
+        _dialled: bool,
+        _stream: Stream,
+    ) -> Result<(), NetError> {
+        Err(NetError::NoLink(peer))
+    }
+
+    /// How the link to `peer` runs, if there is one.
+    fn course(&self, _peer: NodeId) -> Option<Course> {
+        None
+    }
+
     /// The next stream that another node opened; `None` after [`Net::close`].
     async fn accept(&self) -> Option<(Peer, Stream)>;
 
@@ -110,6 +144,10 @@ pub trait Net: Send + Sync + 'static {
     /// Fault injection: `true` drops and refuses every connection to and from other nodes, `false` heals.
     /// Not remembered beyond this process; the caller does that.
     fn set_cut(&self, cut: bool);
+
+    /// Fault injection: no direct connection to or from these nodes, as if nothing joined them. Replaces the former set;
+    /// not remembered either.
+    fn set_apart(&self, nodes: BTreeSet<NodeId>);
 
     /// Whether the node is cut off.
     fn is_cut(&self) -> bool;

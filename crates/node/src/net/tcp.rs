@@ -6,7 +6,7 @@
 //! Invariants: a connection is anonymous for at most [`HANDSHAKE`], and at most [`ANONYMOUS`] are at a time;
 //! what is not a member asking for a link, or a stranger asking to join, gets no byte of the application.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -23,10 +23,11 @@ use super::link::Link;
 use super::links::{LinkEvents, Links};
 use super::tls::{KnownKeys, Tls};
 use super::traffic::Counters;
-use super::{Net, NetError, Peer, PeerAddress, PeerTraffic, Stream};
+use super::{Course, Net, NetError, Peer, PeerAddress, PeerTraffic, Stream};
 use crate::trust::{Identity, PublicKey, TrustError, entropy};
 
 mod accept;
+mod carried;
 mod dial;
 mod greet;
 
@@ -100,6 +101,8 @@ struct State {
     /// Numbers of links, rising over all peers.
     numbers: u64,
     cut: bool,
+    /// Nodes that are not connected with directly.
+    apart: BTreeSet<NodeId>,
     /// Parent of the tokens of all connections: cancelled by a cut, new after it.
     connected: CancellationToken,
 }
@@ -129,6 +132,20 @@ impl Shared {
         self.state(|state| (!state.cut).then(|| state.connected.child_token()))
     }
 
+    /// The link that stands to a node.
+    fn link(&self, peer: NodeId) -> Result<Arc<Link>, NetError> {
+        if self.closed.is_cancelled() {
+            return Err(NetError::Closed);
+        }
+        self.state(|state| {
+            if state.cut {
+                return Err(NetError::Cut);
+            }
+            let link = state.peers.get(&peer).and_then(|peer| peer.link.clone());
+            link.ok_or(NetError::NoLink(peer))
+        })
+    }
+
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
@@ -146,8 +163,14 @@ impl TcpNet {
         let instance = entropy::number().map_err(|error| failed(TrustError::from(error).to_string()))?;
         let (sender, receiver) = mpsc::channel(WAITING_STREAMS);
         let connected = CancellationToken::new();
-        let state =
-            State { peers: BTreeMap::new(), counters: BTreeMap::new(), numbers: 0, cut: false, connected };
+        let state = State {
+            peers: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            numbers: 0,
+            cut: false,
+            apart: BTreeSet::new(),
+            connected,
+        };
         let shared = Arc::new(Shared {
             node: identity.node(),
             instance,
@@ -209,17 +232,28 @@ impl Net for TcpNet {
     }
 
     async fn open(&self, peer: NodeId) -> Result<Stream, NetError> {
-        if self.shared.closed.is_cancelled() {
-            return Err(NetError::Closed);
-        }
-        let link = self.shared.state(|state| {
-            if state.cut {
-                return Err(NetError::Cut);
-            }
-            let link = state.peers.get(&peer).and_then(|peer| peer.link.clone());
-            link.ok_or(NetError::NoLink(peer))
-        })?;
-        link.open().await.ok_or(NetError::NoLink(peer))
+        self.shared.link(peer)?.open().await.ok_or(NetError::NoLink(peer))
+    }
+
+    async fn open_circuit(&self, peer: NodeId) -> Result<Stream, NetError> {
+        self.shared.link(peer)?.open_circuit().await.ok_or(NetError::NoLink(peer))
+    }
+
+    async fn link_over(
+        &self,
+        peer: NodeId,
+        course: Course,
+        dialled: bool,
+        stream: Stream,
+    ) -> Result<(), NetError> {
+        carried::link(&self.shared, (peer, course), dialled, stream).await
+    }
+
+    fn course(&self, peer: NodeId) -> Option<Course> {
+        self.shared.state(|state| {
+            let peer = state.peers.get(&peer).filter(|peer| peer.link.is_some())?;
+            Some(peer.standing.as_ref()?.course)
+        })
     }
 
     async fn accept(&self) -> Option<(Peer, Stream)> {
@@ -258,6 +292,20 @@ impl Net for TcpNet {
                 state.connected = self.shared.closed.child_token();
                 state.peers.values().for_each(|peer| peer.wakers.hurry());
             }
+        });
+    }
+
+    fn set_apart(&self, nodes: BTreeSet<NodeId>) {
+        self.shared.state(|state| {
+            for (&node, peer) in &mut state.peers {
+                let direct = peer.standing.as_ref().is_some_and(|standing| standing.course.hops == 0);
+                if nodes.contains(&node) && direct {
+                    peer.fall(node, &self.shared.links);
+                } else if state.apart.contains(&node) {
+                    peer.wakers.hurry();
+                }
+            }
+            state.apart = nodes;
         });
     }
 

@@ -1,6 +1,7 @@
 //! Answers what other sites ask, from this site's store alone.
 //!
-//! Before: `peers/serve.rs` with a proven site. Invariants: a question is never passed on (no loops); only
+//! Before: `peers/serve.rs` with a proven site. Invariants: a question is never passed on (no loops), but for a chunk that
+//! this site then fetches for itself (`through.rs`); only
 //! sites of the federation get here; what is sent was verified when it was read from the disk.
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::bucket::{self, Bucket};
 use super::get::{Found, Wanted};
 use super::upload::{self, Target};
 use super::write::{self, Written};
-use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope};
+use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope, through};
 use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
@@ -69,7 +70,12 @@ impl Answers {
         let plain =
             |answer: Outcome<Response>| (answer.unwrap_or_else(|error| list::refused(&error)), Vec::new());
         match request {
-            Request::Control | Request::Forward(_) | Request::Words { .. } => (Response::Done, Vec::new()),
+            Request::Control
+            | Request::Forward(_)
+            | Request::Words { .. }
+            | Request::Reserved
+            | Request::Circuit(_) => (Response::Done, Vec::new()),
+            Request::Through(asked) => through::answer(site, asked).await,
             Request::Read(read) => object(site, read).await,
             Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk).await,
             Request::List(list) => (list::answer(site, list, false).await, Vec::new()),

@@ -51,8 +51,11 @@ impl Asking {
     /// All who could be asked failed, or there was nobody: is "there is nothing" the truth?
     pub(crate) fn nobody(&self, site: &Site, failed: &[String]) -> Outcome<()> {
         let mut reasons = failed.to_vec();
-        let silent = self.silent.iter().map(|silent| site.peers.roster.name(*silent));
-        reasons.extend(silent.map(|name| format!("{name} cannot be reached")));
+        let silent = |silent: &SiteId| {
+            let (name, why) = (site.peers.roster.name(*silent), site.peers.apart(*silent));
+            format!("{name} cannot be reached: {why}")
+        };
+        reasons.extend(self.silent.iter().map(silent));
         if self.unknown {
             reasons.push("the sites that know its members were just started and are still asking".into());
         }

@@ -27,5 +27,6 @@ pub(crate) mod relay;
 pub(crate) mod scope;
 pub(crate) mod shape;
 pub(crate) mod source;
+mod through;
 pub(crate) mod upload;
 pub(crate) mod write;

@@ -134,6 +134,9 @@ impl Chunks {
         let mut tried = Vec::new();
         let peers = &self.site.peers;
         for site in self.reachable().await {
+            if let Some(bytes) = peers.chunk_through(site, self.domain, &chunk).await {
+                return Ok(bytes);
+            }
             match peers.chunk(site, self.domain, &chunk).await {
                 Ok(Some(bytes)) => return Ok(bytes),
                 Ok(None) => tried.push(format!("{} does not have it", peers.roster.name(site))),

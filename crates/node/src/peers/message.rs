@@ -7,7 +7,8 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
-use skerry_base::{BucketId, ChunkId, Dot, Origin, SiteId, Vector};
+use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, Origin, SiteId, Vector};
+use skerry_federation::circuits::{Way, Why};
 
 /// What a stream is opened for: always its first frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +65,45 @@ pub(crate) enum Request {
         /// Which.
         bucket: BucketId,
     },
+    /// A link between two sites that cannot reach each other, by way of the site asked.
+    Circuit(Circuit),
+    /// One chunk of a site that the asker reaches through the site asked, which fetches it for itself.
+    Through(Through),
+}
+
+/// About a link that others carry ([`skerry_federation::circuits`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Circuit {
+    /// Who wants it. A site asks on its own behalf only.
+    pub(crate) from: SiteId,
+    /// With whom.
+    pub(crate) to: SiteId,
+    /// What is to be done.
+    pub(crate) act: Act,
+}
+
+/// What is to be done about a circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Act {
+    /// Say whether there is a way of so many hops at most.
+    Ask(u8),
+    /// Carry it over so many hops at most: after the answer the stream is the link's.
+    Carry(u8),
+    /// To the other end: it comes over so many hops, and the stream is the link's after the answer.
+    Take(u8),
+}
+
+/// Asks for a chunk by way of the site asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Through {
+    /// Who has it.
+    pub(crate) holder: SiteId,
+    /// The bucket whose chunk it is.
+    pub(crate) domain: BucketId,
+    /// Which.
+    pub(crate) chunk: ChunkRef,
+    /// Sites between the one asked and the holder at most: fewer with each, so that it comes to an end.
+    pub(crate) most: u8,
 }
 
 /// Asks the register of names for a name.
@@ -366,6 +406,8 @@ pub(crate) enum Response {
     Have(Vec<bool>),
     /// What the answerer is to a bucket.
     Standing(Box<skerry_federation::departure::Standing>),
+    /// The way there is, or why there is none.
+    Circuit(Result<Way, Why>),
 }
 
 /// An object that was found.
@@ -460,6 +502,33 @@ mod tests {
         assert_eq!(hex(&codec::encode(&request)), expected);
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
         assert_eq!(hex(&codec::encode(&Response::Have(vec![true, false]))), "0112020100");
+    }
+
+    #[test]
+    fn circuit_v1_fixtures() {
+        let (from, to) = (SiteId([1; 16]), SiteId([2; 16]));
+        for (act, bytes) in [(Act::Ask(3), "0003"), (Act::Carry(2), "0102"), (Act::Take(1), "0201")] {
+            let request = Request::Circuit(Circuit { from, to, act });
+            assert_eq!(
+                hex(&codec::encode(&request)),
+                format!("0111{}{}{bytes}", "01".repeat(16), "02".repeat(16))
+            );
+            assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+        }
+        let kind = skerry_base::ChunkKind::Leaf;
+        let chunk = ChunkRef { id: ChunkId([3; 32]), kind, stored: 300, length: 299 };
+        let through = Through { holder: to, domain: BucketId([1; 16]), chunk, most: 2 };
+        let tail = format!("{}00ac02ab0202", "03".repeat(32));
+        let expected = format!("0112{}{}{tail}", "02".repeat(16), "01".repeat(16));
+        assert_eq!(hex(&codec::encode(&Request::Through(through))), expected);
+        let way = Way { hops: 1, rtt_micros: 300 };
+        let whys = [Why::Apart, Why::Off, Why::Metered, Why::Full, Why::Far, Why::Silent, Why::Unable];
+        let refusals = whys.into_iter().enumerate().map(|(n, why)| (Err(why), format!("0114010{n}")));
+        for (answer, bytes) in refusals.chain([(Ok(way), "01140001ac02".into())]) {
+            let response = Response::Circuit(answer);
+            assert_eq!(hex(&codec::encode(&response)), bytes);
+            assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::clock::Clock;
 use crate::net::{Net, NetError, Stream, frame};
 use crate::telemetry::{Kind, Wan};
 
+pub(crate) mod circuits;
 pub(crate) mod message;
 pub(crate) mod outbox;
 pub(crate) mod refused;
@@ -28,7 +29,7 @@ pub(crate) mod roster;
 pub(crate) mod serve;
 pub(crate) mod uplink;
 
-use message::{Request, Response};
+use message::{Request, Response, Through};
 use roster::Roster;
 
 /// How long an answer may take to begin: a link that is up but silent must not hold a client for ever.
@@ -40,7 +41,10 @@ pub(crate) enum PeerError {
     /// Not in the roster.
     #[error("site {0} is not in the roster")]
     Stranger(SiteId),
-    /// No link, or it broke.
+    /// No link, neither directly nor by way of others.
+    #[error("{0}")]
+    Apart(String),
+    /// The network refused, or the link broke.
     #[error("{0}")]
     Net(#[from] NetError),
     /// The stream broke, or the answer was no frame.
@@ -71,6 +75,8 @@ pub(crate) struct Peers {
     wan: Arc<Wan>,
     /// What may cross.
     pub(crate) uplink: uplink::Uplink,
+    /// Links by way of others.
+    pub(crate) circuits: circuits::Circuits,
     clock: Clock,
     noted: Mutex<Noted>,
 }
@@ -84,9 +90,9 @@ struct Noted {
 
 impl Peers {
     /// Over this network; the roster is empty.
-    pub(crate) fn new(net: Arc<dyn Net>, wan: Arc<Wan>, clock: Clock) -> Self {
+    pub(crate) fn new(net: Arc<dyn Net>, wan: Arc<Wan>, clock: Clock, circuits: circuits::Circuits) -> Self {
         let uplink = uplink::Uplink::new(net.clone(), clock);
-        Self { net, roster: Roster::default(), wan, uplink, clock, noted: Mutex::default() }
+        Self { net, roster: Roster::default(), wan, uplink, circuits, clock, noted: Mutex::default() }
     }
 
     /// The clocks that it reads.
@@ -143,8 +149,10 @@ impl Peers {
     pub(crate) async fn call(&self, site: SiteId, request: &Request) -> Result<Answer, PeerError> {
         let node = self.roster.node(site).ok_or(PeerError::Stranger(site))?;
         let held = self.uplink.may_ask(request).map_err(PeerError::Metered)?;
-        match tokio::time::timeout(ANSWER_WAIT, self.exchange(node, request)).await {
-            Ok(answer) => answer.map(|answer| Answer { _held: held, ..answer }),
+        match tokio::time::timeout(patience(request), self.exchange(node, request)).await {
+            Ok(Ok(answer)) => Ok(Answer { _held: held, ..answer }),
+            Ok(Err(PeerError::Net(NetError::NoLink(_)))) => Err(PeerError::Apart(self.apart(site))),
+            Ok(Err(error)) => Err(error),
             Err(_) => Err(PeerError::Silent),
         }
     }
@@ -157,7 +165,10 @@ impl Peers {
         if payload > 0 {
             self.sent(node, Kind::Payload, payload);
         }
-        if !matches!(request, Request::Chunk { .. } | Request::Size { .. } | Request::Words { .. }) {
+        if !matches!(
+            request,
+            Request::Chunk { .. } | Request::Through(_) | Request::Size { .. } | Request::Words { .. }
+        ) {
             self.sent(node, Kind::Record, asked.len() - payload);
         }
         let answer =
@@ -173,7 +184,7 @@ impl Peers {
     pub(crate) async fn dialect(&self, site: SiteId) -> Option<u8> {
         match self.call(site, &Request::Words { dialect: DIALECT }).await.map(|answer| answer.response) {
             Ok(Response::Words { dialect }) => Some(dialect),
-            Err(PeerError::Silent | PeerError::Stranger(_) | PeerError::Net(_)) => None,
+            Err(PeerError::Silent | PeerError::Stranger(_) | PeerError::Net(_) | PeerError::Apart(_)) => None,
             Ok(_) | Err(_) => Some(1),
         }
     }
@@ -185,7 +196,36 @@ impl Peers {
         domain: BucketId,
         chunk: &ChunkRef,
     ) -> Result<Option<Bytes>, PeerError> {
-        let mut answer = self.call(site, &Request::Chunk { domain, chunk: chunk.id }).await?;
+        self.chunk_of(site, &Request::Chunk { domain, chunk: chunk.id }, chunk).await
+    }
+
+    /// One chunk of a site that is reached by way of others, fetched by the first of them for itself and given on; none
+    /// if that one will not, or cannot.
+    pub(crate) async fn chunk_through(
+        &self,
+        holder: SiteId,
+        domain: BucketId,
+        chunk: &ChunkRef,
+    ) -> Option<Bytes> {
+        let course = self.course(holder).filter(|course| course.hops > 0)?;
+        let relay = self.roster.site(course.via?)?;
+        let asked = Through { holder, domain, chunk: *chunk, most: course.hops - 1 };
+        match self.chunk_of(relay, &Request::Through(asked), chunk).await {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::debug!(relay = self.roster.name(relay), %error, "did not fetch a chunk for this site");
+                None
+            }
+        }
+    }
+
+    async fn chunk_of(
+        &self,
+        site: SiteId,
+        request: &Request,
+        chunk: &ChunkRef,
+    ) -> Result<Option<Bytes>, PeerError> {
+        let mut answer = self.call(site, request).await?;
         match answer.response {
             Response::Chunk(length) if length == chunk.stored => {
                 self.receive(&mut answer, chunk.id, length).await.map(Some)
@@ -214,6 +254,15 @@ impl Peers {
             return Err(PeerError::Senseless("a chunk that is not what its name says"));
         }
         Ok(bytes.into())
+    }
+}
+
+/// How long an answer may take to begin.
+const fn patience(request: &Request) -> Duration {
+    match request {
+        // It begins when the chunk is whole where it is asked for.
+        Request::Through(_) => PAYLOAD_WAIT,
+        _ => ANSWER_WAIT,
     }
 }
 

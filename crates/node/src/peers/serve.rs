@@ -18,8 +18,8 @@ use skerry_gateway::service::ErrorKind;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
-use super::Peers;
 use super::message::{Request, Response};
+use super::{Peers, circuits};
 use crate::drive::Drive;
 use crate::net::tcp::STRANGERS;
 use crate::net::{Peer, Stream, frame};
@@ -84,6 +84,7 @@ async fn one(
     let site = peers.roster.site(node).ok_or(super::PeerError::Senseless("the site left the roster"))?;
     match codec::decode(&first)? {
         Request::Control => control(peers, drive, site, node, stream).await,
+        Request::Circuit(circuit) => circuits::serve(peers, (site, node), circuit, stream).await,
         Request::Words { .. } => {
             let words = codec::encode(&Response::Words { dialect: DIALECT });
             Ok(frame::write(&mut stream, &words).await?)

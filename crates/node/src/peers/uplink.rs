@@ -77,8 +77,8 @@ pub(crate) struct Standing {
 /// What a question is.
 const fn class(request: &Request) -> Option<Class> {
     match request {
-        // What is said on it is judged message by message.
-        Request::Control => None,
+        // What is said on it is judged message by message; what is carried, by who carries it.
+        Request::Control | Request::Circuit(_) => None,
         Request::Decide(_) | Request::NameHome(_) | Request::ClaimName(_) => Some(Class::Decision),
         _ => Some(Class::Read),
     }
@@ -87,7 +87,7 @@ const fn class(request: &Request) -> Option<Class> {
 /// Bytes that a question and its answer take at most, as far as it says.
 fn size(request: &Request) -> u64 {
     let body = match request {
-        Request::Chunk { .. } => CHUNK_BYTES as u64,
+        Request::Chunk { .. } | Request::Through(_) => CHUNK_BYTES as u64,
         Request::Read(read) if read.part != Part::Nothing => CHUNK_BYTES as u64,
         Request::Hold(hold) => hold.payload.iter().map(|bytes| bytes.len() as u64).sum(),
         // Follows the question, as it comes from the client.

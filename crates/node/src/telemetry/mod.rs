@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 
 mod areas;
 mod cache;
+mod circuits;
 pub mod log;
 mod losses;
 mod peers;
@@ -25,6 +26,7 @@ mod wan;
 
 pub use areas::Areas;
 pub use cache::Cache;
+pub use circuits::Circuits;
 pub use losses::Losses;
 pub use peers::{FeedLag, PeerLabels};
 pub use scrub::Scrub;
@@ -74,6 +76,8 @@ pub struct Telemetry {
     pub scrub: Scrub,
     /// The metered link.
     pub uplink: Uplink,
+    /// What is carried for others.
+    pub circuits: Circuits,
     /// What copies saved and what went.
     pub cache: Cache,
     /// How this site finds others.
@@ -105,6 +109,7 @@ impl Telemetry {
             scrub: Scrub::default(),
             cache: Cache::default(),
             uplink: Uplink::default(),
+            circuits: Circuits::default(),
             areas: Areas::default(),
             losses: Losses::default(),
             disk_bytes: Family::default(),
@@ -171,6 +176,7 @@ impl Telemetry {
         self.scrub.register(registry);
         self.cache.register(registry);
         self.uplink.register(registry);
+        self.circuits.register(registry);
         self.areas.register(registry);
         self.losses.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
 mod checking;
+mod circuits;
 mod copies;
 mod duties;
 mod flips;

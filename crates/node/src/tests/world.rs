@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use crate::config::Config;
 use crate::net::memory::MemoryWorld;
+use crate::net::tcp::TcpNet;
 use crate::server::{Core, Options};
 use crate::site::{Site, entry, unreadable};
 use crate::trust::access::AccessKey;
@@ -47,11 +48,21 @@ pub(super) struct TestSite {
     pub(super) core: Option<Core>,
     trust: SiteTrust,
     net: Arc<MemoryWorld>,
+    /// Over real sockets instead, on which others can carry links.
+    over_tcp: bool,
+    /// Whether it carries for others.
+    pub(super) carries: bool,
 }
 
 impl TestSite {
     pub(super) async fn start(&mut self) {
-        let (config, options) = self.settings();
+        let (mut config, mut options) = self.settings();
+        config.peer.relay = self.carries;
+        if self.over_tcp {
+            let net = TcpNet::bind("127.0.0.1:0", &self.trust.identity).await.unwrap();
+            config.peer.advertise = vec![net.address().to_string()];
+            options.net = Some(net);
+        }
         self.core = Some(Core::start(&config, options).await.unwrap());
     }
 
@@ -238,6 +249,15 @@ pub(super) struct TestWorld {
 impl TestWorld {
     /// `count` running sites.
     pub(super) async fn new(count: usize) -> Self {
+        Self::with(count, false).await
+    }
+
+    /// The same over sockets on loopback.
+    pub(super) async fn over_tcp(count: usize) -> Self {
+        Self::with(count, true).await
+    }
+
+    async fn with(count: usize, over_tcp: bool) -> Self {
         let net = MemoryWorld::new();
         let founding = Founding::new("site-1", WallTime(1)).unwrap();
         let mut trusts = Vec::new();
@@ -249,7 +269,8 @@ impl TestWorld {
         for trust in trusts {
             let directory = TempDir::new().unwrap();
             trust.store(directory.path()).unwrap();
-            let mut site = TestSite { directory, core: None, trust, net: net.clone() };
+            let mut site =
+                TestSite { directory, core: None, trust, net: net.clone(), over_tcp, carries: true };
             site.start().await;
             sites.push(site);
         }

@@ -94,6 +94,8 @@ impl Metrics {
     fn uplink(&self) {
         let standing = self.site.peers.uplink.standing();
         self.telemetry.uplink.set(standing.plan.map(|plan| plan.bytes), standing.account.used);
+        let (links, bytes) = self.site.peers.circuits.carried();
+        self.telemetry.circuits.set(links, bytes);
     }
 
     async fn lag(&self) {

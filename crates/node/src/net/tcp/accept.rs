@@ -16,7 +16,7 @@ use super::super::pace;
 use super::super::sever::Severable;
 use super::super::tls::{self, peer_key};
 use super::super::traffic::Meter;
-use super::super::{Peer, Stream};
+use super::super::{Course, Peer, Stream};
 use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, dial, greet};
 use crate::trust::PublicKey;
 
@@ -117,12 +117,15 @@ async fn prove(
         return Ok(Some(Proven::Stranger(key, Box::new(stream))));
     }
     let peer = key.node();
-    let Some(counters) = shared.state(|state| state.peers.get(&peer).map(|peer| peer.counters.clone()))
-    else {
+    let wanted = |state: &mut super::State| {
+        let peer = state.peers.get(&peer).filter(|_| !state.apart.contains(&peer));
+        peer.map(|peer| peer.counters.clone())
+    };
+    let Some(counters) = shared.state(wanted) else {
         return Ok(None);
     };
     meter.belongs_to(&counters);
-    match greet::greet(shared, stream, peer, None, token).await? {
+    match greet::greet(shared, stream, (peer, Course::default()), None, token).await? {
         greet::Greeted::Link(link) => Ok(Some(Proven::Link(link))),
         greet::Greeted::Spare => Ok(None),
     }

@@ -17,7 +17,7 @@ use super::super::pace;
 use super::super::sever::Severable;
 use super::super::tls;
 use super::super::traffic::{Counters, Meter};
-use super::super::{NetError, PeerAddress, Stream};
+use super::super::{Course, NetError, PeerAddress, Stream};
 use super::{HANDSHAKE, Shared, greet};
 use crate::trust::{PublicKey, entropy};
 
@@ -27,6 +27,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const SHORTEST: Duration = Duration::from_millis(200);
 /// A peer that is away for long is met within this time of its return, if it does not dial itself.
 const LONGEST: Duration = Duration::from_secs(30);
+/// The same while a link stands that others carry.
+const LONGEST_CARRIED: Duration = Duration::from_secs(600);
 /// A link that lived this long has earned a quick redial.
 const STEADY: Duration = Duration::from_secs(10);
 /// Socket addresses tried per round, whatever names resolve to.
@@ -89,14 +91,24 @@ pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop
         pause = if pace::now().saturating_duration_since(begun) > STEADY {
             SHORTEST
         } else {
-            (pause * 2).min(LONGEST)
+            (pause * 2).min(if is_carried(&shared, node) { LONGEST_CARRIED } else { LONGEST })
         };
         tokio::select! {
             () = stop.cancelled() => return,
             () = wakers.hurry.notified() => pause = SHORTEST,
+            // What carried it is gone: a direct link is wanted as soon as ever.
+            () = wakers.change.notified(), if pause > LONGEST => pause = SHORTEST,
             () = pace::pause(jittered(pause)) => {}
         }
     }
+}
+
+/// Whether the link that stands is carried by others.
+fn is_carried(shared: &Shared, node: NodeId) -> bool {
+    let hops = |state: &mut super::State| {
+        state.peers.get(&node).and_then(|peer| Some(peer.standing.as_ref()?.course.hops))
+    };
+    shared.state(hops).is_some_and(|hops| hops > 0)
 }
 
 /// What wakes a dialling task.
@@ -128,7 +140,8 @@ fn wanted(shared: &Shared, node: NodeId) -> Option<Wanted> {
     shared.state(|state| {
         let token = (!state.cut).then(|| state.connected.child_token())?;
         let peer = state.peers.get(&node)?;
-        if peer.standing.is_some() || peer.address.addresses.is_empty() {
+        let direct = peer.standing.as_ref().is_some_and(|standing| standing.course.hops == 0);
+        if direct || state.apart.contains(&node) || peer.address.addresses.is_empty() {
             return None;
         }
         let (address, counters) = (peer.address.clone(), peer.counters.clone());
@@ -141,7 +154,7 @@ async fn dial(shared: &Arc<Shared>, node: NodeId, want: Wanted) -> Result<greet:
     let meter = Arc::new(Meter::default());
     meter.belongs_to(&counters);
     let connection = connect(shared, key, &addresses, tls::LINK, meter, &token).await?;
-    let greeting = greet::greet(shared, connection.socket, node, Some(last), token);
+    let greeting = greet::greet(shared, connection.socket, (node, Course::default()), Some(last), token);
     let failed = |reason: String| NetError::Dial { address: connection.address.clone(), reason };
     match timeout(HANDSHAKE, greeting).await {
         Ok(greeted) => greeted.map_err(|error| failed(error.to_string())),

@@ -3,7 +3,8 @@
 //! The node with the lower id is the *arbiter* of the pair: it alone decides which connection is the link and
 //! numbers it, the other follows the highest number. It keeps the link that stands, unless the other end was
 //! restarted since, or dialled because that very link had failed there: so two dials that cross end as one
-//! link without a flap, and a half-dead link never locks a returning peer out.
+//! link without a flap, and a half-dead link never locks a returning peer out. A link that fewer sites carry takes the
+//! place of one that more do.
 
 use std::io;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use skerry_base::NodeId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
-use super::super::Peer;
 use super::super::link::{Inbound, Link};
+use super::super::{Course, Peer};
 use super::{PeerState, Shared, State};
 
 const VERSION: u8 = 1;
@@ -35,6 +36,7 @@ pub(super) struct Standing {
     /// Own number, for followers of the links.
     pub(super) number: u64,
     pub(super) token: CancellationToken,
+    pub(super) course: Course,
 }
 
 /// What both ends say first.
@@ -76,12 +78,12 @@ pub(super) enum Greeted {
     Spare,
 }
 
-/// Greets over a proven connection with `peer`. `dialled` is the last link known when this side dialled, none
+/// Greets over a proven connection with `peer`, which runs on this course. `dialled` is the last link known when this side dialled, none
 /// if the other side did. `token` is the connection's.
 pub(super) async fn greet<S>(
     shared: &Arc<Shared>,
     mut stream: S,
-    peer: NodeId,
+    (peer, course): (NodeId, Course),
     dialled: Option<LinkId>,
     token: CancellationToken,
 ) -> io::Result<Greeted>
@@ -93,7 +95,7 @@ where
     stream.flush().await?;
     let theirs = Hello::read(&mut stream).await?;
     let reserved = if shared.node < peer {
-        let reserved = decide(shared, peer, theirs, dialled.is_some(), &token);
+        let reserved = decide(shared, (peer, course), theirs, dialled.is_some(), &token);
         let number = reserved.as_ref().map_or(0, |reserved| reserved.standing.id.number);
         stream.write_u64(number).await?;
         stream.flush().await?;
@@ -101,7 +103,7 @@ where
     } else {
         let number = stream.read_u64().await?;
         let id = LinkId { arbiter: theirs.instance, number };
-        if number == 0 { None } else { follow(shared, peer, id, &token) }
+        if number == 0 { None } else { follow(shared, (peer, course), id, &token) }
     };
     Ok(match reserved {
         Some(reserved) => Greeted::Link(Box::pin(install(reserved, stream, dialled.is_some()))),
@@ -135,7 +137,7 @@ impl Drop for Reserved {
 /// The arbiter's side.
 fn decide(
     shared: &Arc<Shared>,
-    peer: NodeId,
+    (peer, course): (NodeId, Course),
     theirs: Hello,
     dialler: bool,
     token: &CancellationToken,
@@ -144,15 +146,22 @@ fn decide(
         let entry = state.peers.get(&peer)?;
         let keep = entry.standing.as_ref().is_some_and(|standing| {
             let failed_there = !dialler && theirs.last == standing.id;
-            !standing.token.is_cancelled() && standing.instance == theirs.instance && !failed_there
+            let shorter = course.hops < standing.course.hops;
+            let same = !standing.token.is_cancelled() && standing.instance == theirs.instance;
+            same && !failed_there && !shorter
         });
         let id = LinkId { arbiter: shared.instance, number: state.numbers + 1 };
-        if keep { None } else { reserve(shared, state, peer, id, theirs.instance, token) }
+        if keep { None } else { reserve(shared, state, (peer, course), (id, theirs.instance), token) }
     })
 }
 
 /// The other side: obeys, unless a later decision was heard first.
-fn follow(shared: &Arc<Shared>, peer: NodeId, id: LinkId, token: &CancellationToken) -> Option<Reserved> {
+fn follow(
+    shared: &Arc<Shared>,
+    (peer, course): (NodeId, Course),
+    id: LinkId,
+    token: &CancellationToken,
+) -> Option<Reserved> {
     shared.state(|state| {
         let later = state
             .peers
@@ -160,7 +169,7 @@ fn follow(shared: &Arc<Shared>, peer: NodeId, id: LinkId, token: &CancellationTo
             .standing
             .as_ref()
             .is_some_and(|standing| standing.id.arbiter == id.arbiter && standing.id.number > id.number);
-        if later { None } else { reserve(shared, state, peer, id, id.arbiter, token) }
+        if later { None } else { reserve(shared, state, (peer, course), (id, id.arbiter), token) }
     })
 }
 
@@ -168,15 +177,14 @@ fn follow(shared: &Arc<Shared>, peer: NodeId, id: LinkId, token: &CancellationTo
 fn reserve(
     shared: &Arc<Shared>,
     state: &mut State,
-    peer: NodeId,
-    id: LinkId,
-    instance: u64,
+    (peer, course): (NodeId, Course),
+    (id, instance): (LinkId, u64),
     token: &CancellationToken,
 ) -> Option<Reserved> {
     let entry = state.peers.get_mut(&peer).filter(|_| !token.is_cancelled())?;
     entry.fall(peer, &shared.links);
     state.numbers += 1;
-    let standing = Standing { id, instance, number: state.numbers, token: token.clone() };
+    let standing = Standing { id, instance, number: state.numbers, token: token.clone(), course };
     entry.standing = Some(standing.clone());
     Some(Reserved { shared: shared.clone(), peer, standing })
 }

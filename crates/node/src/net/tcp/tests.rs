@@ -145,7 +145,8 @@ async fn greeted(from: &Site, to: &Site) -> (bool, bool) {
     let (a, b) = tokio::io::duplex(64);
     // Both dial before either has ever had a link.
     let last = greet::LinkId::default();
-    let end = |site: &Site, end, peer, last| {
+    let end = |site: &Site, end, peer: NodeId, last| {
+        let peer = (peer, Course::default());
         let (shared, token) = (site.net.shared.clone(), site.net.shared.connected().unwrap());
         tokio::spawn(async move {
             match greet::greet(&shared, end, peer, last, token).await.unwrap() {
@@ -188,7 +189,8 @@ async fn a_greeting_that_breaks_off_leaves_the_place_free() {
     // The arbiter has decided when it finds that nobody hears it.
     let (end, mut other) = tokio::io::duplex(64);
     let shared = a.net.shared.clone();
-    let greeting = greet::greet(&shared, end, b.node(), None, shared.connected().unwrap());
+    let greeting =
+        greet::greet(&shared, end, (b.node(), Course::default()), None, shared.connected().unwrap());
     let breaking = async {
         other.write_all(&[1; 25]).await.unwrap();
         drop(other);
@@ -199,6 +201,126 @@ async fn a_greeting_that_breaks_off_leaves_the_place_free() {
     a.net.set_peers(vec![b.address()]);
     a.up(b.node()).await;
     b.up(a.node()).await;
+}
+
+/// Passes bytes on between two streams and keeps what it saw.
+async fn pass_on(mut one: Stream, mut other: Stream, seen: Arc<Mutex<Vec<u8>>>) {
+    let (mut here, mut there) = (vec![0; 4096], vec![0; 4096]);
+    loop {
+        let (bytes, to) = tokio::select! {
+            read = one.read(&mut here) => match read { Ok(n) if n > 0 => (&here[..n], &mut other), _ => return },
+            read = other.read(&mut there) => match read { Ok(n) if n > 0 => (&there[..n], &mut one), _ => return },
+        };
+        seen.lock().unwrap().extend_from_slice(bytes);
+        to.write_all(bytes).await.unwrap();
+        to.flush().await.unwrap();
+    }
+}
+
+/// Three of which the first and the last are kept apart.
+async fn in_a_row() -> [Site; 3] {
+    let [mut a, mut b, mut c] = [Site::new().await, Site::new().await, Site::new().await];
+    a.net.set_apart([c.node()].into());
+    a.net.set_peers(vec![b.address(), c.address()]);
+    b.net.set_peers(vec![a.address(), c.address()]);
+    c.net.set_peers(vec![a.address(), b.address()]);
+    a.up(b.node()).await;
+    c.up(b.node()).await;
+    let mut met = [b.events.next().await, b.events.next().await];
+    met.sort_by_key(|event| *event != Some(LinkEvent::Up(a.node())));
+    assert_eq!(met, [Some(LinkEvent::Up(a.node())), Some(LinkEvent::Up(c.node()))]);
+    [a, b, c]
+}
+
+/// A stream from the first to the second, as both hold it.
+async fn stream(from: &Site, to: &Site) -> (Stream, Stream) {
+    let mut ours = from.net.open_circuit(to.node()).await.unwrap();
+    ours.write_all(b"!").await.unwrap();
+    ours.flush().await.unwrap();
+    let (peer, mut theirs) = to.net.accept().await.unwrap();
+    assert_eq!((peer, theirs.read_u8().await.unwrap()), (Peer::Known(from.node()), b'!'));
+    (ours, theirs)
+}
+
+#[tokio::test]
+async fn a_link_that_another_carries_is_read_by_nobody_and_gives_way_to_a_direct_one() {
+    let [mut a, b, mut c] = in_a_row().await;
+    let (course, back) = (Course { hops: 1, via: Some(b.node()) }, Course { hops: 1, via: Some(b.node()) });
+    let ((near, from_a), (to_c, far)) = (stream(&a, &b).await, stream(&b, &c).await);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    tokio::spawn(pass_on(from_a, to_c, seen.clone()));
+    let (one, other) = tokio::join!(
+        a.net.link_over(c.node(), course, true, near),
+        c.net.link_over(a.node(), back, false, far)
+    );
+    one.unwrap();
+    other.unwrap();
+    a.up(c.node()).await;
+    c.up(a.node()).await;
+    assert_eq!(a.net.course(c.node()), Some(course));
+    let secret = b"nobody in between reads this".repeat(400);
+    echo(&a, &c, &secret).await;
+    echo(&c, &a, &secret).await;
+    {
+        let seen = seen.lock().unwrap();
+        assert!(seen.len() > 4 * secret.len());
+        assert!(!seen.windows(16).any(|window| window == &secret[..16]), "the relay saw what was said");
+    }
+    // Counted where it crossed: on the link to the relay.
+    let counted = |node| a.net.traffic().iter().find(|traffic| traffic.node == node).unwrap().sent;
+    assert_eq!(counted(c.node()), 0);
+    assert!(counted(b.node()) > 2 * secret.len() as u64);
+    a.net.set_apart(BTreeSet::new());
+    a.down(c.node()).await;
+    a.up(c.node()).await;
+    assert_eq!(a.net.course(c.node()), Some(Course::default()));
+    c.down(a.node()).await;
+    c.up(a.node()).await;
+    echo(&a, &c, b"direct").await;
+}
+
+#[tokio::test]
+async fn who_carries_a_link_cannot_speak_for_an_end_of_it() {
+    let [a, b, c] = in_a_row().await;
+    let course = Course { hops: 1, via: Some(b.node()) };
+    // It says that it carries for the first, and speaks itself.
+    let (ours, theirs) = stream(&b, &c).await;
+    let speaks = async {
+        let config = b.net.shared.tls.client(c.identity.public(), super::super::tls::LINK).unwrap();
+        let connector = tokio_rustls::TlsConnector::from(config);
+        connector.connect(super::super::tls::server_name(), ours).await
+    };
+    let (_spoken, refused) = tokio::join!(speaks, c.net.link_over(a.node(), course, false, theirs));
+    assert!(refused.unwrap_err().to_string().contains("another node"), "taken for the first");
+    assert_eq!(c.net.course(a.node()), None);
+    // The first believes no other key than that of whom it wants.
+    let ((near, from_a), (to_c, far)) = (stream(&a, &b).await, stream(&b, &c).await);
+    drop((to_c, far));
+    let answers = tokio_rustls::TlsAcceptor::from(b.net.shared.tls.link.clone()).accept(from_a);
+    let (refused, _) = tokio::join!(a.net.link_over(c.node(), course, true, near), answers);
+    refused.unwrap_err();
+    assert_eq!(a.net.course(c.node()), None);
+}
+
+#[tokio::test]
+async fn a_carried_link_ends_with_a_cut_and_with_who_carries_it() {
+    let [mut a, b, mut c] = in_a_row().await;
+    let course = Course { hops: 1, via: Some(b.node()) };
+    let ((near, from_a), (to_c, far)) = (stream(&a, &b).await, stream(&b, &c).await);
+    tokio::spawn(pass_on(from_a, to_c, Arc::default()));
+    let (one, other) = tokio::join!(
+        a.net.link_over(c.node(), course, true, near),
+        c.net.link_over(a.node(), course, false, far)
+    );
+    one.unwrap();
+    other.unwrap();
+    a.up(c.node()).await;
+    c.up(a.node()).await;
+    b.net.close().await;
+    let mut gone = [a.events.next().await, a.events.next().await];
+    gone.sort_by_key(|event| *event != Some(LinkEvent::Down(b.node())));
+    assert_eq!(gone, [Some(LinkEvent::Down(b.node())), Some(LinkEvent::Down(c.node()))]);
+    assert!(matches!(a.net.open(c.node()).await, Err(NetError::NoLink(_))));
 }
 
 #[tokio::test]
