@@ -375,7 +375,7 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
         Ok(answer) => answer.response,
         Err(error) => {
             keep_for_later((pins, asked.pins));
-            let unsent = matches!(error, PeerError::Net(_) | PeerError::Stranger(_));
+            let unsent = matches!(error, PeerError::Net(_) | PeerError::Apart(_) | PeerError::Stranger(_));
             let why =
                 if unsent { error.to_string() } else { format!("{error}; it may have decided already") };
             return Err(home_unreachable(site, home, &why));
