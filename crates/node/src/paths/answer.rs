@@ -70,11 +70,9 @@ impl Answers {
         let plain =
             |answer: Outcome<Response>| (answer.unwrap_or_else(|error| list::refused(&error)), Vec::new());
         match request {
-            Request::Control
-            | Request::Forward(_)
-            | Request::Words { .. }
-            | Request::Reserved
-            | Request::Circuit(_) => (Response::Done, Vec::new()),
+            Request::Control | Request::Forward(_) | Request::Words { .. } | Request::Circuit(_) => {
+                (Response::Done, Vec::new())
+            }
             Request::Through(asked) => through::answer(site, asked).await,
             Request::Read(read) => object(site, read).await,
             Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk).await,
