@@ -100,9 +100,9 @@ impl Location {
         }
         let members = self.holders.of(bucket);
         let unheard = if peers.one_level() { None } else { self.census.unheard(bucket) };
-        let told = |site: &SiteId| unheard.is_some_and(|unheard| !unheard.contains(site));
+        let told = |site: SiteId| unheard.is_some_and(|unheard| !unheard.contains(&site));
         let said = |site: &&SiteId| {
-            self.holders.is_surely_no_member(**site, bucket) || (!members.contains(*site) && told(*site))
+            self.holders.is_surely_no_member(**site, bucket) || (!members.contains(*site) && told(**site))
         };
         peers.roster().iter().filter(said).copied().collect()
     }

@@ -32,7 +32,7 @@ fn refuse(message: impl Into<String>) -> ServiceError {
 
 async fn chunk(site: &Arc<Site>, asked: Through) -> Outcome<Option<Bytes>> {
     let Through { holder, domain, chunk, most } = asked;
-    site.peers.willing().map_err(|why| refuse(format!("{} {why}", site.name)))?;
+    site.peers.willing().map_err(|why| refuse(format!("{} {why}", site.called())))?;
     let system = site.system;
     let bucket = site.read(move |view| bucket::claim_of(view, system, domain)).await?;
     let bucket = bucket.ok_or_else(|| refuse("the bucket is not known here yet"))?;
@@ -46,10 +46,10 @@ async fn chunk(site: &Arc<Site>, asked: Through) -> Outcome<Option<Bytes>> {
     }
     let near = site.peers.course(holder).is_some_and(|course| course.hops <= most);
     if !near {
-        return Err(refuse(format!("{} has no way to it that is shorter", site.name)));
+        return Err(refuse(format!("{} has no way to it that is shorter", site.called())));
     }
     let Ok(_room) = site.peers.circuits.through.try_acquire() else {
-        return Err(refuse(format!("{} fetches as much for others as it can", site.name)));
+        return Err(refuse(format!("{} fetches as much for others as it can", site.called())));
     };
     let further = site.peers.chunk_through(holder, domain, &chunk).await;
     let fetched = match further {

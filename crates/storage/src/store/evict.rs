@@ -485,7 +485,7 @@ impl Store {
         if !reads {
             // Else its segment would be looked through at each step, and no other would be given up.
             let chunks = [(key, place)].into();
-            return self.let_go_of(&Victims { chunks, bytes: row.taken() }).map(drop);
+            return self.let_go_of(&Victims { chunks, bytes: row.taken() }, true).map(drop);
         }
         match written {
             Err(StorageError::Full) => Ok(()),
