@@ -213,7 +213,12 @@ pub(crate) async fn search(site: &Arc<Site>, domain: BucketId, mut search: Where
 }
 
 /// Which of these chunks a site has; none if it does not say.
-async fn has(site: &Arc<Site>, other: SiteId, domain: BucketId, wanted: &[ChunkId]) -> Option<Vec<ChunkId>> {
+pub(crate) async fn has(
+    site: &Arc<Site>,
+    other: SiteId,
+    domain: BucketId,
+    wanted: &[ChunkId],
+) -> Option<Vec<ChunkId>> {
     let mut had = Vec::new();
     for chunks in wanted.chunks(ASKED) {
         let request = Request::Have(Have { domain, chunks: chunks.to_vec() });

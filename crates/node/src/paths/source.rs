@@ -27,6 +27,8 @@ use crate::site::Site;
 const AHEAD_NEAR: usize = 2;
 /// Chunks on the way at once while they come from elsewhere.
 const AHEAD_FAR: usize = 8;
+/// Sites asked at once whether they have what no known holder has.
+const BESIDES: usize = 16;
 /// What is read of a chunk at once when there is no room for all of it: a block, with its checksum.
 const PIECE: u32 = 64 << 10;
 
@@ -130,20 +132,44 @@ impl Chunks {
         }
     }
 
+    /// From who is known to have it; if none of them answers with it, from whoever is linked and has it: just after a
+    /// cut not all members are known here again.
     async fn ask(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
         let mut tried = Vec::new();
+        let holders = self.reachable().await;
+        if let Some(bytes) = self.ask_these(chunk, &holders, &mut tried).await {
+            return Ok(bytes);
+        }
+        let others = self.others_with(chunk, &holders).await;
+        let found = self.ask_these(chunk, &others, &mut tried).await;
+        found.ok_or_else(|| self.lost(&chunk, missing, &tried))
+    }
+
+    /// Linked sites that are not among the holders and say that they have it.
+    async fn others_with(&self, chunk: ChunkRef, holders: &[SiteId]) -> Vec<SiteId> {
+        let (site, domain, wanted) = (&self.site, self.domain, [chunk.id]);
+        let others = site.boxes.linked().into_iter().filter(|other| !holders.contains(other)).take(BESIDES);
+        let wanted = &wanted;
+        let asked = others.map(|other| async move {
+            let has = super::lost::has(site, other, domain, wanted).await;
+            has.is_some_and(|has| !has.is_empty()).then_some(other)
+        });
+        futures::future::join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    async fn ask_these(&self, chunk: ChunkRef, holders: &[SiteId], tried: &mut Vec<String>) -> Option<Bytes> {
         let peers = &self.site.peers;
-        for site in self.reachable().await {
+        for &site in holders {
             if let Some(bytes) = peers.chunk_through(site, self.domain, &chunk).await {
-                return Ok(bytes);
+                return Some(bytes);
             }
             match peers.chunk(site, self.domain, &chunk).await {
-                Ok(Some(bytes)) => return Ok(bytes),
+                Ok(Some(bytes)) => return Some(bytes),
                 Ok(None) => tried.push(format!("{} does not have it", peers.roster.name(site))),
                 Err(error) => tried.push(format!("{}: {error}", peers.roster.name(site))),
             }
         }
-        Err(self.lost(&chunk, missing, &tried))
+        None
     }
 
     fn lost(&self, chunk: &ChunkRef, missing: &str, tried: &[String]) -> ServiceError {

@@ -64,6 +64,7 @@ async fn a_part_that_came_by_way_of_another_site_is_on_disk_before_that_answers(
     make_lazy(&mut world.sites[0]).await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
     world.until_linked(one, two).await;
+    two.until("the bucket is known", || async { two.site().bucket("loose").await.unwrap().is_some() }).await;
     let target = begin(one, "loose", "film").await;
     for number in 1..4 {
         part(two, &target, number, &noise(90_000, number.into())).await;
