@@ -3,12 +3,16 @@
 
 use bytes::Bytes;
 use skerry_base::BucketId;
+use skerry_base::kv::View;
 use skerry_gateway::service::{
     AddressRequest, DutyRequest, ErrorKind, ExpelRequest, HomeRequest, JoinRequest, LossQuery, LossRequest,
     Outcome, SiteStatus,
 };
+use skerry_model::bucket::SystemKey;
+use skerry_model::space;
 
 use super::world::{TestSite, TestWorld, noise};
+use crate::site::unreadable;
 
 const BUCKET: &str = "photos";
 
@@ -301,6 +305,33 @@ async fn a_site_that_was_emptied_or_frozen_and_is_declared_lost_comes_back_as_it
         two.put(BUCKET, "back", "x").await.unwrap();
         world.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_disk_has_not_said_that_it_is_empty() {
+    let mut world = followed(2, 1).await;
+    write(&world.sites[1], 0..3).await;
+    say(&world.sites[0], "site-2", "drain").await;
+    until_duty(&world.sites[0], "site-2", "empty").await;
+    away(&mut world, 1).await;
+    std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
+    world.sites[1].start().await;
+    world.introduce().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let life = two.site().stamps.origin.incarnation;
+    let (system, key) = (one.site().system, SystemKey::DutyReport(two.id()).to_string());
+    one.until("the new disk says so itself", || {
+        let key = key.clone();
+        async move {
+            let read = move |view: &dyn View| space::current(view, system, &key).map_err(unreadable);
+            let said = one.site().read(read).await.unwrap();
+            let by = said.map(|record| record.dot.origin.incarnation);
+            by == Some(life) && shown(one, "site-2").await.duty == "empty"
+        }
+    })
+    .await;
+    has(one, 0..3).await;
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,12 +16,13 @@ use skerry_base::{BucketId, Dot, Instant, NodeId, SiteId, Vector, WallTime};
 use skerry_federation::drain::{Drain, Input, Lacking, Output};
 use skerry_federation::placement::{Failure, Input as Placing, Output as Placed, Placement};
 use skerry_gateway::service::Outcome;
-use skerry_model::bucket::{self as model, DutyReport, OnDuty};
+use skerry_model::bucket::{self as model, DutyReport, OnDuty, SystemKey};
 use skerry_model::space;
 use tokio::task::JoinSet;
 
 use super::{Worker, Workers, copies};
 use crate::copies::handover::{self, Loose};
+use crate::copies::lives;
 use crate::paths::bucket::Declared;
 use crate::paths::home;
 use crate::peers::message::{Request, Response};
@@ -102,14 +103,15 @@ impl Drainer {
         let now = self.now();
         if self.under.as_ref().is_none_or(|under| under.epoch != own.epoch) {
             tracing::warn!(epoch = own.epoch, "this site is being emptied");
+            let was_empty = own.is_empty() && !disown(&self.site, own.epoch).await?;
             self.under = Some(Under {
                 epoch: own.epoch,
                 abandons_uploads: own.abandons_uploads(),
                 machine: Drain::new(),
                 placement: Placement::new(self.site.id),
-                relied: own.is_empty().then(|| self.others()),
+                relied: was_empty.then(|| self.others()),
                 answered: BTreeSet::new(),
-                settles: own.is_empty().then(|| now.after(SETTLE)),
+                settles: was_empty.then(|| now.after(SETTLE)),
                 not_before: now,
                 reported: None,
             });
@@ -386,6 +388,28 @@ fn waits_for(there: &BTreeSet<SiteId>, going: &[String], lacking: &Lacking) -> S
 /// The site has heard a word: from this commit on it is obeyed here.
 pub(crate) async fn heard(site: &Arc<Site>, epoch: u64) -> Outcome<()> {
     say(site, DutyReport { epoch, said: site.clock.wall(), ..DutyReport::default() }).await
+}
+
+/// Takes back that the site is empty, if another disk under the same identity said so: this one may have been handed
+/// something since. Whether it did.
+async fn disown(site: &Arc<Site>, epoch: u64) -> Outcome<bool> {
+    let (system, me) = (site.system, site.id);
+    let decide = move |view: &dyn View, said| {
+        let key = SystemKey::DutyReport(me).to_string();
+        let record = space::current(view, system, &key).map_err(unreadable)?;
+        let lives = lives::read(view).map_err(unreadable)?;
+        if record.is_none_or(|record| lives.contains(&record.dot.origin.incarnation)) {
+            return Ok((false, None));
+        }
+        let report = DutyReport { epoch, said, ..DutyReport::default() };
+        let said = model::report_duty(view, system, me, &report).map_err(unreadable)?;
+        Ok((true, said.map(|(key, object)| Declared::document(key, object))))
+    };
+    let is_another = site.declare("", decide).await?;
+    if is_another {
+        tracing::warn!("a former disk of this site said that it is empty; this one looks for itself");
+    }
+    Ok(is_another)
 }
 
 async fn say(site: &Arc<Site>, report: DutyReport) -> Outcome<()> {
