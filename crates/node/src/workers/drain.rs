@@ -38,6 +38,8 @@ const REPORT: Duration = Duration::from_secs(3);
 const REST: Duration = Duration::from_secs(10);
 /// A site that had said that it is empty before it was started hears so long who follows what before it takes that back.
 const SETTLE: Duration = Duration::from_secs(60);
+/// A look is not begun sooner after another, whatever links do.
+const NEWS: Duration = Duration::from_secs(1);
 /// A look that cost so long is repeated after this many times as long.
 const SHARE: u32 = 4;
 
@@ -53,6 +55,9 @@ struct Under {
     relied: Option<BTreeSet<SiteId>>,
     /// Those who were asked in the look at hand, and have not been silent.
     answered: BTreeSet<SiteId>,
+    /// Who could take over when the look began: with others there is news before the next is due.
+    looked_with: BTreeSet<SiteId>,
+    looked: Instant,
     /// Until when what is lacking says nothing: who follows a bucket is forgotten with a start, and heard again.
     settles: Option<Instant>,
     not_before: Instant,
@@ -111,12 +116,14 @@ impl Drainer {
                 placement: Placement::new(self.site.id),
                 relied: was_empty.then(|| self.others()),
                 answered: BTreeSet::new(),
+                looked_with: BTreeSet::new(),
+                looked: now,
                 settles: was_empty.then(|| now.after(SETTLE)),
                 not_before: now,
                 reported: None,
             });
         }
-        if self.under.as_ref().is_some_and(|under| under.not_before > now) {
+        if self.under.as_ref().is_some_and(|under| under.not_before > now && !self.is_news(under, now)) {
             return Ok(());
         }
         let Some(mut under) = self.under.take() else { return Ok(()) };
@@ -128,7 +135,8 @@ impl Drainer {
         self.land(&mut under).await;
         let cost = self.now().since(now);
         let pause = if under.relied.is_some() { REST.max(cost * SHARE * SHARE) } else { cost * SHARE };
-        under.not_before = self.now().after(pause.min(REST * 30));
+        under.looked = self.now();
+        under.not_before = under.looked.after(pause.min(REST * 30));
         self.under = Some(under);
         ended
     }
@@ -137,12 +145,18 @@ impl Drainer {
         self.site.clock.now()
     }
 
+    /// Others can take over than in the last look: a link came or went. Not at every turn, though it flaps.
+    fn is_news(&self, under: &Under, now: Instant) -> bool {
+        under.looked.after(NEWS) <= now && under.looked_with != self.there()
+    }
+
     /// One look, to its end.
     async fn look(&mut self, under: &mut Under) -> Outcome<Ended> {
         let fit = handover::fit(&self.site);
         let mut steps = VecDeque::new();
         let sites: Vec<SiteId> = fit.iter().map(|candidate| candidate.site).collect();
         under.answered = sites.iter().copied().collect();
+        under.looked_with.clone_from(&under.answered);
         self.tell(under, Input::Sites(sites), &mut steps);
         // What a holder was known to hold may be gone with its disk: each look places anew.
         under.placement = Placement::new(self.site.id);
