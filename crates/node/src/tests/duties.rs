@@ -126,7 +126,7 @@ async fn a_drain_that_is_cut_off_and_restarted_is_not_done_and_goes_on() {
         say(one, "site-1", "drain").await;
         one.until("it says what holds it up", || async {
             let drain = shown(one, "site-1").await.drain;
-            drain.is_some_and(|drain| drain.waits_for.contains("linked") && drain.bodies == 20)
+            drain.is_some_and(|drain| drain.waits_for.contains("linked") && drain.bytes == 20 * 40_000)
         })
         .await;
     }
