@@ -31,6 +31,7 @@ use crate::drive::live::Liveness;
 use crate::link_admin;
 use crate::membership_admin;
 use crate::moves_admin;
+use crate::nodes;
 use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::credentials::about;
 use crate::paths::members::{self, Unsent};
@@ -41,7 +42,7 @@ use crate::site::{Site, entry, unreadable};
 use crate::sites_admin;
 use crate::space_used;
 use crate::trust::access::{self, AccessKey};
-use crate::trust::invite::InviteError;
+use crate::trust::invite::{InviteError, Invited};
 use crate::uplink_admin;
 use crate::welcome::Door;
 use crate::workers::scrub;
@@ -306,6 +307,7 @@ impl AdminService for Admin {
             conflicts,
             unprotected_bytes,
             duty: sites_admin::duty_word(&site.duties.own()).into(),
+            nodes: nodes::report(site),
         })
     }
 
@@ -422,9 +424,11 @@ impl AdminService for Admin {
             let message = "this site does not know where it can be dialled; set peer.advertise";
             return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
         }
+        let seat = request.seat.map(|seat| nodes::offer(&self.site, &seat)).transpose()?;
         let life = request.expires_seconds.map_or(INVITED, Duration::from_secs);
         let (door, now) = (&self.door, self.site.clock.wall());
-        let token = door.invites.invite(&door.trust, &request.site, self.advertised.clone(), life, now);
+        let invited = Invited { name: &request.site, seat };
+        let token = door.invites.invite(&door.trust, invited, self.advertised.clone(), life, now);
         let token = token.map_err(|error| match error {
             InviteError::NoAdmin => ServiceError::new(ErrorKind::AccessDenied, error.to_string()),
             InviteError::Refused(reason) => invalid(reason),

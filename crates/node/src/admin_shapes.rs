@@ -6,8 +6,8 @@ pub use skerry_gateway::service::{
     ConflictDetail, ConflictEnd, ConflictEnded, ConflictPage, ConflictQuery, DrainStatus, DutyRequest,
     ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, JoinRequest, KeyCreate,
     KeyCreated, KeyList, KeyStatus, LeaveRequest, LinkRequest, LinkState, LossPage, LossRequest, LossState,
-    LostVersion, MembershipState, NameConflict, NearStatus, PeerStatus, PinAct, PinList, PinRequest,
-    PinStatus, PlaceStatus, Readiness, RenameRequest, ScrubReport, ScrubRequest, SiteList, SiteStatus,
-    SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget, UplinkClass, UplinkRequest,
-    UplinkState,
+    LostVersion, MembershipState, NameConflict, NearStatus, NodeStatus, NodesReport, PeerStatus, PinAct,
+    PinList, PinRequest, PinStatus, PlaceStatus, Readiness, RenameRequest, ScrubReport, ScrubRequest,
+    SeatRequest, SiteList, SiteStatus, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget,
+    UplinkClass, UplinkRequest, UplinkState,
 };

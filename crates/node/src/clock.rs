@@ -32,6 +32,18 @@ impl Clock {
         Instant(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// Nanoseconds since this machine was booted, the time it slept included: what promises to other nodes are counted by.
+    pub fn since_boot(&self) -> Instant {
+        #[cfg(target_os = "linux")]
+        let clock = rustix::time::ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        let clock = rustix::time::ClockId::Monotonic;
+        let time = rustix::time::clock_gettime(clock);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
+        Instant(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+    }
+
     /// What the wall clock says.
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads the clocks")]
     pub fn wall(&self) -> WallTime {

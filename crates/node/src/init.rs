@@ -1,16 +1,23 @@
 //! Making a site's directory: as the first of a federation, or by a token.
 //!
-//! Invariant: what the inviting site told of the roster lies in a file until the first start has stored it.
+//! Invariant: beside the store lies a file of what is known of other sites, first as the inviting site told it: a store
+//! that begins with nothing, also one that was emptied, begins with that.
 
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use skerry_base::kv::View;
+use skerry_base::{SiteId, codec};
+use skerry_gateway::service::Outcome;
+use skerry_model::bucket::{SiteDocument, SystemKey};
+use skerry_model::{Record, space};
 
 use crate::net::Net;
 use crate::net::tcp::TcpNet;
+use crate::site::{Site, unreadable};
 use crate::trust::join::{self, JoinError, Welcome};
-use crate::trust::{Identity, JoinToken, SiteTrust, TrustError, files};
+use crate::trust::{Identity, JoinToken, SignedSeat, SiteTrust, TrustError, files};
 
 /// Records of the roster, one a line in base64.
 const ROSTER: &str = "roster.join";
@@ -52,15 +59,29 @@ pub async fn join(
     let stream = net.join(token.inviter, &token.addresses).await?;
     let welcome = join::join(stream, token, identity, addresses).await;
     net.close().await;
-    let Welcome { trust, roster } = welcome?;
+    let Welcome { mut trust, roster } = welcome?;
+    trust.seat = seat_of(&trust, &roster);
     files::private_directory(directory)?;
-    let text: String = roster.iter().map(|record| STANDARD.encode(record) + "\n").collect();
-    files::write_secret(&directory.join(ROSTER), &text)?;
+    write_roster(directory, &roster)?;
     trust.store(directory)?;
     Ok(trust)
 }
 
-/// The records that the inviting site gave, if they are not stored yet.
+/// The seat that the inviting site gave to this node, as its own record says.
+fn seat_of(trust: &SiteTrust, roster: &[Vec<u8>]) -> Option<SignedSeat> {
+    let (member, node) = (trust.statement.site, trust.identity.public());
+    let key = SystemKey::Site(member).to_string();
+    let own =
+        roster.iter().filter_map(|record| Record::admit(record).ok()).find(|record| record.key == key)?;
+    let document: SiteDocument = codec::decode(own.object()?.document.as_ref()?).ok()?;
+    let seats = document.admissions.iter().filter_map(|bytes| codec::decode::<SignedSeat>(bytes).ok());
+    seats.filter(|seat| seat.verify(&trust.root, member, &node).is_ok()).last()
+}
+
+/// Records of sites that are kept beside the store at most: enough to find somebody who knows the rest.
+const KEPT: usize = 64;
+
+/// The records of sites that the inviting site gave, or that this site knew when its store was emptied.
 pub(crate) fn take_roster(directory: &Path) -> Result<Vec<Vec<u8>>, TrustError> {
     let path = directory.join(ROSTER);
     if !files::exists(&path) {
@@ -70,8 +91,43 @@ pub(crate) fn take_roster(directory: &Path) -> Result<Vec<Vec<u8>>, TrustError> 
     Ok(text.lines().filter_map(|line| STANDARD.decode(line).ok()).collect())
 }
 
-/// They are stored.
-pub(crate) fn roster_taken(directory: &Path) -> Result<(), TrustError> {
-    let path = directory.join(ROSTER);
-    if files::exists(&path) { files::write_secret(&path, "") } else { Ok(()) }
+fn write_roster(directory: &Path, roster: &[Vec<u8>]) -> Result<(), TrustError> {
+    let text: String = roster.iter().map(|record| STANDARD.encode(record) + "\n").collect();
+    files::write_secret(&directory.join(ROSTER), &text)
+}
+
+/// Writes only what is new: a start costs a site no sync for it.
+fn replace_roster(directory: &Path, roster: &[Vec<u8>]) -> Result<(), TrustError> {
+    if take_roster(directory).is_ok_and(|kept| kept == roster) {
+        Ok(())
+    } else {
+        write_roster(directory, roster)
+    }
+}
+
+/// Keeps the records of the other nodes of this site and of some other sites beside the store. Without them a site whose
+/// store is emptied knows nobody, and nobody that dials it has a key that it knows.
+pub(crate) async fn keep_roster(site: &Site) {
+    let near = site.peers.roster.fellows(site.id);
+    let (first, rest): (Vec<_>, Vec<_>) = site
+        .peers
+        .roster
+        .all()
+        .into_iter()
+        .partition(|(id, known)| *id == site.id || near.contains(&known.key.node()));
+    let ids: Vec<SiteId> = first.into_iter().chain(rest).map(|(id, _)| id).take(KEPT).collect();
+    let system = site.system;
+    let read = move |view: &dyn View| {
+        let record = |id: &SiteId| space::current(view, system, &SystemKey::Site(*id).to_string());
+        let records = ids.iter().filter_map(|id| record(id).transpose());
+        records.map(|record| Ok(record.map_err(unreadable)?.encode())).collect::<Outcome<Vec<_>>>()
+    };
+    let directory = site.place.clone();
+    let kept = match site.read(read).await {
+        Ok(records) => tokio::task::spawn_blocking(move || replace_roster(&directory, &records)).await,
+        Err(error) => return tracing::warn!(%error, "the records of sites were not read"),
+    };
+    if let Ok(Err(error)) = kept {
+        tracing::warn!(%error, "the records of sites are not kept beside the store");
+    }
 }

@@ -23,6 +23,7 @@ mod link_admin;
 mod membership_admin;
 mod moves_admin;
 pub mod net;
+mod nodes;
 mod own_site;
 mod paths;
 mod peers;

@@ -1,6 +1,7 @@
 //! What this site says of itself: its document in the roster, kept as it should be.
 //!
-//! Its name is that of the latest admission that an admin signed for it, its addresses are those of its configuration.
+//! Its name is that of the latest admission that an admin signed for it, its addresses are those of its configuration; a
+//! further node of a site says by which word of an admin it fills its seat.
 //! A rename elsewhere and an own document that was written without knowing of it are concurrent; whoever wins, the site
 //! writes it right again as soon as it hears. Invariants: written only if it says something else; a site that belongs no
 //! more says nothing of itself.
@@ -16,7 +17,7 @@ use skerry_model::space;
 
 use crate::paths::bucket::Declared;
 use crate::site::{Site, unreadable};
-use crate::trust::{SiteStatement, SiteTrust, verify_site_document};
+use crate::trust::{SignedSeat, SiteStatement, SiteTrust, verify_site_document};
 
 /// Admissions that a document carries: the latest, and the one before it for sites that judge by that.
 const ADMISSIONS: usize = 2;
@@ -27,6 +28,8 @@ pub(crate) struct OwnSite {
     root: crate::trust::PublicKey,
     statement: SiteStatement,
     admission: Bytes,
+    /// Its seat's, at a further node of a site.
+    seat: Option<Bytes>,
     /// Where others can dial it.
     pub(crate) addresses: Vec<String>,
 }
@@ -34,7 +37,8 @@ pub(crate) struct OwnSite {
 impl OwnSite {
     pub(crate) fn new(trust: &SiteTrust, addresses: Vec<String>) -> Self {
         let (root, statement) = (trust.root, trust.statement.clone());
-        Self { root, statement, admission: Bytes::from(trust.admission.encode()), addresses }
+        let seat = trust.seat.as_ref().map(SignedSeat::encode).map(Bytes::from);
+        Self { root, statement, admission: Bytes::from(trust.admission.encode()), seat, addresses }
     }
 
     /// The admissions for this site and key that are known, the latest first.
@@ -61,6 +65,8 @@ impl OwnSite {
         if known.as_ref().is_some_and(|known| known.state != SiteState::Member) {
             return Ok(None);
         }
+        // What another site wrote of this one, such as a rename, may leave the seat out: this node's own file knows it.
+        let seat = self.seat.clone();
         let mut admissions = self.admissions(view, system)?;
         admissions.truncate(ADMISSIONS);
         let name =
@@ -72,7 +78,7 @@ impl OwnSite {
                 key: self.statement.node.0,
                 addresses: self.addresses.clone(),
             }],
-            admissions: admissions.into_iter().map(|(_, admission)| admission).collect(),
+            admissions: admissions.into_iter().map(|(_, admission)| admission).chain(seat).collect(),
             state: SiteState::Member,
             joined: known.as_ref().map_or(self.statement.admitted, |known| known.joined),
         };

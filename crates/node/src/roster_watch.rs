@@ -14,10 +14,11 @@ use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{SiteDocument, SiteState, dialled, duties, sites};
 
 use crate::copies::loss;
+use crate::init;
 use crate::own_site;
-use crate::peers::roster::Known;
+use crate::peers::roster::{Known, Place};
 use crate::site::{Site, unreadable};
-use crate::trust::{PublicKey, verify_site_document};
+use crate::trust::{PublicKey, seat, verify_site_document};
 
 /// After how long what failed is tried again, though nothing changed.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -53,9 +54,11 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     }
     let entries = known.keys().map(|site| SiteEntry { site: *site }).collect();
     if site.peers.roster.replace(known) {
+        site.peers.uplink.set_lan(site.peers.roster.fellows(site.id));
         site.peers.net().set_peers(site.peers.roster.peers());
         site.drive.tell(Input::Roster(entries));
         site.changes.world();
+        init::keep_roster(site).await;
     }
     site.duties.call(site.called());
     own_site::keep(site).await
@@ -110,5 +113,12 @@ fn trusted(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Know
         return None;
     }
     let (name, key) = (document.name.clone(), PublicKey(node.key));
-    Some(Known { name, key, addresses: node.addresses.clone() })
+    let admissions = || document.admissions.iter().map(AsRef::as_ref);
+    let seated = seat::seat_in(admissions(), root, id, &key);
+    if seated.is_none() && admissions().any(seat::is_seat) {
+        tracing::warn!(site = %id, name, "a site record claims a seat without a valid admission: it has none");
+    }
+    let place =
+        seated.map_or(Place::first(id), |said| Place { site: said.site, seat: said.seat, turn: said.turn });
+    Some(Known { name, key, addresses: node.addresses.clone(), place })
 }

@@ -34,6 +34,7 @@ use crate::duties::Duties;
 use crate::leaving;
 use crate::net::Net;
 use crate::net::tcp::{BindError, TcpNet};
+use crate::nodes::{self, Nodes};
 use crate::own_site::{self, OwnSite};
 use crate::paths::answer::Answers;
 use crate::paths::buckets::Buckets;
@@ -92,6 +93,9 @@ pub enum StartError {
     /// The HTTP endpoint.
     #[error("{0}")]
     Http(String),
+    /// Its seat among the nodes of its site.
+    #[error(transparent)]
+    Nodes(#[from] NodesError),
     /// The first records could not be written.
     #[error("{0}")]
     Service(#[from] skerry_gateway::service::ServiceError),
@@ -103,6 +107,11 @@ impl StartError {
         matches!(self, Self::Storage { error: StorageError::Locked, .. })
     }
 }
+
+/// A node cannot take its seat; the text says what to do.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct NodesError(nodes::Unready);
 
 /// What a site is started with beside its configuration.
 #[derive(Default)]
@@ -193,7 +202,16 @@ impl Core {
         peers.uplink.resume(&store.view())?;
         let book = std::mem::take(&mut remembered.copies);
         let pins = Pins::resume(&store.view()).map_err(|error| unread(&directory, &error))?;
-        let mut site = new_site((&trust, config), store, peers, drive, &remembered, (book, pins))?;
+        let seat = nodes::Start {
+            member: trust.statement.site,
+            seated: trust.seated(),
+            seats: config.site.seats,
+            life: remembered.life,
+            is_unstarted: SiteTrust::is_unstarted(&directory),
+            store: &store,
+        };
+        let (nodes, view) = nodes::start(seat).await.map_err(NodesError)?;
+        let mut site = new_site((&trust, config), store, peers, drive, &remembered, (book, pins, nodes))?;
         site.md5 = options.md5.map_or(site.md5, Arc::new);
         let site = Arc::new(site);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
@@ -219,6 +237,9 @@ impl Core {
         core.first_records(&directory, life, options.access_key).await?;
         core.tasks.spawn(members::complete(core.site.clone(), followed));
         core.tasks.spawn(circuits::keep(core.site.peers.clone(), liveness, core.tasks.clone()));
+        if let Some(view) = view {
+            nodes::run(&core.site, view, &core.tasks);
+        }
         core.go(&remembered.members, door, Workers { site: core.site.clone(), telemetry }, config).await?;
         Ok(core)
     }
@@ -234,7 +255,9 @@ impl Core {
         let mut entries = vec![entry(&Entry::Local { key: Bytes::from_static(LIFE), value })];
         let lives = lives::grown(&self.site.store.view(), self.site.system, self.site.stamps.origin, life);
         entries.push(entry(&lives.map_err(|error| unread(directory, &error))?));
-        for record in init::take_roster(directory)? {
+        // A store that was in use knows better.
+        let known = if life == 1 { init::take_roster(directory)? } else { Vec::new() };
+        for record in known {
             match Record::admit(&record) {
                 Ok(record) if record.bucket == self.site.system => {
                     entries.push(entry(&Entry::Record(Box::new(record))));
@@ -243,7 +266,7 @@ impl Core {
             }
         }
         self.site.commit(self.site.system, (), move |_| Ok(((), entries))).await?;
-        init::roster_taken(directory)?;
+        SiteTrust::started(directory)?;
         let trust = &self.trust;
         own_site::keep(&self.site).await?;
         if trust.admin.is_some() {
@@ -299,7 +322,7 @@ fn new_site(
     peers: Arc<Peers>,
     drive: Drive,
     remembered: &Remembered,
-    (book, pins): (Book, Pins),
+    (book, pins, nodes): (Book, Pins, Nodes),
 ) -> Result<Site, StartError> {
     let clock = peers.clock();
     let system = system_bucket(&admission::federation_id(&trust.root));
@@ -309,6 +332,8 @@ fn new_site(
         store,
         peers,
         boxes: Arc::new(Outboxes::default()),
+        nodes: Arc::new(nodes),
+        place: PathBuf::from(&config.node.dir),
         drive,
         changes: Changes::new(system),
         clock,

@@ -5,6 +5,7 @@
 //! wall clock says and however the process ended.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use crate::drive::Drive;
 use crate::drive::stored::{Stored, membership, swept};
 use crate::duties::Duties;
 use crate::leaving::Leavings;
+use crate::nodes::Nodes;
 use crate::own_site::OwnSite;
 use crate::paths::bucket::Directory;
 use crate::paths::refusal;
@@ -42,6 +44,10 @@ pub(crate) struct Site {
     pub(crate) peers: Arc<Peers>,
     /// Links that stand.
     pub(crate) boxes: Arc<Outboxes>,
+    /// The nodes of this site.
+    pub(crate) nodes: Arc<Nodes>,
+    /// Directory of the keys and of what is kept beside the store.
+    pub(crate) place: PathBuf,
     /// The federation machine.
     pub(crate) drive: Drive,
     /// Who waits for changes.

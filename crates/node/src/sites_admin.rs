@@ -15,7 +15,7 @@ use skerry_model::bucket::{self as model, Duty, DutyDocument, DutyReport, OnDuty
 use crate::admin::{Admin, WRITER};
 use crate::paths::bucket::Declared;
 use crate::paths::members::{self, Unsent};
-use crate::peers::roster::Known;
+use crate::peers::roster::{Known, Place};
 use crate::site::unreadable;
 use crate::trust::PublicKey;
 use crate::workers::drain;
@@ -89,6 +89,7 @@ fn shown(admin: &Admin, said: &Said, (id, document): (SiteId, &SiteDocument), un
         name: document.name.clone(),
         key: PublicKey(node.key),
         addresses: addresses.clone(),
+        place: Place::first(id),
     });
     let peer = known.filter(|_| !here).map(|known| admin.peer(id, &known, 0, unsent));
     let link = match &peer {

@@ -13,7 +13,7 @@ use crate::paths::bucket::Declared;
 use crate::site::{Site, unreadable};
 use crate::trust::invite::InviteBook;
 use crate::trust::join::{self, Admitted, JoinError};
-use crate::trust::{PublicKey, SiteStatement, SiteTrust};
+use crate::trust::{PublicKey, SignedSeat, SiteStatement, SiteTrust};
 
 /// What is needed to let sites in.
 #[derive(Clone)]
@@ -40,8 +40,9 @@ impl Door {
 
     async fn admit(&self, site: &Arc<Site>, admitted: Admitted) -> Result<(), JoinError> {
         let (statement, addresses) = (admitted.statement.clone(), admitted.addresses.clone());
-        let admission = Bytes::from(admitted.admission.encode());
-        match self.record(site, statement, admission, addresses).await {
+        let seat = admitted.seat.as_ref().map(SignedSeat::encode);
+        let admissions = [admitted.admission.encode()].into_iter().chain(seat).map(Bytes::from).collect();
+        match self.record(site, statement, admissions, addresses).await {
             Ok(roster) => admitted.welcome(roster).await,
             Err(error) => {
                 tracing::error!(%error, "the record of a new site was not stored");
@@ -54,13 +55,13 @@ impl Door {
         &self,
         site: &Arc<Site>,
         statement: SiteStatement,
-        admission: Bytes,
+        admissions: Vec<Bytes>,
         addresses: Vec<String>,
     ) -> Outcome<Vec<Vec<u8>>> {
         let document = SiteDocument {
             name: statement.name.clone(),
             nodes: vec![NodeEntry { node: statement.node(), key: statement.node.0, addresses }],
-            admissions: vec![admission],
+            admissions,
             state: SiteState::Member,
             joined: statement.admitted,
         };

@@ -52,7 +52,8 @@ pub(crate) async fn start(
 async fn admit(layout: &Layout, first: &Site, number: u16, name: &str, globals: &Globals) -> Outcome<()> {
     // The first site may have written its admin token only now.
     let first = first.reloaded(&layout.site_directory(&first.name))?;
-    let request = InviteRequest { site: name.to_owned(), expires_seconds: Some(INVITATION.as_secs()) };
+    let request =
+        InviteRequest { site: name.to_owned(), expires_seconds: Some(INVITATION.as_secs()), seat: None };
     let invited: Invite = first.client.post("/_skerry/v1/invites", &request).await?;
     let (_, peer) =
         ports::of(layout.port, layout.peer_port, number).ok_or_else(|| ports::none_left(number))?;

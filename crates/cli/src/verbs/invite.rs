@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use skerry_node::admin_shapes::{Invite as Invited, InviteRequest};
+use skerry_node::admin_shapes::{Invite as Invited, InviteRequest, SeatRequest};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Outcome};
@@ -18,6 +18,15 @@ pub(crate) struct Invite {
     /// Name of the site that will join
     #[arg(value_name = "SITE", value_parser = words::site_name)]
     newcomer: String,
+    /// It is a further node of this site, on its LAN, with the name SITE for the node
+    #[arg(long, value_name = "NAME", requires = "seat", value_parser = words::site_name)]
+    node_of: Option<String>,
+    /// Which of the site's seats the node fills: 1 to 3; the site's first node has seat 0
+    #[arg(long, value_name = "N", requires = "node_of")]
+    seat: Option<u32>,
+    /// The machine that fills the seat is gone for good, or will be: this one takes its place
+    #[arg(long, requires = "seat")]
+    replace: bool,
     /// How long the token is good for
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = words::duration)]
     expires: Duration,
@@ -33,7 +42,10 @@ impl Invite {
         }
         let site = self.place.site(&globals).await?;
         let expires_seconds = Some(self.expires.as_secs().max(1));
-        let request = InviteRequest { site: self.newcomer.clone(), expires_seconds };
+        let of = self.node_of.clone().zip(self.seat);
+        let seat = of.map(|(of, seat)| SeatRequest { of, seat, replace: self.replace });
+        let several = seat.is_some();
+        let request = InviteRequest { site: self.newcomer.clone(), expires_seconds, seat };
         let invited: Invited = site.client.post("/_skerry/v1/invites", &request).await?;
         if globals.json {
             let body =
@@ -45,6 +57,9 @@ impl Invite {
                 words::wall(invited.expires_ms)
             ));
             output::line(&format!("skerry join {}", invited.token));
+            if several {
+                output::note("then set site.seats in its skerry.toml as at the site's other nodes");
+            }
         }
         Ok(Exit::Done)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use serde_json::{Value, json};
-use skerry_node::admin_shapes::{PeerStatus, StatusReport};
+use skerry_node::admin_shapes::{NodeStatus, PeerStatus, StatusReport};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
@@ -85,6 +85,17 @@ fn print(answers: &[Answered<'_>]) {
         output::line("");
         output::line(&output::table(&rows));
     }
+    let nodes: Vec<Vec<String>> = answers.iter().flat_map(nodes).collect();
+    if !nodes.is_empty() {
+        let mut rows =
+            vec![heading(&["NODE", "OF", "IS", "EPOCH", "SEAT", "NODE THERE", "IN THE VIEW", "HEARD"])];
+        rows.extend(nodes);
+        output::line("");
+        output::line(&output::table(&rows));
+    }
+    for note in refusals(answers) {
+        output::note(&note);
+    }
     for report in answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()) {
         let (chunks, segments) = (report.storage.damaged_chunks, report.storage.damaged_segments);
         if chunks + segments > 0 {
@@ -162,6 +173,41 @@ fn distance(peer: &PeerStatus) -> String {
         (Some(via), 0 | 1) => format!("{rtt} via {via}"),
         (Some(via), hops) => format!("{rtt} via {via} and {} more", hops - 1),
     }
+}
+
+/// The seats of a site of several nodes, as this node sees them.
+fn nodes<'a>((_, answer): &'a Answered<'a>) -> impl Iterator<Item = Vec<String>> + 'a {
+    let reports = answer.iter().filter_map(|report| Some((report, report.nodes.as_ref()?)));
+    reports.flat_map(|(report, nodes)| {
+        let row = |node: &NodeStatus| {
+            let ago = |millis| words::span(std::time::Duration::from_millis(millis));
+            vec![
+                report.site_name.clone(),
+                nodes.site_name.clone(),
+                nodes.standing.clone(),
+                nodes.epoch.map_or("-".into(), |epoch| epoch.to_string()),
+                node.seat.to_string(),
+                if node.name.is_empty() { "-".into() } else { node.name.clone() },
+                node.role.clone(),
+                if node.seat == nodes.seat { "itself".into() } else { node.heard_ms.map_or("-".into(), ago) },
+            ]
+        };
+        nodes.nodes.iter().map(row)
+    })
+}
+
+/// Which node does not listen to which, and why.
+fn refusals(answers: &[Answered<'_>]) -> Vec<String> {
+    let reports = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+    let of = |report: &StatusReport| {
+        let nodes = report.nodes.iter().flat_map(|nodes| &nodes.nodes);
+        let note = |node: &NodeStatus| {
+            let why = node.refuses.as_ref()?;
+            Some(format!("{}: the node in seat {} does not listen to it: {why}", report.site_name, node.seat))
+        };
+        nodes.filter_map(note).collect::<Vec<_>>()
+    };
+    reports.flat_map(of).collect()
 }
 
 fn peer_row(site: &str, peer: &PeerStatus) -> Vec<String> {

@@ -8,12 +8,12 @@ use serde_json::Value;
 use crate::island::{free_port, json, run, signal, skerry, told, wait_for};
 
 /// A server on a directory, ended with the value.
-struct Box {
-    process: Child,
+pub(crate) struct Box {
+    pub(crate) process: Child,
 }
 
 impl Box {
-    fn start(directory: &Path) -> Self {
+    pub(crate) fn start(directory: &Path) -> Self {
         let mut command = skerry(&["server", directory.to_str().unwrap()]);
         let mut this = Self { process: command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap() };
         wait_for("the server", || {
@@ -23,7 +23,7 @@ impl Box {
         this
     }
 
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         signal(self.process.id(), "TERM");
         assert!(wait_for("the server to end", || self.process.try_wait().unwrap()).success());
     }
@@ -36,7 +36,7 @@ impl Drop for Box {
     }
 }
 
-fn configure(directory: &Path, port: u16, more: &str) {
+pub(crate) fn configure(directory: &Path, port: u16, more: &str) {
     std::fs::create_dir_all(directory).unwrap();
     let text =
         format!("[s3]\nlisten = \"127.0.0.1:{port}\"\n[peer]\nlisten = \"127.0.0.1:{}\"\n{more}", port + 100);
@@ -47,7 +47,7 @@ fn ask(directory: &Path, arguments: &[&str]) -> Value {
     json(&[arguments, &["--json", "--dir", directory.to_str().unwrap()]].concat(), 0)
 }
 
-fn init(directory: &Path, root: &Path, more: &[&str]) -> (i32, String, String) {
+pub(crate) fn init(directory: &Path, root: &Path, more: &[&str]) -> (i32, String, String) {
     let line =
         ["init", "--name", "lisbon", "--dir", directory.to_str().unwrap(), "--root", root.to_str().unwrap()];
     told(&run(&[&line, more].concat()))

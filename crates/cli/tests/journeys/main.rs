@@ -7,3 +7,4 @@ mod boxes;
 mod command_line;
 mod demo;
 mod island;
+mod nodes;

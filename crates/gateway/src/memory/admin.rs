@@ -95,6 +95,7 @@ impl AdminService for Memory {
             conflicts: 0,
             unprotected_bytes: 0,
             duty: "serves".into(),
+            nodes: None,
         })
     }
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AddressRequest, AreasReport, DutyRequest, ExpelRequest, Expelled, JoinRequest, LossPage, LossQuery,
-    LossRequest, LossState, MembershipState, Outcome, PinList, PinRequest, PinStatus, RenameRequest,
-    ServiceError, SiteList, SiteStatus,
+    LossRequest, LossState, MembershipState, NodesReport, Outcome, PinList, PinRequest, PinStatus,
+    RenameRequest, SeatRequest, ServiceError, SiteList, SiteStatus,
 };
 
 /// The version of all shapes here.
@@ -59,6 +59,9 @@ pub struct StatusReport {
     /// What this site is there for: `serves`, `frozen`, `draining` or `empty`.
     #[serde(default)]
     pub duty: String,
+    /// The nodes of this site; none where it is one node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodesReport>,
 }
 
 /// Another site as this one sees it.
@@ -438,6 +441,9 @@ pub struct InviteRequest {
     /// Seconds it is good for; a day by default.
     #[serde(default)]
     pub expires_seconds: Option<u64>,
+    /// The seat that it is to fill, if it is a further node of a site that is there already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<SeatRequest>,
 }
 
 /// What `POST invites` answers.

@@ -25,6 +25,7 @@ mod md5_batch;
 mod md5_lanes;
 mod membership;
 mod multipart;
+mod nodes;
 mod object;
 mod pins;
 mod range;
@@ -62,6 +63,7 @@ pub use multipart::{
     CompleteUpload, CompletedPart, CopyPart, CreateUpload, CreatedUpload, ListParts, PartPage, PartSummary,
     PutPart, PutPartOutcome, UploadTarget,
 };
+pub use nodes::{NodeStatus, NodesReport, SeatRequest};
 pub use object::{
     CopyObject, CopyOutcome, DeleteObject, DeleteOutcome, DeleteTarget, GetObject, MetadataDirective,
     ObjectHead, ObjectHeaders, ObjectInfo, ObjectRead, ObjectService, PutObject, PutOutcome, Source,

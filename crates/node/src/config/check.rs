@@ -45,6 +45,10 @@ impl Config {
         self.check_addresses()?;
         self.check_tls()?;
         self.check_storage()?;
+        let (seats, most) = (self.site.seats, skerry_federation::site_view::limits::SEATS);
+        if seats == 0 || usize::try_from(seats).is_ok_and(|seats| seats > most) {
+            return Err(wrong("site.seats", format!("{seats} is not from 1 to {most}")));
+        }
         let limits = &self.limits;
         if limits.connections == 0 {
             return Err(wrong("limits.connections", "must be at least 1"));

@@ -84,6 +84,11 @@ settings! {
         /// How secrets at rest are sealed. `file`: by file permissions only, so that whoever takes the disk has the site's keys. Other seals are not built yet.
         seal: Seal = Seal::File,
     }
+    /// The nodes of the site.
+    site: Site {
+        /// How many nodes the site has, this one included: 1 to 4, the same at each of them. With 1 a node is its site. With more each fills a seat (`skerry invite --node-of`), a majority of the seats agrees on which nodes count, and the number stays as it is.
+        seats: u32 = 1,
+    }
     /// The S3 endpoint.
     s3: S3 {
         /// Where it listens.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use skerry_base::codec;
-use skerry_base::{BucketId, ChunkId, SiteId};
+use skerry_base::{BucketId, ChunkId, NodeId, SiteId};
 use skerry_gateway::service::{Outcome, ServiceError, UploadTarget};
 use skerry_model::space;
 use skerry_storage::ReadError;
@@ -22,6 +22,7 @@ use super::write::{self, Written};
 use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope, through};
 use crate::duties::Act;
 use crate::net::{Stream, frame};
+use crate::nodes;
 use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
 use crate::peers::serve::Answerer;
 use crate::peers::{PeerError, carries_records};
@@ -57,6 +58,10 @@ impl Answerer for Answers {
         }
         stream.shutdown().await?;
         Ok(())
+    }
+
+    async fn fellow(&self, node: NodeId, first: Vec<u8>, stream: Stream) -> Result<(), PeerError> {
+        nodes::hear(&self.site, node, &first, stream).await
     }
 
     async fn stranger(&self, key: PublicKey, stream: Stream) {

@@ -76,7 +76,12 @@ pub(crate) fn name(scope: Scope) -> String {
 /// federation has too few sites.
 pub(crate) fn wanted(site: &Site, context: &RequestContext, bucket: &Bucket) -> Outcome<Scope> {
     let wanted = context.scope.as_deref().map_or(Ok(bucket.config.scope), parse)?;
-    let sites = site.peers.roster.all().len().max(1);
+    if context.scope.is_some() && wanted == Scope::Site && site.nodes.are_several() {
+        return Err(ServiceError::not_implemented(
+            "the acknowledgement scope site at a site of several nodes",
+        ));
+    }
+    let sites = site.peers.roster.apart_from(site.id).len() + 1;
     match wanted {
         Scope::Sites(count) if usize::from(count) > sites && !bucket.config.accept_less => {
             let message = format!(
@@ -102,13 +107,17 @@ pub(crate) async fn reach(
     }
     // Whoever names a scope waits for the disk, and this site counts only once it is there.
     site.settle_lazy().await?;
+    // Of several nodes one has it: that is not the site.
+    let own = name(if site.nodes.are_several() { Scope::Node } else { Scope::Site });
     let (Written::Record(record), Scope::Sites(count)) = (written, wanted) else {
-        return Ok(written.receipt("site".into()));
+        return Ok(written.receipt(own));
     };
     // A record that was made elsewhere (an equal PUT before, an upload of another site) proves nothing of its payload
     // now: its site is asked like any other, and so is this one.
     let here = (record.site == site.id).then_some(site.id);
-    let first = here.is_none().then_some(record.site).filter(|other| site.linked(*other));
+    let apart = site.peers.roster.apart_from(site.id);
+    let may = |other: &SiteId| apart.contains(other) && site.linked(*other);
+    let first = here.is_none().then_some(record.site).filter(may);
     let others = first.into_iter().chain(candidates(site, bucket).await).chain([site.id]);
     let size = record.object().map_or(0, |object| object.size);
     let patience = PATIENCE.saturating_add(Duration::from_secs(size / PATIENCE_BYTES));
@@ -124,11 +133,8 @@ pub(crate) async fn reach(
     site.copies.held(bucket.id, record.dot, reach.held_at());
     let holders = reach.holders();
     if reach.reached() == Reached::Enough || bucket.config.accept_less {
-        let reached = if holders > 1 {
-            name(Scope::Sites(u16::try_from(holders).unwrap_or(count)))
-        } else {
-            "site".into()
-        };
+        let reached =
+            if holders > 1 { name(Scope::Sites(u16::try_from(holders).unwrap_or(count))) } else { own };
         return Ok(written.receipt(reached));
     }
     Err(short(holders, count, &failed))
@@ -148,7 +154,8 @@ pub(crate) async fn candidates(site: &Arc<Site>, bucket: &Bucket) -> Vec<SiteId>
     let id = bucket.id;
     let members: BTreeSet<SiteId> =
         site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default().into_iter().collect();
-    let may = |other: &SiteId| *other != site.id && bucket.may_lie_at(*other);
+    let apart = site.peers.roster.apart_from(site.id);
+    let may = |other: &SiteId| apart.contains(other) && bucket.may_lie_at(*other);
     let mut linked: Vec<SiteId> = site.boxes.linked().into_iter().filter(may).collect();
     let distance = |other: &SiteId| {
         let node = site.peers.roster.node(*other);

@@ -1,9 +1,11 @@
-//! Who the sites are: name, node, key and addresses by site, as the verified site records say.
+//! Who the sites are: name, node, key, addresses and seat by id, as the verified site records say. A site of several nodes
+//! has an id, a record and a name for each of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
 
 use skerry_base::{NodeId, SiteId};
+use skerry_federation::site_view::Seat;
 
 use crate::net::PeerAddress;
 use crate::trust::PublicKey;
@@ -17,6 +19,26 @@ pub(crate) struct Known {
     pub(crate) key: PublicKey,
     /// Where it is dialled.
     pub(crate) addresses: Vec<String>,
+    /// Which seat of which site it fills.
+    pub(crate) place: Place,
+}
+
+/// A seat of a site, as an admin key gave it. What is not a further node of a site is the first of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// The id of the site's first node.
+    pub(crate) site: SiteId,
+    /// Which seat.
+    pub(crate) seat: Seat,
+    /// Machines that filled it before.
+    pub(crate) turn: u32,
+}
+
+impl Place {
+    /// The first seat of its own site.
+    pub(crate) const fn first(site: SiteId) -> Self {
+        Self { site, seat: Seat::FOUNDER, turn: 0 }
+    }
 }
 
 /// The sites, this one included.
@@ -65,9 +87,96 @@ impl Roster {
         self.site(node).map_or_else(|| node.to_string(), |site| self.name(site))
     }
 
+    /// The machine that fills a seat now, and how many did before it. Should two have been given the same turn, which an
+    /// inviter never does, everybody finds the same one.
+    pub(crate) fn turn(&self, site: SiteId, seat: Seat) -> Option<(SiteId, u32)> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let fills = |known: &&Known| known.place.site == site && known.place.seat == seat;
+        let all = known.iter().filter(|(_, known)| fills(known));
+        all.map(|(member, known)| (known.place.turn, *member)).max().map(|(turn, member)| (member, turn))
+    }
+
+    /// Its id and node.
+    pub(crate) fn holder(&self, site: SiteId, seat: Seat) -> Option<(SiteId, NodeId)> {
+        let (member, _) = self.turn(site, seat)?;
+        Some((member, self.node(member)?))
+    }
+
+    /// The other nodes of the site of `me`.
+    pub(crate) fn fellows(&self, me: SiteId) -> BTreeSet<NodeId> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let own = known.get(&me).map_or(me, |known| known.place.site);
+        let fellows = known.iter().filter(|(member, known)| known.place.site == own && **member != me);
+        fellows.map(|(_, known)| known.key.node()).collect()
+    }
+
+    /// One node of each site but that of `me`: what lies at two of them lies at two sites.
+    pub(crate) fn apart_from(&self, me: SiteId) -> BTreeSet<SiteId> {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let own = known.get(&me).map_or(me, |known| known.place.site);
+        let mut first: BTreeMap<SiteId, (Seat, SiteId)> = BTreeMap::new();
+        for (member, known) in known.iter().filter(|(_, known)| known.place.site != own) {
+            let this = (known.place.seat, *member);
+            let least = first.entry(known.place.site).or_insert(this);
+            *least = this.min(*least);
+        }
+        first.into_values().map(|(_, member)| member).collect()
+    }
+
     /// For the network.
     pub(crate) fn peers(&self) -> Vec<PeerAddress> {
         let address = |known: Known| PeerAddress { key: known.key, addresses: known.addresses };
         self.all().into_values().map(address).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(number: u8) -> SiteId {
+        SiteId([number; 16])
+    }
+
+    /// Sites 1 and 5; nodes 2 and 3 are further ones of site 1, 4 took the seat of 3.
+    fn roster() -> Roster {
+        let seat = |number| Seat::new(number).unwrap_or_default();
+        let places = [
+            (1, Place::first(site(1))),
+            (2, Place { site: site(1), seat: seat(1), turn: 0 }),
+            (3, Place { site: site(1), seat: seat(2), turn: 0 }),
+            (4, Place { site: site(1), seat: seat(2), turn: 1 }),
+            (5, Place::first(site(5))),
+        ];
+        let known = |(number, place): (u8, Place)| {
+            let (name, key) = (number.to_string(), PublicKey([number; 32]));
+            (site(number), Known { name, key, addresses: Vec::new(), place })
+        };
+        let roster = Roster::default();
+        assert!(roster.replace(places.into_iter().map(known).collect()));
+        roster
+    }
+
+    #[test]
+    fn a_seat_is_the_last_machines() {
+        let roster = roster();
+        let of = |number: usize| Seat::new(number).and_then(|seat| roster.turn(site(1), seat));
+        assert_eq!(
+            (of(0), of(1), of(2), of(3)),
+            (Some((site(1), 0)), Some((site(2), 0)), Some((site(4), 1)), None)
+        );
+    }
+
+    #[test]
+    fn the_nodes_of_one_site_are_one_place() {
+        let roster = roster();
+        assert_eq!(roster.apart_from(site(5)), [site(1)].into());
+        assert_eq!(roster.apart_from(site(2)), [site(5)].into());
+        assert_eq!(
+            roster.fellows(site(1)).len(),
+            3,
+            "also a machine that was replaced: it stands beside them"
+        );
+        assert!(roster.fellows(site(5)).is_empty());
     }
 }

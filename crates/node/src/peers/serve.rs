@@ -23,6 +23,7 @@ use super::{Peers, circuits};
 use crate::drive::Drive;
 use crate::net::tcp::STRANGERS;
 use crate::net::{Peer, Stream, frame};
+use crate::nodes::is_word;
 use crate::tasks::Tasks;
 use crate::telemetry::Kind;
 use crate::trust::PublicKey;
@@ -39,6 +40,9 @@ const FIRST_WORD: Duration = Duration::from_secs(30);
 pub(crate) trait Answerer: Send + Sync + 'static {
     /// Answers on the stream; an error is logged and closes it.
     async fn answer(&self, from: SiteId, request: Request, stream: Stream) -> Result<(), super::PeerError>;
+
+    /// Another node of this site, or one that takes itself for it, with the first word on its stream.
+    async fn fellow(&self, node: NodeId, first: Vec<u8>, stream: Stream) -> Result<(), super::PeerError>;
 
     /// A node that wants to join.
     async fn stranger(&self, key: PublicKey, stream: Stream);
@@ -81,6 +85,9 @@ async fn one(
 ) -> Result<(), super::PeerError> {
     let first = tokio::time::timeout(FIRST_WORD, frame::read(&mut stream));
     let Some(first) = first.await.map_err(|_| super::PeerError::Silent)?? else { return Ok(()) };
+    if is_word(&first) {
+        return answerer.fellow(node, first, stream).await;
+    }
     let site = peers.roster.site(node).ok_or(super::PeerError::Senseless("the site left the roster"))?;
     match codec::decode(&first)? {
         Request::Control => control(peers, drive, site, node, stream).await,
@@ -92,6 +99,7 @@ async fn one(
         request => {
             let _held = match peers.uplink.may_ask(&request) {
                 Ok(held) => held,
+                Err(_) if peers.uplink.is_lan(node) => None,
                 Err(message) => return refuse(&mut stream, message).await,
             };
             let _permit = room.acquire_owned().await.ok();

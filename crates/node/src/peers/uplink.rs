@@ -1,11 +1,12 @@
 //! The meter of this site's uplink: counts what crosses, asks the budget, remembers.
 //!
 //! Why here: every question and every record to another site passes this folder, so nothing is forgotten. What may
-//! go is decided by [`skerry_federation::budget`]. Invariants: all links together are one uplink; a site without a
+//! go is decided by [`skerry_federation::budget`]. Invariants: all links to other sites together are one uplink, those to
+//! other nodes of this site are none; a site without a
 //! budget pays one look at a lock; the count is looked at with every question and written down once a granule crossed,
 //! and when the node stops; each start adds a granule for what a crash may have cut off.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +39,8 @@ struct State {
     seen: BTreeMap<NodeId, u64>,
     /// Bytes not written down yet.
     unsaved: u64,
+    /// The other nodes of this site: what they say to each other stays on the LAN.
+    lan: BTreeSet<NodeId>,
 }
 
 /// The uplink of a site.
@@ -104,7 +107,8 @@ fn granule(plan: &Plan) -> u64 {
 impl Uplink {
     /// Not metered, until it is said otherwise.
     pub(crate) fn new(net: Arc<dyn Net>, clock: Clock) -> Self {
-        let state = State { budget: Budget::default(), seen: BTreeMap::new(), unsaved: 0 };
+        let state =
+            State { budget: Budget::default(), seen: BTreeMap::new(), unsaved: 0, lan: BTreeSet::new() };
         Self { net, clock, state: Mutex::new(state), expected: Arc::default(), due: Notify::new() }
     }
 
@@ -135,12 +139,26 @@ impl Uplink {
         state.budget.account()
     }
 
+    /// The other nodes of this site, from now on.
+    pub(crate) fn set_lan(&self, lan: BTreeSet<NodeId>) {
+        self.look(&mut self.state());
+        self.state().lan = lan;
+    }
+
+    /// Whether a node is another one of this site.
+    pub(crate) fn is_lan(&self, node: NodeId) -> bool {
+        self.state().lan.contains(&node)
+    }
+
     /// Takes in what crossed since the last look.
     fn look(&self, state: &mut State) {
         let mut crossed = 0;
         for traffic in self.net.traffic() {
             let now = traffic.sent + traffic.received;
             let before = state.seen.insert(traffic.node, now).unwrap_or(0);
+            if state.lan.contains(&traffic.node) {
+                continue;
+            }
             // A peer that was dropped and came back is counted anew from nothing.
             crossed += now.checked_sub(before).unwrap_or(now);
         }

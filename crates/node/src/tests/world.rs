@@ -373,6 +373,7 @@ fn admit(first: &SiteTrust, name: &str) -> SiteTrust {
         statement,
         credentials: first.credentials.clone(),
         admin: None,
+        seat: None,
     }
 }
 

@@ -80,6 +80,17 @@ fn replace(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
     fs::File::open(directory)?.sync_all()
 }
 
+/// Removes a file, durably; nothing if it is not there.
+pub fn remove(path: &Path) -> Result<(), TrustError> {
+    let removed = match fs::remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        removed => removed,
+    };
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let synced = removed.and_then(|()| fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all());
+    synced.map_err(|error| failed(path, error))
+}
+
 /// Bytes as PEM.
 pub fn pem(tag: &str, bytes: &[u8]) -> String {
     let encoded = STANDARD.encode(bytes);

@@ -46,6 +46,7 @@ impl Founding {
             statement,
             credentials: SealingKey::generate()?,
             admin: Some(admin),
+            seat: None,
         };
         Ok(Self { spare: certified(&root, "admin-2")?, root, first })
     }

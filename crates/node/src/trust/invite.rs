@@ -13,10 +13,11 @@ use base64::engine::general_purpose::STANDARD;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde::{Deserialize, Serialize};
 use skerry_base::{SiteId, WallTime, codec};
+use skerry_federation::site_view::Seat;
 
 use super::admission::{AdminKey, SignedSite, SiteStatement, federation_id};
 use super::identity::PublicKey;
-use super::{JoinToken, SiteTrust, TrustError, entropy, files};
+use super::{JoinToken, SeatOffer, SignedSeat, SiteTrust, TrustError, entropy, files};
 
 /// Invitations kept at once; the oldest finished ones make room.
 pub const INVITES: usize = 1024;
@@ -41,6 +42,40 @@ struct Invite {
     expires: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     admitted: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    seat: Option<InvitedSeat>,
+}
+
+/// The seat that an invitation is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InvitedSeat {
+    site: String,
+    seat: u8,
+    turn: u32,
+}
+
+impl InvitedSeat {
+    fn of(offer: SeatOffer) -> Self {
+        Self { site: offer.site.to_string(), seat: offer.seat.into(), turn: offer.turn }
+    }
+
+    fn offer(&self) -> Option<SeatOffer> {
+        Some(SeatOffer {
+            site: self.site.parse().ok()?,
+            seat: Seat::try_from(self.seat).ok()?,
+            turn: self.turn,
+        })
+    }
+}
+
+/// What an invitation is for.
+#[derive(Debug, Clone, Copy)]
+pub struct Invited<'a> {
+    /// The name of the site, or of the node, that will join.
+    pub name: &'a str,
+    /// The seat that it will fill at a site that is there already.
+    pub seat: Option<SeatOffer>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -95,11 +130,11 @@ impl InviteBook {
         Ok(Self { path: path.to_path_buf(), file: Mutex::new(file) })
     }
 
-    /// Gives out an invitation for a site of this name. `addresses` are where this node can be dialled.
+    /// Gives out an invitation. `addresses` are where this node can be dialled.
     pub fn invite(
         &self,
         trust: &SiteTrust,
-        site: &str,
+        invited: Invited<'_>,
         addresses: Vec<String>,
         life: Duration,
         now: WallTime,
@@ -113,9 +148,22 @@ impl InviteBook {
         let secret = entropy::bytes().map_err(TrustError::from)?;
         let (_, key) = invite_key(&secret).map_err(TrustError::from)?;
         let expires = WallTime(now.0.saturating_add(life.as_millis() as u64));
-        let invite = Invite { key: key.to_string(), site: site.into(), expires: expires.0, admitted: None };
+        let site = invited.name;
+        let invite = Invite {
+            key: key.to_string(),
+            site: site.into(),
+            expires: expires.0,
+            admitted: None,
+            seat: invited.seat.map(InvitedSeat::of),
+        };
         self.change(|invites| {
             invites.retain(|known| known.expires > now.0);
+            // One turn of a seat is given once: two machines that both are its next one could each count for it.
+            if invite.seat.is_some() && invites.iter().any(|known| known.seat == invite.seat) {
+                let reason =
+                    "an invitation for this seat is open, or was used a moment ago: let it expire first";
+                return Err(InviteError::Refused(reason.into()));
+            }
             if invites.len() >= INVITES {
                 return Err(InviteError::Refused(format!("{INVITES} invitations are open already")));
             }
@@ -134,12 +182,17 @@ impl InviteBook {
         invite: PublicKey,
         joiner: PublicKey,
         now: WallTime,
-    ) -> Result<SignedSite, InviteError> {
+    ) -> Result<(SignedSite, Option<SignedSeat>), InviteError> {
         let name = invite.to_string();
         self.change(|invites| {
             let invite = invites.iter_mut().find(|known| known.key == name).ok_or(InviteError::Unknown)?;
+            let offer =
+                invite.seat.as_ref().map(|seat| seat.offer().ok_or(InviteError::Unknown)).transpose()?;
+            // Signing the same again gives the same: an answer that was lost is given once more.
+            let seated = |node: &SiteStatement| offer.map(|offer| admin.seat(offer, node));
             if let Some(admitted) = &invite.admitted {
-                return same_node(admitted, root, joiner);
+                let (signed, node) = same_node(admitted, root, joiner)?;
+                return Ok((signed, seated(&node)));
             }
             if invite.expires <= now.0 {
                 return Err(InviteError::Expired);
@@ -153,7 +206,7 @@ impl InviteBook {
             };
             let signed = admin.admit(&statement);
             invite.admitted = Some(STANDARD.encode(signed.encode()));
-            Ok(signed)
+            Ok((signed, seated(&statement)))
         })
     }
 
@@ -175,11 +228,15 @@ impl InviteBook {
 }
 
 /// The admission given before, if it was given to this node.
-fn same_node(admitted: &str, root: &PublicKey, joiner: PublicKey) -> Result<SignedSite, InviteError> {
+fn same_node(
+    admitted: &str,
+    root: &PublicKey,
+    joiner: PublicKey,
+) -> Result<(SignedSite, SiteStatement), InviteError> {
     let signed = STANDARD.decode(admitted).ok().and_then(|bytes| codec::decode::<SignedSite>(&bytes).ok());
     let signed = signed.ok_or(InviteError::Used)?;
     match signed.verify(root) {
-        Ok(statement) if statement.node == joiner => Ok(signed),
+        Ok(statement) if statement.node == joiner => Ok((signed, statement)),
         _ => Err(InviteError::Used),
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 use super::admission::{SignedSite, SiteStatement, Untrusted};
 use super::identity::{self, Identity, PublicKey};
 use super::invite::{InviteBook, InviteError, invite_key};
-use super::{JoinToken, SealingKey, SiteTrust, TrustError};
+use super::{JoinToken, SealingKey, SignedSeat, SiteTrust, TrustError};
 use crate::net::Stream;
 use crate::net::frame::{self, FrameError};
 
@@ -105,7 +105,8 @@ pub async fn join(
             }
             let credentials = SealingKey::from_bytes(credentials);
             let root = token.root;
-            let trust = SiteTrust { identity, root, admission, statement, credentials, admin: None };
+            let trust =
+                SiteTrust { identity, root, admission, statement, credentials, admin: None, seat: None };
             Ok(Welcome { trust, roster })
         }
     }
@@ -118,6 +119,8 @@ pub struct Admitted {
     pub admission: SignedSite,
     /// What it states.
     pub statement: SiteStatement,
+    /// The seat that it is to fill at a site that is there already.
+    pub seat: Option<SignedSeat>,
     /// Where the site says that it can be dialled.
     pub addresses: Vec<String>,
     stream: Stream,
@@ -134,10 +137,10 @@ pub async fn receive(
 ) -> Result<Admitted, JoinError> {
     let bytes = frame::read_capped(&mut stream, REQUEST_BYTES).await?.ok_or(JoinError::HungUp)?;
     match judge(&bytes, stranger, trust, book, now) {
-        Ok((admission, addresses)) => {
+        Ok(Judged { admission, seat, addresses }) => {
             let statement = admission.verify(&trust.root)?;
             let credentials = trust.credentials.clone();
-            Ok(Admitted { admission, statement, addresses, stream, credentials })
+            Ok(Admitted { admission, statement, seat, addresses, stream, credentials })
         }
         Err(error) => {
             let reason = match &error {
@@ -150,13 +153,20 @@ pub async fn receive(
     }
 }
 
+/// Who may come in.
+struct Judged {
+    admission: SignedSite,
+    seat: Option<SignedSeat>,
+    addresses: Vec<String>,
+}
+
 fn judge(
     bytes: &[u8],
     stranger: PublicKey,
     trust: &SiteTrust,
     book: &InviteBook,
     now: WallTime,
-) -> Result<(SignedSite, Vec<String>), JoinError> {
+) -> Result<Judged, JoinError> {
     let request: JoinRequest = codec::decode(bytes)?;
     let proven = proven(&request, &stranger, &trust.identity.public());
     if !request.invite.verifies(PROOF, &proven, &request.proof) {
@@ -166,8 +176,8 @@ fn judge(
         return Err(InviteError::Refused("at most 16 addresses of 300 bytes are taken".into()).into());
     }
     let admin = trust.admin.as_ref().ok_or(InviteError::NoAdmin)?;
-    let admission = book.redeem(admin, &trust.root, request.invite, stranger, now)?;
-    Ok((admission, request.addresses))
+    let (admission, seat) = book.redeem(admin, &trust.root, request.invite, stranger, now)?;
+    Ok(Judged { admission, seat, addresses: request.addresses })
 }
 
 impl Admitted {

@@ -9,6 +9,8 @@ use super::*;
 use crate::net::memory::{MemoryNet, MemoryWorld};
 use crate::net::{Net, Peer};
 use crate::trust::founding::Founding;
+use crate::trust::invite::Invited;
+use crate::trust::{Identity, SeatOffer};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -31,7 +33,12 @@ impl Host {
     }
 
     fn token(&self) -> JoinToken {
-        self.book.invite(&self.trust, "south", vec!["a:1".into()], HOUR, WallTime(0)).unwrap()
+        self.token_for(None)
+    }
+
+    fn token_for(&self, seat: Option<SeatOffer>) -> JoinToken {
+        let invited = Invited { name: "south", seat };
+        self.book.invite(&self.trust, invited, vec!["a:1".into()], HOUR, WallTime(0)).unwrap()
     }
 
     async fn serve(&self, now: u64) -> Result<SiteStatement, JoinError> {
@@ -153,6 +160,35 @@ async fn garbage_and_oversize_requests_are_refused_and_answered() {
 async fn only_a_site_with_an_admin_key_invites() {
     let mut host = Host::new();
     host.trust.admin = None;
-    let refused = host.book.invite(&host.trust, "x", Vec::new(), HOUR, WallTime(0));
+    let refused =
+        host.book.invite(&host.trust, Invited { name: "x", seat: None }, Vec::new(), HOUR, WallTime(0));
     assert!(matches!(refused, Err(InviteError::NoAdmin)));
+}
+
+#[tokio::test]
+async fn a_seat_is_given_once_and_to_the_node_that_joined() {
+    let host = Host::new();
+    let seat = skerry_federation::site_view::Seat::new(1).unwrap();
+    let offer = SeatOffer { site: host.trust.statement.site, seat, turn: 0 };
+    let (token, south) = (host.token_for(Some(offer)), Identity::generate().unwrap());
+    let invited = Invited { name: "west", seat: Some(offer) };
+    let second = host.book.invite(&host.trust, invited, Vec::new(), HOUR, WallTime(1));
+    assert!(second.unwrap_err().to_string().contains("let it expire first"));
+    for _ in 0..2 {
+        let net = host.world.node(south.public());
+        let stream = net.join(host.net_key(), &token.addresses).await.unwrap();
+        let served = async {
+            let (Peer::Stranger(key), stream) = host.net.accept().await.unwrap() else {
+                panic!("no stranger")
+            };
+            let admitted = receive(stream, key, &host.trust, &host.book, WallTime(10)).await.unwrap();
+            let (node, seat) = (admitted.statement.clone(), admitted.seat.clone().unwrap());
+            admitted.welcome(Vec::new()).await.unwrap();
+            (node, seat)
+        };
+        let ((node, seat), joined) = tokio::join!(served, join(stream, &token, copy(&south), Vec::new()));
+        joined.unwrap();
+        let said = seat.verify(&host.trust.root, node.site, &south.public()).unwrap();
+        assert_eq!((said.site, said.turn), (host.trust.statement.site, 0), "also when it asks again");
+    }
 }

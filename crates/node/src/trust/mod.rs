@@ -1,4 +1,5 @@
-//! Who is trusted and why: keys, the federation's root, admission of sites, join tokens, sealed secrets.
+//! Who is trusted and why: keys, the federation's root, admission of sites and of their further nodes, join tokens,
+//! sealed secrets.
 //!
 //! Why here: `model` says what a site document holds, this folder says whether to believe it.
 //!
@@ -15,6 +16,7 @@ pub mod identity;
 pub mod invite;
 pub mod join;
 pub mod seal;
+pub mod seat;
 pub mod site;
 pub mod token;
 
@@ -23,6 +25,7 @@ pub use admission::{
 };
 pub use identity::{Identity, InvalidKey, PublicKey, Signature};
 pub use seal::SealingKey;
+pub use seat::{SeatOffer, SeatStatement, SignedSeat};
 pub use site::SiteTrust;
 pub use token::JoinToken;
 

@@ -1,5 +1,5 @@
-//! What one site holds of the trust, and its files: `node.key`, `credential.key`, `trust.json` and, where
-//! sites may be invited, `admin.key`.
+//! What one site holds of the trust, and its files: `node.key`, `credential.key`, `trust.json`; where sites may be
+//! invited, `admin.key`; at a further node of a site, `seat.admission`; before its first start, `unstarted`.
 //!
 //! Secrets lie in files that only the owner reads (`seal = file`); the disk itself is not sealed.
 
@@ -12,12 +12,15 @@ use skerry_base::codec;
 
 use super::admission::{AdminCertificate, AdminKey, SignedSite, SiteStatement};
 use super::identity::{Identity, PublicKey};
-use super::{SealingKey, TrustError, Untrusted, files};
+use super::{SealingKey, SeatStatement, SignedSeat, TrustError, Untrusted, files};
 
 const NODE_KEY: &str = "node.key";
 const CREDENTIAL_KEY: &str = "credential.key";
 const ADMIN_KEY: &str = "admin.key";
 const TRUST: &str = "trust.json";
+const SEAT: &str = "seat.admission";
+/// Made with the site, gone after its first start: tells a new disk of a new machine from the emptied one of an old.
+const UNSTARTED: &str = "unstarted";
 const KEY_TAG: &str = "PRIVATE KEY";
 const CREDENTIAL_TAG: &str = "SKERRY CREDENTIAL KEY";
 const CERTIFICATE_TAG: &str = "SKERRY ADMIN CERTIFICATE";
@@ -37,6 +40,8 @@ pub struct SiteTrust {
     pub credentials: SealingKey,
     /// The key that admits sites, at sites that may invite.
     pub admin: Option<AdminKey>,
+    /// The seat that this node fills at a site whose first node is another one.
+    pub seat: Option<SignedSeat>,
 }
 
 /// `trust.json`.
@@ -63,6 +68,10 @@ impl SiteTrust {
         if let Some(admin) = &self.admin {
             admin.store(&directory.join(ADMIN_KEY))?;
         }
+        if let Some(seat) = &self.seat {
+            files::write_text(&directory.join(SEAT), &(STANDARD.encode(seat.encode()) + "\n"))?;
+        }
+        files::write_text(&directory.join(UNSTARTED), "this site was never started\n")?;
         let admission = STANDARD.encode(self.admission.encode());
         let file = TrustFile { version: 1, root: self.root.to_string(), admission };
         let path = directory.join(TRUST);
@@ -89,7 +98,27 @@ impl SiteTrust {
         let credentials = load_credentials(&directory.join(CREDENTIAL_KEY))?;
         let admin_path = directory.join(ADMIN_KEY);
         let admin = if files::exists(&admin_path) { Some(AdminKey::load(&admin_path, &root)?) } else { None };
-        Ok(Self { identity, root, admission, statement, credentials, admin })
+        let seat_path = directory.join(SEAT);
+        let seat = if files::exists(&seat_path) { Some(load_seat(&seat_path)?) } else { None };
+        if let Some(seat) = &seat {
+            seat.verify(&root, statement.site, &identity.public())?;
+        }
+        Ok(Self { identity, root, admission, statement, credentials, admin, seat })
+    }
+
+    /// What the seat's admission states, if this node fills one.
+    pub fn seated(&self) -> Option<SeatStatement> {
+        self.seat.as_ref()?.verify(&self.root, self.statement.site, &self.identity.public()).ok()
+    }
+
+    /// Whether the site in a directory was never started.
+    pub fn is_unstarted(directory: &Path) -> bool {
+        files::exists(&directory.join(UNSTARTED))
+    }
+
+    /// It was: what its disk has from now on is all that there is.
+    pub fn started(directory: &Path) -> Result<(), TrustError> {
+        files::remove(&directory.join(UNSTARTED))
     }
 }
 
@@ -120,6 +149,11 @@ impl codec::Versioned for AdminCertificate {
 
 fn load_identity(path: &Path) -> Result<Identity, TrustError> {
     Ok(Identity::from_pkcs8(&files::from_pem(path, KEY_TAG, &files::read_secret(path)?)?)?)
+}
+
+fn load_seat(path: &Path) -> Result<SignedSeat, TrustError> {
+    let bytes = STANDARD.decode(files::read_text(path)?.trim()).map_err(|error| damaged(path, error))?;
+    codec::decode(&bytes).map_err(|error| damaged(path, error))
 }
 
 fn load_credentials(path: &Path) -> Result<SealingKey, TrustError> {

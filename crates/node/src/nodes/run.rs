@@ -1,0 +1,260 @@
+//! Steps the machine: what comes from other nodes and from the clock goes in, what it wants is carried out in order behind
+//! its stores.
+//!
+//! Invariants: one task owns the machine; a store that waits for the disk holds up what follows it and no beat; what could
+//! not be stored is never followed by what depended on it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use skerry_base::SiteId;
+use skerry_federation::site_view::{Durable, Input, Memory, Output, Seat, Seats, SiteView, Standing, limits};
+use skerry_storage::{CommitError, Store};
+use tokio::sync::{mpsc, oneshot};
+
+use super::memory::{Begun, Unusable, ViewFile, begin};
+use super::met::Met;
+use super::{Door, Event, LEAVING, Nodes, Shown, WAITING, caught_up, lock, talk};
+use crate::clock::Clock;
+use crate::site::Site;
+use crate::tasks::Tasks;
+use crate::trust::{SeatStatement, entropy};
+
+/// What a start knows.
+pub(crate) struct Start<'a> {
+    /// The id of this node.
+    pub(crate) member: SiteId,
+    /// The seat that an admin gave it, if one did.
+    pub(crate) seated: Option<SeatStatement>,
+    /// `site.seats`.
+    pub(crate) seats: u32,
+    /// Starts of this store before.
+    pub(crate) life: u64,
+    /// Whether the site's directory was never started on.
+    pub(crate) is_unstarted: bool,
+    /// The disk.
+    pub(crate) store: &'a Arc<Store>,
+}
+
+/// A machine that is ready to run.
+pub(crate) struct Ready {
+    memory: Memory,
+    inbox: mpsc::Receiver<Event>,
+}
+
+/// Why a start failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unready {
+    /// It cannot take its seat.
+    #[error(transparent)]
+    Unusable(#[from] Unusable),
+    /// No randomness.
+    #[error(transparent)]
+    Entropy(#[from] entropy::NoEntropy),
+    /// The memory of this start could not be made durable.
+    #[error("the site's view could not be stored: {0}")]
+    Store(String),
+}
+
+/// Makes what others use of the nodes of this site; with several seats also the machine, whose memory of this start is
+/// durable when this returns.
+pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unready> {
+    let seat = of.seated.as_ref().map_or(Seat::FOUNDER, |said| said.seat);
+    let site = of.seated.as_ref().map_or(of.member, |said| said.site);
+    let seats = usize::try_from(of.seats).unwrap_or(usize::MAX);
+    let turn = of.seated.as_ref().map_or(0, |said| said.turn);
+    let view = of.store.view();
+    let found = ViewFile::read(&view)?;
+    let begun = Begun { seat, turn, seats, life: of.life, is_unstarted: of.is_unstarted };
+    let memory = begin(found.as_ref(), begun, entropy::number()?)?;
+    let kept = match &memory {
+        Memory::Kept(durable) => Some(*durable),
+        Memory::Blank(_) => None,
+    };
+    let shown = Shown { standing: Standing::Apart, view: None, heard: [None; limits::SEATS] };
+    let mut nodes = Nodes {
+        site,
+        me: seat,
+        all: Seats::first(seats),
+        process: entropy::number()?,
+        events: None,
+        shown: Mutex::new(shown),
+        memory: Mutex::new(kept),
+        doors: Mutex::default(),
+        met: Mutex::new(Met::read(&view)?),
+    };
+    // One node is its site. Only that its disk was emptied is remembered, for when there are more.
+    let was_emptied = of.life == 0 && !of.is_unstarted;
+    if seats > 1 || (was_emptied && found.is_none()) {
+        let stored = store(of.store, ViewFile::new(seats, kept.as_ref()));
+        stored.await.map_err(|_| Unready::Store("the store ended".into()))?.map_err(Unready::Store)?;
+    }
+    if seats == 1 {
+        return Ok((nodes, None));
+    }
+    let (events, inbox) = mpsc::channel(WAITING);
+    nodes.events = Some(events);
+    Ok((nodes, Some(Ready { memory, inbox })))
+}
+
+/// Runs the machine and what carries its words, until the site stops.
+pub(crate) fn run(site: &Arc<Site>, ready: Ready, tasks: &Tasks) {
+    let nodes = &site.nodes;
+    for seat in nodes.all.without(nodes.me).iter() {
+        let (words, leaving) = mpsc::channel(LEAVING);
+        if let Some(door) = lock(&nodes.doors).get_mut(seat.index()) {
+            *door = Door { words: Some(words), refused: None };
+        }
+        tasks.spawn(talk::speak(site.clone(), seat, leaving));
+    }
+    let clock = site.clock;
+    let machine = SiteView::new(nodes.me, nodes.all, ready.memory, clock.since_boot());
+    let (store, nodes, inbox) = (site.store.clone(), nodes.clone(), ready.inbox);
+    let stepper = Stepper { machine, nodes, store, clock, inbox, storing: None, waiting: VecDeque::new() };
+    tasks.spawn(stepper.run());
+}
+
+type Stored = oneshot::Receiver<Result<(), String>>;
+
+fn store(store: &Store, file: ViewFile) -> Stored {
+    let (answer, stored) = oneshot::channel();
+    let entry = file.entry();
+    let done = move |result: Result<(), CommitError<std::convert::Infallible>>| {
+        answer.send(result.map_err(|error| error.to_string())).ok();
+    };
+    store.submit(move |_| Ok(((), vec![entry])), done);
+    stored
+}
+
+struct Stepper {
+    machine: SiteView,
+    nodes: Arc<Nodes>,
+    store: Arc<Store>,
+    clock: Clock,
+    inbox: mpsc::Receiver<Event>,
+    /// The first of `waiting` is on its way to the disk.
+    storing: Option<Stored>,
+    waiting: VecDeque<(Durable, Vec<Output>)>,
+}
+
+enum Next {
+    Event(Event),
+    Stored(Result<(), String>),
+    End,
+}
+
+impl Stepper {
+    async fn run(mut self) {
+        self.input(Input::Wake);
+        loop {
+            let pause = self.machine.next_wake().since(self.clock.since_boot());
+            match tokio::time::timeout(pause, self.next()).await {
+                Err(_) => self.input(Input::Wake),
+                Ok(Next::Event(Event::Said(said))) => {
+                    let at = self.clock.since_boot();
+                    if let Some(heard) = lock(&self.nodes.shown).heard.get_mut(said.from.index()) {
+                        *heard = Some(at);
+                    }
+                    self.input(Input::Heard(*said));
+                }
+                Ok(Next::Event(Event::Disowned)) => self.forget(),
+                Ok(Next::Stored(result)) => self.stored(result),
+                Ok(Next::End) => return,
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Next {
+        let Some(storing) = self.storing.as_mut() else {
+            return self.inbox.recv().await.map_or(Next::End, Next::Event);
+        };
+        tokio::select! {
+            biased;
+            stored = storing => Next::Stored(stored.unwrap_or_else(|_| Err("the store ended".into()))),
+            event = self.inbox.recv() => event.map_or(Next::End, Next::Event),
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        self.take(&mut inputs);
+    }
+
+    /// Everything that follows from these, also what the machine says to itself.
+    fn take(&mut self, inputs: &mut VecDeque<Input>) {
+        while let Some(input) = inputs.pop_front() {
+            let mut out = Vec::new();
+            self.machine.handle(input, self.clock.since_boot(), &mut out);
+            self.carry_out(out, inputs);
+        }
+        let now = self.clock.since_boot();
+        self.nodes.show(self.machine.standing(now), self.machine.view().copied());
+    }
+
+    /// Everything up to the first store at once; each store waits for the disk, and what follows it for the store.
+    fn carry_out(&mut self, out: Vec<Output>, inputs: &mut VecDeque<Input>) {
+        let mut stores: Vec<(Durable, Vec<Output>)> = Vec::new();
+        for output in out {
+            match (output, stores.last_mut()) {
+                (Output::Store(memory), _) => stores.push((memory, Vec::new())),
+                (output, Some((_, rest))) => rest.push(output),
+                (output, None) => self.effect(output, inputs),
+            }
+        }
+        self.waiting.extend(stores);
+        self.store_next();
+    }
+
+    fn store_next(&mut self) {
+        if self.storing.is_none()
+            && let Some((memory, _)) = self.waiting.front()
+        {
+            self.storing = Some(store(&self.store, ViewFile::new(self.nodes.all.len(), Some(memory))));
+        }
+    }
+
+    fn stored(&mut self, result: Result<(), String>) {
+        self.storing = None;
+        let Some((memory, rest)) = self.waiting.pop_front() else { return };
+        let mut inputs = VecDeque::new();
+        match result {
+            Ok(()) => {
+                *lock(&self.nodes.memory) = Some(memory);
+                self.carry_out(rest, &mut inputs);
+            }
+            // As if it had been lost on its way: whoever waits for it asks again.
+            Err(error) => tracing::error!(error, "the view of this site could not be stored"),
+        }
+        self.store_next();
+        self.take(&mut inputs);
+    }
+
+    fn effect(&mut self, output: Output, inputs: &mut VecDeque<Input>) {
+        match output {
+            Output::Send(to, said) if to == self.nodes.me => inputs.push_back(Input::Heard(said)),
+            Output::Send(to, said) => self.nodes.send(to, said),
+            Output::CatchUp { from, epoch } => inputs.push_back(caught_up(from, epoch)),
+            // No write is begun with the machine yet.
+            Output::Store(_)
+            | Output::Hold { .. }
+            | Output::Settled(_)
+            | Output::Abandoned(_)
+            | Output::Refused(_) => {}
+        }
+    }
+
+    /// This disk went back behind what it had promised: the others take this machine in as one without memory.
+    fn forget(&mut self) {
+        if lock(&self.nodes.memory).take().is_none() {
+            return;
+        }
+        let Ok(nonce) = entropy::number() else { return };
+        let now = self.clock.since_boot();
+        self.machine = SiteView::new(self.nodes.me, self.nodes.all, Memory::Blank(nonce), now);
+        self.waiting.clear();
+        // Behind what is on its way: the disk does what it is told in order.
+        drop(store(&self.store, ViewFile::new(self.nodes.all.len(), None)));
+        self.storing = None;
+        self.input(Input::Wake);
+    }
+}

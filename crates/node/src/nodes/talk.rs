@@ -1,0 +1,189 @@
+//! Words between the nodes of a site: one stream to each other node, on the link that members of the federation have.
+//!
+//! A stream begins with who speaks and goes on only when the other end agrees ([`super::word`]). What cannot be sent at
+//! once is lost, as on a wire: beats are only worth something when they are new.
+//!
+//! Invariants: a word counts only from the node that the roster has in that seat; nothing that another node sends ends
+//! more than its stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use skerry_base::codec;
+use skerry_base::kv::{Table, View};
+use skerry_base::{Instant, NodeId};
+use skerry_federation::site_view::{Said, Seat};
+use skerry_model::Entry;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+
+use super::memory::{MET, Unusable};
+use super::met::Met;
+use super::word::{Hello, Refusal, WORD_BYTES, Word, decode};
+use super::{Event, Nodes, holds, lock};
+use crate::net::{Stream, frame};
+use crate::peers::PeerError;
+use crate::site::{Site, entry};
+
+/// How long the other end may take for a word: longer than it is listened to anyway.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The pause after a refusal: what is wrong takes a person, or a new record, to mend.
+const REFUSED: Duration = Duration::from_secs(2);
+
+/// Says what is in `leaving` to whoever fills a seat.
+pub(super) async fn speak(site: Arc<Site>, seat: Seat, mut leaving: mpsc::Receiver<Said>) {
+    // A word is said at least ten times a second: each is an occasion to look whether somebody is there.
+    while leaving.recv().await.is_some() {
+        let Some((_, node)) = site.peers.roster.holder(site.nodes.site, seat) else { continue };
+        match converse(&site, seat, node, &mut leaving).await {
+            Ok(()) => return,
+            Err(Silence::Refused(refusal)) => {
+                site.nodes.refused(seat, Some(refusal.to_string()));
+                if refusal == Refusal::RolledBack {
+                    site.nodes.disown().await;
+                }
+                tokio::time::timeout(REFUSED, drain(&mut leaving)).await.ok();
+            }
+            Err(Silence::Broken(error)) => {
+                tracing::debug!(%node, %error, "no words to another node of this site")
+            }
+        }
+    }
+}
+
+/// Throws away what is too old to be said.
+async fn drain(leaving: &mut mpsc::Receiver<Said>) {
+    while leaving.recv().await.is_some() {}
+}
+
+/// Why nobody listens.
+#[derive(Debug, thiserror::Error)]
+enum Silence {
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("{0}")]
+    Broken(#[from] PeerError),
+}
+
+async fn within<T, E: Into<PeerError>>(doing: impl Future<Output = Result<T, E>>) -> Result<T, PeerError> {
+    tokio::time::timeout(PATIENCE, doing).await.map_err(|_| PeerError::Silent)?.map_err(Into::into)
+}
+
+/// Opens a stream and says everything on it; `Ok` when there is nothing more to be said, ever.
+async fn converse(
+    site: &Site,
+    seat: Seat,
+    node: NodeId,
+    leaving: &mut mpsc::Receiver<Said>,
+) -> Result<(), Silence> {
+    let mut stream = within(site.peers.net().open(node)).await?;
+    let hello = codec::encode(&Word::Hello(site.nodes.hello()));
+    within(frame::write(&mut stream, &hello)).await?;
+    let answer = within(frame::read_capped(&mut stream, WORD_BYTES)).await?;
+    match decode(&answer.unwrap_or_default()).map_err(PeerError::from)? {
+        Word::Welcome => site.nodes.refused(seat, None),
+        Word::Refused(refusal) => return Err(Silence::Refused(refusal)),
+        Word::Hello(_) | Word::Said(_) => {
+            return Err(PeerError::Senseless("neither welcomed nor refused").into());
+        }
+    }
+    while leaving.try_recv().is_ok() {}
+    while let Some(said) = leaving.recv().await {
+        if !holds(site, site.nodes.site, seat, node) {
+            return Err(PeerError::Senseless("another machine has the seat now").into());
+        }
+        within(frame::write(&mut stream, &codec::encode(&Word::said(&said)))).await?;
+    }
+    Ok(())
+}
+
+/// Serves a stream that another node of this site opened with a word.
+pub(crate) async fn hear(
+    site: &Arc<Site>,
+    node: NodeId,
+    first: &[u8],
+    mut stream: Stream,
+) -> Result<(), PeerError> {
+    let Word::Hello(hello) = decode(first)? else { return Err(PeerError::Senseless("no hello")) };
+    if let Err(refusal) = judge(site, node, &hello) {
+        tracing::warn!(%node, seat = hello.seat.index(), %refusal, "another node of this site is not listened to");
+        frame::write(&mut stream, &codec::encode(&Word::Refused(refusal))).await?;
+        return Ok(stream.shutdown().await?);
+    }
+    frame::write(&mut stream, &codec::encode(&Word::Welcome)).await?;
+    let Some(events) = &site.nodes.events else { return Ok(()) };
+    while let Some(bytes) = frame::read_capped(&mut stream, WORD_BYTES).await? {
+        let said = decode(&bytes)?.machine()?;
+        if said.from != hello.seat || !holds(site, site.nodes.site, hello.seat, node) {
+            return Err(PeerError::Senseless("a word of another seat"));
+        }
+        let is_news = lock(&site.nodes.met).heard(hello.process, &said);
+        if is_news {
+            remember(site);
+        }
+        if events.send(Event::Said(Box::new(said))).await.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn judge(site: &Site, node: NodeId, hello: &Hello) -> Result<(), Refusal> {
+    let nodes = &site.nodes;
+    let seats = u8::try_from(nodes.all.len()).unwrap_or(u8::MAX);
+    if !nodes.are_several() {
+        return Err(Refusal::Alone);
+    }
+    if hello.seats != seats {
+        return Err(Refusal::Seats(seats));
+    }
+    let is_other = hello.seat != nodes.me && nodes.all.contains(hello.seat);
+    if hello.site != nodes.site || !is_other || !holds(site, nodes.site, hello.seat, node) {
+        return Err(Refusal::Seat);
+    }
+    let is_news = lock(&nodes.met).greet(hello)?;
+    if is_news {
+        remember(site);
+    }
+    Ok(())
+}
+
+/// Writes down whom this node met. Nobody waits for it: what is lost is only a chance to find a rolled-back disk.
+fn remember(site: &Site) {
+    let value = Some(Bytes::from(codec::encode(&*lock(&site.nodes.met))));
+    let stored = entry(&Entry::Local { key: Bytes::from_static(MET), value });
+    let done = |result: Result<(), skerry_storage::CommitError<std::convert::Infallible>>| {
+        if let Err(error) = result {
+            tracing::warn!(%error, "what other nodes promised could not be stored");
+        }
+    };
+    site.store.submit(move |_| Ok(((), vec![stored])), done);
+}
+
+impl Met {
+    /// What was stored; nothing at first.
+    pub(super) fn read(view: &dyn View) -> Result<Self, Unusable> {
+        let found = view.get(Table::Local, MET).map_err(|error| Unusable::Index(error.to_string()))?;
+        Ok(found.map(|bytes| codec::decode(bytes.as_ref())).transpose()?.unwrap_or_default())
+    }
+}
+
+impl Nodes {
+    fn hello(&self) -> Hello {
+        let memory = lock(&self.memory).map(|memory| (memory.start, memory.promised));
+        let seats = u8::try_from(self.all.len()).unwrap_or(u8::MAX);
+        Hello { site: self.site, seat: self.me, seats, process: self.process, memory }
+    }
+
+    async fn disown(&self) {
+        if let Some(events) = &self.events {
+            events.send(Event::Disowned).await.ok();
+        }
+    }
+
+    /// When a seat was heard last.
+    pub(super) fn heard(&self, seat: Seat) -> Option<Instant> {
+        lock(&self.shown).heard.get(seat.index()).copied().flatten()
+    }
+}
