@@ -110,6 +110,17 @@ impl Roster {
         fellows.map(|(_, known)| known.key.node()).collect()
     }
 
+    /// Their ids.
+    pub(crate) fn others(&self, me: SiteId) -> BTreeSet<SiteId> {
+        let near = self.fellows(me);
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        known
+            .iter()
+            .filter(|(_, known)| near.contains(&known.key.node()))
+            .map(|(member, _)| *member)
+            .collect()
+    }
+
     /// One node of each site but that of `me`: what lies at two of them lies at two sites.
     pub(crate) fn apart_from(&self, me: SiteId) -> BTreeSet<SiteId> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);

@@ -18,6 +18,7 @@ mod leaving;
 mod lost;
 mod metered;
 mod newer;
+mod nodes;
 mod one_site;
 mod pins;
 mod room;

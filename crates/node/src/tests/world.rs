@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use skerry_base::kv::View;
 use skerry_base::{SiteId, WallTime};
+use skerry_federation::site_view::Seat;
 use skerry_gateway::service::{
     BucketPatch, CreateBucket, DeleteObject, DeleteTarget, GetObject, ListQuery, Md5Batch, ObjectHeaders,
     Outcome, Principal, PutObject, PutOutcome, ReadConditions, ReadMode, RequestContext, Services,
@@ -22,7 +23,7 @@ use crate::server::{Core, Options};
 use crate::site::{Site, entry, unreadable};
 use crate::trust::access::AccessKey;
 use crate::trust::founding::Founding;
-use crate::trust::{Identity, SiteStatement, SiteTrust, entropy};
+use crate::trust::{Identity, SeatOffer, SiteStatement, SiteTrust, entropy};
 
 /// The longest that anything here may take; reached only when something is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,6 +53,8 @@ pub(super) struct TestSite {
     over_tcp: bool,
     /// Whether it carries for others.
     pub(super) carries: bool,
+    /// How many nodes its site has.
+    seats: u32,
 }
 
 impl TestSite {
@@ -71,6 +74,7 @@ impl TestSite {
         let mut config = Config::default();
         config.node.dir = self.directory.path().display().to_string();
         config.peer.listen = "127.0.0.1:1".into();
+        config.site.seats = self.seats;
         config.storage.journal_segment.0 = 4 << 20;
         config.storage.payload_segment.0 = 16 << 20;
         // Rounds begin when a test says so.
@@ -249,28 +253,47 @@ pub(super) struct TestWorld {
 impl TestWorld {
     /// `count` running sites.
     pub(super) async fn new(count: usize) -> Self {
-        Self::with(count, false).await
+        Self::founded(count, false).await
     }
 
     /// The same over sockets on loopback.
     pub(super) async fn over_tcp(count: usize) -> Self {
-        Self::with(count, true).await
+        Self::founded(count, true).await
     }
 
-    async fn with(count: usize, over_tcp: bool) -> Self {
-        let net = MemoryWorld::new();
+    async fn founded(count: usize, over_tcp: bool) -> Self {
         let founding = Founding::new("site-1", WallTime(1)).unwrap();
         let mut trusts = Vec::new();
         for number in 2..=count {
             trusts.push(admit(&founding.first, &format!("site-{number}")));
         }
         trusts.insert(0, founding.first);
+        Self::with(trusts, 1, over_tcp).await
+    }
+
+    /// One site of `count` running nodes.
+    pub(super) async fn of_nodes(count: usize) -> Self {
+        let founding = Founding::new("site-1", WallTime(1)).unwrap();
+        let mut trusts = Vec::new();
+        for number in 1..count {
+            let mut node = admit(&founding.first, &format!("site-1-{number}"));
+            let seat = Seat::new(number).unwrap();
+            let offer = SeatOffer { site: founding.first.statement.site, seat, turn: 0 };
+            node.seat = Some(founding.first.admin.as_ref().unwrap().seat(offer, &node.statement));
+            trusts.push(node);
+        }
+        trusts.insert(0, founding.first);
+        Self::with(trusts, count as u32, false).await
+    }
+
+    async fn with(trusts: Vec<SiteTrust>, seats: u32, over_tcp: bool) -> Self {
+        let net = MemoryWorld::new();
         let mut sites = Vec::new();
         for trust in trusts {
             let directory = TempDir::new().unwrap();
             trust.store(directory.path()).unwrap();
-            let mut site =
-                TestSite { directory, core: None, trust, net: net.clone(), over_tcp, carries: true };
+            let (net, carries) = (net.clone(), true);
+            let mut site = TestSite { directory, core: None, trust, net, over_tcp, carries, seats };
             site.start().await;
             sites.push(site);
         }

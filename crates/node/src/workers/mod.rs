@@ -16,6 +16,7 @@ mod buckets;
 mod collector;
 pub(crate) mod copies;
 pub(crate) mod drain;
+mod fellows;
 mod metrics;
 pub(crate) mod scrub;
 mod tombstones;
@@ -31,6 +32,8 @@ pub(crate) struct Workers {
 pub(crate) const COLLECT: Duration = Duration::from_secs(5);
 /// How often metrics that are not counted as they happen are read.
 const METRICS: Duration = Duration::from_secs(5);
+/// How often a node looks what the other nodes of its site follow.
+const FELLOWS: Duration = Duration::from_secs(2);
 /// How often tombstones are looked through.
 const TOMBSTONES: Duration = Duration::from_secs(60);
 
@@ -45,6 +48,7 @@ pub(crate) fn start(tasks: &Tasks, workers: Workers, scrub: crate::config::Scrub
     tasks.spawn(every(COLLECT, collector::Collector::new(workers.site.clone())));
     tasks.spawn(every(METRICS, metrics::Metrics::new(&workers)));
     tasks.spawn(every(TOMBSTONES, tombstones::Tombstones::new(workers.site.clone())));
+    tasks.spawn(every(FELLOWS, fellows::Fellows(workers.site.clone())));
     tasks.spawn(crate::uplink_admin::work(workers.site.clone()));
     tasks.spawn(crate::leaving::work(workers.site.clone()));
     tasks.spawn(crate::pins::work(workers.site.clone()));
