@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
 
-use crate::{Fingerprint, Loose, limits};
+use crate::{Fingerprint, Loose, Together, limits};
 
 /// What a site is to a bucket, for one who wants to leave it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub enum Verdict {
 /// Why not yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wait {
-    /// How many have everything, and how many must.
+    /// How many sites have everything, of several nodes of one any, and how many must.
     pub have: usize,
     /// As many as the bucket wants copies, or all other members if they are fewer; 0: there is no other.
     pub wanted: usize,
@@ -74,6 +74,7 @@ pub struct Wait {
 pub struct Attempt {
     round: u64,
     said: BTreeMap<SiteId, Standing>,
+    together: Together,
 }
 
 /// The buckets that a site is about to leave.
@@ -112,7 +113,7 @@ impl Departures {
     pub fn ask(&mut self, bucket: BucketId) -> Option<u64> {
         let attempt = self.going.get_mut(&bucket)?;
         self.rounds += 1;
-        *attempt = Attempt { round: self.rounds, said: BTreeMap::new() };
+        *attempt = Attempt { round: self.rounds, ..Attempt::default() };
         Some(self.rounds)
     }
 
@@ -134,6 +135,11 @@ impl Departures {
 }
 
 impl Attempt {
+    /// With who burns together: the nodes of one site are one that has everything.
+    pub fn with(self, together: Together) -> Self {
+        Self { together, ..self }
+    }
+
     /// The other members that may stay: all but those who said that they are none, or leave as well.
     pub fn others(&self, members: &BTreeSet<SiteId>) -> BTreeSet<SiteId> {
         let all = members.iter().chain(self.said.keys()).copied();
@@ -151,23 +157,29 @@ impl Attempt {
     pub fn judge(&self, own: &Own, copies: usize, members: &BTreeSet<SiteId>) -> Verdict {
         let mut wait = Wait::default();
         let others = self.others(members);
+        let mut have = BTreeSet::new();
         for site in &others {
             match self.said.get(site) {
-                Some(Standing::Stays { vector, loose }) if has_all(vector, loose, own) => wait.have += 1,
+                Some(Standing::Stays { vector, loose }) if has_all(vector, loose, own) => {
+                    have.insert(self.together.of(*site));
+                }
                 Some(_) => wait.behind.push(*site),
                 None => wait.silent.push(*site),
             }
         }
         wait.leaving.extend(self.leaving());
-        wait.wanted = copies.max(1).min(others.len());
+        wait.have = have.len();
+        wait.wanted = self.wanted(copies, &others);
         match wait.wanted > 0 && wait.have >= wait.wanted {
             true => Verdict::Go,
             false => Verdict::Wait(wait),
         }
     }
-}
 
-impl Attempt {
+    fn wanted(&self, copies: usize, others: &BTreeSet<SiteId>) -> usize {
+        copies.max(1).min(self.together.count(others.iter().copied()))
+    }
+
     /// Whether enough others lack at most so many records each: they will have them in a moment if nothing new comes.
     pub fn is_near(&self, own: &Own, copies: usize, members: &BTreeSet<SiteId>, most: u64) -> bool {
         let others = self.others(members);
@@ -178,8 +190,8 @@ impl Attempt {
             Some(Standing::Stays { vector, .. }) => lacks(vector) <= most,
             _ => false,
         };
-        let wanted = copies.max(1).min(others.len());
-        wanted > 0 && others.iter().filter(near).count() >= wanted
+        let wanted = self.wanted(copies, &others);
+        wanted > 0 && self.together.count(others.iter().filter(near).copied()) >= wanted
     }
 }
 
@@ -242,6 +254,26 @@ mod tests {
             Verdict::Go => Wait { have: usize::MAX, ..Wait::default() },
             Verdict::Wait(wait) => wait.clone(),
         }
+    }
+
+    #[test]
+    fn two_nodes_of_one_site_have_everything_once() {
+        let mut departures = Departures::default();
+        assert!(departures.begin(BUCKET));
+        let round = departures.ask(BUCKET).unwrap_or_default();
+        for number in [2, 3] {
+            assert!(departures.said(BUCKET, round, site(number), stays(9)));
+        }
+        let attempt = departures.attempt(BUCKET).unwrap_or_default();
+        let members = [2, 3, 4].map(site).into();
+        assert_eq!(attempt.judge(&holds(9), 2, &members), Verdict::Go);
+        let attempt = attempt.with([(site(3), site(2))].into_iter().collect());
+        let verdict = attempt.judge(&holds(9), 2, &members);
+        let waits = Wait { have: 1, wanted: 2, silent: vec![site(4)], ..Wait::default() };
+        assert_eq!(verdict, Verdict::Wait(waits), "one fire takes both");
+        assert!(!attempt.is_near(&holds(9), 2, &members, 3));
+        let both = [2, 3].map(site).into();
+        assert_eq!(attempt.judge(&holds(9), 2, &both), Verdict::Go, "there is no other site");
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod replica;
 pub mod scope;
 pub mod site_view;
 mod stats;
+mod together;
 
 pub use config::Config;
 pub use federation::Federation;
@@ -46,3 +47,4 @@ pub use message::Message;
 pub use output::{Answer, Apply, Drop, Fresh, Keep, Output, Report};
 pub use replica::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Span, Unreadable};
 pub use stats::{AreasReport, Lag, Near, Stats};
+pub use together::Together;

@@ -424,7 +424,10 @@ impl AdminService for Admin {
             let message = "this site does not know where it can be dialled; set peer.advertise";
             return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
         }
-        let seat = request.seat.map(|seat| nodes::offer(&self.site, &seat)).transpose()?;
+        let seat = match &request.seat {
+            Some(seat) => Some(nodes::offer(&self.site, self.door.trust.root, seat).await?),
+            None => None,
+        };
         let life = request.expires_seconds.map_or(INVITED, Duration::from_secs);
         let (door, now) = (&self.door, self.site.clock.wall());
         let invited = Invited { name: &request.site, seat };

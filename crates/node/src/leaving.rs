@@ -387,7 +387,8 @@ async fn ask(site: &Arc<Site>, bucket: BucketId, members: &BTreeSet<SiteId>) -> 
             site.leaving.state().machine.said(bucket, round, member, *standing);
         }
     }
-    site.leaving.state().machine.attempt(bucket)
+    let said = site.leaving.state().machine.attempt(bucket)?;
+    Some(said.with(site.peers.roster.together()))
 }
 
 /// Says as well who would hold it, and goes itself.

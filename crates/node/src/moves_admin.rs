@@ -20,7 +20,7 @@ use crate::roster_watch;
 use crate::site::unreadable;
 use crate::sites_admin::{one, site_id};
 use crate::trust::admission::federation_id;
-use crate::trust::{PublicKey, SiteStatement};
+use crate::trust::{PublicKey, SiteStatement, seat};
 
 fn invalid(message: impl Into<String>) -> ServiceError {
     ServiceError::new(ErrorKind::InvalidArgument, message)
@@ -68,7 +68,9 @@ pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) ->
         admitted: site.clock.wall(),
     };
     let mut admissions = vec![bytes::Bytes::from(key.admit(&statement).encode())];
-    admissions.extend(document.admissions.iter().take(1).cloned());
+    let (seats, before): (Vec<_>, Vec<_>) =
+        document.admissions.iter().cloned().partition(|admission| seat::is_seat(admission));
+    admissions.extend(before.into_iter().take(1).chain(seats));
     let renamed = SiteDocument { name: new.clone(), admissions, ..document };
     declare(admin, about, renamed).await?;
     tracing::warn!(site = known.name, new, "a site was renamed");

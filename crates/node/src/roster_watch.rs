@@ -118,7 +118,6 @@ fn trusted(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Know
     if seated.is_none() && admissions().any(seat::is_seat) {
         tracing::warn!(site = %id, name, "a site record claims a seat without a valid admission: it has none");
     }
-    let place =
-        seated.map_or(Place::first(id), |said| Place { site: said.site, seat: said.seat, turn: said.turn });
+    let place = seated.map_or(Place::first(id), Place::of);
     Some(Known { name, key, addresses: node.addresses.clone(), place })
 }

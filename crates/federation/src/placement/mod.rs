@@ -17,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use skerry_base::{BucketId, Dot, Instant, SiteId};
 
+use crate::Together;
+
 mod custody;
 pub mod limits;
 mod spans;
@@ -114,6 +116,7 @@ pub struct Placement {
     me: SiteId,
     candidates: Vec<Candidate>,
     lost: BTreeSet<SiteId>,
+    together: Together,
     resting: BTreeMap<SiteId, Instant>,
     held: BTreeMap<(BucketId, SiteId), Spans>,
     queue: BTreeMap<Urgency, Waiting>,
@@ -129,6 +132,7 @@ impl Placement {
             me,
             candidates: Vec::new(),
             lost: BTreeSet::new(),
+            together: Together::default(),
             resting: BTreeMap::new(),
             held: BTreeMap::new(),
             queue: BTreeMap::new(),
@@ -154,6 +158,11 @@ impl Placement {
         }
         self.resting.retain(|_, until| *until > now);
         self.ask(out);
+    }
+
+    /// Who burns together: from now on each place counts once, this site's among them.
+    pub fn set_together(&mut self, together: Together) {
+        self.together = together;
     }
 
     /// When a site that rests may be asked again.
@@ -217,6 +226,13 @@ impl Placement {
         of.filter_map(holds)
     }
 
+    /// At how many other places a version is held.
+    pub fn held_elsewhere(&self, bucket: BucketId, dot: Dot) -> usize {
+        let mut elsewhere = self.together.among(self.holders(bucket, dot));
+        elsewhere.remove(&self.together.of(self.me));
+        elsewhere.len()
+    }
+
     /// All other sites that were ever known to hold a version, lost ones among them.
     pub fn believed(&self, bucket: BucketId, dot: Dot) -> BTreeSet<SiteId> {
         let of = self.held.range((bucket, SiteId([0; 16]))..=(bucket, SiteId([0xff; 16])));
@@ -235,7 +251,7 @@ impl Placement {
     }
 
     fn enqueue(&mut self, bucket: BucketId, order: u64, waiting: Waiting) {
-        let holders = self.holders(bucket, waiting.want.dot).count() + usize::from(waiting.want.here);
+        let holders = self.held_elsewhere(bucket, waiting.want.dot) + usize::from(waiting.want.here);
         if holders < waiting.copies {
             self.queue.insert((holders, bucket, order), waiting);
         }
@@ -297,7 +313,9 @@ impl Placement {
                 continue;
             }
             let dot = waiting.want.dot;
-            let asked: BTreeSet<SiteId> = free.into_iter().take(lacking).collect();
+            let mut places = BTreeSet::new();
+            let apart = free.into_iter().filter(|site| places.insert(self.together.of(*site)));
+            let asked: BTreeSet<SiteId> = apart.take(lacking).collect();
             for site in &asked {
                 *self.asks.entry(*site).or_default() += 1;
                 self.bytes += weight(&waiting.want);
@@ -314,10 +332,12 @@ impl Placement {
 
     /// Who could take a version now, this site first, then the nearest.
     fn able(&self, bucket: BucketId, waiting: &Waiting) -> Vec<SiteId> {
-        let holders: BTreeSet<SiteId> = self.holders(bucket, waiting.want.dot).collect();
+        let mut taken = self.together.among(self.holders(bucket, waiting.want.dot));
+        taken.insert(self.together.of(self.me));
         let can = |other: &&Candidate| {
             let site = other.site;
-            let lacks = if site == self.me { !waiting.want.here } else { !holders.contains(&site) };
+            let lacks =
+                if site == self.me { !waiting.want.here } else { !taken.contains(&self.together.of(site)) };
             let reached = site == self.me || (other.linked && !self.resting.contains_key(&site));
             lacks && reached && !self.lost.contains(&site) && !waiting.unable.contains(&site)
         };

@@ -148,3 +148,21 @@ fn nobody_to_ask_is_no_loop_and_no_queue() {
     assert_eq!(table.held(7, 2), [], "an answer to no question: a write that waited for its scope");
     assert_eq!(table.machine.holders(BUCKET, dot(7)).count(), 1);
 }
+
+#[test]
+fn the_nodes_of_one_site_are_asked_for_one_copy_and_count_once() {
+    // 2 and 3 are nodes of one site, 4 is one of this site.
+    let mut table = Table::new(&[4, 2, 3, 5]);
+    table.machine.set_together([(site(3), site(2)), (site(4), site(1))].into_iter().collect());
+    assert_eq!(table.offer(3, vec![want(1, 10)]), [(1, 2), (1, 5)]);
+    table.failed(1, 2, Failure::Version);
+    assert_eq!(table.held(1, 5), [(1, 3)], "its other node can as well");
+    table.held(1, 3);
+    assert!(table.machine.is_idle());
+    for holder in [2, 4] {
+        table.machine.learn_one(BUCKET, dot(2), site(holder));
+    }
+    table.machine.learn_one(BUCKET, dot(2), site(3));
+    assert_eq!(table.machine.held_elsewhere(BUCKET, dot(2)), 1);
+    assert_eq!(table.offer(3, vec![want(2, 10)]), [(2, 5)]);
+}

@@ -143,7 +143,7 @@ impl Looker<'_> {
             if let Some(object) = item.record.object()
                 && self.is_mine(&item.record, &ring, &out)
             {
-                let holders = self.copies.with(|machine| machine.holders(self.bucket, item.dot).count());
+                let holders = self.copies.with(|machine| machine.held_elsewhere(self.bucket, item.dot));
                 visit(&item.record, object, holders);
             }
         }

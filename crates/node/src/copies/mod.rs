@@ -14,6 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
+use skerry_federation::Together;
 use skerry_federation::placement::{Input, Output, Placement, Spans};
 
 pub(crate) mod book;
@@ -147,6 +148,11 @@ impl Copies {
                 state.dirty.insert((bucket, site));
             }
         }
+    }
+
+    /// Takes note of who burns together: what is held there is held once.
+    pub(crate) fn set_together(&self, together: Together) {
+        self.state().machine.set_together(together);
     }
 
     /// Sites whose disks are gone: declared lost, expelled or replaced.

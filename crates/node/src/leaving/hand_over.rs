@@ -2,7 +2,7 @@
 //!
 //! Before: each try to leave. After: `paths/scope.rs`, by which others hold record and payload as their own. Invariants:
 //! a version counts as handed over once as many members that stay have said that they hold it as the bucket wants copies,
-//! or all of them if they are fewer, one at least; what was handed over is not asked for again in the same life, but
+//! or all of them if they are fewer, one at least (of several nodes of a site one); what was handed over is not asked for again in the same life, but
 //! if somebody who took it is known to be lost, to leave, or to have begun another life.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,19 +192,23 @@ async fn one(
     let bytes = record.object().map_or(0, |object| object.size);
     let lacks = |why: String| Lacking { key: record.key.clone(), bytes, why };
     let may: BTreeSet<SiteId> = stay.iter().copied().filter(|other| bucket.may_lie_at(*other)).collect();
-    let wanted = usize::from(bucket.config.copies).clamp(1, may.len().max(1));
+    // The nodes of one site hold it once, whichever they are.
+    let together = site.peers.roster.together();
+    let there = together.count(may.iter().copied());
+    let wanted = usize::from(bucket.config.copies).clamp(1, there.max(1));
     let mut have: BTreeSet<SiteId> =
         site.copies.with(|machine| machine.holders(id, dot).filter(|other| may.contains(other)).collect());
-    if have.len() >= wanted {
+    let mut at = together.among(have.iter().copied());
+    if at.len() >= wanted {
         return Ok(have);
     }
     let request = question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;
     let mut failed = Vec::new();
     for other in scope::candidates(site, bucket).await {
-        if have.len() >= wanted {
+        if at.len() >= wanted {
             break;
         }
-        if !may.contains(&other) || have.contains(&other) {
+        if !may.contains(&other) || at.contains(&together.of(other)) {
             continue;
         }
         let patience = Duration::from_secs(30 + bytes / (256 << 10));
@@ -212,12 +216,13 @@ async fn one(
             Ok(Ok(())) => {
                 site.copies.held(id, dot, [other]);
                 have.insert(other);
+                at.insert(together.of(other));
             }
             Ok(Err(why)) => failed.push(format!("{}: {why}", site.peers.roster.name(other))),
             Err(_) => failed.push(format!("{} does not answer", site.peers.roster.name(other))),
         }
     }
-    match have.len() >= wanted {
+    match at.len() >= wanted {
         true => Ok(have),
         false if failed.is_empty() => Err(lacks("no other member can be reached that may hold it".into())),
         false => Err(lacks(failed.join("; "))),

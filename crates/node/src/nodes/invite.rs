@@ -1,38 +1,58 @@
 //! Which seat of a site an invitation may give away.
 //!
-//! Invariant: a seat that is filled is given to another machine only when that is said, and then as its next turn.
+//! Invariants: a seat that is filled is given to another machine only when that is said; whoever was given it before is
+//! counted, also when it was expelled since, so that no two machines have the same turn and only the first of all begins
+//! with the memory of a new site.
 
+use skerry_base::SiteId;
 use skerry_federation::site_view::{Seat, limits};
 use skerry_gateway::service::{ErrorKind, Outcome, SeatRequest, ServiceError};
+use skerry_model::bucket::{SiteDocument, SiteState, sites};
 
-use crate::site::Site;
-use crate::trust::SeatOffer;
+use crate::peers::roster::Place;
+use crate::site::{Site, unreadable};
+use crate::trust::{PublicKey, SeatOffer, seat};
+
+/// Who was ever admitted, by name, and where; those that belong no more last.
+async fn admitted(site: &Site, root: PublicKey) -> Outcome<Vec<(String, SiteId, Place)>> {
+    let system = site.system;
+    let mut all = site.read(move |view| sites(view, system).map_err(unreadable)).await?;
+    all.sort_by_key(|(_, document)| document.state != SiteState::Member);
+    let known = |(id, document): (SiteId, SiteDocument)| {
+        let key = PublicKey(document.nodes.first()?.key);
+        let said = seat::seat_in(document.admissions.iter().map(AsRef::as_ref), &root, id, &key);
+        Some((document.name, id, said.map_or(Place::first(id), Place::of)))
+    };
+    Ok(all.into_iter().filter_map(known).collect())
+}
 
 /// The offer that a request asks for.
-pub(crate) fn offer(site: &Site, request: &SeatRequest) -> Outcome<SeatOffer> {
+pub(crate) async fn offer(site: &Site, root: PublicKey, request: &SeatRequest) -> Outcome<SeatOffer> {
     let invalid = |message: String| ServiceError::new(ErrorKind::InvalidArgument, message);
     let roster = &site.peers.roster;
-    let found = roster.all().into_iter().find(|(_, known)| known.name == request.of);
-    let Some((of, known)) = found else {
+    let admitted = admitted(site, root).await?;
+    let Some(&(_, of, place)) = admitted.iter().find(|(name, ..)| *name == request.of) else {
         return Err(invalid(format!("there is no site named {}", request.of)));
     };
-    if known.place.site != of {
+    if place.site != of {
         let message = format!(
             "{} fills seat {} of {}; name the site by its first node",
             request.of,
-            known.place.seat.index(),
-            roster.name(known.place.site)
+            place.seat.index(),
+            roster.name(place.site)
         );
         return Err(invalid(message));
     }
     let seat = usize::try_from(request.seat).ok().and_then(Seat::new).filter(|seat| *seat != Seat::FOUNDER);
     let seat =
         seat.ok_or_else(|| invalid(format!("seats that can be given are 1 to {}", limits::SEATS - 1)))?;
+    let before = admitted.iter().filter(|(.., place)| place.site == of && place.seat == seat);
+    let turn = before.map(|(.., place)| place.turn.saturating_add(1)).max().unwrap_or(0);
     match (roster.turn(of, seat), request.replace) {
-        (None, false) => Ok(SeatOffer { site: of, seat, turn: 0 }),
-        (Some((holder, turn)), true) => {
+        (None, false) => Ok(SeatOffer { site: of, seat, turn }),
+        (Some((holder, _)), true) => {
             tracing::info!(seat = seat.index(), holder = roster.name(holder), "a seat is to be filled anew");
-            Ok(SeatOffer { site: of, seat, turn: turn.saturating_add(1) })
+            Ok(SeatOffer { site: of, seat, turn })
         }
         (Some((holder, _)), false) => Err(invalid(format!(
             "seat {} of {} is filled by {}; to put another machine there, say that it replaces it",

@@ -81,7 +81,7 @@ pub(crate) fn wanted(site: &Site, context: &RequestContext, bucket: &Bucket) -> 
             "the acknowledgement scope site at a site of several nodes",
         ));
     }
-    let sites = site.peers.roster.apart_from(site.id).len() + 1;
+    let sites = site.peers.roster.sites_beside(site.id) + 1;
     match wanted {
         Scope::Sites(count) if usize::from(count) > sites && !bucket.config.accept_less => {
             let message = format!(
@@ -115,10 +115,12 @@ pub(crate) async fn reach(
     // A record that was made elsewhere (an equal PUT before, an upload of another site) proves nothing of its payload
     // now: its site is asked like any other, and so is this one.
     let here = (record.site == site.id).then_some(site.id);
-    let apart = site.peers.roster.apart_from(site.id);
-    let may = |other: &SiteId| apart.contains(other) && site.linked(*other);
-    let first = here.is_none().then_some(record.site).filter(may);
-    let others = first.into_iter().chain(candidates(site, bucket).await).chain([site.id]);
+    let first = here.is_none().then_some(record.site).filter(|other| site.linked(*other));
+    // Of several nodes of a site the nearest is asked, and none of this site: they burn together.
+    let together = site.peers.roster.together();
+    let mut places = together.among([site.id]);
+    let others = first.into_iter().chain(candidates(site, bucket).await);
+    let others = others.filter(|other| places.insert(together.of(*other))).chain([site.id]);
     let size = record.object().map_or(0, |object| object.size);
     let patience = PATIENCE.saturating_add(Duration::from_secs(size / PATIENCE_BYTES));
     let mut reach = Reach::new(usize::from(count), here, others).with_patience(patience);
@@ -149,13 +151,13 @@ fn short(holders: usize, wanted: u16, failed: &[String]) -> ServiceError {
     ServiceError::new(ErrorKind::ScopeNotReached, message)
 }
 
-/// Sites that can be asked: members of the bucket first, then the others, each nearest first.
+/// Sites that can be asked, other nodes of this one among them: members of the bucket first, then the others, each nearest
+/// first.
 pub(crate) async fn candidates(site: &Arc<Site>, bucket: &Bucket) -> Vec<SiteId> {
     let id = bucket.id;
     let members: BTreeSet<SiteId> =
         site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default().into_iter().collect();
-    let apart = site.peers.roster.apart_from(site.id);
-    let may = |other: &SiteId| apart.contains(other) && bucket.may_lie_at(*other);
+    let may = |other: &SiteId| *other != site.id && bucket.may_lie_at(*other);
     let mut linked: Vec<SiteId> = site.boxes.linked().into_iter().filter(may).collect();
     let distance = |other: &SiteId| {
         let node = site.peers.roster.node(*other);

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
 
 use skerry_base::{NodeId, SiteId};
+use skerry_federation::Together;
 use skerry_federation::site_view::Seat;
 
 use crate::net::PeerAddress;
-use crate::trust::PublicKey;
+use crate::trust::{PublicKey, SeatStatement};
 
 /// One site.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,11 @@ impl Place {
     /// The first seat of its own site.
     pub(crate) const fn first(site: SiteId) -> Self {
         Self { site, seat: Seat::FOUNDER, turn: 0 }
+    }
+
+    /// The one that an admin key gave.
+    pub(crate) const fn of(said: SeatStatement) -> Self {
+        Self { site: said.site, seat: said.seat, turn: said.turn }
     }
 }
 
@@ -121,17 +127,19 @@ impl Roster {
             .collect()
     }
 
-    /// One node of each site but that of `me`: what lies at two of them lies at two sites.
-    pub(crate) fn apart_from(&self, me: SiteId) -> BTreeSet<SiteId> {
+    /// Who burns together: the further nodes of sites, each with the first.
+    pub(crate) fn together(&self) -> Together {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let own = known.get(&me).map_or(me, |known| known.place.site);
-        let mut first: BTreeMap<SiteId, (Seat, SiteId)> = BTreeMap::new();
-        for (member, known) in known.iter().filter(|(_, known)| known.place.site != own) {
-            let this = (known.place.seat, *member);
-            let least = first.entry(known.place.site).or_insert(this);
-            *least = this.min(*least);
-        }
-        first.into_values().map(|(_, member)| member).collect()
+        known.iter().map(|(member, known)| (*member, known.place.site)).collect()
+    }
+
+    /// How many sites there are beside that of `me`: what lies at two nodes of one lies at one.
+    pub(crate) fn sites_beside(&self, me: SiteId) -> usize {
+        let together = self.together();
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut sites = together.among(known.keys().copied());
+        sites.remove(&together.of(me));
+        sites.len()
     }
 
     /// For the network.
@@ -181,8 +189,8 @@ mod tests {
     #[test]
     fn the_nodes_of_one_site_are_one_place() {
         let roster = roster();
-        assert_eq!(roster.apart_from(site(5)), [site(1)].into());
-        assert_eq!(roster.apart_from(site(2)), [site(5)].into());
+        assert_eq!(roster.together().count([1, 2, 4].map(site)), 1);
+        assert_eq!((roster.sites_beside(site(5)), roster.sites_beside(site(2))), (1, 1));
         assert_eq!(
             roster.fellows(site(1)).len(),
             3,

@@ -268,11 +268,11 @@ impl TestWorld {
             trusts.push(admit(&founding.first, &format!("site-{number}")));
         }
         trusts.insert(0, founding.first);
-        Self::with(trusts, 1, over_tcp).await
+        Self::with(trusts, (0, 1), over_tcp).await
     }
 
-    /// One site of `count` running nodes.
-    pub(super) async fn of_nodes(count: usize) -> Self {
+    /// One site of `count` running nodes, and so many other sites.
+    pub(super) async fn of_nodes(count: usize, others: usize) -> Self {
         let founding = Founding::new("site-1", WallTime(1)).unwrap();
         let mut trusts = Vec::new();
         for number in 1..count {
@@ -282,14 +282,19 @@ impl TestWorld {
             node.seat = Some(founding.first.admin.as_ref().unwrap().seat(offer, &node.statement));
             trusts.push(node);
         }
+        for number in 0..others {
+            trusts.push(admit(&founding.first, &format!("site-{}", number + 2)));
+        }
         trusts.insert(0, founding.first);
-        Self::with(trusts, count as u32, false).await
+        Self::with(trusts, (count, count as u32), false).await
     }
 
-    async fn with(trusts: Vec<SiteTrust>, seats: u32, over_tcp: bool) -> Self {
+    /// The first of them are nodes of a site of so many seats.
+    async fn with(trusts: Vec<SiteTrust>, (nodes, seats): (usize, u32), over_tcp: bool) -> Self {
         let net = MemoryWorld::new();
         let mut sites = Vec::new();
-        for trust in trusts {
+        for (number, trust) in trusts.into_iter().enumerate() {
+            let seats = if number < nodes { seats } else { 1 };
             let directory = TempDir::new().unwrap();
             trust.store(directory.path()).unwrap();
             let (net, carries) = (net.clone(), true);

@@ -294,12 +294,9 @@ impl Copier {
         let (links, now) = (site.boxes.links(), self.now());
         self.out.retain(|_, until| *until > now);
         let lost = site.copies.uncounted();
-        let known = site.peers.roster.apart_from(site.id).into_iter().chain([site.id]);
-        let candidates = known
-            .collect::<BTreeSet<SiteId>>()
-            .iter()
-            .map(|other| candidate(&site, *other, &links))
-            .collect();
+        let known: BTreeSet<SiteId> = site.peers.roster.all().into_keys().chain([site.id]).collect();
+        let candidates = known.iter().map(|other| candidate(&site, *other, &links)).collect();
+        site.copies.set_together(site.peers.roster.together());
         let asks = site.copies.tell(Input::Sites(candidates, lost.clone()), self.now());
         self.ask(asks);
         let system = site.system;
@@ -413,8 +410,7 @@ pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
     let all = site.peers.roster.all().into_keys().chain([site.id]);
     let sites: BTreeSet<SiteId> = all.filter(|other| bucket.may_lie_at(*other)).collect();
     // The nodes of one site burn together: it counts once, wherever in it a copy lies.
-    let apart = site.peers.roster.apart_from(site.id).into_iter().chain([site.id]);
-    let there = apart.filter(|other| sites.contains(other) && !lost.contains(other)).count();
+    let there = site.peers.roster.together().count(sites.difference(&lost).copied());
     Rules { copies: usize::from(bucket.config.copies).min(there), lost, sites }
 }
 

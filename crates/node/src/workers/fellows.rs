@@ -13,6 +13,7 @@ use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{Joins, list_buckets};
 
 use super::Worker;
+use crate::duties::Act;
 use crate::paths::bucket::Bucket;
 use crate::site::{Site, unreadable};
 
@@ -33,7 +34,8 @@ impl Worker for Fellows {
 
 async fn once(site: &Arc<Site>) -> Outcome<()> {
     let others = site.peers.roster.others(site.id);
-    if others.is_empty() {
+    // One that stands still, or is emptied, takes nothing on.
+    if others.is_empty() || site.duties.check(Act::Hold).is_err() {
         return Ok(());
     }
     let system = site.system;
