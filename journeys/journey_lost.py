@@ -85,7 +85,8 @@ def lost(checks, demo):
         demo.restart(3)
         for number in (1, 2, 3):
             wait_for("it is found", lambda n=number: not state(demo, n)["lost"], 60)
-        wait_for("the link", lambda: one.get_object(Bucket=bucket, Key="alone")["Body"].read() == alone, 30)
+        for client in (one, two):
+            wait_for("the link", lambda c=client: c.get_object(Bucket=bucket, Key="alone")["Body"].read() == alone, 30)
         read = two.get_object(Bucket=bucket, Key="both")
         equal((read["Body"].read(), read["VersionId"]), (new, version), "the real version")
         expect("x-skerry-lost" not in read["ResponseMetadata"]["HTTPHeaders"], "it is the version that was asked for")
