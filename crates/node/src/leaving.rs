@@ -584,12 +584,13 @@ fn something_came() -> ServiceError {
 
 /// It was let go.
 fn gone(site: &Arc<Site>, bucket: BucketId) {
-    site.leaving.end(bucket);
-    site.copies.forget(bucket);
     let mut state = site.leaving.state();
+    // Before the leaving ends: whoever asks sees it leaving, or sweeping, or gone.
     state.sweeps.insert(bucket);
     state.joins.entry(bucket).and_modify(|joins| *joins = least(*joins)).or_insert(Joins::Manual);
     drop(state);
+    site.copies.forget(bucket);
+    site.leaving.end(bucket);
     site.drive.tell(Input::Leave { bucket });
     site.changes.happened(bucket);
 }
