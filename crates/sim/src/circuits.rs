@@ -15,6 +15,7 @@ use skerry_federation::circuits::{Circuits, Output, Way, Why};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::Draw;
 
+use crate::outcome::Outcome;
 use crate::queue::Queue;
 
 mod faults;
@@ -45,15 +46,6 @@ pub enum Mistake {
 /// All of them.
 pub const MISTAKES: [Mistake; 4] =
     [Mistake::NearestOnly, Mistake::TakenForDirect, Mistake::Deaf, Mistake::Servile];
-
-/// How a run went.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// Promises that were broken, by checker.
-    pub violations: Vec<(&'static str, String)>,
-    /// Counts of what happened.
-    pub counts: BTreeMap<&'static str, u64>,
-}
 
 /// A link that stands.
 #[derive(Debug, Clone)]
@@ -291,7 +283,7 @@ impl World {
     }
 
     fn count(&mut self, what: &'static str) {
-        *self.outcome.counts.entry(what).or_default() += 1;
+        self.outcome.count(what);
     }
 
     fn is(&self, site: usize, boot: u64) -> bool {

@@ -14,6 +14,7 @@ use skerry_federation::placement::{Candidate, Failure, Input, Output, Placement,
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::{Draw, Ppm};
 
+use crate::outcome::Outcome;
 use crate::queue::Queue;
 
 mod drain;
@@ -45,15 +46,6 @@ pub enum Mistake {
     DrainedIsLost,
     /// A site that is being drained lets another that is being drained rest on it.
     DrainedStays,
-}
-
-/// How a run went.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// Promises that were broken, by checker.
-    pub violations: Vec<(&'static str, String)>,
-    /// Counts of what happened.
-    pub counts: BTreeMap<&'static str, u64>,
 }
 
 /// What can happen next.
@@ -229,7 +221,7 @@ impl World {
     }
 
     fn count(&mut self, what: &'static str) {
-        *self.outcome.counts.entry(what).or_default() += 1;
+        self.outcome.count(what);
     }
 
     fn happen(&mut self, event: Event) {

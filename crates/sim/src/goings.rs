@@ -14,6 +14,7 @@ use skerry_federation::drain::{Drain, Held, Input, Output, Own, Word};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::{Draw, Ppm};
 
+use crate::outcome::Outcome;
 use crate::queue::Queue;
 
 const BUCKET: BucketId = BucketId([1; 16]);
@@ -30,15 +31,6 @@ pub enum Mistake {
     EmptiedStays,
     /// Who leaves says to who is emptied that it stays, and takes what that one hands over.
     LeaverStays,
-}
-
-/// How a run went.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// Promises that were broken, by checker.
-    pub violations: Vec<(&'static str, String)>,
-    /// Counts of what happened.
-    pub counts: BTreeMap<&'static str, u64>,
 }
 
 /// What a site says of itself to one that goes.
@@ -273,7 +265,7 @@ impl World {
     }
 
     fn count(&mut self, what: &'static str) {
-        *self.outcome.counts.entry(what).or_default() += 1;
+        self.outcome.count(what);
     }
 
     fn linked(&self, one: usize, other: usize) -> bool {

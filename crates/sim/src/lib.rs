@@ -21,6 +21,7 @@ pub mod ledger;
 pub mod memory;
 pub mod net;
 pub mod nodes;
+pub mod outcome;
 pub mod queue;
 pub mod site;
 pub mod standing;

@@ -17,6 +17,7 @@ use skerry_federation::site_view::{Durable, Input, Output, Said, Seat, Seats, Si
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::{Draw, Ppm};
 
+use crate::outcome::Outcome;
 use crate::queue::Queue;
 
 mod clients;
@@ -71,17 +72,6 @@ pub const MISTAKES: [Mistake; 9] = [
     Mistake::UnboundDecision,
     Mistake::Patience,
 ];
-
-/// How a run went.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// Promises that were broken, by checker.
-    pub violations: Vec<(&'static str, String)>,
-    /// Counts of what happened.
-    pub counts: BTreeMap<&'static str, u64>,
-    /// The longest that a write waited that reached scope `site`, in calm weather at a node that nothing struck.
-    pub longest: Duration,
-}
 
 /// What strikes, and how clocks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -287,7 +277,7 @@ impl World {
     }
 
     fn count(&mut self, what: &'static str) {
-        *self.outcome.counts.entry(what).or_default() += 1;
+        self.outcome.count(what);
     }
 
     fn happen(&mut self, event: Event) {

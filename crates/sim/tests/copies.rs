@@ -1,41 +1,33 @@
 //! Copies that count, through cuts, crashes, full disks and fires; and the mistakes that the checkers must find.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod many;
+
+use std::collections::BTreeSet;
 
 use skerry_sim::copies::{Mistake, run};
 
-/// Seeds of a test; `SKERRY_COPIES_SEEDS` runs more.
-#[expect(clippy::disallowed_methods, reason = "the size of a test is no setting of the product")]
-fn seeds() -> u64 {
-    std::env::var("SKERRY_COPIES_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
-}
-
+/// `SKERRY_COPIES_SEEDS` runs more seeds.
 #[test]
 fn what_is_reported_protected_outlives_a_fire_and_all_is_covered_in_the_end() {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in 0..seeds() {
-        let outcome = run(seed, None);
-        assert_eq!(outcome.violations, [], "seed {seed}");
-        outcome.counts.iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
-    }
-    println!("{} seeds: {counts:?}", seeds());
-    for what in [
-        "burns",
-        "crashes",
-        "declared too early",
-        "lost unprotected",
-        "covered",
-        "claims asked",
-        "read as gone",
-        "back by itself",
-        "drains",
-        "emptied",
-        "emptied and burned",
-        "drains of several",
-        "told that it goes",
-    ] {
-        assert!(counts.contains_key(what), "no seed had {what}");
-    }
+    many::hold(
+        |seed| run(seed, None),
+        ("SKERRY_COPIES_SEEDS", 60),
+        &[
+            "burns",
+            "crashes",
+            "declared too early",
+            "lost unprotected",
+            "covered",
+            "claims asked",
+            "read as gone",
+            "back by itself",
+            "drains",
+            "emptied",
+            "emptied and burned",
+            "drains of several",
+            "told that it goes",
+        ],
+    );
 }
 
 #[test]

@@ -1,27 +1,17 @@
 //! Sites that leave a bucket, and sites that are emptied, all at once; and the mistakes that the checker must find.
 
-use std::collections::BTreeMap;
+mod many;
 
 use skerry_sim::goings::{Mistake, run};
 
-/// Seeds of a test; `SKERRY_GOINGS_SEEDS` runs more.
-#[expect(clippy::disallowed_methods, reason = "the size of a test is no setting of the product")]
-fn seeds() -> u64 {
-    std::env::var("SKERRY_GOINGS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(100)
-}
-
+/// `SKERRY_GOINGS_SEEDS` runs more seeds.
 #[test]
 fn whoever_goes_leaves_all_to_somebody_who_stays() {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in 0..seeds() {
-        let outcome = run(seed, None);
-        assert_eq!(outcome.violations, [], "seed {seed}");
-        outcome.counts.iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
-    }
-    println!("{} seeds: {counts:?}", seeds());
-    for what in ["writes", "crashes", "departures", "drains", "called back", "left", "emptied"] {
-        assert!(counts.contains_key(what), "no seed had {what}");
-    }
+    many::hold(
+        |seed| run(seed, None),
+        ("SKERRY_GOINGS_SEEDS", 100),
+        &["writes", "crashes", "departures", "drains", "called back", "left", "emptied"],
+    );
 }
 
 #[test]

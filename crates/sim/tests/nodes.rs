@@ -1,40 +1,33 @@
 //! The nodes of one site through kills, cuts, slow machines, wrong clocks and burned disks; and the mistakes that the
 //! checkers must find.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod many;
+
+use std::collections::BTreeSet;
 
 use skerry_sim::nodes::{MISTAKES, Mistake, run};
 
-/// Seeds of a test; `SKERRY_NODES_SEEDS` runs more.
-#[expect(clippy::disallowed_methods, reason = "the size of a test is no setting of the product")]
-fn seeds() -> u64 {
-    std::env::var("SKERRY_NODES_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
-}
-
+/// `SKERRY_NODES_SEEDS` runs more seeds.
 #[test]
 fn a_site_of_several_nodes_keeps_its_promises() {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for seed in 0..seeds() {
-        let outcome = run(seed, None);
-        assert_eq!(outcome.violations, [], "seed {seed}");
-        outcome.counts.iter().for_each(|(what, count)| *counts.entry(what).or_default() += count);
-    }
-    println!("{} seeds: {counts:?}", seeds());
-    let happened = [
-        "kills",
-        "slow wires",
-        "slow disks",
-        "cuts",
-        "burned disks",
-        "power cuts of the site",
-        "clocks beyond the bound",
-        "writes of scope site",
-        "writes of scope node",
-        "decisions",
-        "decisions abandoned with their view",
-        "calm",
-    ];
-    happened.iter().for_each(|what| assert!(counts.contains_key(what), "no seed had {what}"));
+    many::hold(
+        |seed| run(seed, None),
+        ("SKERRY_NODES_SEEDS", 40),
+        &[
+            "kills",
+            "slow wires",
+            "slow disks",
+            "cuts",
+            "burned disks",
+            "power cuts of the site",
+            "clocks beyond the bound",
+            "writes of scope site",
+            "writes of scope node",
+            "decisions",
+            "decisions abandoned with their view",
+            "calm",
+        ],
+    );
 }
 
 /// Seeds that broke a promise once, and what they showed.
