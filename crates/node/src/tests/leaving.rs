@@ -44,6 +44,23 @@ async fn gone(site: &TestSite, bucket: &str) {
     assert_eq!(site.site().read(read).await.unwrap(), (0, 0), "records and vector");
 }
 
+/// A site begins to leave while this goes on, and has left, or is back already, when it returns.
+async fn leaves_during(site: &TestSite, bucket: &str, work: impl Future<Output = ()>) {
+    let (_, begun) = tokio::join!(work, leave(site, bucket));
+    begun.unwrap();
+    site.until("it has left, or is back", || async { state(site, bucket).await.standing != "leaving" }).await;
+}
+
+/// Bodies of this length, by round and number, are all at a site.
+async fn all_at(site: &TestSite, bucket: &str, rounds: u64, numbers: u64, length: usize) {
+    for round in 0..rounds {
+        for number in 0..numbers {
+            let key = format!("{round}-{number}");
+            assert_eq!(site.get(bucket, &key).await.unwrap(), noise(length, number), "{key}");
+        }
+    }
+}
+
 async fn set_join(site: &TestSite, bucket: &str, join: &str) -> Outcome<()> {
     let patch = BucketPatch { join: Some(join.into()), ..BucketPatch::default() };
     site.services().admin.update_bucket(bucket, patch).await.map(drop)
@@ -155,22 +172,12 @@ async fn whoever_writes_while_the_site_leaves_loses_nothing() {
                 two.put("photos", &format!("{round}-{number}"), noise(40_000, number)).await.unwrap();
             }
         };
-        let (_, begun) = tokio::join!(write, leave(two, "photos"));
-        begun.unwrap();
-        two.until("it has left, or is back already", || async {
-            state(two, "photos").await.standing != "leaving"
-        })
-        .await;
+        leaves_during(two, "photos", write).await;
     }
     leave(two, "photos").await.unwrap();
     gone(two, "photos").await;
     two.cut(true).await;
-    for round in 0..4 {
-        for number in 0..25 {
-            let key = format!("{round}-{number}");
-            assert_eq!(one.get("photos", &key).await.unwrap(), noise(40_000, number), "{key}");
-        }
-    }
+    all_at(one, "photos", 4, 25, 40_000).await;
     assert_eq!(one.services().admin.bucket("photos").await.unwrap().conflicts, 0);
     world.stop().await;
 }
@@ -189,22 +196,12 @@ async fn bodies_of_conditional_writes_outlive_that_their_site_leaves_meanwhile()
                 two.put_if("photos", &key, noise(60_000, number), absent).await.unwrap();
             }
         };
-        let (_, begun) = tokio::join!(write, leave(two, "photos"));
-        begun.unwrap();
-        two.until("it has left, or is back already", || async {
-            state(two, "photos").await.standing != "leaving"
-        })
-        .await;
+        leaves_during(two, "photos", write).await;
     }
     leave(two, "photos").await.unwrap();
     gone(two, "photos").await;
     two.cut(true).await;
-    for round in 0..4 {
-        for number in 0..15 {
-            let key = format!("{round}-{number}");
-            assert_eq!(one.get("photos", &key).await.unwrap(), noise(60_000, number), "{key}");
-        }
-    }
+    all_at(one, "photos", 4, 15, 60_000).await;
     world.stop().await;
 }
 
