@@ -9,9 +9,7 @@ use skerry_gateway::service::{
     AddressRequest, ErrorKind, ExpelRequest, Expelled, Outcome, RenameRequest, ServiceError, SiteStatus,
     VERSION,
 };
-use skerry_model::bucket::{
-    self as model, AddressDocument, SiteDocument, SiteState, SystemKey, check_site_name, document_object,
-};
+use skerry_model::bucket::{self as model, AddressDocument, SiteDocument, SiteState, check_site_name};
 
 use crate::admin::{Admin, WRITER};
 use crate::config::is_dialable;
@@ -21,6 +19,7 @@ use crate::site::unreadable;
 use crate::sites_admin::{one, site_id};
 use crate::trust::admission::federation_id;
 use crate::trust::{PublicKey, SiteStatement, seat};
+use crate::welcome;
 
 fn invalid(message: impl Into<String>) -> ServiceError {
     ServiceError::new(ErrorKind::InvalidArgument, message)
@@ -78,11 +77,7 @@ pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) ->
 }
 
 async fn declare(admin: &Admin, about: SiteId, document: SiteDocument) -> Outcome<()> {
-    let decide = move |_: &dyn View, wall| {
-        let object = document_object(&document, wall);
-        Ok(((), Some(Declared::document(SystemKey::Site(about).to_string(), object))))
-    };
-    admin.site.declare(WRITER, decide).await?;
+    welcome::declare(&admin.site, WRITER, about, document).await?;
     roster_watch::refresh(&admin.site, admin.door.trust.root).await
 }
 

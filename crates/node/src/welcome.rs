@@ -65,15 +65,16 @@ impl Door {
             state: SiteState::Member,
             joined: statement.admitted,
         };
-        declare(site, statement.site, document).await?;
+        declare(site, "", statement.site, document).await?;
         let system = site.system;
         site.read(move |view| roster(view, system)).await
     }
 }
 
-/// Writes a site's document, unless it says the same already.
+/// Writes a site's document, unless it says the same already; `writer` is who asked for it.
 pub(crate) async fn declare(
     site: &Arc<Site>,
+    writer: &str,
     about: skerry_base::SiteId,
     document: SiteDocument,
 ) -> Outcome<()> {
@@ -89,7 +90,7 @@ pub(crate) async fn declare(
         }
         Ok(((), Some(Declared::document(key, document_object(&document, wall)))))
     };
-    site.declare("", decide).await
+    site.declare(writer, decide).await
 }
 
 /// The records of all sites, for one that joins.
