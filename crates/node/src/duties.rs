@@ -85,18 +85,22 @@ impl Duties {
     /// Refuses what this site is not there for.
     pub(crate) fn check(&self, act: Act) -> Outcome<()> {
         let now = self.now.load(Ordering::SeqCst);
-        let name = self.name.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let message = match act {
-            _ if now == Duty::Serve as u8 => return Ok(()),
-            Act::Upload | Act::Leave if now == Duty::Drain as u8 => return Ok(()),
-            _ if now == Duty::Freeze as u8 => format!(
+        let ends = now == Duty::Drain as u8 && matches!(act, Act::Upload | Act::Leave);
+        // Every write asks: whoever serves takes no lock for it.
+        if now == Duty::Serve as u8 || ends {
+            return Ok(());
+        }
+        let name = self.name.read().unwrap_or_else(PoisonError::into_inner);
+        let message = if now == Duty::Freeze as u8 {
+            format!(
                 "{name} is frozen for maintenance: it answers reads and takes no writes until `skerry site resume \
                  {name}`; write at another site"
-            ),
-            _ => format!(
+            )
+        } else {
+            format!(
                 "{name} is being emptied to be switched off: it answers reads and takes no writes unless `skerry site \
                  resume {name}` calls it back; write at another site"
-            ),
+            )
         };
         Err(ServiceError::new(ErrorKind::Unavailable, message))
     }
