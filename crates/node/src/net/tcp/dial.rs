@@ -75,11 +75,16 @@ pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop
                 () = wakers.change.notified() => continue,
             }
         };
-        let begun = pace::now();
+        // How long the link stood: dialling in vain takes long, too, and is no reason to dial sooner.
+        let mut stood = Duration::ZERO;
         let round = async {
             let token = want.token.clone();
             match token.run_until_cancelled(dial(&shared, node, want)).await {
-                Some(Ok(greet::Greeted::Link(link))) => link.await,
+                Some(Ok(greet::Greeted::Link(link))) => {
+                    let begun = pace::now();
+                    link.await;
+                    stood = pace::now().saturating_duration_since(begun);
+                }
                 Some(Ok(greet::Greeted::Spare)) | None => {}
                 Some(Err(error)) => tracing::debug!(peer = %node, %error, "could not dial"),
             }
@@ -88,7 +93,7 @@ pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop
             () = stop.cancelled() => return,
             () = round => {}
         }
-        pause = if pace::now().saturating_duration_since(begun) > STEADY {
+        pause = if stood > STEADY {
             SHORTEST
         } else {
             (pause * 2).min(if is_carried(&shared, node) { LONGEST_CARRIED } else { LONGEST })
