@@ -42,6 +42,8 @@ pub const HOLDING_BYTES: usize = 16 << 20;
 pub const FEED_BATCH_BYTES: usize = 1 << 20;
 /// Bytes of one control message between sites; a longer one is refused before it is read.
 pub const MESSAGE_BYTES: usize = 4 << 20;
+/// Addresses of a site, as it says itself, and again as many by an operator's word.
+pub const ADDRESSES: usize = 16;
 /// Sites that get metrics of their own; the rest are summed.
 pub const METRIC_PEERS: usize = 64;
 /// A bucket whose records are at most this many bytes is followed whole after one read.

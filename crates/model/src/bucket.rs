@@ -28,7 +28,7 @@ pub use loss::{
     next_count, take_back_loss,
 };
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
-pub use place::{ADDRESSES, AddressDocument, assign_address, dialled};
+pub use place::{AddressDocument, assign_address, dialled};
 pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
     site, sites, system_bucket,

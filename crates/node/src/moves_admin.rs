@@ -5,6 +5,7 @@
 
 use skerry_base::SiteId;
 use skerry_base::kv::View;
+use skerry_base::limits::ADDRESSES;
 use skerry_gateway::service::{
     AddressRequest, ErrorKind, ExpelRequest, Expelled, Outcome, RenameRequest, ServiceError, SiteStatus,
     VERSION,
@@ -84,8 +85,8 @@ async fn declare(admin: &Admin, about: SiteId, document: SiteDocument) -> Outcom
 /// Says where a site is dialled, beside what it says itself.
 pub(crate) async fn set_address(admin: &Admin, name: &str, request: AddressRequest) -> Outcome<SiteStatus> {
     let addresses = request.addresses;
-    if addresses.len() > model::ADDRESSES {
-        return Err(invalid(format!("at most {} addresses", model::ADDRESSES)));
+    if addresses.len() > ADDRESSES {
+        return Err(invalid(format!("at most {ADDRESSES} addresses")));
     }
     if let Some(wrong) = addresses.iter().find(|address| !is_dialable(address)) {
         return Err(invalid(format!(

@@ -20,9 +20,6 @@ use crate::merge::Rank;
 use crate::object::Object;
 use crate::space::{self, SpaceError};
 
-/// Addresses of a site in one word.
-pub const ADDRESSES: usize = 16;
-
 /// An operator's word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressDocument {

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 use skerry_base::WallTime;
 use skerry_base::codec::{self, DecodeError, Versioned};
+use skerry_base::limits::ADDRESSES;
 use tokio::io::AsyncWriteExt;
 
 use super::admission::{SignedSite, SiteStatement, Untrusted};
@@ -19,8 +20,6 @@ use crate::net::frame::{self, FrameError};
 
 /// Bytes of a stranger's request: more is refused unread.
 const REQUEST_BYTES: usize = 16 << 10;
-/// Addresses that a site may give.
-const ADDRESSES: usize = 16;
 const PROOF: &str = "join proof v1";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -173,7 +172,8 @@ fn judge(
         return Err(JoinError::Proof);
     }
     if request.addresses.len() > ADDRESSES || request.addresses.iter().any(|address| address.len() > 300) {
-        return Err(InviteError::Refused("at most 16 addresses of 300 bytes are taken".into()).into());
+        let reason = format!("at most {ADDRESSES} addresses of 300 bytes are taken");
+        return Err(InviteError::Refused(reason).into());
     }
     let admin = trust.admin.as_ref().ok_or(InviteError::NoAdmin)?;
     let (admission, seat) = book.redeem(admin, &trust.root, request.invite, stranger, now)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skerry_base::NodeId;
+use skerry_base::limits::ADDRESSES;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Notify;
@@ -31,8 +32,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 const LONGEST_CARRIED: Duration = Duration::from_secs(600);
 /// A link that lived this long has earned a quick redial.
 const STEADY: Duration = Duration::from_secs(10);
-/// Socket addresses tried per round, whatever names resolve to.
-const ADDRESSES: usize = 16;
+/// Addresses tried per round: those that an operator said never keep the site's own from being tried.
+const TRIED: usize = 2 * ADDRESSES;
 
 /// Unanswered bytes end a connection after this time.
 const DEAD: Duration = Duration::from_secs(20);
@@ -201,7 +202,7 @@ async fn connect(
     let config = shared.tls.client(key, protocol);
     let config =
         config.map_err(|error| NetError::Dial { address: String::new(), reason: error.to_string() })?;
-    for address in addresses.iter().take(ADDRESSES) {
+    for address in addresses.iter().take(TRIED) {
         let connector = TlsConnector::from(config.clone());
         match connect_one(connector, address, &meter, token).await {
             Ok(socket) => return Ok(Connection { socket, address: address.clone() }),
