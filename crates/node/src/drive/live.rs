@@ -66,10 +66,9 @@ pub(crate) struct Live {
 impl Effects for Live {
     fn send(&mut self, to: SiteId, message: Message) {
         let is_record = message.kind() == skerry_federation::message::Kind::Record;
-        let is_near = || self.peers.roster.node(to).is_some_and(|node| self.peers.uplink.is_lan(node));
         if is_record
-            && let Err(why) = self.peers.uplink.may(Class::Record)
-            && !is_near()
+            && let Some(node) = self.peers.roster.node(to)
+            && let Err(why) = self.peers.uplink.may_send(node, Class::Record)
         {
             // As if it had been lost: who lacks it asks again.
             tracing::debug!(%to, why, "records were not sent");

@@ -131,7 +131,7 @@ async fn taker(site: &Arc<Site>, bucket: &Bucket, asked: &Request, why: ServiceE
     for other in scope::candidates(site, bucket).await.into_iter().take(TRIES) {
         let Some(node) = site.peers.roster.node(other) else { continue };
         let name = || site.peers.roster.name(other);
-        let room = match site.peers.uplink.may_ask(asked) {
+        let room = match site.peers.uplink.may_ask(node, asked) {
             Ok(room) => room,
             Err(error) => {
                 failed.push(error);

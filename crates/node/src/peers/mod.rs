@@ -148,11 +148,7 @@ impl Peers {
     /// Asks one question; the stream then holds what follows the answer.
     pub(crate) async fn call(&self, site: SiteId, request: &Request) -> Result<Answer, PeerError> {
         let node = self.roster.node(site).ok_or(PeerError::Stranger(site))?;
-        let held = if self.uplink.is_lan(node) {
-            None
-        } else {
-            self.uplink.may_ask(request).map_err(PeerError::Metered)?
-        };
+        let held = self.uplink.may_ask(node, request).map_err(PeerError::Metered)?;
         match tokio::time::timeout(patience(request), self.exchange(node, request)).await {
             Ok(Ok(answer)) => Ok(Answer { _held: held, ..answer }),
             Ok(Err(PeerError::Net(NetError::NoLink(_)))) => Err(PeerError::Apart(self.apart(site))),

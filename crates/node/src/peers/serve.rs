@@ -97,9 +97,8 @@ async fn one(
             Ok(frame::write(&mut stream, &words).await?)
         }
         request => {
-            let _held = match peers.uplink.may_ask(&request) {
+            let _held = match peers.uplink.may_ask(node, &request) {
                 Ok(held) => held,
-                Err(_) if peers.uplink.is_lan(node) => None,
                 Err(message) => return refuse(&mut stream, message).await,
             };
             let _permit = room.acquire_owned().await.ok();

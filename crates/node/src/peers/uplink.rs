@@ -145,11 +145,6 @@ impl Uplink {
         self.state().lan = lan;
     }
 
-    /// Whether a node is another one of this site.
-    pub(crate) fn is_lan(&self, node: NodeId) -> bool {
-        self.state().lan.contains(&node)
-    }
-
     /// Takes in what crossed since the last look.
     fn look(&self, state: &mut State) {
         let mut crossed = 0;
@@ -177,17 +172,25 @@ impl Uplink {
 
     /// Whether something of this class may cross now; else why not, and when.
     pub(crate) fn may(&self, class: Class) -> Result<(), String> {
-        self.hold(class, 0).map(drop)
+        self.hold(None, class, 0).map(drop)
     }
 
-    /// The same for so many bytes, which are set aside.
-    fn hold(&self, class: Class, bytes: u64) -> Result<Held, String> {
+    /// The same to a node.
+    pub(crate) fn may_send(&self, node: NodeId, class: Class) -> Result<(), String> {
+        self.hold(Some(node), class, 0).map(drop)
+    }
+
+    /// The same for so many bytes, which are set aside; between the nodes of a site everything may.
+    fn hold(&self, node: Option<NodeId>, class: Class, bytes: u64) -> Result<Held, String> {
         let mut state = self.state();
         let held = |bytes: u64| {
             self.expected.fetch_add(bytes, Ordering::Relaxed);
             Held { expected: self.expected.clone(), bytes }
         };
         let Some(plan) = state.budget.plan().copied() else { return Ok(held(0)) };
+        if node.is_some_and(|node| state.lan.contains(&node)) {
+            return Ok(held(0));
+        }
         self.look(&mut state);
         let (now, mut ahead) = (self.clock.wall(), state.budget);
         let expected = self.expected.load(Ordering::Relaxed).saturating_add(bytes);
@@ -206,9 +209,9 @@ impl Uplink {
         }
     }
 
-    /// The same for a question.
-    pub(crate) fn may_ask(&self, request: &Request) -> Result<Option<Held>, String> {
-        class(request).map(|class| self.hold(class, size(request))).transpose()
+    /// The same for a question to a node or from it.
+    pub(crate) fn may_ask(&self, node: NodeId, request: &Request) -> Result<Option<Held>, String> {
+        class(request).map(|class| self.hold(Some(node), class, size(request))).transpose()
     }
 
     /// How it stands.
