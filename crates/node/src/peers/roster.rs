@@ -110,21 +110,19 @@ impl Roster {
 
     /// The other nodes of the site of `me`.
     pub(crate) fn fellows(&self, me: SiteId) -> BTreeSet<NodeId> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let own = known.get(&me).map_or(me, |known| known.place.site);
-        let fellows = known.iter().filter(|(member, known)| known.place.site == own && **member != me);
-        fellows.map(|(_, known)| known.key.node()).collect()
+        self.beside(me, |_, known| known.key.node())
     }
 
     /// Their ids.
     pub(crate) fn others(&self, me: SiteId) -> BTreeSet<SiteId> {
-        let near = self.fellows(me);
+        self.beside(me, |member, _| member)
+    }
+
+    fn beside<T: Ord>(&self, me: SiteId, of: impl Fn(SiteId, &Known) -> T) -> BTreeSet<T> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known
-            .iter()
-            .filter(|(_, known)| near.contains(&known.key.node()))
-            .map(|(member, _)| *member)
-            .collect()
+        let own = known.get(&me).map_or(me, |known| known.place.site);
+        let near = known.iter().filter(|(member, known)| known.place.site == own && **member != me);
+        near.map(|(member, known)| of(*member, known)).collect()
     }
 
     /// Who burns together: the further nodes of sites, each with the first.
