@@ -242,7 +242,8 @@ pub(crate) async fn serve(
         Act::Ask(most) if from == site => {
             let way = peers.circuits.machine().way((from, to), most, peers.willing());
             answer(&mut stream, way).await?;
-            Ok(stream.shutdown().await?)
+            tokio::time::timeout(ANSWER_WAIT, stream.shutdown()).await.map_err(|_| PeerError::Silent)??;
+            Ok(())
         }
         Act::Carry(most) if from == site => carry(peers, (from, to), most, stream).await,
         Act::Take(hops) if to == peers.circuits.me => take(peers, (from, node), hops, stream).await,
@@ -251,7 +252,9 @@ pub(crate) async fn serve(
 }
 
 async fn answer(stream: &mut Stream, answer: Result<Way, Why>) -> Result<(), PeerError> {
-    Ok(frame::write(stream, &codec::encode(&Response::Circuit(answer))).await?)
+    let answer = codec::encode(&Response::Circuit(answer));
+    let written = tokio::time::timeout(ANSWER_WAIT, frame::write(stream, &answer)).await;
+    Ok(written.map_err(|_| PeerError::Silent)??)
 }
 
 async fn carry(
