@@ -7,7 +7,9 @@
 //! is lacking, those it rests on are asked once more, and only then it is safe ([`Output::Safe`]).
 //!
 //! Invariants: a site's word counts in the life in which it gave it: one that was started anew says everything again;
-//! what is not covered by somebody who answered in this look is lacking; *safe* names the vectors it was found for, and
+//! a record that is not covered by somebody who answered in this look is lacking, a body that nobody who can be asked has
+//! said to hold; *safe* needs the word of each of them once more, so a silent one holds it up ([`Output::Doubt`]) and what
+//! it holds is not handed over twice for a moment's silence; *safe* names the vectors it was found for, and
 //! who writes that down compares them with those of that moment, so that nothing written meanwhile is forgotten; this
 //! site itself never counts, nor does one that says that it goes: it is emptied as well, or leaves the bucket. Of two that
 //! ask each other one is told so, because each has begun to go before it asks. Words are asked of members only, so that a
@@ -123,7 +125,8 @@ pub enum Output {
     Scan,
     /// The look ended, and so much is lacking.
     Lacks(Lacking),
-    /// The look ended, and those it rests on did not confirm what they had said: the next tells what is lacking.
+    /// The look ended, and those it rests on did not confirm what they had said, or were silent: a later one tells what
+    /// is lacking.
     Doubt,
     /// Everything that is covered by these vectors is elsewhere.
     Safe(BTreeMap<BucketId, Vector>),
@@ -239,11 +242,6 @@ impl Drain {
                 Step::Resting | Step::Scanning => {}
             }
         }
-    }
-
-    /// Nothing happens here by itself: looks begin when who runs the machine says so.
-    pub const fn next_wake(&self) -> Option<Instant> {
-        None
     }
 
     /// Whether no look is under way.

@@ -70,6 +70,8 @@ pub(super) struct Drainer {
     under: Option<Under>,
     keys: BTreeMap<(BucketId, Dot), String>,
     asks: JoinSet<Landed>,
+    /// What they ask of whom: a body on a slow link outlives the look that asked for it, and is not asked for twice.
+    under_way: BTreeSet<(BucketId, Dot, SiteId)>,
 }
 
 /// How a look ended.
@@ -94,7 +96,8 @@ impl Worker for Drainer {
 impl Drainer {
     pub(super) fn new(workers: &Workers) -> Self {
         let site = workers.site.clone();
-        Self { site, under: None, keys: BTreeMap::new(), asks: JoinSet::new() }
+        let (keys, asks, under_way) = (BTreeMap::new(), JoinSet::new(), BTreeSet::new());
+        Self { site, under: None, keys, asks, under_way }
     }
 
     async fn serve(&mut self, own: &OnDuty) -> Outcome<()> {
@@ -103,6 +106,7 @@ impl Drainer {
         }
         if !own.leaves() {
             self.under = None;
+            self.rest();
             return Ok(());
         }
         let now = self.now();
@@ -256,6 +260,9 @@ impl Drainer {
         under.placement.handle(input, self.now(), &mut out);
         for placed in out {
             let Placed::Ask(bucket, dot, to) = placed else { continue };
+            if !self.under_way.insert((bucket, dot, to)) {
+                continue;
+            }
             let site = self.site.clone();
             let key = self.keys.get(&(bucket, dot)).cloned();
             self.asks.spawn(async move {
@@ -277,6 +284,7 @@ impl Drainer {
             let left = end.since(self.now());
             let Ok(Some(landed)) = tokio::time::timeout(left, self.asks.join_next()).await else { break };
             let Ok((bucket, dot, site, result)) = landed else { continue };
+            self.under_way.remove(&(bucket, dot, site));
             let input = match result {
                 Ok(()) => {
                     self.tell(under, Input::Took(bucket, dot, site), &mut VecDeque::new());
@@ -287,8 +295,14 @@ impl Drainer {
             self.place(under, input);
         }
         if self.asks.is_empty() {
-            self.keys.clear();
+            self.rest();
         }
+    }
+
+    /// Nothing is handed over any more.
+    fn rest(&mut self) {
+        self.asks.abort_all();
+        (self.keys, self.asks, self.under_way) = Default::default();
     }
 
     async fn have_followed(&self, bucket: BucketId, to: SiteId) {
@@ -341,14 +355,14 @@ impl Drainer {
                 }
                 return Ok(());
             }
-            Ended::Doubt => return Ok(()),
+            Ended::Doubt => return self.doubt(under).await,
             Ended::Lacks(lacking) => lacking,
         };
         let there = self.there();
         let silent = under.relied.as_ref().is_some_and(|relied| !relied.is_subset(&under.answered));
         let now = self.now();
         let settles = under.settles.is_some_and(|until| until > now) && under.relied.is_some();
-        let is_time = under.reported.is_none_or(|said| said.after(REPORT) <= now) || under.relied.is_some();
+        let is_time = is_time(under, now) || under.relied.is_some();
         // Silence of those who held everything is no word against it.
         if silent || settles || !is_time {
             return Ok(());
@@ -376,6 +390,26 @@ impl Drainer {
         };
         say(&self.site, report).await
     }
+
+    /// All is elsewhere, as was said, and some of those who said it are silent now: told, or nobody would know why it
+    /// does not end.
+    async fn doubt(&self, under: &mut Under) -> Outcome<()> {
+        let silent: Vec<_> = under.looked_with.difference(&under.answered).collect();
+        let now = self.now();
+        if silent.is_empty() || under.relied.is_some() || !is_time(under, now) {
+            return Ok(());
+        }
+        under.reported = Some(now);
+        let names: Vec<String> = silent.iter().map(|site| self.site.peers.roster.name(**site)).collect();
+        let waits_for = format!("no answer from {}, where copies of what is here lie", names.join(", "));
+        let said = self.site.clock.wall();
+        say(&self.site, DutyReport { epoch: under.epoch, waits_for, said, ..DutyReport::default() }).await
+    }
+}
+
+/// Whether another report is due.
+fn is_time(under: &Under, now: Instant) -> bool {
+    under.reported.is_none_or(|said| said.after(REPORT) <= now)
 }
 
 /// What an operator can do about it. `going`: who could take over and goes itself, of everybody who is there.
