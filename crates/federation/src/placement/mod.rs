@@ -209,6 +209,9 @@ impl Placement {
     pub fn forget(&mut self, bucket: BucketId) {
         self.held.retain(|(of, _), _| *of != bucket);
         self.queue.retain(|(_, of, _), _| *of != bucket);
+        // What is on its way there lands, and nobody else is asked for it.
+        let flights = self.flights.iter_mut().filter(|((of, _), _)| *of == bucket);
+        flights.for_each(|(_, flight)| flight.waiting.copies = 0);
     }
 
     /// What a site is known to hold of a bucket.

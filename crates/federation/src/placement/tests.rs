@@ -166,3 +166,12 @@ fn the_nodes_of_one_site_are_asked_for_one_copy_and_count_once() {
     assert_eq!(table.machine.held_elsewhere(BUCKET, dot(2)), 1);
     assert_eq!(table.offer(3, vec![want(2, 10)]), [(2, 5)]);
 }
+
+#[test]
+fn of_a_forgotten_bucket_nobody_else_is_asked() {
+    let mut table = Table::new(&[2, 3]);
+    assert_eq!(table.offer(2, vec![want(1, 10)]), [(1, 2)]);
+    table.machine.forget(BUCKET);
+    assert_eq!(table.failed(1, 2, Failure::Version), []);
+    assert!(table.machine.is_idle());
+}
