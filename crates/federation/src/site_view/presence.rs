@@ -23,10 +23,10 @@ struct Peer {
 pub(super) struct Presence([Peer; SEATS]);
 
 impl Presence {
-    /// A beat arrived. One that a later beat has overtaken is dropped: what it says of its node was so a while ago.
+    /// A beat arrived. One that a later beat has overtaken, or that came before, is dropped: what it says was so a while ago.
     pub(super) fn beat(&mut self, from: Seat, term: Term, condition: Condition, now: Instant) {
         let peer = &mut self.0[from.index()];
-        if term < peer.term {
+        if term <= peer.term {
             return;
         }
         let since = if term.start == peer.term.start { peer.unsteady_since } else { None };
