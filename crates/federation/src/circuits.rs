@@ -175,10 +175,10 @@ impl Search {
     }
 
     /// The round is over: nobody is left to ask.
-    fn rest(&mut self, now: Instant, most: Duration) {
+    fn rest(&mut self, now: Instant, least: Duration) {
         self.asked.clear();
         self.next = now.after(self.pause);
-        self.pause = (self.pause * 2).min(PAUSE_MAX).max(most);
+        self.pause = (self.pause * 2).min(PAUSE_MAX).max(least);
     }
 
     /// Something changed: look again soon, though not more often than at first.

@@ -57,7 +57,7 @@ pub enum Verdict {
 /// Why not yet.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Wait {
-    /// How many sites have everything, of several nodes of one any, and how many must.
+    /// How many sites have everything; the nodes of one site count once.
     pub have: usize,
     /// As many as the bucket wants copies, or all other members if they are fewer; 0: there is no other.
     pub wanted: usize,

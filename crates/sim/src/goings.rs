@@ -364,7 +364,8 @@ impl World {
         }
     }
 
-    /// Somebody wants something of a site, and often of another just then. One site always stays.
+    /// Somebody wants something of a site, and often of another just then. All may be sent away: only the rest
+    /// keeps one.
     fn order(&mut self) {
         if self.resting {
             return;

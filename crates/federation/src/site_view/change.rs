@@ -1,7 +1,8 @@
 //! When the view must change, into which, and who says so.
 //!
-//! Only a live node proposes, and only while a majority answers it promptly (a slow one would find the others slow): the one with the lowest seat at once, the others a moment
-//! later if nothing happened. What it proposes are the nodes that hear each other, answer in time and trust their clocks.
+//! Only a live node proposes, and only while a majority answers it promptly (a slow one would find the others slow): the
+//! one with the lowest seat at once, the others a moment later if nothing happened. What it proposes are the nodes that
+//! hear each other, answer in time and trust their clocks.
 //!
 //! Invariants: what is proposed follows what is agreed on ([`View::follows`]); a node that is late in this one's eyes is left
 //! out only if a majority stays; one round at a time.

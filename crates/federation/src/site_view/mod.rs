@@ -17,6 +17,8 @@
 //! Order: everything in `out` that follows an [`Output::Store`] must wait until that is durable; stores are carried out in
 //! their order. What the shell owes beside that stands at [`Output`].
 //!
+//! The shell of today steps views and leases; what rests on them runs in the simulator only (docs/limits.md).
+//!
 //! Why a register of our own and not a log: docs/decisions/2026-11-22-site-views.md.
 //!
 //! Invariants: time is this node's own and only measures spans; two nodes hold leases of the same epoch or one of them

@@ -1,9 +1,9 @@
 //! Who judges circuits.
 //!
 //! `whole`: once quiet, every two sites that a way of willing sites joins have a link. `shortest`: by as few sites as can
-//! be. `direct`: who can connect does, and by nobody. `paths`: a circuit has no more sites in between than may be, however it was
-//! made. `unwilling`: nobody carries whose operator does not want it. `quiet`: at rest
-//! next to nothing is asked.
+//! be. `direct`: who can connect does, and by nobody. `paths`: a circuit has no more sites in between than may be,
+//! however it was made. `unwilling`: nobody carries whose operator does not want it. `quiet`: at rest next to nothing is
+//! asked.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
