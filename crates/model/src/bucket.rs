@@ -6,14 +6,15 @@
 //! Invariants: a bucket's id is derived ([`incarnation`]), never drawn, so that two cut-off sites that make the
 //! same bucket for the same owner make the same one; data and policies of two incarnations never merge.
 
+mod address;
 mod claim;
 mod duty;
 mod home;
 mod loss;
 mod name;
-mod place;
 mod system;
 
+pub use address::{AddressDocument, assign_address, dialled};
 pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, claim, list_buckets,
     resolve, revivals, unclaim, unclaim_after,
@@ -28,7 +29,6 @@ pub use loss::{
     next_count, take_back_loss,
 };
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
-pub use place::{AddressDocument, assign_address, dialled};
 pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
     site, sites, system_bucket,

@@ -104,5 +104,5 @@ pub fn dialled(view: &dyn View, system: BucketId) -> Result<BTreeMap<SiteId, Vec
 }
 
 #[cfg(test)]
-#[path = "place_tests.rs"]
+#[path = "address_tests.rs"]
 mod tests;
