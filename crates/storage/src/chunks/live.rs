@@ -142,6 +142,12 @@ impl Inner {
         self.fresh.get(&key).is_some_and(|fresh| !fresh.ready)
     }
 
+    /// Whether a chunk that was written again because it was damaged is not synced yet: what lists it may refer to it
+    /// through a tree that is as it was.
+    pub(crate) fn mends_unsynced(&self) -> bool {
+        self.damaged.iter().any(|key| self.is_unsynced(*key))
+    }
+
     /// Whether somebody needs it to stay: the collector asks.
     pub(crate) fn is_used(&self, key: Key) -> bool {
         self.pins.contains_key(&key) || self.busy.contains(&key) || self.fresh.contains_key(&key)

@@ -290,7 +290,7 @@ impl Store {
     pub(super) fn refers_unsynced(&self, changes: &Changes<'_>) -> bool {
         let inner = self.live.lock();
         // What was trusted is in the index, and what this group refers to may be of it.
-        inner.is_trusted() || changes.referred().any(|key| inner.is_unsynced(key))
+        inner.is_trusted() || inner.mends_unsynced() || changes.referred().any(|key| inner.is_unsynced(key))
     }
 
     fn note_sealed(&self, sealed: &[Sealed]) {

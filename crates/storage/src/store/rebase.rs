@@ -189,6 +189,10 @@ impl Store {
 
     /// Sealed segments before the base in which nothing lives are to be removed.
     pub(super) fn condemn_journal(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
+        // What a damaged base said may stand in those segments alone.
+        if sweep.base.damaged {
+            return Ok(());
+        }
         let active = self.core().writer.tail().segment;
         let before = sweep.base.segment.min(active);
         let dead: Vec<u32> = self

@@ -414,6 +414,27 @@ fn a_put_that_mended_a_chunk_outlives_a_crash() {
     audit(&store);
 }
 
+/// Likewise a chunk that only a tree lists: the tree was whole, and is not written again.
+#[test]
+fn a_put_that_mended_a_chunk_of_a_tree_outlives_a_crash() {
+    for seed in 0..8 {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        let bodies = [body(1, 30_000), body(2, 30_000), body(3, 30_000)];
+        put_tree(&store, "a", 1, &bodies).unwrap();
+        store.checkpoint().unwrap();
+        let place = rows(&store.view())[&(DOMAIN, ChunkId::of(&bodies[1]))].place.unwrap();
+        let at = place.offset as usize + 20_000;
+        disk.corrupt(&file_name("payload", place.segment), |content| content[at] ^= 0x10);
+        assert!(matches!(read(&store, &bodies[1]), Err(ReadError::Damaged(_))));
+        put_tree(&store, "b", 2, &bodies).unwrap();
+        drop(store);
+        let (store, _) = open(&disk.power_cut(seed), &settings);
+        assert_eq!(read(&store, &bodies[1]).unwrap(), bodies[1], "seed {seed}");
+        audit(&store);
+    }
+}
+
 #[test]
 fn a_copy_of_a_segment_inside_an_object_is_not_taken_for_one() {
     let settings = kept();
