@@ -301,12 +301,13 @@ const SIGNATURE: &[&str] =
     &["algorithm", "credential", "date", "expires", "signedheaders", "signature", "content-sha256"];
 
 /// Headers that a presigned link carries as parameters: SDKs sign them so, because whoever opens the link sends none.
-/// They count as if they had been sent.
+/// They count as if they had been sent, but for checksums: an SDK that signs a link without having the body puts that
+/// of nothing into it (`x-amz-checksum-crc32=AAAAAA==`), and S3 does not look at it.
 pub(crate) fn take_hoisted(query: &Query, headers: &mut HeaderMap) -> Outcome<()> {
     for (name, value) in query.pairs() {
         let name = name.to_ascii_lowercase();
         let hoisted = name.strip_prefix("x-amz-").is_some_and(|rest| !SIGNATURE.contains(&rest));
-        if !hoisted || headers.contains_key(name.as_str()) {
+        if !hoisted || SUMS.contains(&name.as_str()) || headers.contains_key(name.as_str()) {
             continue;
         }
         let header = HeaderName::from_bytes(name.as_bytes());
@@ -360,10 +361,15 @@ impl Row {
         // It was taken for a header, and is checked as one.
         let hoisted = |name: &str| {
             let starts = name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("x-amz-"));
-            presigned && starts && headers.contains_key(name)
+            presigned && starts && (headers.contains_key(name) || self.takes_sum(name))
         };
         query.names().filter(|&name| !hoisted(name)).try_for_each(|name| self.check_query(name))?;
         headers.keys().try_for_each(|name| self.check_header(name.as_str()))
+    }
+
+    fn takes_sum(&self, name: &str) -> bool {
+        let name = name.to_ascii_lowercase();
+        SUMS.contains(&name.as_str()) && self.headers.iter().any(|group| group.contains(&name.as_str()))
     }
 
     fn check_query(&self, name: &str) -> Outcome<()> {

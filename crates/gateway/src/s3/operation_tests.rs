@@ -233,6 +233,13 @@ fn headers_that_a_presigned_link_carries_count_as_sent() {
     sent.insert("x-amz-checksum-mode", HeaderValue::from_static("x"));
     take_hoisted(&link, &mut sent).unwrap();
     assert_eq!(sent["x-amz-checksum-mode"].as_bytes(), b"x", "what was sent counts first");
+    // What JavaScript's getSignedUrl(PutObject) makes: the sum of the empty body, whatever will be sent.
+    let put = parse("x-amz-checksum-crc32=AAAAAA%3D%3D&x-amz-sdk-checksum-algorithm=CRC32&X-Amz-Signature=s");
+    let mut none = HeaderMap::new();
+    take_hoisted(&put, &mut none).unwrap();
+    assert!(none.is_empty(), "{none:?}");
+    assert_eq!(route(&Method::PUT, Level::Object, &put, &none).unwrap().operation, Operation::PutObject);
+    assert_eq!(kind(&Method::GET, &put, &none), ErrorKind::NotImplemented, "of a write only");
     let broken = parse("x-amz-acl=%0A&X-Amz-Signature=s");
     assert_eq!(take_hoisted(&broken, &mut sent).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }
