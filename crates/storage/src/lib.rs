@@ -8,6 +8,7 @@
 //! it is durable; a body is served only after its checksum was verified; a store that failed to write or sync
 //! its journal never writes again until it is opened anew.
 
+mod buffers;
 mod checksum;
 mod chunks;
 pub mod disk;

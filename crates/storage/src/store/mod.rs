@@ -73,6 +73,7 @@ pub struct Store {
     cache: Segments,
     space: Space,
     files: files::Files,
+    buffers: Arc<crate::buffers::Buffers>,
     journal_meter: SyncMeter,
     payload_meter: SyncMeter,
     sweep: Mutex<collect::Sweep>,

@@ -104,6 +104,7 @@ fn assemble(
         payload: segments(Area::Payload, settings.payload_segment_bytes, replayed.payload)?,
         cache: segments(Area::Cache, settings.cache_segment_bytes, replayed.cache)?,
         files: super::files::Files::new(disk.clone(), settings.open_files),
+        buffers: Arc::default(),
         core: Mutex::new(Core { writer, mark: replayed.mark }),
         health: Arc::new(Health::new(disk.clone())),
         disk,

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use skerry_base::{BucketId, ChunkId};
 
 use super::Store;
+use crate::buffers::{Buffer, Buffers};
 use crate::checksum::crc32c;
 use crate::chunks::row::{Area, Place};
 use crate::disk::File;
@@ -25,6 +26,7 @@ pub struct OpenChunk {
     stored: u32,
     /// Checksums of its blocks; a body in the journal has one for all of it, in its place.
     blocks: Vec<u32>,
+    buffers: Arc<Buffers>,
 }
 
 impl Store {
@@ -37,15 +39,15 @@ impl Store {
         let file = self.files.get(place.area, place.segment).ok()?;
         let mut blocks = Vec::new();
         if place.area != Area::Journal {
-            let header = read_now(&*file, place.offset, header_len(stored))?;
-            let extent = Extent::read(&header, &self.salt, place.segment, place.offset)
+            let header = read_now(&self.buffers, &*file, place.offset, header_len(stored))?;
+            let extent = Extent::read(header.as_ref(), &self.salt, place.segment, place.offset)
                 .filter(|extent| (extent.domain, extent.id) == key && extent.stored == stored)?;
             blocks = extent.blocks;
         }
         if place.area == Area::Cache {
             self.evicting.read((place.segment, place.offset), u64::from(wanted.min(stored)));
         }
-        Some(OpenChunk { file, place, stored, blocks })
+        Some(OpenChunk { file, place, stored, blocks, buffers: self.buffers.clone() })
     }
 }
 
@@ -68,22 +70,26 @@ impl OpenChunk {
         }
         let (start, end) = (range.start as usize, range.end as usize);
         if self.place.area == Area::Journal {
-            let bytes = read_now(&*self.file, self.place.offset, self.stored as usize)?;
-            return (crc32c(&[&bytes]) == self.place.crc).then(|| Bytes::from(bytes).slice(start..end));
+            let bytes = self.read_at(self.place.offset, self.stored as usize)?;
+            return (crc32c(&[&bytes]) == self.place.crc).then(|| bytes.slice(start..end));
         }
         let first = start / BLOCK;
         let from = first * BLOCK;
         let to = end.next_multiple_of(BLOCK).min(self.stored as usize).max(from);
         let at = self.place.offset + (header_len(self.stored) + from) as u64;
-        let bytes = read_now(&*self.file, at, to - from)?;
+        let bytes = self.read_at(at, to - from)?;
         let mut blocks = bytes.chunks(BLOCK).zip(self.blocks.iter().skip(first));
         let verified = blocks.all(|(block, sum)| crc32c(&[block]) == *sum);
-        verified.then(|| Bytes::from(bytes).slice(start - from..end - from))
+        verified.then(|| bytes.slice(start - from..end - from))
+    }
+
+    fn read_at(&self, offset: u64, len: usize) -> Option<Bytes> {
+        read_now(&self.buffers, &*self.file, offset, len).map(Bytes::from_owner)
     }
 }
 
-fn read_now(file: &dyn File, offset: u64, len: usize) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    let read = file.read_now(offset, &mut bytes).ok()??;
+fn read_now(buffers: &Arc<Buffers>, file: &dyn File, offset: u64, len: usize) -> Option<Buffer> {
+    let mut bytes = buffers.take(len);
+    let read = file.read_now(offset, bytes.as_mut()).ok()??;
     (read == len).then_some(bytes)
 }
