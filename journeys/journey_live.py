@@ -32,13 +32,13 @@ def live(checks, demo):
     sites[1].create_bucket(Bucket=bucket)
     sites[1].put_object(Bucket=bucket, Key="first", Body=b"first")
 
-    with checks.check("live: a frozen site answers reads and refuses writes with 503 and the reason, also after kill -9"):
+    with checks.check("live: a frozen site answers reads and refuses writes with 409 and the reason, also after kill -9"):
         wait_for("the object at site 2", lambda: sites[2].get_object(Bucket=bucket, Key="first"))
         demo.run("site", "freeze", demo.site(2).name, "--site", demo.site(1).name)
         wait_for("site 2 to answer", lambda: shown(demo, 2, 1)["duty_heard"])
         for again in (False, True):
             status, message = refused(sites[2].put_object, Bucket=bucket, Key="no", Body=b"no")
-            equal(status, 503, "status")
+            equal(status, 409, "status")
             expect("frozen" in message and "site resume" in message, message)
             equal(sites[2].get_object(Bucket=bucket, Key="first")["Body"].read(), b"first", "a read")
             equal(shown(demo, 2, 3)["duty"], "frozen", "as site 3 sees it")

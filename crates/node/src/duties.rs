@@ -6,7 +6,7 @@
 //! is refused passes when an operator says so, and the message says which word ends it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use skerry_base::SiteId;
@@ -33,6 +33,8 @@ pub(crate) struct Duties {
     name: RwLock<String>,
     /// [`Duty`] of this site.
     now: AtomicU8,
+    /// Whether uploads that nobody completed may be lost: then nothing more comes into them.
+    abandons: AtomicBool,
     all: RwLock<BTreeMap<SiteId, OnDuty>>,
     /// Who reads the records to set this: one after the other, so that nothing older is set last.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -42,8 +44,9 @@ impl Duties {
     /// Nothing is known yet: everything is served.
     pub(crate) fn new(me: SiteId, name: &str) -> Self {
         let name = RwLock::new(name.into());
-        let (now, all, turn) = (AtomicU8::new(0), RwLock::default(), tokio::sync::Mutex::default());
-        Self { me, name, now, all, turn }
+        let (now, abandons) = (AtomicU8::new(0), AtomicBool::new(false));
+        let (all, turn) = (RwLock::default(), tokio::sync::Mutex::default());
+        Self { me, name, now, abandons, all, turn }
     }
 
     /// What people call this site.
@@ -53,7 +56,9 @@ impl Duties {
 
     /// Takes over what the records say.
     pub(crate) fn set(&self, all: BTreeMap<SiteId, OnDuty>) {
-        let own = all.get(&self.me).map(|own| own.duty).unwrap_or_default();
+        let own = all.get(&self.me);
+        self.abandons.store(own.is_some_and(OnDuty::abandons_uploads), Ordering::SeqCst);
+        let own = own.map(|own| own.duty).unwrap_or_default();
         let before = self.now.swap(own as u8, Ordering::SeqCst);
         *self.all.write().unwrap_or_else(PoisonError::into_inner) = all;
         if before != own as u8 {
@@ -85,7 +90,13 @@ impl Duties {
     /// Refuses what this site is not there for.
     pub(crate) fn check(&self, act: Act) -> Outcome<()> {
         let now = self.now.load(Ordering::SeqCst);
-        let ends = now == Duty::Drain as u8 && matches!(act, Act::Upload | Act::Leave);
+        let ends = now == Duty::Drain as u8
+            && match act {
+                // What is completed behind the word that all is elsewhere would be lost.
+                Act::Upload => !self.abandons.load(Ordering::SeqCst),
+                Act::Leave => true,
+                Act::Write | Act::Hold => false,
+            };
         // Every write asks: whoever serves takes no lock for it.
         if now == Duty::Serve as u8 || ends {
             return Ok(());
@@ -102,7 +113,7 @@ impl Duties {
                  resume {name}` calls it back; write at another site"
             )
         };
-        Err(ServiceError::new(ErrorKind::Unavailable, message))
+        Err(ServiceError::new(ErrorKind::NotServing, message))
     }
 }
 
@@ -137,7 +148,7 @@ mod tests {
             }
         }
         let error = refused(Act::Write).unwrap();
-        assert_eq!(error.kind().status(), 503);
+        assert_eq!(error.kind().status(), 409);
         assert!(error.message().contains("skerry site resume oslo"), "{error}");
         assert_eq!(duties.leaving(), [me].into());
     }

@@ -28,7 +28,7 @@ pub(crate) enum Site {
     Show(Show),
     /// Take no more writes at a site, for maintenance; reads go on
     ///
-    /// Writes are refused with 503 and the reason; conditional writes of buckets whose home it is, too, everywhere. Said
+    /// Writes are refused with 409 and the reason; conditional writes of buckets whose home it is, too, everywhere. Said
     /// at any site; a site that is cut off hears it when its link is back.
     Freeze(Duty),
     /// Empty a site, so that it can be switched off and nothing is lost

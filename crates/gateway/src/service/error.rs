@@ -116,6 +116,8 @@ kinds! {
     Unreachable = 409 "Unreachable";
     /// The bucket may not lie at this site, and no site where it may can be reached.
     NotResident = 409 "NotResident";
+    /// An operator froze this site or is emptying it: it takes no writes until it is called back.
+    NotServing = 409 "SiteNotServing";
     /// Every copy that can be reached is damaged.
     Damaged = 409 "ObjectDamaged";
     /// The disk is full: reads and deletes go on.

@@ -58,7 +58,7 @@ async fn a_frozen_site_reads_and_refuses_every_write_until_it_is_called_back() {
             one.put_if("still", "lock", "x", absent()).await.err(),
         ] {
             let error = refused.unwrap();
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert_eq!(error.kind(), ErrorKind::NotServing, "{error}");
             assert!(error.message().contains("skerry site resume site-2"), "{error}");
         }
         one.put("still", &format!("elsewhere-{round}"), "x").await.unwrap();
@@ -93,7 +93,7 @@ async fn a_drained_site_may_be_switched_off_and_nothing_is_lost() {
         // Taken on its way out: written at another site.
         one.put("alone", "forwarded", noise(40_000, 9)).await.unwrap();
         let refused = one.delete("alone", "0").await.unwrap_err();
-        assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::NotServing, "{refused}");
         until_duty(two, "site-1", "empty").await;
         assert_eq!(one.services().admin.status().await.unwrap().duty, "empty");
         let homes = shown(two, "site-1").await.homes;
@@ -168,7 +168,7 @@ async fn an_upload_in_parts_keeps_a_site_until_it_ends_or_is_abandoned() {
     let upload = objects.create_upload(&context(), begin("k")).await.unwrap().upload;
     say(one, "site-1", "drain").await;
     let refused = objects.create_upload(&context(), begin("other")).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable);
+    assert_eq!(refused.kind(), ErrorKind::NotServing);
     one.until("it waits for the upload", || async {
         let drain = shown(one, "site-1").await.drain;
         drain.is_some_and(|drain| drain.uploads == 1 && drain.waits_for.contains("--abandon-uploads"))
@@ -177,11 +177,13 @@ async fn an_upload_in_parts_keeps_a_site_until_it_ends_or_is_abandoned() {
     let abandon = DutyRequest { duty: "drain".into(), abandon_uploads: true };
     two.services().admin.set_duty("site-1", abandon).await.unwrap();
     until_duty(two, "site-1", "empty").await;
+    // What was abandoned is not completed behind the word that nothing is here.
+    let target = || UploadTarget { bucket: "parts".into(), key: "k".into(), upload: upload.clone() };
+    assert_eq!(objects.abort_upload(&context(), target()).await.unwrap_err().kind(), ErrorKind::NotServing);
     // Who did not abandon it may still end it.
     say(one, "site-1", "drain").await;
     until_duty(one, "site-1", "draining").await;
-    let target = UploadTarget { bucket: "parts".into(), key: "k".into(), upload };
-    objects.abort_upload(&context(), target).await.unwrap();
+    objects.abort_upload(&context(), target()).await.unwrap();
     until_duty(two, "site-1", "empty").await;
     world.stop().await;
 }
@@ -265,8 +267,10 @@ async fn an_expelled_site_is_refused_by_all_who_hear_of_it() {
     assert_eq!(again.kind(), ErrorKind::InvalidArgument, "{again}");
     let refused = DutyRequest { duty: "freeze".into(), abandon_uploads: false };
     assert!(one.services().admin.set_duty("site-3", refused).await.is_err());
-    // What it writes from now on stays with it.
+    // What it writes from now on stays with it; what the others write comes to each of them, so that there was time.
     three.put("theirs", "late", "x").await.unwrap();
+    one.create_bucket("marker").await.unwrap();
+    knows(two, "marker").await;
     let found = two.services().admin.buckets().await.unwrap().buckets;
     assert!(found.iter().all(|bucket| bucket.objects == 0), "{found:?}");
     world.stop().await;

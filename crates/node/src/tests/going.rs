@@ -181,7 +181,7 @@ async fn a_frozen_site_leaves_no_bucket_until_it_serves_again() {
     write(two, 0..3).await;
     say(two, "site-2", "freeze").await;
     let refused = leave(two).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert_eq!(refused.kind(), ErrorKind::NotServing, "{refused}");
     say(two, "site-2", "serve").await;
     one.cut(true).await;
     leave(two).await.unwrap();
@@ -299,7 +299,7 @@ async fn a_site_that_was_emptied_or_frozen_and_is_declared_lost_comes_back_as_it
             assert_eq!(shown(site, "site-2").await.duty, then);
             has(site, 0..4).await;
         }
-        assert_eq!(two.delete(BUCKET, "0").await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(two.delete(BUCKET, "0").await.unwrap_err().kind(), ErrorKind::NotServing);
         say(one, "site-2", "serve").await;
         until_duty(two, "site-2", "serves").await;
         two.put(BUCKET, "back", "x").await.unwrap();

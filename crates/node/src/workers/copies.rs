@@ -455,9 +455,11 @@ fn failure(why: &Unheld) -> Failure {
         Unheld::Silent(_) | Unheld::Senseless => Failure::Site,
         Unheld::Stopped(_) => Failure::Version,
         Unheld::Refused(error) => match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaFull | ErrorKind::SlowDown | ErrorKind::Unavailable => {
-                Failure::Site
-            }
+            ErrorKind::StorageFull
+            | ErrorKind::QuotaFull
+            | ErrorKind::SlowDown
+            | ErrorKind::NotServing
+            | ErrorKind::Unavailable => Failure::Site,
             _ => Failure::Version,
         },
     }
