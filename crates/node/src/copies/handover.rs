@@ -57,7 +57,8 @@ pub(crate) async fn buckets(site: &Arc<Site>) -> Outcome<Vec<BucketId>> {
     site.read(read).await
 }
 
-fn alive(view: &dyn View, system: BucketId) -> Outcome<BTreeSet<BucketId>> {
+/// The buckets that exist.
+pub(crate) fn alive(view: &dyn View, system: BucketId) -> Outcome<BTreeSet<BucketId>> {
     let found = list_buckets(view, system, None).map_err(unreadable)?;
     Ok(found.into_iter().map(|found| found.claim.bucket).collect())
 }

@@ -474,7 +474,7 @@ async fn empty(site: &Arc<Site>, epoch: u64, safe: BTreeMap<BucketId, Vector>) -
     let (system, me, node) = (site.system, site.id, site.stamps.origin.node);
     let decide = move |view: &dyn View, wall| {
         let now = model::duty(view, system, me).map_err(unreadable)?;
-        if now.epoch != epoch || wrote(view, node, &safe)? {
+        if now.epoch != epoch || wrote(view, system, node, &safe)? {
             return Ok((false, None));
         }
         let report = DutyReport { epoch, empty: true, said: wall, ..DutyReport::default() };
@@ -485,9 +485,20 @@ async fn empty(site: &Arc<Site>, epoch: u64, safe: BTreeMap<BucketId, Vector>) -
 }
 
 /// Whether this node has written something that these vectors do not cover. What came from others meanwhile is theirs.
-fn wrote(view: &dyn View, node: NodeId, safe: &BTreeMap<BucketId, Vector>) -> Outcome<bool> {
+fn wrote(
+    view: &dyn View,
+    system: BucketId,
+    node: NodeId,
+    safe: &BTreeMap<BucketId, Vector>,
+) -> Outcome<bool> {
     let nothing = Vector::new();
+    let exist = handover::alive(view, system)?;
     for bucket in space::buckets(view).map_err(unreadable)? {
+        // Of a bucket that was deleted nothing is handed over, unless something visible in it brings it back.
+        let is_gone = bucket != system && !exist.contains(&bucket) && !safe.contains_key(&bucket);
+        if is_gone && space::sums(view, bucket).map_err(unreadable)?.keys == 0 {
+            continue;
+        }
         let covered = safe.get(&bucket).unwrap_or(&nothing);
         let now = space::vector(view, bucket).map_err(unreadable)?;
         if now.iter().any(|(origin, seq)| origin.node == node && seq > covered.get(origin)) {
