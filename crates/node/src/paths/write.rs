@@ -374,11 +374,15 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
     let response = match site.peers.call(home, &request).await {
         Ok(answer) => answer.response,
         Err(error) => {
+            let is_unsent = matches!(
+                error,
+                PeerError::Net(_) | PeerError::Apart(_) | PeerError::Stranger(_) | PeerError::Metered(_)
+            );
+            if is_unsent {
+                return Err(home_unreachable(site, home, &error.to_string()));
+            }
             keep_for_later((pins, asked.pins));
-            let unsent = matches!(error, PeerError::Net(_) | PeerError::Apart(_) | PeerError::Stranger(_));
-            let why =
-                if unsent { error.to_string() } else { format!("{error}; it may have decided already") };
-            return Err(home_unreachable(site, home, &why));
+            return Err(home_unreachable(site, home, &format!("{error}; it may have decided already")));
         }
     };
     match response {
