@@ -116,11 +116,13 @@ pub(crate) async fn reach(
     // now: its site is asked like any other, and so is this one.
     let here = (record.site == site.id).then_some(site.id);
     let first = here.is_none().then_some(record.site).filter(|other| site.linked(*other));
-    // Of several nodes of a site the nearest is asked, and none of this site: they burn together.
+    // Of several nodes of a site one is asked: they burn together. Another node of this one only if it wrote the record.
     let together = site.peers.roster.together();
-    let mut places = together.among([site.id]);
-    let others = first.into_iter().chain(candidates(site, bucket).await);
-    let others = others.filter(|other| places.insert(together.of(*other))).chain([site.id]);
+    let mut places = together.among(here);
+    let is_apart = |other: &SiteId| together.of(*other) != together.of(site.id);
+    let apart = candidates(site, bucket).await.into_iter().filter(is_apart);
+    let others = first.into_iter().chain(apart).chain([site.id]);
+    let others = others.filter(|other| places.insert(together.of(*other)));
     let size = record.object().map_or(0, |object| object.size);
     let patience = PATIENCE.saturating_add(Duration::from_secs(size / PATIENCE_BYTES));
     let mut reach = Reach::new(usize::from(count), here, others).with_patience(patience);
