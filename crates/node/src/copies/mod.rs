@@ -298,7 +298,7 @@ impl Copies {
         }
     }
 
-    /// The same.
+    /// The sites that are known to stay out of a bucket.
     pub(crate) fn away(&self, bucket: BucketId) -> BTreeSet<SiteId> {
         self.state().away.get(&bucket).cloned().unwrap_or_default()
     }

@@ -184,9 +184,10 @@ impl<'a> Survey<'a> {
 
     /// Not what a site that is not lost is known to hold, or wrote and cannot be asked for.
     fn may_be_lost(&self, record: &Record) -> bool {
-        let holders: Vec<SiteId> =
-            self.site.copies.with(|machine| machine.holders(record.bucket, record.dot).collect());
-        let elsewhere = holders.iter().any(|holder| *holder != self.target);
+        // One that is being emptied has it still.
+        let holders = self.site.copies.with(|machine| machine.believed(record.bucket, record.dot));
+        let lost = self.site.copies.lost();
+        let elsewhere = holders.iter().any(|holder| *holder != self.target && !lost.contains(holder));
         !elsewhere && !self.silent.contains(&record.site)
     }
 
