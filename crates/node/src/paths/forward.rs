@@ -99,16 +99,17 @@ pub(crate) async fn put(
         writer: context.principal.access_key.clone(),
         length: body.announced(),
     }));
+    let cause = why.message().to_owned();
     let mut taker = taker(site, bucket, &asked, why).await?;
-    let ending = pour(site, &mut taker, &mut body).await?;
+    let ending = pour(site, &mut taker, &mut body, &cause).await?;
     let digests = body.finish()?;
     let ending =
         Ending { size: ending, etag: digests.etag(), checksums: shape::stored_checksums(&digests.checksums) };
     let broke = |error: PeerError| {
         let name = site.peers.roster.name(taker.site);
         refusal::unreachable(format!(
-            "this site has no room and handed the write to {name}; the link broke before it answered ({error}): \
-             the write may have happened, repeat it"
+            "{cause}: the write was handed to {name}, and the link broke before it answered ({error}): it may have \
+             happened, repeat it"
         ))
     };
     let record = match end(&mut taker.stream, &ending).await.map_err(broke)? {
@@ -135,7 +136,7 @@ async fn taker(site: &Arc<Site>, bucket: &Bucket, asked: &Request, why: ServiceE
             Ok(room) => room,
             Err(error) => {
                 failed.push(error);
-                break;
+                continue;
             }
         };
         match tokio::time::timeout(OFFER_WAIT, offer(site, node, asked)).await {
@@ -167,7 +168,7 @@ async fn answer(stream: &mut Stream) -> Result<Response, PeerError> {
 }
 
 /// Sends the body; how long it was.
-async fn pour(site: &Arc<Site>, taker: &mut Taker, body: &mut UploadBody) -> Outcome<u64> {
+async fn pour(site: &Arc<Site>, taker: &mut Taker, body: &mut UploadBody, cause: &str) -> Outcome<u64> {
     let mut size = 0;
     while let Some(bytes) = body.next().await {
         let mut bytes = bytes?;
@@ -177,8 +178,7 @@ async fn pour(site: &Arc<Site>, taker: &mut Taker, body: &mut UploadBody) -> Out
             if !matches!(sent, Ok(Ok(()))) {
                 let name = site.peers.roster.name(taker.site);
                 return Err(refusal::unreachable(format!(
-                    "this site has no room, and the link to {name}, which was taking the write, broke; nothing was \
-                     written: repeat it"
+                    "{cause}; the link to {name}, which was taking the write, broke: nothing was written, repeat it"
                 )));
             }
             size += piece.len() as u64;
