@@ -27,7 +27,7 @@ pub(crate) struct CommandLine {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
-    /// Only this site of the directory
+    /// Only this site of the directory; with --endpoint, the site that must listen there
     #[arg(long = "site", global = true, value_name = "SITE", env = "SKERRY_SITE")]
     pub(crate) only_site: Option<String>,
     /// Print JSON: one document, or one per line where a verb goes on

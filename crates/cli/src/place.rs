@@ -1,11 +1,13 @@
 //! What a verb acts on: a site's directory, a demo's directory with several sites, or an endpoint.
 //!
 //! A directory tells the endpoints and holds the admin tokens, so on the machine itself nothing else is
-//! needed; from elsewhere one says `--endpoint` and gives the token in `SKERRY_TOKEN`.
+//! needed; from elsewhere one says `--endpoint` and gives the token in `SKERRY_TOKEN`. Invariant: what was meant for
+//! a site that is named is done at no other one, also where an endpoint is named beside it.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use skerry_node::admin_shapes::StatusReport;
 
 use crate::admin::{Client, Endpoint};
 use crate::arguments::Globals;
@@ -93,11 +95,34 @@ impl Place {
         let mut last = Failure::unreachable("there is no site");
         for site in sites {
             match site.client.send(hyper::Method::GET, "/_skerry/health/live", bytes::Bytes::new()).await {
-                Ok(_) => return Ok(site),
+                Ok(_) => {
+                    self.check(&site, globals).await?;
+                    return Ok(site);
+                }
                 Err(failure) => last = failure,
             }
         }
         Err(last)
+    }
+
+    /// Asks the site at an endpoint who it is, if one is named beside it.
+    pub(crate) async fn check(&self, site: &Site, globals: &Globals) -> Outcome<()> {
+        if self.endpoint.is_none() || globals.only_site.is_none() {
+            return Ok(());
+        }
+        let there: StatusReport = site.client.get("/_skerry/v1/status").await?;
+        self.check_name(&there, globals)
+    }
+
+    /// Refuses an endpoint at which another site answers than the one that is named.
+    pub(crate) fn check_name(&self, there: &StatusReport, globals: &Globals) -> Outcome<()> {
+        match (&self.endpoint, &globals.only_site) {
+            (Some(endpoint), Some(named)) if *named != there.site_name && *named != there.site => {
+                let hint = "name that one, or the endpoint of the other";
+                Err(Failure::usage(format!("at {endpoint} is {}, not {named}; {hint}", there.site_name)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The directory named, or the demo's in the current one.

@@ -130,6 +130,7 @@ impl List {
         let mut names: BTreeMap<String, NameConflict> = BTreeMap::new();
         let mut failures = Vec::new();
         for site in &sites {
+            list.place.check(site, &globals).await?;
             match list.ask(site).await {
                 Ok((conflicts, contested)) => {
                     names.extend(contested.into_iter().map(|name| (name.bucket.clone(), name)));

@@ -94,6 +94,7 @@ fn zone(text: &str) -> Result<i16, String> {
 impl Budget {
     async fn run(self, globals: Globals) -> Outcome {
         let site = self.which.site(&globals)?;
+        let which = &self.which;
         let budget = self.bytes.map(|(bytes, period)| UplinkBudget {
             bytes,
             period: period.into(),
@@ -103,19 +104,21 @@ impl Budget {
         });
         let path = "/_skerry/v1/link/budget";
         let state: UplinkState = if budget.is_none() && !self.none {
+            which.check(&site, &globals).await?;
             site.client.get(path).await?
         } else {
             let what = if self.none { "lift the budget of" } else { "set the budget of" };
-            let act = format!("{what} the links of {}", self.which.target);
+            let act = format!("{what} the links of {}", which.target);
             if output::dry_run(globals.dry_run, &act, globals.json)? {
                 return Ok(Exit::Done);
             }
+            which.check(&site, &globals).await?;
             site.client.post(path, &UplinkRequest { budget }).await?
         };
         if globals.json {
             output::document("budget", &state)?;
         } else {
-            output::line(&told(&self.which.target, &state));
+            output::line(&told(&which.target, &state));
         }
         Ok(Exit::Done)
     }
@@ -165,6 +168,7 @@ impl Link {
         if output::dry_run(globals.dry_run, &format!("{verb} the links of {}", which.target), globals.json)? {
             return Ok(Exit::Done);
         }
+        which.check(&site, &globals).await?;
         let one = from.is_some();
         let state: LinkState = site.client.post("/_skerry/v1/link", &LinkRequest { cut, from }).await?;
         if globals.json {
@@ -188,11 +192,19 @@ impl Link {
 }
 
 impl Which {
-    /// The site of the directory that is named; an endpoint names it already.
+    /// The site of the directory that is named, or who listens at the endpoint.
     fn site(&self, globals: &Globals) -> Outcome<Site> {
-        let named = Globals { only_site: Some(self.target.clone()), ..globals.clone() };
-        let sites = self.place.sites(&named)?;
+        let sites = self.place.sites(&self.named(globals))?;
         sites.into_iter().next().ok_or_else(|| Failure::usage(format!("there is no site {}", self.target)))
+    }
+
+    /// Before anything is done: at the endpoint another site may listen than the one that is named.
+    async fn check(&self, site: &Site, globals: &Globals) -> Outcome<()> {
+        self.place.check(site, &self.named(globals)).await
+    }
+
+    fn named(&self, globals: &Globals) -> Globals {
+        Globals { only_site: Some(self.target.clone()), ..globals.clone() }
     }
 }
 

@@ -27,7 +27,11 @@ impl Status {
         let mut answers = Vec::new();
         for site in &sites {
             waiting.say(format!("asking {}", site.name));
-            answers.push((site, site.client.get::<StatusReport>("/_skerry/v1/status").await));
+            let answer = site.client.get::<StatusReport>("/_skerry/v1/status").await;
+            if let Ok(report) = &answer {
+                self.place.check_name(report, &globals)?;
+            }
+            answers.push((site, answer));
         }
         drop(waiting);
         let answered = answers.iter().filter(|(_, answer)| answer.is_ok()).count();

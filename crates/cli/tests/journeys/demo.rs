@@ -68,6 +68,35 @@ fn a_cut_site_goes_on_alone_and_is_healed() {
 }
 
 #[test]
+fn what_is_meant_for_one_site_is_done_at_no_other_endpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = Demo::start(directory.path(), free_port());
+    let endpoint = demo.ready["sites"][1]["endpoint"].as_str().unwrap();
+    let token = std::fs::read_to_string(directory.path().join("site-2/admin.token")).unwrap();
+    let at = ["--endpoint", endpoint, "--token", token.trim()];
+    for line in [
+        &["link", "cut", "site-3"][..],
+        &["link", "heal", "site-3"],
+        &["link", "budget", "site-3", "--bytes", "1GB/month"],
+        &["link", "budget", "site-3"],
+        &["bucket", "create", "misplaced", "--site", "site-3"],
+        &["status", "--site", "site-3"],
+        &["conflicts", "list", "--site", "site-3"],
+    ] {
+        let (code, out, err) = told(&run(&[line, &at].concat()));
+        assert!(code == 2 && err.contains("is site-2, not site-3"), "{line:?}: {out}{err}");
+    }
+    let status = demo.json(&["status", "--site", "site-2"], 0);
+    assert_eq!(status["sites"][0]["status"]["cut"], false, "{status}");
+    assert!(!has_bucket(&demo, "site-2", "misplaced"));
+    assert_eq!(told(&run(&[&["link", "cut", "site-2"], &at[..]].concat())).0, 0);
+    assert_eq!(demo.json(&["status", "--site", "site-2"], 0)["sites"][0]["status"]["cut"], true);
+    let id = status["sites"][0]["status"]["site"].as_str().unwrap();
+    assert_eq!(told(&run(&[&["link", "heal", id], &at[..]].concat())).0, 0, "its id names it as well");
+    assert_eq!(demo.stop(), 0);
+}
+
+#[test]
 fn a_second_demo_on_the_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let demo = Demo::start(directory.path(), free_port());
