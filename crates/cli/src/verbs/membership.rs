@@ -7,7 +7,7 @@ use skerry_node::admin_shapes::{JoinRequest, LeaveRequest, MembershipState};
 
 use crate::admin::segment;
 use crate::arguments::Globals;
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::place::{Place, Site};
 use crate::progress::Waiting;
@@ -105,7 +105,13 @@ impl Leave {
             tokio::time::sleep(AGAIN).await;
             state = site.client.get(&path(&self.name, "leave")).await?;
         }
-        Ok(state)
+        match state.standing.as_str() {
+            "member" | "joining" => Err(Failure::refused(format!(
+                "{} is a member of {}, not let go: `skerry bucket join` was said meanwhile, or something was written here",
+                state.site, state.bucket
+            ))),
+            _ => Ok(state),
+        }
     }
 }
 

@@ -131,7 +131,7 @@ pub(crate) struct Drain {
     /// Uploads in parts that nobody completed may be lost; else the site waits for them
     #[arg(long)]
     abandon_uploads: bool,
-    /// Wait until it is empty, at most this long
+    /// Wait until it is empty, at most this long: 0 only if it is, 4 if it goes on, 5 if somebody called it back
     #[arg(long, value_name = "TIME", value_parser = words::duration)]
     wait: Option<Duration>,
 }
@@ -370,10 +370,10 @@ impl Drain {
     async fn run(self, globals: Globals) -> Outcome {
         let request = DutyRequest { duty: "drain".into(), abandon_uploads: self.abandon_uploads };
         let mut site = self.of.say(&globals, "drain", request).await?;
-        if let Some(longest) = self.wait.filter(|_| site.is_some()) {
+        if let Some((longest, said)) = self.wait.zip(site.as_ref().map(|site| site.duty_epoch)) {
             let asked = self.of.place.site(&globals).await?;
             let waiting = Waiting::new("draining", globals.json);
-            let polled = tokio::time::timeout(longest, self.until_empty(&asked, &waiting)).await;
+            let polled = tokio::time::timeout(longest, self.until_empty(&asked, said, &waiting)).await;
             drop(waiting);
             site = match polled {
                 Ok(site) => Some(site?),
@@ -388,16 +388,56 @@ impl Drain {
         told(site.as_ref(), &globals)
     }
 
-    async fn until_empty(&self, asked: &Asked, waiting: &Waiting) -> Outcome<SiteStatus> {
+    async fn until_empty(&self, asked: &Asked, said: u64, waiting: &Waiting) -> Outcome<SiteStatus> {
         let path = format!("/_skerry/v1/sites/{}", segment(&self.of.target));
         let mut ticks = tokio::time::interval(POLL);
         loop {
             ticks.tick().await;
             let now: SiteStatus = asked.client.get(&path).await?;
-            if now.duty != "draining" {
+            if is_emptied(&now, said)? {
                 return Ok(now);
             }
             waiting.say(duty(&now));
+        }
+    }
+}
+
+/// Whether a site that was told with this word to empty itself is empty. Refused if it was told something else since:
+/// who waits is about to switch it off.
+fn is_emptied(now: &SiteStatus, said: u64) -> Outcome<bool> {
+    match now.duty.as_str() {
+        // Another site answers than the one that took the word, and has not heard of it yet.
+        _ if now.duty_epoch < said => Ok(false),
+        "empty" => Ok(true),
+        "draining" => Ok(false),
+        other => Err(Failure::refused(format!(
+            "{} is not empty, do not switch it off: somebody called it back meanwhile, it is {other:?}",
+            now.name
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn only_a_site_that_says_so_is_empty() {
+        let site = |duty: &str, duty_epoch| SiteStatus {
+            name: "oslo".into(),
+            duty: duty.into(),
+            duty_epoch,
+            ..SiteStatus::default()
+        };
+        assert!(is_emptied(&site("empty", 3), 3).unwrap());
+        assert!(!is_emptied(&site("draining", 3), 3).unwrap());
+        for before in ["serves", "empty", "frozen"] {
+            assert!(!is_emptied(&site(before, 2), 3).unwrap(), "{before}: of before the word");
+        }
+        for since in ["serves", "frozen"] {
+            let refused = is_emptied(&site(since, 4), 3).unwrap_err();
+            assert!(refused.exit == Exit::Refused && refused.message.contains("called it back"), "{since}");
         }
     }
 }

@@ -96,6 +96,48 @@ fn what_is_meant_for_one_site_is_done_at_no_other_endpoint() {
     assert_eq!(demo.stop(), 0);
 }
 
+/// Starts a verb that waits; read to its end with `wait_with_output`.
+fn waiting(demo: &Demo, line: &[&str]) -> std::process::Child {
+    let place = ["--dir", demo.directory.to_str().unwrap()];
+    skerry(&[line, &place].concat()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn ended(mut child: std::process::Child) -> (i32, String, String) {
+    wait_for("the verb to end", || child.try_wait().unwrap());
+    told(&child.wait_with_output().unwrap())
+}
+
+#[test]
+fn who_waits_for_an_end_that_is_called_off_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = Demo::start(directory.path(), free_port());
+    sees_all(&demo);
+    demo.json(&["bucket", "create", "photos", "--site", "site-1"], 0);
+    wait_for("the bucket at site 3", || has_bucket(&demo, "site-3", "photos").then_some(()));
+    demo.json(&["bucket", "join", "photos", "--site", "site-3"], 0);
+    let bucket = || demo.json(&["bucket", "info", "photos", "--site", "site-3"], 0);
+    let is = |bucket: &Value, standing: &str| bucket["standing"] == standing;
+    wait_for("site 3 to be a member beside site 1", || {
+        let bucket = bucket();
+        (is(&bucket, "member") && bucket["members"].as_array()?.len() == 2).then_some(())
+    });
+    demo.json(&["link", "cut", "site-3"], 0);
+
+    let leave = waiting(&demo, &["bucket", "leave", "photos", "--site", "site-3"]);
+    wait_for("site 3 to be about to leave", || is(&bucket(), "leaving").then_some(()));
+    demo.json(&["bucket", "join", "photos", "--site", "site-3"], 0);
+    let (code, out, err) = ended(leave);
+    assert!(code == 5 && err.contains("is a member of photos"), "{code}: {out}{err}");
+
+    let drain = waiting(&demo, &["site", "drain", "site-3", "--wait", "10m", "--site", "site-1"]);
+    let duty = || demo.json(&["site", "show", "site-3", "--site", "site-1"], 0)["duty"].clone();
+    wait_for("the word", || (duty() == "draining").then_some(()));
+    demo.json(&["site", "resume", "site-3", "--site", "site-1"], 0);
+    let (code, out, err) = ended(drain);
+    assert!(code == 5 && err.contains("do not switch it off"), "{code}: {out}{err}");
+    assert_eq!(demo.stop(), 0);
+}
+
 #[test]
 fn a_second_demo_on_the_directory_is_refused() {
     let directory = tempfile::tempdir().unwrap();
