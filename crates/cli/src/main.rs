@@ -11,6 +11,7 @@ mod files;
 mod output;
 mod place;
 mod progress;
+mod reach;
 mod reference;
 mod site_files;
 mod verbs;

@@ -90,7 +90,7 @@ pub(crate) fn known(directory: &Path) -> Outcome<Known> {
 }
 
 /// Where the admin face of a configuration is reached from the machine itself.
-fn endpoint(config: &Config) -> String {
+pub(crate) fn endpoint(config: &Config) -> String {
     let scheme = if config.tls.certificate.is_empty() { "http" } else { "https" };
     let listen = if config.admin.listen.is_empty() { &config.s3.listen } else { &config.admin.listen };
     let listen = listen.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:");

@@ -7,12 +7,12 @@ use clap::Args;
 use serde_json::json;
 use skerry_base::WallTime;
 use skerry_node::trust::founding::Founding;
-use skerry_node::trust::{SiteTrust, TrustError, ca};
+use skerry_node::trust::{SiteTrust, TrustError};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::files;
 use crate::output;
+use crate::reach::Reach;
 use crate::site_files::CONFIGURATION;
 use crate::words;
 
@@ -29,10 +29,8 @@ pub(crate) struct Init {
     /// Directory for the root key and a spare admin key
     #[arg(long, value_name = "DIR", default_value = "skerry-root")]
     root: PathBuf,
-    /// Make a certificate authority and a certificate for the S3 endpoint under this host name or address; may
-    /// be given more than once
-    #[arg(long, value_name = "NAME")]
-    tls: Vec<String>,
+    #[command(flatten)]
+    reach: Reach,
 }
 
 impl Init {
@@ -43,18 +41,26 @@ impl Init {
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
+        // A configuration that cannot be read is said before anything is made.
+        let configured = self.reach.configured(&self.dir)?;
         found(&self.dir, &self.root, &self.name)?;
-        if !self.tls.is_empty() {
-            certify(&self.dir, &self.name, &self.tls)?;
-        }
+        self.reach.keep(&self.dir, &self.name, &configured)?;
         if globals.json {
-            let body =
-                json!({ "site": self.name, "directory": self.dir, "root": self.root, "tls": self.tls });
+            let Reach { advertise, tls } = &self.reach;
+            let body = json!({
+                "site": self.name, "directory": self.dir, "root": self.root, "tls": tls, "advertise": advertise,
+            });
             output::document("init", &body)?;
             return Ok(Exit::Done);
         }
         output::line(&format!("{} is in {dir}. Next: skerry server {dir}", self.name));
         output::line(&format!("Then: skerry key create --dir {dir}; skerry invite SITE --dir {dir}"));
+        if !self.reach.is_dialled(&configured) {
+            output::note(&format!(
+                "Nobody can be invited until this site knows where others dial it: set peer.advertise in \
+                 {dir}/{CONFIGURATION}, as advertise = [\"box1.example:7700\"] (--advertise does that)"
+            ));
+        }
         output::note(&format!("Carry {root} away: the root key in it signs admins and belongs on no site."));
         output::note(&format!(
             "Keys lie in {dir} under file permissions only: whoever takes the disk has them."
@@ -71,29 +77,6 @@ pub(crate) fn found(dir: &Path, root: &Path, name: &str) -> Outcome<()> {
     let founding = Founding::new(name, now()).map_err(failed)?;
     founding.store_root(root).map_err(|error| Failure::refused(error.to_string()))?;
     founding.first.store(dir).map_err(failed)
-}
-
-/// Makes an authority and a certificate in `tls/`, and a configuration that names them; one that is there
-/// already is its operator's and stays.
-fn certify(dir: &Path, name: &str, names: &[String]) -> Outcome<()> {
-    let tls = dir.join("tls");
-    ca::store(&tls, name, names).map_err(failed)?;
-    let path =
-        |file: &str| toml_text(&std::path::absolute(tls.join(file)).unwrap_or_else(|_| tls.join(file)));
-    let (certificate, key) = (path(ca::CERTIFICATE), path(ca::KEY));
-    let text = format!("[tls]\ncertificate = {certificate}\nkey = {key}\n");
-    let configuration = dir.join(CONFIGURATION);
-    if files::read(&configuration)?.is_some() {
-        output::note(&format!("add to {}:\n{text}", configuration.display()));
-        return Ok(());
-    }
-    files::write_secret(&configuration, &format!("[s3]\nlisten = \"0.0.0.0:7600\"\n\n{text}"))
-}
-
-/// A path as a TOML string.
-fn toml_text(path: &Path) -> String {
-    // JSON's escapes are TOML's.
-    serde_json::Value::from(path.display().to_string()).to_string()
 }
 
 /// What the wall clock says.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use skerry_node::config::Config;
 use skerry_node::init::{self, InitError};
 use skerry_node::trust::JoinToken;
 use skerry_node::trust::join::JoinError;
@@ -14,7 +13,7 @@ use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::progress::Waiting;
-use crate::site_files;
+use crate::reach::Reach;
 
 /// Make a site of a federation from a token of `skerry invite`. The inviting site must be reachable.
 #[derive(Debug, Args)]
@@ -24,10 +23,8 @@ pub(crate) struct Join {
     /// Directory of the site to make
     #[arg(long, value_name = "DIR", default_value = "skerry", env = "SKERRY_DIR")]
     dir: PathBuf,
-    /// Where other sites can dial this one, as HOST:PORT; may be given more than once. Else what the
-    /// configuration in the directory says, if it says it
-    #[arg(long, value_name = "ADDRESS")]
-    advertise: Vec<String>,
+    #[command(flatten)]
+    reach: Reach,
 }
 
 impl Join {
@@ -38,13 +35,19 @@ impl Join {
         {
             return Ok(Exit::Done);
         }
-        let addresses =
-            if self.advertise.is_empty() { advertised(&self.dir)? } else { self.advertise.clone() };
+        let configured = self.reach.configured(&self.dir)?;
+        if !self.reach.is_dialled(&configured) {
+            output::note("no --advertise: this site will dial the others, they cannot dial it");
+        }
         let waiting = Waiting::new(&format!("joining as {}", token.site), globals.json);
-        join(&self.dir, &token, addresses, globals.timeout).await?;
+        join(&self.dir, &token, self.reach.addresses(&configured), globals.timeout).await?;
         drop(waiting);
+        self.reach.keep(&self.dir, &token.site, &configured)?;
         if globals.json {
-            output::document("join", &json!({ "site": token.site, "directory": self.dir }))?;
+            let Reach { advertise, tls } = &self.reach;
+            let body =
+                json!({ "site": token.site, "directory": self.dir, "tls": tls, "advertise": advertise });
+            output::document("join", &body)?;
         } else {
             output::line(&format!("{} is in {dir}. Next: skerry server {dir}", token.site));
         }
@@ -55,15 +58,6 @@ impl Join {
 /// Reads a token.
 pub(crate) fn read(token: &str) -> Outcome<JoinToken> {
     token.parse().map_err(|error: skerry_node::trust::token::InvalidToken| Failure::usage(error.to_string()))
-}
-
-/// Where the configuration of a directory says that the site is dialled.
-fn advertised(directory: &Path) -> Outcome<Vec<String>> {
-    let config = site_files::of_directory(directory)?;
-    if config.peer.advertise.is_empty() && config.peer.listen == Config::default().peer.listen {
-        output::note("no --advertise: this site will dial the others, they cannot dial it");
-    }
-    Ok(config.peer.advertise)
 }
 
 /// Joins; what stands in the way is told by kind.

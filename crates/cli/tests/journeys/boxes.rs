@@ -43,6 +43,15 @@ pub(crate) fn configure(directory: &Path, port: u16, more: &str) {
     std::fs::write(directory.join("skerry.toml"), text).unwrap();
 }
 
+/// Adds ports to a configuration that `join` wrote.
+fn listen(directory: &Path, port: u16) {
+    let file = directory.join("skerry.toml");
+    let written = std::fs::read_to_string(&file).unwrap();
+    let (before, peer) = written.split_once("[peer]\n").unwrap();
+    let peer = format!("[peer]\nlisten = \"127.0.0.1:{}\"\n{peer}", port + 100);
+    std::fs::write(&file, format!("{before}{peer}[s3]\nlisten = \"127.0.0.1:{port}\"\n")).unwrap();
+}
+
 fn ask(directory: &Path, arguments: &[&str]) -> Value {
     json(&[arguments, &["--json", "--dir", directory.to_str().unwrap()]].concat(), 0)
 }
@@ -60,7 +69,6 @@ fn two_boxes_become_a_federation() {
         (directory.path().join("lisbon"), directory.path().join("porto"), directory.path().join("root"));
     let port = free_port();
     configure(&lisbon, port, "");
-    configure(&porto, port + 1, "");
     let (code, _, err) = init(&lisbon, &root, &[]);
     assert_eq!(code, 0, "{err}");
     assert_eq!(init(&lisbon, &root, &[]).0, 5, "a site is never overwritten");
@@ -70,13 +78,18 @@ fn two_boxes_become_a_federation() {
     assert!(key["secret"].as_str().is_some_and(|secret| secret.len() == 40), "{key}");
     assert_eq!(ask(&lisbon, &["bucket", "create", "photos"])["name"], "photos");
     let token = ask(&lisbon, &["invite", "porto"])["token"].as_str().unwrap().to_owned();
-    let join = |token: &str| told(&run(&["join", token, "--dir", porto.to_str().unwrap()]));
+    let place = ["--dir", porto.to_str().unwrap(), "--advertise", "porto.example:7700"];
+    let join = |token: &str| told(&run(&[&["join", token], &place[..]].concat()));
     assert_eq!(join("skerry1.nonsense").0, 2, "a damaged token");
     let (code, out, err) = join(&token);
     assert!(code == 0 && out.contains("skerry server"), "{out}{err}");
     assert_eq!(join(&token).0, 5, "the directory holds a site");
 
+    listen(&porto, port + 1);
     let second = Box::start(&porto);
+    // It knows at its start only what is written in its directory.
+    let said = ask(&porto, &["site", "show", "porto"]);
+    assert_eq!(said["addresses"], serde_json::json!(["porto.example:7700"]), "{said}");
     wait_for("the bucket and the key at porto", || {
         let buckets = ask(&porto, &["bucket", "list"]).to_string();
         let keys = ask(&porto, &["key", "list"]).to_string();
@@ -101,9 +114,11 @@ fn an_endpoint_with_a_certificate_of_the_own_authority() {
     let directory = tempfile::tempdir().unwrap();
     let (site, root) = (directory.path().join("site"), directory.path().join("root"));
     let port = free_port();
-    let (code, _, err) = init(&site, &root, &["--tls", "127.0.0.1", "--tls", "localhost"]);
+    let (code, _, err) = init(&site, &root, &["--tls", "box.example", "--advertise", "box.example:7700"]);
     assert_eq!(code, 0, "{err}");
+    assert!(!err.contains("Nobody can be invited"), "{err}");
     let written = std::fs::read_to_string(site.join("skerry.toml")).unwrap();
+    assert!(written.contains("advertise = [\"box.example:7700\"]"), "{written}");
     let tls = written.split_once("[tls]").unwrap().1;
     configure(&site, port, &format!("[tls]{tls}"));
     let server = Box::start(&site);

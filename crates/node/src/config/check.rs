@@ -23,7 +23,7 @@ pub(super) fn host_port(text: &str) -> Option<(&str, u16)> {
 }
 
 /// Whether others can dial it: `host:port` or `[v6]:port`, with a port.
-pub(crate) fn is_dialable(text: &str) -> bool {
+pub fn is_dialable(text: &str) -> bool {
     text.len() <= 300 && host_port(text).is_some_and(|(_, port)| port != 0)
 }
 

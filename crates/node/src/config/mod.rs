@@ -16,7 +16,7 @@ mod ports;
 pub mod table;
 mod text;
 
-pub(crate) use check::is_dialable;
+pub use check::is_dialable;
 pub use kinds::{BucketScope, Cap, Clock, Engine, LogFormat, Seal, Size, Span, Sync};
 pub use ports::ports;
 pub use table::{Config, Scrub};
