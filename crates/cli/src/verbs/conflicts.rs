@@ -11,7 +11,7 @@ use skerry_node::admin_shapes::{
 
 use crate::admin::segment;
 use crate::arguments::Globals;
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::place::{Place, Site};
 use crate::words;
@@ -144,16 +144,23 @@ impl List {
             }
         }
         let answered = sites.len() - failures.len();
+        if answered == 0 {
+            return Err(worst(failures));
+        }
         let names: Vec<NameConflict> = names.into_values().collect();
         print(&found.into_values().collect::<Vec<_>>(), &names, globals.json)?;
         for (site, failure) in &failures {
             output::note(&format!("{}: {}", site.name, failure.message));
         }
-        match failures.into_iter().find(|(_, failure)| failure.exit != Exit::Unreachable) {
-            Some((_, failure)) if answered == 0 => Err(failure),
-            _ => Ok(output::exit_of(answered, sites.len())),
-        }
+        Ok(output::exit_of(answered, sites.len()))
     }
+}
+
+/// Why nobody answered: a refusal (a wrong token) says more than silence.
+fn worst(failures: Vec<(&Site, Failure)>) -> Failure {
+    let silent = |failure: &Failure| failure.exit == Exit::Unreachable;
+    let worst = failures.into_iter().map(|(_, failure)| failure).min_by_key(silent);
+    worst.unwrap_or_else(|| Failure::unreachable("there is no site"))
 }
 
 impl List {

@@ -56,9 +56,14 @@ fn nobody_there_is_unreachable() {
     assert!(err.contains(&endpoint), "{err}");
     let document = json(&["status", "--json", "--endpoint", &endpoint], 3);
     assert_eq!(document["sites"][0]["answers"], false);
-    let (code, _, err) = told(&run(&["key", "list", "--json", "--endpoint", &endpoint]));
-    let error: serde_json::Value = serde_json::from_str(&err).unwrap();
-    assert_eq!((code, error["kind"].as_str(), error["exit"].as_u64()), (3, Some("error"), Some(3)));
+    for verb in [["key", "list"], ["conflicts", "list"]] {
+        let (code, out, err) = told(&run(&[&verb[..], &["--json", "--endpoint", &endpoint]].concat()));
+        let error: serde_json::Value = serde_json::from_str(&err).unwrap();
+        assert_eq!((code, error["kind"].as_str(), error["exit"].as_u64()), (3, Some("error"), Some(3)));
+        assert!(out.is_empty(), "what nobody said is not known: {out}");
+    }
+    let (code, out, _) = told(&run(&["conflicts", "list", "--endpoint", &endpoint]));
+    assert!(code == 3 && out.is_empty(), "{out}");
 }
 
 #[test]
