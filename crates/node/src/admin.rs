@@ -380,17 +380,21 @@ impl AdminService for Admin {
         let ((mut found, next, listed), mut names) = self.site.read(page).await?;
         found.iter_mut().for_each(|conflict| self.name_site(&mut conflict.site));
         names.iter_mut().for_each(|conflict| self.name_site(&mut conflict.site));
-        self.note_listed(listed).await?;
+        if !query.unseen {
+            self.note_listed(listed).await?;
+        }
         Ok(ConflictPage { version: VERSION, conflicts: found, next, names })
     }
 
     async fn conflict(&self, key: ConflictKey) -> Outcome<ConflictDetail> {
         let bucket = self.site.known(&key.bucket).await?;
-        let id = bucket.id;
+        let (id, unseen) = (bucket.id, key.unseen);
         let (mut detail, listed) = self.site.read(move |view| detailed(view, &bucket, &key.key)).await?;
         let all = detail.losers.iter_mut().chain(&mut detail.current);
         all.for_each(|conflict| self.name_site(&mut conflict.site));
-        self.note_listed(listed.into_iter().map(|dot| (id, dot)).collect()).await?;
+        if !unseen {
+            self.note_listed(listed.into_iter().map(|dot| (id, dot)).collect()).await?;
+        }
         Ok(detail)
     }
 

@@ -16,12 +16,15 @@ use crate::output;
 use crate::place::{Place, Site};
 use crate::words;
 
+/// Asks to look without having seen: what nobody has seen is kept.
+const UNSEEN: &str = "&unseen=true";
+
 /// Versions that lost against a concurrent one.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Conflicts {
-    /// List them; being listed counts as seen
+    /// List them; being listed counts as seen, but with --dry-run
     List(List),
-    /// Show the conflict of one key: what a read gets, and what lost
+    /// Show the conflict of one key: what a read gets, and what lost; being shown counts as seen, but with --dry-run
     Show(Show),
     /// End the conflict of one key: one version stays
     ///
@@ -79,7 +82,9 @@ impl Show {
     async fn run(self, globals: Globals) -> Outcome {
         let site = self.place.site(&globals).await?;
         let query = format!("bucket={}&key={}", segment(&self.bucket), segment(&self.key));
-        let detail: ConflictDetail = site.client.get(&format!("/_skerry/v1/conflict?{query}")).await?;
+        let unseen = if globals.dry_run { UNSEEN } else { "" };
+        let detail: ConflictDetail =
+            site.client.get(&format!("/_skerry/v1/conflict?{query}{unseen}")).await?;
         if globals.json {
             output::document("conflict", &detail)?;
             return Ok(Exit::Done);
@@ -131,7 +136,7 @@ impl List {
         let mut failures = Vec::new();
         for site in &sites {
             list.place.check(site, &globals).await?;
-            match list.ask(site).await {
+            match list.ask(site, globals.dry_run).await {
                 Ok((conflicts, contested)) => {
                     names.extend(contested.into_iter().map(|name| (name.bucket.clone(), name)));
                     for conflict in conflicts {
@@ -165,14 +170,16 @@ fn worst(failures: Vec<(&Site, Failure)>) -> Failure {
 
 impl List {
     /// All pages of one site.
-    async fn ask(&self, site: &Site) -> Outcome<(Vec<Conflict>, Vec<NameConflict>)> {
+    async fn ask(&self, site: &Site, dry_run: bool) -> Outcome<(Vec<Conflict>, Vec<NameConflict>)> {
         let (mut conflicts, mut names) = (Vec::new(), Vec::new());
         let mut after: Option<String> = None;
         loop {
             let mut query = Vec::new();
             query.extend(self.bucket.as_ref().map(|bucket| format!("bucket={}", segment(bucket))));
             query.extend(after.as_ref().map(|after| format!("after={}", segment(after))));
-            let path = format!("/_skerry/v1/conflicts?{}", query.join("&"));
+            let unseen = if dry_run { UNSEEN } else { "" };
+            let query = format!("{}{unseen}", query.join("&"));
+            let path = format!("/_skerry/v1/conflicts?{}", query.trim_start_matches('&'));
             let page: ConflictPage = site.client.get(path.trim_end_matches('?')).await?;
             conflicts.extend(page.conflicts);
             names.extend(page.names);

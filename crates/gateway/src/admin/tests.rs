@@ -81,6 +81,7 @@ async fn verbs_carry_a_version_and_do_what_they_say() {
     assert_eq!(invite["expires_ms"], json!(1000 + 24 * 3_600_000));
     let (_, page) = ask(&face, &get, "v1/conflicts?bucket=abc&limit=5", "").await;
     assert_eq!(page, json!({"version": 1, "conflicts": [], "next": null, "names": []}));
+    assert_eq!(ask(&face, &get, "v1/conflicts?unseen=true", "").await.0, 200);
     let (_, home) = ask(&face, &post, "v1/buckets/abc/home", r#"{"site":"memory"}"#).await;
     assert_eq!((&home["bucket"], &home["epoch"]), (&json!("abc"), &json!(1)));
     let (_, register) = ask(&face, &post, "v1/register", r#"{"site":"memory"}"#).await;
@@ -119,6 +120,8 @@ async fn refusals_are_json_and_name_themselves() {
         (&get, "v1/conflicts?limit=0", "", 400, "InvalidArgument"),
         (&get, "v1/conflict?bucket=abc", "", 400, "InvalidArgument"),
         (&get, "v1/conflict?bucket=abc&key=x&y=z", "", 400, "InvalidArgument"),
+        (&get, "v1/conflict?bucket=abc&key=x&unseen=perhaps", "", 400, "InvalidArgument"),
+        (&get, "v1/conflicts?unseen=perhaps", "", 400, "InvalidArgument"),
         (&post, "v1/conflict", r#"{"bucket":"abc","key":"x"}"#, 400, "InvalidArgument"),
         (&post, "v1/conflict", r#"{"bucket":"abc"}"#, 400, "InvalidArgument"),
         (&post, "v1/register", r#"{"site":"elsewhere"}"#, 400, "InvalidArgument"),

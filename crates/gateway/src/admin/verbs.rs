@@ -110,23 +110,36 @@ fn space_query(query: &Query) -> Result<SpaceQuery, Failure> {
 }
 
 fn conflict_key(query: &Query) -> Result<ConflictKey, Failure> {
+    let known = query.names().all(|name| matches!(name, "bucket" | "key" | "unseen"));
     match (query.text("bucket"), query.text("key")) {
-        (Some(bucket), Some(key)) if query.names().count() == 2 => Ok(ConflictKey { bucket, key }),
-        _ => Err(ServiceError::new(ErrorKind::InvalidArgument, "conflict takes bucket and key").into()),
+        (Some(bucket), Some(key)) if known => Ok(ConflictKey { bucket, key, unseen: unseen(query)? }),
+        _ => {
+            let takes = "conflict takes bucket, key and unseen";
+            Err(ServiceError::new(ErrorKind::InvalidArgument, takes).into())
+        }
+    }
+}
+
+fn unseen(query: &Query) -> Result<bool, Failure> {
+    match query.text("unseen").as_deref() {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(ServiceError::new(ErrorKind::InvalidArgument, "unseen is true or false").into()),
     }
 }
 
 fn conflict_query(query: &Query) -> Result<ConflictQuery, Failure> {
     let refused = |what: String| Failure::from(ServiceError::new(ErrorKind::InvalidArgument, what));
-    if let Some(name) = query.names().find(|name| !matches!(*name, "bucket" | "after" | "limit")) {
-        return Err(refused(format!("conflicts take bucket, after and limit, not {name}")));
+    if let Some(name) = query.names().find(|name| !matches!(*name, "bucket" | "after" | "limit" | "unseen")) {
+        return Err(refused(format!("conflicts take bucket, after, limit and unseen, not {name}")));
     }
     let limit = match query.text("limit").map(|text| text.parse::<usize>()) {
         None => None,
         Some(Ok(limit)) if (1..=1000).contains(&limit) => Some(limit),
         Some(_) => return Err(refused("limit is a number from 1 to 1000".into())),
     };
-    Ok(ConflictQuery { bucket: query.text("bucket"), after: query.text("after"), limit })
+    let (bucket, after) = (query.text("bucket"), query.text("after"));
+    Ok(ConflictQuery { bucket, after, limit, unseen: unseen(query)? })
 }
 
 fn loss_query(query: &Query) -> Result<LossQuery, Failure> {

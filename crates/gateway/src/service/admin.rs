@@ -323,6 +323,9 @@ pub struct ConflictQuery {
     /// At most so many; 1000 by default.
     #[serde(default)]
     pub limit: Option<usize>,
+    /// Being listed does not count as seen this time.
+    #[serde(default)]
+    pub unseen: bool,
 }
 
 /// One version that lost against a concurrent one and is kept.
@@ -389,6 +392,9 @@ pub struct ConflictKey {
     pub bucket: String,
     /// The key.
     pub key: String,
+    /// Being shown does not count as seen this time.
+    #[serde(default)]
+    pub unseen: bool,
 }
 
 /// What it answers.

@@ -4,6 +4,8 @@ use skerry_gateway::service::{
     BucketCreate, ConflictEnd, ConflictKey, ConflictQuery, ErrorKind, HomeRequest, WriteCondition,
 };
 
+use skerry_model::{space, write};
+
 use super::world::{TestSite, TestWorld};
 use crate::config::BucketScope;
 use crate::server::Core;
@@ -137,8 +139,9 @@ async fn a_conflict_is_shown_and_ended_everywhere() {
     two.cut(false).await;
     world.linked(two).await;
     world.converged("photos").await;
+    looking_without_seeing(one).await;
     for (key, loser) in [("a", false), ("b", true)] {
-        let named = ConflictKey { bucket: "photos".into(), key: key.into() };
+        let named = ConflictKey { bucket: "photos".into(), key: key.into(), unseen: true };
         let detail = one.services().admin.conflict(named).await.unwrap();
         let current = one.get("photos", key).await.unwrap();
         assert_eq!((detail.losers.len(), detail.more), (1, 0));
@@ -160,6 +163,32 @@ async fn a_conflict_is_shown_and_ended_everywhere() {
     let refused = one.services().admin.end_conflict(none).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     world.stop().await;
+}
+
+/// Losers of a bucket that count as seen at a site.
+async fn seen(site: &TestSite, bucket: &str) -> usize {
+    let id = site.site().known(bucket).await.unwrap().id;
+    let count = move |view: &dyn skerry_base::kv::View| {
+        let all = space::conflicts(view, Some(id), None, 100).unwrap();
+        let losers = all.iter().flat_map(|conflict| &conflict.losers);
+        let fact = |dot| space::local(view, &write::listed_fact(id, dot)).unwrap();
+        Ok(losers.filter(|loser| fact(loser.dot).is_some()).count())
+    };
+    site.site().read(count).await.unwrap()
+}
+
+/// Whoever only looks (`--dry-run`) has not seen; two conflicts, of which one is of the key `a`.
+async fn looking_without_seeing(site: &TestSite) {
+    let admin = &site.services().admin;
+    let list = |unseen| admin.conflicts(ConflictQuery { unseen, ..ConflictQuery::default() });
+    let show = |unseen| admin.conflict(ConflictKey { bucket: "photos".into(), key: "a".into(), unseen });
+    assert_eq!(list(true).await.unwrap().conflicts.len(), 2);
+    assert_eq!(show(true).await.unwrap().losers.len(), 1);
+    assert_eq!(seen(site, "photos").await, 0);
+    show(false).await.unwrap();
+    assert_eq!(seen(site, "photos").await, 1);
+    list(false).await.unwrap();
+    assert_eq!(seen(site, "photos").await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
