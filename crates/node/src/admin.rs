@@ -225,6 +225,12 @@ const fn follow_name(follow: Follow) -> &'static str {
     }
 }
 
+/// How many copies a bucket may ask for.
+fn copies(wanted: u32) -> Outcome<u8> {
+    let copies = u8::try_from(wanted).ok().filter(|copies| (1..=16).contains(copies));
+    copies.ok_or_else(|| invalid(format!("copies are 1 to 16, not {wanted}")))
+}
+
 /// Changes settings as asked, or says which cannot be.
 fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
     if let Some(versioning) = &patch.versioning {
@@ -237,9 +243,8 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
     if let Some(scope) = &patch.ack_scope {
         config.scope = scope::parse(scope)?;
     }
-    if let Some(copies) = patch.copies {
-        let most = u8::try_from(copies).ok().filter(|copies| (1..=16).contains(copies));
-        config.copies = most.ok_or_else(|| invalid("copies are 1 to 16"))?;
+    if let Some(wanted) = patch.copies {
+        config.copies = copies(wanted)?;
     }
     config.miss = match patch.miss.as_deref() {
         None => config.miss,
@@ -485,6 +490,8 @@ impl AdminService for Admin {
     async fn create_bucket(&self, request: BucketCreate) -> Outcome<BucketStatus> {
         let owner = request.owner.as_deref().unwrap_or(FIRST_OWNER);
         let name = buckets::name_here(&self.site, &request.name);
+        // Before anything is made: what is refused is not there afterwards.
+        request.copies.map(copies).transpose()?;
         match request.unique {
             true => buckets::create_unique(&self.site, WRITER, owner, &name).await?,
             false => buckets::create(&self.site, WRITER, owner, &name).await?,

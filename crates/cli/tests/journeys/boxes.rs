@@ -76,6 +76,10 @@ fn two_boxes_become_a_federation() {
     let first = Box::start(&lisbon);
     let key = ask(&lisbon, &["key", "create", "backup"]);
     assert!(key["secret"].as_str().is_some_and(|secret| secret.len() == 40), "{key}");
+    let dir = lisbon.to_str().unwrap();
+    let (code, out, err) = told(&run(&["bucket", "create", "photos", "--copies", "99", "--dir", dir]));
+    assert!(code == 2 && err.contains("1 to 16, not 99"), "{out}{err}");
+    // It was not made half: the same name is free still.
     assert_eq!(ask(&lisbon, &["bucket", "create", "photos"])["name"], "photos");
     let token = ask(&lisbon, &["invite", "porto"])["token"].as_str().unwrap().to_owned();
     let place = ["--dir", porto.to_str().unwrap(), "--advertise", "porto.example:7700"];
