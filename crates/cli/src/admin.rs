@@ -162,9 +162,10 @@ impl Client {
                 "{message} (HTTP {}; is the admin token right?)",
                 answer.status.as_u16()
             )),
-            404 | 409 => Failure::refused(message),
+            // Whoever answers 503 is there, and will not now.
+            404 | 409 | 503 => Failure::refused(message),
             400 | 422 => Failure::usage(message),
-            502..=504 => Failure::unreachable(message),
+            502 | 504 => Failure::unreachable(message),
             status => Failure::failed(format!("{message} (HTTP {status})")),
         }
     }
@@ -187,4 +188,36 @@ pub(crate) fn segment(name: &str) -> String {
     name.bytes()
         .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::exit::Exit;
+
+    #[test]
+    fn a_site_that_refuses_is_no_site_that_is_away() {
+        let client = Client {
+            endpoint: "http://127.0.0.1:1".parse().unwrap(),
+            token: None,
+            authority: None,
+            timeout: Duration::from_secs(1),
+        };
+        for (status, exit) in [
+            (400, Exit::Usage),
+            (401, Exit::Refused),
+            (404, Exit::Refused),
+            (409, Exit::Refused),
+            (503, Exit::Refused),
+            (502, Exit::Unreachable),
+            (504, Exit::Unreachable),
+            (500, Exit::Failed),
+        ] {
+            let body = Bytes::from_static(br#"{"error":"Kind","message":"oslo is frozen"}"#);
+            let failure = client.refusal(&Answer { status: StatusCode::from_u16(status).unwrap(), body });
+            assert_eq!(failure.exit, exit, "{status}");
+            assert!(failure.message.contains("oslo is frozen"), "{}", failure.message);
+        }
+    }
 }
