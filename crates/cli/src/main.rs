@@ -26,11 +26,7 @@ use arguments::CommandLine;
 fn main() -> ExitCode {
     let line = match CommandLine::try_parse() {
         Ok(line) => line,
-        Err(error) => {
-            // Nothing can be done about a closed standard error.
-            let _ = error.print();
-            return if error.use_stderr() { exit::Exit::Usage.into() } else { exit::Exit::Done.into() };
-        }
+        Err(error) => return unread(&error),
     };
     let json = line.globals.json;
     match verbs::run(line) {
@@ -40,4 +36,18 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// A command line that is wrong, or that asks for help. There are no options yet to ask for JSON by: the words are
+/// looked at.
+fn unread(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let failure = exit::Failure::usage(text.trim().trim_start_matches("error: "));
+        output::failure(&failure, true);
+        return failure.exit.into();
+    }
+    // Nothing can be done about a closed standard error.
+    let _ = error.print();
+    if error.use_stderr() { exit::Exit::Usage.into() } else { exit::Exit::Done.into() }
 }

@@ -25,7 +25,12 @@ fn a_wrong_command_line_is_usage() {
         let (code, out, err) = told(&run(line));
         assert_eq!(code, 2, "{line:?}: {out}{err}");
         assert!(out.is_empty() && !err.is_empty(), "{line:?}: {out}");
+        let (code, out, err) = told(&run(&[line, &["--json"]].concat()));
+        let error: serde_json::Value = serde_json::from_str(&err).unwrap();
+        assert_eq!((code, &error["kind"], &error["exit"]), (2, &"error".into(), &2.into()), "{line:?}");
+        assert!(out.is_empty() && !error["message"].as_str().unwrap().starts_with("error"), "{error}");
     }
+    assert!(told(&run(&["status", "--help", "--json"])).1.contains("--endpoint"), "help is help");
     assert_eq!(told(&run(&["help"])).0, 0);
 }
 
