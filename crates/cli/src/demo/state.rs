@@ -62,7 +62,7 @@ impl Board {
         }
         let cut = report.map(|report| report.cut);
         let body = json!({ "site": site.name, "answers": report.is_some(), "cut": cut, "state": state });
-        output::document("site", &body)
+        output::document("site-state", &body)
     }
 
     /// Prints above the board.

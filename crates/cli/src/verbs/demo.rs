@@ -149,12 +149,21 @@ fn announce(layout: &Layout, children: &[Child], took: Duration, json: bool) -> 
         settings::three_commands(layout)
     ));
     output::line(&format!("Settings\n{}\n", settings::clients(layout)));
-    let dir = layout.directory.display();
-    output::line(&format!(
-        "`skerry link cut site-3 --dir {dir}` cuts one off, `heal` mends it. Ctrl-C stops all."
-    ));
+    output::line(&hint(layout));
     output::line("");
     Ok(())
+}
+
+/// What to try next.
+fn hint(layout: &Layout) -> String {
+    let dir = layout.directory.display();
+    match layout.sites.as_slice() {
+        [_, .., last] => {
+            let cut = format!("`skerry link cut {} --dir {dir}`", last.name);
+            format!("{cut} cuts one off, `heal` mends it. Ctrl-C stops all.")
+        }
+        _ => "Ctrl-C stops it.".into(),
+    }
 }
 
 fn absolute(directory: &Path) -> PathBuf {
@@ -208,4 +217,24 @@ async fn finish(mut children: Vec<Child>, globals: &Globals) -> Outcome<bool> {
         output::line("stopped");
     }
     Ok(clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_names_a_site_that_is_there() {
+        let mut layout = Layout::new("demo".as_ref());
+        for name in ["site-1", "site-2"] {
+            let has_another = !layout.sites.is_empty();
+            layout.sites.push(layout::Site { name: name.into(), endpoint: String::new() });
+            assert_eq!(
+                hint(&layout).contains(&format!("link cut {name} ")),
+                has_another,
+                "{}",
+                hint(&layout)
+            );
+        }
+    }
 }

@@ -21,6 +21,7 @@ fn three_sites_see_each_other_and_find_everything_again() {
     let demo = Demo::start(directory.path(), port);
     assert_eq!(names(&demo.ready["sites"]), ["site-1", "site-2", "site-3"]);
     assert_eq!(demo.ready["sites"][1]["endpoint"], format!("http://127.0.0.1:{}", port + 1));
+    assert_eq!(demo.event("site-state")["site"], "site-1");
     sees_all(&demo);
     demo.json(&["bucket", "create", "kept", "--site", "site-1"], 0);
     wait_for("the bucket at site 3", || has_bucket(&demo, "site-3", "kept").then_some(()));
