@@ -76,7 +76,11 @@ impl Join {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
         let when = self.when.and_then(|when| when.to_possible_value());
         let when = when.map(|value| value.get_name().to_owned());
-        if output::dry_run(globals.dry_run, &format!("follow the bucket {}", self.name), globals.json)? {
+        let act = match &when {
+            Some(when) => format!("set when a read makes this site a member of {}: {when}", self.name),
+            None => format!("follow the bucket {}", self.name),
+        };
+        if output::dry_run(globals.dry_run, &act, globals.json)? {
             return Ok(Exit::Done);
         }
         let site = self.place.site(&globals).await?;

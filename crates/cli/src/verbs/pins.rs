@@ -48,7 +48,12 @@ pub(crate) struct Pins {
 
 impl Pin {
     pub(crate) async fn run(self, act: PinAct, globals: Globals) -> Outcome {
-        let what = format!("change what is kept of {} below {:?}", self.name, self.prefix);
+        let verb = match act {
+            PinAct::Pin => "pin",
+            PinAct::Unpin => "unpin",
+            PinAct::Prefetch => "fetch",
+        };
+        let what = format!("{verb} what lies below {:?} in {}", self.prefix, self.name);
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }

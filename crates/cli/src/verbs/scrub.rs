@@ -36,7 +36,9 @@ impl Scrub {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
         let (which, act, request) = match self {
             Self::Status(which) => return which.status(&globals).await,
-            Self::Start(which) => (which, "begin a round", ScrubRequest { pause: None, begin: true }),
+            Self::Start(which) => {
+                (which, "begin a round of the scrub", ScrubRequest { pause: None, begin: true })
+            }
             Self::Pause(which) => {
                 (which, "pause the scrub", ScrubRequest { pause: Some(true), begin: false })
             }
@@ -44,10 +46,10 @@ impl Scrub {
                 (which, "let the scrub go on", ScrubRequest { pause: Some(false), begin: false })
             }
         };
-        let site = which.place.site(&globals).await?;
-        if output::dry_run(globals.dry_run, &format!("{act} at {}", site.name), globals.json)? {
+        if output::dry_run(globals.dry_run, act, globals.json)? {
             return Ok(Exit::Done);
         }
+        let site = which.place.site(&globals).await?;
         let report: ScrubReport = site.client.post(PATH, &request).await?;
         show(&site.name, &report, &globals)?;
         Ok(Exit::Done)

@@ -299,7 +299,10 @@ impl Rename {
 
 impl Address {
     async fn run(self, globals: Globals) -> Outcome {
-        let act = format!("have {} dialled at {}", self.of.target, self.addresses.join(", "));
+        let act = match self.clear {
+            true => format!("dial {} only where it says itself", self.of.target),
+            false => format!("have {} dialled at {}", self.of.target, self.addresses.join(", ")),
+        };
         if output::dry_run(globals.dry_run, &act, globals.json)? {
             return Ok(Exit::Done);
         }

@@ -89,6 +89,25 @@ fn what_cannot_be_undone_is_refused_without_a_yes() {
 }
 
 #[test]
+fn a_dry_run_names_the_act_and_asks_nobody() {
+    for (line, act) in [
+        (&["site", "address", "oslo", "--clear"][..], "dial oslo only where it says itself"),
+        (&["site", "address", "oslo", "a:1", "b:2"], "have oslo dialled at a:1, b:2"),
+        (&["bucket", "join", "x"], "follow the bucket x"),
+        (&["bucket", "join", "x", "--when", "never"], "set when a read makes this site a member of x: never"),
+        (&["bucket", "pin", "x", "--prefix", "a/"], "pin what lies below \"a/\" in x"),
+        (&["bucket", "unpin", "x"], "unpin what lies below \"\" in x"),
+        (&["scrub", "pause"], "pause the scrub"),
+        (&["scrub", "start"], "begin a round of the scrub"),
+        (&["link", "cut", "oslo"], "cut the links of oslo"),
+    ] {
+        let nobody = ["--dry-run", "--endpoint", "http://127.0.0.1:1"];
+        let (code, out, err) = told(&run(&[line, &nobody].concat()));
+        assert_eq!((code, out.trim()), (0, format!("would {act}").as_str()), "{line:?}: {err}");
+    }
+}
+
+#[test]
 fn an_unknown_field_is_named_with_its_line() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("skerry.toml");
