@@ -1,7 +1,8 @@
 //! The client of a site's admin face: one connection, one request, one JSON answer.
 //!
-//! Invariants: nothing waits longer than the deadline; an answer is bounded; a token is only ever sent to the
-//! loopback or over TLS, because the admin face off loopback is TLS unless its operator said otherwise.
+//! Invariants: nothing waits longer than the deadline; an answer is bounded. A token goes to the loopback or over TLS
+//! unless an operator said otherwise: with `s3.insecure` in the site's own configuration, which is what is followed
+//! where a directory is named, or with `--insecure` where an endpoint is ([`crate::place`] looks at that).
 
 mod endpoint;
 

@@ -34,6 +34,9 @@ pub(crate) struct Place {
     /// Certificate (PEM) of the authority that the endpoint's certificate comes from
     #[arg(long = "ca", value_name = "FILE", env = "SKERRY_CA")]
     pub(crate) authority: Option<PathBuf>,
+    /// Let the token cross a network readable, to an --endpoint of plain HTTP at another machine
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 /// One site that can be asked.
@@ -62,13 +65,14 @@ impl Site {
 impl Place {
     /// The sites of a directory, with the tokens that lie there.
     pub(crate) fn of_directory_only(directory: &Path) -> Self {
-        Self { dir: Some(directory.to_path_buf()), endpoint: None, token: None, authority: None }
+        let dir = Some(directory.to_path_buf());
+        Self { dir, endpoint: None, token: None, authority: None, insecure: false }
     }
 
     /// All sites meant, in order.
     pub(crate) fn sites(&self, globals: &Globals) -> Outcome<Vec<Site>> {
         if let Some(endpoint) = &self.endpoint {
-            return Ok(vec![self.by_endpoint(endpoint, globals)]);
+            return Ok(vec![self.by_endpoint(endpoint, globals)?]);
         }
         let directory = self.directory()?;
         let mut sites = match Layout::load(&directory)? {
@@ -136,14 +140,20 @@ impl Place {
         }
     }
 
-    fn by_endpoint(&self, endpoint: &Endpoint, globals: &Globals) -> Site {
+    fn by_endpoint(&self, endpoint: &Endpoint, globals: &Globals) -> Outcome<Site> {
+        if self.token.is_some() && !endpoint.is_private() && !self.insecure {
+            let would = "the admin token would cross the network readable";
+            return Err(Failure::usage(format!(
+                "{endpoint} is plain HTTP and not this machine: {would}. Say https://, or --insecure if you mean it"
+            )));
+        }
         let client = Client {
             endpoint: endpoint.clone(),
             token: self.token.clone(),
             authority: self.authority.clone(),
             timeout: globals.timeout,
         };
-        Site { name: endpoint.to_string(), client }
+        Ok(Site { name: endpoint.to_string(), client })
     }
 
     fn of_demo(&self, layout: &Layout, globals: &Globals) -> Outcome<Vec<Site>> {

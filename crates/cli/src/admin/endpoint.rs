@@ -1,6 +1,7 @@
 //! Where a site listens, as `http://HOST:PORT` or `https://HOST:PORT`.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 /// The address of a site's HTTP faces.
@@ -22,6 +23,14 @@ impl Endpoint {
         } else {
             format!("{}:{}", self.host, self.port)
         }
+    }
+}
+
+impl Endpoint {
+    /// Whether nobody beside the two ends can read what is said: TLS, or this machine alone.
+    pub(crate) fn is_private(&self) -> bool {
+        let is_here = self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        self.tls || is_here || self.host == "localhost"
     }
 }
 
@@ -55,6 +64,17 @@ impl fmt::Display for Endpoint {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn only_tls_and_this_machine_are_private() {
+        let private = |text: &str| text.parse::<Endpoint>().unwrap().is_private();
+        for text in ["http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1", "https://box.example:1"] {
+            assert!(private(text), "{text}");
+        }
+        for text in ["http://10.0.0.1:1", "http://[fd00::1]:1", "http://127.0.0.1.example:1"] {
+            assert!(!private(text), "{text}");
+        }
+    }
 
     #[test]
     fn endpoints_are_read_and_printed() {

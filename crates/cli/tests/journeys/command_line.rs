@@ -72,6 +72,18 @@ fn nobody_there_is_unreachable() {
 }
 
 #[test]
+fn a_token_does_not_cross_a_network_readable_unless_one_says_so() {
+    // Named so, this machine is not known to be this one.
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let endpoint = format!("http://0.0.0.0:{}", free.port());
+    let line = ["bucket", "list", "--endpoint", &endpoint];
+    let (code, _, err) = told(&run(&[&line[..], &["--token", "secret"]].concat()));
+    assert!(code == 2 && err.contains("--insecure") && !err.contains("secret"), "{err}");
+    assert_eq!(told(&run(&[&line[..], &["--token", "secret", "--insecure"]].concat())).0, 3);
+    assert_eq!(told(&run(&line)).0, 3, "without a token there is nothing to keep");
+}
+
+#[test]
 fn a_silent_endpoint_is_given_up_after_the_timeout() {
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
