@@ -275,16 +275,18 @@ impl AdminService for Admin {
     async fn status(&self) -> Outcome<StatusReport> {
         let site = &self.site;
         let system = site.system;
-        let (buckets, conflicts) = site
+        let (buckets, conflicts, single) = site
             .read(move |view| {
                 let all = model::list_buckets(view, system, None).map_err(unreadable)?;
-                let mut conflicts = 0;
+                let (mut conflicts, mut single) = (0, Vec::new());
                 for bucket in &all {
                     conflicts += space::sums(view, bucket.claim.bucket).map_err(unreadable)?.conflicts;
+                    single.extend((bucket.claim.config.copies < 2).then_some(bucket.claim.bucket));
                 }
-                Ok((all.len() as u64, conflicts))
+                Ok((all.len() as u64, conflicts, single))
             })
             .await?;
+        let single_copy_buckets = single.into_iter().filter(|bucket| site.is_member(*bucket)).count() as u64;
         let lags = self.lag().await;
         let unprotected_bytes = look::unprotected_by_bucket(site).await?.into_values().sum();
         let unsent = members::unsent(site).await?;
@@ -311,6 +313,7 @@ impl AdminService for Admin {
             buckets,
             conflicts,
             unprotected_bytes,
+            single_copy_buckets,
             duty: sites_admin::duty_word(&site.duties.own()).into(),
             nodes: nodes::report(site),
         })

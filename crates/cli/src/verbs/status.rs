@@ -113,6 +113,13 @@ fn print(answers: &[Answered<'_>]) {
             output::note(&format!("{}: {what}", report.site_name));
         }
     }
+    for report in answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()) {
+        if report.single_copy_buckets > 0 {
+            let buckets = words::count(report.single_copy_buckets, "bucket");
+            let what = "what only it has of them is not counted in AT RISK";
+            output::note(&format!("{}: {buckets} with copies = 1: {what}", report.site_name));
+        }
+    }
     for note in losses(answers) {
         output::note(&note);
     }

@@ -81,6 +81,13 @@ fn two_boxes_become_a_federation() {
     assert!(code == 2 && err.contains("1 to 16, not 99"), "{out}{err}");
     // It was not made half: the same name is free still.
     assert_eq!(ask(&lisbon, &["bucket", "create", "photos"])["name"], "photos");
+    assert_eq!(ask(&lisbon, &["bucket", "create", "safe", "--copies", "2"])["copies"], 2);
+    assert_eq!(ask(&lisbon, &["status"])["sites"][0]["status"]["single_copy_buckets"], 1);
+    let (_, _, notes) = told(&run(&["status", "--dir", dir]));
+    assert!(
+        notes.contains("1 bucket with copies = 1") && notes.contains("not counted in AT RISK"),
+        "{notes}"
+    );
     let token = ask(&lisbon, &["invite", "porto"])["token"].as_str().unwrap().to_owned();
     let place = ["--dir", porto.to_str().unwrap(), "--advertise", "porto.example:7700"];
     let join = |token: &str| told(&run(&[&["join", token], &place[..]].concat()));

@@ -94,6 +94,7 @@ impl AdminService for Memory {
             buckets: state.buckets.len() as u64,
             conflicts: 0,
             unprotected_bytes: 0,
+            single_copy_buckets: 0,
             duty: "serves".into(),
             nodes: None,
         })

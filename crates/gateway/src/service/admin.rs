@@ -56,6 +56,9 @@ pub struct StatusReport {
     /// Bytes that die if this site burns now: of buckets with two copies or more, what no other site is known to hold.
     #[serde(default)]
     pub unprotected_bytes: u64,
+    /// Buckets with one copy of which this site is a member: not counted there.
+    #[serde(default)]
+    pub single_copy_buckets: u64,
     /// What this site is there for: `serves`, `frozen`, `draining` or `empty`.
     #[serde(default)]
     pub duty: String,
