@@ -66,8 +66,7 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), String> {
     let only = match arguments {
         [] => None,
         [flag, name] if flag == "--only" => Some(name.as_str()),
-        [flag] if flag == "--shrink" => return checks::budgets::shrink(),
-        _ => return Err("cargo xtask gate [--only NAME | --shrink]".into()),
+        _ => return Err("cargo xtask gate [--only NAME]".into()),
     };
     let tally = run(|name| only.is_none_or(|only| only == name))?;
     println!(

@@ -35,7 +35,7 @@ count [OPTIONS]     what one operation costs, in instructions (valgrind) or with
                     --binary FILE instead of a release build, --check | --write against docs/counts.tsv,
                     --signed bodies, --threads N, --dir DIR
 arm [NAME..]        the binary for 64-bit Arm, its size, and journeys against it under an emulator (--build-only, --register)
-docs                writes docs/cli.md, docs/configuration.md and the clippy.toml files again";
+docs                writes docs/cli.md, docs/configuration.md, the table of docs/limits.md and the clippy.toml files again";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

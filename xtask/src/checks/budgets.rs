@@ -1,13 +1,7 @@
-//! Sizes of files and functions, as a ratchet: what is too big may stay in `xtask/baseline.txt` and only shrink.
-//!
-//! A line of the baseline is `budget path item size`. A size above the line fails, and so does a line that is
-//! higher than the truth: `cargo xtask gate --shrink` lowers it and never raises or adds one.
-
-use std::collections::BTreeMap;
-use std::fmt::Write;
+//! Sizes of files and functions: a limit for each, and no list of what may exceed it. A function that is one table says
+//! so with a reason.
 
 use super::Findings;
-use crate::run;
 use crate::source::{self, Source};
 
 /// Lines of a file, its tests apart.
@@ -17,46 +11,19 @@ const FUNCTION_LINES: usize = 80;
 /// Lines of tests in the file they test; beyond it they get a file of their own.
 const INLINE_TEST_LINES: usize = 150;
 
-const BASELINE: &str = "xtask/baseline.txt";
-const HEADER: &str =
-    "# What was too big when the budgets came: `budget path item lines`. It may only shrink.\n";
-
-/// What is measured: budget, path, item.
-type Key = (String, String, String);
-
-pub(crate) fn check() -> Findings {
-    let over = measure(&source::all()?);
-    let baseline = read()?;
-    let mut findings = Vec::new();
-    for (key, &lines) in &over {
-        match baseline.get(key) {
-            Some(&tolerated) if lines <= tolerated => {}
-            Some(&tolerated) => {
-                findings.push(format!("{}: {lines} lines, grown from {tolerated}", named(key)))
-            }
-            None => findings.push(format!("{}: {lines} lines, {} at most", named(key), limit(&key.0))),
-        }
-    }
-    for (key, &tolerated) in &baseline {
-        if over.get(key).copied().unwrap_or(0) < tolerated {
-            findings.push(format!("{}: has shrunk; run `cargo xtask gate --shrink`", named(key)));
-        }
-    }
-    Ok(findings)
+/// A size above its limit: budget, path, item, lines.
+struct Over {
+    budget: &'static str,
+    path: String,
+    item: String,
+    lines: usize,
 }
 
-/// Lowers the baseline to the truth.
-pub(crate) fn shrink() -> Result<(), String> {
-    let over = measure(&source::all()?);
-    let mut text = HEADER.to_owned();
-    for (key, tolerated) in read()? {
-        if let Some(&lines) = over.get(&key) {
-            let (budget, path, item) = &key;
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{budget} {path} {item} {}", lines.min(tolerated));
-        }
-    }
-    std::fs::write(run::root().join(BASELINE), text).map_err(|error| format!("{BASELINE}: {error}"))
+pub(crate) fn check() -> Findings {
+    let told = |Over { budget, path, item, lines }: Over| {
+        format!("{path}: {budget} {item}: {lines} lines, {} at most", limit(budget))
+    };
+    Ok(measure(&source::all()?).into_iter().map(told).collect())
 }
 
 fn limit(budget: &str) -> usize {
@@ -67,18 +34,14 @@ fn limit(budget: &str) -> usize {
     }
 }
 
-fn named((budget, path, item): &Key) -> String {
-    format!("{path}: {budget} {item}")
-}
-
-fn measure(sources: &[Source]) -> BTreeMap<Key, usize> {
-    let mut over = BTreeMap::new();
+fn measure(sources: &[Source]) -> Vec<Over> {
+    let mut over = Vec::new();
     for source in sources {
         let tests: usize = source.test_lines().iter().map(|range| range.len()).sum();
         let lines = source.raw.lines().count();
-        let mut note = |budget: &str, item: &str, lines: usize| {
+        let mut note = |budget: &'static str, item: &str, lines: usize| {
             if lines > limit(budget) {
-                over.insert((budget.into(), source.path.clone(), item.into()), lines);
+                over.push(Over { budget, path: source.path.clone(), item: item.into(), lines });
             }
         };
         note("file", "-", lines - tests.min(lines));
@@ -100,28 +63,13 @@ fn is_table(source: &Source, line: usize) -> bool {
     })
 }
 
-fn read() -> Result<BTreeMap<Key, usize>, String> {
-    let text = std::fs::read_to_string(run::root().join(BASELINE))
-        .map_err(|error| format!("{BASELINE}: {error}"))?;
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-    lines
-        .map(|line| parse(line).ok_or_else(|| format!("{BASELINE}: not `budget path item lines`: {line}")))
-        .collect()
-}
-
-fn parse(line: &str) -> Option<(Key, usize)> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [budget, path, item, lines] = words.as_slice() else { return None };
-    Some((((*budget).into(), (*path).into(), (*item).into()), lines.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn over(raw: String) -> Vec<(String, usize)> {
         let measured = measure(&[Source::new("crates/x/src/a.rs".into(), raw)]);
-        measured.into_iter().map(|((budget, _, item), lines)| (format!("{budget} {item}"), lines)).collect()
+        measured.into_iter().map(|over| (format!("{} {}", over.budget, over.item), over.lines)).collect()
     }
 
     #[test]
