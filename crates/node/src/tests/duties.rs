@@ -117,6 +117,11 @@ async fn a_drain_that_is_cut_off_and_restarted_is_not_done_and_goes_on() {
     let mut world = TestWorld::new(2).await;
     {
         let [one, two] = &world.sites[..] else { panic!("two sites") };
+        // What it wrote into a bucket that is no more keeps nobody.
+        one.create_bucket("gone").await.unwrap();
+        one.put("gone", "k", "x").await.unwrap();
+        one.delete("gone", "k").await.unwrap();
+        one.services().buckets.delete(&context(), "gone").await.unwrap();
         one.create_bucket("cut").await.unwrap();
         knows(two, "cut").await;
         two.cut(true).await;
