@@ -91,6 +91,13 @@ impl Lease {
         self.until.iter().filter(|until| **until > now).count() >= majority
     }
 
+    /// Until when so many have promised, if nothing else is heard.
+    pub(super) fn held_until(&self, majority: usize) -> Option<Instant> {
+        let mut until = self.until;
+        until.sort_unstable();
+        until.iter().rev().nth(majority.checked_sub(1)?).copied()
+    }
+
     /// The others that answered a beat sent in time.
     pub(super) fn hears(&self, now: Instant) -> Seats {
         let in_time = |seat: &Seat| {
@@ -150,6 +157,7 @@ mod tests {
         beaten(&mut lease, 1000, 1500);
         assert!(lease.is_held(2, at(1500)) && lease.is_steady(2, at(1500)) && !lease.is_held(3, at(1500)));
         assert!(lease.is_held(2, at(1400 + 719)) && !lease.is_held(2, at(1400 + 720)));
+        assert_eq!((lease.held_until(2), lease.held_until(3)), (Some(at(1400 + 720)), Some(at(0))));
         assert!(lease.is_prompt(2, at(1500)) && !lease.is_prompt(3, at(1500)));
         let slow = lease.beat(at(1500));
         lease.answer((seat(1), Start::default()), slow, (at(91_600), false), at(1650));

@@ -299,6 +299,14 @@ impl SiteView {
         self.standing(now) == Standing::Leased
     }
 
+    /// Until when [`SiteView::may_read`] holds if nothing is heard meanwhile: for those beside whom this machine is
+    /// stepped. It may end earlier, and then nothing is said of that before this has changed.
+    pub fn reads_until(&self) -> Option<Instant> {
+        let serves = |view: &&View| view.is_quorate(self.all) && view.live.contains(self.me);
+        self.view().filter(serves).filter(|_| self.is_caught_up())?;
+        self.lease.held_until(self.majority())
+    }
+
     /// Whether this node decides the conditional operations of a bucket now.
     pub fn owns(&self, bucket: BucketId, now: Instant) -> bool {
         self.may_read(now) && self.owner(bucket) == Some(self.me)

@@ -1,8 +1,8 @@
 //! Who judges a site of several nodes.
 //!
 //! `reads`: what was acknowledged in scope `site` is read by every later read under a lease, through any node.
-//! `leases`: nodes that hold a lease hold it in the same epoch. `owners`: no two nodes own a bucket's conditional operations
-//! at once. `races`: of the decisions that expect the same state one at most is acknowledged. `undone`: no decision and
+//! `leases`: nodes that hold a lease hold it in the same epoch, and for as long as they say. `owners`: no two nodes own a
+//! bucket's conditional operations at once. `races`: of the decisions that expect the same state one at most is acknowledged. `undone`: no decision and
 //! no read has not seen one that was acknowledged before. `minority`: what is acknowledged in scope `site` is on the
 //! disks of a majority. `views`: an epoch is one view, the same for all. `stall`: with one node lost or slow a write
 //! at another reaches scope `site` within 2 s. `recovery`: once all is whole, every node is live, serves, holds
@@ -41,6 +41,14 @@ impl World {
     }
 
     pub(super) fn judge_leases(&mut self) {
+        for node in 0..self.nodes.len() {
+            let now = self.local(node);
+            let Some(machine) = &self.nodes[node].machine else { continue };
+            if machine.may_read(now) != machine.reads_until().is_some_and(|until| now < until) {
+                let until = machine.reads_until();
+                self.violated("leases", format!("node {node} at {now:?} serves until {until:?}"));
+            }
+        }
         let mut leased = self.leased();
         let Some((one, epoch)) = leased.next() else { return };
         if let Some((other, another)) = leased.find(|(_, another)| *another != epoch) {
