@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost members live moved crash again histories anomalies bench. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost members nodes live moved crash again histories anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -23,6 +23,7 @@ import journey_islands
 import journey_live
 import journey_lost
 import journey_members
+import journey_nodes
 from checks import Checks
 from clients import installed
 from islands import Demo
@@ -42,6 +43,7 @@ def journeys(checks, options):
         "burnt": lambda demo, work: journey_copies.burnt(checks, demo),
         "lost": lambda demo, work: journey_lost.lost(checks, demo),
         "members": lambda demo, work: journey_members.leaves(checks, demo),
+        "nodes": lambda demo, work: journey_nodes.several(checks, demo.binary, work),
         "live": lambda demo, work: journey_live.live(checks, demo),
         "moved": lambda demo, work: journey_live.moved(checks, demo),
         "crash": lambda demo, work: journey_crash.killed_in_turn(checks, demo, options.rounds),

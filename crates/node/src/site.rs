@@ -300,6 +300,8 @@ impl Site {
     /// This site is no member for anybody any more; whether it was a complete one. The machine is told, and has heard it
     /// when this returns: nothing that it wants stored comes later.
     pub(crate) async fn close(&self, bucket: BucketId) -> bool {
+        // What was written here for the site goes; whoever joins again has it from somebody who may know less.
+        self.nodes.excuse(bucket);
         let known = self.members.write().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
         self.drive.tell(Input::Leave { bucket });
         self.drive.ask(|_, _| ()).await;

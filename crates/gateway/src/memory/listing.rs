@@ -67,7 +67,7 @@ pub(super) fn current(bucket: &Bucket, query: &ListQuery) -> ListPage {
         last.map(|version| ListEntry::Object(object(key, version))).into_iter().collect()
     };
     let (entries, more) = fold(&bucket.keys, folder, entry, ListEntry::Prefix);
-    ListPage { entries, more }
+    ListPage { entries, more, ..ListPage::default() }
 }
 
 /// All versions.
@@ -79,7 +79,7 @@ pub(super) fn versions(bucket: &Bucket, query: &VersionQuery) -> VersionPage {
     let mark = query.after_version.as_ref().map(|version| (query.after.as_str(), version));
     let entry = |key: &str, versions: &Vec<Version>| versions_of(key, versions, mark);
     let (entries, more) = fold(&bucket.keys, folder, entry, VersionEntry::Prefix);
-    VersionPage { entries, more }
+    VersionPage { entries, more, ..VersionPage::default() }
 }
 
 /// The versions of a key, newest first; of the marked key only those behind the mark.

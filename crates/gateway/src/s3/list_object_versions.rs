@@ -46,7 +46,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
             VersionEntry::Version(one) => output.versions.get_or_insert_default().push(version(naming, one)),
         }
     }
-    Reply::xml(&output)
+    Ok(Reply::xml(&output)?.with_receipt(&page.receipt))
 }
 
 fn query(call: &Call, limit: usize) -> Outcome<VersionQuery> {

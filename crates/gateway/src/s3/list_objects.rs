@@ -16,7 +16,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     let delimited = call.query.text("delimiter").is_some();
     let last = page.entries.last().map(|entry| naming.write(entry.name()));
     let (contents, common_prefixes) = split(naming, &page, true);
-    Reply::xml(&dto::ListObjectsOutput {
+    let reply = Reply::xml(&dto::ListObjectsOutput {
         prefix: Some(naming.echo(&call, "prefix").unwrap_or_default()),
         marker: Some(naming.echo(&call, "marker").unwrap_or_default()),
         delimiter: naming.echo(&call, "delimiter"),
@@ -28,7 +28,8 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
         encoding_type: naming.element(),
         request_charged: None,
         name: Some(call.bucket),
-    })
+    })?;
+    Ok(reply.with_receipt(&page.receipt))
 }
 
 /// The query of either version; `marker` is the parameter that says where to go on.

@@ -25,7 +25,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     let truncated = page.more && limit > 0;
     let next = page.entries.last().filter(|_| truncated).map(|entry| URL_SAFE_NO_PAD.encode(entry.name()));
     let (contents, common_prefixes) = split(naming, &page, call.query.get("fetch-owner") == Some("true"));
-    Reply::xml(&dto::ListObjectsV2Output {
+    let reply = Reply::xml(&dto::ListObjectsV2Output {
         prefix: Some(naming.echo(&call, "prefix").unwrap_or_default()),
         delimiter: naming.echo(&call, "delimiter"),
         start_after: naming.echo(&call, "start-after"),
@@ -39,7 +39,8 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
         encoding_type: naming.element(),
         request_charged: None,
         name: Some(call.bucket),
-    })
+    })?;
+    Ok(reply.with_receipt(&page.receipt))
 }
 
 /// A token is the name of the last entry, not to be read by clients.

@@ -5,7 +5,7 @@
 
 use skerry_base::WallTime;
 
-use super::{Checksum, VersionId};
+use super::{Checksum, Receipt, VersionId};
 
 /// ListObjects of either version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -65,6 +65,8 @@ pub struct ListPage {
     pub entries: Vec<ListEntry>,
     /// Whether more follow after the last entry.
     pub more: bool,
+    /// What the answer carries beyond S3.
+    pub receipt: Receipt,
 }
 
 /// ListObjectVersions.
@@ -113,6 +115,8 @@ pub struct VersionPage {
     pub entries: Vec<VersionEntry>,
     /// Whether more follow after the last entry.
     pub more: bool,
+    /// What the answer carries beyond S3.
+    pub receipt: Receipt,
 }
 
 /// ListMultipartUploads.

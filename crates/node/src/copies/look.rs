@@ -12,7 +12,7 @@ use skerry_gateway::service::Outcome;
 use skerry_model::body::{Step, Walk};
 use skerry_model::bucket::list_buckets;
 use skerry_model::{Object, Record, space};
-use skerry_storage::Store;
+use skerry_storage::{Pin, Store};
 
 use super::{Copies, Counted, Rules};
 use crate::paths::bucket::Bucket;
@@ -30,6 +30,13 @@ const COUNTED: usize = 512;
 /// Whether a body is here as a copy that counts.
 pub(crate) fn is_here(store: &Store, bucket: BucketId, object: &Object) -> bool {
     is_whole(store, bucket, object, |chunk| store.counts(bucket, chunk))
+}
+
+/// Pins of a body that is here as a copy that counts; none if it is not.
+pub(crate) fn pinned(store: &Store, bucket: BucketId, object: &Object) -> Option<Vec<Pin>> {
+    let pins = object.chunks.iter().map(|chunk| store.pin(bucket, chunk.id));
+    let pins = pins.collect::<Option<Vec<_>>>()?;
+    is_here(store, bucket, object).then_some(pins)
 }
 
 /// Whether a body can be read from here, cached or not.

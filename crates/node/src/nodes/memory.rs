@@ -3,8 +3,11 @@
 //! A machine without memory is not a new one: whoever finds a store that was used, in a seat that was filled, says so
 //! ([`Memory::Blank`]) and is taken in by the others. Only the first start of a seat's first machine begins with nothing.
 //!
+//! Memory of version 1 is of another register: nobody in its views was ever asked to hold anything. The register begins
+//! anew with it, as that of a site whose first node has what there is.
+//!
 //! Invariants: stored in one entry before the machine is made; a stored "no memory" stays one until the others took this
-//! machine in; the number of seats does not change once there are several.
+//! machine in; the number of seats does not change once there are several; a machine begins a register once at most.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -27,23 +30,46 @@ pub(super) struct ViewFile {
     pub(super) seats: u8,
     /// [`Durable::encode`]; none: this machine has no memory.
     pub(super) memory: Option<Vec<u8>>,
+    /// Whether it is of the register that came before.
+    #[serde(skip)]
+    pub(super) is_former: bool,
+}
+
+/// The form before this one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct FormerFile {
+    seats: u8,
+    memory: Option<Vec<u8>>,
+}
+
+impl Versioned for FormerFile {
+    const NAME: &'static str = "stored site view";
+    const VERSION: u8 = 1;
 }
 
 impl Versioned for ViewFile {
     const NAME: &'static str = "stored site view";
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 2;
 }
 
 impl ViewFile {
     pub(super) fn new(seats: usize, memory: Option<&Durable>) -> Self {
         let seats = u8::try_from(seats).unwrap_or(u8::MAX);
-        Self { seats, memory: memory.map(Durable::encode) }
+        Self { seats, memory: memory.map(Durable::encode), is_former: false }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.first() != Some(&FormerFile::VERSION) {
+            return codec::decode(bytes);
+        }
+        let FormerFile { seats, memory } = codec::decode(bytes)?;
+        Ok(Self { seats, memory, is_former: true })
     }
 
     /// What is stored, if anything is.
     pub(super) fn read(view: &dyn View) -> Result<Option<Self>, Unusable> {
         let found = view.get(Table::Local, VIEW).map_err(|error| Unusable::Index(error.to_string()))?;
-        Ok(found.map(|bytes| codec::decode(bytes.as_ref())).transpose()?)
+        Ok(found.map(|bytes| Self::decode(bytes.as_ref())).transpose()?)
     }
 
     /// As the store takes it. It frees nothing, but a full disk must not end a site's view: the entry replaces another of
@@ -121,6 +147,10 @@ pub(super) fn begin(found: Option<&ViewFile>, begun: Begun, nonce: u64) -> Resul
         return Err(Unusable::Seats { before: file.seats, now: seats });
     }
     Ok(match &file.memory {
+        // Whoever has no memory of that one might have begun in this one on a disk that it lost; so might have who was in
+        // the seat before.
+        Some(_) if file.is_former && turn == 0 => Memory::Kept(Durable::genesis().started()),
+        _ if file.is_former => Memory::Blank(nonce),
         Some(memory) => Memory::Kept(Durable::decode(memory)?.started()),
         None => Memory::Blank(nonce),
     })

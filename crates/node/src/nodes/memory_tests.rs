@@ -56,15 +56,39 @@ fn seats_that_do_not_fit_are_refused_with_what_to_do() {
     assert!(text(begin(None, begun(2, 2), 7).unwrap_err()).contains("seats 0 to 1"));
 }
 
-/// Fixture of version 1: must decode for ever.
+/// Fixtures of version 1: must decode for ever.
+const FORMER: [&str; 2] = ["010300", "0103011601000100000000000000000001000000000000000000"];
+
+fn bytes(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
 #[test]
-fn version_1_is_what_it_was() {
+fn memory_of_the_register_before_begins_this_one_in_seats_that_have_their_first_machine() {
+    let [blank, kept_before] = FORMER.map(|hex| ViewFile::decode(&bytes(hex)).unwrap());
+    assert_eq!((kept_before.seats, kept_before.is_former, blank.memory.is_none()), (3, true, true));
+    let used = Begun { life: 12, is_unstarted: false, ..begun(0, 3) };
+    assert_eq!(begin(Some(&kept_before), used, 7), Ok(kept()));
+    assert_eq!(begin(Some(&blank), used, 7), Ok(Memory::Blank(7)), "its disk had been emptied");
+    let second = Begun { turn: 1, ..used };
+    assert_eq!(
+        begin(Some(&kept_before), second, 7),
+        Ok(Memory::Blank(7)),
+        "the one before it may begin, too"
+    );
+    let fewer = begin(Some(&kept_before), Begun { seats: 2, ..used }, 7).unwrap_err();
+    assert!(fewer.to_string().contains("set site.seats = 3"));
+}
+
+/// Fixture of version 2: must decode for ever.
+#[test]
+fn version_2_is_what_it_was() {
     let hex =
         |file: &ViewFile| codec::encode(file).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    assert_eq!(hex(&ViewFile::new(3, None)), "010300");
+    assert_eq!(hex(&ViewFile::new(3, None)), "020300");
     let file = ViewFile::new(3, Some(&Durable::genesis().started()));
-    assert_eq!(hex(&file), "0103011601000100000000000000000001000000000000000000");
-    assert_eq!(codec::decode::<ViewFile>(&codec::encode(&file)), Ok(file));
-    let torn = ViewFile { seats: 3, memory: Some(vec![1, 2, 3]) };
+    assert_eq!(hex(&file), "0203011601000100000000000000000001000000000000000000");
+    assert_eq!(ViewFile::decode(&codec::encode(&file)), Ok(file));
+    let torn = ViewFile { seats: 3, memory: Some(vec![1, 2, 3]), is_former: false };
     assert!(matches!(begin(Some(&torn), begun(0, 3), 7), Err(Unusable::Damaged(_))));
 }

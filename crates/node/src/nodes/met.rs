@@ -8,7 +8,7 @@
 //! always let in.
 
 use serde::{Deserialize, Serialize};
-use skerry_base::codec::Versioned;
+use skerry_base::codec::{self, DecodeError, Versioned};
 use skerry_federation::site_view::{Ballot, Message, Said, Start, limits};
 
 use super::word::{Hello, Refusal};
@@ -27,10 +27,16 @@ pub(super) struct Met([Option<Known>; limits::SEATS]);
 
 impl Versioned for Met {
     const NAME: &'static str = "stored acquaintances";
-    const VERSION: u8 = 1;
+    /// Of version 1 are those of the register before ([`super::memory`]): what was promised there binds nobody here.
+    const VERSION: u8 = 2;
 }
 
 impl Met {
+    /// Reads what is stored.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        if bytes.first() == Some(&1) { Ok(Self::default()) } else { codec::decode(bytes) }
+    }
+
     /// A node says who it is. Whether something new was learned, or why it is not listened to.
     pub(super) fn greet(&mut self, hello: &Hello) -> Result<bool, Refusal> {
         let Some((start, promised)) = hello.memory else { return Ok(false) };
@@ -77,7 +83,6 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use skerry_base::SiteId;
-    use skerry_base::codec;
     use skerry_federation::site_view::Seat;
 
     fn start(life: u32, boot: u64) -> Start {
@@ -123,14 +128,17 @@ mod tests {
         assert_eq!(met.greet(&hello(start(0, 5), 3, 51)), Err(Refusal::RolledBack));
     }
 
-    /// Fixture of version 1: must decode for ever.
+    /// Fixture of version 2: must decode for ever.
     #[test]
-    fn version_1_is_what_it_was() {
+    fn version_2_is_what_it_was() {
         let mut met = Met::default();
         met.greet(&hello(start(1, 5), 300, 7)).unwrap();
         let bytes = codec::encode(&met);
         let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        assert_eq!(hex, "010001010507ac020000000000");
-        assert_eq!(codec::decode(&bytes), Ok(met));
+        assert_eq!(hex, "020001010507ac020000000000");
+        assert_eq!(Met::decode(&bytes), Ok(met));
+        let former = [&[1], &bytes[1..]].concat();
+        assert_eq!(Met::decode(&former), Ok(Met::default()), "promises in another register");
+        assert!(Met::decode(&[3]).is_err());
     }
 }

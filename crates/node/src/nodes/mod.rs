@@ -4,38 +4,54 @@
 //! To the federation every node is a member of its own, with its own id, name and records; an admin key has said that
 //! some of them fill seats of one site ([`crate::trust::seat`]), and who fills which is in the roster. [`memory`] is what
 //! lies on the disk, [`run`] steps the machine, [`talk`] carries its words, [`word`] is how they are written, [`met`] tells
-//! a disk that was rolled back or cloned from an honest one.
+//! a disk that was rolled back or cloned from an honest one. On the view rest [`writes`] of scope `site`, which the others
+//! are [asked](ask) to [hold](holding); what a node [fetches](catch_up) before it counts; and who may answer
+//! [reads](leases) for the site.
 //!
-//! Invariants: with `site.seats = 1` nothing of this runs; what follows a store waits until that is durable; time is
-//! `CLOCK_BOOTTIME`, which goes on while a machine sleeps; no write has scope `site` in the sense of the view yet, so that
-//! there is nothing to catch up with.
+//! Invariants: with `site.seats = 1` nothing of this runs; what follows a store waits until that is durable; what the
+//! machine says is said after it is shown, so that who reads or holds beside it goes by nothing that is over; time is
+//! `CLOCK_BOOTTIME`, which goes on while a machine sleeps.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use skerry_base::{Instant, NodeId, SiteId};
+use skerry_base::{BucketId, Instant, NodeId, SiteId};
 use skerry_federation::site_view::{Durable, Input, Said, Seat, Seats, Standing, View, limits};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc, watch};
 
+mod ask;
+mod catch_up;
+mod holding;
 mod invite;
+mod leases;
 mod memory;
 mod met;
 mod report;
 mod run;
 mod talk;
 mod word;
+mod writes;
 
+pub(crate) use holding::Fence;
 pub(crate) use invite::offer;
+pub(crate) use leases::{heads, page};
 pub(crate) use report::report;
 pub(crate) use run::{Start, Unready, run, start};
-pub(crate) use talk::hear;
+pub(crate) use talk::{hear, hold_ahead};
 pub(crate) use word::is_word;
+pub(crate) use writes::settle;
 
 use met::Met;
+use writes::Writes;
 
 /// Words that wait for the machine; who says more waits in its stream.
 const WAITING: usize = 256;
 /// Words that wait for one other node; more are lost, as on a wire.
 const LEAVING: usize = 64;
+/// Questions of other nodes that are answered at once; more wait in their streams.
+const ANSWERED: usize = 256;
 
 /// What the machine is told.
 #[derive(Debug)]
@@ -44,6 +60,8 @@ enum Event {
     Said(Box<Said>),
     /// Another node remembers more of this one than its own disk does.
     Disowned,
+    /// By what rests on it here.
+    Input(Box<Input>),
 }
 
 /// What is shown of the machine.
@@ -51,6 +69,8 @@ enum Event {
 struct Shown {
     standing: Standing,
     view: Option<View>,
+    /// Until when this node reads for the site.
+    reads_until: Option<Instant>,
     /// When each seat was heard last.
     heard: [Option<Instant>; limits::SEATS],
 }
@@ -74,14 +94,35 @@ pub(crate) struct Nodes {
     /// None with one seat.
     events: Option<mpsc::Sender<Event>>,
     shown: Mutex<Shown>,
+    /// The epoch, for who waits for another one.
+    turned: watch::Sender<Option<u64>>,
     /// What is durable of the machine.
     memory: Mutex<Option<Durable>>,
     doors: Mutex<[Door; limits::SEATS]>,
     met: Mutex<Met>,
+    /// Own writes that wait for the other nodes.
+    writes: Mutex<Writes>,
+    /// Room for what waits at once.
+    room: Semaphore,
+    /// Of whom it is being fetched what they hold, and in which epoch.
+    fetching: Mutex<BTreeMap<Seat, u64>>,
+    /// Whether this process has held a lease.
+    has_caught_up: AtomicBool,
+    /// Buckets that this node answered for without keeping what was written: it does not read them for the site until
+    /// it is started anew.
+    excused: Mutex<BTreeSet<BucketId>>,
+    /// Room for questions of other nodes.
+    asked: Arc<Semaphore>,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Event {
+    fn input(input: Input) -> Self {
+        Self::Input(Box::new(input))
+    }
 }
 
 impl Nodes {
@@ -96,13 +137,52 @@ impl Nodes {
         }
     }
 
-    fn show(&self, standing: Standing, view: Option<View>) {
+    fn show(&self, standing: Standing, view: Option<View>, reads_until: Option<Instant>) {
         let mut shown = lock(&self.shown);
         if (shown.standing, shown.view) != (standing, view) {
             let (epoch, live) = (view.map(|view| view.epoch), view.map(|view| view.live));
             tracing::info!(?standing, epoch, ?live, "the view of this site");
         }
-        (shown.standing, shown.view) = (standing, view);
+        (shown.standing, shown.view, shown.reads_until) = (standing, view, reads_until);
+        drop(shown);
+        if standing == Standing::Leased {
+            self.has_caught_up.store(true, Ordering::Release);
+        }
+        let epoch = view.map(|view| view.epoch);
+        self.turned.send_if_modified(|known| std::mem::replace(known, epoch) != epoch);
+    }
+
+    /// The view, if so many are live that writes can be the site's and this node holds them.
+    fn holders(&self) -> Option<View> {
+        let view = lock(&self.shown).view?;
+        (view.is_quorate(self.all) && view.holders().contains(self.me)).then_some(view)
+    }
+
+    /// Whether this node may let in, and answer for, what was asked for in an epoch.
+    fn may_hold(&self, epoch: u64) -> bool {
+        let view = lock(&self.shown).view;
+        view.is_some_and(|view| view.epoch == epoch && view.holders().contains(self.me))
+    }
+
+    /// Returns when this node is in an epoch, or after this time: who asks may have heard of it a moment earlier.
+    async fn turns(&self, epoch: u64, within: Duration) {
+        let mut turned = self.turned.subscribe();
+        let comes = async {
+            turned.wait_for(|now| now.is_some_and(|now| now >= epoch)).await.ok();
+        };
+        tokio::time::timeout(within, comes).await.ok();
+    }
+
+    /// Whether this node is in an epoch.
+    fn is_in(&self, epoch: u64) -> bool {
+        lock(&self.shown).view.is_some_and(|view| view.epoch == epoch)
+    }
+
+    /// Answers for what is written into a bucket though it is not kept here.
+    pub(crate) fn excuse(&self, bucket: BucketId) {
+        if self.are_several() {
+            lock(&self.excused).insert(bucket);
+        }
     }
 
     /// What another node has against this one, for people; none: it listens.
@@ -121,8 +201,12 @@ fn holds(site: &crate::site::Site, of: SiteId, seat: Seat, node: NodeId) -> bool
     site.peers.roster.holder(of, seat).is_some_and(|(_, holder)| holder == node)
 }
 
-/// What a machine is stepped with; kept apart for tests.
-fn caught_up(from: Seat, epoch: u64) -> Input {
-    // Nothing has scope `site` yet: whoever is asked has nothing that this node lacks.
-    Input::CaughtUp { from, epoch }
+/// The seat that a node fills now, and its id.
+fn seat_of(site: &crate::site::Site, node: NodeId) -> Option<(Seat, SiteId)> {
+    let nodes = &site.nodes;
+    let fills = |seat: Seat| {
+        let (member, holder) = site.peers.roster.holder(nodes.site, seat)?;
+        (holder == node).then_some((seat, member))
+    };
+    nodes.all.without(nodes.me).iter().find_map(fills)
 }

@@ -5,16 +5,18 @@
 //! not be stored is never followed by what depended on it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use skerry_base::SiteId;
 use skerry_federation::site_view::{Durable, Input, Memory, Output, Seat, Seats, SiteView, Standing, limits};
 use skerry_storage::{CommitError, Store};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::memory::{Begun, Unusable, ViewFile, begin};
 use super::met::Met;
-use super::{Door, Event, LEAVING, Nodes, Shown, WAITING, caught_up, lock, talk};
+use super::writes::{Question, UNITS, Writes, have_held};
+use super::{ANSWERED, Door, Event, LEAVING, Nodes, Shown, WAITING, catch_up, lock, talk};
 use crate::clock::Clock;
 use crate::site::Site;
 use crate::tasks::Tasks;
@@ -71,7 +73,8 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         Memory::Kept(durable) => Some(*durable),
         Memory::Blank(_) => None,
     };
-    let shown = Shown { standing: Standing::Apart, view: None, heard: [None; limits::SEATS] };
+    let shown =
+        Shown { standing: Standing::Apart, view: None, reads_until: None, heard: [None; limits::SEATS] };
     let mut nodes = Nodes {
         site,
         me: seat,
@@ -79,9 +82,16 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         process: entropy::number()?,
         events: None,
         shown: Mutex::new(shown),
+        turned: watch::Sender::new(None),
         memory: Mutex::new(kept),
         doors: Mutex::default(),
         met: Mutex::new(Met::read(&view)?),
+        writes: Mutex::new(Writes::default()),
+        room: Semaphore::new(UNITS),
+        fetching: Mutex::default(),
+        has_caught_up: AtomicBool::new(false),
+        excused: Mutex::default(),
+        asked: Arc::new(Semaphore::new(ANSWERED)),
     };
     // One node is its site. Only that its disk was emptied is remembered, for when there are more.
     let was_emptied = of.life == 0 && !of.is_unstarted;
@@ -110,7 +120,10 @@ pub(crate) fn run(site: &Arc<Site>, ready: Ready, tasks: &Tasks) {
     let clock = site.clock;
     let machine = SiteView::new(nodes.me, nodes.all, ready.memory, clock.since_boot());
     let (store, nodes, inbox) = (site.store.clone(), nodes.clone(), ready.inbox);
-    let stepper = Stepper { machine, nodes, store, clock, inbox, storing: None, waiting: VecDeque::new() };
+    let (site, tasks) = (site.clone(), tasks.clone());
+    let (storing, waiting) = (None, VecDeque::new());
+    let stepper =
+        Stepper { machine, nodes, store, clock, inbox, storing, waiting, site, tasks: tasks.clone() };
     tasks.spawn(stepper.run());
 }
 
@@ -135,6 +148,9 @@ struct Stepper {
     /// The first of `waiting` is on its way to the disk.
     storing: Option<Stored>,
     waiting: VecDeque<(Durable, Vec<Output>)>,
+    /// For what is asked of other nodes.
+    site: Arc<Site>,
+    tasks: Tasks,
 }
 
 enum Next {
@@ -158,6 +174,7 @@ impl Stepper {
                     self.input(Input::Heard(*said));
                 }
                 Ok(Next::Event(Event::Disowned)) => self.forget(),
+                Ok(Next::Event(Event::Input(input))) => self.input(*input),
                 Ok(Next::Stored(result)) => self.stored(result),
                 Ok(Next::End) => return,
             }
@@ -185,10 +202,15 @@ impl Stepper {
         while let Some(input) = inputs.pop_front() {
             let mut out = Vec::new();
             self.machine.handle(input, self.clock.since_boot(), &mut out);
+            self.show();
             self.carry_out(out, inputs);
         }
-        let now = self.clock.since_boot();
-        self.nodes.show(self.machine.standing(now), self.machine.view().copied());
+        self.show();
+    }
+
+    fn show(&self) {
+        let standing = self.machine.standing(self.clock.since_boot());
+        self.nodes.show(standing, self.machine.view().copied(), self.machine.reads_until());
     }
 
     /// Everything up to the first store at once; each store waits for the disk, and what follows it for the store.
@@ -233,13 +255,29 @@ impl Stepper {
         match output {
             Output::Send(to, said) if to == self.nodes.me => inputs.push_back(Input::Heard(said)),
             Output::Send(to, said) => self.nodes.send(to, said),
-            Output::CatchUp { from, epoch } => inputs.push_back(caught_up(from, epoch)),
-            // No write is begun with the machine yet.
-            Output::Store(_)
-            | Output::Hold { .. }
-            | Output::Settled(_)
-            | Output::Abandoned(_)
-            | Output::Refused(_) => {}
+            Output::Hold { to, write, epoch } => self.hold(to, (write, epoch), inputs),
+            Output::CatchUp { from, epoch } => {
+                if catch_up::begin(&self.nodes, from, epoch) {
+                    self.tasks.spawn(catch_up::fetch(self.site.clone(), from, epoch));
+                }
+            }
+            Output::Settled(write) => self.nodes.end(write, true),
+            Output::Abandoned(write) | Output::Refused(write) => self.nodes.end(write, false),
+            Output::Store(_) => {}
+        }
+    }
+
+    /// Has a node hold a write. What waits here is durable here.
+    fn hold(&self, to: Seat, (write, epoch): (u64, u64), inputs: &mut VecDeque<Input>) {
+        match self.nodes.question(write, to, epoch) {
+            Question::Over => inputs.push_back(Input::GiveUp(write)),
+            Question::OnItsWay if to == self.nodes.me && self.machine.may_hold(epoch) => {
+                inputs.push_back(Input::Held { write, epoch, by: to });
+            }
+            Question::OnItsWay => {}
+            Question::Ask(hold) => {
+                self.tasks.spawn(have_held(self.site.clone(), to, (write, epoch), hold));
+            }
         }
     }
 
@@ -255,6 +293,7 @@ impl Stepper {
         // Behind what is on its way: the disk does what it is told in order.
         drop(store(&self.store, ViewFile::new(self.nodes.all.len(), None)));
         self.storing = None;
+        self.nodes.has_caught_up.store(false, Ordering::Release);
         self.input(Input::Wake);
     }
 }

@@ -1,4 +1,5 @@
-//! Words between the nodes of a site: one stream to each other node, on the link that members of the federation have.
+//! Words between the nodes of a site: one stream to each other node, and one for each question, on the link that members of
+//! the federation have.
 //!
 //! A stream begins with who speaks and goes on only when the other end agrees ([`super::word`]). What cannot be sent at
 //! once is lost, as on a wire: beats are only worth something when they are new.
@@ -18,12 +19,14 @@ use skerry_model::Entry;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
+use super::ask::{Ask, Told, ask};
 use super::memory::{MET, Unusable};
 use super::met::Met;
-use super::word::{Hello, Refusal, WORD_BYTES, Word, decode};
-use super::{Event, Nodes, holds, lock};
+use super::word::{Hello, Refusal, WORD_BYTES, Word, decode, is_former};
+use super::{Event, Nodes, catch_up, holding, holds, leases, lock, seat_of};
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
+use crate::peers::message::Hold;
 use crate::site::{Site, entry};
 
 /// How long the other end may take for a word: longer than it is listened to anyway.
@@ -80,11 +83,11 @@ async fn converse(
     let mut stream = within(site.peers.net().open(node)).await?;
     let hello = codec::encode(&Word::Hello(site.nodes.hello()));
     within(frame::write(&mut stream, &hello)).await?;
-    let answer = within(frame::read_capped(&mut stream, WORD_BYTES)).await?;
-    match decode(&answer.unwrap_or_default()).map_err(PeerError::from)? {
+    let answer = within(frame::read_capped(&mut stream, WORD_BYTES)).await?.unwrap_or_default();
+    match decode(&answer).map_err(PeerError::from)? {
         Word::Welcome => site.nodes.refused(seat, None),
         Word::Refused(refusal) => return Err(Silence::Refused(refusal)),
-        Word::Hello(_) | Word::Said(_) => {
+        Word::Hello(_) | Word::Said(_) | Word::Ask(_) | Word::Told(_) => {
             return Err(PeerError::Senseless("neither welcomed nor refused").into());
         }
     }
@@ -105,7 +108,14 @@ pub(crate) async fn hear(
     first: &[u8],
     mut stream: Stream,
 ) -> Result<(), PeerError> {
-    let Word::Hello(hello) = decode(first)? else { return Err(PeerError::Senseless("no hello")) };
+    if is_former(first) {
+        former(site, node);
+    }
+    let hello = match decode(first)? {
+        Word::Hello(hello) => hello,
+        Word::Ask(ask) => return answer(site, node, *ask, stream).await,
+        _ => return Err(PeerError::Senseless("no hello")),
+    };
     if let Err(refusal) = judge(site, node, &hello) {
         tracing::warn!(%node, seat = hello.seat.index(), %refusal, "another node of this site is not listened to");
         frame::write(&mut stream, &codec::encode(&Word::Refused(refusal))).await?;
@@ -127,6 +137,51 @@ pub(crate) async fn hear(
         }
     }
     Ok(())
+}
+
+/// A node of a release that holds nothing for others has no view in common with this one.
+fn former(site: &Site, node: NodeId) {
+    if let Some((seat, _)) = seat_of(site, node) {
+        let reason = "it runs an older release, whose nodes hold nothing for each other: update it";
+        site.nodes.refused(seat, Some(reason.into()));
+    }
+}
+
+/// Serves a stream on which another node of this site asks something.
+async fn answer(site: &Arc<Site>, node: NodeId, ask: Ask, mut stream: Stream) -> Result<(), PeerError> {
+    let Some((_, from)) = seat_of(site, node).filter(|_| site.nodes.are_several()) else {
+        return Err(PeerError::Senseless("a question of a node of another site"));
+    };
+    let _permit = site.nodes.asked.clone().acquire_owned().await.ok();
+    let told = match ask {
+        Ask::Hold { epoch, hold } => holding::hold(site, from, epoch, hold).await,
+        Ask::Holdings { epoch, after, all } => catch_up::answer(site, epoch, after, all).await,
+        Ask::Heads { bucket, key, version } => leases::answer_heads(site, bucket, key, version).await,
+        Ask::Page { list, versions } => leases::answer_page(site, list, versions).await,
+    };
+    let told = told.unwrap_or_else(|error| Told::Not(error.to_string()));
+    frame::write(&mut stream, &codec::encode(&Word::Told(told))).await?;
+    Ok(stream.shutdown().await?)
+}
+
+/// How long a node may take to say how far it is with a large body.
+const STAGED: Duration = Duration::from_secs(2);
+
+/// Has another node hold a version ahead of its epoch, so that its payload is there; nothing if it cannot.
+pub(crate) async fn hold_ahead(site: &Site, seat: Seat, mut hold: Hold) {
+    let mut before = None;
+    while let Some((_, node)) = site.peers.roster.holder(site.nodes.site, seat) {
+        match ask(site, node, Ask::Hold { epoch: None, hold: hold.clone() }, STAGED).await {
+            Ok(Told::Holding(bytes)) if before.is_none_or(|before| bytes > before) => before = Some(bytes),
+            Ok(Told::Held) => return,
+            other => {
+                tracing::debug!(%node, ?other, "a large body is not held by another node of this site");
+                return;
+            }
+        }
+        // It has those.
+        hold.payload.clear();
+    }
 }
 
 fn judge(site: &Site, node: NodeId, hello: &Hello) -> Result<(), Refusal> {
@@ -165,7 +220,7 @@ impl Met {
     /// What was stored; nothing at first.
     pub(super) fn read(view: &dyn View) -> Result<Self, Unusable> {
         let found = view.get(Table::Local, MET).map_err(|error| Unusable::Index(error.to_string()))?;
-        Ok(found.map(|bytes| codec::decode(bytes.as_ref())).transpose()?.unwrap_or_default())
+        Ok(found.map(|bytes| Self::decode(bytes.as_ref())).transpose()?.unwrap_or_default())
     }
 }
 

@@ -1,15 +1,21 @@
-//! What the nodes of a site say to each other on a stream of their own: who they are, and then the machine's words.
+//! What the nodes of a site say to each other on streams of their own: who they are, and then the machine's words; or one
+//! question and its answer.
 //!
 //! The stream lies on the link that the two nodes have as members of the federation. Its first byte, the version of these
 //! words, is none that a question between sites begins with.
 //!
-//! Invariants: the order of variants and fields is the wire format of version 129, add at the end; a word is short, and one
-//! that decodes is sound.
+//! Version 129 was of nodes that agree on a view and hold nothing for each other: with those there is no view in common, so
+//! that their words are refused.
+//!
+//! Invariants: the order of variants and fields is the wire format of version 130, add at the end; a word of the machine is
+//! short, and one that decodes is sound.
 
 use serde::{Deserialize, Serialize};
 use skerry_base::SiteId;
 use skerry_base::codec::{self, DecodeError, Versioned};
 use skerry_federation::site_view::{Ballot, Said, Seat, Start};
+
+use super::ask::{Ask, Told};
 
 /// The longest word: a beat has about 80 bytes.
 pub(super) const WORD_BYTES: usize = 4 << 10;
@@ -60,16 +66,28 @@ pub(super) enum Word {
     Refused(Refusal),
     /// What the machine says, in its own versioned form.
     Said(Vec<u8>),
+    /// A question: the first and only word of who opens a stream.
+    Ask(Box<Ask>),
+    /// Its answer.
+    Told(Told),
 }
 
 impl Versioned for Word {
     const NAME: &'static str = "word within a site";
-    const VERSION: u8 = 129;
+    const VERSION: u8 = 130;
 }
+
+/// The version before.
+const FORMER: u8 = 129;
 
 /// Whether a stream's first frame is a word of ours, and no question between sites.
 pub(crate) fn is_word(first: &[u8]) -> bool {
-    first.first() == Some(&Word::VERSION)
+    first.first().is_some_and(|version| [FORMER, Word::VERSION].contains(version))
+}
+
+/// Whether it is one of a release that knows the version before only.
+pub(super) fn is_former(first: &[u8]) -> bool {
+    first.first() == Some(&FORMER)
 }
 
 impl Word {
@@ -96,7 +114,48 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Word, DecodeError> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use bytes::Bytes;
+    use skerry_base::{BucketId, Dot, NodeId, Origin, Vector};
     use skerry_federation::site_view::Message;
+
+    use super::super::ask::{After, Held};
+    use crate::peers::message::{Hold, List, Page, Which};
+
+    const BUCKET: &str = "03030303030303030303030303030303";
+    /// Of node 9 in its life 300: its seventh.
+    const DOT: &str = "09090909090909090909090909090909ac0207";
+
+    /// Questions and answers.
+    fn exchanged() -> Vec<Word> {
+        let bucket = BucketId([3; 16]);
+        let dot = Dot { origin: Origin { node: NodeId([9; 16]), incarnation: 300 }, seq: 7 };
+        let (record, vector) = (Bytes::from_static(b"r"), Vector::from_iter([(dot.origin, 7)]));
+        let hold = Hold { bucket, record: record.clone(), payload: vec![Bytes::from_static(b"xy")] };
+        let list = List {
+            bucket,
+            prefix: "p".into(),
+            delimiter: None,
+            after: String::new(),
+            after_version: None,
+            limit: 9,
+        };
+        let asks = [
+            Ask::Hold { epoch: Some(300), hold },
+            Ask::Holdings { epoch: 5, after: Some(After { bucket, loose: Some(dot) }), all: true },
+            Ask::Heads { bucket, key: "k".into(), version: Some(Which::Null) },
+            Ask::Page { list, versions: true },
+        ];
+        let held = Held { bucket, vector, loose: vec![(record.clone(), true)] };
+        let told = [
+            Told::Held,
+            Told::Holding(300),
+            Told::Holdings(vec![held], None),
+            Told::Heads(vec![record]),
+            Told::Page(Page { entries: Vec::new(), more: true }),
+            Told::Not("no".into()),
+        ];
+        asks.map(|ask| Word::Ask(Box::new(ask))).into_iter().chain(told.map(Word::Told)).collect()
+    }
 
     fn samples() -> Vec<Word> {
         let seat = Seat::new(2).unwrap();
@@ -109,23 +168,34 @@ mod tests {
         words.push(Word::Welcome);
         words.extend(refusals.map(Word::Refused));
         words.push(Word::said(&said));
+        words.extend(exchanged());
         words
     }
 
-    /// Fixtures of version 129: must decode for ever.
+    /// Fixtures of version 130: must decode for ever.
     #[test]
-    fn version_129_is_what_it_was() {
+    fn version_130_is_what_it_was() {
         let hex =
             |word: &Word| codec::encode(word).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let known = [
-            "81000707070707070707070707070707070702".to_owned() + "03f40300",
-            "81000707070707070707070707070707070702".to_owned() + "03f403010109ac02020109",
-            "8101".into(),
-            "810200".into(),
-            "81020102".into(),
-            "810202".into(),
-            "810203".into(),
-            "81030a01020109".to_owned() + "02ac02020109",
+            "82000707070707070707070707070707070702".to_owned() + "03f40300",
+            "82000707070707070707070707070707070702".to_owned() + "03f403010109ac02020109",
+            "8201".into(),
+            "820200".into(),
+            "82020102".into(),
+            "820202".into(),
+            "820203".into(),
+            "82030a01020109".to_owned() + "02ac02020109",
+            "82040001ac02".to_owned() + BUCKET + "017201027879",
+            "8204010501".to_owned() + BUCKET + "01" + DOT + "01",
+            "820402".to_owned() + BUCKET + "016b0101",
+            "820403".to_owned() + BUCKET + "01700000000901",
+            "820500".into(),
+            "820501ac02".into(),
+            "82050201".to_owned() + BUCKET + "01" + DOT + "0101720100",
+            "820503010172".into(),
+            "8205040001".into(),
+            "820505026e6f".into(),
         ];
         assert_eq!(samples().iter().map(hex).collect::<Vec<_>>(), known);
         for word in samples() {
@@ -141,11 +211,13 @@ mod tests {
         assert!(!is_word(&question) && decode(&question).is_err());
         let longest = words.iter().map(|word| codec::encode(word).len()).max().unwrap();
         assert!(longest < WORD_BYTES / 8);
+        let former = [&[129], &codec::encode(&Word::Welcome)[1..]].concat();
+        assert!(is_word(&former) && is_former(&former) && decode(&former).is_err());
     }
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_break_the_reader(which in 0usize..8, at: usize, with: u8, tail: Vec<u8>) {
+        fn no_bytes_break_the_reader(which in 0usize..18, at: usize, with: u8, tail: Vec<u8>) {
             let mut bytes = codec::encode(&samples()[which]);
             let at = at % bytes.len();
             bytes[at] = with;

@@ -92,6 +92,7 @@ pub(crate) struct Directory(RwLock<Cached>);
 struct Cached {
     generation: u64,
     buckets: BTreeMap<String, Bucket>,
+    ids: BTreeMap<BucketId, Bucket>,
     keys: BTreeMap<String, KeyDocument>,
 }
 
@@ -100,7 +101,7 @@ impl Cached {
         if self.generation > generation {
             return false;
         }
-        if self.generation < generation || self.buckets.len() + self.keys.len() >= CACHED {
+        if self.generation < generation || self.buckets.len() + self.ids.len() + self.keys.len() >= CACHED {
             *self = Self { generation, ..Self::default() };
         }
         true
@@ -134,6 +135,23 @@ impl Site {
             let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);
             if cached.room(generation) {
                 cached.buckets.insert(name.into(), bucket.clone());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The bucket of an id; none if no claim of it has arrived here.
+    pub(crate) async fn bucket_of(&self, id: BucketId) -> Outcome<Option<Bucket>> {
+        let (generation, found) = self.cached(|cached| cached.ids.get(&id).cloned());
+        if found.is_some() {
+            return Ok(found);
+        }
+        let system = self.system;
+        let found = self.read(move |view| claim_of(view, system, id)).await?;
+        if let Some(bucket) = &found {
+            let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);
+            if cached.room(generation) {
+                cached.ids.insert(id, bucket.clone());
             }
         }
         Ok(found)

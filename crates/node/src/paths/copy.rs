@@ -20,7 +20,7 @@ use super::ingest::{self, Body};
 use super::source::Chunks;
 use super::write::{self, Asked, Written};
 use super::{lost, put, refusal, scope, shape};
-use crate::copies::look::is_here;
+use crate::copies::look::pinned;
 use crate::duties::Act;
 use crate::peers::message::Part;
 use crate::site::Site;
@@ -101,11 +101,9 @@ async fn by_reference(
     }
     let (store, id, object) = (site.store.clone(), bucket.id, object.clone());
     let counted = move || {
-        let pins = object.chunks.iter().map(|chunk| store.pin(id, chunk.id));
-        let pins = pins.collect::<Option<Vec<_>>>()?;
         // A cached copy may go at any time, and may not be durable.
-        let here = is_here(&store, id, &object);
-        here.then_some(Body { size: object.size, chunks: object.chunks, small: None, pins })
+        let pins = pinned(&store, id, &object)?;
+        Some(Body { size: object.size, chunks: object.chunks, small: None, pins })
     };
     // A pin waits for who writes or collects the chunk, and a large body is thousands of look-ups.
     tokio::task::spawn_blocking(counted).await.map_err(refusal::task)

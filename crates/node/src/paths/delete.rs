@@ -16,7 +16,7 @@ use skerry_model::write::Ask;
 
 use super::bucket::Bucket;
 use super::write::{self, Asked, Written};
-use super::{scope, shape};
+use super::{scope, shape, within};
 use crate::site::{Site, unreadable};
 
 /// Deletes of one request that are on the way to the disk at once: they share syncs.
@@ -66,8 +66,12 @@ async fn one(
         with: Vec::new(),
         upload: None,
     };
+    let is_sites = site.reads_for_site(bucket.id);
     let written = write::write(site, asked).await?;
-    let receipt = scope::reach(site, context, bucket, &written).await?;
+    let receipt = match &written {
+        Written::Nothing if site.nodes.are_several() => within::nothing(context, is_sites)?,
+        written => scope::reach(site, context, bucket, written).await?,
+    };
     Ok(outcome(bucket, target.version, erases_marker, &written, receipt))
 }
 

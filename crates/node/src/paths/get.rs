@@ -22,7 +22,7 @@ use super::bucket::Bucket;
 use super::lost::{self, Shown};
 use super::members::{self, Asking};
 use super::source::Chunks;
-use super::{far, newer, shape};
+use super::{far, newer, shape, within};
 use crate::peers::message::Part;
 use crate::site::{Site, unreadable};
 
@@ -102,14 +102,18 @@ pub(crate) async fn get(
     request: GetObject,
 ) -> Outcome<ObjectRead> {
     let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
-    let record = find(site, context, &wanted, part(&request)).await?;
+    let (record, scope) = find_in(site, context, &wanted, part(&request)).await?;
     let mut shown = lost::shown(site, &context.read, &wanted, record).await?;
     loop {
         match read(site, &wanted, &shown, &request).await {
             Err(error) if error.kind() == ErrorKind::Unreachable && !shown.asked => {
                 shown = lost::again(site, &context.read, &wanted, (shown.record, error)).await?;
             }
-            answer => return answer,
+            Err(error) => return Err(error),
+            Ok(mut read) => {
+                read.info.receipt.scope = scope;
+                return Ok(read);
+            }
         }
     }
 }
@@ -129,10 +133,10 @@ pub(crate) async fn head(
     request: GetObject,
 ) -> Outcome<ObjectHead> {
     let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
-    let record = find(site, context, &wanted, Part::Nothing).await?;
+    let (record, scope) = find_in(site, context, &wanted, Part::Nothing).await?;
     let shown = lost::shown(site, &context.read, &wanted, record).await?;
     let (mut info, _) = described(&wanted.bucket, &shown.record)?;
-    info.receipt.lost = shown.note;
+    (info.receipt.lost, info.receipt.scope) = (shown.note, scope);
     let selection = request.select(&info)?;
     Ok(ObjectHead { info, selection })
 }
@@ -173,27 +177,59 @@ pub(crate) async fn find(
     wanted: &Wanted,
     part: Part,
 ) -> Outcome<Box<Record>> {
-    let found = match &context.read {
-        ReadMode::Local => here_or_asked(site, wanted, part).await?,
-        ReadMode::After(token) => newer::after(site, wanted, part, token).await?,
-        ReadMode::Latest => newer::latest(site, wanted).await?,
+    find_in(site, context, wanted, part).await.map(|(record, _)| record)
+}
+
+/// The same, and at a site of several nodes in which scope it is answered.
+async fn find_in(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    wanted: &Wanted,
+    part: Part,
+) -> Outcome<(Box<Record>, Option<String>)> {
+    let (found, scope) = match &context.read {
+        ReadMode::Local if within::says(site, &context.read) => {
+            let (found, is_sites) = of_site(site, wanted, part).await?;
+            (found, Some(within::told(is_sites)))
+        }
+        ReadMode::Local => (here_or_asked(site, wanted, part, false).await?, None),
+        ReadMode::After(token) => (newer::after(site, wanted, part, token).await?, None),
+        ReadMode::Latest => (newer::latest(site, wanted).await?, None),
     };
     match found {
-        Found::Object(record) => Ok(record),
-        other => Err(wanted.missing(&other)),
+        Found::Object(record) => Ok((record, scope)),
+        other => {
+            let missing = wanted.missing(&other);
+            Err(match scope {
+                Some(scope) => missing.with_header("x-skerry-scope", scope),
+                None => missing,
+            })
+        }
+    }
+}
+
+/// At a site of several nodes: as the site has it, if this node or another one may say so.
+async fn of_site(site: &Arc<Site>, wanted: &Wanted, part: Part) -> Outcome<(Found, bool)> {
+    if site.reads_for_site(wanted.bucket.id) {
+        return Ok((here_or_asked(site, wanted, part, true).await?, true));
+    }
+    match within::find(site, wanted).await? {
+        Some(found) => Ok((found, true)),
+        None => Ok((here_or_asked(site, wanted, part, false).await?, false)),
     }
 }
 
 /// What is here; asked for elsewhere if this site need not know. A miss at a member is asked on as long as somebody
-/// with a link is known to be ahead, unless the bucket says otherwise (`miss = local`).
-async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part) -> Outcome<Found> {
+/// with a link is known to be ahead, unless the bucket says otherwise (`miss = local`). Whoever reads for its site has what
+/// the other nodes of that can say.
+async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part, is_sites: bool) -> Outcome<Found> {
     let (local, id) = (wanted.clone(), wanted.bucket.id);
     let found = site.look(move |view| local.local(view)).await?;
     let asking = match &found {
         Found::Object(_) if site.is_member(id) => return Ok(found),
         _ if !site.is_complete(id) => members::nearest(site, &wanted.bucket).await,
         _ if wanted.bucket.config.miss == Miss::Local => return Ok(found),
-        _ => match members::ahead(site, id).await {
+        _ => match members::ahead_of(site, id, is_sites).await {
             ahead if ahead.is_empty() => return Ok(found),
             ahead => Ok(Asking::of(id, ahead)),
         },

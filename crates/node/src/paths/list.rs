@@ -9,15 +9,15 @@ use skerry_base::kv::View;
 use skerry_base::limits::{LIST_KEYS, MESSAGE_BYTES};
 use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{
-    ErrorKind, ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ReadMode, ServiceError, VersionEntry,
-    VersionId, VersionPage, VersionQuery, VersionSummary,
+    ErrorKind, ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ReadMode, Receipt, ServiceError,
+    VersionEntry, VersionId, VersionPage, VersionQuery, VersionSummary,
 };
 use skerry_model::Record;
 use skerry_model::space::{self, Cursor};
 
 use super::bucket::Bucket;
 use super::members::{self, Asking};
-use super::{refusal, shape};
+use super::{refusal, shape, within};
 use crate::peers::message::{List, Listed, Page, Request, Response, Which};
 use crate::site::{Site, unreadable};
 
@@ -39,13 +39,14 @@ pub(crate) async fn objects(
         after_version: None,
         limit: query.limit.min(LIST_KEYS) as u32,
     };
-    let page = page(site, bucket, list, false, mode).await?;
+    let (page, receipt) = read(site, bucket, list, false, mode).await?;
     let shown = |listed: Listed| match listed {
         Listed::Object { key, row } => Some(ListEntry::Object(summary(key, row, &bucket.owner))),
         Listed::Prefix(prefix) => Some(ListEntry::Prefix(prefix)),
         Listed::Version { .. } => None,
     };
-    Ok(ListPage { entries: page.entries.into_iter().filter_map(shown).collect(), more: page.more })
+    let entries = page.entries.into_iter().filter_map(shown).collect();
+    Ok(ListPage { entries, more: page.more, receipt })
 }
 
 fn summary(key: String, row: space::Listed, owner: &str) -> ObjectSummary {
@@ -75,10 +76,10 @@ pub(crate) async fn versions(
         after_version: after.map(super::write::which),
         limit: query.limit.min(LIST_KEYS) as u32,
     };
-    let page = page(site, bucket, list, true, mode).await?;
+    let (page, receipt) = read(site, bucket, list, true, mode).await?;
     let entries = page.entries.into_iter().map(|listed| version(listed, &bucket.owner));
     let entries = entries.collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect();
-    Ok(VersionPage { entries, more: page.more })
+    Ok(VersionPage { entries, more: page.more, receipt })
 }
 
 fn version(listed: Listed, owner: &str) -> Outcome<Option<VersionEntry>> {
@@ -93,6 +94,27 @@ fn version(listed: Listed, owner: &str) -> Outcome<Option<VersionEntry>> {
             Ok(Some(VersionEntry::Version(VersionSummary { object, version, latest, delete_marker })))
         }
     }
+}
+
+/// A page, and at a site of several nodes whether it is the site's.
+async fn read(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    list: List,
+    versions: bool,
+    mode: &ReadMode,
+) -> Outcome<(Page, Receipt)> {
+    if !within::says(site, mode) {
+        return Ok((page(site, bucket, list, versions, mode).await?, Receipt::default()));
+    }
+    let told = |is_sites| Receipt { scope: Some(within::told(is_sites)), ..Receipt::default() };
+    let is_sites = site.reads_for_site(bucket.id);
+    if !is_sites && let Some(page) = within::page(site, &list, versions).await {
+        return Ok((page, told(true)));
+    }
+    let page = page(site, bucket, list, versions, mode).await?;
+    // Unless it left the bucket meanwhile: then another one answered.
+    Ok((page, told(is_sites && site.is_complete(bucket.id))))
 }
 
 async fn page(
@@ -174,11 +196,16 @@ fn name(listed: &Listed) -> &str {
     }
 }
 
-fn versions_page(view: &dyn View, list: &List, cursor: Cursor<'_>) -> Outcome<Page> {
-    let after = list.after_version.map(|which| match which {
+/// A version as this node's tables name it.
+pub(crate) const fn version_of(which: Which) -> space::VersionId {
+    match which {
         Which::Dot(dot) => space::VersionId::Dot(dot),
         Which::Null | Which::Current => space::VersionId::Null,
-    });
+    }
+}
+
+fn versions_page(view: &dyn View, list: &List, cursor: Cursor<'_>) -> Outcome<Page> {
+    let after = list.after_version.map(version_of);
     let found = space::list_versions(view, list.bucket, cursor, after).map_err(unreadable)?;
     let mut entries: Vec<(String, Listed)> = Vec::new();
     for shown in found.versions {

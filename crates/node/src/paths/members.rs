@@ -274,6 +274,17 @@ pub(crate) async fn ahead(site: &Arc<Site>, bucket: BucketId) -> Vec<SiteId> {
     site.drive.ask(move |machine, replica| machine.ahead(bucket, replica)).await.unwrap_or_default()
 }
 
+/// The same for who may read for its site, if so: of the other nodes of that none can say more, for what they alone know is
+/// not acknowledged.
+pub(crate) async fn ahead_of(site: &Arc<Site>, bucket: BucketId, is_sites: bool) -> Vec<SiteId> {
+    let mut ahead = ahead(site, bucket).await;
+    if is_sites {
+        let near = site.peers.roster.others(site.id);
+        ahead.retain(|member| !near.contains(member));
+    }
+    ahead
+}
+
 /// After a first use of a bucket whose records are few, this site keeps them all.
 pub(crate) async fn follow(site: &Arc<Site>, bucket: &Bucket, from: Option<SiteId>) {
     let Some(from) = from.filter(|_| matches!(site.joins(bucket), Joins::OnRead | Joins::Always)) else {

@@ -29,4 +29,5 @@ pub(crate) mod shape;
 pub(crate) mod source;
 mod through;
 pub(crate) mod upload;
+pub(crate) mod within;
 pub(crate) mod write;

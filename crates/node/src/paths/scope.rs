@@ -1,4 +1,5 @@
-//! How far a write must be durable before it is answered, and how it gets there: scope `sites=n`.
+//! How far a write must be durable before it is answered, and how it gets there: scope `sites=n`; of scope `site` at a site
+//! of several nodes what a holder does (who asks it is in `within.rs`).
 //!
 //! Before: `put.rs`, `delete.rs`, `copy.rs`, `upload.rs` with a record that is durable here. After: other sites, which
 //! hold record and payload as their own (never an evictable copy) and answer once both are durable. The machine that
@@ -25,8 +26,10 @@ use skerry_storage::{Class, Pin, SmallBody};
 use super::bucket::Bucket;
 use super::source::Chunks;
 use super::write::Written;
-use super::{bucket, far, members, refusal};
+use super::{far, members, refusal, within};
+use crate::copies::look;
 use crate::duties::Act;
+use crate::nodes::Fence;
 use crate::peers::PeerError;
 use crate::peers::message::{Hold, Part, Request, Response};
 use crate::site::{Site, entry, unreadable};
@@ -76,11 +79,6 @@ pub(crate) fn name(scope: Scope) -> String {
 /// federation has too few sites.
 pub(crate) fn wanted(site: &Site, context: &RequestContext, bucket: &Bucket) -> Outcome<Scope> {
     let wanted = context.scope.as_deref().map_or(Ok(bucket.config.scope), parse)?;
-    if context.scope.is_some() && wanted == Scope::Site && site.nodes.are_several() {
-        return Err(ServiceError::not_implemented(
-            "the acknowledgement scope site at a site of several nodes",
-        ));
-    }
     let sites = site.peers.roster.sites_beside(site.id) + 1;
     match wanted {
         Scope::Sites(count) if usize::from(count) > sites && !bucket.config.accept_less => {
@@ -107,6 +105,9 @@ pub(crate) async fn reach(
     }
     // Whoever names a scope waits for the disk, and this site counts only once it is there.
     site.settle_lazy().await?;
+    if wanted == Scope::Site && site.nodes.are_several() {
+        return within::reach(site, context, bucket, written).await;
+    }
     // Of several nodes one has it: that is not the site.
     let own = name(if site.nodes.are_several() { Scope::Node } else { Scope::Site });
     let (Written::Record(record), Scope::Sites(count)) = (written, wanted) else {
@@ -169,7 +170,8 @@ pub(crate) async fn candidates(site: &Arc<Site>, bucket: &Bucket) -> Vec<SiteId>
     linked
 }
 
-async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Request> {
+/// A version with the first of its payload, for another to hold.
+pub(crate) async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Request> {
     let (store, owned) = (site.store.clone(), record.clone());
     let first = move || far::first_chunks(&store, &owned, Part::Whole);
     let payload = tokio::task::spawn_blocking(first).await.map_err(refusal::task)??;
@@ -248,8 +250,29 @@ async fn hold_at(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(
     }
 }
 
+/// What a version is held under.
+pub(crate) struct Terms {
+    /// For another node of this site: within one epoch of its view only.
+    pub(crate) fence: Option<Fence>,
+    /// How long it works before it answers how far it is.
+    pub(crate) turn: Duration,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { fence: None, turn: TURN }
+    }
+}
+
 /// Holds a version for another site: its record and all of its payload, durable here.
 pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<Response> {
+    hold_on(site, from, hold, Terms::default()).await
+}
+
+/// The same on these terms.
+pub(crate) async fn hold_on(site: &Arc<Site>, from: SiteId, hold: Hold, terms: Terms) -> Outcome<Response> {
+    let Terms { fence, turn } = terms;
+    fence.iter().try_for_each(Fence::check)?;
     if let Some(node) = site.peers.roster.node(from).filter(|_| from != site.id) {
         let bytes = hold.payload.iter().map(Bytes::len).sum();
         site.peers.received(node, crate::telemetry::Kind::Payload, bytes);
@@ -265,15 +288,17 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
     site.check_takes(&bucket)?;
     site.join(bucket.id).await?;
     let life = site.stamps.origin_of(bucket.id);
-    let mut taking = Taking { bytes: 0, pins: Vec::new(), small: None };
+    let mut taking = Taking { bytes: 0, pins: Vec::new(), small: None, turn };
     if let Some(object) = record.object()
+        && !taking.has_all(site, &bucket, object).await?
         && !taking.take(site, &bucket, &record, object, hold.payload).await?
     {
         return Ok(Response::Holding(taking.bytes));
     }
     let Taking { pins, small, .. } = taking;
-    let (id, stamps) = (bucket.id, site.stamps.clone());
+    let (id, stamps, within) = (bucket.id, site.stamps.clone(), fence.clone());
     let propose = move |view: &dyn View| {
+        within.iter().try_for_each(Fence::check)?;
         if stamps.is_out(id) {
             return Err(refusal::has_left());
         }
@@ -297,18 +322,17 @@ pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<
     if site.leaving.note(id).is_some() || site.stamps.is_out(id) || site.stamps.origin_of(id) != life {
         return Err(refusal::has_left());
     }
+    fence.iter().try_for_each(Fence::check)?;
     Ok(Response::Held)
 }
 
 /// The bucket; its claim may be on its way.
 pub(crate) async fn claimed(site: &Arc<Site>, id: skerry_base::BucketId) -> Outcome<Bucket> {
-    let system = site.system;
-    let look = || site.read(move |view| bucket::claim_of(view, system, id));
-    if let Some(bucket) = look().await? {
+    if let Some(bucket) = site.bucket_of(id).await? {
         return Ok(bucket);
     }
     members::hear_claims(site).await;
-    look().await?.ok_or_else(|| ServiceError::no_such_bucket(&id.to_string()))
+    site.bucket_of(id).await?.ok_or_else(|| ServiceError::no_such_bucket(&id.to_string()))
 }
 
 /// Payload that is being made this site's own.
@@ -316,9 +340,21 @@ struct Taking {
     bytes: u64,
     pins: Vec<Pin>,
     small: Option<SmallBody>,
+    turn: Duration,
 }
 
 impl Taking {
+    /// Whether a large body is here already as one that counts; then it is pinned.
+    async fn has_all(&mut self, site: &Arc<Site>, bucket: &Bucket, object: &Object) -> Outcome<bool> {
+        if object.size <= JOURNAL_BODY_BYTES as u64 {
+            return Ok(false);
+        }
+        let (store, id, object) = (site.store.clone(), bucket.id, object.clone());
+        let look = move || look::pinned(&store, id, &object);
+        let pins = tokio::task::spawn_blocking(look).await.map_err(refusal::task)?;
+        Ok(pins.map(|mut pins| self.pins.append(&mut pins)).is_some())
+    }
+
     /// Takes all chunks: those that were sent along, those that are here, the rest from who has them. False after a
     /// turn: never before a chunk came, and never in the midst of one, which would come no nearer if it were dropped.
     async fn take(
@@ -335,7 +371,7 @@ impl Taking {
         let mut sent = sent.into_iter();
         let mut trees = Vec::new();
         while let Some(step) = walk.next() {
-            if came && site.clock.now().since(begun) >= TURN {
+            if came && site.clock.now().since(begun) >= self.turn {
                 return Ok(false);
             }
             let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;

@@ -136,10 +136,11 @@ async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
     if whole && !deletes {
         return Ok(());
     }
+    let is_sites = site.reads_for_site(asked.bucket.id);
     let local = wanted.clone();
     let here = site.look(move |view| local.local(view)).await?;
     let known = !matches!(here, Found::Nothing);
-    if whole && (known || members::ahead(site, asked.bucket.id).await.is_empty()) {
+    if whole && (known || members::ahead_of(site, asked.bucket.id, is_sites).await.is_empty()) {
         return Ok(());
     }
     let heard = async {

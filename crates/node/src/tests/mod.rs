@@ -27,4 +27,5 @@ mod several_sites;
 mod space;
 mod sums;
 mod uploads;
+mod within;
 mod world;

@@ -33,7 +33,7 @@ pub(super) async fn part(
     CompletedPart { number, etag: put.etag, checksums: Vec::new() }
 }
 
-fn completion(target: &UploadTarget, parts: Vec<CompletedPart>) -> CompleteUpload {
+pub(super) fn completion(target: &UploadTarget, parts: Vec<CompletedPart>) -> CompleteUpload {
     CompleteUpload {
         target: target.clone(),
         parts,

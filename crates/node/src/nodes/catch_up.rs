@@ -1,0 +1,400 @@
+//! What a node fetches from the live ones before it counts: what they hold, said in one epoch and behind all that they let
+//! in before.
+//!
+//! The answer names, by bucket, what the vector covers and the records ahead of it. The feeds bring the former, as always
+//! and from whoever is nearest; the latter come with the answer. Who joins the view fetches the bodies, too, that its
+//! source holds as copies that count; who is live already was asked to hold each, and has only to see what others let in
+//! at the end of the former view.
+//!
+//! Invariants: an answer is given within the epoch asked for, behind a barrier in the commit queue, or not at all; nothing
+//! is said to have been fetched before it is durable here; pages are bounded; what goes wrong is begun anew by the machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, NodeId, SiteId, Vector};
+use skerry_federation::placement::Spans;
+use skerry_federation::site_view::{Input, Seat};
+use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
+use skerry_model::{Record, space};
+use skerry_storage::{CommitError, Store};
+use tokio::sync::oneshot;
+
+use super::ask::{After, Ask, Held, Told, ask};
+use super::{Event, Nodes, holding, lock};
+use crate::copies::look::is_here;
+use crate::paths::scope::{self, Terms};
+use crate::paths::{far, refusal};
+use crate::peers::message::{Hold, Holdings, Request, Response};
+use crate::site::{Site, unreadable};
+
+/// How long a node that has not heard of an epoch yet may take to.
+const TURNED: Duration = Duration::from_secs(1);
+/// How long a page of what is held may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the feeds may take for what was named; then what is held is asked for anew.
+const FED: Duration = Duration::from_secs(60);
+/// Bytes of one page.
+const PAGE: usize = 1 << 20;
+/// Bytes of records that are looked through at once for bodies that are missing.
+const LOOK: usize = 512 << 10;
+/// Bodies that are fetched at once.
+const AT_ONCE: usize = 16;
+/// What an entry of a vector takes, roughly.
+const ENTRY: usize = 48;
+
+/// Whether to begin: once per node and epoch at a time.
+pub(super) fn begin(nodes: &Nodes, from: Seat, epoch: u64) -> bool {
+    lock(&nodes.fetching).insert(from, epoch) != Some(epoch)
+}
+
+/// Fetches all that a live node holds, and tells the machine.
+pub(super) async fn fetch(site: Arc<Site>, from: Seat, epoch: u64) {
+    let nodes = &site.nodes;
+    let mut turned = nodes.turned.subscribe();
+    let is_over = async {
+        turned.wait_for(|now| *now != Some(epoch)).await.ok();
+    };
+    tokio::select! {
+        () = is_over => {}
+        fetched = fetched(&site, from, epoch) => match fetched {
+            Ok(()) => tell(nodes, Input::CaughtUp { from, epoch }).await,
+            Err(error) => {
+                tracing::debug!(seat = from.index(), epoch, %error, "what a node holds was not fetched; it is asked again");
+            }
+        },
+    }
+    let mut fetching = lock(&nodes.fetching);
+    if fetching.get(&from) == Some(&epoch) {
+        fetching.remove(&from);
+    }
+}
+
+async fn tell(nodes: &Nodes, input: Input) {
+    if let Some(events) = &nodes.events {
+        events.send(Event::input(input)).await.ok();
+    }
+}
+
+async fn fetched(site: &Arc<Site>, from: Seat, epoch: u64) -> Outcome<()> {
+    let nodes = &site.nodes;
+    let holder = site.peers.roster.holder(nodes.site, from);
+    let (member, node) = holder.ok_or_else(|| refusal::unreachable("nobody fills its seat"))?;
+    let joins = nodes.holders().is_some_and(|view| view.joining.contains(nodes.me));
+    let all = joins || !nodes.has_caught_up.load(Ordering::Acquire);
+    let mut held = exchanged(site, node, (epoch, all), joins.then_some(member)).await?;
+    tell(nodes, Input::Arrived { from, epoch }).await;
+    // Which buckets there are is told by the system bucket.
+    let system = held.remove(&site.system).unwrap_or_default();
+    covered(site, BTreeMap::from([(site.system, system)])).await?;
+    if joined(site, held.keys().copied().collect()).await? {
+        // Records ahead of vectors were passed over where the bucket was not followed.
+        held = exchanged(site, node, (epoch, all), joins.then_some(member)).await?;
+    }
+    held.retain(|bucket, _| *bucket == site.system || site.is_member(*bucket));
+    covered(site, held.clone()).await?;
+    if joins {
+        for bucket in held.into_keys() {
+            bodies(site, member, bucket).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks a node for all that it holds; keeps the records ahead of vectors, with their bodies from `bodies` if it names
+/// a node, and gives what the vectors cover.
+async fn exchanged(
+    site: &Arc<Site>,
+    node: NodeId,
+    (epoch, all): (u64, bool),
+    bodies: Option<SiteId>,
+) -> Outcome<BTreeMap<BucketId, Vector>> {
+    let mut covered: BTreeMap<BucketId, Vector> = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let told = ask(site, node, Ask::Holdings { epoch, after, all }, PATIENCE).await;
+        let (page, more) = match told.map_err(|error| refusal::unreachable(error.to_string()))? {
+            Told::Holdings(page, more) => (page, more),
+            Told::Not(why) => return Err(refusal::unreachable(why)),
+            _ => return Err(refusal::unreachable("it answered something else")),
+        };
+        for Held { bucket, vector, loose } in page {
+            covered.entry(bucket).or_default().merge(&vector);
+            if bucket == site.system || site.is_member(bucket) {
+                keep(site, bucket, loose, bodies).await?;
+            }
+        }
+        match more {
+            None => return Ok(covered),
+            // A page that comes no further would be asked for ever.
+            Some(next) if Some(key(next)) <= after.map(key) => {
+                return Err(refusal::unreachable("its pages come no further"));
+            }
+            more => after = more,
+        }
+    }
+}
+
+/// The order of pages: the end of a bucket lies behind its loose records.
+fn key(after: After) -> (BucketId, bool, Option<Dot>) {
+    (after.bucket, after.loose.is_none(), after.loose)
+}
+
+/// Keeps records that no vector covers where they come from.
+async fn keep(
+    site: &Arc<Site>,
+    bucket: BucketId,
+    loose: Vec<(bytes::Bytes, bool)>,
+    bodies: Option<SiteId>,
+) -> Outcome<()> {
+    let mut plain = Vec::new();
+    for (bytes, is_held) in loose {
+        let record = Record::admit(&bytes).map_err(refusal::malformed)?;
+        if record.bucket != bucket {
+            return Err(refusal::malformed("a record of another bucket"));
+        }
+        match bodies.filter(|_| is_held && record.object().is_some()) {
+            Some(member) => hold(site, member, &record).await?,
+            None => plain.push(record),
+        }
+    }
+    if plain.is_empty() { Ok(()) } else { far::keep(site, bucket, (), plain).await }
+}
+
+/// Waits until the feeds have brought all of this.
+async fn covered(site: &Arc<Site>, mut goals: BTreeMap<BucketId, Vector>) -> Outcome<()> {
+    let mut changes = site.changes.follow();
+    let wait = async {
+        loop {
+            changes.mark_unchanged();
+            goals = site.read(move |view| lacking(view, goals)).await?;
+            if goals.is_empty() || changes.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    };
+    let late = || refusal::unreachable("the feeds have not brought all of it yet");
+    tokio::time::timeout(FED, wait).await.map_err(|_| late())?
+}
+
+fn lacking(view: &dyn View, mut goals: BTreeMap<BucketId, Vector>) -> Outcome<BTreeMap<BucketId, Vector>> {
+    let mut covered = BTreeSet::new();
+    for (bucket, goal) in &goals {
+        if space::vector(view, *bucket).map_err(unreadable)?.includes(goal) {
+            covered.insert(*bucket);
+        }
+    }
+    goals.retain(|bucket, _| !covered.contains(bucket));
+    Ok(goals)
+}
+
+/// Becomes a member of those that this node may keep; whether there was one.
+async fn joined(site: &Arc<Site>, mut buckets: Vec<BucketId>) -> Outcome<bool> {
+    let mut any = false;
+    buckets.retain(|id| !site.is_member(*id));
+    for id in buckets {
+        let bucket = site.bucket_of(id).await?;
+        if bucket.is_some_and(|bucket| holding::keeps(site, &bucket)) {
+            site.join(id).await?;
+            any = true;
+        } else {
+            // Should it follow it later, that is from somebody who may know less.
+            site.nodes.excuse(id);
+        }
+    }
+    Ok(any)
+}
+
+/// Fetches the bodies of a bucket that are not here and that this node holds.
+async fn bodies(site: &Arc<Site>, member: SiteId, bucket: BucketId) -> Outcome<()> {
+    let mut seen = Vector::new();
+    loop {
+        let (store, from) = (site.store.clone(), seen.clone());
+        let look = move || lacking_bodies(&store, bucket, &from);
+        let (lacking, upto, more) = tokio::task::spawn_blocking(look).await.map_err(refusal::task)??;
+        if !lacking.is_empty() {
+            let spans = said_held(site, member, bucket, (&seen, &upto)).await?;
+            let wanted = lacking.into_iter().filter(|record| spans.contains(record.dot));
+            let fetch = |record: Record| {
+                let site = site.clone();
+                async move { hold(&site, member, &record).await }
+            };
+            let fetching: Vec<_> = wanted.map(fetch).collect();
+            futures::stream::iter(fetching).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        }
+        if !more {
+            return Ok(());
+        }
+        seen.merge(&upto);
+    }
+}
+
+fn lacking_bodies(store: &Store, bucket: BucketId, from: &Vector) -> Outcome<(Vec<Record>, Vector, bool)> {
+    let page = space::records_after(&store.view(), bucket, from, LOOK).map_err(unreadable)?;
+    let living = page.items.into_iter().filter(|item| !item.spent).map(|item| item.record);
+    let lacks = |record: &Record| record.object().is_some_and(|object| !is_here(store, bucket, object));
+    Ok((living.filter(lacks).collect(), page.upto, page.more))
+}
+
+/// Which versions a node says that it holds, between these.
+async fn said_held(
+    site: &Arc<Site>,
+    member: SiteId,
+    bucket: BucketId,
+    (from, upto): (&Vector, &Vector),
+) -> Outcome<Spans> {
+    let (mut from, mut spans) = (from.clone(), Spans::default());
+    loop {
+        let request = Request::Holdings(Holdings { bucket, life: None, from: from.clone() });
+        let answer = site.peers.call(member, &request).await;
+        let Ok(Response::Holdings(page)) = answer.map(|answer| answer.response) else {
+            return Err(refusal::unreachable("it does not say which bodies it holds"));
+        };
+        spans.merge(&Spans::decode(&page.spans).map_err(refusal::malformed)?);
+        let comes_further = !from.includes(&page.upto);
+        from.merge(&page.upto);
+        if !page.more || !comes_further || from.includes(upto) {
+            return Ok(spans);
+        }
+    }
+}
+
+/// Holds one version that another node holds. A body that is damaged there and nowhere else whole keeps nobody out.
+async fn hold(site: &Arc<Site>, member: SiteId, record: &Record) -> Outcome<()> {
+    let wanted = Hold { bucket: record.bucket, record: record.encode().into(), payload: Vec::new() };
+    loop {
+        match scope::hold_on(site, member, wanted.clone(), Terms::default()).await {
+            Ok(Response::Holding(_)) => {}
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::Damaged => {
+                tracing::warn!(dot = %record.dot, %error, "a body that the site holds cannot be fetched");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Says what is held here, in this epoch.
+pub(super) async fn answer(site: &Arc<Site>, epoch: u64, after: Option<After>, all: bool) -> Outcome<Told> {
+    let nodes = &site.nodes;
+    nodes.turns(epoch, TURNED).await;
+    if after.is_none() {
+        barrier(site, epoch).await?;
+    }
+    let near = (!all).then(|| {
+        let mut near = site.peers.roster.fellows(site.id);
+        near.insert(site.peers.net().node());
+        near
+    });
+    let mut buckets: BTreeSet<BucketId> = site.memberships().into_iter().collect();
+    buckets.insert(site.system);
+    let store = site.store.clone();
+    let read = move || Pager { store: &store, near, left: PAGE, page: Vec::new() }.read(&buckets, after);
+    let (page, more) = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
+    check(nodes, epoch)?;
+    Ok(Told::Holdings(page, more))
+}
+
+fn check(nodes: &Nodes, epoch: u64) -> Outcome<()> {
+    let another = || ServiceError::new(ErrorKind::Unavailable, "this node is in another view");
+    nodes.is_in(epoch).then_some(()).ok_or_else(another)
+}
+
+/// Returns in this epoch, when all that was let in under earlier ones is durable: what is let in asks for its epoch on
+/// the commit thread, as this does, and whatever ran there before this is on disk when this is answered.
+async fn barrier(site: &Arc<Site>, epoch: u64) -> Outcome<()> {
+    let (answer, answered) = oneshot::channel();
+    let nodes = site.nodes.clone();
+    let done = |result: Result<bool, CommitError<Infallible>>| {
+        answer.send(result).ok();
+    };
+    site.store.submit(move |_| Ok((nodes.is_in(epoch), Vec::new())), done);
+    let is_in = answered.await.map_err(|_| refusal::stopping())?;
+    if !is_in.is_ok_and(|is_in| is_in) {
+        return Err(ServiceError::new(ErrorKind::Unavailable, "this node is in another view"));
+    }
+    site.settle_lazy().await
+}
+
+/// Gathers one page.
+struct Pager<'a> {
+    store: &'a Store,
+    /// Only what these nodes wrote; none: all.
+    near: Option<BTreeSet<NodeId>>,
+    left: usize,
+    page: Vec<Held>,
+}
+
+impl Pager<'_> {
+    fn read(
+        mut self,
+        buckets: &BTreeSet<BucketId>,
+        after: Option<After>,
+    ) -> Outcome<(Vec<Held>, Option<After>)> {
+        let view = self.store.view();
+        let begins = |bucket: &&BucketId| {
+            after.is_none_or(|after| match after.loose {
+                Some(_) => **bucket >= after.bucket,
+                None => **bucket > after.bucket,
+            })
+        };
+        for bucket in buckets.iter().filter(begins) {
+            let behind = after.filter(|after| after.bucket == *bucket).and_then(|after| after.loose);
+            let more = self.bucket(&view, *bucket, behind)?;
+            if more.is_some() || self.left == 0 {
+                return Ok((self.page, Some(After { bucket: *bucket, loose: more })));
+            }
+        }
+        Ok((self.page, None))
+    }
+
+    /// One bucket; behind which loose record to go on, if there was no room for all.
+    fn bucket(&mut self, view: &dyn View, bucket: BucketId, behind: Option<Dot>) -> Outcome<Option<Dot>> {
+        let mut vector = space::vector(view, bucket).map_err(unreadable)?;
+        if let Some(near) = &self.near {
+            let of_near = vector.iter().filter(|(origin, _)| near.contains(&origin.node));
+            vector = of_near.collect();
+        }
+        self.take(vector.iter().count() * ENTRY);
+        let mut held = Held { bucket, vector, loose: Vec::new() };
+        let more = self.loose(view, &mut held, behind);
+        self.page.push(held);
+        more
+    }
+
+    fn loose(&mut self, view: &dyn View, held: &mut Held, behind: Option<Dot>) -> Outcome<Option<Dot>> {
+        let bucket = held.bucket;
+        for loose in space::loose(view, bucket).map_err(unreadable)? {
+            let from = Dot { origin: loose.origin, seq: loose.covered };
+            let from = behind.filter(|dot| dot.origin >= loose.origin).map_or(from, |dot| from.max(dot));
+            if from.origin != loose.origin {
+                continue;
+            }
+            let first = Dot { seq: from.seq.saturating_add(1), ..from };
+            let found = space::records_in(view, bucket, (first, u64::MAX), &BTreeSet::new(), self.left);
+            let (items, upto) = found.map_err(unreadable)?;
+            let last = items.last().map(|item| item.dot);
+            for item in items {
+                let body = item.record.object().filter(|_| !item.spent);
+                let is_held = body.is_some_and(|object| is_here(self.store, bucket, object));
+                let bytes = bytes::Bytes::from(item.record.encode());
+                self.take(bytes.len());
+                held.loose.push((bytes, is_held));
+            }
+            if last.is_some() && (upto < u64::MAX || self.left == 0) {
+                return Ok(last);
+            }
+        }
+        Ok(None)
+    }
+
+    const fn take(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+    }
+}

@@ -1,0 +1,173 @@
+//! A site of several nodes: writes that are durable at all of its live nodes, and reads that have seen them, through any
+//! node.
+//!
+//! Before: `scope.rs` with a version that is durable here; `get.rs` and `list.rs` with what is asked for. After:
+//! [`crate::nodes`], which asks the other nodes. Invariants: an answer names the scope that it has; a write that nobody
+//! asked scope `site` for goes on in scope `node` when the site's nodes cannot have it in time, and one that asked is
+//! refused and kept; payload of a large body is at the other nodes before its record is asked for, so that nobody is
+//! found late for its size.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_federation::site_view::Seats;
+use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, Receipt, RequestContext, ServiceError};
+use skerry_model::Record;
+use skerry_model::record::Scope;
+
+use super::bucket::Bucket;
+use super::get::{Found, Wanted};
+use super::write::Written;
+use super::{far, scope};
+use crate::copies::look::is_here;
+use crate::nodes;
+use crate::peers::message::{Hold, List, Page, Request};
+use crate::site::Site;
+
+/// How often it is looked whether a node that takes a large body still counts.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a large body may take to reach the other nodes.
+const STAGED: Duration = Duration::from_secs(45);
+
+/// What is answered for a write that is the site's if all of its live nodes have it.
+pub(crate) async fn reach(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &Bucket,
+    written: &Written,
+) -> Outcome<Receipt> {
+    let is_asked = context.scope.is_some();
+    let reached = match written {
+        // Whoever knows that there is nothing has said so in `nothing`.
+        Written::Nothing => Err("this node does not read for the site now".into()),
+        // Nobody asked for it, and it could only come to nothing.
+        Written::Record(_) if !is_asked && !site.nodes.can_settle(site.clock.since_boot()) => {
+            Err("this node hears no majority of the site's nodes".into())
+        }
+        Written::Record(record) => settle(site, bucket, record).await?,
+    };
+    match reached {
+        Ok(()) => Ok(written.receipt(scope::name(Scope::Site))),
+        Err(why) if !is_asked || bucket.config.accept_less => {
+            tracing::debug!(bucket = bucket.name, why, "a write is this node's, not the site's");
+            Ok(written.receipt(scope::name(Scope::Node)))
+        }
+        Err(why) => Err(short(site, &why)),
+    }
+}
+
+/// What is answered where there was nothing to delete; `is_sites` as it was before it was looked for.
+pub(crate) fn nothing(context: &RequestContext, is_sites: bool) -> Outcome<Receipt> {
+    if !is_sites && context.scope.as_deref() == Some("site") {
+        let message = "this node has nothing to delete, and does not read for its site now: try again, or ask for the scope \
+                       node";
+        return Err(ServiceError::new(ErrorKind::ScopeNotReached, message));
+    }
+    Ok(Written::Nothing.receipt(told(is_sites)))
+}
+
+fn short(site: &Site, why: &str) -> ServiceError {
+    let message = format!(
+        "the write is kept and durable at {}, not at all live nodes of its site ({why}); it reaches them when it can; ask for \
+         the scope node, or repeat it without a condition",
+        site.called()
+    );
+    ServiceError::new(ErrorKind::ScopeNotReached, message)
+}
+
+/// Has a version that is durable here held by all live nodes of the site.
+async fn settle(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Result<(), String>> {
+    let mut hold = hold(site, bucket, record).await?;
+    // What was made elsewhere says nothing of its payload here.
+    if record.site != site.id && !has_body(site, bucket, record).await? {
+        let own = Request::Hold(hold.clone());
+        if let Err(why) = scope::held_by(site, site.id, &own).await {
+            return Ok(Err(format!("its body is not here: {why}")));
+        }
+    }
+    if record.object().is_some_and(|object| object.size > JOURNAL_BODY_BYTES as u64) {
+        tokio::time::timeout(STAGED, stage(site, &hold)).await.ok();
+        hold.payload.clear();
+    }
+    Ok(nodes::settle(site, hold).await)
+}
+
+async fn hold(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Hold> {
+    match scope::question(site, bucket, record).await? {
+        Request::Hold(hold) => Ok(hold),
+        _ => Err(ServiceError::new(ErrorKind::Internal, "another question than to hold")),
+    }
+}
+
+async fn has_body(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<bool> {
+    let Some(object) = record.object().cloned() else { return Ok(true) };
+    let (store, id) = (site.store.clone(), bucket.id);
+    tokio::task::spawn_blocking(move || is_here(&store, id, &object)).await.map_err(super::refusal::task)
+}
+
+/// Brings a large body to the other nodes. Whoever cannot take it is found late when the record is asked for.
+async fn stage(site: &Arc<Site>, hold: &Hold) {
+    let (mut begun, mut done) = (Seats::NONE, Seats::NONE);
+    let mut asked = FuturesUnordered::new();
+    loop {
+        let holders = site.nodes.other_holders();
+        for seat in holders.minus(begun).iter() {
+            begun = begun.with(seat);
+            asked.push(async move {
+                nodes::hold_ahead(site, seat, hold.clone()).await;
+                seat
+            });
+        }
+        if holders.is_within(done) {
+            return;
+        }
+        if let Ok(Some(seat)) = tokio::time::timeout(LOOK, asked.next()).await {
+            done = done.with(seat);
+        }
+    }
+}
+
+/// Whether reads at this site say whose they are.
+pub(crate) fn says(site: &Site, mode: &ReadMode) -> bool {
+    site.nodes.are_several() && *mode == ReadMode::Local
+}
+
+/// What a site of several nodes has of a key; none if no node with a lease can be asked: then this one answers for itself.
+pub(crate) async fn find(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Option<Found>> {
+    let id = wanted.bucket.id;
+    let Some(heard) = nodes::heads(site, id, &wanted.key, wanted.version).await else { return Ok(None) };
+    let (is_nothing, exists) = (heard.is_empty(), heard.iter().any(|record| record.object().is_some()));
+    if !is_nothing {
+        far::keep(site, id, (), heard).await?;
+    }
+    let local = wanted.clone();
+    Ok(match site.read(move |view| local.local(view)).await? {
+        // What was heard went with the rest of a bucket that is being left.
+        Found::Nothing if exists && site.stamps.is_out(id) => None,
+        found if is_nothing => Some(own(site, found)),
+        found => Some(found),
+    })
+}
+
+/// The site has nothing: of what is here only this node's own writes are not known to be dead.
+fn own(site: &Site, found: Found) -> Found {
+    let me = site.peers.net().node();
+    match found {
+        Found::Object(record) if record.dot.origin.node == me => Found::Object(record),
+        Found::Marker(record) => Found::Marker(record),
+        _ => Found::Nothing,
+    }
+}
+
+/// A page of a bucket that this node does not read for the site; none if no node with a lease can be asked.
+pub(crate) async fn page(site: &Arc<Site>, list: &List, versions: bool) -> Option<Page> {
+    nodes::page(site, list, versions).await
+}
+
+/// What a read says of itself.
+pub(crate) fn told(is_sites: bool) -> String {
+    scope::name(if is_sites { Scope::Site } else { Scope::Node })
+}

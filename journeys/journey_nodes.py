@@ -1,0 +1,225 @@
+"""A site of three nodes: written through one, read through the others; one is killed, one hangs, one comes back."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+from botocore.exceptions import ClientError
+
+from checks import equal, expect, wait_for
+from clients import boto, content, sha256
+from islands import Site, free_ports, stop_process
+
+BUCKET = "rooms"
+# The site's own bound is 2 s; a busy machine adds to what a client sees of it.
+STALL = 3.0
+
+
+class Nodes:
+    """The nodes of one site, each a process of its own, from nothing."""
+
+    def __init__(self, binary, directory, count=3):
+        self.binary, self.directory = str(binary), directory
+        port = free_ports(count)
+        self.sites = []
+        for number in range(count):
+            name = "lisbon" if number == 0 else f"lisbon-{number + 1}"
+            (directory / name).mkdir()
+            text = f'[s3]\nlisten = "127.0.0.1:{port + number}"\n[peer]\nlisten = "127.0.0.1:{port + 100 + number}"\n'
+            (directory / name / "skerry.toml").write_text(text + f"[site]\nseats = {count}\n")
+            self.sites.append(Site(number + 1, name, f"http://127.0.0.1:{port + number}", None))
+
+    def site(self, number):
+        return self.sites[number - 1]
+
+    def place(self, number):
+        return str(self.directory / self.site(number).name)
+
+    def run(self, *arguments, at=1):
+        command = [self.binary, *arguments, "--dir", self.place(at)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        expect(done.returncode == 0, f"{' '.join(arguments)}: exit {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def start(self, number):
+        site = self.site(number)
+        with open(self.directory / f"{site.name}.log", "ab") as log:
+            command = [self.binary, "server", self.place(number)]
+            site.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        site.pid = site.process.pid
+        wait_for(f"{site.name} to be ready", site.ready, 60)
+
+    def form(self):
+        self.run("init", "--name", "lisbon", "--root", str(self.directory / "root"))
+        self.start(1)
+        for number in range(2, len(self.sites) + 1):
+            line = ("invite", self.site(number).name, "--node-of", "lisbon", "--seat", str(number - 1), "--json")
+            self.run("join", json.loads(self.run(*line))["token"], at=number)
+            self.start(number)
+        key = json.loads(self.run("key", "create", "journey", "--json"))
+        self.access_key, self.secret_key = key["id"], key["secret"]
+        self.whole()
+
+    def standing(self, number):
+        status = json.loads(self.run("status", "--json", at=number))["sites"][0]["status"]["nodes"]
+        live = [row["seat"] + 1 for row in status["nodes"] if row["role"] == "live"]
+        return status["standing"], live
+
+    def until(self, numbers, live):
+        """Until these hold leases of a view in which exactly those are live; gives the seconds."""
+        begun = time.monotonic()
+        for number in numbers:
+            wait_for(f"node {number} with {live}", lambda n=number: self.standing(n) == ("leased", live), 60)
+        return time.monotonic() - begun
+
+    def whole(self):
+        everybody = list(range(1, len(self.sites) + 1))
+        return self.until(everybody, everybody)
+
+    def signal(self, number, name):
+        os.kill(self.site(number).pid, getattr(signal, f"SIG{name}"))
+
+    def kill(self, number):
+        self.signal(number, "KILL")
+        self.site(number).process.wait(30)
+
+    def stop(self):
+        for site in self.sites:
+            if site.process:
+                if site.process.poll() is None:
+                    os.kill(site.pid, signal.SIGCONT)
+                stop_process(site.process, 60)
+
+
+def demanding(nodes, number):
+    """A client whose writes ask for scope `site`."""
+    client = boto(nodes, number)
+    for operation in ("PutObject", "DeleteObject", "CompleteMultipartUpload"):
+        add = lambda request, **_: request.headers.add_header("x-skerry-scope", "site")
+        client.meta.events.register_first(f"before-sign.s3.{operation}", add)
+    return client
+
+
+def scope(answer):
+    return answer["ResponseMetadata"]["HTTPHeaders"].get("x-skerry-scope")
+
+
+class Writer:
+    """Writes one object after the other through a node, and takes the time of each."""
+
+    def __init__(self, client, name):
+        self.client, self.name = client, name
+        self.written, self.longest, self.failed = {}, 0.0, []
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self.write, daemon=True)
+        self.thread.start()
+
+    def write(self):
+        number = 0
+        while not self.ends.is_set():
+            key, body = f"{self.name}/{number:05}", content(3000, f"{self.name} {number}")
+            begun = time.monotonic()
+            try:
+                self.client.put_object(Bucket=BUCKET, Key=key, Body=body)
+                self.written[key] = body
+            except ClientError as error:
+                self.failed.append(f"{key}: {error}")
+            self.longest = max(self.longest, time.monotonic() - begun)
+            number += 1
+
+    def end(self):
+        self.ends.set()
+        self.thread.join(60)
+        return self.written
+
+
+def several(checks, binary, directory):
+    """The whole journey."""
+    nodes = Nodes(binary, directory)
+    try:
+        nodes.form()
+        through(checks, nodes)
+        written = gone(checks, nodes)
+        back(checks, nodes, written)
+    finally:
+        nodes.stop()
+
+
+def through(checks, nodes):
+    clients = {number: demanding(nodes, number) for number in (1, 2, 3)}
+    clients[1].create_bucket(Bucket=BUCKET)
+    with checks.check("nodes: a write of the site is read, listed and deleted through every node at once"):
+        for turn in range(30):
+            writer, size = turn % 3 + 1, [0, 300, 20_000, 400_000, 3_000_000][turn % 5]
+            key, body = f"through/{turn:02}", content(size, f"through {turn}")
+            equal(scope(clients[writer].put_object(Bucket=BUCKET, Key=key, Body=body)), "site", "scope")
+            for number, client in clients.items():
+                got = client.get_object(Bucket=BUCKET, Key=key)
+                expect(sha256(got["Body"].read()) == sha256(body), f"{key} at node {number}")
+                equal(scope(got), "site", f"scope of a read at node {number}")
+                listed = client.list_objects_v2(Bucket=BUCKET, Prefix="through/")
+                equal([row["Key"] for row in listed["Contents"]][-1], key, f"listed at node {number}")
+                equal(scope(listed), "site", f"scope of a listing at node {number}")
+        clients[2].delete_object(Bucket=BUCKET, Key="through/00")
+        for number, client in clients.items():
+            try:
+                client.head_object(Bucket=BUCKET, Key="through/00")
+                expect(False, f"deleted, and still at node {number}")
+            except ClientError as error:
+                equal(error.response["ResponseMetadata"]["HTTPStatusCode"], 404, "after the delete")
+
+
+def gone(checks, nodes):
+    written = {}
+    for what, begin, number in (("killed", "KILL", 3), ("hangs", "STOP", 2)):
+        with checks.check(f"nodes: while one {what}, no write of the site fails or waits longer than it may"):
+            others = [other for other in (1, 2, 3) if other != number]
+            writers = [Writer(demanding(nodes, other), f"{what}-{other}") for other in others]
+            wait_for("some writes", lambda: all(len(writer.written) > 20 for writer in writers))
+            nodes.signal(number, begin)
+            took = nodes.until(others, others)
+            counts = [len(writer.written) for writer in writers]
+            wait_for("more", lambda: all(len(w.written) > c + 20 for w, c in zip(writers, counts)))
+            for writer in writers:
+                written |= writer.end()
+                equal(writer.failed, [], "refused")
+                expect(writer.longest < STALL, f"a write took {writer.longest:.2f} s")
+            longest = max(writer.longest for writer in writers)
+            print(f"     {what}: {sum(counts)} writes and more, the longest {longest:.2f} s, a view after {took:.2f} s")
+            if begin == "STOP":
+                nodes.signal(number, "CONT")
+            else:
+                nodes.site(number).process.wait(30)
+                nodes.start(number)
+            nodes.whole()
+    return written
+
+
+def back(checks, nodes, written):
+    with checks.check("nodes: one that was away has everything, bodies too, before it counts"):
+        nodes.kill(2)
+        nodes.until([1, 3], [1, 3])
+        client = demanding(nodes, 1)
+        for number in range(20):
+            key, body = f"away/{number:02}", content(number * 40_000, f"away {number}")
+            equal(scope(client.put_object(Bucket=BUCKET, Key=key, Body=body)), "site", "scope")
+            written[key] = body
+        nodes.start(2)
+        took = nodes.whole()
+        print(f"     back after {took:.2f} s with {len(written)} objects")
+        nodes.kill(1)
+        nodes.kill(3)
+        alone = boto(nodes, 2)
+        for key, body in written.items():
+            got = alone.get_object(Bucket=BUCKET, Key=key)
+            expect(sha256(got["Body"].read()) == sha256(body), key)
+        wait_for("it to know that it is alone", lambda: scope(alone.head_object(Bucket=BUCKET, Key=key)) == "node", 10)
+        try:
+            demanding(nodes, 2).put_object(Bucket=BUCKET, Key="alone", Body=b"x")
+            expect(False, "one of three has written for the site")
+        except ClientError as error:
+            equal(error.response["Error"]["Code"], "ScopeNotReached", "code")
+        equal(scope(alone.put_object(Bucket=BUCKET, Key="own", Body=b"x")), "node", "an island goes on")
