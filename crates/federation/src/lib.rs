@@ -39,6 +39,7 @@ pub mod scope;
 pub mod site_view;
 mod stats;
 mod together;
+pub mod turns;
 
 pub use config::Config;
 pub use federation::Federation;

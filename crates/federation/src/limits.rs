@@ -95,7 +95,7 @@ pub const SWIM_BYTES: usize = 1200;
 pub const FOUND: usize = 8;
 /// A round trip is taken for this long until it is measured.
 pub const RTT_UNKNOWN: Duration = Duration::from_millis(200);
-/// The words that sites understand: 1 knows no areas, 2 does.
+/// The words of the machine that sites understand: 1 knows no areas, 2 does. Numbers beyond are of what nodes say beside it.
 pub const DIALECT: u8 = 2;
 /// Who is neither linked nor heard of for this long is no landmark: twice what SWIM needs to see a death.
 pub const ABSENT: Duration = Duration::from_secs(120);
