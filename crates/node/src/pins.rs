@@ -378,7 +378,7 @@ async fn bring(
         return Ok(Vec::new());
     }
     room.take(site.store.kept_bytes(), object.size, prefetch)?;
-    let chunks = Chunks::new(&site, &bucket, record.site);
+    let chunks = Chunks::as_urgent(Class::Copy, &site, &bucket, record.site);
     let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
     let mut brought = Vec::new();
     while let Some(step) = walk.next() {

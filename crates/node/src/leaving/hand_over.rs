@@ -14,6 +14,7 @@ use futures::future::join_all;
 use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
+use skerry_federation::budget::Class;
 use skerry_federation::departure::Own;
 use skerry_gateway::service::{Outcome, ServiceError};
 use skerry_model::{Record, space};
@@ -212,7 +213,7 @@ async fn one(
             continue;
         }
         let patience = Duration::from_secs(30 + bytes / (256 << 10));
-        match tokio::time::timeout(patience, scope::held_by(site, other, &request)).await {
+        match tokio::time::timeout(patience, scope::held_by(site, Class::Copy, other, &request)).await {
             Ok(Ok(())) => {
                 site.copies.held(id, dot, [other]);
                 have.insert(other);

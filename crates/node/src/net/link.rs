@@ -1,7 +1,8 @@
 //! One link: a proven TLS connection that carries many streams, and the pings that measure it.
 //!
 //! Invariants: one task owns the connection; when it ends, for whatever reason, the token is cancelled before
-//! anything else, so that streams fail instead of ending; the memory of a link is bounded by its windows.
+//! anything else, so that streams fail instead of ending; the memory of a link is bounded by its windows; what streams
+//! write waits for its turn ([`super::turns`]), pings do not.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -16,6 +17,7 @@ use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt, TokioAsyncReadCompat
 use tokio_util::sync::CancellationToken;
 
 use super::sever::Severable;
+use super::turns::{FRAME_BYTES, Gate, HEAD_BYTES, Outlet, Turned};
 use super::{Stream, pace};
 
 /// Streams that this side holds open on a link; more wait.
@@ -27,8 +29,6 @@ const CIRCUITS: usize = skerry_federation::circuits::CARRIED_PER_SITE;
 const ALL_STREAMS: usize = 256;
 /// Receive windows of all streams of a link: what a peer can make this node hold at most.
 const WINDOW_BYTES: usize = 64 << 20;
-/// Payload of a multiplexer frame: one TLS record with its header of 12 bytes.
-const FRAME_BYTES: usize = (16 << 10) - 12;
 /// The pause between pings at rest.
 const PING_EVERY: Duration = Duration::from_secs(50);
 /// A ping that is not answered in this time ends the link. The kernel notices sooner when packets get lost;
@@ -47,6 +47,7 @@ pub(super) struct Link {
     asks: mpsc::Sender<Ask>,
     permits: Arc<Semaphore>,
     circuits: Arc<Semaphore>,
+    gate: Arc<Gate>,
     token: CancellationToken,
     rtt: Arc<Mutex<VecDeque<Duration>>>,
 }
@@ -71,16 +72,19 @@ impl Link {
         config.set_split_send_size(FRAME_BYTES);
         let mode = if dialler { yamux::Mode::Client } else { yamux::Mode::Server };
         // The writer joins a frame's header and body into one record.
-        let socket = BufWriter::with_capacity(FRAME_BYTES + 12, socket).compat();
+        let socket = BufWriter::with_capacity(FRAME_BYTES + HEAD_BYTES, socket);
+        let gate = Gate::new();
+        let socket = Outlet::new(socket, gate.clone(), CONTROL).compat();
         let connection = yamux::Connection::new(socket, config, mode);
         let (asks, asked) = mpsc::channel(OPEN_STREAMS);
         let (control, controlled) = oneshot::channel();
         let rtt = Arc::new(Mutex::new(VecDeque::new()));
         let (permits, circuits) =
             (Arc::new(Semaphore::new(OPEN_STREAMS)), Arc::new(Semaphore::new(CIRCUITS)));
-        let driver = Driver { connection, asked, waiting: None, control: Some(control), dialler, inbound };
+        let (turns, control) = (gate.clone(), Some(control));
+        let driver = Driver { connection, asked, waiting: None, control, dialler, turns, inbound };
         let task = run(driver, token.clone(), controlled, rtt.clone());
-        (Self { asks, permits, circuits, token, rtt }, task)
+        (Self { asks, permits, circuits, gate, token, rtt }, task)
     }
 
     /// Opens a stream; `None` when the link has ended.
@@ -102,7 +106,7 @@ impl Link {
             answer.await.ok()?.ok()
         };
         let stream = self.token.run_until_cancelled(open).await??;
-        Some(Box::new(Severable::new(stream.compat(), &self.token, None).holding(permit)))
+        Some(Box::new(turned(stream, &self.gate, &self.token).holding(permit)))
     }
 
     pub(super) fn rtt(&self) -> Option<Duration> {
@@ -113,6 +117,18 @@ impl Link {
     pub(super) fn sever(&self) {
         self.token.cancel();
     }
+}
+
+/// A stream that waits for its turn, and fails with the link.
+fn turned(
+    stream: yamux::Stream,
+    gate: &Arc<Gate>,
+    token: &CancellationToken,
+) -> Severable<Turned<Compat<yamux::Stream>>> {
+    let number = stream.id().val();
+    let stream = Turned::new(stream.compat(), gate, number);
+    let seat = stream.seat();
+    Severable::new(stream, token, None).seated(seat)
 }
 
 async fn run<S>(
@@ -145,12 +161,13 @@ async fn run<S>(
 
 /// Owns the connection.
 struct Driver<S> {
-    connection: yamux::Connection<Compat<BufWriter<S>>>,
+    connection: yamux::Connection<Compat<Outlet<BufWriter<S>>>>,
     asked: mpsc::Receiver<Ask>,
     waiting: Option<Ask>,
     /// Where the control stream goes once it is there.
     control: Option<oneshot::Sender<yamux::Stream>>,
     dialler: bool,
+    turns: Arc<Gate>,
     inbound: Inbound,
 }
 
@@ -181,7 +198,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 let _ = control.send(stream);
             }
         } else {
-            (self.inbound)(Box::new(Severable::new(stream.compat(), token, None)));
+            (self.inbound)(Box::new(turned(stream, &self.turns, token)));
         }
     }
 

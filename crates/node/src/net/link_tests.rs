@@ -1,6 +1,10 @@
 //! A link at rest is quiet, and a peer that hangs is noticed.
 
-#![expect(clippy::disallowed_methods, reason = "tests")]
+#![expect(clippy::disallowed_methods, clippy::panic, reason = "tests")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use skerry_federation::budget::Class;
 
 use super::*;
 use crate::net::traffic::Meter;
@@ -53,9 +57,9 @@ async fn garbage_in_place_of_the_multiplexer_ends_the_link() {
 }
 
 /// A line that carries 1 MB a second in one direction; how many bytes crossed so far.
-fn line() -> (tokio::io::DuplexStream, tokio::io::DuplexStream, Arc<std::sync::atomic::AtomicU64>) {
+fn line() -> (tokio::io::DuplexStream, tokio::io::DuplexStream, Arc<AtomicU64>) {
     let ((a, near), (far, b)) = (tokio::io::duplex(16 << 10), tokio::io::duplex(16 << 10));
-    let crossed = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let crossed = Arc::new(AtomicU64::new(0));
     let ((mut up, mut back_in), (mut back, mut down)) = (tokio::io::split(near), tokio::io::split(far));
     let count = crossed.clone();
     tokio::spawn(async move {
@@ -65,58 +69,194 @@ fn line() -> (tokio::io::DuplexStream, tokio::io::DuplexStream, Arc<std::sync::a
             if down.write_all(&piece[..read]).await.is_err() {
                 return;
             }
-            count.fetch_add(read as u64, std::sync::atomic::Ordering::Relaxed);
+            count.fetch_add(read as u64, Ordering::Relaxed);
         }
     });
     tokio::spawn(async move { tokio::io::copy(&mut back, &mut back_in).await });
     (a, b, crossed)
 }
 
+/// Full streams beside which something is to get through.
+const STREAMS: usize = 16;
+/// What lies before something urgent at most: what the multiplexer has of others (two frames), what the writer holds, what
+/// the line holds (16 KiB and a piece of 4 KiB), and its own 4 KiB.
+const BEFORE: u64 = 4 * (16 << 10) + 2 * (4 << 10) + 1024;
+
+/// Bytes that came, by class.
+#[derive(Default)]
+struct Came([AtomicU64; 4]);
+
+impl Came {
+    fn of(&self, class: Class) -> u64 {
+        self.0[class as usize].load(Ordering::Relaxed)
+    }
+
+    /// Reads a stream whose first byte is its class, to its end.
+    async fn take(self: Arc<Self>, mut stream: Stream) {
+        let Ok(class) = stream.read_u8().await else { return };
+        let mut piece = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = stream.read(&mut piece).await {
+            self.0[usize::from(class)].fetch_add(read as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Sends so many bytes of a class.
+async fn pour(mut stream: Stream, class: Class, bytes: usize) {
+    stream.rank(class);
+    let mut piece = vec![7; 1 + bytes.min(64 << 10)];
+    piece[0] = class as u8;
+    let mut rest = 1 + bytes;
+    while rest > 0 && stream.write_all(&piece[..rest.min(piece.len())]).await.is_ok() {
+        rest -= rest.min(piece.len());
+    }
+    stream.shutdown().await.ok();
+}
+
+/// The time in which something happens is counted in bytes that cross; bounded, so that nothing hangs.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..200_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("never: {what}");
+}
+
+/// A link over a line that is slow from `a` to `b`. What `a` sends is counted at `b`, whoever opened the stream: `a` by
+/// itself, or `b` by a word (class and length) that `a` answers.
+struct Slow {
+    a: Link,
+    b: Link,
+    came: Arc<Came>,
+    crossed: Arc<AtomicU64>,
+}
+
+impl Slow {
+    fn new() -> Self {
+        let (a, b, crossed) = line();
+        let token = CancellationToken::new();
+        let came = Arc::new(Came::default());
+        let answer: Inbound = Box::new(|mut stream| {
+            tokio::spawn(async move {
+                let (Ok(class), Ok(bytes)) = (stream.read_u8().await, stream.read_u32().await) else {
+                    return;
+                };
+                pour(stream, Class::ALL[usize::from(class)], bytes as usize).await;
+            });
+        });
+        let (a, task) = Link::new(a, true, token.clone(), answer);
+        tokio::spawn(task);
+        let count = came.clone();
+        let take: Inbound = Box::new(move |stream| drop(tokio::spawn(count.clone().take(stream))));
+        let (b, task) = Link::new(b, false, token, take);
+        tokio::spawn(task);
+        Self { a, b, came, crossed }
+    }
+
+    /// `a` sends by itself.
+    async fn send(&self, class: Class, bytes: usize) {
+        let stream = self.a.open().await;
+        assert!(stream.is_some(), "the link stands");
+        tokio::spawn(async move {
+            if let Some(stream) = stream {
+                pour(stream, class, bytes).await;
+            }
+        });
+    }
+
+    /// `a` answers.
+    async fn ask(&self, class: Class, bytes: u32) {
+        let stream = self.b.open().await;
+        assert!(stream.is_some(), "the link stands");
+        let came = self.came.clone();
+        tokio::spawn(async move {
+            let Some(mut stream) = stream else { return };
+            stream.write_u8(class as u8).await.ok();
+            stream.write_u32(bytes).await.ok();
+            stream.flush().await.ok();
+            came.take(stream).await;
+        });
+    }
+
+    fn crossed(&self) -> u64 {
+        self.crossed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that cross before so many of a class have come beyond those that had.
+    async fn crossing(&self, class: Class, bytes: u64) -> u64 {
+        let (before, had) = (self.crossed(), self.came.of(class));
+        until("it came", || self.came.of(class) >= had + bytes).await;
+        self.crossed() - before
+    }
+}
+
 /// Records before payload: what is small passes what is large, however much of that waits.
 #[tokio::test(start_paused = true)]
 async fn a_record_does_not_wait_behind_payload() {
-    const STREAMS: usize = 16;
-    let (a, b, crossed) = line();
-    let token = CancellationToken::new();
-    let a = link(a, true, &token);
-    let (arrived, mut arrivals) = mpsc::channel(4);
-    let inbound: Inbound = Box::new(move |mut stream| {
-        let arrived = arrived.clone();
-        tokio::spawn(async move {
-            let payload = stream.read_u8().await.is_ok_and(|kind| kind == b'p');
-            let mut bytes = vec![0; if payload { 64 << 10 } else { 200 }];
-            while stream.read_exact(&mut bytes).await.is_ok() {
-                if !payload {
-                    arrived.send(()).await.ok();
-                }
-            }
-        });
-    });
-    let (_b, task) = Link::new(b, false, token.clone(), inbound);
-    tokio::spawn(task);
-    let records = a.open().await;
-    assert!(records.is_some(), "the link stands");
-    let Some(mut records) = records else { return };
-    assert!(records.write_all(b"r").await.is_ok() && records.write_all(&[1; 200]).await.is_ok());
-    assert!(records.flush().await.is_ok() && arrivals.recv().await.is_some());
+    let link = Slow::new();
     for _ in 0..STREAMS {
-        let payload = a.open().await;
-        tokio::spawn(async move {
-            let Some(mut payload) = payload else { return };
-            payload.write_all(b"p").await.ok();
-            payload.write_all(&vec![2; 8 << 20]).await.ok();
-        });
+        link.send(Class::Read, 8 << 20).await;
     }
+    until("the link is busy", || link.crossed() > 4 << 20).await;
     let mut worst = 0;
     for _ in 0..20 {
-        tokio::time::sleep(Duration::from_millis(900)).await;
-        let before = crossed.load(std::sync::atomic::Ordering::Relaxed);
-        assert!(records.write_all(&[1; 200]).await.is_ok() && records.flush().await.is_ok());
-        assert!(arrivals.recv().await.is_some());
-        worst = worst.max(crossed.load(std::sync::atomic::Ordering::Relaxed) - before);
+        link.send(Class::Record, 200).await;
+        worst = worst.max(link.crossing(Class::Record, 200).await);
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     println!("a record waited for {worst} bytes of payload at most");
-    // One frame of each stream, and what the line and the writer hold; of payload many times that waits.
-    let most = (STREAMS * FRAME_BYTES + (128 << 10)) as u64;
-    assert!(worst <= most, "{worst} bytes of payload went before a record, at most {most} may");
+    assert!(worst <= BEFORE, "{worst} bytes of payload went before a record, at most {BEFORE} may");
+}
+
+/// Interactive before bulk, in both directions: what is sent, and what is answered.
+#[tokio::test(start_paused = true)]
+async fn an_interactive_read_passes_full_streams_of_copies() {
+    for answers in [false, true] {
+        let link = Slow::new();
+        for _ in 0..STREAMS {
+            match answers {
+                true => link.ask(Class::Copy, 8 << 20).await,
+                false => link.send(Class::Copy, 8 << 20).await,
+            }
+        }
+        until("the link is busy", || link.crossed() > 4 << 20).await;
+        let (mut worst, mut sum) = (0, 0);
+        for _ in 0..20 {
+            match answers {
+                true => link.ask(Class::Read, 4 << 10).await,
+                false => link.send(Class::Read, 4 << 10).await,
+            }
+            let waited = link.crossing(Class::Read, 4 << 10).await;
+            (worst, sum) = (worst.max(waited), sum + waited);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        println!(
+            "a read of 4 KiB came after {} bytes on average, {worst} at most (answers: {answers})",
+            sum / 20
+        );
+        assert!(worst <= BEFORE, "{worst} bytes went before a read of 4 KiB, at most {BEFORE} may");
+    }
+}
+
+/// Copies go on while reads take all they can get: they have one part of nine beside them.
+#[tokio::test(start_paused = true)]
+async fn copies_keep_their_share_beside_reads() {
+    let link = Slow::new();
+    for _ in 0..STREAMS {
+        link.ask(Class::Copy, 16 << 20).await;
+    }
+    for _ in 0..4 {
+        link.ask(Class::Read, 16 << 20).await;
+    }
+    // The first of each read is small, and still before it.
+    until("the reads are large", || link.came.of(Class::Read) > 2 << 20).await;
+    let (copies, reads) = (link.came.of(Class::Copy), link.came.of(Class::Read));
+    until("much has come", || link.came.of(Class::Read) > reads + (8 << 20)).await;
+    let copies = link.came.of(Class::Copy) - copies;
+    let reads = link.came.of(Class::Read) - reads;
+    let percent = 100 * copies / (copies + reads);
+    println!("{percent} % of {} bytes were copies", copies + reads);
+    assert!((9..=13).contains(&percent), "{percent} % of the bytes were copies, 11 are due");
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use skerry_base::NodeId;
+use skerry_federation::budget::Class;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::trust::PublicKey;
@@ -25,6 +26,7 @@ mod pace;
 mod sever;
 mod tls;
 mod traffic;
+mod turns;
 
 pub use links::{LinkEvent, LinkEvents};
 pub use traffic::PeerTraffic;
@@ -34,9 +36,13 @@ pub use traffic::PeerTraffic;
 pub type Stream = Box<dyn Duplex>;
 
 /// What a [`Stream`] is.
-pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {
+    /// What is written from now on is of this class: on a busy link it waits for what is more urgent. Each end says it of
+    /// what it writes itself. A stream that shares its connection with no other has nobody to wait for.
+    fn rank(&mut self, _class: Class) {}
+}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+impl Duplex for tokio::io::DuplexStream {}
 
 /// Who opened a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,23 +5,34 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use skerry_federation::budget::Class;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::Duplex;
 use super::traffic::Meter;
+use super::turns::Seat;
 
 /// Wraps `S`: bytes go to a [`Meter`], and after the token is cancelled every call fails.
 pub(super) struct Severable<S> {
     inner: S,
     meter: Option<Arc<Meter>>,
     severed: Pin<Box<WaitForCancellationFutureOwned>>,
+    seat: Option<Arc<Seat>>,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl<S> Severable<S> {
     pub(super) fn new(inner: S, link: &CancellationToken, meter: Option<Arc<Meter>>) -> Self {
-        Self { inner, meter, severed: Box::pin(link.clone().cancelled_owned()), _permit: None }
+        let severed = Box::pin(link.clone().cancelled_owned());
+        Self { inner, meter, severed, seat: None, _permit: None }
+    }
+
+    /// Says here how urgent it is.
+    pub(super) fn seated(mut self, seat: Arc<Seat>) -> Self {
+        self.seat = Some(seat);
+        self
     }
 
     /// Gives the permit back when the stream is dropped.
@@ -40,6 +51,14 @@ impl<S> Severable<S> {
     fn sent(&self, bytes: usize) {
         if let Some(meter) = &self.meter {
             meter.add_sent(bytes);
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Duplex for Severable<S> {
+    fn rank(&mut self, class: Class) {
+        if let Some(seat) = &self.seat {
+            seat.rank(class);
         }
     }
 }

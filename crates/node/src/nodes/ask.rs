@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use skerry_base::codec;
 use skerry_base::limits::MESSAGE_BYTES;
 use skerry_base::{BucketId, Dot, NodeId, Vector};
+use skerry_federation::budget::Class;
 
 use super::word::{Word, decode};
 use crate::net::frame;
@@ -96,6 +97,7 @@ pub(crate) enum Told {
 pub(super) async fn ask(site: &Site, node: NodeId, ask: Ask, patience: Duration) -> Result<Told, PeerError> {
     let exchange = async {
         let mut stream = site.peers.net().open(node).await?;
+        stream.rank(Class::Read);
         frame::write(&mut stream, &codec::encode(&Word::Ask(Box::new(ask)))).await?;
         let answer = frame::read_capped(&mut stream, MESSAGE_BYTES).await?;
         match decode(&answer.unwrap_or_default())? {

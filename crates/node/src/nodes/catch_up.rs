@@ -18,6 +18,7 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, NodeId, SiteId, Vector};
+use skerry_federation::budget::Class;
 use skerry_federation::placement::Spans;
 use skerry_federation::site_view::{Input, Seat};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
@@ -31,6 +32,7 @@ use crate::copies::look::is_here;
 use crate::paths::scope::{self, Terms};
 use crate::paths::{far, refusal};
 use crate::peers::message::{Hold, Holdings, Request, Response};
+use crate::peers::serve::Asker;
 use crate::site::{Site, unreadable};
 
 /// How long a node that has not heard of an epoch yet may take to.
@@ -267,8 +269,9 @@ async fn said_held(
 /// Holds one version that another node holds. A body that is damaged there and nowhere else whole keeps nobody out.
 async fn hold(site: &Arc<Site>, member: SiteId, record: &Record) -> Outcome<()> {
     let wanted = Hold { bucket: record.bucket, record: record.encode().into(), payload: Vec::new() };
+    let from = Asker { site: member, class: Class::Copy };
     loop {
-        match scope::hold_on(site, member, wanted.clone(), Terms::default()).await {
+        match scope::hold_on(site, from, wanted.clone(), Terms::default()).await {
             Ok(Response::Holding(_)) => {}
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == ErrorKind::Damaged => {

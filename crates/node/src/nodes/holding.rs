@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skerry_base::{BucketId, SiteId};
+use skerry_federation::budget::Class;
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 
 use super::Nodes;
@@ -16,6 +17,7 @@ use super::ask::Told;
 use crate::paths::bucket::Bucket;
 use crate::paths::scope::{self, Terms};
 use crate::peers::message::{Hold, Response};
+use crate::peers::serve::Asker;
 use crate::site::Site;
 
 /// How long a large body is taken before it is said how far that is: within the patience of a site.
@@ -55,7 +57,7 @@ pub(super) async fn hold(site: &Arc<Site>, from: SiteId, epoch: Option<u64>, hol
         return Ok(Told::Held);
     }
     let terms = Terms { fence, turn: TURN };
-    Ok(match scope::hold_on(site, from, hold, terms).await? {
+    Ok(match scope::hold_on(site, Asker { site: from, class: Class::Read }, hold, terms).await? {
         Response::Holding(bytes) => Told::Holding(bytes),
         _ => Told::Held,
     })

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::kv::{Table, View};
 use skerry_base::{Instant, NodeId};
+use skerry_federation::budget::Class;
 use skerry_federation::site_view::{Said, Seat};
 use skerry_model::Entry;
 use tokio::io::AsyncWriteExt;
@@ -81,6 +82,8 @@ async fn converse(
     leaving: &mut mpsc::Receiver<Said>,
 ) -> Result<(), Silence> {
     let mut stream = within(site.peers.net().open(node)).await?;
+    // A beat that waits behind payload is a node that is late.
+    stream.rank(Class::Decision);
     let hello = codec::encode(&Word::Hello(site.nodes.hello()));
     within(frame::write(&mut stream, &hello)).await?;
     let answer = within(frame::read_capped(&mut stream, WORD_BYTES)).await?.unwrap_or_default();

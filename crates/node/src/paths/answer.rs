@@ -24,7 +24,7 @@ use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::nodes;
 use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
-use crate::peers::serve::Answerer;
+use crate::peers::serve::{Answerer, Asker};
 use crate::peers::{PeerError, carries_records};
 use crate::site::{Site, unreadable};
 use crate::telemetry::Kind;
@@ -39,15 +39,15 @@ pub(crate) struct Answers {
 
 #[async_trait]
 impl Answerer for Answers {
-    async fn answer(&self, from: SiteId, request: Request, mut stream: Stream) -> Result<(), PeerError> {
+    async fn answer(&self, from: Asker, request: Request, mut stream: Stream) -> Result<(), PeerError> {
         let request = match request {
-            Request::Forward(asked) => return forward::take(&self.site, from, *asked, stream).await,
+            Request::Forward(asked) => return forward::take(&self.site, from.site, *asked, stream).await,
             request => request,
         };
         let (response, chunks) = self.respond(from, request).await;
         let bytes = codec::encode(&response);
         frame::write(&mut stream, &bytes).await?;
-        if let Some(node) = self.site.peers.roster.node(from) {
+        if let Some(node) = self.site.peers.roster.node(from.site) {
             if carries_records(&response) {
                 self.site.peers.sent(node, Kind::Record, bytes.len());
             }
@@ -70,7 +70,7 @@ impl Answerer for Answers {
 }
 
 impl Answers {
-    async fn respond(&self, from: SiteId, request: Request) -> (Response, Vec<Bytes>) {
+    async fn respond(&self, from: Asker, request: Request) -> (Response, Vec<Bytes>) {
         let site = &self.site;
         let plain =
             |answer: Outcome<Response>| (answer.unwrap_or_else(|error| list::refused(&error)), Vec::new());
@@ -78,16 +78,16 @@ impl Answers {
             Request::Control | Request::Forward(_) | Request::Words { .. } | Request::Circuit(_) => {
                 (Response::Done, Vec::new())
             }
-            Request::Through(asked) => through::answer(site, asked).await,
+            Request::Through(asked) => through::answer(site, from.class, asked).await,
             Request::Read(read) => object(site, read).await,
             Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk).await,
             Request::List(list) => (list::answer(site, list, false).await, Vec::new()),
             Request::Versions(list) => (list::answer(site, list, true).await, Vec::new()),
             Request::Decide(decide) => plain(decided(site, decide).await),
-            Request::Upload(call) => plain(upload_call(site, from, call).await),
+            Request::Upload(call) => plain(upload_call(site, from.site, call).await),
             Request::Size { bucket } => plain(size(site, bucket).await),
             Request::Hold(hold) => plain(scope::hold(site, from, hold).await),
-            Request::ClaimName(claim) => plain(buckets::claimed_for(site, from, claim).await),
+            Request::ClaimName(claim) => plain(buckets::claimed_for(site, from.site, claim).await),
             Request::NameHome(request) => plain(home::answer(site, request).await),
             Request::Holdings(asked) => plain(crate::copies::claims::answer(site, asked).await),
             Request::Have(asked) => plain(lost::answer(site, asked).await),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{NodeId, SiteId};
+use skerry_federation::budget::Class;
 use skerry_gateway::service::{
     ErrorKind, Outcome, PutObject, PutOutcome, RequestContext, ServiceError, UploadBody,
 };
@@ -156,6 +157,7 @@ async fn taker(site: &Arc<Site>, bucket: &Bucket, asked: &Request, why: ServiceE
 
 async fn offer(site: &Arc<Site>, node: NodeId, asked: &Request) -> Result<(Response, Stream), PeerError> {
     let mut stream = site.peers.net().open(node).await?;
+    stream.rank(Class::Read);
     let bytes = codec::encode(asked);
     frame::write(&mut stream, &bytes).await?;
     site.peers.sent(node, Kind::Record, bytes.len());

@@ -16,6 +16,7 @@ use futures::stream::FuturesUnordered;
 use skerry_base::kv::View;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES};
 use skerry_base::{ChunkKind, SiteId};
+use skerry_federation::budget::Class as Urgency;
 use skerry_federation::scope::{Reach, Reached};
 use skerry_gateway::service::{ErrorKind, Outcome, Receipt, RequestContext, ServiceError};
 use skerry_model::body::{Step, Walk};
@@ -32,6 +33,7 @@ use crate::duties::Act;
 use crate::nodes::Fence;
 use crate::peers::PeerError;
 use crate::peers::message::{Hold, Part, Request, Response};
+use crate::peers::serve::Asker;
 use crate::site::{Site, entry, unreadable};
 
 /// What is answered for a scope where plain writes do not wait for the disk.
@@ -183,7 +185,7 @@ async fn spread(site: &Arc<Site>, request: &Request, reach: &mut Reach, failed: 
     let mut asked = FuturesUnordered::new();
     loop {
         while let Some(next) = reach.ask(site.clock.now()) {
-            asked.push(async move { (next, held_by(site, next, request).await) });
+            asked.push(async move { (next, held_by(site, Urgency::Read, next, request).await) });
         }
         let now = site.clock.now();
         let pause = reach.next_wake(now).map_or(WAIT, |at| at.since(now));
@@ -221,24 +223,30 @@ pub(crate) enum Unheld {
 }
 
 /// Has one site hold it, be it this one.
-pub(crate) async fn held_by(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(), Unheld> {
+pub(crate) async fn held_by(
+    site: &Arc<Site>,
+    class: Urgency,
+    other: SiteId,
+    request: &Request,
+) -> Result<(), Unheld> {
     match request {
         Request::Hold(wanted) if other == site.id => loop {
-            match hold(site, other, wanted.clone()).await {
+            let myself = Asker { site: other, class };
+            match hold(site, myself, wanted.clone()).await {
                 Ok(Response::Holding(_)) => {}
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(Unheld::Refused(error)),
             }
         },
-        _ => hold_at(site, other, request).await,
+        _ => hold_at(site, class, other, request).await,
     }
 }
 
 /// Has another site hold it; asks again as long as it comes nearer.
-async fn hold_at(site: &Arc<Site>, other: SiteId, request: &Request) -> Result<(), Unheld> {
+async fn hold_at(site: &Arc<Site>, class: Urgency, other: SiteId, request: &Request) -> Result<(), Unheld> {
     let mut before = None;
     loop {
-        match site.peers.call(other, request).await?.response {
+        match site.peers.call_as(class, other, request).await?.response {
             Response::Held => return Ok(()),
             Response::Holding(bytes) if before.is_none_or(|before| bytes > before) => before = Some(bytes),
             Response::Holding(bytes) => return Err(Unheld::Stopped(bytes)),
@@ -265,15 +273,15 @@ impl Default for Terms {
 }
 
 /// Holds a version for another site: its record and all of its payload, durable here.
-pub(crate) async fn hold(site: &Arc<Site>, from: SiteId, hold: Hold) -> Outcome<Response> {
+pub(crate) async fn hold(site: &Arc<Site>, from: Asker, hold: Hold) -> Outcome<Response> {
     hold_on(site, from, hold, Terms::default()).await
 }
 
 /// The same on these terms.
-pub(crate) async fn hold_on(site: &Arc<Site>, from: SiteId, hold: Hold, terms: Terms) -> Outcome<Response> {
+pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Terms) -> Outcome<Response> {
     let Terms { fence, turn } = terms;
     fence.iter().try_for_each(Fence::check)?;
-    if let Some(node) = site.peers.roster.node(from).filter(|_| from != site.id) {
+    if let Some(node) = site.peers.roster.node(from.site).filter(|_| from.site != site.id) {
         let bytes = hold.payload.iter().map(Bytes::len).sum();
         site.peers.received(node, crate::telemetry::Kind::Payload, bytes);
     }
@@ -288,7 +296,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: SiteId, hold: Hold, terms: T
     site.check_takes(&bucket)?;
     site.join(bucket.id).await?;
     let life = site.stamps.origin_of(bucket.id);
-    let mut taking = Taking { bytes: 0, pins: Vec::new(), small: None, turn };
+    let mut taking = Taking { class: from.class, bytes: 0, pins: Vec::new(), small: None, turn };
     if let Some(object) = record.object()
         && !taking.has_all(site, &bucket, object).await?
         && !taking.take(site, &bucket, &record, object, hold.payload).await?
@@ -337,6 +345,8 @@ pub(crate) async fn claimed(site: &Arc<Site>, id: skerry_base::BucketId) -> Outc
 
 /// Payload that is being made this site's own.
 struct Taking {
+    /// How urgent it is to fetch what was not sent along.
+    class: Urgency,
     bytes: u64,
     pins: Vec<Pin>,
     small: Option<SmallBody>,
@@ -366,7 +376,7 @@ impl Taking {
         sent: Vec<Bytes>,
     ) -> Outcome<bool> {
         let (begun, mut came) = (site.clock.now(), false);
-        let chunks = Chunks::new(site, bucket, record.site);
+        let chunks = Chunks::as_urgent(self.class, site, bucket, record.site);
         let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
         let mut sent = sent.into_iter();
         let mut trees = Vec::new();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use skerry_base::{BucketId, ChunkKind, ChunkRef, SiteId};
+use skerry_federation::budget::Class as Urgency;
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::body::{Step, Walk};
 use skerry_storage::{Class, OpenChunk, ReadError};
@@ -40,18 +41,25 @@ pub(crate) struct Chunks {
     first: [SiteId; 2],
     /// Whether copies may lie here.
     keeps: bool,
+    /// How urgent it is to fetch what is not here.
+    urgency: Urgency,
 }
 
 impl Chunks {
     /// Chunks of a record of a bucket that was written at this site.
     pub(crate) fn new(site: &Arc<Site>, bucket: &Bucket, written: SiteId) -> Arc<Self> {
-        let keeps = bucket.may_lie_at(site.id);
-        Arc::new(Self { site: site.clone(), domain: bucket.id, first: [written, bucket.home], keeps })
+        Arc::new(Self::as_urgent(Urgency::Read, site, bucket, written))
+    }
+
+    /// The same, for something else than a reader who waits.
+    pub(crate) fn as_urgent(urgency: Urgency, site: &Arc<Site>, bucket: &Bucket, written: SiteId) -> Self {
+        let (first, keeps) = ([written, bucket.home], bucket.may_lie_at(site.id));
+        Self { site: site.clone(), domain: bucket.id, first, keeps, urgency }
     }
 
     /// Chunks of a bucket whichever record names them, to mend them.
     pub(crate) fn mending(site: &Arc<Site>, domain: BucketId, home: SiteId) -> Self {
-        Self { site: site.clone(), domain, first: [home, home], keeps: true }
+        Self { site: site.clone(), domain, first: [home, home], keeps: true, urgency: Urgency::Copy }
     }
 
     /// Who may have what is not here: where it was written, then the members nearest first, then the home;
@@ -160,10 +168,10 @@ impl Chunks {
     async fn ask_these(&self, chunk: ChunkRef, holders: &[SiteId], tried: &mut Vec<String>) -> Option<Bytes> {
         let peers = &self.site.peers;
         for &site in holders {
-            if let Some(bytes) = peers.chunk_through(site, self.domain, &chunk).await {
+            if let Some(bytes) = peers.chunk_through(self.urgency, site, self.domain, &chunk).await {
                 return Some(bytes);
             }
-            match peers.chunk(site, self.domain, &chunk).await {
+            match peers.chunk(self.urgency, site, self.domain, &chunk).await {
                 Ok(Some(bytes)) => return Some(bytes),
                 Ok(None) => tried.push(format!("{} does not have it", peers.roster.name(site))),
                 Err(error) => tried.push(format!("{}: {error}", peers.roster.name(site))),

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use skerry_federation::budget::Class;
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_storage::ReadError;
 
@@ -18,8 +19,8 @@ use crate::peers::message::{Response, Through};
 use crate::site::Site;
 
 /// Answers with the chunk.
-pub(crate) async fn answer(site: &Arc<Site>, asked: Through) -> (Response, Vec<Bytes>) {
-    match chunk(site, asked).await {
+pub(crate) async fn answer(site: &Arc<Site>, class: Class, asked: Through) -> (Response, Vec<Bytes>) {
+    match chunk(site, class, asked).await {
         Ok(Some(bytes)) => (Response::Chunk(u32::try_from(bytes.len()).unwrap_or(u32::MAX)), vec![bytes]),
         Ok(None) => (Response::NoChunk, Vec::new()),
         Err(error) => (list::refused(&error), Vec::new()),
@@ -30,7 +31,7 @@ fn refuse(message: impl Into<String>) -> ServiceError {
     ServiceError::new(ErrorKind::Unreachable, message)
 }
 
-async fn chunk(site: &Arc<Site>, asked: Through) -> Outcome<Option<Bytes>> {
+async fn chunk(site: &Arc<Site>, class: Class, asked: Through) -> Outcome<Option<Bytes>> {
     let Through { holder, domain, chunk, most } = asked;
     site.peers.willing().map_err(|why| refuse(format!("{} {why}", site.called())))?;
     let system = site.system;
@@ -51,11 +52,11 @@ async fn chunk(site: &Arc<Site>, asked: Through) -> Outcome<Option<Bytes>> {
     let Ok(_room) = site.peers.circuits.through.try_acquire() else {
         return Err(refuse(format!("{} fetches as much for others as it can", site.called())));
     };
-    let further = site.peers.chunk_through(holder, domain, &chunk).await;
+    let further = site.peers.chunk_through(class, holder, domain, &chunk).await;
     let fetched = match further {
         Some(bytes) => Some(bytes),
         None => {
-            let fetched = site.peers.chunk(holder, domain, &chunk).await;
+            let fetched = site.peers.chunk(class, holder, domain, &chunk).await;
             fetched.map_err(|error| refuse(error.to_string()))?
         }
     };

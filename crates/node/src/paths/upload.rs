@@ -10,6 +10,7 @@ use bytes::Bytes;
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
 use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, WallTime};
+use skerry_federation::budget::Class as Urgency;
 use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CopyPart, CreateUpload, CreatedUpload, ErrorKind, Expected,
     ListParts, Outcome, PartPage, PartSummary, PutOutcome, PutPart, PutPartOutcome, RequestContext,
@@ -219,7 +220,7 @@ pub(crate) async fn take_chunks(
     let mut trees = Vec::new();
     while let Some(step) = walk.next() {
         let (body::Step::Tree(chunk) | body::Step::Leaf(chunk, _)) = step;
-        let fetched = site.peers.chunk(from, bucket.id, &chunk).await;
+        let fetched = site.peers.chunk(Urgency::Read, from, bucket.id, &chunk).await;
         let bytes = fetched.map_err(|error| refusal::unreachable(error.to_string()))?;
         let bytes = bytes.ok_or_else(|| refusal::unreachable("the payload is gone where it was written"))?;
         if chunk.kind == skerry_base::ChunkKind::Tree {

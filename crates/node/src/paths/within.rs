@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_federation::budget::Class;
 use skerry_federation::site_view::Seats;
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, Receipt, RequestContext, ServiceError};
 use skerry_model::Record;
@@ -84,7 +85,7 @@ async fn settle(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<R
     // What was made elsewhere says nothing of its payload here.
     if record.site != site.id && !has_body(site, bucket, record).await? {
         let own = Request::Hold(hold.clone());
-        if let Err(why) = scope::held_by(site, site.id, &own).await {
+        if let Err(why) = scope::held_by(site, Class::Read, site.id, &own).await {
             return Ok(Err(format!("its body is not here: {why}")));
         }
     }

@@ -206,6 +206,7 @@ async fn ask(peers: &Peers, site: SiteId, circuit: Circuit) -> Result<(Way, Stre
         let stays = !matches!(circuit.act, Act::Ask(_));
         let stream = if stays { net.open_circuit(node).await } else { net.open(node).await };
         let mut stream = stream.map_err(|_| Why::Silent)?;
+        stream.rank(Class::Read);
         let asked = codec::encode(&Request::Circuit(circuit));
         frame::write(&mut stream, &asked).await.map_err(|_| Why::Silent)?;
         let answer = frame::read_capped(&mut stream, ANSWER_BYTES).await.map_err(|_| Why::Silent)?;

@@ -7,6 +7,7 @@
 //! or waits (payload).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{BucketId, ChunkId, ChunkRef, Instant, NodeId, SiteId};
-use skerry_federation::limits::DIALECT;
+use skerry_federation::budget::Class;
 use tokio::io::AsyncReadExt;
 
 use crate::clock::Clock;
@@ -22,6 +23,7 @@ use crate::net::{Net, NetError, Stream, frame};
 use crate::telemetry::{Kind, Wan};
 
 pub(crate) mod circuits;
+pub(crate) mod mark;
 pub(crate) mod message;
 pub(crate) mod outbox;
 pub(crate) mod refused;
@@ -79,6 +81,23 @@ pub(crate) struct Peers {
     pub(crate) circuits: circuits::Circuits,
     clock: Clock,
     noted: Mutex<Noted>,
+    speech: Mutex<BTreeMap<NodeId, Speech>>,
+}
+
+/// What the other end of a link understands: the dialect that it said on this very link.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Speech(Arc<AtomicU8>);
+
+impl Speech {
+    /// It said so.
+    pub(crate) fn set(&self, dialect: u8) {
+        self.0.store(dialect, Ordering::Relaxed);
+    }
+
+    /// Whether marks may be said to it ([`mark`]).
+    pub(crate) fn has_marks(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= mark::DIALECT
+    }
 }
 
 /// What is noted of other sites for status and metrics.
@@ -92,7 +111,25 @@ impl Peers {
     /// Over this network; the roster is empty.
     pub(crate) fn new(net: Arc<dyn Net>, wan: Arc<Wan>, clock: Clock, circuits: circuits::Circuits) -> Self {
         let uplink = uplink::Uplink::new(net.clone(), clock);
-        Self { net, roster: Roster::default(), wan, uplink, circuits, clock, noted: Mutex::default() }
+        let (noted, speech) = (Mutex::default(), Mutex::default());
+        Self { net, roster: Roster::default(), wan, uplink, circuits, clock, noted, speech }
+    }
+
+    /// There is a new link to a node: nothing is known yet of what it understands.
+    pub(crate) fn meet(&self, node: NodeId) -> Speech {
+        let speech = Speech::default();
+        self.speech.lock().unwrap_or_else(PoisonError::into_inner).insert(node, speech.clone());
+        speech
+    }
+
+    /// The link to a node is gone.
+    pub(crate) fn part(&self, node: NodeId) {
+        self.speech.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
+    }
+
+    /// Whether a node has said that it knows marks.
+    pub(crate) fn has_marks(&self, node: NodeId) -> bool {
+        self.speech.lock().unwrap_or_else(PoisonError::into_inner).get(&node).is_some_and(Speech::has_marks)
     }
 
     /// The clocks that it reads.
@@ -147,9 +184,19 @@ impl Peers {
 
     /// Asks one question; the stream then holds what follows the answer.
     pub(crate) async fn call(&self, site: SiteId, request: &Request) -> Result<Answer, PeerError> {
+        self.call_as(uplink::class(request).unwrap_or(Class::Read), site, request).await
+    }
+
+    /// The same, as urgent as this. What a budget lets through is told by the question alone.
+    pub(crate) async fn call_as(
+        &self,
+        class: Class,
+        site: SiteId,
+        request: &Request,
+    ) -> Result<Answer, PeerError> {
         let node = self.roster.node(site).ok_or(PeerError::Stranger(site))?;
         let held = self.uplink.may_ask(node, request).map_err(PeerError::Metered)?;
-        match tokio::time::timeout(patience(request), self.exchange(node, request)).await {
+        match tokio::time::timeout(patience(request), self.exchange(node, class, request)).await {
             Ok(Ok(answer)) => Ok(Answer { _held: held, ..answer }),
             Ok(Err(PeerError::Net(NetError::NoLink(_)))) => Err(PeerError::Apart(self.apart(site))),
             Ok(Err(error)) => Err(error),
@@ -157,9 +204,13 @@ impl Peers {
         }
     }
 
-    async fn exchange(&self, node: NodeId, request: &Request) -> Result<Answer, PeerError> {
+    async fn exchange(&self, node: NodeId, class: Class, request: &Request) -> Result<Answer, PeerError> {
         let mut stream = self.net.open(node).await?;
-        let asked = codec::encode(request);
+        stream.rank(class);
+        let mut asked = codec::encode(request);
+        if self.has_marks(node) {
+            asked = mark::marked(class, &asked);
+        }
         frame::write(&mut stream, &asked).await?;
         let payload = payload_of(request);
         if payload > 0 {
@@ -182,7 +233,8 @@ impl Peers {
 
     /// Which words of the machine a site understands: 1 if it does not know the question. None if there is no answer.
     pub(crate) async fn dialect(&self, site: SiteId) -> Option<u8> {
-        match self.call(site, &Request::Words { dialect: DIALECT }).await.map(|answer| answer.response) {
+        match self.call(site, &Request::Words { dialect: mark::DIALECT }).await.map(|answer| answer.response)
+        {
             Ok(Response::Words { dialect }) => Some(dialect),
             Err(PeerError::Silent | PeerError::Stranger(_) | PeerError::Net(_) | PeerError::Apart(_)) => None,
             Ok(_) | Err(_) => Some(1),
@@ -192,17 +244,19 @@ impl Peers {
     /// One chunk of `site`, verified by its name; none if it is not there.
     pub(crate) async fn chunk(
         &self,
+        class: Class,
         site: SiteId,
         domain: BucketId,
         chunk: &ChunkRef,
     ) -> Result<Option<Bytes>, PeerError> {
-        self.chunk_of(site, &Request::Chunk { domain, chunk: chunk.id }, chunk).await
+        self.chunk_of((class, site), &Request::Chunk { domain, chunk: chunk.id }, chunk).await
     }
 
     /// One chunk of a site that is reached by way of others, fetched by the first of them for itself and given on; none
     /// if that one will not, or cannot.
     pub(crate) async fn chunk_through(
         &self,
+        class: Class,
         holder: SiteId,
         domain: BucketId,
         chunk: &ChunkRef,
@@ -210,7 +264,7 @@ impl Peers {
         let course = self.course(holder).filter(|course| course.hops > 0)?;
         let relay = self.roster.site(course.via?)?;
         let asked = Through { holder, domain, chunk: *chunk, most: course.hops - 1 };
-        match self.chunk_of(relay, &Request::Through(asked), chunk).await {
+        match self.chunk_of((class, relay), &Request::Through(asked), chunk).await {
             Ok(bytes) => bytes,
             Err(error) => {
                 tracing::debug!(relay = self.roster.name(relay), %error, "did not fetch a chunk for this site");
@@ -221,11 +275,11 @@ impl Peers {
 
     async fn chunk_of(
         &self,
-        site: SiteId,
+        (class, site): (Class, SiteId),
         request: &Request,
         chunk: &ChunkRef,
     ) -> Result<Option<Bytes>, PeerError> {
-        let mut answer = self.call(site, request).await?;
+        let mut answer = self.call_as(class, site, request).await?;
         match answer.response {
             Response::Chunk(length) if length == chunk.stored => {
                 self.receive(&mut answer, chunk.id, length).await.map(Some)

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use skerry_base::codec;
 use skerry_base::{NodeId, SiteId};
+use skerry_federation::budget::Class;
 use skerry_federation::message::Kind as MessageKind;
 use skerry_federation::{Input, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -83,7 +84,7 @@ pub(crate) async fn follow(peers: Arc<Peers>, boxes: Arc<Outboxes>, drive: Drive
         tokio::select! {
             event = links.next() => match event {
                 Some(LinkEvent::Up(node)) => up(&peers, &boxes, &drive, &tasks, node),
-                Some(LinkEvent::Down(node)) => down(&boxes, &drive, node),
+                Some(LinkEvent::Down(node)) => down(&peers, &boxes, &drive, node),
                 None => return,
             },
             _ = ticks.tick() => boxes.linked().into_iter().for_each(|site| tell_rtt(&peers, &drive, site)),
@@ -105,11 +106,13 @@ fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: 
     let number = boxes.1.fetch_add(1, Ordering::Relaxed);
     boxes.put(site, Outbox { queue, budget, node, number });
     let peers = peers.clone();
+    let speech = peers.meet(node);
     tell_rtt(&peers, drive, site);
     drive.tell(Input::LinkUp(site));
     let (asking, drive) = (peers.clone(), drive.clone());
     tasks.spawn(async move {
         if let Some(dialect) = asking.dialect(site).await {
+            speech.set(dialect);
             drive.tell(Input::Speaks { site, dialect });
         }
     });
@@ -120,7 +123,8 @@ fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: 
     });
 }
 
-fn down(boxes: &Outboxes, drive: &Drive, node: NodeId) {
+fn down(peers: &Peers, boxes: &Outboxes, drive: &Drive, node: NodeId) {
+    peers.part(node);
     if let Some(site) = boxes.remove(node) {
         drive.tell(Input::LinkDown(site));
     }
@@ -132,6 +136,7 @@ async fn pour(
     mut waiting: mpsc::Receiver<Waiting>,
 ) -> Result<(), super::PeerError> {
     let mut stream = peers.net().open(node).await?;
+    stream.rank(Class::Record);
     frame::write(&mut stream, &codec::encode(&Request::Control)).await?;
     while let Some((bytes, kind, permit)) = waiting.recv().await {
         frame::write(&mut stream, &bytes).await?;

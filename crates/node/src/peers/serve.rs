@@ -12,14 +12,14 @@ use async_trait::async_trait;
 use skerry_base::codec;
 use skerry_base::{NodeId, SiteId};
 use skerry_federation::Message;
-use skerry_federation::limits::DIALECT;
+use skerry_federation::budget::Class;
 use skerry_federation::message::Kind as MessageKind;
 use skerry_gateway::service::ErrorKind;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
 use super::message::{Request, Response};
-use super::{Peers, circuits};
+use super::{Peers, circuits, mark, uplink};
 use crate::drive::Drive;
 use crate::net::tcp::STRANGERS;
 use crate::net::{Peer, Stream, frame};
@@ -35,11 +35,20 @@ const WAITING: usize = 16;
 /// How long a stream may be open without a word.
 const FIRST_WORD: Duration = Duration::from_secs(30);
 
+/// Who asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker {
+    /// The site.
+    pub(crate) site: SiteId,
+    /// How urgent it is. What this site has to fetch for the answer is as urgent.
+    pub(crate) class: Class,
+}
+
 /// Answers questions.
 #[async_trait]
 pub(crate) trait Answerer: Send + Sync + 'static {
     /// Answers on the stream; an error is logged and closes it.
-    async fn answer(&self, from: SiteId, request: Request, stream: Stream) -> Result<(), super::PeerError>;
+    async fn answer(&self, from: Asker, request: Request, stream: Stream) -> Result<(), super::PeerError>;
 
     /// Another node of this site, or one that takes itself for it, with the first word on its stream.
     async fn fellow(&self, node: NodeId, first: Vec<u8>, stream: Stream) -> Result<(), super::PeerError>;
@@ -89,20 +98,26 @@ async fn one(
         return answerer.fellow(node, first, stream).await;
     }
     let site = peers.roster.site(node).ok_or(super::PeerError::Senseless("the site left the roster"))?;
-    match codec::decode(&first)? {
+    let (marked, question) = mark::read(&first);
+    match codec::decode(question)? {
         Request::Control => control(peers, drive, site, node, stream).await,
-        Request::Circuit(circuit) => circuits::serve(peers, (site, node), circuit, stream).await,
+        Request::Circuit(circuit) => {
+            stream.rank(Class::Read);
+            circuits::serve(peers, (site, node), circuit, stream).await
+        }
         Request::Words { .. } => {
-            let words = codec::encode(&Response::Words { dialect: DIALECT });
+            let words = codec::encode(&Response::Words { dialect: mark::DIALECT });
             Ok(frame::write(&mut stream, &words).await?)
         }
         request => {
+            let class = marked.or(uplink::class(&request)).unwrap_or(Class::Read);
+            stream.rank(class);
             let _held = match peers.uplink.may_ask(node, &request) {
                 Ok(held) => held,
                 Err(message) => return refuse(&mut stream, message).await,
             };
             let _permit = room.acquire_owned().await.ok();
-            answerer.answer(site, request, stream).await
+            answerer.answer(Asker { site, class }, request, stream).await
         }
     }
 }

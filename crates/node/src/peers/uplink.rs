@@ -77,8 +77,8 @@ pub(crate) struct Standing {
     pub(crate) verdicts: [Verdict; 4],
 }
 
-/// What a question is.
-const fn class(request: &Request) -> Option<Class> {
+/// What a question is, if its asker does not say more.
+pub(crate) const fn class(request: &Request) -> Option<Class> {
     match request {
         // What is said on it is judged message by message; what is carried, by who carries it.
         Request::Control | Request::Circuit(_) => None,

@@ -7,6 +7,7 @@
 mod checking;
 mod circuits;
 mod copies;
+mod dialects;
 mod duties;
 mod flips;
 mod going;

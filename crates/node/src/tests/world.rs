@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use skerry_base::kv::View;
-use skerry_base::{SiteId, WallTime};
+use skerry_base::{NodeId, SiteId, WallTime};
 use skerry_federation::site_view::Seat;
 use skerry_gateway::service::{
     BucketPatch, CreateBucket, DeleteObject, DeleteTarget, GetObject, ListQuery, Md5Batch, ObjectHeaders,
@@ -17,13 +17,13 @@ use skerry_model::{Entry, Record, bucket, space};
 use tempfile::TempDir;
 
 use crate::config::Config;
-use crate::net::memory::MemoryWorld;
+use crate::net::memory::{MemoryNet, MemoryWorld};
 use crate::net::tcp::TcpNet;
 use crate::server::{Core, Options};
 use crate::site::{Site, entry, unreadable};
 use crate::trust::access::AccessKey;
 use crate::trust::founding::Founding;
-use crate::trust::{Identity, SeatOffer, SiteStatement, SiteTrust, entropy};
+use crate::trust::{Identity, PublicKey, SeatOffer, SiteStatement, SiteTrust, entropy};
 
 /// The longest that anything here may take; reached only when something is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -126,6 +126,19 @@ impl TestSite {
 
     pub(super) fn id(&self) -> SiteId {
         self.trust.statement.site
+    }
+
+    pub(super) fn key(&self) -> PublicKey {
+        self.trust.identity.public()
+    }
+
+    pub(super) fn node(&self) -> NodeId {
+        self.key().node()
+    }
+
+    /// The bare network of the site, which must not run, for a test that speaks in its place.
+    pub(super) fn bare(&self) -> Arc<MemoryNet> {
+        self.net.node(self.key())
     }
 
     pub(super) fn services(&self) -> &Services {

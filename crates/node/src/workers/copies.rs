@@ -442,7 +442,7 @@ pub(crate) async fn have_held(
     let question = tokio::task::spawn_blocking(question).await;
     // It died meanwhile, or cannot be read: the next look knows.
     let Ok(Ok(Some(request))) = question else { return Err(Failure::Version.into()) };
-    scope::held_by(site, to, &request).await.map_err(|why| {
+    scope::held_by(site, Class::Copy, to, &request).await.map_err(|why| {
         tracing::debug!(%why, %to, "a copy was not taken");
         let whole_bucket = matches!(&why, Unheld::Refused(error) if error.kind() == ErrorKind::NotResident);
         Refusal { failure: failure(&why), whole_bucket }

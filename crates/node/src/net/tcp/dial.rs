@@ -18,7 +18,7 @@ use super::super::pace;
 use super::super::sever::Severable;
 use super::super::tls;
 use super::super::traffic::{Counters, Meter};
-use super::super::{Course, NetError, PeerAddress, Stream};
+use super::super::{Course, Duplex, NetError, PeerAddress, Stream};
 use super::{HANDSHAKE, Shared, greet};
 use crate::trust::{PublicKey, entropy};
 
@@ -60,6 +60,8 @@ pub(super) fn tune(socket: &TcpStream) {
 }
 
 type Socket = TlsStream<Severable<TcpStream>>;
+
+impl Duplex for Socket {}
 
 /// Keeps a link to `node` until told to stop.
 pub(super) async fn keep(shared: Arc<Shared>, node: NodeId, wakers: Wakers, stop: CancellationToken) {

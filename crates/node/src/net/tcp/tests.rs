@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
+use futures::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -120,6 +121,48 @@ async fn many_streams_share_the_link() {
         }
     }));
     tokio::join!(serving, asking);
+}
+
+/// `cargo test --release -p skerry-node --lib -- --ignored --nocapture what_a_link_carries`: both ends and both ciphers in
+/// one process.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "prints figures; asserts nothing"]
+async fn what_a_link_carries() {
+    const BYTES: usize = 256 << 20;
+    let (a, b) = linked().await;
+    for streams in [1, 4, 16] {
+        let begun = std::time::Instant::now();
+        let serving = async {
+            let taking = futures::stream::iter(0..streams).then(|_| b.net.accept());
+            let taking = taking.map(|accepted| tokio::spawn(taken(accepted.unwrap().1)));
+            let tasks: Vec<_> = taking.collect().await;
+            futures::future::join_all(tasks).await.into_iter().map(Result::unwrap).sum::<usize>()
+        };
+        let (net, to) = (a.net.clone(), b.node());
+        let sending = futures::future::join_all((0..streams).map(|_| {
+            let net = net.clone();
+            tokio::spawn(async move {
+                let mut stream = net.open(to).await.unwrap();
+                let piece = vec![7; 1 << 20];
+                for _ in 0..(BYTES >> 20) / streams {
+                    stream.write_all(&piece).await.unwrap();
+                }
+                stream.shutdown().await.unwrap();
+            })
+        }));
+        let (came, _) = tokio::join!(serving, sending);
+        println!("{streams} streams: {:.0} MiB/s", (came >> 20) as f64 / begun.elapsed().as_secs_f64());
+    }
+}
+
+async fn taken(mut stream: Stream) -> usize {
+    let (mut piece, mut came) = (vec![0; 256 << 10], 0);
+    loop {
+        match stream.read(&mut piece).await.unwrap() {
+            0 => return came,
+            read => came += read,
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,202 @@
+//! What is said to sites of this release and of the one before: marks only to who knows them.
+
+use std::sync::{Arc, Mutex};
+
+use skerry_base::{BucketId, Vector, codec};
+use skerry_federation::Message;
+use skerry_federation::budget::Class;
+use skerry_federation::message::Pull;
+use skerry_gateway::service::{PinAct, PinRequest};
+use tokio::io::AsyncWriteExt;
+
+use super::world::{TestSite, TestWorld, noise};
+use crate::net::memory::MemoryNet;
+use crate::net::{Net, PeerAddress, Stream, frame};
+use crate::peers::mark;
+use crate::peers::message::{List, Request, Response};
+
+const OBJECTS: u64 = 60;
+
+/// A site of some release: what it hears, frame by frame.
+struct Release {
+    net: Arc<MemoryNet>,
+    /// The first frame of each stream that the other site opens, and what follows on control streams.
+    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    messages: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Release {
+    /// In the place of `two`, beside `one`; says that it speaks this dialect, or, as the first release did, nothing.
+    fn start(one: &TestSite, two: &TestSite, dialect: Option<u8>) -> Self {
+        let net = two.bare();
+        let (heard, messages) = (Arc::default(), Arc::default());
+        let release = Self { net: net.clone(), heard, messages };
+        let (heard, messages) = (release.heard.clone(), release.messages.clone());
+        net.set_peers(vec![PeerAddress { key: one.key(), addresses: Vec::new() }]);
+        tokio::spawn(async move {
+            while let Some((_, stream)) = net.accept().await {
+                tokio::spawn(hear(stream, dialect, heard.clone(), messages.clone()));
+            }
+        });
+        release
+    }
+
+    async fn ask(&self, one: &TestSite, question: &[u8]) -> Vec<u8> {
+        let mut stream = self.net.open(one.node()).await.unwrap();
+        frame::write(&mut stream, question).await.unwrap();
+        frame::read(&mut stream).await.unwrap().unwrap()
+    }
+
+    /// All records of a bucket, as a control frame of the site asked.
+    async fn pull(&self, one: &TestSite, bucket: BucketId) -> Vec<u8> {
+        let mut stream = self.net.open(one.node()).await.unwrap();
+        frame::write(&mut stream, &codec::encode(&Request::Control)).await.unwrap();
+        let pull = Pull { ticket: 77, bucket, seen: Vector::new(), max_bytes: 1 << 20, batches: 1 };
+        frame::write(&mut stream, &Message::Pull(pull).encode()).await.unwrap();
+        let found = || {
+            let messages = self.messages.lock().unwrap();
+            messages.iter().find(|frame| batch(frame).is_some_and(|records| records == OBJECTS)).cloned()
+        };
+        one.until("the records came", || async { found().is_some() }).await;
+        found().unwrap()
+    }
+}
+
+/// How many records are in a control frame that answers the pull.
+fn batch(frame: &[u8]) -> Option<u64> {
+    match Message::decode(frame) {
+        Ok(Message::Batch(batch)) if batch.ticket == 77 => Some(batch.items.len() as u64),
+        _ => None,
+    }
+}
+
+async fn hear(
+    mut stream: Stream,
+    dialect: Option<u8>,
+    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    messages: Arc<Mutex<Vec<Vec<u8>>>>,
+) {
+    let Ok(Some(first)) = frame::read(&mut stream).await else { return };
+    heard.lock().unwrap().push(first.clone());
+    match (codec::decode(&first), dialect) {
+        (Ok(Request::Words { .. }), Some(dialect)) => {
+            frame::write(&mut stream, &codec::encode(&Response::Words { dialect })).await.ok();
+            stream.shutdown().await.ok();
+        }
+        (Ok(Request::Control), _) => {
+            while let Ok(Some(frame)) = frame::read(&mut stream).await {
+                messages.lock().unwrap().push(frame);
+            }
+        }
+        _ => {}
+    }
+}
+
+async fn full_bucket(one: &TestSite) -> BucketId {
+    one.create_bucket("photos").await.unwrap();
+    for n in 0..OBJECTS {
+        one.put("photos", &format!("2026/11/img_{n:04}.jpg"), noise(1000, n)).await.unwrap();
+    }
+    one.site().bucket("photos").await.unwrap().unwrap().id
+}
+
+/// Asked over a link whose other end has said what it speaks.
+async fn asked(one: &TestSite, two: &TestSite, release: &Release, bucket: BucketId) -> Vec<u8> {
+    let words = |frame: &Vec<u8>| matches!(codec::decode(frame), Ok(Request::Words { .. }));
+    one.until("it was asked what it speaks", || async { release.heard.lock().unwrap().iter().any(words) })
+        .await;
+    let begun = release.heard.lock().unwrap().len();
+    let question = Request::Size { bucket };
+    one.site().peers.call_as(Class::Copy, two.id(), &question).await.map(drop).unwrap_err();
+    let wanted = codec::encode(&question);
+    let heard = release.heard.lock().unwrap();
+    heard.iter().skip(begun).find(|frame| frame.ends_with(&wanted)).unwrap().clone()
+}
+
+fn listing(bucket: BucketId) -> Vec<u8> {
+    codec::encode(&Request::List(List {
+        bucket,
+        prefix: String::new(),
+        delimiter: None,
+        after: String::new(),
+        after_version: None,
+        limit: 1000,
+    }))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_before_hear_what_they_always_heard() {
+    for dialect in [Some(2), None] {
+        let mut world = TestWorld::new(2).await;
+        let bucket = full_bucket(&world.sites[0]).await;
+        world.sites[1].stop().await;
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        let release = Release::start(one, two, dialect);
+        one.until("they are linked", || async { one.site().linked(two.id()) }).await;
+        assert_eq!(asked(one, two, &release, bucket).await, codec::encode(&Request::Size { bucket }));
+        let frame = release.pull(one, bucket).await;
+        assert!(Message::decode(&frame).is_ok(), "as it always was");
+        let answer = release.ask(one, &listing(bucket)).await;
+        let Response::Page(page) = codec::decode(&answer).unwrap() else { panic!("a page") };
+        assert_eq!(page.entries.len() as u64, OBJECTS);
+        let (heard, messages) =
+            (release.heard.lock().unwrap().clone(), release.messages.lock().unwrap().clone());
+        assert!(heard.iter().all(|first| codec::decode::<Request>(first).is_ok()));
+        assert!(messages.iter().all(|message| Message::decode(message).is_ok()));
+        world.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_speaks_dialect_3_hears_marks() {
+    let mut world = TestWorld::new(2).await;
+    let bucket = full_bucket(&world.sites[0]).await;
+    world.sites[1].stop().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let release = Release::start(one, two, Some(mark::DIALECT));
+    one.until("it is known what it speaks", || async { one.site().peers.has_marks(two.node()) }).await;
+    let question = asked(one, two, &release, bucket).await;
+    assert_eq!(mark::read(&question), (Some(Class::Copy), &codec::encode(&Request::Size { bucket })[..]));
+    let answer = release.ask(one, &mark::marked(Class::Read, &listing(bucket))).await;
+    assert_eq!(answer, release.ask(one, &listing(bucket)).await, "a mark changes no answer");
+    world.stop().await;
+}
+
+/// A GET and a pin ask for chunks in the same words; who has them hears which of the two it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_a_chunk_hears_whether_somebody_waits_for_it() {
+    let mut world = TestWorld::new(2).await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        two.create_bucket("photos").await.unwrap();
+        for (n, key) in ["read", "pinned", "small"].into_iter().enumerate() {
+            let length = if key == "small" { 100 } else { 100_000 };
+            two.put("photos", key, noise(length, n as u64)).await.unwrap();
+        }
+        one.until("the bucket is known", || async { one.site().bucket("photos").await.unwrap().is_some() })
+            .await;
+        one.get("photos", "small").await.unwrap();
+        world.converged("photos").await;
+    }
+    world.sites[1].stop().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let release = Release::start(one, two, Some(mark::DIALECT));
+    one.until("it is known what it speaks", || async { one.site().peers.has_marks(two.node()) }).await;
+    let asked = || -> Vec<Class> {
+        let heard = release.heard.lock().unwrap();
+        let chunk = |frame: &Vec<u8>| match mark::read(frame) {
+            (class, question) if matches!(codec::decode(question), Ok(Request::Chunk { .. })) => class,
+            _ => None,
+        };
+        heard.iter().filter_map(chunk).collect()
+    };
+    // It answers nothing.
+    one.get("photos", "read").await.unwrap_err();
+    let reads = asked();
+    assert!(!reads.is_empty() && reads.iter().all(|class| *class == Class::Read), "{reads:?}");
+    let pin = PinRequest { bucket: "photos".into(), prefix: "pinned".into(), act: PinAct::Pin };
+    one.services().admin.set_pin(pin).await.unwrap();
+    one.until("the pin asked", || async { asked().len() > reads.len() }).await;
+    assert!(asked().iter().skip(reads.len()).all(|class| *class == Class::Copy), "{:?}", asked());
+    world.stop().await;
+}
