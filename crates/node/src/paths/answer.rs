@@ -24,6 +24,7 @@ use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::nodes;
 use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
+use crate::peers::packed::packed;
 use crate::peers::serve::{Answerer, Asker};
 use crate::peers::{PeerError, carries_records};
 use crate::site::{Site, unreadable};
@@ -46,6 +47,7 @@ impl Answerer for Answers {
         };
         let (response, chunks) = self.respond(from, request).await;
         let bytes = codec::encode(&response);
+        let bytes = if from.unpacks { packed(bytes).await } else { bytes.into() };
         frame::write(&mut stream, &bytes).await?;
         if let Some(node) = self.site.peers.roster.node(from.site) {
             if carries_records(&response) {

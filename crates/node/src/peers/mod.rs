@@ -26,6 +26,7 @@ pub(crate) mod circuits;
 pub(crate) mod mark;
 pub(crate) mod message;
 pub(crate) mod outbox;
+pub(crate) mod packed;
 pub(crate) mod refused;
 pub(crate) mod roster;
 pub(crate) mod serve;
@@ -58,6 +59,9 @@ pub(crate) enum PeerError {
     /// The answer was none.
     #[error("{0}")]
     Malformed(#[from] codec::DecodeError),
+    /// What was said cannot be unpacked.
+    #[error("{0}")]
+    Unreadable(#[from] packed::Unreadable),
     /// Silence.
     #[error("no answer within {} seconds", ANSWER_WAIT.as_secs())]
     Silent,
@@ -127,7 +131,7 @@ impl Peers {
         self.speech.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
     }
 
-    /// Whether a node has said that it knows marks.
+    /// Whether a node has said that it knows marks and packed frames.
     pub(crate) fn has_marks(&self, node: NodeId) -> bool {
         self.speech.lock().unwrap_or_else(PoisonError::into_inner).get(&node).is_some_and(Speech::has_marks)
     }
@@ -224,9 +228,10 @@ impl Peers {
         }
         let answer =
             frame::read(&mut stream).await?.ok_or(PeerError::Senseless("closed without an answer"))?;
-        let response = codec::decode(&answer)?;
+        let crossed = answer.len();
+        let response = codec::decode(&packed::open(answer)?)?;
         if carries_records(&response) {
-            self.received(node, Kind::Record, answer.len());
+            self.received(node, Kind::Record, crossed);
         }
         Ok(Answer { response, stream, node, _held: None })
     }

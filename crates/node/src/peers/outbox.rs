@@ -14,8 +14,9 @@ use skerry_federation::message::Kind as MessageKind;
 use skerry_federation::{Input, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::Peers;
 use super::message::Request;
+use super::packed::packed;
+use super::{Peers, Speech};
 use crate::drive::Drive;
 use crate::net::{LinkEvent, frame};
 use crate::tasks::Tasks;
@@ -109,15 +110,15 @@ fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: 
     let speech = peers.meet(node);
     tell_rtt(&peers, drive, site);
     drive.tell(Input::LinkUp(site));
-    let (asking, drive) = (peers.clone(), drive.clone());
+    let (asking, drive, heard) = (peers.clone(), drive.clone(), speech.clone());
     tasks.spawn(async move {
         if let Some(dialect) = asking.dialect(site).await {
-            speech.set(dialect);
+            heard.set(dialect);
             drive.tell(Input::Speaks { site, dialect });
         }
     });
     tasks.spawn(async move {
-        if let Err(error) = pour(&peers, node, waiting).await {
+        if let Err(error) = pour(&peers, node, &speech, waiting).await {
             tracing::debug!(%node, %error, "control stream ended");
         }
     });
@@ -133,12 +134,14 @@ fn down(peers: &Peers, boxes: &Outboxes, drive: &Drive, node: NodeId) {
 async fn pour(
     peers: &Peers,
     node: NodeId,
+    speech: &Speech,
     mut waiting: mpsc::Receiver<Waiting>,
 ) -> Result<(), super::PeerError> {
     let mut stream = peers.net().open(node).await?;
     stream.rank(Class::Record);
     frame::write(&mut stream, &codec::encode(&Request::Control)).await?;
     while let Some((bytes, kind, permit)) = waiting.recv().await {
+        let bytes = if speech.has_marks() { packed(bytes).await } else { bytes.into() };
         frame::write(&mut stream, &bytes).await?;
         if kind == MessageKind::Record {
             peers.sent(node, Kind::Record, bytes.len());

@@ -19,7 +19,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 
 use super::message::{Request, Response};
-use super::{Peers, circuits, mark, uplink};
+use super::{Peers, circuits, mark, packed, uplink};
 use crate::drive::Drive;
 use crate::net::tcp::STRANGERS;
 use crate::net::{Peer, Stream, frame};
@@ -42,6 +42,8 @@ pub(crate) struct Asker {
     pub(crate) site: SiteId,
     /// How urgent it is. What this site has to fetch for the answer is as urgent.
     pub(crate) class: Class,
+    /// Whether it reads packed answers.
+    pub(crate) unpacks: bool,
 }
 
 /// Answers questions.
@@ -112,12 +114,14 @@ async fn one(
         request => {
             let class = marked.or(uplink::class(&request)).unwrap_or(Class::Read);
             stream.rank(class);
+            // Who says marks reads them.
+            let asker = Asker { site, class, unpacks: marked.is_some() };
             let _held = match peers.uplink.may_ask(node, &request) {
                 Ok(held) => held,
                 Err(message) => return refuse(&mut stream, message).await,
             };
             let _permit = room.acquire_owned().await.ok();
-            answerer.answer(Asker { site, class }, request, stream).await
+            answerer.answer(asker, request, stream).await
         }
     }
 }
@@ -139,8 +143,9 @@ async fn control(
     let waiting = Arc::new(Semaphore::new(WAITING));
     while let Some(bytes) = frame::read(&mut stream).await? {
         peers.hear(site);
+        let crossed = bytes.len();
         // One of a later release, or damage of its making: what comes after it may be understood.
-        let message = match Message::decode(&bytes) {
+        let message = match read(bytes) {
             Ok(message) => message,
             Err(error) => {
                 tracing::debug!(%node, %error, "a message was passed over");
@@ -148,10 +153,14 @@ async fn control(
             }
         };
         if message.kind() == MessageKind::Record {
-            peers.received(node, Kind::Record, bytes.len());
+            peers.received(node, Kind::Record, crossed);
         }
         let Ok(permit) = waiting.clone().acquire_owned().await else { return Ok(()) };
         drive.received(site, message, permit);
     }
     Ok(())
+}
+
+fn read(frame: Vec<u8>) -> Result<Message, super::PeerError> {
+    Ok(Message::decode(&packed::open(frame)?)?)
 }

@@ -1,4 +1,4 @@
-//! What is said to sites of this release and of the one before: marks only to who knows them.
+//! What is said to sites of this release and of the one before: marks and packed frames only to who knows them.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,8 +12,8 @@ use tokio::io::AsyncWriteExt;
 use super::world::{TestSite, TestWorld, noise};
 use crate::net::memory::MemoryNet;
 use crate::net::{Net, PeerAddress, Stream, frame};
-use crate::peers::mark;
 use crate::peers::message::{List, Request, Response};
+use crate::peers::{mark, packed};
 
 const OBJECTS: u64 = 60;
 
@@ -64,7 +64,7 @@ impl Release {
 
 /// How many records are in a control frame that answers the pull.
 fn batch(frame: &[u8]) -> Option<u64> {
-    match Message::decode(frame) {
+    match Message::decode(&packed::open(frame.to_vec()).unwrap()) {
         Ok(Message::Batch(batch)) if batch.ticket == 77 => Some(batch.items.len() as u64),
         _ => None,
     }
@@ -148,7 +148,7 @@ async fn releases_before_hear_what_they_always_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_speaks_dialect_3_hears_marks() {
+async fn who_speaks_dialect_3_hears_marks_and_fewer_bytes() {
     let mut world = TestWorld::new(2).await;
     let bucket = full_bucket(&world.sites[0]).await;
     world.sites[1].stop().await;
@@ -157,8 +157,34 @@ async fn who_speaks_dialect_3_hears_marks() {
     one.until("it is known what it speaks", || async { one.site().peers.has_marks(two.node()) }).await;
     let question = asked(one, two, &release, bucket).await;
     assert_eq!(mark::read(&question), (Some(Class::Copy), &codec::encode(&Request::Size { bucket })[..]));
+    let before = release.net.traffic()[0].received;
+    let frame = release.pull(one, bucket).await;
+    let plain = packed::open(frame.clone()).unwrap();
+    assert!(frame.len() * 10 <= plain.len() * 8, "{} of {} bytes", frame.len(), plain.len());
+    // What a metered link counts is what crossed.
+    let crossed = release.net.traffic()[0].received - before;
+    println!(
+        "{OBJECTS} records: {} bytes, packed {}, crossed with all else {crossed}",
+        plain.len(),
+        frame.len()
+    );
+    assert!(crossed < plain.len() as u64, "{crossed} bytes crossed for {}", plain.len());
+    // Answers, to who marks its questions; to others as ever.
     let answer = release.ask(one, &mark::marked(Class::Read, &listing(bucket))).await;
-    assert_eq!(answer, release.ask(one, &listing(bucket)).await, "a mark changes no answer");
+    let plain = release.ask(one, &listing(bucket)).await;
+    assert!(answer.len() * 10 <= plain.len() * 6, "{} of {} bytes", answer.len(), plain.len());
+    assert_eq!(packed::open(answer).unwrap(), plain);
+    // Packed messages are read, too.
+    let pull = Pull { ticket: 78, bucket, seen: Vector::new(), max_bytes: 1 << 20, batches: 1 };
+    let plain = Message::Pull(Pull { seen: many(), ..pull }).encode();
+    let mut stream = release.net.open(one.node()).await.unwrap();
+    frame::write(&mut stream, &codec::encode(&Request::Control)).await.unwrap();
+    frame::write(&mut stream, &packed::pack(&plain).unwrap()).await.unwrap();
+    let answered = |frame: &Vec<u8>| {
+        let message = Message::decode(&packed::open(frame.clone()).unwrap());
+        matches!(message, Ok(Message::Batch(batch)) if batch.ticket == 78)
+    };
+    one.until("it was answered", || async { release.messages.lock().unwrap().iter().any(answered) }).await;
     world.stop().await;
 }
 
@@ -199,4 +225,10 @@ async fn who_has_a_chunk_hears_whether_somebody_waits_for_it() {
     one.until("the pin asked", || async { asked().len() > reads.len() }).await;
     assert!(asked().iter().skip(reads.len()).all(|class| *class == Class::Copy), "{:?}", asked());
     world.stop().await;
+}
+
+/// A vector that is worth packing.
+fn many() -> Vector {
+    let origin = |n: u64| skerry_base::Origin { node: skerry_base::NodeId([9; 16]), incarnation: n };
+    (1..50).map(|n| (origin(n), 1)).collect()
 }
