@@ -269,7 +269,7 @@ async fn said_held(
 /// Holds one version that another node holds. A body that is damaged there and nowhere else whole keeps nobody out.
 async fn hold(site: &Arc<Site>, member: SiteId, record: &Record) -> Outcome<()> {
     let wanted = Hold { bucket: record.bucket, record: record.encode().into(), payload: Vec::new() };
-    let from = Asker { site: member, class: Class::Copy, unpacks: false };
+    let from = Asker::plain(member, Class::Copy);
     loop {
         match scope::hold_on(site, from, wanted.clone(), Terms::default()).await {
             Ok(Response::Holding(_)) => {}

@@ -57,7 +57,7 @@ pub(super) async fn hold(site: &Arc<Site>, from: SiteId, epoch: Option<u64>, hol
         return Ok(Told::Held);
     }
     let terms = Terms { fence, turn: TURN };
-    Ok(match scope::hold_on(site, Asker { site: from, class: Class::Read, unpacks: false }, hold, terms).await? {
+    Ok(match scope::hold_on(site, Asker::plain(from, Class::Read), hold, terms).await? {
         Response::Holding(bytes) => Told::Holding(bytes),
         _ => Told::Held,
     })

@@ -231,7 +231,7 @@ pub(crate) async fn held_by(
 ) -> Result<(), Unheld> {
     match request {
         Request::Hold(wanted) if other == site.id => loop {
-            let myself = Asker { site: other, class, unpacks: false };
+            let myself = Asker::plain(other, class);
             match hold(site, myself, wanted.clone()).await {
                 Ok(Response::Holding(_)) => {}
                 Ok(_) => return Ok(()),

@@ -46,6 +46,13 @@ pub(crate) struct Asker {
     pub(crate) unpacks: bool,
 }
 
+impl Asker {
+    /// Who takes what it is told as it is.
+    pub(crate) const fn plain(site: SiteId, class: Class) -> Self {
+        Self { site, class, unpacks: false }
+    }
+}
+
 /// Answers questions.
 #[async_trait]
 pub(crate) trait Answerer: Send + Sync + 'static {
