@@ -3,14 +3,15 @@
 //!
 //! `HELD_MIB` (default 64) of bodies are written, then overwritten at random keys `ROUNDS` times over (default 6) on a store
 //! that may grow to twice of it, with the collector at work. Counted is `write_bytes` of `/proc/self/io`: what this process has the
-//! kernel write, index included, without the file system's own. `no-holes`: as where files cannot be punched.
+//! kernel write, index included, without the file system's own; and by cause, which blocks were written to which files between
+//! two syncs (what is left is the index). `no-holes`: as where files cannot be punched.
 #![expect(clippy::unwrap_used, reason = "a measurement: stops at the first failure")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use skerry_base::kv::{Batch, ReduceError, Reducer, Table, View};
@@ -42,77 +43,110 @@ impl Reducer for Objects {
     }
 }
 
-/// The real disk, or one on a file system without holes.
-struct Plain(RealDisk, bool);
+/// Bytes of blocks that were written, by what the file is for.
+type Causes = Arc<Mutex<BTreeMap<&'static str, u64>>>;
 
-struct PlainFile(Arc<dyn File>);
+/// The real disk, or one on a file system without holes; counts what is written to which kind of file.
+struct Counted {
+    real: RealDisk,
+    holes: bool,
+    causes: Causes,
+}
 
-impl File for PlainFile {
+struct CountedFile {
+    real: Arc<dyn File>,
+    holes: bool,
+    cause: &'static str,
+    causes: Causes,
+    /// Blocks written since the last sync: written again they cost nothing more.
+    dirty: Mutex<BTreeSet<u64>>,
+}
+
+const BLOCK: u64 = 4096;
+
+impl File for CountedFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read_at(offset, buf)
+        self.real.read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
-        self.0.write_at(offset, parts)
+        let end = offset + parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        let mut dirty = self.dirty.lock().unwrap();
+        let new = (offset / BLOCK..end.div_ceil(BLOCK)).filter(|&block| dirty.insert(block)).count();
+        *self.causes.lock().unwrap().entry(self.cause).or_default() += new as u64 * BLOCK;
+        self.real.write_at(offset, parts)
     }
     fn sync(&self) -> io::Result<()> {
-        self.0.sync()
+        self.dirty.lock().unwrap().clear();
+        self.real.sync()
     }
-    fn punch(&self, _: u64, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        if self.holes { self.real.punch(offset, len) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
     fn truncate(&self, len: u64) -> io::Result<()> {
-        self.0.truncate(len)
+        self.real.truncate(len)
     }
     fn len(&self) -> io::Result<u64> {
-        self.0.len()
+        self.real.len()
     }
     fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
-        self.0.next_data(offset)
+        self.real.next_data(offset)
     }
 }
 
-impl Plain {
-    fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        if self.1 { file } else { Arc::new(PlainFile(file)) }
+/// What a file is for, by its name as it is made.
+fn cause(name: &str) -> &'static str {
+    match name.split_once('/') {
+        Some(("journal", file)) if file.ends_with(".stripped") => "stripped",
+        Some(("journal", _)) => "journal",
+        Some(("payload", _)) => "payload",
+        None if name.starts_with("base") => "base",
+        _ => "other",
     }
 }
 
-impl Disk for Plain {
+impl Counted {
+    fn file(&self, name: &str, real: Arc<dyn File>) -> Arc<dyn File> {
+        let (holes, cause, causes) = (self.holes, cause(name), self.causes.clone());
+        Arc::new(CountedFile { real, holes, cause, causes, dirty: Mutex::default() })
+    }
+}
+
+impl Disk for Counted {
     fn create(&self, name: &str, len: u64) -> io::Result<Arc<dyn File>> {
-        Ok(self.file(self.0.create(name, len)?))
+        Ok(self.file(name, self.real.create(name, len)?))
     }
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(self.file(self.0.open(name)?))
+        Ok(self.file(name, self.real.open(name)?))
     }
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
-        self.0.list(folder)
+        self.real.list(folder)
     }
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
+        self.real.remove(name)
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
+        self.real.rename(from, to)
     }
     fn sync_dir(&self, folder: &str) -> io::Result<()> {
-        self.0.sync_dir(folder)
+        self.real.sync_dir(folder)
     }
     fn free_bytes(&self) -> io::Result<u64> {
-        self.0.free_bytes()
+        self.real.free_bytes()
     }
     fn punches(&self) -> bool {
-        self.1
+        self.holes
     }
     fn lock(&self) -> io::Result<Lock> {
-        self.0.lock()
+        self.real.lock()
     }
     fn remove_folder(&self, folder: &str) -> io::Result<()> {
-        self.0.remove_folder(folder)
+        self.real.remove_folder(folder)
     }
     fn monotonic(&self) -> Instant {
-        self.0.monotonic()
+        self.real.monotonic()
     }
     fn native(&self, folder: &str) -> Option<PathBuf> {
-        self.0.native(folder)
+        self.real.native(folder)
     }
 }
 
@@ -216,16 +250,18 @@ fn main() {
         headroom_bytes: 8 << 20,
         ..Settings::default()
     };
-    let disk = Arc::new(Plain(RealDisk::new(folder).unwrap(), plan.holes));
+    let causes = Causes::default();
+    let disk =
+        Arc::new(Counted { real: RealDisk::new(folder).unwrap(), holes: plan.holes, causes: causes.clone() });
     let (store, _) = Store::open(disk, Arc::new(Objects), settings).unwrap();
     let committer = store.start_committer().unwrap();
     let (tell, told) = sync_channel(writers);
     let mut run = Run { store: store.clone(), tell, told, waiting: BTreeMap::new(), now: 0, refused: 0 };
-    let (keys, mut chance, mut before) = (held / len as u64, Chance(9), 0);
+    let (keys, mut chance, mut before) = (held / len as u64, Chance(9), Written::default());
     for number in 0..keys * (rounds + 2) {
         // The first rounds fill it and bring it to its steady state.
         if number == keys * 2 {
-            before = written();
+            before = Written::now(&store, &causes);
         }
         let key = if number < keys { number } else { chance.next() % keys };
         run.write(&plan, key, number);
@@ -238,22 +274,55 @@ fn main() {
         run.hear();
     }
     drop(committer);
-    report(&plan, &store, written() - before, run.refused);
+    report(&plan, &store, &before, &Written::now(&store, &causes), run.refused);
 }
 
-fn report(plan: &Plan, store: &Store, written: u64, refused: u64) {
+/// What was written so far.
+#[derive(Default)]
+struct Written {
+    all: u64,
+    causes: BTreeMap<&'static str, u64>,
+    moved_bodies: u64,
+    moved: u64,
+    syncs: u64,
+}
+
+impl Written {
+    fn now(store: &Store, causes: &Causes) -> Self {
+        let usage = store.usage();
+        let (moved_bodies, moved, syncs) = (usage.moved_bodies, usage.moved, usage.journal_syncs.count);
+        Self { all: written(), causes: causes.lock().unwrap().clone(), moved_bodies, moved, syncs }
+    }
+}
+
+fn report(plan: &Plan, store: &Store, before: &Written, after: &Written, refused: u64) {
     let usage = store.usage();
-    let stored = plan.held * plan.rounds;
+    let stored = (plan.held * plan.rounds) as f64;
+    let part = |bytes: u64| bytes as f64 / stored;
     println!(
-        "{} B, {} writers, holes {}: {:.3} bytes written for a byte stored ({} MiB stored, {} MiB moved in all, \
-         {} MiB on disk for {} MiB that live, {refused} waits for room)",
+        "{} B, {} writers, holes {}: {:.3} bytes written for a byte stored ({} MiB stored, {} MiB on disk for {} MiB \
+         that live, index {} MiB, {refused} waits for room, {} syncs of the journal)",
         plan.len,
         plan.writers,
         plan.holes,
-        written as f64 / stored as f64,
-        stored >> 20,
-        usage.moved >> 20,
+        part(after.all - before.all),
+        (plan.held * plan.rounds) >> 20,
         (usage.journal.allocated + usage.payload.allocated) >> 20,
         (usage.journal.live + usage.payload.live) >> 20,
+        usage.index >> 20,
+        after.syncs - before.syncs,
+    );
+    let mut rest = after.all - before.all;
+    for (cause, bytes) in &after.causes {
+        let bytes = bytes - before.causes.get(cause).copied().unwrap_or(0);
+        rest = rest.saturating_sub(bytes);
+        println!("  {cause} {:.3}", part(bytes));
+    }
+    let (bodies, payload) = (after.moved_bodies - before.moved_bodies, after.moved - before.moved);
+    println!(
+        "  index {:.3}; bodies moved {:.3}, payload moved {:.3}",
+        part(rest),
+        part(bodies),
+        part(payload)
     );
 }

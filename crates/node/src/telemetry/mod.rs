@@ -165,7 +165,7 @@ impl Telemetry {
         );
         registry.register(
             "skerry_disk_moved_bytes",
-            "Bytes of payload written again to get space back",
+            "Bytes of payload and of bodies in the journal written again to get space back",
             self.moved_bytes.clone(),
         );
         registry.register(

@@ -87,6 +87,8 @@ pub struct Store {
     is_poisoned: AtomicBool,
     /// Bytes of payload that were written again to get space back.
     moved: AtomicU64,
+    /// The same of bodies in the journal.
+    moved_bodies: AtomicU64,
     /// Bytes of journal that were answered before a sync covered them.
     unsynced: AtomicU64,
     /// Last LSN applied.
@@ -199,6 +201,7 @@ impl Store {
             lazy: self.settings.lazy,
             unsynced: self.unsynced(),
             moved: self.moved.load(Ordering::Relaxed),
+            moved_bodies: self.moved_bodies.load(Ordering::Relaxed),
         }
     }
 

@@ -125,6 +125,7 @@ fn assemble(
         poison: Mutex::default(),
         is_poisoned: AtomicBool::new(false),
         moved: AtomicU64::new(0),
+        moved_bodies: AtomicU64::new(0),
         unsynced: AtomicU64::new(0),
         lsn,
         durable_at_open,

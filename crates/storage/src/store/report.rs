@@ -98,6 +98,8 @@ pub struct Usage {
     pub lsn: u64,
     /// Bytes of payload written again to get space back, since the store was opened.
     pub moved: u64,
+    /// The same of bodies in the journal.
+    pub moved_bodies: u64,
     /// Whether lazy entries are answered before they are on disk.
     pub lazy: bool,
     /// Bytes that were answered and that a power cut would lose now.

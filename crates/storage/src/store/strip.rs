@@ -5,6 +5,7 @@
 //! the segment is replaced by its heads: the records stay, the truth stays whole.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use skerry_base::codec::encode;
 
@@ -190,6 +191,7 @@ impl Store {
                 changes.place((line.domain, line.id), &leaf(place, line.len))?;
                 offset += u64::from(line.len);
             }
+            self.moved_bodies.fetch_add(offset - staged.bodies_at, Ordering::Relaxed);
             Ok(Some(()))
         })?;
         Ok(())
