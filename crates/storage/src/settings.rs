@@ -72,7 +72,8 @@ pub struct Settings {
     pub reserve_segments: u32,
     /// Bytes of the disk that ordinary writes leave free for the index.
     pub headroom_bytes: u64,
-    /// Bytes of changes the index holds in memory before it flushes.
+    /// Bytes of memory for changes that the index has not flushed: half for those that come in, half for those that are
+    /// being flushed. Counted is what they take, not only what they say.
     pub memtable_bytes: u64,
     /// Bytes of index blocks cached in memory.
     pub index_cache_bytes: u64,
@@ -133,7 +134,7 @@ impl Default for Settings {
             journal_heads_bytes: 256 << 20,
             reserve_segments: 2,
             headroom_bytes: 32 << 20,
-            memtable_bytes: 4 << 20,
+            memtable_bytes: 8 << 20,
             index_cache_bytes: 8 << 20,
             dirty_bytes: 64 << 20,
             move_bytes: 40 << 20,

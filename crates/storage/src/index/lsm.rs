@@ -3,6 +3,9 @@
 //! Invariants kept here because the library leaves them to its user: a group's changes get one sequence number and
 //! go into one memtable (rotation happens only between groups), so that a flush holds whole groups; readers see a
 //! sequence number only once its group is complete, although flushes take numbers from the same counter.
+//!
+//! What a memtable takes is counted here as it lies in memory: the library counts keys, values and its own structures,
+//! not the nodes of the list nor what the allocator puts around each.
 
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
@@ -13,8 +16,10 @@ use bytes::Bytes;
 use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter};
 use skerry_base::kv::{Table, View, ViewError, Visit};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Index, Reading, Secure, Snapshots, Writes, bounds, is_void, prefixed};
+use crate::fields::Fields;
 use crate::{Settings, StorageError};
 
 /// Memtables that wait for a flush before who applies has to help.
@@ -23,9 +28,42 @@ const SEALED_MAX: usize = 3;
 const RUNS_MAX: usize = 16;
 /// Files the engine holds open.
 const OPEN_FILES: usize = 64;
+/// Runs that are merged at once. More than the library's four, because a memtable is half of what it may take: merged
+/// too often, the level below would be written again and again.
+const RUNS_MERGED: u8 = 8;
+/// A node of the memtable's list: value, key and number, a count, a tower of two on average, the allocator's own.
+const NODE: u64 = 100;
+/// Keys and values up to this length lie within the node.
+const INLINE: usize = 20;
+/// Before others: a count of who holds it. Behind: the allocator's grain.
+const AROUND: usize = 16;
+
+/// Bytes of memory that an entry of the memtable takes.
+fn resident(key: usize, value: usize) -> u64 {
+    let outside = |len: usize| if len <= INLINE { 0 } else { (len + AROUND).next_multiple_of(16) as u64 };
+    NODE + outside(key) + outside(value)
+}
 
 fn failed(error: lsm_tree::Error) -> StorageError {
     StorageError::Index(error.to_string())
+}
+
+/// Whether the list of tables is as it was written. The library notes its checksum beside its name and does not look at
+/// it: a damaged count in it would have it ask for more memory than there is, which ends the process, at each start.
+fn check_tables(path: &Path) -> Result<(), StorageError> {
+    let damaged = |why: &str| StorageError::Index(format!("the list of its tables {why}"));
+    let current = match std::fs::read(path.join("current")) {
+        Ok(current) => current,
+        // A new one, or one that the library refuses.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(StorageError::io("read the index", &error)),
+    };
+    let mut fields = Fields::of(&current);
+    let (Some(number), Some(sum)) = (fields.u64(), fields.array().map(u128::from_le_bytes)) else {
+        return Err(damaged("is not named"));
+    };
+    let list = std::fs::read(path.join(format!("v{number}"))).map_err(|error| damaged(&error.to_string()))?;
+    if xxh3_128(&list) == sum { Ok(()) } else { Err(damaged("does not match its checksum")) }
 }
 
 fn unreadable(error: lsm_tree::Error) -> ViewError {
@@ -39,6 +77,8 @@ struct Gate {
     mark: u64,
     /// Mark of the last group before the last rotation.
     sealed_mark: u64,
+    /// Bytes of memory that the memtable of now takes.
+    resident: u64,
     /// No rotation now: what a flush is about to make last rests upon what was secured for it, no later group does.
     held: bool,
 }
@@ -69,7 +109,8 @@ impl Shared {
 pub(super) struct Lsm {
     shared: Arc<Shared>,
     seqno: SequenceNumberCounter,
-    memtable_bytes: u64,
+    /// A memtable that takes so much is flushed: half of what may be taken, the other is for who fills the next meanwhile.
+    rotate_at: u64,
     strategy: Arc<Leveled>,
     gate: Mutex<Gate>,
     /// Mark that is flushed.
@@ -77,6 +118,8 @@ pub(super) struct Lsm {
     compaction_due: AtomicBool,
     /// Runs not yet merged, as of the last flush or compaction.
     runs: AtomicUsize,
+    /// Whether the version of before the last flush, with the memtable that was flushed, is kept still.
+    retains: AtomicBool,
     flushing: Mutex<()>,
     compacting: Mutex<()>,
 }
@@ -84,6 +127,7 @@ pub(super) struct Lsm {
 impl Lsm {
     /// Opens or makes the tree in this folder.
     pub(super) fn open(path: &Path, settings: &Settings) -> Result<Self, StorageError> {
+        check_tables(path)?;
         let seqno = SequenceNumberCounter::default();
         let tree = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
             .use_cache(Arc::new(Cache::with_capacity_bytes(settings.index_cache_bytes)))
@@ -92,17 +136,20 @@ impl Lsm {
             .map_err(failed)?;
         let next = tree.get_highest_seqno().map_or(0, |last| last + 1).max(seqno.get());
         seqno.set(next);
-        let strategy = Leveled::default().with_table_target_size(settings.memtable_bytes.max(1 << 20));
+        let rotate_at = settings.memtable_bytes / 2;
+        let strategy =
+            Leveled::default().with_table_target_size(rotate_at.max(1 << 20)).with_l0_threshold(RUNS_MERGED);
         let shared = Shared { tree, visible: AtomicU64::new(next), snapshots: Snapshots::default() };
         Ok(Self {
             shared: Arc::new(shared),
             seqno,
-            memtable_bytes: settings.memtable_bytes,
+            rotate_at,
             strategy: Arc::new(strategy),
             gate: Mutex::default(),
             flushed: AtomicU64::new(0),
             compaction_due: AtomicBool::new(true),
             runs: AtomicUsize::new(0),
+            retains: AtomicBool::new(false),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
         })
@@ -114,7 +161,7 @@ impl Lsm {
 
     fn rotate(&self, gate: &mut Gate) {
         self.shared.tree.rotate_memtable();
-        gate.sealed_mark = gate.mark;
+        (gate.sealed_mark, gate.resident) = (gate.mark, 0);
     }
 
     fn oldest(&self) -> u64 {
@@ -146,6 +193,7 @@ impl Lsm {
             let lock = tree.get_flush_lock();
             tree.flush(&lock, self.oldest()).map_err(failed)?;
             self.compaction_due.store(true, Ordering::Relaxed);
+            self.retains.store(true, Ordering::Relaxed);
         }
         self.flushed.fetch_max(sealed_mark, Ordering::AcqRel);
         self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
@@ -164,11 +212,24 @@ impl Lsm {
             self.publish();
             if tree.current_version().id() != before {
                 self.compaction_due.store(true, Ordering::Relaxed);
+                self.retains.store(false, Ordering::Relaxed);
             }
             if tree.sealed_memtable_count() > 0 {
                 // A flush is more urgent; the rest of the compaction comes with the next call.
-                break;
+                return Ok(());
             }
+        }
+        self.release()
+    }
+
+    /// The library lets go of a version only when one that nobody reads before is behind it, so that what was flushed
+    /// would stay in memory until the next flush has ended: three memtables instead of two. A version that changes nothing
+    /// is put behind it.
+    fn release(&self) -> Result<(), StorageError> {
+        if self.retains.swap(false, Ordering::Relaxed) {
+            let oldest = self.oldest();
+            self.shared.tree.register_tables(&[], None, None, &[], oldest).map_err(failed)?;
+            self.publish();
         }
         Ok(())
     }
@@ -187,6 +248,7 @@ impl Index for Lsm {
         let tree = &self.shared.tree;
         for ((table, key), value) in writes {
             let key = prefixed(*table, key);
+            gate.resident += resident(key.len(), value.as_ref().map_or(0, Bytes::len));
             match value {
                 Some(value) => tree.insert(key, value.as_ref(), seq),
                 None => tree.remove(key, seq),
@@ -194,7 +256,7 @@ impl Index for Lsm {
         }
         gate.mark = mark;
         self.shared.visible.store(seq + 1, Ordering::Release);
-        if tree.active_memtable().size() >= self.memtable_bytes && !gate.held {
+        if gate.resident >= self.rotate_at && !gate.held {
             self.rotate(&mut gate);
         }
         Ok(())
@@ -268,3 +330,7 @@ impl View for LsmReading {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "lsm_tests.rs"]
+mod tests;

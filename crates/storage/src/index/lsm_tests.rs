@@ -1,0 +1,110 @@
+//! What the memtables of the index take in memory, and what is opened at all.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use bytes::Bytes;
+use skerry_base::kv::{Batch, Table};
+
+use super::{INLINE, Lsm, NODE, resident};
+use crate::Settings;
+use crate::index::Index;
+use lsm_tree::AbstractTree;
+
+const MEMTABLE: u64 = 256 << 10;
+
+fn opened(folder: &std::path::Path) -> Lsm {
+    Lsm::open(&folder.join("index"), &Settings { memtable_bytes: MEMTABLE, ..Settings::default() }).unwrap()
+}
+
+/// One group of a row as records have it; returns what it takes.
+fn apply(index: &Lsm, mark: u64) -> u64 {
+    let mut batch = Batch::default();
+    let (key, value) = (format!("photos/2026/{mark:024}"), vec![mark as u8; 90]);
+    batch.put(Table::Current, key.clone().into_bytes(), value.clone());
+    index.apply(&batch.writes, mark).unwrap();
+    resident(key.len() + 1, value.len())
+}
+
+/// A row of 36 + 90 bytes takes a node, and both outside of it.
+#[test]
+fn what_a_row_takes_is_more_than_it_says() {
+    assert_eq!(resident(INLINE, 0), NODE);
+    assert_eq!(resident(37, 90), NODE + 64 + 112);
+}
+
+/// Half of what may be taken is for the memtable that is filled, half for the one that is flushed meanwhile.
+#[test]
+fn a_memtable_is_full_at_half_of_what_may_be_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    let (mut taken, mut mark) = (0, 0);
+    while index.shared.tree.sealed_memtable_count() == 0 {
+        mark += 1;
+        taken += apply(&index, mark);
+        assert!(taken <= MEMTABLE / 2 + 500, "{taken} bytes taken");
+    }
+    assert!(taken >= MEMTABLE / 2, "{taken} bytes taken");
+    assert!(index.wants_tending());
+}
+
+/// Else three of them would lie in memory before the next flush ends.
+#[test]
+fn a_memtable_that_was_flushed_is_let_go_of_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    let mut mark = 0;
+    for turn in 0..20 {
+        let memtable = std::sync::Arc::downgrade(&index.shared.tree.active_memtable());
+        while index.shared.tree.sealed_memtable_count() == 0 {
+            mark += 1;
+            apply(&index, mark);
+        }
+        index.tend(None).unwrap();
+        assert!(memtable.upgrade().is_none(), "flush {turn}: what was flushed is still in memory");
+    }
+    assert!(
+        index.read().get(Table::Current, format!("photos/2026/{mark:024}").as_bytes()).unwrap().is_some()
+    );
+}
+
+/// The library takes the counts in it at their word, and ends the process when there is no memory for so many.
+#[test]
+fn a_damaged_list_of_tables_is_refused_before_the_library_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    apply(&opened(folder.path()), 1);
+    let path = folder.path().join("index");
+    let settings = Settings { memtable_bytes: MEMTABLE, ..Settings::default() };
+    let current = std::fs::read(path.join("current")).unwrap();
+    let list = path.join(format!("v{}", u64::from_le_bytes(current[..8].try_into().unwrap())));
+    let whole = std::fs::read(&list).unwrap();
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x40;
+        std::fs::write(&list, bytes).unwrap();
+        let refused = Lsm::open(&path, &settings).err().map(|error| error.to_string());
+        assert!(refused.is_some_and(|why| why.contains("list of its tables")), "byte {at}");
+    }
+    std::fs::write(&list, whole).unwrap();
+    Lsm::open(&path, &settings).unwrap();
+}
+
+/// A reading that is held goes on as it was, and what it needs goes when it does.
+#[test]
+fn a_reading_keeps_what_it_reads_and_no_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    apply(&index, 1);
+    let (held, memtable) = (index.read(), std::sync::Arc::downgrade(&index.shared.tree.active_memtable()));
+    let mut batch = Batch::default();
+    let key = format!("photos/2026/{:024}", 1).into_bytes();
+    batch.delete(Table::Current, key.clone());
+    index.apply(&batch.writes, 2).unwrap();
+    index.checkpoint(None).unwrap();
+    index.tend(None).unwrap();
+    assert_eq!(held.get(Table::Current, &key).unwrap(), Some(Bytes::from(vec![1; 90])));
+    assert_eq!(index.read().get(Table::Current, &key).unwrap(), None);
+    drop(held);
+    apply(&index, 3);
+    index.checkpoint(None).unwrap();
+    index.tend(None).unwrap();
+    assert!(memtable.upgrade().is_none(), "nobody reads it any more");
+}
