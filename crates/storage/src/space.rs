@@ -154,6 +154,16 @@ impl Space {
         lacks
     }
 
+    /// With less room than this the disk counts as nearly full.
+    pub(crate) const fn margin(&self) -> u64 {
+        self.margin
+    }
+
+    /// Bytes that the disk itself has left, what is kept for the index among them.
+    pub(crate) fn disk_free(&self) -> u64 {
+        self.disk.free_bytes().unwrap_or(0)
+    }
+
     /// Whether room was lacking when a segment was made last, or was looked for.
     pub(crate) fn is_short(&self) -> bool {
         self.short.load(Ordering::Relaxed)

@@ -10,3 +10,8 @@ pub(crate) mod segments;
 
 /// Grain of extents, and of what file systems punch.
 pub(crate) const GRAIN: u64 = 4096;
+
+/// The whole blocks within a place: what a hole can be punched of.
+pub(crate) const fn whole_blocks(offset: u64, len: u64) -> std::ops::Range<u64> {
+    offset.next_multiple_of(GRAIN)..(offset + len) & !(GRAIN - 1)
+}

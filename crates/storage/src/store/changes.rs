@@ -16,6 +16,7 @@ use crate::chunks::row::{
     unwanted_key,
 };
 use crate::index::Writes;
+use crate::payload::whole_blocks;
 use crate::space::Space;
 
 /// A chunk that has come to lie somewhere.
@@ -187,8 +188,12 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Space to be given back once this group survives a crash.
+    /// Space to be given back once this group survives a crash. A body in the journal that holds no whole block fills no
+    /// hole: its space comes back with its segment, and two rows of the index for each would be written for nothing.
     pub(crate) fn free(&mut self, area: Area, segment: u32, offset: u64, len: u64) {
+        if area == Area::Journal && whole_blocks(offset, len).is_empty() {
+            return;
+        }
         self.accounts.entry((area, segment)).or_default().dead += len as i64;
         let key = freeing_key(self.mark, area, segment, offset);
         self.batch.put(Table::Storage, key, encode(&Freeing { len }));

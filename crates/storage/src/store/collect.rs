@@ -2,7 +2,8 @@
 //!
 //! In two steps, so that a crash in between never leaves the index pointing at holes: a chunk is let go in one
 //! group (noted in the journal, so that a replay does not bring it back), and its space is given back only when
-//! the index of that group survives a crash.
+//! the index of that group survives a crash. That comes by itself while writes fill the index's memory; a flush for the
+//! sake of space alone costs a merge of the index sooner or later, and is done when it is worth that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -22,20 +23,27 @@ use super::{Collected, Core, Store};
 use crate::StorageError;
 use crate::chunks::Key;
 use crate::chunks::row::{
-    Area, FREEING, Freeing, Note, UNWANTED, decode, read_chunk_key, read_freeing_key, unwanted_key,
+    Area, FREEING, Freeing, Note, UNWANTED, decode, freeing_key, read_chunk_key, read_freeing_key,
+    unwanted_key,
 };
 use crate::journal::file_name;
 use crate::journal::frame::Kind;
-use crate::payload::GRAIN;
+use crate::payload::whole_blocks;
 
 /// Unwanted chunks looked at in one step.
 const LOOK: usize = 4096;
-/// Chunks let go in one step.
+/// Chunks let go at once.
 const LET_GO: usize = 512;
+/// So often in one step on a disk that is nearly full: what lives no more must not be moved.
+const LOOKS: usize = 8;
 /// Places given back in one step.
 const GIVE_BACK: usize = 512;
-/// Dead bytes that are worth a flush of the index to get them back.
+/// Dead bytes that are worth a flush of the index to get them back while nothing else will flush it.
 const WORTH_A_FLUSH: u64 = 8 << 20;
+/// While writes go on the index is flushed soon in any case: so many journal segments' bytes are worth more than that.
+const WORTH_WHILE_BUSY: u64 = 2;
+/// On a disk that is nearly full: this part of the room in which it counts as such.
+const WORTH_UNDER_PRESSURE: u64 = 4;
 
 /// Where the collector is.
 #[derive(Default)]
@@ -52,12 +60,30 @@ pub(super) struct Sweep {
     pub(super) base_refused: u32,
     /// Payload segments that could not be emptied, and what lived in them then.
     pub(super) stuck: BTreeMap<u32, u64>,
+    /// The last group as of the end of the last step: who finds another was not alone.
+    mark: u64,
+}
+
+/// What comes back once the index survives a crash.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// Bytes that wait for a flush of the index.
+    pub(super) bytes: u64,
+    /// Whether whole segments are among them.
+    pub(super) segments: bool,
+    /// Bytes that wait for a later step only.
+    pub(super) ready: u64,
 }
 
 impl Sweep {
     /// Over a journal with this base.
     pub(super) fn over(base: Base) -> Self {
         Self { base, ..Self::default() }
+    }
+
+    /// Whether unwanted chunks are left that no look has come to.
+    pub(super) const fn has_more_to_let_go(&self) -> bool {
+        self.cursor.is_some()
     }
 }
 
@@ -94,6 +120,7 @@ impl Store {
         self.check_poison()?;
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = Collected { pressed: self.is_pressed(), ..Collected::default() };
+        let is_idle = sweep.mark == self.core().mark;
         if self.settings.lazy {
             self.secure()?;
         }
@@ -101,12 +128,18 @@ impl Store {
             self.sync_payload()?;
             self.own_group(|_, _, _| Ok(Some(())))?;
         }
-        later_if_full(self.let_go_unwanted(&mut sweep, now, &mut done))?;
+        for _ in 0..if done.pressed { LOOKS } else { 1 } {
+            later_if_full(self.let_go_unwanted(&mut sweep, now, &mut done))?;
+            if !sweep.has_more_to_let_go() {
+                break;
+            }
+        }
+        done.more |= sweep.has_more_to_let_go();
         self.evict(&mut done)?;
         self.give_up_thin(&sweep, &mut done)?;
         later_if_full(self.move_living(&mut sweep, &mut done))?;
         self.compact(&mut sweep, &mut done)?;
-        let flushed = self.flush_for_space(&sweep, done.pressed);
+        let flushed = self.flush_for_space(&sweep, is_idle, &done);
         // Also where the index found no room to be flushed: what an earlier flush has freed makes some.
         self.give_back(&mut sweep, &mut done)?;
         flushed?;
@@ -119,6 +152,7 @@ impl Store {
             self.try_to_resume();
             self.space.lacks();
         }
+        sweep.mark = self.core().mark;
         Ok(done)
     }
 
@@ -135,7 +169,6 @@ impl Store {
         done: &mut Collected,
     ) -> Result<(), StorageError> {
         let looked = self.look(sweep.cursor.take(), now, done.pressed)?;
-        done.more |= looked.last.is_some();
         sweep.cursor = looked.last;
         if !looked.unstamped.is_empty() {
             self.own_group(|_, changes, _| {
@@ -236,18 +269,65 @@ impl Store {
         })
     }
 
-    /// The index must survive a crash before space is given back.
-    fn flush_for_space(&self, sweep: &Sweep, pressed: bool) -> Result<(), StorageError> {
-        let dead: u64 = [Area::Payload, Area::Cache, Area::Journal]
-            .into_iter()
-            .flat_map(|area| self.space.each(area))
-            .map(|(_, used)| used.dead)
-            .sum();
-        let durable = self.durable_mark();
-        let behind = durable < self.core().mark;
-        let empty = sweep.condemned.iter().any(|(area, _)| *area == Area::Payload);
-        let waits = empty || sweep.journal.values().any(|known| known.waits_for(durable));
-        if behind && (dead >= WORTH_A_FLUSH || waits || pressed) { self.checkpoint() } else { Ok(()) }
+    /// The index must survive a crash before space is given back: flushes it if what waits for that is worth it.
+    fn flush_for_space(&self, sweep: &Sweep, is_idle: bool, done: &Collected) -> Result<(), StorageError> {
+        if self.durable_mark() >= self.core().mark {
+            return Ok(());
+        }
+        let waiting = self.waiting(sweep)?;
+        let any = waiting.segments || waiting.bytes > 0;
+        // Copies that made way are to do so now: what they lack still would be taken from others in the next step.
+        let at_once = self.space.is_full() || (done.pressed && (is_idle || done.evicted > 0));
+        let is_worth_it = if at_once {
+            any
+        } else if done.pressed {
+            // The less room is left, the less must come together first.
+            let least = (self.space.margin() / WORTH_UNDER_PRESSURE).min(self.space.free() / 2);
+            any && waiting.bytes >= least
+        } else if is_idle {
+            waiting.segments || waiting.bytes >= WORTH_A_FLUSH
+        } else {
+            waiting.bytes >= WORTH_WHILE_BUSY * self.settings.journal_segment_bytes
+        };
+        if is_worth_it { self.checkpoint() } else { Ok(()) }
+    }
+
+    /// What was let go of and is not back yet.
+    pub(super) fn waiting(&self, sweep: &Sweep) -> Result<Waiting, StorageError> {
+        let (durable, mut waiting) = (self.durable_mark(), Waiting::default());
+        for (&number, known) in sweep.journal.iter().filter(|(_, known)| known.is_emptied()) {
+            let bytes = known.gain(self.space.of(Area::Journal, number));
+            if known.waits_for(durable) {
+                (waiting.bytes, waiting.segments) = (waiting.bytes + bytes, true);
+            } else {
+                waiting.ready += bytes;
+            }
+        }
+        let active = self.core().writer.tail().segment;
+        let end = prefix_end(FREEING).unwrap_or_default();
+        let mut looked = 0;
+        let mut each = |row: &[u8], value: &[u8]| {
+            let place = read_freeing_key(row).zip(decode::<Freeing>(value).ok());
+            match place {
+                Some(((_, area, segment, _), Freeing { len: 0 })) => {
+                    let used = self.space.of(area, segment);
+                    waiting.bytes += used.len.saturating_sub(used.freed);
+                    waiting.segments = true;
+                }
+                Some(((_, Area::Journal, segment, _), _)) if segment == active => {}
+                Some((_, Freeing { len })) => waiting.bytes += len,
+                None => {}
+            }
+            looked += 1;
+            if looked < LOOK { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        // Those of groups that survive a crash wait for nothing.
+        if let Some(mark) = durable.checked_add(1) {
+            let from = freeing_key(mark, Area::Journal, 0, 0);
+            let (from, to) = (Bound::Included(from.as_slice()), Bound::Excluded(end.as_slice()));
+            self.index.read().scan(Table::Storage, from, to, &mut each)?;
+        }
+        Ok(waiting)
     }
 
     pub(super) fn give_back(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
@@ -308,9 +388,8 @@ impl Store {
 
     /// Punches the whole blocks of a place; returns how many bytes came back.
     fn punch(&self, place: &Due) -> Result<u64, StorageError> {
-        let start = place.offset.next_multiple_of(GRAIN);
-        let end = (place.offset + place.len) & !(GRAIN - 1);
-        if start >= end {
+        let blocks = whole_blocks(place.offset, place.len);
+        if blocks.is_empty() {
             return Ok(0);
         }
         let file = match self.files.get(place.area, place.segment) {
@@ -322,8 +401,9 @@ impl Store {
         if place.area == Area::Journal && self.is_stripped(&file)? {
             return Ok(0);
         }
-        match file.punch(start, end - start) {
-            Ok(()) => Ok(end - start),
+        let len = blocks.end - blocks.start;
+        match file.punch(blocks.start, len) {
+            Ok(()) => Ok(len),
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
                 self.space.note_no_holes();
                 Ok(0)

@@ -38,6 +38,8 @@ const TABLES: [Table; 10] = [
 ];
 /// A new base is worth it when the heads are so many times the last one.
 const GROWTH: u64 = 2;
+/// It may take this part of what the disk has left when there is no room for writes.
+const ROOM: u64 = 2;
 /// Rows read from the index at once.
 const BATCH: usize = 1024;
 
@@ -79,7 +81,7 @@ pub(super) fn table_of(number: u8) -> Option<Table> {
 impl Store {
     /// Writes a new base when it is worth it.
     pub(super) fn rebase(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
-        if !self.is_worth_a_base(sweep) {
+        if !self.is_worth_a_base(sweep, done.pressed) {
             return Ok(());
         }
         let (position, reading) = {
@@ -120,7 +122,7 @@ impl Store {
         }
     }
 
-    fn is_worth_a_base(&self, sweep: &Sweep) -> bool {
+    fn is_worth_a_base(&self, sweep: &Sweep, pressed: bool) -> bool {
         let active = self.core().writer.tail().segment;
         if active == sweep.base_refused {
             return false;
@@ -139,7 +141,24 @@ impl Store {
             .map(|(_, used)| used.len.saturating_sub(used.freed + used.live))
             .sum();
         let worth = heads >= (GROWTH * sweep.base.len).max(self.settings.journal_heads_bytes);
-        worth && self.space.has_room(sweep.base.len)
+        (worth && self.space.has_room(sweep.base.len))
+            || (pressed && self.is_relieved_by_a_base(sweep, active))
+    }
+
+    /// On a disk that is nearly full: whether what goes at once when there is a base is much against what it takes. Else
+    /// heads would fill a small disk long before they are as many as a large one bears.
+    fn is_relieved_by_a_base(&self, sweep: &Sweep, active: u32) -> bool {
+        let each = self.space.each(Area::Journal).into_iter();
+        let dead =
+            each.filter(|(number, used)| (sweep.base.segment..active).contains(number) && used.live == 0);
+        let gain: u64 = dead.map(|(_, used)| used.len.saturating_sub(used.freed)).sum();
+        // It holds less than the index; how much less is known once there was one.
+        let (likely, least) = match sweep.base.len {
+            0 => (self.index.disk_bytes(), self.index.disk_bytes()),
+            len => (len, GROWTH * len),
+        };
+        let has_room = self.space.has_room(likely) || self.space.disk_free() / ROOM >= likely;
+        gain >= least.max(self.settings.journal_segment_bytes) && has_room
     }
 
     fn write_base(&self, position: &Position, reading: &Reading) -> Result<(), StorageError> {

@@ -67,7 +67,7 @@ pub struct ClassUsage {
     pub allocated: u64,
     /// Bytes of chunks that are stored.
     pub live: u64,
-    /// Bytes of chunks no longer wanted whose space is not yet back.
+    /// Bytes of chunks no longer wanted whose space is to be given back by holes; of small bodies the segment's is.
     pub dead: u64,
 }
 

@@ -41,9 +41,19 @@ pub(super) struct Strip {
 }
 
 impl Strip {
+    /// Whether it is to be stripped.
+    pub(super) const fn is_emptied(&self) -> bool {
+        !self.done && self.empty_since.is_some()
+    }
+
     /// Whether it is to be stripped once the index survives a crash.
     pub(super) fn waits_for(&self, durable: u64) -> bool {
         !self.done && self.empty_since.is_some_and(|mark| mark > durable)
+    }
+
+    /// Bytes that come back when it is.
+    pub(super) fn gain(&self, used: Use) -> u64 {
+        used.len.saturating_sub(used.freed + self.heads.unwrap_or(0))
     }
 }
 
@@ -71,12 +81,13 @@ impl Store {
     /// Moves what lives out of at most one segment: the one that gives most back for what has to be moved.
     pub(super) fn move_living(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
         let active = self.core().writer.tail().segment;
+        let pressed = done.pressed && self.must_move(sweep)?;
         let mut best: Option<(u32, u64, u64)> = None;
         for (number, used) in self.space.each(Area::Journal) {
             if number >= active {
                 break;
             }
-            let Some(gain) = self.gain(sweep, number, used, done.pressed)? else { continue };
+            let Some(gain) = self.gain(sweep, number, used, pressed)? else { continue };
             if used.live > 0 {
                 let is_better = |&(_, live, most): &(u32, u64, u64)| {
                     u128::from(used.live) * u128::from(most) < u128::from(live) * u128::from(gain)
@@ -100,6 +111,16 @@ impl Store {
             }
             moved => moved,
         }
+    }
+
+    /// On a disk that is nearly full: whether more has to be moved than is worth it in itself. Not while there are bodies
+    /// to let go of, which would be moved as well, nor as long as what was moved and is not back yet relieves it.
+    fn must_move(&self, sweep: &Sweep) -> Result<bool, StorageError> {
+        if sweep.has_more_to_let_go() {
+            return Ok(false);
+        }
+        let coming = self.waiting(sweep)?;
+        Ok(self.space.is_full() || self.space.lacks() > coming.bytes + coming.ready)
     }
 
     /// Bytes that come back if what lives in a segment is moved out of it; none if that is not worth it.

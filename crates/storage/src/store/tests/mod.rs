@@ -10,4 +10,5 @@ mod model;
 mod power;
 mod quick;
 mod scrubbing;
+mod wear;
 mod world;
