@@ -15,7 +15,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use skerry_base::kv::View;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES};
-use skerry_base::{ChunkKind, SiteId};
+use skerry_base::{ChunkKind, ChunkRef, SiteId};
 use skerry_federation::budget::Class as Urgency;
 use skerry_federation::scope::{Reach, Reached};
 use skerry_gateway::service::{ErrorKind, Outcome, Receipt, RequestContext, ServiceError};
@@ -46,6 +46,9 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 const PATIENCE_BYTES: u64 = 512 << 10;
 /// How long a site that holds a large body works before it answers how far it is.
 const TURN: Duration = Duration::from_secs(8);
+
+/// How long what came in a turn stays for the next: longer than whoever asked rests after a question that failed.
+const NEXT_TURN: Duration = Duration::from_secs(60);
 
 /// Reads a scope as people write it.
 pub(crate) fn parse(text: &str) -> Outcome<Scope> {
@@ -301,6 +304,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
         && !taking.has_all(site, &bucket, object).await?
         && !taking.take(site, &bucket, &record, object, hold.payload).await?
     {
+        keep_between_turns(taking.pins);
         return Ok(Response::Holding(taking.bytes));
     }
     let Taking { pins, small, .. } = taking;
@@ -365,6 +369,21 @@ impl Taking {
         Ok(pins.map(|mut pins| self.pins.append(&mut pins)).is_some())
     }
 
+    /// Likewise one leaf of it.
+    async fn has_leaf(&mut self, site: &Arc<Site>, bucket: &Bucket, chunk: &ChunkRef) -> Outcome<bool> {
+        if chunk.kind != ChunkKind::Leaf {
+            return Ok(false);
+        }
+        let (store, domain, id) = (site.store.clone(), bucket.id, chunk.id);
+        let look = move || store.pin(domain, id).filter(|_| store.counts(domain, id));
+        let Some(pin) = tokio::task::spawn_blocking(look).await.map_err(refusal::task)? else {
+            return Ok(false);
+        };
+        self.bytes += u64::from(chunk.stored);
+        self.pins.push(pin);
+        Ok(true)
+    }
+
     /// Takes all chunks: those that were sent along, those that are here, the rest from who has them. False after a
     /// turn: never before a chunk came, and never in the midst of one, which would come no nearer if it were dropped.
     async fn take(
@@ -385,6 +404,11 @@ impl Taking {
                 return Ok(false);
             }
             let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
+            // What came in a turn before is not read again: of a large body that would take the whole turn.
+            if object.size > JOURNAL_BODY_BYTES as u64 && self.has_leaf(site, bucket, &chunk).await? {
+                sent.next();
+                continue;
+            }
             // Many sites may have many versions held here at once; clients do not wait for them.
             let _room = site.holding.take((chunk.stored as usize).min(2 * CHUNK_BYTES)).await?;
             let bytes = match sent.next().filter(|bytes| skerry_base::ChunkId::of(bytes) == chunk.id) {
@@ -410,6 +434,14 @@ impl Taking {
         }
         Ok(true)
     }
+}
+
+/// What came stays until it is asked for again: nothing refers to it yet, and the collector does not wait.
+fn keep_between_turns(pins: Vec<Pin>) {
+    drop(tokio::spawn(async move {
+        tokio::time::timeout(NEXT_TURN, std::future::pending::<()>()).await.ok();
+        drop(pins);
+    }));
 }
 
 async fn own(site: &Arc<Site>, bucket: &Bucket, kind: ChunkKind, bytes: Bytes) -> Outcome<Pin> {
