@@ -283,10 +283,10 @@ impl Stepper {
 
     /// This disk went back behind what it had promised: the others take this machine in as one without memory.
     fn forget(&mut self) {
+        let Ok(nonce) = entropy::number() else { return };
         if lock(&self.nodes.memory).take().is_none() {
             return;
         }
-        let Ok(nonce) = entropy::number() else { return };
         let now = self.clock.since_boot();
         self.machine = SiteView::new(self.nodes.me, self.nodes.all, Memory::Blank(nonce), now);
         self.waiting.clear();

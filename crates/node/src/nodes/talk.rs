@@ -209,14 +209,18 @@ fn judge(site: &Site, node: NodeId, hello: &Hello) -> Result<(), Refusal> {
 
 /// Writes down whom this node met. Nobody waits for it: what is lost is only a chance to find a rolled-back disk.
 fn remember(site: &Site) {
-    let value = Some(Bytes::from(codec::encode(&*lock(&site.nodes.met))));
-    let stored = entry(&Entry::Local { key: Bytes::from_static(MET), value });
+    let nodes = site.nodes.clone();
+    // Read when it is written, so that of two the later one is not the older.
+    let write = move |_: &dyn View| {
+        let value = Some(Bytes::from(codec::encode(&*lock(&nodes.met))));
+        Ok(((), vec![entry(&Entry::Local { key: Bytes::from_static(MET), value })]))
+    };
     let done = |result: Result<(), skerry_storage::CommitError<std::convert::Infallible>>| {
         if let Err(error) = result {
             tracing::warn!(%error, "what other nodes promised could not be stored");
         }
     };
-    site.store.submit(move |_| Ok(((), vec![stored])), done);
+    site.store.submit(write, done);
 }
 
 impl Met {
