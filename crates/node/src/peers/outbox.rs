@@ -1,4 +1,5 @@
-//! Control streams to other sites: one per link, fed by the federation machine.
+//! Control streams to other sites: two per link, fed by the federation machine. One is for signs of life alone: behind a
+//! heap of records on a slow link they would come too late to be any.
 //!
 //! Invariants: sending never waits, what does not fit within the link's bounds is dropped (every message is
 //! idempotent and asked for again); the machine is told of a link only when its outbox stands.
@@ -33,6 +34,8 @@ type Waiting = (Vec<u8>, MessageKind, OwnedSemaphorePermit);
 
 struct Outbox {
     queue: mpsc::Sender<Waiting>,
+    /// For what is worth nothing when it is late.
+    signs: mpsc::Sender<Waiting>,
     budget: Arc<Semaphore>,
     node: NodeId,
     /// Counts links: another number means that there was none in between.
@@ -51,7 +54,8 @@ impl Outboxes {
         let bytes = message.encode();
         let weight = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let Ok(permit) = outbox.budget.clone().try_acquire_many_owned(weight) else { return false };
-        outbox.queue.try_send((bytes, message.kind(), permit)).is_ok()
+        let queue = if message.is_datagram() { &outbox.signs } else { &outbox.queue };
+        queue.try_send((bytes, message.kind(), permit)).is_ok()
     }
 
     /// Sites with a link.
@@ -103,9 +107,10 @@ fn tell_rtt(peers: &Peers, drive: &Drive, site: SiteId) {
 fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: NodeId) {
     let Some(site) = peers.roster.site(node) else { return };
     let (queue, waiting) = mpsc::channel(WAITING_MESSAGES);
+    let (signs, urgent) = mpsc::channel(WAITING_MESSAGES);
     let budget = Arc::new(Semaphore::new(WAITING_BYTES));
     let number = boxes.1.fetch_add(1, Ordering::Relaxed);
-    boxes.put(site, Outbox { queue, budget, node, number });
+    boxes.put(site, Outbox { queue, signs, budget, node, number });
     let peers = peers.clone();
     let speech = peers.meet(node);
     tell_rtt(&peers, drive, site);
@@ -117,11 +122,14 @@ fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: 
             drive.tell(Input::Speaks { site, dialect });
         }
     });
-    tasks.spawn(async move {
-        if let Err(error) = pour(&peers, node, &speech, waiting).await {
-            tracing::debug!(%node, %error, "control stream ended");
-        }
-    });
+    for (class, waiting) in [(Class::Decision, urgent), (Class::Record, waiting)] {
+        let (peers, speech) = (peers.clone(), speech.clone());
+        tasks.spawn(async move {
+            if let Err(error) = pour(&peers, (node, class), &speech, waiting).await {
+                tracing::debug!(%node, %error, "control stream ended");
+            }
+        });
+    }
 }
 
 fn down(peers: &Peers, boxes: &Outboxes, drive: &Drive, node: NodeId) {
@@ -133,12 +141,12 @@ fn down(peers: &Peers, boxes: &Outboxes, drive: &Drive, node: NodeId) {
 
 async fn pour(
     peers: &Peers,
-    node: NodeId,
+    (node, class): (NodeId, Class),
     speech: &Speech,
     mut waiting: mpsc::Receiver<Waiting>,
 ) -> Result<(), super::PeerError> {
     let mut stream = peers.net().open(node).await?;
-    stream.rank(Class::Record);
+    stream.rank(class);
     frame::write(&mut stream, &codec::encode(&Request::Control)).await?;
     while let Some((bytes, kind, permit)) = waiting.recv().await {
         let bytes = if speech.has_marks() { packed(bytes).await } else { bytes.into() };

@@ -1,5 +1,6 @@
 //! What is said to sites of this release and of the one before: marks and packed frames only to who knows them.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use skerry_base::{BucketId, Vector, codec};
@@ -23,19 +24,21 @@ struct Release {
     /// The first frame of each stream that the other site opens, and what follows on control streams.
     heard: Arc<Mutex<Vec<Vec<u8>>>>,
     messages: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// The kinds of messages of each control stream: whether they are signs of life.
+    signs: Arc<Mutex<Vec<BTreeSet<bool>>>>,
 }
 
 impl Release {
     /// In the place of `two`, beside `one`; says that it speaks this dialect, or, as the first release did, nothing.
     fn start(one: &TestSite, two: &TestSite, dialect: Option<u8>) -> Self {
         let net = two.bare();
-        let (heard, messages) = (Arc::default(), Arc::default());
-        let release = Self { net: net.clone(), heard, messages };
-        let (heard, messages) = (release.heard.clone(), release.messages.clone());
+        let (heard, messages, signs) = (Arc::default(), Arc::default(), Arc::default());
+        let release = Self { net: net.clone(), heard, messages, signs };
+        let taken = (release.heard.clone(), release.messages.clone(), release.signs.clone());
         net.set_peers(vec![PeerAddress { key: one.key(), addresses: Vec::new() }]);
         tokio::spawn(async move {
             while let Some((_, stream)) = net.accept().await {
-                tokio::spawn(hear(stream, dialect, heard.clone(), messages.clone()));
+                tokio::spawn(hear(stream, dialect, taken.clone()));
             }
         });
         release
@@ -70,11 +73,12 @@ fn batch(frame: &[u8]) -> Option<u64> {
     }
 }
 
+type Frames = Arc<Mutex<Vec<Vec<u8>>>>;
+
 async fn hear(
     mut stream: Stream,
     dialect: Option<u8>,
-    heard: Arc<Mutex<Vec<Vec<u8>>>>,
-    messages: Arc<Mutex<Vec<Vec<u8>>>>,
+    (heard, messages, signs): (Frames, Frames, Arc<Mutex<Vec<BTreeSet<bool>>>>),
 ) {
     let Ok(Some(first)) = frame::read(&mut stream).await else { return };
     heard.lock().unwrap().push(first.clone());
@@ -84,7 +88,14 @@ async fn hear(
             stream.shutdown().await.ok();
         }
         (Ok(Request::Control), _) => {
+            let number = {
+                let mut signs = signs.lock().unwrap();
+                signs.push(BTreeSet::new());
+                signs.len() - 1
+            };
             while let Ok(Some(frame)) = frame::read(&mut stream).await {
+                let message = Message::decode(&packed::open(frame.clone()).unwrap()).unwrap();
+                signs.lock().unwrap()[number].insert(message.is_datagram());
                 messages.lock().unwrap().push(frame);
             }
         }
@@ -185,6 +196,10 @@ async fn who_speaks_dialect_3_hears_marks_and_fewer_bytes() {
         matches!(message, Ok(Message::Batch(batch)) if batch.ticket == 78)
     };
     one.until("it was answered", || async { release.messages.lock().unwrap().iter().any(answered) }).await;
+    // Signs of life have a stream to themselves, so that no heap of records is before them.
+    let streams = || release.signs.lock().unwrap().clone();
+    one.until("there was a sign of life", || async { streams().contains(&[true].into()) }).await;
+    assert!(streams().iter().all(|kinds| kinds.len() <= 1) && streams().contains(&[false].into()));
     world.stop().await;
 }
 
