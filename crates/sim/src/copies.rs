@@ -21,6 +21,7 @@ mod drain;
 mod faults;
 mod judge;
 mod reads;
+mod trim;
 
 /// The only bucket.
 const BUCKET: BucketId = BucketId([1; 16]);
@@ -46,6 +47,16 @@ pub enum Mistake {
     DrainedIsLost,
     /// A site that is being drained lets another that is being drained rest on it.
     DrainedStays,
+    /// Who lets go of a copy takes what a silent site said once for its answer.
+    TrimByBelief,
+    /// It lets go though others go on counting on it.
+    TrimUnheard,
+    /// Whoever finds enough others lets go: in no order, counting on who is about to let go as well, and no custodian objects.
+    NoOrder,
+    /// Who is asked to count on a site no more forgets that its question what that site holds is still on its way.
+    ForgetsMeanwhile,
+    /// A site that let go of copies says "as I said" to who was lost meanwhile.
+    WordStands,
 }
 
 /// What can happen next.
@@ -62,7 +73,8 @@ enum Event {
     /// An answer, or its absence, arrives.
     Answered { site: usize, boot: u64, dot: Dot, by: usize, result: Result<(), Failure> },
     /// A site said what it holds.
-    Told { site: usize, boot: u64, other: usize, life: u64, spans: Spans },
+    /// None: as it said before.
+    Told { site: usize, boot: u64, other: usize, said: Option<Page> },
     /// The book is written down.
     Persist { site: usize, boot: u64 },
     /// Two sites exchange records and declarations, if they can.
@@ -75,6 +87,10 @@ enum Event {
     Mend(faults::Mend),
     /// Something about a site that is being drained.
     Drain(drain::Act),
+    /// An operator asks for more copies, or fewer.
+    Level,
+    /// Something about copies too many.
+    Trim(trim::Act),
 }
 
 /// What is known of another site: what it holds, and in which life it said so.
@@ -107,6 +123,10 @@ struct Site {
     machine: Placement,
     lives: BTreeMap<usize, u64>,
     persisting: bool,
+    trimming: trim::Trimming,
+    /// Links over which others were asked what they hold, and who has not answered yet.
+    links: BTreeMap<usize, (u64, u64, u64)>,
+    asking: BTreeSet<usize>,
 }
 
 /// The world.
@@ -116,6 +136,8 @@ struct World {
     sites: Vec<Site>,
     copies: usize,
     cuts: BTreeSet<(usize, usize)>,
+    /// How often each link was mended.
+    mended: BTreeMap<(usize, usize), u64>,
     mistake: Option<Mistake>,
     resting: bool,
     /// A site that burned; until everything has its copies again nothing else burns.
@@ -145,6 +167,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
         sites,
         copies,
         cuts: BTreeSet::new(),
+        mended: BTreeMap::new(),
         mistake,
         resting: false,
         burned: None,
@@ -183,6 +206,9 @@ impl Site {
             machine: Placement::new(id),
             lives: BTreeMap::new(),
             persisting: false,
+            trimming: trim::Trimming::new(id),
+            links: BTreeMap::new(),
+            asking: BTreeSet::new(),
         }
     }
 
@@ -206,6 +232,17 @@ impl World {
             }
         }
         self.plan(seconds(5)..=seconds(20), Event::Strike);
+        if self.trims() {
+            self.plan(seconds(15)..=seconds(60), Event::Level);
+        }
+    }
+
+    /// Whether copies too many arise by an operator's word, and are let go of. Mistakes of draining need a copy in the wrong
+    /// place at the right moment, which that hides.
+    fn trims(&self) -> bool {
+        let of_draining =
+            [Mistake::OldWords, Mistake::WrittenMeanwhile, Mistake::DrainedIsLost, Mistake::DrainedStays];
+        !self.mistake.is_some_and(|mistake| of_draining.contains(&mistake))
     }
 
     fn plan(&mut self, span: std::ops::RangeInclusive<Duration>, event: Event) {
@@ -231,12 +268,9 @@ impl World {
             Event::Hold { from, to, dot, boot } => self.hold(from, to, dot, boot),
             Event::Stored { from, to, dot, boots } => self.stored(from, to, dot, boots),
             Event::Answered { site, boot, dot, by, result } => self.answered((site, boot), dot, by, result),
-            Event::Told { site, boot, other, life, spans } => {
+            Event::Told { site, boot, other, said } => {
                 if self.is_up(site, boot) {
-                    self.sites[site].book.insert(other, (spans.clone(), life));
-                    self.sites[site].lives.insert(other, life);
-                    let id = self.sites[other].id;
-                    self.input(site, Input::Known(BUCKET, id, spans));
+                    self.told(site, other, said);
                 }
             }
             Event::Persist { site, boot } => self.persist(site, boot),
@@ -245,6 +279,8 @@ impl World {
             Event::Strike => self.strike(),
             Event::Mend(mend) => self.mend(mend),
             Event::Drain(act) => self.drain(act),
+            Event::Trim(act) => self.trim(act),
+            Event::Level => self.level(),
         }
     }
 
@@ -265,6 +301,9 @@ impl World {
         place.machine = Placement::new(place.id);
         place.emptying = None;
         place.lives.clear();
+        place.trimming = trim::Trimming::new(place.id);
+        place.links.clear();
+        place.asking.clear();
         let (boot, book) = (place.boot, place.book.clone());
         for (other, (spans, life)) in book {
             self.sites[site].lives.insert(other, life);
@@ -272,6 +311,9 @@ impl World {
             self.input(site, Input::Known(BUCKET, id, spans));
         }
         self.plan(millis(1)..=seconds(1), Event::Look { site, boot });
+        if self.trims() {
+            self.plan(seconds(2)..=seconds(8), Event::Trim(trim::Act::Look { site, boot }));
+        }
     }
 
     fn client(&mut self, site: usize) {
@@ -299,6 +341,18 @@ impl World {
         let place = &mut self.sites[site];
         place.records.insert(dot, site);
         place.bodies.insert(dot);
+    }
+
+    fn level(&mut self) {
+        if self.resting {
+            return;
+        }
+        self.plan(seconds(15)..=seconds(60), Event::Level);
+        let now = self.draw.pick(&[1, 2, 2, 3, 3]).copied().unwrap_or(2);
+        if now < self.copies {
+            self.count("copies lowered");
+        }
+        self.copies = now;
     }
 
     fn next_dot(&mut self, site: usize) -> Dot {
@@ -363,22 +417,57 @@ impl World {
         self.input(site, Input::Sites(all, lost));
     }
 
-    /// Who is in another life than when it last said what it holds is asked again.
+    /// Over a new link another one is asked what it holds: all of it, if it is in another life than when it last said so.
     fn ask_claims(&mut self, site: usize) {
         if self.mistake == Some(Mistake::OldClaims) {
             return;
         }
         for other in (0..self.sites.len()).filter(|other| *other != site) {
-            let holder = &self.sites[other];
-            let known = self.sites[site].lives.get(&other) == Some(&holder.life);
-            if known || !self.linked(site, other) {
-                continue;
+            let link = (site.min(other), site.max(other));
+            let mended = self.mended.get(&link).copied().unwrap_or_default();
+            let link = (self.sites[site].boot, self.sites[other].boot, mended);
+            let is_new = self.sites[site].links.get(&other) != Some(&link);
+            if is_new && self.linked(site, other) && !self.sites[site].asking.contains(&other) {
+                self.sites[site].links.insert(other, link);
+                let known = self.sites[site].lives.get(&other).copied();
+                self.ask_claim(site, other, known);
             }
-            let (life, spans) = (holder.life, holder.bodies.iter().copied().collect());
-            let boot = self.sites[site].boot;
-            self.count("claims asked");
-            self.plan(millis(1)..=millis(900), Event::Told { site, boot, other, life, spans });
         }
+    }
+
+    /// All that can be asked say anew what they hold.
+    fn ask_all_claims(&mut self, site: usize) {
+        for other in (0..self.sites.len()).filter(|other| *other != site) {
+            if self.sites[site].asking.contains(&other) {
+                // What it is being asked is not all: again at the next look.
+                self.sites[site].trimming.refresh();
+            } else if self.linked(site, other) {
+                self.ask_claim(site, other, None);
+            }
+        }
+    }
+
+    fn ask_claim(&mut self, site: usize, other: usize, known: Option<u64>) {
+        let (holder, life) = (&self.sites[other], self.word_life(other));
+        let holds = |dot: &&Dot| !holder.trimming.machine.leaves_out(BUCKET, **dot);
+        let spans = holder.bodies.iter().filter(holds).copied().collect();
+        let said = (known != Some(life)).then_some((spans, life));
+        if said.is_none() {
+            self.judge_as_said(site, other);
+        }
+        let boot = self.sites[site].boot;
+        self.sites[site].asking.insert(other);
+        self.count("claims asked");
+        self.plan(millis(1)..=millis(900), Event::Told { site, boot, other, said });
+    }
+
+    fn told(&mut self, site: usize, other: usize, said: Option<Page>) {
+        self.sites[site].asking.remove(&other);
+        let Some((spans, life)) = said else { return };
+        self.sites[site].book.insert(other, (spans.clone(), life));
+        self.sites[site].lives.insert(other, life);
+        let id = self.sites[other].id;
+        self.input(site, Input::Known(BUCKET, id, spans));
     }
 
     fn input(&mut self, site: usize, input: Input) {
@@ -406,6 +495,10 @@ impl World {
             return;
         }
         self.sites[site].persisting = false;
+        self.write_down(site);
+    }
+
+    fn write_down(&mut self, site: usize) {
         for other in 0..self.sites.len() {
             let id = self.sites[other].id;
             let place = &mut self.sites[site];
@@ -418,12 +511,14 @@ impl World {
 
     fn hold(&mut self, from: usize, to: usize, dot: Dot, boot: u64) {
         let reached = from == to || self.linked(from, to);
+        let stays = !reached || self.sites[to].trimming.machine.wanted(BUCKET, dot);
         let holder = &self.sites[to];
         let fetch = |other: usize| other == to || self.linked(to, other);
         let found =
             (0..self.sites.len()).any(|other| fetch(other) && self.sites[other].bodies.contains(&dot));
         let dead = holder.dead.contains(&dot);
-        let refused = match (reached, holder.full && !holder.bodies.contains(&dot), found || dead) {
+        let found = stays && (found || dead);
+        let refused = match (reached, holder.full && !holder.bodies.contains(&dot), found) {
             (false, ..) => Some((seconds(15), Failure::Site)),
             (true, true, _) => Some((millis(50), Failure::Site)),
             (true, false, false) => Some((millis(50), Failure::Version)),
@@ -464,8 +559,15 @@ impl World {
             Ok(()) => Input::Held(BUCKET, dot, id),
             Err(failure) => Input::Failed(BUCKET, dot, id, failure),
         };
+        // What others take while a site is emptied is not in its book.
+        let asks = self.sites[site].machine.is_asking(BUCKET, dot, id);
         self.moved(site, input.clone());
-        self.input(site, input);
+        if asks {
+            if result.is_ok() {
+                self.judge_held(site, by, dot);
+            }
+            self.input(site, input);
+        }
     }
 
     /// Feeds, in short: who can reach another takes its records, deaths and declarations.

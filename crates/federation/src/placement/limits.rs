@@ -16,3 +16,7 @@ pub const BYTES_AT_ONCE: u64 = 12 << 20;
 pub const REST: Duration = Duration::from_secs(30);
 /// Bytes that a version counts at least: a question and its record.
 pub const ASK_BYTES: u64 = 1024;
+/// Versions that a site lets go of in one round: what others are asked about fits a page, and its end a commit.
+pub const TRIMMED_AT_ONCE: usize = 256;
+/// How long a round about copies too many may wait for answers.
+pub const TRIM_ROUND: Duration = Duration::from_secs(60);

@@ -10,7 +10,8 @@
 //!
 //! Invariants: a site counts as a holder only after it said so; nobody is asked for what it is known to hold, twice at
 //! once for the same, or while it is lost, not linked or resting; the most endangered first, then the oldest; no more
-//! is on its way than [`limits`] allow; copies are only ever added here, so that a cut over-replicates.
+//! is on its way than [`limits`] allow; copies are only ever added here, so that a cut over-replicates; what is one too
+//! many its holder lets go of ([`trim`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,7 @@ use crate::Together;
 mod custody;
 pub mod limits;
 mod spans;
+pub mod trim;
 mod whereabouts;
 
 pub use custody::{Custody, custodian};
@@ -48,6 +50,17 @@ pub struct Want {
     pub bytes: u64,
     /// Whether this site holds it itself, as a copy that counts.
     pub here: bool,
+}
+
+/// What a site has to do with a version of which another one wants to let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stake {
+    /// Whether it is this site's to see that enough hold it.
+    pub mine: bool,
+    /// Whether this site holds it.
+    pub here: bool,
+    /// How many are to hold it.
+    pub copies: usize,
 }
 
 /// Why a site did not take a copy.
@@ -185,6 +198,11 @@ impl Placement {
         self.flights.contains_key(&(bucket, dot))
     }
 
+    /// Whether this site is being asked to hold it.
+    pub fn is_asking(&self, bucket: BucketId, dot: Dot, site: SiteId) -> bool {
+        self.flights.get(&(bucket, dot)).is_some_and(|flight| flight.asked.contains(&site))
+    }
+
     /// What [`Input::Known`] says, without asking anybody.
     pub fn learn(&mut self, bucket: BucketId, site: SiteId, spans: Spans) {
         self.held.insert((bucket, site), spans);
@@ -241,6 +259,36 @@ impl Placement {
         let of = self.held.range((bucket, SiteId([0; 16]))..=(bucket, SiteId([0xff; 16])));
         let holds = |((_, site), spans): (&(BucketId, SiteId), &Spans)| spans.contains(dot).then_some(*site);
         of.filter_map(holds).filter(|site| *site != self.me).collect()
+    }
+
+    /// A site wants to let go of these: it is counted on no more, but for those that are answered, which stay there: it
+    /// is being asked to hold them, or too few others are known to hold what is this site's to care for.
+    pub fn spare(
+        &mut self,
+        bucket: BucketId,
+        site: SiteId,
+        versions: impl IntoIterator<Item = (Dot, Stake)>,
+    ) -> Spans {
+        let mut keeps = Spans::default();
+        for (dot, stake) in versions {
+            if self.is_asking(bucket, dot, site)
+                || (stake.mine
+                    && self.left_without(bucket, dot, site) + usize::from(stake.here) < stake.copies)
+            {
+                keeps.insert(dot);
+            } else if let Some(held) = self.held.get_mut(&(bucket, site)) {
+                held.remove(dot);
+            }
+        }
+        keeps
+    }
+
+    /// At how many other places a version is held, one site apart.
+    fn left_without(&self, bucket: BucketId, dot: Dot, site: SiteId) -> usize {
+        let others = self.holders(bucket, dot).filter(|other| *other != site);
+        let mut elsewhere = self.together.among(others);
+        elsewhere.remove(&self.together.of(self.me));
+        elsewhere.len()
     }
 
     fn offer(&mut self, bucket: BucketId, copies: usize, wants: Vec<Want>) {

@@ -175,3 +175,21 @@ fn of_a_forgotten_bucket_nobody_else_is_asked() {
     assert_eq!(table.failed(1, 2, Failure::Version), []);
     assert!(table.machine.is_idle());
 }
+
+#[test]
+fn who_wants_to_let_go_is_counted_on_no_more_unless_it_is_needed_or_being_asked() {
+    let mut table = Table::new(&[2, 3, 4]);
+    table.take(Input::Known(BUCKET, site(4), (1..=4).map(dot).collect()));
+    table.take(Input::Known(BUCKET, site(2), [dot(1)].into_iter().collect()));
+    // 4 is being asked to hold version 5, as 2 and 3 are.
+    let asked = table.offer(4, vec![want(5, 10)]);
+    assert!(asked.contains(&(5, 4)), "{asked:?}");
+    let stake = |mine| Stake { mine, here: true, copies: 2 };
+    let versions = [(1, true), (2, true), (3, false), (5, false)].map(|(seq, mine)| (dot(seq), stake(mine)));
+    let keeps = table.machine.spare(BUCKET, site(4), versions);
+    assert_eq!(keeps, [2, 5].map(dot).into_iter().collect(), "too few others hold 2; 5 is on its way there");
+    let known: Vec<bool> =
+        (1..=4).map(|seq| table.machine.holders(BUCKET, dot(seq)).any(|other| other == site(4))).collect();
+    assert_eq!(known, [false, true, false, true], "4 was not asked about");
+    assert_eq!(table.machine.held_elsewhere(BUCKET, dot(1)), 1);
+}

@@ -79,7 +79,10 @@ impl World {
     }
 
     fn say_drained(&mut self, site: usize, drained: bool) {
-        if self.gone.contains(&site) {
+        // Somebody must be left to take it all, now that it is said.
+        let ordered = |other: usize| self.sites.iter().any(|place| place.is_drained(other));
+        let free = |other: usize| other != site && !self.gone.contains(&other) && !ordered(other);
+        if self.gone.contains(&site) || (drained && !(0..self.sites.len()).any(free)) {
             return;
         }
         self.emptied.remove(&site);
@@ -156,7 +159,7 @@ impl World {
         let place = &self.sites[site];
         let incarnation = match self.mistake {
             Some(Mistake::OldWords) => 1,
-            _ => place.life * 1_000_000 + place.boot,
+            _ => self.word_life(site),
         };
         Origin { node: NodeId(place.id.0), incarnation }
     }
@@ -187,7 +190,8 @@ impl World {
             true => said_upto,
             false => Vector::new(),
         };
-        let bodies = self.sites[to].bodies.iter().copied();
+        let leaves = |dot: &Dot| self.sites[to].trimming.machine.leaves_out(BUCKET, *dot);
+        let bodies = self.sites[to].bodies.iter().copied().filter(|dot| !leaves(dot));
         let spans = bodies.filter(|dot| vector.covers(*dot) && !behind.covers(*dot)).collect();
         let held = Held { from: behind, spans, upto: vector.clone() };
         let word = Word { life: now, seen: Some(vector), held };

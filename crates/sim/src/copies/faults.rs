@@ -68,7 +68,9 @@ impl World {
     /// A machine is lost with its disk. One fire at a time: the next waits until everything has its copies again.
     fn burn(&mut self, site: usize) {
         let quiet = self.sites.iter().all(|other| other.up) && self.lost_anywhere().is_empty();
-        if self.burned.is_some_and(|_| !self.is_covered()) || !quiet {
+        // With one copy everything is covered at once, though others believe still in what burned.
+        let heard = self.copies > 1 || self.burned.is_none() || self.all_claims_are_so();
+        if self.burned.is_some_and(|_| !self.is_covered()) || !quiet || !heard {
             return;
         }
         self.count("burns");
@@ -134,7 +136,9 @@ impl World {
             // Who is gone for good stays gone.
             Mend::Return(site) | Mend::Start(site) if self.gone.contains(&site) => {}
             Mend::Link(one, other) => {
-                self.cuts.remove(&(one, other));
+                if self.cuts.remove(&(one, other)) {
+                    *self.mended.entry((one, other)).or_default() += 1;
+                }
             }
             Mend::Start(site) => {
                 if !self.sites[site].up {
@@ -183,7 +187,9 @@ impl World {
     /// Everything is mended; nobody writes any more.
     pub(super) fn rest(&mut self) {
         self.resting = true;
-        self.cuts.clear();
+        for link in std::mem::take(&mut self.cuts) {
+            *self.mended.entry(link).or_default() += 1;
+        }
         for site in 0..self.sites.len() {
             self.sites[site].full = false;
             if !self.gone.contains(&site) && !self.sites[site].up {

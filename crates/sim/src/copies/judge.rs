@@ -3,20 +3,21 @@
 //! `protected`: what a site reported as protected outlives its fire. `copies`: once healed and quiet, every living
 //! version has as many durable bodies as its bucket asks for. `claims`: what a site believes of another is so.
 //! `reads`, `losses`: see [`super::reads`]. `drained`: what a site that says that it is empty held is at others, record
-//! and body; once healed and quiet every drain ends.
+//! and body; once healed and quiet every drain ends. `trimmed`, `surplus`: see [`super::trim`].
 
 use std::collections::BTreeSet;
 
 use super::{BUCKET, World};
-use skerry_base::Dot;
+use skerry_base::{Dot, Instant};
 use skerry_federation::placement::Verdict;
+use skerry_scenario::clock::seconds;
 
 impl World {
     fn violated(&mut self, checker: &'static str, what: String) {
         self.outcome.violations.push((checker, what));
     }
 
-    fn is_dead(&self, dot: Dot) -> bool {
+    pub(super) fn is_dead(&self, dot: Dot) -> bool {
         self.sites.iter().any(|site| site.dead.contains(&dot))
     }
 
@@ -86,6 +87,9 @@ impl World {
             self.judge_claims(site);
             self.judge_losses(site);
         }
+        if self.trims() {
+            self.judge_surplus();
+        }
     }
 
     /// Somebody was told that a body is gone.
@@ -123,7 +127,24 @@ impl World {
         }
     }
 
+    /// A site was told that another one holds a version.
+    pub(super) fn judge_held(&mut self, site: usize, by: usize, dot: Dot) {
+        let burned = self.fire > Instant(0) && self.queue.now() < self.fire.after(seconds(3));
+        if !burned && !self.is_dead(dot) && !self.sites[by].bodies.contains(&dot) {
+            self.violated("claims", format!("site-{by} tells site-{site} that it holds {dot}"));
+        }
+    }
+
+    /// Whether nobody believes in what is not there.
+    pub(super) fn all_claims_are_so(&self) -> bool {
+        (0..self.sites.len()).all(|site| self.untrue_claims(site).is_empty())
+    }
+
     fn judge_claims(&mut self, site: usize) {
+        self.untrue_claims(site).into_iter().for_each(|what| self.violated("claims", what));
+    }
+
+    fn untrue_claims(&self, site: usize) -> Vec<String> {
         let place = &self.sites[site];
         let mut wrong = Vec::new();
         // What a lost site is believed to hold counts for nothing.
@@ -134,6 +155,6 @@ impl World {
             let untrue = living.filter(|dot| spans.contains(**dot) && !other.bodies.contains(dot));
             wrong.extend(untrue.map(|dot| format!("site-{site} believes that site-{number} holds {dot}")));
         }
-        wrong.into_iter().for_each(|what| self.violated("claims", what));
+        wrong
     }
 }
