@@ -1,7 +1,7 @@
 //! The store: what the node and the simulator see of the disk.
 //!
 //! Split by what is done: [`open`] and [`replay`] bring it up, [`commit`] carries out groups, [`put`] and [`read`]
-//! handle chunks, [`collect`], [`strip`] and [`compact`] give space back, [`rebase`] lets old journal go, [`scrub`] and [`examine`] read everything
+//! handle chunks, [`collect`], [`strip`], [`compact`] and [`release`] give space back, [`rebase`] lets old journal go, [`scrub`] and [`examine`] read everything
 //! again, [`committer`] runs the threads.
 
 use std::ops::Bound;
@@ -37,6 +37,7 @@ mod queue;
 mod quick;
 mod read;
 mod rebase;
+mod release;
 mod replay;
 mod report;
 mod scrub;

@@ -323,7 +323,7 @@ impl Replay<'_> {
                 Some(held) => held.resume(&*reading),
                 None => Changes::over(&*reading, progress.applied.mark + 1),
             };
-            self.replay_frame(&mut changes, met)?;
+            self.replay_frame(&mut changes, &mut progress.found, met)?;
             recovery.replayed += 1;
             let next = met.next;
             if next.segment != progress.applied.segment {
@@ -365,11 +365,16 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn replay_frame(&self, changes: &mut Changes<'_>, met: &Met<'_>) -> Result<(), StorageError> {
+    fn replay_frame(
+        &self,
+        changes: &mut Changes<'_>,
+        found: &mut BTreeMap<Key, Found>,
+        met: &Met<'_>,
+    ) -> Result<(), StorageError> {
         let batch = match met.head.stamp.kind {
             Kind::Entries => changes.reduce(self.reducer, met.entries())?,
             Kind::Note => {
-                met.entries().try_for_each(|entry| self.replay_note(changes, entry))?;
+                met.entries().try_for_each(|entry| self.replay_note(changes, found, entry))?;
                 Batch::default()
             }
         };
@@ -393,7 +398,12 @@ impl Replay<'_> {
         changes.absorb(batch)
     }
 
-    fn replay_note(&self, changes: &mut Changes<'_>, entry: &[u8]) -> Result<(), StorageError> {
+    fn replay_note(
+        &self,
+        changes: &mut Changes<'_>,
+        found: &mut BTreeMap<Key, Found>,
+        entry: &[u8],
+    ) -> Result<(), StorageError> {
         let note: Note = codec::decode(entry).map_err(|error| StorageError::Damaged(error.to_string()))?;
         let list = match note {
             Note::Collected(list) => list,
@@ -405,6 +415,11 @@ impl Replay<'_> {
             if row.place == Some(place) {
                 let children = if row.tree { self.children_at(place, row.stored) } else { [].into() };
                 changes.unplace(key, &children, true)?;
+            } else if row.references > 0 && found.get(&key).is_some_and(|found| found.place == place) {
+                // Let go of though it is referred to: it is not to be adopted for that.
+                if let Some(gone) = found.remove(&key) {
+                    changes.free(place.area, place.segment, place.offset, extent_len(gone.extent.stored));
+                }
             }
         }
         Ok(())

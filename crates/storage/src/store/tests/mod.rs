@@ -9,6 +9,7 @@ mod journeys;
 mod model;
 mod power;
 mod quick;
+mod releasing;
 mod scrubbing;
 mod wear;
 mod world;
