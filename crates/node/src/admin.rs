@@ -26,7 +26,7 @@ use skerry_model::record::Versioning;
 use skerry_model::{Entry, Record, space, write};
 
 use crate::areas;
-use crate::copies::{look, loss, only};
+use crate::copies::{look, loss, only, surplus};
 use crate::drive::live::Liveness;
 use crate::link_admin;
 use crate::membership_admin;
@@ -314,6 +314,7 @@ impl AdminService for Admin {
             conflicts,
             unprotected_bytes,
             single_copy_buckets,
+            surplus: surplus::status(site),
             duty: sites_admin::duty_word(&site.duties.own()).into(),
             nodes: nodes::report(site),
         })

@@ -106,6 +106,11 @@ fn print(answers: &[Answered<'_>]) {
             let found = format!("{chunks} damaged chunks, {segments} damaged journal segments");
             output::note(&format!("{}: {found}: see `skerry scrub status`", report.site_name));
         }
+        if report.surplus.versions > 0 {
+            let (versions, bytes) = (report.surplus.versions, words::bytes(report.surplus.bytes));
+            let what = format!("{versions} copies too many ({bytes}): {}", report.surplus.reason);
+            output::note(&format!("{}: {what}", report.site_name));
+        }
         if report.storage.lazy {
             let unsynced = words::bytes(report.storage.unsynced_bytes);
             let what =

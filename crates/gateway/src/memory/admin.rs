@@ -10,7 +10,8 @@ use crate::service::{
     ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, KeyCreate, KeyCreated,
     KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState, Outcome,
     Readiness, RenameRequest, ScrubReport, ScrubRequest, ServiceError, SiteList, SiteStatus, SpaceQuery,
-    SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION, Versioning,
+    SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus, UplinkRequest, UplinkState, VERSION,
+    Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -95,6 +96,7 @@ impl AdminService for Memory {
             conflicts: 0,
             unprotected_bytes: 0,
             single_copy_buckets: 0,
+            surplus: SurplusStatus::default(),
             duty: "serves".into(),
             nodes: None,
         })

@@ -59,12 +59,31 @@ pub struct StatusReport {
     /// Buckets with one copy of which this site is a member: not counted there.
     #[serde(default)]
     pub single_copy_buckets: u64,
+    /// Copies too many at this site: what it holds beyond what its buckets want, and is to let go of.
+    #[serde(default)]
+    pub surplus: SurplusStatus,
     /// What this site is there for: `serves`, `frozen`, `draining` or `empty`.
     #[serde(default)]
     pub duty: String,
     /// The nodes of this site; none where it is one node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesReport>,
+}
+
+/// Copies too many.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SurplusStatus {
+    /// Versions here of which enough other sites hold a copy, as the last look found them; small bodies are not counted.
+    pub versions: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Why they are still here; empty if there are none.
+    #[serde(default)]
+    pub reason: String,
+    /// Versions that were let go of since the start.
+    pub released_versions: u64,
+    /// Bytes of them.
+    pub released_bytes: u64,
 }
 
 /// Another site as this one sees it.

@@ -37,8 +37,8 @@ pub use admin::{
     AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
     ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest,
     KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness,
-    ScrubReport, ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget,
-    UplinkClass, UplinkRequest, UplinkState, VERSION,
+    ScrubReport, ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus,
+    UplinkBudget, UplinkClass, UplinkRequest, UplinkState, VERSION,
 };
 pub use areas::{AreaStatus, AreasReport, NearStatus, PlaceStatus};
 pub(crate) use body::hex;

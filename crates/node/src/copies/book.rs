@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, Origin, SiteId, Vector};
+use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
 use skerry_federation::placement::Spans;
 use skerry_model::Entry;
 use skerry_model::space::SpaceError;
@@ -21,6 +21,35 @@ use super::Rules;
 const HELD: &[u8] = b"copies/";
 /// First bytes of the names of how far buckets are covered.
 const COVERED: &[u8] = b"covered/";
+
+/// First bytes of the names of what was promised of single versions.
+const PROMISED: &[u8] = b"promised/";
+
+/// At how many sites a version is to be kept because a write was answered so, though its record does not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct PromisedFile(u16);
+
+impl Versioned for PromisedFile {
+    const NAME: &'static str = "copies promised";
+    const VERSION: u8 = 1;
+}
+
+fn promised_key(bucket: BucketId, dot: Dot) -> Bytes {
+    [PROMISED, &bucket.0, &dot.to_bytes()].concat().into()
+}
+
+/// What is written down before a write is answered for so many sites.
+pub(crate) fn promise(bucket: BucketId, dot: Dot, copies: u16) -> Entry {
+    let value = codec::encode(&PromisedFile(copies));
+    Entry::Local { key: promised_key(bucket, dot), value: Some(value.into()) }
+}
+
+/// For how many sites this one answered a write; 0 if its record tells.
+pub(crate) fn promised(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<usize, SpaceError> {
+    let found = view.get(Table::Local, &promised_key(bucket, dot))?;
+    let file = found.and_then(|bytes| codec::decode::<PromisedFile>(&bytes).ok());
+    Ok(file.map_or(0, |PromisedFile(copies)| usize::from(copies)))
+}
 
 /// What a site holds of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,10 +106,12 @@ pub(super) fn covered_entry(bucket: BucketId, file: Option<&CoveredFile>) -> Ent
 /// The entries that forget all that was written down of a bucket.
 pub(crate) fn forgotten(view: &dyn View, bucket: BucketId) -> Result<Vec<Entry>, SpaceError> {
     let mut entries = vec![covered_entry(bucket, None)];
-    view.scan_prefix(Table::Local, &[HELD, &bucket.0].concat(), &mut |key, _| {
-        entries.push(Entry::Local { key: Bytes::copy_from_slice(key), value: None });
-        ControlFlow::Continue(())
-    })?;
+    for rows in [HELD, PROMISED] {
+        view.scan_prefix(Table::Local, &[rows, &bucket.0].concat(), &mut |key, _| {
+            entries.push(Entry::Local { key: Bytes::copy_from_slice(key), value: None });
+            ControlFlow::Continue(())
+        })?;
+    }
     Ok(entries)
 }
 
@@ -130,7 +161,7 @@ mod tests {
     /// What docs/decisions/2026-11-22-copies.md compares with: a placement record per version.
     #[test]
     fn a_record_per_version_would_cost_about_as_much_as_the_object_s_own() {
-        use skerry_base::{Dot, Hlc, NodeId};
+        use skerry_base::{Hlc, NodeId};
         use skerry_model::record::{Record, Scope, Statement, Versioning};
         let dot = |seq| Dot { origin: Origin { node: NodeId([3; 16]), incarnation: u64::MAX / 3 }, seq };
         let record = Record {
@@ -163,6 +194,7 @@ mod tests {
     fn v1_fixtures() {
         let held = HeldFile { life: None, spans: vec![1, 0] };
         assert_eq!(hex(&codec::encode(&held)), "0100020100");
+        assert_eq!(hex(&codec::encode(&PromisedFile(300))), "01ac02");
         let rules = Rules { copies: 2, lost: [SiteId([7; 16])].into(), ..Rules::default() };
         let covered = CoveredFile::new(&rules, Vector::new());
         assert_eq!(hex(&codec::encode(&covered)), format!("010201{}00", "07".repeat(16)));

@@ -14,6 +14,7 @@ use skerry_gateway::service::Outcome;
 use skerry_model::space;
 
 use super::look::is_here;
+use super::surplus::Question;
 use crate::paths::refusal;
 use crate::peers::message::{Held, Holdings, Request, Response};
 use crate::site::{Site, unreadable};
@@ -25,24 +26,30 @@ const PAGES: usize = 100_000;
 
 /// Answers which versions are held here.
 pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings) -> Outcome<Response> {
-    let life = site.stamps.origin_of(asked.bucket);
+    let life = site.copies.word_of(asked.bucket, site.stamps.origin_of(asked.bucket));
     let nothing = Held { life, spans: Spans::default().encode().into(), upto: Vector::new(), more: false };
     if asked.life == Some(life) || !site.is_member(asked.bucket) {
         return Ok(Response::Holdings(Box::new(nothing)));
     }
     // What is claimed must be on disk, whatever was answered before it was.
     site.settle_lazy().await?;
-    let (store, bucket) = (site.store.clone(), asked.bucket);
+    let (store, bucket, copies) = (site.store.clone(), asked.bucket, site.copies.clone());
     let read = move || -> Outcome<Held> {
         let page = space::records_after(&store.view(), bucket, &asked.from, PAGE).map_err(unreadable)?;
         let bodies = page.items.iter().filter(|item| !item.spent);
-        let lacking =
-            bodies.filter(|item| item.record.object().is_some_and(|object| !is_here(&store, bucket, object)));
-        let lacking: Vec<_> = lacking.map(|item| item.dot).collect();
+        let lacks =
+            |item: &&space::Item| item.record.object().is_some_and(|object| !is_here(&store, bucket, object));
+        let mut lacking: Vec<_> = bodies.filter(lacks).map(|item| item.dot).collect();
+        // Looked up after the disk: what was marked before it was looked at is left out, and what is marked later is asked
+        // about while this answer is waited for.
+        lacking.extend(copies.marked(bucket));
         let spans = Spans::between(&asked.from, &page.upto, &lacking).encode().into();
         Ok(Held { life, spans, upto: page.upto, more: page.more })
     };
     let page = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
+    if page.more {
+        site.copies.note_paged(bucket, site.clock.now());
+    }
     Ok(Response::Holdings(Box::new(page)))
 }
 
@@ -50,6 +57,22 @@ pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings) -> Outcome<Respons
 /// said anything only what lies behind `from` matters.
 pub(crate) async fn ask(site: &Arc<Site>, bucket: BucketId, other: SiteId, from: &Vector) -> bool {
     let known = site.copies.life(bucket, other);
+    say_all(site, bucket, other, known, from).await
+}
+
+/// Asks a site all that it holds of a bucket, whatever it said before.
+pub(crate) async fn ask_anew(site: &Arc<Site>, bucket: BucketId, other: SiteId) -> bool {
+    say_all(site, bucket, other, None, &Vector::new()).await
+}
+
+async fn say_all(
+    site: &Arc<Site>,
+    bucket: BucketId,
+    other: SiteId,
+    known: Option<Origin>,
+    from: &Vector,
+) -> bool {
+    let _asking = site.copies.asking(bucket, Question::Holdings(other));
     let believed = site.copies.with(|machine| machine.known(bucket, other).is_some());
     let mut from = if believed { Vector::new() } else { from.clone() };
     let mut sum = Spans::default();

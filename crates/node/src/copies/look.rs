@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use skerry_base::{BucketId, ChunkId, Origin, SiteId, Vector};
-use skerry_federation::placement::{Want, custodian};
+use skerry_base::{BucketId, ChunkId, Dot, Origin, SiteId, Vector};
+use skerry_federation::placement::{Stake, Want, custodian};
 use skerry_gateway::service::Outcome;
 use skerry_model::body::{Step, Walk};
 use skerry_model::bucket::list_buckets;
@@ -157,6 +157,32 @@ impl Looker<'_> {
         let mut upto = from.clone();
         upto.merge(&page.upto);
         Ok((upto, page.more))
+    }
+
+    /// What this site has to do with these versions.
+    pub(crate) fn stakes(&self, dots: &[Dot]) -> Outcome<BTreeMap<Dot, Stake>> {
+        let view = self.store.view();
+        let mut out = self.copies.away(self.bucket);
+        out.extend(&self.rules.lost);
+        let ring = self.copies.ring(self.bucket, self.me, self.rules);
+        let mut stakes = BTreeMap::new();
+        for &dot in dots {
+            let mut stake = Stake { mine: false, here: false, copies: self.rules.copies };
+            let promised = super::book::promised(&view, self.bucket, dot).map_err(unreadable)?;
+            let found = space::records_in(&view, self.bucket, (dot, dot.seq), &BTreeSet::new(), PAGE);
+            let (items, _) = found.map_err(unreadable)?;
+            for item in items.iter().filter(|item| !item.spent) {
+                if let Some(object) = item.record.object() {
+                    stake.mine = self.is_mine(&item.record, &ring, &out);
+                    stake.here = is_here(self.store, self.bucket, object);
+                    // Whoever answered a write for so many sites sees to it, whoever cares for the copies.
+                    stake.mine |= promised > 0;
+                    stake.copies = stake.copies.max(promised);
+                }
+            }
+            stakes.insert(dot, stake);
+        }
+        Ok(stakes)
     }
 
     /// Looks on from there until enough is found.

@@ -24,6 +24,7 @@ pub(crate) mod lives;
 pub(crate) mod look;
 pub(crate) mod loss;
 pub(crate) mod only;
+pub(crate) mod surplus;
 
 use book::{Book, CoveredFile, HeldFile};
 use loss::Loss;
@@ -69,6 +70,10 @@ impl Counted {
 /// A running site's knowledge of copies.
 pub(crate) struct Copies {
     state: Mutex<State>,
+    /// Held while what others hold is handed over to be written down.
+    writing: tokio::sync::Mutex<()>,
+    /// A question to another site was answered, or given up.
+    answered: tokio::sync::Notify,
     /// Reads of lost versions that got an older one, and that got none.
     lost_reads: [AtomicU64; 2],
 }
@@ -85,6 +90,7 @@ struct State {
     members: BTreeMap<BucketId, BTreeSet<SiteId>>,
     changes: u64,
     counted: BTreeMap<BucketId, Counted>,
+    trimming: surplus::Trimming,
 }
 
 impl Copies {
@@ -108,8 +114,14 @@ impl Copies {
             members: BTreeMap::new(),
             changes: 0,
             counted: BTreeMap::new(),
+            trimming: surplus::Trimming::new(me),
         };
-        Self { state: Mutex::new(state), lost_reads: Default::default() }
+        Self {
+            state: Mutex::new(state),
+            writing: Default::default(),
+            answered: Default::default(),
+            lost_reads: Default::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -152,7 +164,9 @@ impl Copies {
 
     /// Takes note of who burns together: what is held there is held once.
     pub(crate) fn set_together(&self, together: Together) {
-        self.state().machine.set_together(together);
+        let mut state = self.state();
+        state.trimming.machine.set_together(together.clone());
+        state.machine.set_together(together);
     }
 
     /// Sites whose disks are gone: declared lost, expelled or replaced.
@@ -252,6 +266,7 @@ impl Copies {
         state.away.remove(&bucket);
         state.members.remove(&bucket);
         state.counted.remove(&bucket);
+        state.trimming.forget(bucket);
         state.changes += 1;
     }
 

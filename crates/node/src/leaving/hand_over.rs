@@ -23,6 +23,7 @@ use skerry_storage::Store;
 use super::Note;
 use crate::copies::claims;
 use crate::copies::look::{is_here, lies_here};
+use crate::copies::surplus::Question;
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
 use crate::paths::{refusal, scope};
@@ -213,6 +214,7 @@ async fn one(
             continue;
         }
         let patience = Duration::from_secs(30 + bytes / (256 << 10));
+        let _asking = site.copies.asking(id, Question::Hold(dot));
         match tokio::time::timeout(patience, scope::held_by(site, Class::Copy, other, &request)).await {
             Ok(Ok(())) => {
                 site.copies.held(id, dot, [other]);

@@ -13,7 +13,7 @@ use skerry_gateway::service::{
     ConflictEnd, ConflictEnded, ErrorKind, Outcome, ServiceError, VERSION, VersionId as ServiceVersion,
     WriteCondition,
 };
-use skerry_model::record::Versioning;
+use skerry_model::record::{Scope, Versioning};
 use skerry_model::space::{self, Conflict, VersionId};
 use skerry_model::write::Ask;
 use skerry_model::{Record, Statement};
@@ -108,6 +108,7 @@ impl Act<'_> {
             condition: WriteCondition::default(),
             ask,
             writer: self.writer.to_owned(),
+            scope: Scope::Site,
             small,
             pins,
             with: Vec::new(),

@@ -10,7 +10,7 @@ use skerry_gateway::service::{
 };
 use skerry_model::Statement;
 use skerry_model::policy::Action;
-use skerry_model::record::Versioning;
+use skerry_model::record::{Scope, Versioning};
 use skerry_model::space::{self, VersionId as Named};
 use skerry_model::write::Ask;
 
@@ -61,6 +61,7 @@ async fn one(
         condition: target.condition,
         ask: version.map_or(Ask::Delete, Ask::Erase),
         writer: context.principal.access_key.clone(),
+        scope: Scope::Site,
         small: None,
         pins: Vec::new(),
         with: Vec::new(),

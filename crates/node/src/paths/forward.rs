@@ -277,6 +277,7 @@ async fn written(
         condition: write::condition_of(asked.condition),
         ask: Ask::Put(Box::new(object)),
         writer: asked.writer,
+        scope: scope::of_bucket(bucket),
         small: body.small,
         pins: body.pins,
         with: Vec::new(),

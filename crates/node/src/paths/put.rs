@@ -54,12 +54,14 @@ pub(crate) fn asked(
     object: Object,
     body: Body,
 ) -> Asked {
+    let scope = scope::recorded(context, &bucket);
     Asked {
         bucket,
         key,
         condition: skerry_gateway::service::WriteCondition::default(),
         ask: Ask::Put(Box::new(object)),
         writer: context.principal.access_key.clone(),
+        scope,
         small: body.small,
         pins: body.pins,
         with: Vec::new(),

@@ -28,7 +28,8 @@ use super::bucket::Bucket;
 use super::source::Chunks;
 use super::write::Written;
 use super::{far, members, refusal, within};
-use crate::copies::look;
+use crate::copies::surplus::Question;
+use crate::copies::{book, look};
 use crate::duties::Act;
 use crate::nodes::Fence;
 use crate::peers::PeerError;
@@ -78,6 +79,40 @@ pub(crate) fn name(scope: Scope) -> String {
         Scope::Sites(count) => format!("sites={count}"),
         Scope::Durable => "durable".into(),
     }
+}
+
+/// What its record says of the scope of a write: so many copies are kept, be it more than the bucket wants later.
+pub(crate) fn recorded(context: &RequestContext, bucket: &Bucket) -> Scope {
+    match context.scope.as_deref().map(parse) {
+        Some(Ok(scope @ Scope::Sites(_))) => scope,
+        Some(_) => Scope::Site,
+        None => of_bucket(bucket),
+    }
+}
+
+/// The same of a write that asks for none by itself.
+pub(crate) fn of_bucket(bucket: &Bucket) -> Scope {
+    match bucket.config.scope {
+        scope @ Scope::Sites(_) => scope,
+        _ => Scope::Site,
+    }
+}
+
+const fn sites_of(scope: Scope) -> u16 {
+    match scope {
+        Scope::Sites(count) => count,
+        _ => 1,
+    }
+}
+
+/// At how many sites a version is to be kept: as its bucket wants copies, and no fewer than its write was answered for.
+pub(crate) fn kept_at(bucket: &Bucket, record: &Record) -> usize {
+    usize::from(level(bucket).max(sites_of(record.scope)))
+}
+
+/// At how many sites a bucket's versions are to be kept, whatever a write of its own asked for.
+pub(crate) fn level(bucket: &Bucket) -> u16 {
+    u16::from(bucket.config.copies).max(sites_of(bucket.config.scope))
 }
 
 /// The scope that a write asks for: of the request, else of its bucket. Refused before anything is written if the
@@ -133,6 +168,8 @@ pub(crate) async fn reach(
     let patience = PATIENCE.saturating_add(Duration::from_secs(size / PATIENCE_BYTES));
     let mut reach = Reach::new(usize::from(count), here, others).with_patience(patience);
     let mut failed = Vec::new();
+    // Until what they answer is noted: whoever lets go of it meanwhile is to be told that it is counted on.
+    let _asking = site.copies.asking(bucket.id, Question::Hold(record.dot));
     if reach.reached() == Reached::Waiting {
         let request = question(site, bucket, record).await?;
         let spread = spread(site, &request, &mut reach, &mut failed);
@@ -142,6 +179,12 @@ pub(crate) async fn reach(
     }
     site.copies.held(bucket.id, record.dot, reach.held_at());
     let holders = reach.holders();
+    let promises = record.object().is_some() && count > sites_of(record.scope);
+    if reach.reached() == Reached::Enough && promises {
+        // The record does not say so: another site decided it, or it was there before.
+        let promise = book::promise(bucket.id, record.dot, count);
+        site.commit(bucket.id, (), move |_| Ok(((), vec![entry(&promise)]))).await?;
+    }
     if reach.reached() == Reached::Enough || bucket.config.accept_less {
         let reached =
             if holders > 1 { name(Scope::Sites(u16::try_from(holders).unwrap_or(count))) } else { own };
@@ -299,6 +342,11 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
     site.check_takes(&bucket)?;
     site.join(bucket.id).await?;
     let life = site.stamps.origin_of(bucket.id);
+    // It stays if it was about to go; if it is going just now it comes back by the next question.
+    if !site.copies.wanted(bucket.id, record.dot) {
+        let message = "this copy is being let go as one too many; ask again";
+        return Err(ServiceError::new(ErrorKind::Unreachable, message));
+    }
     let mut taking = Taking { class: from.class, bytes: 0, pins: Vec::new(), small: None, turn };
     if let Some(object) = record.object()
         && !taking.has_all(site, &bucket, object).await?

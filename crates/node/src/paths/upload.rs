@@ -304,6 +304,7 @@ async fn try_complete(
         condition: request.condition.clone(),
         ask: skerry_model::write::Ask::Put(Box::new(object)),
         writer: writer.into(),
+        scope: super::scope::of_bucket(&target.bucket),
         small: None,
         pins,
         with: vec![Entry::UploadEnd { bucket, key: target.key.clone(), id }],

@@ -50,6 +50,8 @@ pub(crate) struct Asked {
     pub(crate) ask: Ask,
     /// The access key.
     pub(crate) writer: String,
+    /// The scope in which it asks to be answered: as many copies are kept, be it more than the bucket wants.
+    pub(crate) scope: Scope,
     /// A body for the journal.
     pub(crate) small: Option<SmallBody>,
     /// What keeps the payload until then.
@@ -165,7 +167,7 @@ pub(crate) async fn here(
 ) -> Outcome<Written> {
     let bucket = asked.bucket.id;
     let (stamps, duties, act) = (site.stamps.clone(), site.duties.clone(), act(&asked));
-    let Asked { bucket: resolved, key, condition, ask, writer, small, pins, with, upload } = asked;
+    let Asked { bucket: resolved, key, condition, ask, writer, scope, small, pins, with, upload } = asked;
     let standpoint = Standpoint { system: site.system, me: site.id };
     // A decision must not be forgotten, nor what another site was answered.
     let lazy = site.lazy && condition.is_none() && payload == site.id;
@@ -179,6 +181,7 @@ pub(crate) async fn here(
         condition,
         ask,
         writer,
+        scope,
         small,
         with,
         upload,
@@ -229,6 +232,7 @@ struct Proposal {
     condition: WriteCondition,
     ask: Ask,
     writer: String,
+    scope: Scope,
     small: Option<SmallBody>,
     with: Vec<Entry>,
     upload: Option<UploadId>,
@@ -283,7 +287,7 @@ impl Proposal {
                 wall,
                 versioning: self.resolved.versioning,
                 writer: &self.writer,
-                scope: Scope::Site,
+                scope: self.scope,
                 home,
                 placement: None,
                 conditions: &conditions,
@@ -531,12 +535,14 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
         message::Write::Erase(Which::Dot(dot)) => Ask::Erase(space::VersionId::Dot(dot)),
         message::Write::Erase(Which::Null | Which::Current) => Ask::Erase(space::VersionId::Null),
     };
+    let scope = super::scope::of_bucket(&bucket);
     let asked = Asked {
         bucket,
         key: decide.key,
         condition: condition_of(decide.condition),
         ask,
         writer: decide.writer,
+        scope,
         small: None,
         pins,
         with: Vec::new(),

@@ -69,6 +69,28 @@ pub(crate) enum Request {
     Circuit(Circuit),
     /// One chunk of a site that the asker reaches through the site asked, which fetches it for itself.
     Through(Through),
+    /// Count on the asker no more for versions of which it holds copies too many.
+    Spare(Spare),
+}
+
+/// Asks a site to count on the asker no more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spare {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// At how many sites its versions are to be kept, as the asker knows; who knows of more says no.
+    pub(crate) copies: u16,
+    /// The versions, encoded as [`skerry_federation::placement::Spans`].
+    pub(crate) versions: Bytes,
+}
+
+/// What a site says to that, each encoded likewise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spared {
+    /// Those that it holds itself as copies that count, and is not about to let go of.
+    pub(crate) holds: Bytes,
+    /// Those for which it counts on the asker still.
+    pub(crate) keeps: Bytes,
 }
 
 /// About a link that others carry ([`skerry_federation::circuits`]).
@@ -408,6 +430,8 @@ pub(crate) enum Response {
     Standing(Box<skerry_federation::departure::Standing>),
     /// The way there is, or why there is none.
     Circuit(Result<Way, Why>),
+    /// What is held here of copies too many, and for what the asker is counted on still.
+    Spared(Box<Spared>),
 }
 
 /// An object that was found.
@@ -529,6 +553,18 @@ mod tests {
             assert_eq!(hex(&codec::encode(&response)), bytes);
             assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
         }
+    }
+
+    #[test]
+    fn spare_v1_fixtures() {
+        let asked = Spare { bucket: BucketId([1; 16]), copies: 300, versions: vec![1, 0].into() };
+        let request = Request::Spare(asked);
+        assert_eq!(hex(&codec::encode(&request)), format!("0113{}ac02020100", "01".repeat(16)));
+        assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+        let spared = Spared { holds: vec![1, 0].into(), keeps: vec![9].into() };
+        let response = Response::Spared(Box::new(spared));
+        assert_eq!(hex(&codec::encode(&response)), "01150201000109");
+        assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
     }
 
     #[test]

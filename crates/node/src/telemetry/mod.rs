@@ -21,6 +21,7 @@ mod losses;
 mod peers;
 mod process;
 mod scrub;
+mod surplus;
 mod uplink;
 mod wan;
 
@@ -30,6 +31,7 @@ pub use circuits::Circuits;
 pub use losses::Losses;
 pub use peers::{FeedLag, PeerLabels};
 pub use scrub::Scrub;
+pub use surplus::Surplus;
 pub use uplink::Uplink;
 pub use wan::{Kind, Wan, WanPeer};
 
@@ -84,6 +86,8 @@ pub struct Telemetry {
     pub areas: Areas,
     /// Sites that are lost, and what was asked for of them.
     pub losses: Losses,
+    /// Copies too many.
+    pub surplus: Surplus,
     disk_bytes: Family<ClassLabel, Gauge>,
     unprotected_bytes: Family<BucketLabel, Gauge>,
 }
@@ -112,6 +116,7 @@ impl Telemetry {
             circuits: Circuits::default(),
             areas: Areas::default(),
             losses: Losses::default(),
+            surplus: Surplus::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
         };
@@ -179,6 +184,7 @@ impl Telemetry {
         self.circuits.register(registry);
         self.areas.register(registry);
         self.losses.register(registry);
+        self.surplus.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));
     }

@@ -27,6 +27,7 @@ mod scope;
 mod several_sites;
 mod space;
 mod sums;
+mod trim;
 mod uploads;
 mod within;
 mod world;

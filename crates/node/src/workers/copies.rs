@@ -24,7 +24,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Workers;
 use crate::copies::look::{Found, Looker};
-use crate::copies::{Rules, book, claims};
+use crate::copies::{Rules, book, claims, surplus};
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
 use crate::paths::refusal;
@@ -272,20 +272,8 @@ impl Copier {
     /// What others said, in this node's own table. Nobody is told: it is no record.
     async fn write_down(&self) {
         let dirty = self.site.copies.take_dirty();
-        let entries: Vec<_> = self.site.copies.entries(&dirty).iter().map(entry).collect();
-        if entries.is_empty() {
-            return;
-        }
-        let (answer, answered) = tokio::sync::oneshot::channel();
-        self.site.store.submit(
-            move |_| Ok::<_, skerry_gateway::service::ServiceError>(((), entries)),
-            move |result| {
-                answer.send(result).ok();
-            },
-        );
-        if let Ok(Err(error)) = answered.await {
-            tracing::warn!(?error, "who holds copies could not be written down; it will be with the next");
-            self.site.copies.put_back(dirty);
+        if let Err(error) = surplus::write_down(&self.site, dirty).await {
+            tracing::warn!(%error, "who holds copies could not be written down; it will be with the next");
         }
     }
 

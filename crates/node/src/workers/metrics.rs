@@ -12,7 +12,7 @@ use skerry_model::space;
 use skerry_storage::{SyncStats, Usage};
 
 use super::{Worker, Workers};
-use crate::copies::look;
+use crate::copies::{look, surplus};
 use crate::growth::{GROWTH, Growth, taken_and_room};
 use crate::paths::members;
 use crate::site::{Site, entry, unreadable};
@@ -157,6 +157,9 @@ impl Worker for Metrics {
         self.disk().await;
         self.uplink();
         self.telemetry.losses.set(self.site.copies.lost().len(), self.site.copies.lost_reads());
+        let surplus = surplus::status(&self.site);
+        let released = (surplus.released_versions, surplus.released_bytes);
+        self.telemetry.surplus.set(surplus.bytes, released);
         self.lag().await;
         if let Some(report) = crate::areas::read(&self.site).await {
             self.telemetry.areas.set(&report);

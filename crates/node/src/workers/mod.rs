@@ -1,4 +1,4 @@
-//! What a site does by itself: has copies held elsewhere, empties itself when told to, collects garbage, reads everything again, drops tombstones, revives buckets, refreshes metrics.
+//! What a site does by itself: has copies held elsewhere, lets go of those that are too many, empties itself when told to, collects garbage, reads everything again, drops tombstones, revives buckets, refreshes metrics.
 //!
 //! Invariants: paced, so that clients notice nothing; each worker ends when the server stops; a failure is
 //! logged and tried again at the next turn.
@@ -20,6 +20,7 @@ mod fellows;
 mod metrics;
 pub(crate) mod scrub;
 mod tombstones;
+mod trim;
 
 /// What the workers need.
 #[derive(Clone)]
@@ -37,6 +38,8 @@ const FELLOWS: Duration = Duration::from_secs(2);
 /// How often tombstones are looked through.
 const TOMBSTONES: Duration = Duration::from_secs(60);
 
+/// How often it is seen whether copies too many are to be looked for.
+const TRIM: Duration = Duration::from_secs(1);
 /// How often it is seen whether an operator said something about this site.
 const DUTY: Duration = Duration::from_millis(250);
 
@@ -44,6 +47,7 @@ const DUTY: Duration = Duration::from_millis(250);
 pub(crate) fn start(tasks: &Tasks, workers: Workers, scrub: crate::config::Scrub) {
     tasks.spawn(scrub::Scrubber::new(&workers, scrub).run());
     tasks.spawn(copies::Copier::new(&workers).run());
+    tasks.spawn(every(TRIM, trim::Trimmer::new(&workers)));
     tasks.spawn(every(DUTY, drain::Drainer::new(&workers)));
     tasks.spawn(every(COLLECT, collector::Collector::new(workers.site.clone())));
     tasks.spawn(every(METRICS, metrics::Metrics::new(&workers)));

@@ -1,0 +1,189 @@
+//! Copies too many: fewer asked for, a lost site that is back, a cut; let go of by who stands last, and never below what is
+//! asked for.
+
+use skerry_gateway::service::{BucketPatch, JoinRequest, LossRequest, RequestContext, SurplusStatus};
+use skerry_model::space;
+
+use super::world::{TestSite, TestWorld, context, noise};
+use crate::copies::look::is_here;
+use crate::site::unreadable;
+
+const BUCKET: &str = "safe";
+
+fn body(number: u64) -> bytes::Bytes {
+    noise([40_000, 700_000, 3 << 20][number as usize % 3], number)
+}
+
+async fn write(site: &TestSite, keys: std::ops::Range<u64>) {
+    for number in keys {
+        site.put(BUCKET, &format!("{number}"), body(number)).await.unwrap();
+    }
+}
+
+/// Whether a site holds the body of a key as a copy that counts.
+async fn holds(site: &TestSite, key: &str) -> bool {
+    let Some(bucket) = site.site().bucket(BUCKET).await.unwrap() else { return false };
+    let (key, id, store) = (key.to_owned(), bucket.id, site.site().store.clone());
+    let look = move |view: &dyn skerry_base::kv::View| {
+        let record = space::current(view, id, &key).map_err(unreadable)?;
+        Ok(record
+            .and_then(|record| record.object().map(|object| is_here(&store, id, object)))
+            .unwrap_or(false))
+    };
+    site.site().read(look).await.unwrap()
+}
+
+/// How many of these sites hold each of these keys, if that is the same of all.
+async fn holders(sites: &[TestSite], keys: std::ops::Range<u64>) -> Option<usize> {
+    let mut all = None;
+    for number in keys {
+        let mut count = 0;
+        for site in sites.iter().filter(|site| site.core.is_some()) {
+            count += usize::from(holds(site, &number.to_string()).await);
+        }
+        if all.is_some_and(|all| all != count) {
+            return None;
+        }
+        all = Some(count);
+    }
+    all
+}
+
+async fn until_held(world: &TestWorld, keys: std::ops::Range<u64>, count: usize) {
+    let what = format!("each is held {count} times");
+    let first = world.sites.iter().find(|site| site.core.is_some()).unwrap();
+    first.until(&what, || async { holders(&world.sites, keys.clone()).await == Some(count) }).await;
+}
+
+async fn surplus(site: &TestSite) -> SurplusStatus {
+    site.services().admin.status().await.unwrap().surplus
+}
+
+async fn founded(sites: usize, copies: u32) -> TestWorld {
+    let world = TestWorld::new(sites).await;
+    world.sites[0].create_bucket(BUCKET).await.unwrap();
+    world.sites[0].set_copies(BUCKET, copies).await.unwrap();
+    world
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_fewer_copies_are_asked_for_the_last_holder_lets_go_of_its_own() {
+    let mut world = founded(3, 3).await;
+    write(&world.sites[0], 0..6).await;
+    until_held(&world, 0..6, 3).await;
+    // Who writes keeps its copy, whoever stands last in the ring.
+    world.sites[1].put(BUCKET, "6", body(6)).await.unwrap();
+    until_held(&world, 0..7, 3).await;
+    world.sites[0].set_copies(BUCKET, 2).await.unwrap();
+    until_held(&world, 0..7, 2).await;
+    assert!(holds(&world.sites[0], "0").await && holds(&world.sites[1], "6").await);
+    let mut released = 0;
+    for site in &world.sites {
+        let told = surplus(site).await;
+        released += told.released_bytes;
+        assert_eq!((told.versions, told.bytes), (0, 0), "{told:?}");
+        for number in 0..7 {
+            assert_eq!(site.get(BUCKET, &number.to_string()).await.unwrap(), body(number));
+        }
+        let info = site.services().admin.bucket(BUCKET).await.unwrap();
+        assert_eq!(info.unprotected_bytes, 0);
+    }
+    assert_eq!(released, (0..7).map(|number| body(number).len() as u64).sum::<u64>());
+    // What is left is on two disks: one of them may go.
+    world.sites[0].stop().await;
+    for number in 0..7 {
+        assert_eq!(world.sites[1].get(BUCKET, &number.to_string()).await.unwrap(), body(number));
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_site_that_is_back_makes_one_too_many_and_it_goes() {
+    let mut world = founded(3, 2).await;
+    write(&world.sites[0], 0..4).await;
+    until_held(&world, 0..4, 2).await;
+    let mut holder = 1;
+    if holds(&world.sites[2], "0").await {
+        holder = 2;
+    }
+    world.sites[holder].stop().await;
+    let name = format!("site-{}", holder + 1);
+    world.sites[0].services().admin.declare_loss(&name, LossRequest { lost: true }).await.unwrap();
+    until_held(&world, 0..4, 2).await;
+    world.sites[holder].start().await;
+    world.linked(&world.sites[0]).await;
+    until_held(&world, 0..4, 3).await;
+    until_held(&world, 0..4, 2).await;
+    assert!(holds(&world.sites[0], "0").await, "who wrote it keeps it");
+    for site in &world.sites {
+        for number in 0..4 {
+            assert_eq!(site.get(BUCKET, &number.to_string()).await.unwrap(), body(number));
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_a_site_is_silent_everything_stays_and_status_says_why() {
+    let mut world = founded(4, 3).await;
+    write(&world.sites[0], 0..3).await;
+    until_held(&world, 0..3, 3).await;
+    // It follows the bucket, so that it keeps a book; it may hold nothing.
+    let mut quiet = 1;
+    for number in 1..4 {
+        if !holds(&world.sites[number], "0").await {
+            quiet = number;
+        }
+    }
+    let silent = &world.sites[quiet];
+    silent
+        .until("the bucket is known", || async { silent.site().bucket(BUCKET).await.unwrap().is_some() })
+        .await;
+    silent.services().admin.join_bucket(BUCKET, JoinRequest::default()).await.unwrap();
+    world.converged(BUCKET).await;
+    world.sites[quiet].stop().await;
+    let before = holders(&world.sites, 0..3).await.unwrap();
+    world.sites[0].set_copies(BUCKET, 1).await.unwrap();
+    let told = || async {
+        let mut all = Vec::new();
+        for site in world.sites.iter().filter(|site| site.core.is_some()) {
+            all.push(surplus(site).await);
+        }
+        all.into_iter().find(|told| told.versions > 0)
+    };
+    world.sites[0].until("somebody has too many", || async { told().await.is_some() }).await;
+    let said = told().await.unwrap();
+    assert!(said.reason.contains(&format!("site-{} did not answer", quiet + 1)), "{said:?}");
+    assert_eq!((said.versions, holders(&world.sites, 0..3).await), (3, Some(before)), "nothing went");
+    world.sites[quiet].start().await;
+    world.linked(&world.sites[0]).await;
+    until_held(&world, 0..3, 1).await;
+    assert!(holds(&world.sites[0], "0").await);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_was_answered_for_more_sites_keeps_them() {
+    let world = founded(3, 3).await;
+    write(&world.sites[0], 0..2).await;
+    let asks = RequestContext { scope: Some("sites=3".into()), ..context() };
+    world.sites[0].put_in(&asks, BUCKET, "2", body(2)).await.unwrap();
+    // The record of one that was there before does not say it.
+    world.sites[0].put(BUCKET, "4", body(4)).await.unwrap();
+    world.sites[0].put_in(&asks, BUCKET, "4", body(4)).await.unwrap();
+    until_held(&world, 0..3, 3).await;
+    world.sites[0].set_copies(BUCKET, 1).await.unwrap();
+    until_held(&world, 0..2, 1).await;
+    for key in [2..3, 4..5] {
+        until_held(&world, key, 3).await;
+    }
+    // So does a bucket whose writes are.
+    world.sites[0].set_copies(BUCKET, 3).await.unwrap();
+    until_held(&world, 0..3, 3).await;
+    let patch = BucketPatch { copies: Some(1), ack_scope: Some("sites=2".into()), ..BucketPatch::default() };
+    world.sites[0].services().admin.update_bucket(BUCKET, patch).await.unwrap();
+    until_held(&world, 0..2, 2).await;
+    world.sites[0].put(BUCKET, "3", body(3)).await.unwrap();
+    until_held(&world, 3..4, 2).await;
+    world.stop().await;
+}

@@ -1,0 +1,384 @@
+//! Lets go of this site's own copies too many: bucket after bucket, a pass through what is held here.
+//!
+//! Before: fewer copies asked for, a lost site that is back, a drained one called back, a cut during which another site took
+//! a copy. After: `copies/surplus.rs` at the others, `Store::release` here. What decides is
+//! [`skerry_federation::placement::trim`]; nothing goes unless everybody who keeps a book has answered and enough places
+//! hold it on their disks. Invariants: one round at a time; who must answer is seen after the versions were marked, and
+//! once more before they go; bodies of [`JOURNAL_BODY_BYTES`] or less are left, and buckets of which something is pinned
+//! here; a pass costs a small share of the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_base::{BucketId, ChunkId, Dot, Instant, SiteId, Vector};
+use skerry_federation::budget::Class;
+use skerry_federation::placement::trim::{Copy, End, Input, Output, Word};
+use skerry_federation::placement::{Spans, limits};
+use skerry_gateway::service::Outcome;
+use skerry_model::bucket::list_buckets;
+use skerry_model::space;
+
+use super::copies::rules;
+use super::{Worker, Workers};
+use crate::copies::look::is_here;
+use crate::copies::surplus::{Surplus, copy_of};
+use crate::copies::{Rules, claims};
+use crate::paths::bucket::Bucket;
+use crate::paths::{refusal, scope};
+use crate::peers::message::{Request, Response, Spare};
+use crate::site::{Site, unreadable};
+
+/// After the start, when links come up and others ask anyway what is held here.
+const START: Duration = Duration::from_secs(10);
+/// After other rules: losses and duties are said to several sites, and come one by one.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Between two passes while something stays that is too much: at first, and at most.
+const AGAIN: Duration = Duration::from_secs(4);
+const SELDOM: Duration = Duration::from_secs(600);
+/// Between two passes that found nothing: a cut may have made a copy too many, of which nobody is told.
+const PERIOD: Duration = Duration::from_secs(6 * 3600);
+/// A pass that cost so long is repeated after this many times as long.
+const SHARE: u32 = 100;
+/// The same while something stays that is too much.
+const AGAIN_SHARE: u32 = 10;
+/// Bytes of records of one page.
+const PAGE: usize = 256 << 10;
+/// How long a site may take to say that it counts on this one no more: it writes that down.
+const SAY: Duration = Duration::from_secs(20);
+
+/// When a bucket is looked through next, and by which rules.
+struct Plan {
+    rules: (u16, Rules),
+    due: Instant,
+    pause: Duration,
+    /// Who was linked when something stayed that is too much: with others it may go.
+    stayed_with: Option<BTreeSet<SiteId>>,
+}
+
+/// A version that may be one too many.
+struct Found {
+    copy: Copy,
+    bytes: u64,
+    /// What its record lists.
+    chunks: Vec<ChunkId>,
+}
+
+/// How a pass goes.
+#[derive(Default)]
+struct Pass {
+    stay: Surplus,
+    released: (u64, u64),
+    /// Somebody did not answer: what else is too much is only counted.
+    is_blocked: bool,
+}
+
+pub(super) struct Trimmer {
+    site: Arc<Site>,
+    plans: BTreeMap<BucketId, Plan>,
+    /// Nothing is looked for before.
+    begins: Instant,
+}
+
+#[async_trait::async_trait]
+impl Worker for Trimmer {
+    async fn turn(&mut self) -> bool {
+        if let Err(error) = self.look().await {
+            tracing::warn!(%error, "copies too many could not be looked for");
+        }
+        false
+    }
+}
+
+impl Trimmer {
+    pub(super) fn new(workers: &Workers) -> Self {
+        let site = workers.site.clone();
+        let begins = site.clock.now().after(START);
+        Self { site, plans: BTreeMap::new(), begins }
+    }
+
+    async fn look(&mut self) -> Outcome<()> {
+        let site = self.site.clone();
+        let duty = site.duties.own();
+        // Who goes counts for nobody, and hands over what it holds. What one of several nodes of a site holds is what scope
+        // `site` said, whatever other sites hold.
+        if site.nodes.are_several() || !duty.serves() || site.peers.uplink.may(Class::Copy).is_err() {
+            return Ok(());
+        }
+        let system = site.system;
+        let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
+        let buckets: Vec<Bucket> =
+            buckets.into_iter().map(Bucket::of).filter(|bucket| site.is_member(bucket.id)).collect();
+        let hurries = site.copies.take_hurries();
+        let there: BTreeSet<BucketId> = buckets.iter().map(|bucket| bucket.id).collect();
+        self.plans.retain(|bucket, _| there.contains(bucket));
+        for bucket in &buckets {
+            let rules = (scope::level(bucket), rules(&site, bucket));
+            if self.is_due(bucket.id, rules.clone(), hurries.contains(&bucket.id)) {
+                let begun = site.clock.now();
+                let pass = self.pass(bucket, &rules).await.unwrap_or_else(|error| {
+                    tracing::warn!(bucket = bucket.name, %error, "copies too many could not be looked for");
+                    Pass::default()
+                });
+                self.plan_next(bucket.id, &pass, begun);
+                site.copies.set_surplus(bucket.id, (pass.stay.versions > 0).then_some(pass.stay));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_due(&mut self, bucket: BucketId, rules: (u16, Rules), hurry: bool) -> bool {
+        let now = self.site.clock.now();
+        let due = now.after(SETTLE).max(self.begins);
+        let fresh = || Plan { rules: rules.clone(), due, pause: AGAIN, stayed_with: None };
+        let plan = self.plans.entry(bucket).or_insert_with(fresh);
+        if plan.rules != rules {
+            *plan = fresh();
+        }
+        let linked: BTreeSet<SiteId> = self.site.boxes.linked().into_iter().collect();
+        if plan.stayed_with.as_ref().is_some_and(|with| *with != linked) {
+            (plan.due, plan.pause) = (plan.due.min(now.after(SETTLE)), AGAIN);
+            plan.stayed_with = Some(linked);
+        }
+        if hurry {
+            plan.due = plan.due.min(now.after(plan.pause));
+        }
+        plan.due <= now
+    }
+
+    fn plan_next(&mut self, bucket: BucketId, pass: &Pass, begun: Instant) {
+        let now = self.site.clock.now();
+        let Some(plan) = self.plans.get_mut(&bucket) else { return };
+        let (released, stays) = (pass.released.0 > 0, pass.stay.versions > 0);
+        let pause = if released || !stays { AGAIN } else { plan.pause };
+        let cost = now.since(begun);
+        plan.due = now.after(if stays { pause.max(cost * AGAIN_SHARE) } else { PERIOD.max(cost * SHARE) });
+        plan.pause = (pause * 2).min(SELDOM);
+        plan.stayed_with = stays.then(|| self.site.boxes.linked().into_iter().collect());
+    }
+
+    /// Looks through all that is held here of a bucket.
+    async fn pass(&self, bucket: &Bucket, rules: &(u16, Rules)) -> Outcome<Pass> {
+        let (site, id) = (&self.site, bucket.id);
+        let mut pass = Pass::default();
+        let rests = site.leaving.note(id).is_some() || site.pins.any_of(id);
+        if rests || !self.may_be_too_many(id, rules).await {
+            return Ok(pass);
+        }
+        let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
+        for other in members.into_iter().filter(|other| site.linked(*other)) {
+            claims::ask_anew(site, id, other).await;
+        }
+        let mut from = Some(Vector::new());
+        let mut waiting: Vec<Found> = Vec::new();
+        while let Some(seen) = from.take() {
+            let (mut found, next) = page(site, bucket, &rules.1, seen).await?;
+            waiting.append(&mut found);
+            while waiting.len() >= limits::TRIMMED_AT_ONCE || (next.is_none() && !waiting.is_empty()) {
+                let rest = waiting.split_off(waiting.len().min(limits::TRIMMED_AT_ONCE));
+                let some = std::mem::replace(&mut waiting, rest);
+                self.some(bucket, rules, some, &mut pass).await?;
+            }
+            from = next;
+        }
+        if pass.released.0 > 0 {
+            let (versions, bytes) = pass.released;
+            tracing::info!(bucket = bucket.name, versions, bytes, "let go of copies too many");
+        }
+        Ok(pass)
+    }
+
+    /// Whether more places may hold something of it than are to.
+    async fn may_be_too_many(&self, id: BucketId, (copies, rules): &(u16, Rules)) -> bool {
+        let members = self.site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
+        let counts = |other: &SiteId| rules.sites.contains(other) && !rules.lost.contains(other);
+        let there = members.into_iter().filter(counts).chain([self.site.id]);
+        self.site.peers.roster.together().count(there) > usize::from(*copies)
+    }
+
+    /// A round about some of them, unless somebody was silent before.
+    async fn some(
+        &self,
+        bucket: &Bucket,
+        rules: &(u16, Rules),
+        some: Vec<Found>,
+        pass: &mut Pass,
+    ) -> Outcome<()> {
+        let mut gone = BTreeSet::new();
+        if !pass.is_blocked {
+            let ended = self.round(bucket, rules, &some).await?;
+            gone = ended.gone;
+            if let Some(why) = ended.why {
+                pass.is_blocked = ended.is_silent;
+                pass.stay.reason = why;
+            }
+        }
+        let (mut versions, mut bytes) = (0, 0);
+        for found in some {
+            if gone.contains(&found.copy.dot) {
+                (versions, bytes) = (versions + 1, bytes + found.bytes);
+            } else {
+                pass.stay.versions += 1;
+                pass.stay.bytes += found.bytes;
+            }
+        }
+        pass.released = (pass.released.0 + versions, pass.released.1 + bytes);
+        self.site.copies.note_released(versions, bytes);
+        Ok(())
+    }
+
+    async fn round(&self, bucket: &Bucket, rules: &(u16, Rules), some: &[Found]) -> Outcome<Ended> {
+        let (site, id) = (&self.site, bucket.id);
+        if site.copies.is_paged(id, site.clock.now()) {
+            return Ok(Ended::silent("another site is taking what is held here".into()));
+        }
+        if let Some(silent) = keepers(site, id).await.into_iter().find(|other| !site.linked(*other)) {
+            return Ok(Ended::of(site, BTreeSet::new(), &End::Silent([silent].into())));
+        }
+        let tell = |input| site.copies.trim(input, site.clock.now());
+        // One that a failure left behind.
+        tell(Input::GiveUp);
+        tell(Input::Mark(id, some.iter().map(|found| found.copy).collect()));
+        let others = keepers(site, id).await;
+        let counts = |other: &SiteId| rules.1.sites.contains(other) && !rules.1.lost.contains(other);
+        let counted = others.iter().copied().filter(counts).collect();
+        let mut asking = FuturesUnordered::new();
+        let mut steps = tell(Input::Ask { others: others.clone(), counted });
+        let mut gone = BTreeSet::new();
+        loop {
+            for step in std::mem::take(&mut steps) {
+                match step {
+                    Output::Ask(_, other, spans) => asking.push(ask(site, id, rules.0, other, spans)),
+                    Output::Release(_, dots) => {
+                        let stands = keepers(site, id).await.is_subset(&others);
+                        let released = match stands {
+                            true => release(site, id, some, &dots).await,
+                            false => Ok(Vec::new()),
+                        };
+                        gone =
+                            released.as_ref().map(|dots| dots.iter().copied().collect()).unwrap_or_default();
+                        let ended = tell(Input::Released(gone.iter().copied().collect()));
+                        released?;
+                        steps.extend(ended);
+                    }
+                    Output::Over(_, end) => return Ok(Ended::of(site, gone, &end)),
+                }
+            }
+            if !steps.is_empty() {
+                continue;
+            }
+            let Some((other, word)) = asking.next().await else {
+                tell(Input::GiveUp);
+                return Ok(Ended::silent("nobody can be asked".into()));
+            };
+            steps = tell(word.map_or(Input::Silent(other), |word| Input::Said(other, word)));
+        }
+    }
+}
+
+/// How a round ended.
+struct Ended {
+    gone: BTreeSet<Dot>,
+    why: Option<String>,
+    is_silent: bool,
+}
+
+impl Ended {
+    fn silent(why: String) -> Self {
+        Self { gone: BTreeSet::new(), why: Some(why), is_silent: true }
+    }
+
+    fn of(site: &Site, gone: BTreeSet<Dot>, end: &End) -> Self {
+        match end {
+            End::Silent(silent) => {
+                let names: Vec<String> = silent.iter().map(|other| site.peers.roster.name(*other)).collect();
+                Self::silent(format!("{} did not answer", names.join(", ")))
+            }
+            End::GivenUp => Self::silent("a site came while others were asked".into()),
+            End::Done { stay: 0, .. } => Self { gone, why: None, is_silent: false },
+            End::Done { .. } => {
+                let why = "others hold too few of them, or count on this site still".to_owned();
+                Self { gone, why: Some(why), is_silent: false }
+            }
+        }
+    }
+}
+
+/// Who keeps a book of a bucket: all but those that surely do not follow it, and lost ones that cannot be asked (these ask
+/// anew when they are back).
+async fn keepers(site: &Site, bucket: BucketId) -> BTreeSet<SiteId> {
+    let strangers = site.drive.ask(move |machine, _| machine.strangers(bucket)).await.unwrap_or_default();
+    let (lost, linked) = (site.copies.lost(), site.boxes.linked());
+    let keeps = |other: &SiteId| {
+        let asks = !lost.contains(other) || linked.contains(other);
+        *other != site.id && asks && !strangers.contains(other)
+    };
+    site.peers.roster.all().into_keys().filter(keeps).collect()
+}
+
+async fn ask(
+    site: &Site,
+    bucket: BucketId,
+    copies: u16,
+    other: SiteId,
+    versions: Spans,
+) -> (SiteId, Option<Word>) {
+    if !site.linked(other) {
+        return (other, None);
+    }
+    let request = Request::Spare(Spare { bucket, copies, versions: versions.encode().into() });
+    let answer = tokio::time::timeout(SAY, site.peers.call(other, &request)).await;
+    let word = match answer.map(|answer| answer.map(|answer| answer.response)) {
+        Ok(Ok(Response::Spared(said))) => {
+            let decoded = (Spans::decode(&said.holds), Spans::decode(&said.keeps));
+            match decoded {
+                (Ok(holds), Ok(keeps)) => Some(Word { holds, keeps }),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    (other, word)
+}
+
+/// Lets go of these; which of them went.
+async fn release(site: &Arc<Site>, bucket: BucketId, some: &[Found], dots: &[Dot]) -> Outcome<Vec<Dot>> {
+    let goes: Vec<&Found> = some.iter().filter(|found| dots.contains(&found.copy.dot)).collect();
+    let chunks: Vec<Vec<ChunkId>> = goes.iter().map(|found| found.chunks.clone()).collect();
+    let store = site.store.clone();
+    let gone = tokio::task::spawn_blocking(move || store.release(bucket, &chunks)).await;
+    let gone = gone.map_err(refusal::task)?.map_err(refusal::storage)?;
+    site.changes.happened(bucket);
+    Ok(goes.iter().zip(gone).filter(|(_, gone)| *gone).map(|(found, _)| found.copy.dot).collect())
+}
+
+/// The next page of what is held here and enough places before this one are known to hold; where it goes on.
+async fn page(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    rules: &Rules,
+    mut seen: Vector,
+) -> Outcome<(Vec<Found>, Option<Vector>)> {
+    let (site, bucket) = (site.clone(), bucket.clone());
+    let counted: BTreeSet<SiteId> = rules.sites.difference(&rules.lost).copied().collect();
+    let read = move || -> Outcome<_> {
+        let page = space::records_after(&site.store.view(), bucket.id, &seen, PAGE).map_err(unreadable)?;
+        seen.merge(&page.upto);
+        let mut found = Vec::new();
+        for item in page.items.iter().filter(|item| !item.spent) {
+            let Some(object) = item.record.object() else { continue };
+            let copy = copy_of(&bucket, &item.record);
+            let (before, is_own) = site.copies.places_before(bucket.id, &copy, &counted);
+            let large = object.size > JOURNAL_BODY_BYTES as u64;
+            if large && !is_own && before >= copy.copies && is_here(&site.store, bucket.id, object) {
+                let chunks = object.chunks.iter().map(|chunk| chunk.id).collect();
+                found.push(Found { copy, bytes: object.size, chunks });
+            }
+        }
+        Ok((found, page.more.then_some(seen)))
+    };
+    tokio::task::spawn_blocking(read).await.map_err(refusal::task)?
+}
