@@ -293,11 +293,15 @@ impl World {
         let (began, copies) = (self.sites[site].trimming.began, self.sites[site].trimming.copies);
         let fire = self.fire >= began && self.fire > Instant(0);
         let id = self.sites[site].id;
-        let mut wrong = Vec::new();
+        let (mut wrong, mut excused) = (Vec::new(), Vec::new());
         for dot in dots.iter().filter(|dot| !self.is_dead(**dot) && !self.excused.contains(dot)) {
             let left = self.sites.iter().filter(|other| other.bodies.contains(dot)).count();
             if left < copies && !fire {
                 wrong.push(("trimmed", format!("site-{site} let {dot} go, {left} of {} are left", copies)));
+            }
+            // The fire took the one copy that was asked for, between its word and this: as if it had burned a moment later.
+            if left == 0 && copies == 1 && fire {
+                excused.push(*dot);
             }
             for other in
                 (0..self.sites.len()).filter(|other| *other != site && !self.sites[site].is_lost(*other))
@@ -314,6 +318,7 @@ impl World {
                 }
             }
         }
+        self.excused.extend(excused);
         self.outcome.violations.extend(wrong);
     }
 
