@@ -2,6 +2,7 @@
 //! when one is gone, and by a node that was away only once it has it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
@@ -238,10 +239,16 @@ struct Story {
     asked: AtomicU64,
 }
 
+/// Between two requests of a client: six of them that never rest leave a small machine no time for the nodes to be prompt,
+/// and a node that is late is rightly left out.
+const PACE: Duration = Duration::from_millis(10);
+
 /// Writes ever higher numbers until told to stop; how many were acknowledged.
 async fn write(world: &TestWorld, story: &Story, ends: &AtomicBool, seed: u64) -> u64 {
     let mut done = 0;
+    let mut ticks = tokio::time::interval(PACE);
     for number in 1.. {
+        ticks.tick().await;
         if ends.load(Ordering::Relaxed) {
             break;
         }
@@ -261,16 +268,22 @@ async fn write(world: &TestWorld, story: &Story, ends: &AtomicBool, seed: u64) -
 /// Reads until told to stop; how many reads were the site's.
 async fn read(world: &TestWorld, story: &Story, ends: &AtomicBool, seed: usize) -> u64 {
     let mut done = 0;
+    let mut ticks = tokio::time::interval(PACE);
     for turn in seed.. {
+        ticks.tick().await;
         if ends.load(Ordering::Relaxed) {
             break;
         }
         let least = story.acked.load(Ordering::SeqCst);
         let node = turn * turn % world.sites.len();
-        let Ok((body, scope)) = get(&world.sites[node], &story.key).await else {
-            assert_eq!(least, 0, "{} is gone at node {node}", story.key);
-            tokio::task::yield_now().await;
-            continue;
+        let (body, scope) = match get(&world.sites[node], &story.key).await {
+            Ok(found) => found,
+            // A link may be cut between the record and its body: refused, and not said to be gone.
+            Err(error) => {
+                let is_gone = error.kind() == ErrorKind::NoSuchKey;
+                assert!(least == 0 || !is_gone, "{} is gone at node {node}: {error}", story.key);
+                continue;
+            }
         };
         let found: u64 = std::str::from_utf8(&body).unwrap().parse().unwrap();
         assert!(found <= story.asked.load(Ordering::SeqCst));
