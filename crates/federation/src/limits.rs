@@ -23,6 +23,8 @@ pub const WINDOW_MAX: u32 = BATCHES_PER_PULL as u32 * skerry_base::limits::FEED_
 pub const WINDOW_SECONDS: f64 = 4.0;
 /// Items of one batch, whatever their size.
 pub const BATCH_ITEMS: usize = 16_384;
+/// Bytes of records beyond the own vector that go along with a batch.
+pub const AHEAD_BYTES: usize = 512 << 10;
 /// Sources that a bucket listens to: the two nearest and one drawn, so that no cluster keeps to itself.
 pub const SOURCES: usize = 3;
 /// Silence after which a pull is given up, beside four round trips.

@@ -48,6 +48,9 @@ pub struct FeedBatch {
     pub upto: Vector,
     /// Whether there is more beyond `upto`.
     pub more: bool,
+    /// Records beyond the own vector that may have ended the life of what `upto` covers and `items` lack, in order of
+    /// (origin, seq): whoever covers the dead must have what killed them.
+    pub ahead: Vec<FeedItem>,
 }
 
 /// The dots of one origin with seq in `first..=last`.

@@ -26,7 +26,7 @@ pub use fallback::fallbacks;
 pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
 pub use leave::left;
 pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
-pub use loose::{Loose, follow, keep, loose, records_in};
+pub use loose::{Loose, ahead, follow, keep, loose, marked, records_in};
 pub use parts::{list_parts, list_uploads, local, part, upload};
 pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
 pub use read::{

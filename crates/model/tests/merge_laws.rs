@@ -132,6 +132,19 @@ proptest! {
         }
     }
 
+    /// What a site covers it has, or what replaced it: at any time, whatever was brought ahead of feeds, and wherever.
+    #[test]
+    fn tables_say_what_is_known(deeds in deeds(60)) {
+        let mut world = World::new(3);
+        for (what, site, key, choice) in deeds {
+            // Nothing is lost and nothing is put back.
+            act(&mut world, (what % 20, site, key, choice));
+            for site in &world.sites {
+                site.replica.check(&site.replica.known(&world.written));
+            }
+        }
+    }
+
     /// Feeds bring all sites to the same tables, which are those of all records that survived.
     #[test]
     fn feeds_converge(deeds in deeds(80)) {
@@ -271,6 +284,21 @@ fn a_source_that_burns_while_it_feeds_takes_nothing_older_along() {
         site.replica.check(&surviving);
         assert!(site.replica.dots().contains(&older));
     }
+}
+
+/// A version that another killed from beyond the vector of who feeds is not passed over without it.
+#[test]
+fn a_feed_brings_what_killed_ahead_of_it() {
+    let mut world = World::new(3);
+    let first = world.put(0, "a", 1).unwrap();
+    world.read(0, 1, "a");
+    world.read(0, 2, "a");
+    let second = world.put(2, "a", 2).unwrap();
+    world.read(2, 0, "a");
+    assert_eq!(world.sites[1].replica.dots(), [first].into());
+    world.pull_all(0, 1);
+    assert_eq!(world.sites[1].replica.dots(), [second].into(), "neither it nor what replaced it");
+    assert!(world.sites[1].replica.vector().covers(first) && !world.sites[1].replica.vector().covers(second));
 }
 
 /// A reader has the only copy left; what an unfinished round has passed over does not stay with who reads it.

@@ -17,6 +17,8 @@ pub enum Canary {
     ReusedIncarnation,
     /// A batch of a feed loses a record, and the vector is raised nevertheless.
     SkippedItem,
+    /// A feed brings nothing from beyond the vector of its source: what killed there what it passes over stays behind.
+    NothingAhead,
     /// A read is answered from what the site showed the last time.
     StaleRead,
     /// A body is stored with one bit flipped.
@@ -44,11 +46,12 @@ pub enum Canary {
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 16] = [
+pub const CANARIES: [Canary; 17] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
     Canary::SkippedItem,
+    Canary::NothingAhead,
     Canary::StaleRead,
     Canary::WrongBody,
     Canary::LostAnswer,
@@ -87,7 +90,7 @@ impl Canary {
                 *environment = environment.clone().with_races();
                 Class::Cut
             }
-            Self::EarlyHolder | Self::RepeatedPut => {
+            Self::EarlyHolder | Self::RepeatedPut | Self::NothingAhead => {
                 *environment = environment.clone().with_scopes();
                 return;
             }
@@ -116,6 +119,7 @@ impl Canary {
             Self::ForgottenContext => &["resurrection", "convergence"],
             Self::ReusedIncarnation => &["dots"],
             Self::SkippedItem => &["vectors", "convergence"],
+            Self::NothingAhead => &["kept"],
             Self::StaleRead => &["own writes"],
             Self::WrongBody => &["bodies"],
             Self::LostAnswer => &["location"],

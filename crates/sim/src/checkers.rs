@@ -12,6 +12,7 @@ pub mod claims;
 pub mod convergence;
 pub mod dots;
 pub mod durability;
+pub mod kept;
 pub mod own_writes;
 pub mod races;
 pub mod resurrection;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Origin, Vector, limits};
+use skerry_federation::limits::AHEAD_BYTES;
 use skerry_federation::{
     Apply, FeedBatch, FeedItem, Fingerprint, Fresh, Keep, Loose, Replica, Span, Unreadable,
 };
@@ -142,8 +143,12 @@ impl Replica for Reading<'_> {
     fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
         let most = max_bytes.min(self.feed_bytes);
         let found = space::records_after(self.view, bucket, seen, most).map_err(unreadable)?;
-        let items = found.items.into_iter().map(|item| self.item(item)).collect();
-        Ok(FeedBatch { items, upto: found.upto, more: found.more })
+        let fed = |items: Vec<space::Item>| items.into_iter().map(|item| self.item(item)).collect();
+        let ahead = match seen.includes(&found.upto) {
+            true => Vec::new(),
+            false => space::ahead(self.view, bucket, seen, AHEAD_BYTES).map_err(unreadable)?,
+        };
+        Ok(FeedBatch { items: fed(found.items), upto: found.upto, more: found.more, ahead: fed(ahead) })
     }
 
     fn fingerprint(&self, bucket: BucketId, span: &Span) -> Result<Fingerprint, Unreadable> {

@@ -81,6 +81,11 @@ fn a_feed_that_skips_a_record() {
 }
 
 #[test]
+fn a_feed_that_leaves_behind_what_killed() {
+    must_be_caught(Canary::NothingAhead);
+}
+
+#[test]
 fn a_read_of_yesterday() {
     must_be_caught(Canary::StaleRead);
 }

@@ -178,7 +178,7 @@ impl Feed {
         let from = pull.source;
         let mut upto = pull.base.clone();
         upto.merge(&batch.upto);
-        let fits = |item: &crate::FeedItem| upto.covers(item.dot) && !pull.base.covers(item.dot);
+        let fits = |item: &crate::FeedItem| !pull.base.covers(item.dot);
         let progress = upto != pull.base;
         let empty_end = batch.end && batch.items.is_empty();
         if !batch.items.iter().all(fits) || !(progress || empty_end) {
@@ -289,14 +289,15 @@ fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut
     let most = u32::from(limits::BATCHES_PER_PULL);
     let max_bytes = (known.window / most).clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32);
     let batches = (known.window / max_bytes).clamp(1, most) as u8;
-    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches };
+    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches: batches | Pull::AHEAD };
     let deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4);
     bucket.pull = Some(Running {
         ticket,
         source,
         base: mine,
         next: 0,
-        batches,
+        // A release before takes the mark for a larger number.
+        batches: limits::BATCHES_PER_PULL,
         early: BTreeMap::new(),
         deadline,
         started: cx.now,

@@ -33,14 +33,19 @@ impl Feed {
             return cx.send(from, refuse(Refusal::Busy));
         };
         let bytes = pull.max_bytes.clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32) as usize;
-        let count = pull.batches.clamp(1, most);
+        let takes_ahead = pull.batches & Pull::AHEAD != 0;
+        let count = (pull.batches & !Pull::AHEAD).clamp(1, most);
         let mut seen = pull.seen;
         for index in 0..count {
             let Some(piece) = cx.read(cx.replica.after(id, &seen, bytes)) else {
                 return cx.send(from, refuse(Refusal::Busy));
             };
             let passed = !seen.includes(&horizon);
-            let FeedBatch { items, upto, more } = piece;
+            let FeedBatch { mut items, upto, more, ahead } = piece;
+            if takes_ahead && !ahead.is_empty() {
+                items.extend(ahead);
+                items.sort_by_key(|item| item.dot);
+            }
             let batch = Batch {
                 ticket,
                 bucket: id,

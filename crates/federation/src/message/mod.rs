@@ -26,8 +26,15 @@ pub struct Pull {
     pub seen: Vector,
     /// Bytes of one batch.
     pub max_bytes: u32,
-    /// How many batches may be sent in a row.
+    /// How many batches may be sent in a row; and [`Pull::AHEAD`].
     pub batches: u8,
+}
+
+impl Pull {
+    /// In `batches`: the asker takes records beyond a batch's `upto`, of those that killed what it passes over. A release
+    /// that does not know of it takes it for a larger number, and sends as many as it may; one that does not say it would
+    /// refuse such a batch.
+    pub const AHEAD: u8 = 0x80;
 }
 
 /// A piece of a feed; or, with [`Batch::FRESH`] as its ticket, records that go with the news of them.
@@ -43,7 +50,7 @@ pub struct Batch {
     pub index: u8,
     /// Whether it is the last one of this pull.
     pub last: bool,
-    /// In order of (origin, seq).
+    /// In order of (origin, seq). Those beyond `upto` have killed what it covers, said to who takes them ([`Pull::AHEAD`]).
     pub items: Vec<FeedItem>,
     /// What is complete with these items beyond what the batch started from.
     pub upto: Vector,

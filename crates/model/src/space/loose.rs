@@ -35,18 +35,22 @@ pub struct Loose {
 
 /// Everything stored beyond the vector of a bucket, in order of origin.
 pub fn loose(view: &dyn View, bucket: BucketId) -> Result<Vec<Loose>, SpaceError> {
-    let mut origins = Vec::new();
-    view.scan_prefix(Table::Local, &marks(bucket), &mut |name, _| {
-        origins.push(keys::split_origin(name));
-        ControlFlow::Continue(())
-    })?;
-    let named = |origin: Option<Origin>| {
-        let origin = origin.ok_or(SpaceError::Inconsistent("a mark has no origin"))?;
+    let named = |origin: Origin| {
         let covered = vector_entry(view, bucket, origin)?;
         let range = DotRange::span(origin, covered.saturating_add(1), u64::MAX);
         Ok(Loose { origin, covered, print: prints::fingerprint(view, bucket, range)? })
     };
-    origins.into_iter().map(named).collect()
+    marked(view, bucket)?.into_iter().map(named).collect()
+}
+
+/// The origins of which anything is stored beyond the vector, in order.
+pub fn marked(view: &dyn View, bucket: BucketId) -> Result<Vec<Origin>, SpaceError> {
+    let mut origins = Vec::new();
+    view.scan_prefix(Table::Local, &marks(bucket), &mut |name, _| {
+        origins.push(keys::split_origin(name).ok_or(SpaceError::Inconsistent("a mark has no origin")));
+        ControlFlow::Continue(())
+    })?;
+    origins.into_iter().collect()
 }
 
 /// The stored records of one origin with seqs in `first..=last` but those in `have`, at most about `max_bytes`
@@ -80,6 +84,48 @@ pub fn records_in(
         Ok(ControlFlow::Continue(()))
     })?;
     Ok((items, upto))
+}
+
+/// Records beyond the vector that may have ended the life of what `seen` does not cover, in order of dot; of more than
+/// about `max_bytes` the latest.
+///
+/// Whoever feeds what lies up to its vector passes over what is dead there. A killer from beyond the vector is not fed, so
+/// it goes along: a receiver that covers the dead without it would have neither, and show an older version or none.
+pub fn ahead(
+    view: &dyn View,
+    bucket: BucketId,
+    seen: &Vector,
+    max_bytes: usize,
+) -> Result<Vec<Item>, SpaceError> {
+    let mut found: Vec<(Item, usize)> = Vec::new();
+    for origin in marked(view, bucket)? {
+        let covered = vector_entry(view, bucket, origin)?;
+        let range = (Dot { origin, seq: covered.saturating_add(1) }, Dot { origin, seq: u64::MAX });
+        let _all = for_each_row(view, bucket, range, &mut |dot, place| {
+            let pointer = Pointer { clock: place.clock, dot, remembered: place.remembered };
+            let record = read::load(view, bucket, &place.key, pointer)?;
+            if !seen.covers(dot) && may_kill(&record, seen) {
+                let (bytes, spent) = (record.encode().len(), place.remembered && record.is_version());
+                found.push((Item { dot, record, spent }, bytes));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    found.sort_by_key(|(item, _)| core::cmp::Reverse((item.record.clock, item.dot)));
+    let mut left = max_bytes;
+    let fits = |(_, bytes): &(Item, usize)| {
+        left = left.saturating_sub(*bytes);
+        left > 0
+    };
+    let mut items: Vec<Item> = found.into_iter().take_while(fits).map(|(item, _)| item).collect();
+    items.sort_by_key(|item| item.dot);
+    Ok(items)
+}
+
+/// Whether it could kill something that this vector does not cover.
+fn may_kill(record: &Record, seen: &Vector) -> bool {
+    record.target().is_some_and(|target| !seen.covers(target))
+        || (record.is_null() && !seen.includes(&record.context))
 }
 
 /// The entries that store admitted records which no feed has brought. What an unfinished round has passed over

@@ -73,6 +73,14 @@ impl Replica {
         (rows, self.references.clone())
     }
 
+    /// Those of the records that this replica has, or has seen to be dead.
+    pub(crate) fn known(&self, records: &BTreeMap<Dot, Record>) -> BTreeMap<Dot, Record> {
+        let (vector, dots) = (self.vector(), self.dots());
+        let is_known = |dot: &Dot| vector.covers(*dot) || dots.contains(dot);
+        let known = records.iter().filter(|(dot, _)| is_known(dot));
+        known.map(|(dot, record)| (*dot, record.clone())).collect()
+    }
+
     /// Compares which objects live and are visible with the definition over `records`; what hides may be gone.
     pub(crate) fn check_objects(&self, records: &BTreeMap<Dot, Record>) {
         for (key, Truth { alive, current, .. }) in truth(records) {
@@ -239,7 +247,9 @@ impl World {
         let Items { items, upto, more } =
             space::records_after(&source.replica.tables, BUCKET, &base, max).unwrap();
         assert!(items.is_sorted_by_key(|item| item.dot));
-        let records = items.iter().map(|item| Record::admit(&item.record.encode()).unwrap()).collect();
+        let ahead = space::ahead(&source.replica.tables, BUCKET, &base, usize::MAX).unwrap();
+        let records = items.iter().chain(&ahead);
+        let records = records.map(|item| Record::admit(&item.record.encode()).unwrap()).collect();
         let incoming = Incoming { bucket: BUCKET, source: source.origin, base, records, upto, more };
         let entries = space::take(&receiver.tables, incoming).unwrap().unwrap();
         for entry in &entries {

@@ -11,6 +11,7 @@ use skerry_base::codec;
 use skerry_base::kv::{Table, View};
 use skerry_base::limits::FEED_BODY_BYTES;
 use skerry_base::{BucketId, Dot, Origin, Vector};
+use skerry_federation::limits::AHEAD_BYTES;
 use skerry_federation::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Span, Unreadable};
 use skerry_model::space;
 use skerry_storage::{Store, StoreView};
@@ -86,8 +87,12 @@ impl Replica for StoreReplica<'_> {
 
     fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
         let found = space::records_after(&self.view, bucket, seen, max_bytes).map_err(unreadable)?;
-        let items = found.items.iter().map(|item| self.fed(bucket, item)).collect();
-        Ok(FeedBatch { items, upto: found.upto, more: found.more })
+        let fed = |items: &[space::Item]| items.iter().map(|item| self.fed(bucket, item)).collect();
+        let ahead = match seen.includes(&found.upto) {
+            true => Vec::new(),
+            false => space::ahead(&self.view, bucket, seen, AHEAD_BYTES).map_err(unreadable)?,
+        };
+        Ok(FeedBatch { items: fed(&found.items), upto: found.upto, more: found.more, ahead: fed(&ahead) })
     }
 
     fn fingerprint(&self, bucket: BucketId, span: &Span) -> Result<Fingerprint, Unreadable> {

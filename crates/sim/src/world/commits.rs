@@ -13,6 +13,7 @@ use crate::canary::Canary;
 use crate::checkers::Violation;
 use crate::checkers::dots::Dots;
 use crate::checkers::durability::How;
+use crate::checkers::kept;
 use crate::history::{History, Outcome, Place};
 use crate::ledger::{self, Applied, ApplyRefusal};
 use crate::site::{Answer, Asked, Decided, Deciding, Desk, Unwritten, Wrote, left_name, lock, membership};
@@ -112,6 +113,7 @@ impl Notes {
                 fates.stored.push((place, record.dot));
             }
         }
+        lock(&self.found).extend(kept::check(&history, self.site, bucket, &applied.dropped));
         history.decided_to_drop(self.site, fates.bucket, &fates.gone);
         Ok(fates)
     }
@@ -162,6 +164,9 @@ impl World {
         self.count("batches");
         if self.environment.canary == Some(Canary::SkippedItem) && apply.items.len() > 1 {
             apply.items.remove(0);
+        }
+        if self.environment.canary == Some(Canary::NothingAhead) {
+            apply.items.retain(|item| apply.upto.covers(item.dot));
         }
         let forget = self.environment.canary == Some(Canary::ForgottenContext);
         self.submit_records(site, (apply.ticket, apply.bucket), move |view| {
