@@ -47,6 +47,8 @@ const PAGE: usize = 1 << 20;
 const LOOK: usize = 512 << 10;
 /// Bodies that are fetched at once.
 const AT_ONCE: usize = 16;
+/// Bytes of records ahead of vectors that are heard before any is kept.
+const AHEAD: usize = 8 * PAGE;
 /// What an entry of a vector takes, roughly.
 const ENTRY: usize = 48;
 
@@ -89,14 +91,16 @@ async fn fetched(site: &Arc<Site>, from: Seat, epoch: u64) -> Outcome<()> {
     let (member, node) = holder.ok_or_else(|| refusal::unreachable("nobody fills its seat"))?;
     let joins = nodes.holders().is_some_and(|view| view.joining.contains(nodes.me));
     let all = joins || !nodes.has_caught_up.load(Ordering::Acquire);
-    let mut held = exchanged(site, node, (epoch, all), joins.then_some(member)).await?;
+    let asked = Exchange::of(site, joins.then_some(member)).ask(node, (epoch, all)).await?;
     tell(nodes, Input::Arrived { from, epoch }).await;
+    let mut held = asked.kept().await?;
     // Which buckets there are is told by the system bucket.
     let system = held.remove(&site.system).unwrap_or_default();
     covered(site, BTreeMap::from([(site.system, system)])).await?;
     if joined(site, held.keys().copied().collect()).await? {
         // Records ahead of vectors were passed over where the bucket was not followed.
-        held = exchanged(site, node, (epoch, all), joins.then_some(member)).await?;
+        let asked = Exchange::of(site, joins.then_some(member)).ask(node, (epoch, all)).await?;
+        held = asked.kept().await?;
     }
     held.retain(|bucket, _| *bucket == site.system || site.is_member(*bucket));
     covered(site, held.clone()).await?;
@@ -108,37 +112,68 @@ async fn fetched(site: &Arc<Site>, from: Seat, epoch: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Asks a node for all that it holds; keeps the records ahead of vectors, with their bodies from `bodies` if it names
-/// a node, and gives what the vectors cover.
-async fn exchanged(
-    site: &Arc<Site>,
-    node: NodeId,
-    (epoch, all): (u64, bool),
+/// What a node holds, as it comes: what vectors cover, and records ahead of them, which are kept here with their bodies from
+/// `bodies` if it names a node.
+struct Exchange<'a> {
+    site: &'a Arc<Site>,
     bodies: Option<SiteId>,
-) -> Outcome<BTreeMap<BucketId, Vector>> {
-    let mut covered: BTreeMap<BucketId, Vector> = BTreeMap::new();
-    let mut after = None;
-    loop {
-        let told = ask(site, node, Ask::Holdings { epoch, after, all }, PATIENCE).await;
-        let (page, more) = match told.map_err(|error| refusal::unreachable(error.to_string()))? {
-            Told::Holdings(page, more) => (page, more),
-            Told::Not(why) => return Err(refusal::unreachable(why)),
-            _ => return Err(refusal::unreachable("it answered something else")),
-        };
-        for Held { bucket, vector, loose } in page {
-            covered.entry(bucket).or_default().merge(&vector);
-            if bucket == site.system || site.is_member(bucket) {
-                keep(site, bucket, loose, bodies).await?;
+    covered: BTreeMap<BucketId, Vector>,
+    /// Not kept yet: who is asked is not to be found late because this disk is slow.
+    heard: Vec<(BucketId, Vec<(bytes::Bytes, bool)>)>,
+    bytes: usize,
+}
+
+impl<'a> Exchange<'a> {
+    const fn of(site: &'a Arc<Site>, bodies: Option<SiteId>) -> Self {
+        Self { site, bodies, covered: BTreeMap::new(), heard: Vec::new(), bytes: 0 }
+    }
+
+    /// Asks for all of it.
+    async fn ask(mut self, node: NodeId, (epoch, all): (u64, bool)) -> Outcome<Self> {
+        let mut after = None;
+        loop {
+            let told = ask(self.site, node, Ask::Holdings { epoch, after, all }, PATIENCE).await;
+            let (page, more) = match told.map_err(|error| refusal::unreachable(error.to_string()))? {
+                Told::Holdings(page, more) => (page, more),
+                Told::Not(why) => return Err(refusal::unreachable(why)),
+                _ => return Err(refusal::unreachable("it answered something else")),
+            };
+            page.into_iter().for_each(|held| self.hear(held));
+            match more {
+                None => return Ok(self),
+                // A page that comes no further would be asked for ever.
+                Some(next) if Some(key(next)) <= after.map(key) => {
+                    return Err(refusal::unreachable("its pages come no further"));
+                }
+                more => after = more,
+            }
+            if self.bytes > AHEAD {
+                self.keep().await?;
             }
         }
-        match more {
-            None => return Ok(covered),
-            // A page that comes no further would be asked for ever.
-            Some(next) if Some(key(next)) <= after.map(key) => {
-                return Err(refusal::unreachable("its pages come no further"));
-            }
-            more => after = more,
+    }
+
+    fn hear(&mut self, held: Held) {
+        let Held { bucket, vector, loose } = held;
+        self.covered.entry(bucket).or_default().merge(&vector);
+        if bucket == self.site.system || self.site.is_member(bucket) {
+            self.bytes += loose.iter().map(|(bytes, _)| bytes.len()).sum::<usize>();
+            self.heard.push((bucket, loose));
         }
+    }
+
+    async fn keep(&mut self) -> Outcome<()> {
+        self.bytes = 0;
+        for (bucket, loose) in std::mem::take(&mut self.heard) {
+            keep(self.site, bucket, loose, self.bodies).await?;
+        }
+        Ok(())
+    }
+
+    /// What the vectors cover, once the rest is durable here.
+    async fn kept(mut self) -> Outcome<BTreeMap<BucketId, Vector>> {
+        self.keep().await?;
+        Ok(self.covered)
     }
 }
 
@@ -373,10 +408,10 @@ impl Pager<'_> {
 
     fn loose(&mut self, view: &dyn View, held: &mut Held, behind: Option<Dot>) -> Outcome<Option<Dot>> {
         let bucket = held.bucket;
-        for loose in space::loose(view, bucket).map_err(unreadable)? {
-            let from = Dot { origin: loose.origin, seq: loose.covered };
-            let from = behind.filter(|dot| dot.origin >= loose.origin).map_or(from, |dot| from.max(dot));
-            if from.origin != loose.origin {
+        for origin in space::marked(view, bucket).map_err(unreadable)? {
+            let from = Dot { origin, seq: space::vector_entry(view, bucket, origin).map_err(unreadable)? };
+            let from = behind.filter(|dot| dot.origin >= origin).map_or(from, |dot| from.max(dot));
+            if from.origin != origin {
                 continue;
             }
             let first = Dot { seq: from.seq.saturating_add(1), ..from };

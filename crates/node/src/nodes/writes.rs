@@ -163,12 +163,19 @@ pub(super) async fn have_held(site: Arc<Site>, to: Seat, (write, epoch): (u64, u
 
 /// Waits until a version that is durable here is durable at all live nodes of the site; or says who kept it waiting.
 pub(crate) async fn settle(site: &Arc<Site>, hold: Hold) -> Result<(), String> {
-    let stopping = || "the server is stopping".to_owned();
-    let (waiting, ended) = site.nodes.begin(hold).await.ok_or_else(stopping)?;
-    match tokio::time::timeout(STALL, ended).await {
-        Ok(Ok(true)) => Ok(()),
-        Ok(_) => Err("too many writes wait for the site's other nodes".into()),
-        Err(_) => Err(said(site, &site.nodes.reasons(waiting.number))),
+    let mut began = None;
+    let ending = async {
+        let (waiting, ended) = site.nodes.begin(hold).await?;
+        began = Some(waiting);
+        ended.await.ok()
+    };
+    match tokio::time::timeout(STALL, ending).await {
+        Ok(Some(true)) => Ok(()),
+        Ok(_) => Err("the server is stopping".into()),
+        Err(_) => Err(match began {
+            Some(waiting) => said(site, &site.nodes.reasons(waiting.number)),
+            None => "too many bytes of other writes wait for the site's nodes".into(),
+        }),
     }
 }
 

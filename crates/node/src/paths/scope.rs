@@ -362,6 +362,10 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
         if stamps.is_out(id) {
             return Err(refusal::has_left());
         }
+        // A feed was faster: nothing is written twice, and this is answered behind what it wrote.
+        if small.is_none() && space::accept(view, &record).map_err(unreadable)? == space::Verdict::Duplicate {
+            return Ok(((), Vec::new()));
+        }
         let kept = space::keep(view, id, vec![record]).map_err(unreadable)?;
         let mut entries: Vec<_> = kept.iter().map(entry).collect();
         // The record's own entry is the first; a small body lies beside it.

@@ -16,8 +16,8 @@ use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_federation::budget::Class;
 use skerry_federation::site_view::Seats;
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, Receipt, RequestContext, ServiceError};
-use skerry_model::Record;
 use skerry_model::record::Scope;
+use skerry_model::{Record, space};
 
 use super::bucket::Bucket;
 use super::get::{Found, Wanted};
@@ -26,7 +26,7 @@ use super::{far, scope};
 use crate::copies::look::is_here;
 use crate::nodes;
 use crate::peers::message::{Hold, List, Page, Request};
-use crate::site::Site;
+use crate::site::{Site, unreadable};
 
 /// How often it is looked whether a node that takes a large body still counts.
 const LOOK: Duration = Duration::from_millis(100);
@@ -82,11 +82,11 @@ fn short(site: &Site, why: &str) -> ServiceError {
 /// Has a version that is durable here held by all live nodes of the site.
 async fn settle(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Result<(), String>> {
     let mut hold = hold(site, bucket, record).await?;
-    // What was made elsewhere says nothing of its payload here.
-    if record.site != site.id && !has_body(site, bucket, record).await? {
+    // What was made elsewhere may not be here, nor its payload.
+    if record.site != site.id && !has_it(site, bucket, record).await? {
         let own = Request::Hold(hold.clone());
         if let Err(why) = scope::held_by(site, Class::Read, site.id, &own).await {
-            return Ok(Err(format!("its body is not here: {why}")));
+            return Ok(Err(format!("it is not here: {why}")));
         }
     }
     if record.object().is_some_and(|object| object.size > JOURNAL_BODY_BYTES as u64) {
@@ -103,10 +103,14 @@ async fn hold(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Hol
     }
 }
 
-async fn has_body(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<bool> {
-    let Some(object) = record.object().cloned() else { return Ok(true) };
-    let (store, id) = (site.store.clone(), bucket.id);
-    tokio::task::spawn_blocking(move || is_here(&store, id, &object)).await.map_err(super::refusal::task)
+/// Whether a version is here, as far as it still counts, and its body.
+async fn has_it(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<bool> {
+    let (store, id, record) = (site.store.clone(), bucket.id, record.clone());
+    let look = move || {
+        let is_new = space::accept(&store.view(), &record).map_err(unreadable)? == space::Verdict::New;
+        Ok(!is_new && record.object().is_none_or(|object| is_here(&store, id, object)))
+    };
+    tokio::task::spawn_blocking(look).await.map_err(super::refusal::task)?
 }
 
 /// Brings a large body to the other nodes. Whoever cannot take it is found late when the record is asked for.

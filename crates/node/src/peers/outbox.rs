@@ -25,6 +25,8 @@ use crate::telemetry::Kind;
 
 /// Bytes that may wait for one link: eight full batches.
 const WAITING_BYTES: usize = 8 << 20;
+/// Bytes of signs of life that may wait beside them: a heap of records keeps none out.
+const SIGNS_BYTES: usize = 64 << 10;
 /// Messages that may wait for one link.
 const WAITING_MESSAGES: usize = 1024;
 /// How often round trips are told to the machine.
@@ -32,11 +34,23 @@ const RTT_PERIOD: std::time::Duration = std::time::Duration::from_secs(10);
 
 type Waiting = (Vec<u8>, MessageKind, OwnedSemaphorePermit);
 
+/// What waits for one stream, and room for it.
+struct Queue {
+    waiting: mpsc::Sender<Waiting>,
+    room: Arc<Semaphore>,
+}
+
+impl Queue {
+    fn of(bytes: usize) -> (Self, mpsc::Receiver<Waiting>) {
+        let (waiting, queued) = mpsc::channel(WAITING_MESSAGES);
+        (Self { waiting, room: Arc::new(Semaphore::new(bytes)) }, queued)
+    }
+}
+
 struct Outbox {
-    queue: mpsc::Sender<Waiting>,
+    records: Queue,
     /// For what is worth nothing when it is late.
-    signs: mpsc::Sender<Waiting>,
-    budget: Arc<Semaphore>,
+    signs: Queue,
     node: NodeId,
     /// Counts links: another number means that there was none in between.
     number: u64,
@@ -53,9 +67,9 @@ impl Outboxes {
         let Some(outbox) = boxes.get(&to) else { return false };
         let bytes = message.encode();
         let weight = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let Ok(permit) = outbox.budget.clone().try_acquire_many_owned(weight) else { return false };
-        let queue = if message.is_datagram() { &outbox.signs } else { &outbox.queue };
-        queue.try_send((bytes, message.kind(), permit)).is_ok()
+        let queue = if message.is_datagram() { &outbox.signs } else { &outbox.records };
+        let Ok(permit) = queue.room.clone().try_acquire_many_owned(weight) else { return false };
+        queue.waiting.try_send((bytes, message.kind(), permit)).is_ok()
     }
 
     /// Sites with a link.
@@ -106,11 +120,10 @@ fn tell_rtt(peers: &Peers, drive: &Drive, site: SiteId) {
 
 fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: NodeId) {
     let Some(site) = peers.roster.site(node) else { return };
-    let (queue, waiting) = mpsc::channel(WAITING_MESSAGES);
-    let (signs, urgent) = mpsc::channel(WAITING_MESSAGES);
-    let budget = Arc::new(Semaphore::new(WAITING_BYTES));
+    let (records, waiting) = Queue::of(WAITING_BYTES);
+    let (signs, urgent) = Queue::of(SIGNS_BYTES);
     let number = boxes.1.fetch_add(1, Ordering::Relaxed);
-    boxes.put(site, Outbox { queue, signs, budget, node, number });
+    boxes.put(site, Outbox { records, signs, node, number });
     let peers = peers.clone();
     let speech = peers.meet(node);
     tell_rtt(&peers, drive, site);
@@ -149,7 +162,9 @@ async fn pour(
     stream.rank(class);
     frame::write(&mut stream, &codec::encode(&Request::Control)).await?;
     while let Some((bytes, kind, permit)) = waiting.recv().await {
-        let bytes = if speech.has_marks() { packed(bytes).await } else { bytes.into() };
+        // Signs of life are random bytes.
+        let packs = class == Class::Record && speech.has_marks();
+        let bytes = if packs { packed(bytes).await } else { bytes.into() };
         frame::write(&mut stream, &bytes).await?;
         if kind == MessageKind::Record {
             peers.sent(node, Kind::Record, bytes.len());

@@ -141,6 +141,12 @@ async fn while_a_site_is_silent_everything_stays_and_status_says_why() {
         .await;
     silent.services().admin.join_bucket(BUCKET, JoinRequest::default()).await.unwrap();
     world.converged(BUCKET).await;
+    let (id, follower) = (silent.site().bucket(BUCKET).await.unwrap().unwrap().id, silent.id());
+    for site in &world.sites {
+        let strangers = || site.site().drive.ask(move |machine, _| machine.strangers(id));
+        site.until("it is known to follow", || async { !strangers().await.unwrap().contains(&follower) })
+            .await;
+    }
     world.sites[quiet].stop().await;
     let before = holders(&world.sites, 0..3).await.unwrap();
     world.sites[0].set_copies(BUCKET, 1).await.unwrap();

@@ -119,12 +119,16 @@ impl Trimmer {
             let rules = (scope::level(bucket), rules(&site, bucket));
             if self.is_due(bucket.id, rules.clone(), hurries.contains(&bucket.id)) {
                 let begun = site.clock.now();
-                let pass = self.pass(bucket, &rules).await.unwrap_or_else(|error| {
-                    tracing::warn!(bucket = bucket.name, %error, "copies too many could not be looked for");
-                    Pass::default()
-                });
-                self.plan_next(bucket.id, &pass, begun);
-                site.copies.set_surplus(bucket.id, (pass.stay.versions > 0).then_some(pass.stay));
+                match self.pass(bucket, &rules).await {
+                    Ok(pass) => {
+                        self.plan_next(bucket.id, &pass, begun);
+                        site.copies.set_surplus(bucket.id, (pass.stay.versions > 0).then_some(pass.stay));
+                    }
+                    Err(error) => {
+                        tracing::warn!(bucket = bucket.name, %error, "copies too many could not be looked for");
+                        self.plan_again(bucket.id);
+                    }
+                }
             }
         }
         Ok(())
@@ -158,6 +162,14 @@ impl Trimmer {
         plan.due = now.after(if stays { pause.max(cost * AGAIN_SHARE) } else { PERIOD.max(cost * SHARE) });
         plan.pause = (pause * 2).min(SELDOM);
         plan.stayed_with = stays.then(|| self.site.boxes.linked().into_iter().collect());
+    }
+
+    /// After a pass that failed, of which nothing is known.
+    fn plan_again(&mut self, bucket: BucketId) {
+        let now = self.site.clock.now();
+        let Some(plan) = self.plans.get_mut(&bucket) else { return };
+        plan.due = now.after(plan.pause);
+        plan.pause = (plan.pause * 2).min(SELDOM);
     }
 
     /// Looks through all that is held here of a bucket.
