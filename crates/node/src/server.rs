@@ -33,7 +33,7 @@ use crate::drive::{self, Drive};
 use crate::duties::Duties;
 use crate::leaving;
 use crate::net::Net;
-use crate::net::tcp::{BindError, TcpNet};
+use crate::net::tcp::{BindError, TcpNet, Tuning};
 use crate::nodes::{self, Nodes};
 use crate::own_site::{self, OwnSite};
 use crate::paths::answer::Answers;
@@ -187,7 +187,9 @@ impl Core {
         let net = match options.net {
             Some(net) => net,
             None => {
-                let net = TcpNet::bind(&config.peer.listen, &trust.identity).await?;
+                let congestion = Some(config.peer.congestion.clone()).filter(|name| !name.is_empty());
+                let tuning = Tuning { congestion, ..Tuning::default() };
+                let net = TcpNet::bind_tuned(&config.peer.listen, &trust.identity, tuning).await?;
                 registry.register_collector(Box::new(RefusedConnections::new(&net)));
                 net as Arc<dyn Net>
             }

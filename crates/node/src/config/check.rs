@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use super::{Config, ConfigError};
 
+/// The longest name that Linux gives a congestion control.
+const CONGESTION_BYTES: usize = 15;
+
 fn wrong(field: &'static str, reason: impl Into<String>) -> ConfigError {
     ConfigError::Value { field, reason: reason.into() }
 }
@@ -82,6 +85,13 @@ impl Config {
             if !name.split('.').all(label) {
                 return Err(wrong("s3.domains", format!("`{name}` is not a host name")));
             }
+        }
+        let congestion = &self.peer.congestion;
+        let word = congestion.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        if !word || congestion.len() > CONGESTION_BYTES {
+            let reason =
+                format!("`{congestion}` is no name of a congestion control, such as `cubic` or `bbr`");
+            return Err(wrong("peer.congestion", reason));
         }
         let clash = |a: &str, b: &str| a == b && !a.ends_with(":0");
         if clash(&self.s3.listen, &self.peer.listen) {

@@ -74,6 +74,8 @@ fn values_that_do_not_go_together_are_refused_by_name() {
         ("[s3]\nlisten = \"0.0.0.0:7600\"", "s3.listen"),
         ("[admin]\nlisten = \"10.0.0.1:7601\"", "admin.listen"),
         ("[peer]\nlisten = \"127.0.0.1:7600\"", "peer.listen"),
+        ("[peer]\ncongestion = \"bbr; reboot\"", "peer.congestion"),
+        ("[peer]\ncongestion = \"a-name-of-sixteen\"", "peer.congestion"),
         ("[peer]\nadvertise = [\"host\"]", "peer.advertise"),
         ("[peer]\nadvertise = [\"host:0\"]", "peer.advertise"),
         ("[s3]\ndomains = [\"a..b\"]", "s3.domains"),

@@ -27,8 +27,12 @@ const CIRCUITS: usize = skerry_federation::circuits::CARRIED_PER_SITE;
 /// Streams of both sides together before the multiplexer ends the link: room for those that one side has
 /// dropped and the other not yet.
 const ALL_STREAMS: usize = 256;
-/// Receive windows of all streams of a link: what a peer can make this node hold at most.
-const WINDOW_BYTES: usize = 64 << 20;
+/// What streams that are read quickly may have of receive window beyond what each begins with: without it a stream carries
+/// a quarter of a MiB per round trip at most, however fast the line.
+const GROWTH_BYTES: usize = 16 << 20;
+/// Receive windows of all streams of a link: what a peer can make this node hold at most. The multiplexer sets aside what
+/// every stream that there may be begins with; only what is beyond that lets a window grow.
+const WINDOW_BYTES: usize = ALL_STREAMS * yamux::DEFAULT_CREDIT as usize + GROWTH_BYTES;
 /// The pause between pings at rest.
 const PING_EVERY: Duration = Duration::from_secs(50);
 /// A ping that is not answered in this time ends the link. The kernel notices sooner when packets get lost;

@@ -30,8 +30,10 @@ mod accept;
 mod carried;
 mod dial;
 mod greet;
+mod tuning;
 
 use greet::Standing;
+pub use tuning::Tuning;
 
 /// Time for TCP, TLS and greeting together of an incoming connection.
 pub const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -82,6 +84,7 @@ struct Shared {
     /// Drawn at start: tells a restarted peer from one that lost a link.
     instance: u64,
     tls: Tls,
+    tuning: Tuning,
     known: KnownKeys,
     state: Mutex<State>,
     links: Links,
@@ -153,10 +156,20 @@ impl Shared {
 
 impl TcpNet {
     /// Listens on `listen` (`host:port`) as the node with this key.
-    #[expect(clippy::disallowed_methods, reason = "this is where the peer port is opened")]
     pub async fn bind(listen: &str, identity: &Identity) -> Result<Arc<Self>, BindError> {
+        Self::bind_tuned(listen, identity, Tuning::default()).await
+    }
+
+    /// The same with sockets set like this.
+    #[expect(clippy::disallowed_methods, reason = "this is where the peer port is opened")]
+    pub async fn bind_tuned(
+        listen: &str,
+        identity: &Identity,
+        tuning: Tuning,
+    ) -> Result<Arc<Self>, BindError> {
         let failed = |reason: String| BindError { address: listen.into(), reason };
         let listener = TcpListener::bind(listen).await.map_err(|error| failed(error.to_string()))?;
+        let tuning = tuning.offered(&listener);
         let address = listener.local_addr().map_err(|error| failed(error.to_string()))?;
         let known: KnownKeys = Arc::new(RwLock::default());
         let tls = Tls::new(identity, known.clone()).map_err(|error| failed(error.to_string()))?;
@@ -175,6 +188,7 @@ impl TcpNet {
             node: identity.node(),
             instance,
             tls,
+            tuning,
             known,
             state: Mutex::new(state),
             links: Links::new(),

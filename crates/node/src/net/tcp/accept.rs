@@ -17,7 +17,7 @@ use super::super::sever::Severable;
 use super::super::tls::{self, peer_key};
 use super::super::traffic::Meter;
 use super::super::{Course, Peer, Stream};
-use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, dial, greet};
+use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, greet};
 use crate::trust::PublicKey;
 
 /// The pause after the kernel could not accept (no file descriptors): more tries in a row change nothing.
@@ -81,7 +81,7 @@ impl Proven {
 async fn incoming(shared: &Arc<Shared>, socket: TcpStream, token: CancellationToken) -> Option<Proven> {
     let deadline = pace::now() + HANDSHAKE;
     let meter = Arc::new(Meter::default());
-    dial::tune(&socket);
+    shared.tuning.tune(&socket);
     let socket = Severable::new(socket, &token, Some(meter.clone()));
     match timeout_at(deadline, prove(shared, socket, &meter, token)).await {
         Ok(Ok(proven)) => proven,
@@ -107,7 +107,8 @@ async fn prove(
     let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), socket).await?;
     let joins = start.client_hello().alpn().is_some_and(|mut offered| offered.any(|name| name == tls::JOIN));
     let config = if joins { &shared.tls.join } else { &shared.tls.link };
-    let stream = start.into_stream(config.clone()).await?;
+    let mut stream = start.into_stream(config.clone()).await?;
+    stream.get_mut().1.set_buffer_limit(Some(shared.tuning.sealed));
     let key = peer_key(stream.get_ref().1.peer_certificates());
     let key = key.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no key was proven"))?;
     if stream.get_ref().1.alpn_protocol().is_none() {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use skerry_base::NodeId;
 use skerry_base::limits::ADDRESSES;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -19,7 +18,7 @@ use super::super::sever::Severable;
 use super::super::tls;
 use super::super::traffic::{Counters, Meter};
 use super::super::{Course, Duplex, NetError, PeerAddress, Stream};
-use super::{HANDSHAKE, Shared, greet};
+use super::{HANDSHAKE, Shared, Tuning, greet};
 use crate::trust::{PublicKey, entropy};
 
 /// Time for TCP to connect to one address.
@@ -34,30 +33,6 @@ const LONGEST_CARRIED: Duration = Duration::from_secs(600);
 const STEADY: Duration = Duration::from_secs(10);
 /// Addresses tried per round: those that an operator said never keep the site's own from being tried.
 const TRIED: usize = 2 * ADDRESSES;
-
-/// Unanswered bytes end a connection after this time.
-const DEAD: Duration = Duration::from_secs(20);
-/// The first probe of a silent connection, and the pause between further ones.
-const PROBE: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(5));
-/// Unsent bytes that the kernel takes: little, so that a record does not wait behind a whole payload.
-const UNSENT: u32 = 128 << 10;
-
-/// Sets the options of a socket between sites. A kernel that lacks one only notices dead paths later.
-pub(super) fn tune(socket: &TcpStream) {
-    let socket = SockRef::from(socket);
-    let keepalive = TcpKeepalive::new().with_time(PROBE.0).with_interval(PROBE.1).with_retries(3);
-    let results = [
-        socket.set_tcp_nodelay(true),
-        socket.set_tcp_keepalive(&keepalive),
-        #[cfg(target_os = "linux")]
-        socket.set_tcp_user_timeout(Some(DEAD)),
-        #[cfg(target_os = "linux")]
-        socket.set_tcp_notsent_lowat(UNSENT),
-    ];
-    for error in results.into_iter().filter_map(Result::err) {
-        tracing::debug!(%error, "a socket option was refused");
-    }
-}
 
 type Socket = TlsStream<Severable<TcpStream>>;
 
@@ -206,7 +181,7 @@ async fn connect(
         config.map_err(|error| NetError::Dial { address: String::new(), reason: error.to_string() })?;
     for address in addresses.iter().take(TRIED) {
         let connector = TlsConnector::from(config.clone());
-        match connect_one(connector, address, &meter, token).await {
+        match connect_one((connector, &shared.tuning), address, &meter, token).await {
             Ok(socket) => return Ok(Connection { socket, address: address.clone() }),
             Err(error) => {
                 last = NetError::Dial { address: address.clone(), reason: reason(&error) };
@@ -218,7 +193,7 @@ async fn connect(
 
 #[expect(clippy::disallowed_methods, reason = "this is where other nodes are dialled")]
 async fn connect_one(
-    connector: TlsConnector,
+    (connector, tuning): (TlsConnector, &Tuning),
     address: &str,
     meter: &Arc<Meter>,
     token: &CancellationToken,
@@ -239,10 +214,13 @@ async fn connect_one(
                 continue;
             }
         };
-        tune(&socket);
+        tuning.tune(&socket);
         let socket = Severable::new(socket, token, Some(meter.clone()));
         return match timeout(HANDSHAKE, connector.connect(tls::server_name(), socket)).await {
-            Ok(result) => result,
+            Ok(result) => result.map(|mut socket| {
+                socket.get_mut().1.set_buffer_limit(Some(tuning.sealed));
+                socket
+            }),
             Err(_) => Err(late("no TLS handshake")),
         };
     }
