@@ -12,6 +12,7 @@ use skerry_lab::verbs::keep::Keep;
 use skerry_lab::verbs::papers::Papers;
 use skerry_lab::verbs::report::Report;
 use skerry_lab::verbs::run::Run;
+use skerry_lab::verbs::transport::Transport;
 use skerry_lab::verbs::trial::Try;
 
 /// A wide-area network on one machine, and the papers' experiments on it
@@ -34,6 +35,7 @@ enum Verb {
     Compare(Compare),
     Papers(Papers),
     Try(Try),
+    Transport(Transport),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Verb::Compare(verb) => verb.run(),
         Verb::Papers(verb) => verb.run(),
         Verb::Try(verb) => verb.run(),
+        Verb::Transport(verb) => verb.run(),
     };
     ending.unwrap_or_else(|reason| {
         eprintln!("skerry-lab: {reason}");

@@ -12,7 +12,7 @@ use crate::plan::places;
 use crate::result::Machine;
 
 /// The machine, with its load now.
-pub(super) fn describe() -> Machine {
+pub(crate) fn describe() -> Machine {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name))?.split_once(':')?.1.trim().to_owned();
@@ -33,14 +33,14 @@ pub(super) fn describe() -> Machine {
 }
 
 /// Load averages of 1, 5 and 15 minutes.
-pub(super) fn load() -> [f64; 3] {
+pub(crate) fn load() -> [f64; 3] {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut numbers = text.split_ascii_whitespace().filter_map(|word| word.parse().ok());
     std::array::from_fn(|_| numbers.next().unwrap_or(0.0))
 }
 
 /// The commit of this tree, with `+` if tracked files differ from it; `unknown` outside a checkout.
-pub(super) fn commit() -> String {
+pub(crate) fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(places::home()).args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -57,12 +57,12 @@ pub(super) fn blake3(path: &Path) -> String {
 }
 
 /// Milliseconds since 1970.
-pub(super) fn wall_ms() -> u64 {
+pub(crate) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as u64
 }
 
 /// A time in the form of RFC 3339.
-pub(super) fn rfc3339(wall_ms: u64) -> String {
+pub(crate) fn rfc3339(wall_ms: u64) -> String {
     date::iso(WallTime(wall_ms))
 }

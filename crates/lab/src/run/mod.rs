@@ -27,6 +27,7 @@ mod watch;
 
 pub use error::RunError;
 pub use ground::Ground;
+pub(crate) use machine::{commit, describe, load, rfc3339, wall_ms};
 pub use play::{Builder, Options, play};
 pub use screen::Screen;
 pub use watch::Watch;

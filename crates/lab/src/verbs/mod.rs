@@ -11,6 +11,7 @@ pub mod keep;
 pub mod papers;
 pub mod report;
 pub mod run;
+pub mod transport;
 pub mod trial;
 
 /// What a verb ends with: done, failed (the message was printed), or wrongly called.

@@ -18,6 +18,7 @@ mod station;
 
 use std::fs::File;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -198,6 +199,18 @@ impl Wan {
         };
         let done = std::thread::scope(|scope| scope.spawn(entered).join());
         Ok(done.map_err(|_| io::Error::other("work within a host panicked"))??)
+    }
+
+    /// Gives a client's host another address in the place of its own, as when a machine changes networks; answers it.
+    /// Once it has gone, connections from the old one hear nothing any more.
+    pub fn readdress(&self, host: &Host) -> Result<Ipv4Addr, WanError> {
+        let station = self.number(host).and_then(|number| self.stations.0.get(number));
+        let second = host.second_address();
+        let (Some(station), Some(second)) = (station, second) else {
+            return Err(io::Error::other(format!("{} is no client of this network", host.name)).into());
+        };
+        self.inside(host, || station.readdress(host.address, second))??;
+        Ok(second)
     }
 
     /// A file or directory that is removed with this network, also after a crash.

@@ -12,6 +12,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 const NEW_LINK: u16 = 16;
 const NEW_ADDRESS: u16 = 20;
+const DELETE_ADDRESS: u16 = 21;
 const NEW_ROUTE: u16 = 24;
 const ERROR: u16 = 2;
 /// REQUEST | ACK, and CREATE for what is new.
@@ -55,13 +56,14 @@ impl Netlink {
         self.ask(NEW_LINK, CHANGE, &body)
     }
 
-    /// Gives a device its only address.
+    /// Gives a device an address.
     pub(super) fn address(&self, device: u32, address: Ipv4Addr) -> io::Result<()> {
-        let mut body = vec![AF_INET, 32, 0, 0];
-        body.extend_from_slice(&device.to_ne_bytes());
-        attribute(&mut body, ATTRIBUTE_LOCAL, &address.octets());
-        attribute(&mut body, ATTRIBUTE_ADDRESS, &address.octets());
-        self.ask(NEW_ADDRESS, CREATE, &body)
+        self.ask(NEW_ADDRESS, CREATE, &address_body(device, address))
+    }
+
+    /// Takes an address from a device.
+    pub(super) fn remove_address(&self, device: u32, address: Ipv4Addr) -> io::Result<()> {
+        self.ask(DELETE_ADDRESS, CHANGE, &address_body(device, address))
     }
 
     /// Sends everything that is not local to a device.
@@ -96,6 +98,14 @@ fn link_header(device: u32, up: u32) -> Vec<u8> {
     body.extend_from_slice(&device.to_ne_bytes());
     body.extend_from_slice(&up.to_ne_bytes());
     body.extend_from_slice(&up.to_ne_bytes());
+    body
+}
+
+fn address_body(device: u32, address: Ipv4Addr) -> Vec<u8> {
+    let mut body = vec![AF_INET, 32, 0, 0];
+    body.extend_from_slice(&device.to_ne_bytes());
+    attribute(&mut body, ATTRIBUTE_LOCAL, &address.octets());
+    attribute(&mut body, ATTRIBUTE_ADDRESS, &address.octets());
     body
 }
 

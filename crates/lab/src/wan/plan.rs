@@ -13,6 +13,8 @@ use skerry_scenario::topology::Topology;
 pub(super) const CARD_RATE: u64 = 1_250_000_000;
 /// Clients' addresses begin above the servers'.
 const FIRST_CLIENT: u8 = 129;
+/// How far above its address a client's second one lies.
+const SECOND: u8 = 64;
 
 /// What a host is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +43,15 @@ pub struct Host {
     pub memory_mb: Option<u64>,
     /// Processors that its processes may use together, if limited.
     pub cpu_share: Option<f64>,
+}
+
+impl Host {
+    /// The address that a client can have instead of its own ([`super::Wan::readdress`]).
+    pub(super) fn second_address(&self) -> Option<Ipv4Addr> {
+        let [ten, high, low, number] = self.address.octets();
+        let second = number.checked_add(SECOND).filter(|_| self.role == Role::Client)?;
+        Some(Ipv4Addr::new(ten, high, low, second))
+    }
 }
 
 /// A card: the same rate in both directions.
@@ -109,7 +120,12 @@ impl Plan {
             1..FIRST_CLIENT => servers + usize::from(number) - 1,
             _ => clients + usize::from(number - FIRST_CLIENT),
         };
-        self.hosts.get(host).filter(|found| ten == 10 && found.address == address).map(|_| host)
+        let is_first = |found: &&Host| ten == 10 && found.address == address;
+        let first = self.hosts.get(host).filter(is_first).map(|_| host);
+        first.or_else(|| {
+            let host = clients + usize::from(number.checked_sub(FIRST_CLIENT + SECOND)?);
+            self.hosts.get(host).filter(|found| found.second_address() == Some(address)).map(|_| host)
+        })
     }
 }
 
@@ -142,10 +158,18 @@ mod tests {
         let plan = plan(&format!("version = 1\n{sites}"));
         for (number, host) in plan.hosts.iter().enumerate() {
             assert_eq!(plan.at(host.address), Some(number), "{host:?}");
+            if let Some(second) = host.second_address() {
+                assert_eq!(plan.at(second), Some(number), "{host:?}");
+            }
         }
-        for stranger in
-            [[10, 64, 0, 0], [10, 64, 0, 4], [10, 64, 0, 130], [10, 65, 16, 1], [11, 64, 0, 1], [8, 8, 8, 8]]
-        {
+        for stranger in [
+            [10, 64, 0, 0],
+            [10, 64, 0, 4],
+            [10, 64, 0, 130],
+            [10, 64, 0, 194],
+            [10, 65, 16, 1],
+            [11, 64, 0, 1],
+        ] {
             assert_eq!(plan.at(stranger.into()), None, "{stranger:?}");
         }
     }

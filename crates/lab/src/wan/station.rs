@@ -76,6 +76,14 @@ impl Station {
         Ok(Self { namespace, device, counters, congestion })
     }
 
+    /// Another address in the place of the one it has. For a thread that is within the namespace.
+    pub(super) fn readdress(&self, from: Ipv4Addr, to: Ipv4Addr) -> io::Result<()> {
+        let (number, netlink) = (self.device.if_index()?, Netlink::open()?);
+        // In this order: with its last address a device loses its routes.
+        netlink.address(number, to)?;
+        netlink.remove_address(number, from)
+    }
+
     pub(super) fn namespace(&self) -> BorrowedFd<'_> {
         self.namespace.as_fd()
     }
