@@ -30,13 +30,13 @@ pub const OBJECT_BYTES: u64 = 5 << 40;
 pub const LIST_KEYS: usize = 1000;
 /// Keys of one DeleteObjects, as S3 has it.
 pub const DELETE_KEYS: usize = 1000;
-/// Chunks of uploads in memory at a site, all clients together; beyond it uploads wait in order, a minute at most, then 503 SlowDown.
+/// At most for chunks of uploads in memory at a site, all clients together: a 16th of its memory and 8 MiB a processor if that is less; beyond it uploads wait in order, a minute at most, then 503 SlowDown.
 pub const INCOMING_BYTES: usize = 64 << 20;
-/// Read ahead for downloads at a site, all clients together; beyond it each client gets pieces of 64 KiB.
+/// At most read ahead for downloads at a site, all clients together: a 32nd of its memory and 4 MiB a processor if that is less; beyond it each client gets pieces of 64 KiB.
 pub const OUTGOING_BYTES: usize = 32 << 20;
-/// Chunks on their way from other sites to clients whose downloads found no room to be read ahead.
+/// At most for chunks on their way from other sites to clients whose downloads found no room to be read ahead: a 32nd of its memory and 8 MiB a processor if that is less.
 pub const ARRIVING_BYTES: usize = 32 << 20;
-/// Chunks that are being made a site's own, as copies that others want held: 16 at a time fill any link of a small site.
+/// At most for chunks that are being made a site's own, as copies that others want held, and a 64th of its memory if that is less: 16 at a time fill any link of a small site.
 pub const HOLDING_BYTES: usize = 16 << 20;
 /// Bytes of one feed answer: bounds memory on both sides.
 pub const FEED_BATCH_BYTES: usize = 1 << 20;

@@ -4,6 +4,7 @@
 //! ([`place`]), the admin client ([`admin`]), the way they print ([`output`]) and the exit codes ([`exit`]).
 
 mod admin;
+mod arenas;
 mod arguments;
 mod demo;
 mod exit;

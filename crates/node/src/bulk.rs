@@ -16,9 +16,10 @@ const UNIT: usize = 64 << 10;
 /// How long somebody waits for room.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Room for payload, in one direction.
-#[derive(Debug)]
+/// Room for payload, in one direction. Clones are the same room.
+#[derive(Debug, Clone)]
 pub(crate) struct Bulk {
+    bytes: usize,
     room: Arc<Semaphore>,
 }
 
@@ -29,7 +30,18 @@ pub(crate) struct Grant(#[expect(dead_code, reason = "held, not read")] OwnedSem
 impl Bulk {
     /// Room for so many bytes.
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { room: Arc::new(Semaphore::new(bytes / UNIT)) }
+        let units = bytes / UNIT;
+        Self { bytes: units * UNIT, room: Arc::new(Semaphore::new(units)) }
+    }
+
+    /// All of it, taken or not.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What is taken now.
+    pub(crate) fn taken(&self) -> usize {
+        self.bytes.saturating_sub(self.room.available_permits() * UNIT)
     }
 
     /// Room for some bytes, if there is now.
@@ -84,8 +96,9 @@ mod tests {
         let slice = held.slice(3..5);
         drop(held);
         assert!(bulk.try_take(1).is_none());
-        assert_eq!(&slice[..], [7, 7]);
+        assert_eq!((&slice[..], bulk.taken(), bulk.bytes()), (&[7, 7][..], 2 * UNIT, 2 * UNIT));
         drop(slice);
+        assert_eq!(bulk.taken(), 0);
         assert!(bulk.try_take(2 * UNIT).is_some());
     }
 

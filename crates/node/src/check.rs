@@ -19,6 +19,7 @@ pub use skerry_storage::{Progress, Stage, Watch};
 
 use crate::config::Config;
 use crate::paths::shape;
+use crate::rooms::Rooms;
 use crate::server::{DATA, settings};
 use crate::trust::{SiteTrust, TrustError, admission};
 
@@ -123,7 +124,8 @@ pub(crate) fn open_offline(
         return Err(CheckError::NoStore(directory.display().to_string()));
     }
     let trust = SiteTrust::load(directory)?;
-    let look = Look { settings: Settings { watch, ..settings(config, &trust, &data) }, data: &data };
+    let look =
+        Look { settings: Settings { watch, ..settings(config, &trust, &data, &Rooms::here()) }, data: &data };
     let (store, _) = look.open(false)?;
     Ok((store, trust))
 }
@@ -136,8 +138,10 @@ pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport,
         return Err(CheckError::NoStore(directory.display().to_string()));
     }
     let trust = SiteTrust::load(directory)?;
-    let look =
-        Look { settings: Settings { watch: Some(watch), ..settings(config, &trust, &data) }, data: &data };
+    let look = Look {
+        settings: Settings { watch: Some(watch), ..settings(config, &trust, &data, &Rooms::here()) },
+        data: &data,
+    };
     let mut report = CheckReport { site: trust.statement.name.clone(), ..CheckReport::default() };
     let (store, recovery) = look.open(false)?;
     report.opened(&recovery);

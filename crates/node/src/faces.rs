@@ -68,7 +68,7 @@ impl Running {
         let administration = Administration::new(core.services.admin.clone(), registry, &token);
         let front = Front::new(core.services.clone(), settings(config, &core));
         let (faces, stop) = (TaskTracker::new(), CancellationToken::new());
-        let limits = limits(config);
+        let limits = limits(config, core.rooms.connections);
         let (with_s3, alone) = match admin {
             None => (Some(administration), None),
             Some(listener) => (None, Some((listener, administration))),
@@ -129,9 +129,9 @@ fn settings(config: &Config, core: &Core) -> Settings {
     }
 }
 
-fn limits(config: &Config) -> Limits {
+fn limits(config: &Config, most: usize) -> Limits {
     Limits {
-        connections: config.limits.connections as usize,
+        connections: (config.limits.connections as usize).min(most),
         head_time: config.limits.header_timeout.0,
         stall_time: config.limits.body_timeout.0,
         shutdown_time: config.limits.drain.0,

@@ -32,6 +32,7 @@ use crate::drive::stored::{APART, CUT, LIFE, Stored, is_complete, nodes};
 use crate::drive::{self, Drive};
 use crate::duties::Duties;
 use crate::leaving;
+use crate::machine;
 use crate::net::Net;
 use crate::net::tcp::{BindError, TcpNet, Tuning};
 use crate::nodes::{self, Nodes};
@@ -46,9 +47,10 @@ use crate::peers::outbox::{self, Outboxes};
 use crate::peers::refused::RefusedConnections;
 use crate::peers::{Peers, serve};
 use crate::pins::Pins;
+use crate::rooms::Rooms;
 use crate::site::{Site, Stamps, entry};
 use crate::tasks::Tasks;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{self, Telemetry};
 use crate::trust::access::AccessKey;
 use crate::trust::invite::InviteBook;
 use crate::trust::{SiteTrust, TrustError, admission, entropy, files};
@@ -122,11 +124,15 @@ pub struct Options {
     pub access_key: Option<AccessKey>,
     /// Where the MD5 of uploads is computed, instead of as it pays in this build (tests).
     pub md5: Option<Md5Batch>,
+    /// Bytes of memory to divide, instead of what the machine has (tests).
+    pub memory: Option<u64>,
 }
 
 /// A site without its HTTP faces.
 pub struct Core {
     pub(crate) site: Arc<Site>,
+    /// What the memory was divided into.
+    pub(crate) rooms: Rooms,
     pub(crate) trust: Arc<SiteTrust>,
     /// All metrics.
     pub registry: Registry,
@@ -180,7 +186,10 @@ impl Core {
         let directory = PathBuf::from(&config.node.dir);
         let trust = Arc::new(SiteTrust::load(&directory)?);
         let clock = Clock::default();
-        let (store, recovery) = open_store(&directory, config, &trust).await?;
+        let given = |memory| Rooms::of(memory, machine::processors());
+        let rooms = options.memory.map_or_else(Rooms::here, given);
+        tracing::info!(?rooms, "memory divided");
+        let (store, recovery) = open_store(&directory, config, &trust, &rooms).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
         let mut remembered = Remembered::read(&store.view()).map_err(|error| unread(&directory, &error))?;
         let mut registry = Registry::default();
@@ -213,7 +222,9 @@ impl Core {
             store: &store,
         };
         let (nodes, view) = nodes::start(seat).await.map_err(NodesError)?;
-        let mut site = new_site((&trust, config), store, peers, drive, &remembered, (book, pins, nodes))?;
+        let mut site =
+            new_site((&trust, config), store, peers, drive, &remembered, (book, pins, nodes, rooms))?;
+        telemetry::room::watch(&mut registry, &site, rooms.memory);
         site.md5 = options.md5.map_or(site.md5, Arc::new);
         let site = Arc::new(site);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
@@ -235,7 +246,7 @@ impl Core {
             credentials: Arc::new(Credentials(site.clone())),
             admin: Arc::new(admin),
         };
-        let core = Self { site, trust, registry, services, recovery, committer, machine, tasks };
+        let core = Self { site, rooms, trust, registry, services, recovery, committer, machine, tasks };
         core.first_records(&directory, life, options.access_key).await?;
         core.tasks.spawn(members::complete(core.site.clone(), followed));
         core.tasks.spawn(circuits::keep(core.site.peers.clone(), liveness, core.tasks.clone()));
@@ -324,7 +335,7 @@ fn new_site(
     peers: Arc<Peers>,
     drive: Drive,
     remembered: &Remembered,
-    (book, pins, nodes): (Book, Pins, Nodes),
+    (book, pins, nodes, rooms): (Book, Pins, Nodes, Rooms),
 ) -> Result<Site, StartError> {
     let clock = peers.clock();
     let system = system_bucket(&admission::federation_id(&trust.root));
@@ -349,10 +360,11 @@ fn new_site(
         stamps: Arc::new(Stamps::resume(origin, clock, remembered.stamp)),
         directory: crate::paths::bucket::Directory::default(),
         quick: crate::quick::Quick::default(),
-        incoming: crate::bulk::Bulk::new(skerry_base::limits::INCOMING_BYTES),
-        outgoing: crate::bulk::Bulk::new(skerry_base::limits::OUTGOING_BYTES),
-        arriving: crate::bulk::Bulk::new(skerry_base::limits::ARRIVING_BYTES),
-        holding: crate::bulk::Bulk::new(skerry_base::limits::HOLDING_BYTES),
+        incoming: crate::bulk::Bulk::new(rooms.incoming),
+        outgoing: crate::bulk::Bulk::new(rooms.outgoing),
+        arriving: crate::bulk::Bulk::new(rooms.arriving),
+        holding: crate::bulk::Bulk::new(rooms.holding),
+        writing: Arc::new(tokio::sync::Semaphore::new(machine::writes())),
         taken: Arc::new(tokio::sync::Semaphore::new(crate::paths::forward::TAKEN_AT_ONCE)),
         lazy: config.storage.sync == crate::config::Sync::Os,
         md5: Arc::default(),
@@ -402,10 +414,11 @@ async fn open_store(
     directory: &Path,
     config: &Config,
     trust: &SiteTrust,
+    rooms: &Rooms,
 ) -> Result<(Arc<Store>, Recovery), StartError> {
     let data = directory.join(DATA);
     files::private_directory(&data)?;
-    let settings = settings(config, trust, &data);
+    let settings = settings(config, trust, &data, rooms);
     let (path, lazy) = (data.clone(), settings.lazy);
     let open = move || {
         let disk = RealDisk::new(&path).map_err(|error| StorageError::Io {
@@ -428,7 +441,12 @@ async fn open_store(
     }
 }
 
-pub(crate) fn settings(config: &Config, trust: &SiteTrust, data: &Path) -> skerry_storage::Settings {
+pub(crate) fn settings(
+    config: &Config,
+    trust: &SiteTrust,
+    data: &Path,
+    rooms: &Rooms,
+) -> skerry_storage::Settings {
     let storage = &config.storage;
     let capacity = (storage.capacity.0 > 0).then_some(storage.capacity.0);
     // A disk that does not say its size keeps no copies unless told to.
@@ -446,9 +464,9 @@ pub(crate) fn settings(config: &Config, trust: &SiteTrust, data: &Path) -> skerr
         // A few in a small cache, so that the one being written is no large part of it.
         cache_segment_bytes: (cache_bytes / 16).clamp(CACHE_SEGMENT_LEAST, defaults.cache_segment_bytes),
         capacity_bytes: capacity,
-        memtable_bytes: storage.memory.0 / 2,
-        index_cache_bytes: storage.memory.0 / 2,
-        dirty_bytes: storage.dirty.0,
+        memtable_bytes: storage.memory.0.min(rooms.index) / 2,
+        index_cache_bytes: storage.memory.0.min(rooms.index) / 2,
+        dirty_bytes: storage.dirty.0.min(rooms.dirty),
         move_bytes: storage.pace.0.saturating_mul(crate::workers::COLLECT.as_secs()),
         lazy: storage.sync == crate::config::Sync::Os,
         salt: trust.statement.site.0,

@@ -82,6 +82,8 @@ pub(crate) struct Site {
     pub(crate) arriving: Bulk,
     /// Memory for chunks that are held for other sites.
     pub(crate) holding: Bulk,
+    /// Chunks of bodies that may be written at once: other work finds a thread beside them.
+    pub(crate) writing: Arc<tokio::sync::Semaphore>,
     /// Bodies that other sites forward and this one takes in.
     pub(crate) taken: Arc<tokio::sync::Semaphore>,
     /// Whether plain writes are answered before they are on disk (`storage.sync = os`).

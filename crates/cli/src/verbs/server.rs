@@ -4,21 +4,19 @@ use std::io::Read;
 
 use clap::Args;
 use skerry_node::config::Config;
+use skerry_node::machine;
 use skerry_node::server::{Options, Running, StartError};
 use skerry_node::telemetry;
 use skerry_node::trust::access::AccessKey;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::arenas;
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::site_files::{self, Source};
 
-/// Threads that move requests; more would only take memory on a small machine.
-const WORKERS: usize = 4;
-/// Threads for what blocks on the disk.
-const BLOCKING: usize = 32;
 /// A thread without work ends after this: shorter than the pause of the workers, which would keep all alive.
 const IDLE_THREAD: std::time::Duration = std::time::Duration::from_secs(2);
 
@@ -39,6 +37,9 @@ pub(crate) struct Server {
         requires = "access_key"
     )]
     secret_key: Option<String>,
+    /// Arenas of the allocator: said by whoever started this process, or by itself when it starts anew
+    #[arg(long, hide = true, env = arenas::VARIABLE)]
+    arenas: Option<String>,
     /// Stop when standard input closes: how a demo's sites end with it
     #[arg(long, hide = true)]
     stop_with_stdin: bool,
@@ -46,16 +47,18 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn run(self, globals: &Globals) -> Outcome {
+        if self.arenas.is_none() {
+            arenas::start_anew();
+        }
         let config = self.source.load()?;
         site_files::known(config.node.dir.as_ref())?;
         if output::dry_run(globals.dry_run, &format!("run the site in {}", config.node.dir), globals.json)? {
             return Ok(Exit::Done);
         }
         telemetry::log::start(&config.log.level, config.log.format).map_err(Failure::failed)?;
-        let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
-            .max_blocking_threads(BLOCKING)
+            .worker_threads(machine::workers())
+            .max_blocking_threads(machine::blocking())
             .thread_keep_alive(IDLE_THREAD)
             .enable_all()
             .build()

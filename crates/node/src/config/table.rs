@@ -146,9 +146,9 @@ settings! {
         journal_segment: Size = Size(64 << 20),
         /// Size of a payload segment.
         payload_segment: Size = Size(256 << 20),
-        /// Memory of the index: changes not flushed yet and cached blocks, half each.
+        /// Memory of the index: changes not flushed yet and cached blocks, half each. At most an eighth of what the machine or its control group has.
         memory: Size = Size(16 << 20),
-        /// Payload written but not synced before writers wait: bounds dirty memory.
+        /// Payload written but not synced before writers wait: bounds dirty memory. At most an eighth of what the machine or its control group has.
         dirty: Size = Size(64 << 20),
         /// Bytes per second at most that are written again to get space back where files cannot be punched, or little is left in one; a disk that is nearly full is not paced.
         pace: Size = Size(8 << 20),
@@ -166,7 +166,7 @@ settings! {
     }
     /// Bounds on what clients may take up.
     limits: Limits {
-        /// Connections at once; more wait.
+        /// Connections at once; more wait. At most one for each 256 KiB of memory that the machine or its control group has, and always 32.
         connections: u32 = 512,
         /// A client that sends no header in this time is hung up on.
         header_timeout: Span = Span(Duration::from_secs(30)),

@@ -11,9 +11,12 @@ use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES, PUT_BYTES};
 use skerry_base::{BucketId, ChunkKind, ChunkRef};
-use skerry_gateway::service::{Digests, ErrorKind, Md5Batch, Md5Stream, Outcome, ServiceError, UploadBody};
+use skerry_gateway::service::{
+    Digests, ErrorKind, Md5Batch, Md5Stream, Md5Ticket, Outcome, ServiceError, UploadBody,
+};
 use skerry_model::body::{Composed, Composer};
 use skerry_storage::{Class, Pin, SmallBody, StorageError, Store};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::refusal;
@@ -79,6 +82,8 @@ fn turn_of(stream: Md5Stream) -> Turn {
 pub(super) struct Intake<'a> {
     store: Arc<Store>,
     incoming: &'a Bulk,
+    /// How many chunks are written at once, of all bodies.
+    writing: Arc<Semaphore>,
     domain: BucketId,
     size: u64,
     buffer: BytesMut,
@@ -104,6 +109,7 @@ impl<'a> Intake<'a> {
         Self {
             store: site.store.clone(),
             incoming: &site.incoming,
+            writing: site.writing.clone(),
             domain,
             size: 0,
             buffer: BytesMut::new(),
@@ -197,9 +203,16 @@ impl<'a> Intake<'a> {
         let (give, next) = mpsc::sync_channel(1);
         let md5 = self.md5.take().map(|(batch, turn)| {
             self.md5 = Some((batch.clone(), next));
-            Summing { batch, turn, give }
+            // Handed in before a thread is free, so that another upload may take it along.
+            let early = turn.try_recv().ok().map(|stream| batch.add(stream, bytes.clone()));
+            Summing { batch, turn, early, give }
         });
-        self.writes.push_back(tokio::task::spawn_blocking(move || write_chunk(&store, domain, &bytes, md5)));
+        let ended = |_| ServiceError::new(ErrorKind::Internal, "the site is ending");
+        let may_write = self.writing.clone().acquire_owned().await.map_err(ended)?;
+        self.writes.push_back(tokio::task::spawn_blocking(move || {
+            let _may_write = may_write;
+            write_chunk(&store, domain, &bytes, md5)
+        }));
         while self.writes.len() >= WRITES {
             if let Some(written) = self.writes.next().await {
                 self.written(written).await?;
@@ -229,6 +242,8 @@ impl<'a> Intake<'a> {
 struct Summing {
     batch: Arc<Md5Batch>,
     turn: Turn,
+    /// What was handed in already.
+    early: Option<Md5Ticket>,
     give: mpsc::SyncSender<Md5Stream>,
 }
 
@@ -237,12 +252,14 @@ fn write_chunk(
     store: &Store,
     domain: BucketId,
     bytes: &Bytes,
-    md5: Option<Summing>,
+    mut md5: Option<Summing>,
 ) -> Result<(ChunkRef, Pin), StorageError> {
-    // Handed in first, so that another upload may take it along while this one is being written.
-    let early = md5.as_ref().and_then(|md5| Some(md5.batch.add(md5.turn.try_recv().ok()?, bytes.clone())));
+    // The chunk before may have been summed meanwhile: handed in, another upload takes this one along while it is written.
+    if let Some(Summing { batch, turn, early: early @ None, .. }) = &mut md5 {
+        *early = turn.try_recv().ok().map(|stream| batch.add(stream, bytes.clone()));
+    }
     let put = store.put_chunk(domain, Class::Payload, ChunkKind::Leaf, bytes);
-    if let Some(Summing { batch, turn, give }) = md5 {
+    if let Some(Summing { batch, turn, early, give }) = md5 {
         match (&put, early) {
             (Ok(_), early) => {
                 // The chunk before was begun before this one; where it failed the body has failed.

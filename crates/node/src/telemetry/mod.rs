@@ -20,6 +20,7 @@ pub mod log;
 mod losses;
 mod peers;
 mod process;
+pub(crate) mod room;
 mod scrub;
 mod surplus;
 mod uplink;

@@ -2,10 +2,39 @@
 
 use std::time::Duration;
 
-use skerry_base::limits::{ARRIVING_BYTES, INCOMING_BYTES, OUTGOING_BYTES};
 use skerry_gateway::service::BucketPatch;
 
 use super::world::{TestWorld, noise};
+use crate::bulk::{Bulk, Grant};
+use crate::server::Core;
+
+/// Takes all of a room.
+fn all(room: &Bulk) -> Grant {
+    room.try_take(room.bytes()).unwrap()
+}
+
+/// What a small machine is bounded by is what a site on it lets in, not only what a table says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_with_128_mib_lets_less_in_and_serves() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].stop().await;
+    let (config, mut options) = world.sites[0].settings();
+    options.memory = Some(128 << 20);
+    world.sites[0].core = Some(Core::start(&config, options).await.unwrap());
+    let site = &world.sites[0];
+    let rooms = [&site.site().incoming, &site.site().outgoing, &site.site().arriving, &site.site().holding];
+    assert_eq!(rooms.map(Bulk::bytes), [8 << 20, 4 << 20, 4 << 20, 2 << 20]);
+    site.create_bucket("bulk").await.unwrap();
+    let bodies: Vec<_> = (0..12).map(|n| noise(3 << 20, n)).collect();
+    let put = bodies.iter().enumerate().map(|(n, body)| async move {
+        site.put("bulk", &n.to_string(), body.clone()).await.unwrap();
+    });
+    futures::future::join_all(put).await;
+    for (n, body) in bodies.iter().enumerate() {
+        assert!(site.get("bulk", &n.to_string()).await.unwrap() == *body, "body {n}");
+    }
+    world.stop().await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn downloads_go_on_in_pieces_here_and_from_elsewhere() {
@@ -16,15 +45,15 @@ async fn downloads_go_on_in_pieces_here_and_from_elsewhere() {
     one.put("bulk", "k", body.clone()).await.unwrap();
     two.until("the bucket is known", || async { two.site().bucket("bulk").await.unwrap().is_some() }).await;
     for site in [one, two] {
-        let held = site.site().outgoing.try_take(OUTGOING_BYTES).unwrap();
+        let held = all(&site.site().outgoing);
         // As after a look-up that waited for the disk: nothing is read in place.
         site.site().quick.took(Duration::from_secs(1));
         assert_eq!(site.get("bulk", "k").await.unwrap(), body);
         drop(held);
     }
-    assert!(two.site().arriving.try_take(ARRIVING_BYTES).is_some(), "all of it was given back");
+    assert_eq!(two.site().arriving.taken(), 0, "all of it was given back");
     let received = two.payload_received();
-    let held = two.site().outgoing.try_take(OUTGOING_BYTES).unwrap();
+    let held = all(&two.site().outgoing);
     two.site().quick.took(Duration::from_secs(1));
     assert_eq!(two.get("bulk", "k").await.unwrap(), body);
     assert_eq!(two.payload_received(), received, "the pieces came from the copy that was kept");
@@ -47,7 +76,7 @@ async fn a_download_with_little_room_and_nothing_kept_is_the_object() {
     };
     two.until("the binding is known", knows).await;
     for room in [1, 15, 16, 17, 31, 33] {
-        let held = two.site().outgoing.try_take(OUTGOING_BYTES - room * (64 << 10)).unwrap();
+        let held = two.site().outgoing.try_take(two.site().outgoing.bytes() - room * (64 << 10)).unwrap();
         assert!(two.get("bulk", "k").await.unwrap() == body, "with room for {room} pieces");
         drop(held);
     }
@@ -59,7 +88,7 @@ async fn large_uploads_wait_for_room_and_small_ones_do_not() {
     let world = TestWorld::new(1).await;
     let site = &world.sites[0];
     site.create_bucket("bulk").await.unwrap();
-    let held = site.site().incoming.try_take(INCOMING_BYTES).unwrap();
+    let held = all(&site.site().incoming);
     let mut large = Box::pin(site.put("bulk", "large", noise(2 << 20, 2)));
     let small = async {
         site.put("bulk", "small", noise(4 << 10, 3)).await.unwrap();
@@ -73,7 +102,7 @@ async fn large_uploads_wait_for_room_and_small_ones_do_not() {
     drop(held);
     large.await.unwrap();
     assert_eq!(site.get("bulk", "large").await.unwrap(), noise(2 << 20, 2));
-    let all_of_it = || async { site.site().incoming.try_take(INCOMING_BYTES).is_some() };
+    let all_of_it = || async { site.site().incoming.taken() == 0 };
     site.until("all of it is given back", all_of_it).await;
     world.stop().await;
 }

@@ -1,13 +1,14 @@
 //! Outgoing connections: one task per peer that dials whenever there is no link.
 
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
 use skerry_base::NodeId;
 use skerry_base::limits::ADDRESSES;
-use tokio::net::{TcpStream, lookup_host};
-use tokio::sync::Notify;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -18,7 +19,7 @@ use super::super::sever::Severable;
 use super::super::tls;
 use super::super::traffic::{Counters, Meter};
 use super::super::{Course, Duplex, NetError, PeerAddress, Stream};
-use super::{HANDSHAKE, Shared, Tuning, greet};
+use super::{HANDSHAKE, Shared, greet};
 use crate::trust::{PublicKey, entropy};
 
 /// Time for TCP to connect to one address.
@@ -33,6 +34,9 @@ const LONGEST_CARRIED: Duration = Duration::from_secs(600);
 const STEADY: Duration = Duration::from_secs(10);
 /// Addresses tried per round: those that an operator said never keep the site's own from being tried.
 const TRIED: usize = 2 * ADDRESSES;
+
+/// Names that are looked up at once.
+pub(super) const NAMES: usize = 2;
 
 type Socket = TlsStream<Severable<TcpStream>>;
 
@@ -181,7 +185,7 @@ async fn connect(
         config.map_err(|error| NetError::Dial { address: String::new(), reason: error.to_string() })?;
     for address in addresses.iter().take(TRIED) {
         let connector = TlsConnector::from(config.clone());
-        match connect_one((connector, &shared.tuning), address, &meter, token).await {
+        match connect_one(shared, connector, address, &meter, token).await {
             Ok(socket) => return Ok(Connection { socket, address: address.clone() }),
             Err(error) => {
                 last = NetError::Dial { address: address.clone(), reason: reason(&error) };
@@ -193,16 +197,18 @@ async fn connect(
 
 #[expect(clippy::disallowed_methods, reason = "this is where other nodes are dialled")]
 async fn connect_one(
-    (connector, tuning): (TlsConnector, &Tuning),
+    shared: &Shared,
+    connector: TlsConnector,
     address: &str,
     meter: &Arc<Meter>,
     token: &CancellationToken,
 ) -> io::Result<Socket> {
     let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} in time"));
-    let resolved =
-        timeout(CONNECT, lookup_host(address)).await.map_err(|_| late("the name was not resolved"))??;
+    let resolved = timeout(CONNECT, resolve(&shared.names, address))
+        .await
+        .map_err(|_| late("the name was not resolved"))??;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for resolved in resolved.take(ADDRESSES) {
+    for resolved in resolved {
         let socket = match timeout(CONNECT, TcpStream::connect(resolved)).await {
             Ok(Ok(socket)) => socket,
             Ok(Err(error)) => {
@@ -214,17 +220,32 @@ async fn connect_one(
                 continue;
             }
         };
-        tuning.tune(&socket);
+        shared.tuning.tune(&socket);
         let socket = Severable::new(socket, token, Some(meter.clone()));
         return match timeout(HANDSHAKE, connector.connect(tls::server_name(), socket)).await {
             Ok(result) => result.map(|mut socket| {
-                socket.get_mut().1.set_buffer_limit(Some(tuning.sealed));
+                socket.get_mut().1.set_buffer_limit(Some(shared.tuning.sealed));
                 socket
             }),
             Err(_) => Err(late("no TLS handshake")),
         };
     }
     Err(last)
+}
+
+/// The addresses of a name. Looking it up holds a thread for as long as the resolver takes, whoever still waits: with few
+/// threads a resolver that is away must not take all of them.
+async fn resolve(names: &Arc<Semaphore>, address: &str) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = address.parse() {
+        return Ok(vec![address]);
+    }
+    let permit = names.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let address = address.to_owned();
+    let look = move || {
+        let _permit = permit;
+        address.to_socket_addrs().map(|found| found.take(ADDRESSES).collect())
+    };
+    tokio::task::spawn_blocking(look).await.map_err(io::Error::other)?
 }
 
 /// A reason that a person understands.

@@ -1,0 +1,32 @@
+//! Few arenas for the C library's allocator, which takes the number from the environment before a program begins.
+//!
+//! Why: unless told otherwise it keeps eight arenas a processor, so one for nearly each thread, and each keeps what it once
+//! held: a site after load had twice the memory. Setting it from within needs unsafe code, another allocator took more
+//! (docs/decisions/2026-11-22-memory.md): so the server starts itself anew once, in the same process, with the variable set.
+//! Invariant: whoever sets the variable is left his number, and starting anew happens once at most.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What the allocator reads.
+pub(crate) const VARIABLE: &str = "MALLOC_ARENA_MAX";
+/// One for each of the two processors of a small machine.
+const ARENAS: &str = "2";
+
+/// Puts this program, told of the arenas, in the place of itself: same process, same arguments, same open files. Comes back
+/// only where that cannot be; then the server runs all the same and takes more memory.
+pub(crate) fn start_anew() {
+    // Nobody listens yet to whom the reason could be told.
+    drop(replace());
+}
+
+fn replace() -> io::Result<Infallible> {
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(std::env::current_exe()?);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    Err(command.args(arguments).env(VARIABLE, ARENAS).exec())
+}

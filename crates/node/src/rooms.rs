@@ -1,0 +1,112 @@
+//! How the memory there is gets divided: payload on its way, the index, connections.
+//!
+//! Why: each bound by itself looks modest, and together they were more than a small machine has. Invariants: all of them
+//! together are about half of the memory, so that the program itself and what the kernel holds for its sockets and files
+//! fit beside them; none is above its bound in `base::limits`; each lets at least one chunk through.
+
+use std::path::Path;
+
+use skerry_base::limits::{ARRIVING_BYTES, HOLDING_BYTES, INCOMING_BYTES, OUTGOING_BYTES};
+
+use crate::machine;
+
+/// One chunk fits, and what sealing adds to it.
+const LEAST: usize = 2 << 20;
+/// More on its way would only wait for a processor.
+const PER_PROCESSOR: usize = 8 << 20;
+/// The same of what is read ahead: a download goes on in pieces beyond it, an upload has to wait.
+const AHEAD_PER_PROCESSOR: usize = 4 << 20;
+/// A connection takes at most: a small body, the head of a request, buffers of both directions.
+const CONNECTION: u64 = 256 << 10;
+/// So many connections are let in on the smallest machine.
+const CONNECTIONS: usize = 32;
+/// The index gets at most one part in so many; as much is written and not synced.
+const INDEX: u64 = 8;
+
+/// Bytes, but for connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rooms {
+    /// What was divided.
+    pub(crate) memory: u64,
+    /// Chunks of uploads.
+    pub(crate) incoming: usize,
+    /// Read ahead for downloads.
+    pub(crate) outgoing: usize,
+    /// Chunks from other sites for downloads that found no room.
+    pub(crate) arriving: usize,
+    /// Chunks that become copies.
+    pub(crate) holding: usize,
+    /// At most for the index.
+    pub(crate) index: u64,
+    /// At most written and not synced.
+    pub(crate) dirty: u64,
+    /// Connections at most.
+    pub(crate) connections: usize,
+}
+
+impl Rooms {
+    /// Of this machine.
+    pub(crate) fn here() -> Self {
+        Self::of(machine::memory(Path::new("/")), machine::processors())
+    }
+
+    /// Divides so much memory for so many processors.
+    pub(crate) fn of(memory: u64, processors: usize) -> Self {
+        let part = |share: u64, most: usize, each: usize| {
+            let part = usize::try_from(memory / share).unwrap_or(usize::MAX);
+            part.min(most).min(processors.saturating_mul(each)).max(LEAST)
+        };
+        Self {
+            memory,
+            incoming: part(16, INCOMING_BYTES, PER_PROCESSOR),
+            outgoing: part(32, OUTGOING_BYTES, AHEAD_PER_PROCESSOR),
+            arriving: part(32, ARRIVING_BYTES, PER_PROCESSOR),
+            holding: part(64, HOLDING_BYTES, PER_PROCESSOR),
+            index: (memory / INDEX).max(LEAST as u64),
+            dirty: (memory / INDEX).max(LEAST as u64),
+            connections: usize::try_from(memory / CONNECTION).unwrap_or(usize::MAX).max(CONNECTIONS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn on_a_machine_with_plenty_processors_bound_what_is_on_its_way() {
+        let small = Rooms::of(24 << 30, 2);
+        assert_eq!((small.incoming, small.outgoing, small.arriving), (16 << 20, 8 << 20, 16 << 20));
+        let large = Rooms::of(24 << 30, 64);
+        assert_eq!((large.incoming, large.outgoing), (INCOMING_BYTES, OUTGOING_BYTES));
+        assert_eq!((large.arriving, large.holding), (ARRIVING_BYTES, HOLDING_BYTES));
+        assert_eq!(Rooms::of(u64::MAX, usize::MAX).incoming, INCOMING_BYTES);
+    }
+
+    #[test]
+    fn in_128_mib_everything_together_is_about_half() {
+        for memory in [128 * MIB, 256 * MIB, 512 * MIB] {
+            for processors in [1, 2, 64] {
+                let rooms = Rooms::of(memory, processors);
+                let payload = rooms.incoming + rooms.outgoing + rooms.arriving + rooms.holding;
+                // Of a connection a fourth at most is memory of ours, the rest the kernel's.
+                let connections = rooms.connections as u64 * CONNECTION / 4;
+                let all = payload as u64 + rooms.index + connections;
+                assert!(all <= memory * 34 / 64, "{rooms:?} takes {all}");
+            }
+        }
+        let rooms = Rooms::of(128 * MIB, 2);
+        assert_eq!((rooms.incoming, rooms.outgoing), (8 << 20, 4 << 20));
+        assert_eq!((rooms.index, rooms.dirty, rooms.connections), (16 * MIB, 16 * MIB, 512));
+    }
+
+    #[test]
+    fn on_the_smallest_a_chunk_still_gets_through() {
+        let rooms = Rooms::of(0, 1);
+        let least = rooms.incoming.min(rooms.outgoing).min(rooms.arriving).min(rooms.holding);
+        assert!(least > skerry_base::limits::CHUNK_BYTES);
+        assert_eq!(rooms.connections, CONNECTIONS);
+    }
+}
