@@ -30,7 +30,7 @@ pub const OBJECT_BYTES: u64 = 5 << 40;
 pub const LIST_KEYS: usize = 1000;
 /// Keys of one DeleteObjects, as S3 has it.
 pub const DELETE_KEYS: usize = 1000;
-/// At most for chunks of uploads in memory at a site, all clients together: a 16th of its memory and 8 MiB a processor if that is less; beyond it uploads wait in order, a minute at most, then 503 SlowDown.
+/// At most for chunks of uploads in memory at a site, all clients together: a 16th of its memory and 16 MiB a processor if that is less; beyond it uploads wait in order, a minute at most, then 503 SlowDown.
 pub const INCOMING_BYTES: usize = 64 << 20;
 /// At most read ahead for downloads at a site, all clients together: a 32nd of its memory and 4 MiB a processor if that is less; beyond it each client gets pieces of 64 KiB.
 pub const OUTGOING_BYTES: usize = 32 << 20;

@@ -14,6 +14,8 @@ use crate::machine;
 const LEAST: usize = 2 << 20;
 /// More on its way would only wait for a processor.
 const PER_PROCESSOR: usize = 8 << 20;
+/// The same of uploads: a chunk takes its room when it begins, and many of them come slowly.
+const UPLOADS_PER_PROCESSOR: usize = 16 << 20;
 /// The same of what is read ahead: a download goes on in pieces beyond it, an upload has to wait.
 const AHEAD_PER_PROCESSOR: usize = 4 << 20;
 /// A connection takes at most: a small body, the head of a request, buffers of both directions.
@@ -58,7 +60,7 @@ impl Rooms {
         };
         Self {
             memory,
-            incoming: part(16, INCOMING_BYTES, PER_PROCESSOR),
+            incoming: part(16, INCOMING_BYTES, UPLOADS_PER_PROCESSOR),
             outgoing: part(32, OUTGOING_BYTES, AHEAD_PER_PROCESSOR),
             arriving: part(32, ARRIVING_BYTES, PER_PROCESSOR),
             holding: part(64, HOLDING_BYTES, PER_PROCESSOR),
@@ -78,7 +80,7 @@ mod tests {
     #[test]
     fn on_a_machine_with_plenty_processors_bound_what_is_on_its_way() {
         let small = Rooms::of(24 << 30, 2);
-        assert_eq!((small.incoming, small.outgoing, small.arriving), (16 << 20, 8 << 20, 16 << 20));
+        assert_eq!((small.incoming, small.outgoing, small.arriving), (32 << 20, 8 << 20, 16 << 20));
         let large = Rooms::of(24 << 30, 64);
         assert_eq!((large.incoming, large.outgoing), (INCOMING_BYTES, OUTGOING_BYTES));
         assert_eq!((large.arriving, large.holding), (ARRIVING_BYTES, HOLDING_BYTES));

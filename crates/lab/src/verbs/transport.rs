@@ -40,13 +40,13 @@ pub enum What {
 /// Measure transports between sites: throughput, latency beside it, processor time, memory, a change of address
 #[derive(Debug, Args)]
 pub struct Transport {
-    /// The ends' program: cargo build --release --manifest-path crates/lab/transport/Cargo.toml --features iroh
+    /// The ends' program: cargo build --release --manifest-path crates/lab/transport/Cargo.toml
     #[arg(long, default_value = "target/release/skerry-transport")]
     program: PathBuf,
     /// What is measured
     #[arg(long, value_enum, default_value = "steady")]
     what: What,
-    /// Such as tcp, tcp/cubic/unsent=16384/sealed=16384, tcp/bbr/links=4, quinn/bbr, iroh/bbr3
+    /// Such as tcp, tcp/cubic/unsent=16384/sealed=16384, tcp/bbr/links=4, quinn/bbr
     #[arg(long, value_delimiter = ',', default_value = "tcp/cubic,tcp/bbr,quinn/cubic,quinn/bbr")]
     transports: Vec<String>,
     /// Rates of the link in Mbit/s

@@ -38,12 +38,6 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Vec<u8>>, String> {
     text.lines().map(|line| key(line).map_err(|error| error.to_string())).collect()
 }
 
-/// The 32 bytes from which an Ed25519 key derives, which is where PKCS#8 of this kind has them.
-#[cfg(feature = "iroh")]
-pub(crate) fn seed(pkcs8: &[u8]) -> Option<[u8; 32]> {
-    pkcs8.get(16..48)?.try_into().ok()
-}
-
 fn certified(pkcs8: &[u8]) -> Result<Arc<CertifiedKey>, Error> {
     let refused = |_| Error::General("not a key".into());
     let pair = Ed25519KeyPair::from_pkcs8(pkcs8).map_err(refused)?;

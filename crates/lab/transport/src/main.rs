@@ -14,10 +14,10 @@ mod exchange;
 mod keys;
 // The very files that sites run; without the rest of a site, which would be minutes of building for nothing.
 #[path = "../../../node/src/net/mod.rs"]
-#[expect(dead_code, unreachable_pub, unused_imports, reason = "not all of it is needed here")]
+#[expect(dead_code, unreachable_pub, reason = "not all of it is needed here")]
 mod net;
 #[path = "../../../node/src/trust/mod.rs"]
-#[expect(dead_code, unreachable_pub, reason = "not all of it is needed here")]
+#[expect(dead_code, unreachable_pub, unused_imports, reason = "not all of it is needed here")]
 mod trust;
 
 /// One end of an exchange over a transport
@@ -38,7 +38,7 @@ enum Verb {
     },
     /// Answer questions until killed
     Answer {
-        /// Such as tcp, tcp/cubic/unsent=16384, quinn/bbr, iroh/bbr3
+        /// Such as tcp, tcp/cubic/unsent=16384, quinn/bbr
         #[arg(long)]
         transport: String,
         /// Where to listen

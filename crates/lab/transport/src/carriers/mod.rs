@@ -10,8 +10,6 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::Receiver;
 
-#[cfg(feature = "iroh")]
-mod iroh;
 mod quic;
 mod tcp;
 
@@ -73,8 +71,6 @@ pub(crate) async fn listen(
     match spec.kind.as_str() {
         "tcp" => tcp::listen(spec, at, keys).await,
         "quinn" => quic::listen(spec, at, keys),
-        #[cfg(feature = "iroh")]
-        "iroh" => iroh::listen(spec, at, keys).await,
         other => Err(unknown(other)),
     }
 }
@@ -89,16 +85,12 @@ pub(crate) async fn dial(
     match spec.kind.as_str() {
         "tcp" => tcp::dial(spec, to, keys, count).await,
         "quinn" => quic::dial(spec, to, keys, count).await,
-        #[cfg(feature = "iroh")]
-        "iroh" => iroh::dial(spec, to, keys, count).await,
         other => Err(unknown(other)),
     }
 }
 
 fn unknown(kind: &str) -> io::Error {
-    io::Error::other(format!(
-        "{kind}: this program was built without it (tcp, quinn; iroh with --features iroh)"
-    ))
+    io::Error::other(format!("{kind}: there are tcp and quinn"))
 }
 
 /// The key of a number.
