@@ -67,9 +67,12 @@ async fn prove(
         let key = shared.state(|state| state.peers.get(&peer).map(|peer| peer.address.key));
         let key = key.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the node left the set"))?;
         let config = shared.tls.client(key, tls::LINK).map_err(io::Error::other)?;
-        return Ok(Box::new(TlsConnector::from(config).connect(tls::server_name(), socket).await?));
+        let mut stream = TlsConnector::from(config).connect(tls::server_name(), socket).await?;
+        stream.get_mut().1.set_buffer_limit(Some(shared.tuning.sealed));
+        return Ok(Box::new(stream));
     }
-    let stream = TlsAcceptor::from(shared.tls.link.clone()).accept(socket).await?;
+    let mut stream = TlsAcceptor::from(shared.tls.link.clone()).accept(socket).await?;
+    stream.get_mut().1.set_buffer_limit(Some(shared.tuning.sealed));
     let proven = peer_key(stream.get_ref().1.peer_certificates()).map(|key| key.node());
     if proven == Some(peer) && stream.get_ref().1.alpn_protocol().is_some() {
         return Ok(Box::new(stream));

@@ -204,9 +204,7 @@ async fn connect_one(
     token: &CancellationToken,
 ) -> io::Result<Socket> {
     let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} in time"));
-    let resolved = timeout(CONNECT, resolve(&shared.names, address))
-        .await
-        .map_err(|_| late("the name was not resolved"))??;
+    let resolved = resolve(&shared.names, address).await?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for resolved in resolved {
         let socket = match timeout(CONNECT, TcpStream::connect(resolved)).await {
@@ -234,7 +232,7 @@ async fn connect_one(
 }
 
 /// The addresses of a name. Looking it up holds a thread for as long as the resolver takes, whoever still waits: with few
-/// threads a resolver that is away must not take all of them.
+/// threads a resolver that is away must not take all of them. Names wait in order, and their time begins with their turn.
 async fn resolve(names: &Arc<Semaphore>, address: &str) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = address.parse() {
         return Ok(vec![address]);
@@ -245,7 +243,8 @@ async fn resolve(names: &Arc<Semaphore>, address: &str) -> io::Result<Vec<Socket
         let _permit = permit;
         address.to_socket_addrs().map(|found| found.take(ADDRESSES).collect())
     };
-    tokio::task::spawn_blocking(look).await.map_err(io::Error::other)?
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the name was not resolved in time");
+    timeout(CONNECT, tokio::task::spawn_blocking(look)).await.map_err(late)?.map_err(io::Error::other)?
 }
 
 /// A reason that a person understands.
