@@ -151,6 +151,7 @@ fn every_checker_has_caught_one() {
         "convergence",
         "dots",
         "durability",
+        "kept",
         "location",
         "own writes",
         "races",
