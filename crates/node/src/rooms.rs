@@ -1,8 +1,9 @@
 //! How the memory there is gets divided: payload on its way, the index, connections.
 //!
-//! Why: each bound by itself looks modest, and together they were more than a small machine has. Invariants: all of them
-//! together are about half of the memory, so that the program itself and what the kernel holds for its sockets and files
-//! fit beside them; none is above its bound in `base::limits`; each lets at least one chunk through.
+//! Why: each bound by itself looks modest, and together they were more than a small machine has. Invariants: payload, the index
+//! and our part of connections are together about half of the memory, so that the program itself and what the kernel holds for
+//! sockets and files (`dirty` is of that) fit beside them; none is above its bound in `base::limits`; each lets at least one
+//! chunk through. Not divided: the receive windows of links (`net/link.rs`).
 
 use std::path::Path;
 

@@ -19,8 +19,6 @@ pub(super) struct Running {
     pub(super) base: Vector,
     /// The index of the next batch.
     pub(super) next: u8,
-    /// How many batches were asked for.
-    pub(super) batches: u8,
     /// Batches that overtook others.
     pub(super) early: BTreeMap<u8, Batch>,
     pub(super) deadline: Instant,

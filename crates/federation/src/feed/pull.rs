@@ -152,7 +152,8 @@ impl Feed {
             return cx.stale();
         }
         let Some(pull) = self.buckets.get_mut(&id).and_then(|bucket| bucket.pull.as_mut()) else { return };
-        if batch.index < pull.next || batch.index >= pull.batches {
+        // However few were asked for: a release before takes the mark in their number for a larger one.
+        if batch.index < pull.next || batch.index >= limits::BATCHES_PER_PULL {
             return cx.stale();
         }
         pull.deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(from) * 4);
@@ -288,16 +289,14 @@ fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut
     known.ask = false;
     let most = u32::from(limits::BATCHES_PER_PULL);
     let max_bytes = (known.window / most).clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32);
-    let batches = (known.window / max_bytes).clamp(1, most) as u8;
-    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches: batches | Pull::AHEAD };
+    let batches = (known.window / max_bytes).clamp(1, most) as u8 | Pull::AHEAD;
+    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches };
     let deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4);
     bucket.pull = Some(Running {
         ticket,
         source,
         base: mine,
         next: 0,
-        // A release before takes the mark for a larger number.
-        batches: limits::BATCHES_PER_PULL,
         early: BTreeMap::new(),
         deadline,
         started: cx.now,

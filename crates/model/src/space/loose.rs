@@ -20,7 +20,7 @@ use super::prints::{self, DotRange, Fingerprint};
 use super::rows::Pointer;
 use super::{SpaceError, keys, read, round};
 use crate::entry::Entry;
-use crate::record::Record;
+use crate::record::{Record, Statement};
 
 /// What is stored of one origin beyond the vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,18 +86,21 @@ pub fn records_in(
     Ok((items, upto))
 }
 
-/// Records beyond the vector that may have ended the life of what `seen` does not cover, in order of dot; of more than
-/// about `max_bytes` the latest.
+/// Records beyond the vector that may have ended the life of what `upto` covers and `seen` does not, in order of dot; of more
+/// than about `max_bytes` the latest.
 ///
 /// Whoever feeds what lies up to its vector passes over what is dead there. A killer from beyond the vector is not fed, so
 /// it goes along: a receiver that covers the dead without it would have neither, and show an older version or none.
 pub fn ahead(
     view: &dyn View,
     bucket: BucketId,
-    seen: &Vector,
+    (seen, upto): (&Vector, &Vector),
     max_bytes: usize,
 ) -> Result<Vec<Item>, SpaceError> {
     let mut found: Vec<(Item, usize)> = Vec::new();
+    if seen.includes(upto) {
+        return Ok(Vec::new());
+    }
     for origin in marked(view, bucket)? {
         let covered = vector_entry(view, bucket, origin)?;
         let range = (Dot { origin, seq: covered.saturating_add(1) }, Dot { origin, seq: u64::MAX });
@@ -124,8 +127,11 @@ pub fn ahead(
 
 /// Whether it could kill something that this vector does not cover.
 fn may_kill(record: &Record, seen: &Vector) -> bool {
-    record.target().is_some_and(|target| !seen.covers(target))
-        || (record.is_null() && !seen.includes(&record.context))
+    match record.statement {
+        Statement::Note { .. } => false,
+        Statement::Erase { target } if !seen.covers(target) => true,
+        _ => record.is_null() && !seen.includes(&record.context),
+    }
 }
 
 /// The entries that store admitted records which no feed has brought. What an unfinished round has passed over

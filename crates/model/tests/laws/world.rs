@@ -247,7 +247,7 @@ impl World {
         let Items { items, upto, more } =
             space::records_after(&source.replica.tables, BUCKET, &base, max).unwrap();
         assert!(items.is_sorted_by_key(|item| item.dot));
-        let ahead = space::ahead(&source.replica.tables, BUCKET, &base, usize::MAX).unwrap();
+        let ahead = space::ahead(&source.replica.tables, BUCKET, (&base, &upto), usize::MAX).unwrap();
         let records = items.iter().chain(&ahead);
         let records = records.map(|item| Record::admit(&item.record.encode()).unwrap()).collect();
         let incoming = Incoming { bucket: BUCKET, source: source.origin, base, records, upto, more };

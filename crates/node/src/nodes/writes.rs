@@ -171,7 +171,8 @@ pub(crate) async fn settle(site: &Arc<Site>, hold: Hold) -> Result<(), String> {
     };
     match tokio::time::timeout(STALL, ending).await {
         Ok(Some(true)) => Ok(()),
-        Ok(_) => Err("the server is stopping".into()),
+        Ok(Some(false)) => Err("too many writes wait for the site's other nodes".into()),
+        Ok(None) => Err("the server is stopping".into()),
         Err(_) => Err(match began {
             Some(waiting) => said(site, &site.nodes.reasons(waiting.number)),
             None => "too many bytes of other writes wait for the site's nodes".into(),

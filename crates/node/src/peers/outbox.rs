@@ -162,7 +162,7 @@ async fn pour(
     stream.rank(class);
     frame::write(&mut stream, &codec::encode(&Request::Control)).await?;
     while let Some((bytes, kind, permit)) = waiting.recv().await {
-        // Signs of life are random bytes.
+        // Signs of life hold little but names, and those are random bytes.
         let packs = class == Class::Record && speech.has_marks();
         let bytes = if packs { packed(bytes).await } else { bytes.into() };
         frame::write(&mut stream, &bytes).await?;
