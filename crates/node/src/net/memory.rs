@@ -31,6 +31,8 @@ pub struct MemoryWorld(Mutex<World>);
 struct World {
     nodes: BTreeMap<NodeId, Node>,
     links: BTreeMap<(NodeId, NodeId), CancellationToken>,
+    /// What round trips are said to take, of who is not next door.
+    distances: BTreeMap<(NodeId, NodeId), Duration>,
     numbers: u64,
 }
 
@@ -74,6 +76,11 @@ impl MemoryWorld {
         });
         let streams = tokio::sync::Mutex::new(receiver);
         Arc::new(MemoryNet { world: self.clone(), key, links, streams, closed: CancellationToken::new() })
+    }
+
+    /// Says how long a round trip between two nodes takes; nothing takes longer for it.
+    pub fn set_rtt(&self, one: NodeId, other: NodeId, rtt: Duration) {
+        self.change(|world| world.distances.insert((one.min(other), one.max(other)), rtt));
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
@@ -217,7 +224,8 @@ impl Net for MemoryNet {
 
     fn rtt(&self, peer: NodeId) -> Option<Duration> {
         let pair = (self.node().min(peer), self.node().max(peer));
-        self.world.change(|world| world.links.contains_key(&pair).then_some(Duration::ZERO))
+        let said = |world: &mut World| world.distances.get(&pair).copied().unwrap_or_default();
+        self.world.change(|world| world.links.contains_key(&pair).then(|| said(world)))
     }
 
     fn traffic(&self) -> Vec<PeerTraffic> {

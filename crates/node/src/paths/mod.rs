@@ -19,6 +19,7 @@ pub(crate) mod list;
 pub(crate) mod list_uploads;
 pub(crate) mod lost;
 pub(crate) mod members;
+mod nearby;
 pub(crate) mod newer;
 pub(crate) mod objects;
 pub(crate) mod put;

@@ -20,6 +20,7 @@ use skerry_storage::{Class, OpenChunk, ReadError};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::bucket::Bucket;
+use super::nearby::Nearby;
 use super::refusal;
 use crate::bulk::Grant;
 use crate::site::Site;
@@ -28,8 +29,6 @@ use crate::site::Site;
 const AHEAD_NEAR: usize = 2;
 /// Chunks on the way at once while they come from elsewhere.
 const AHEAD_FAR: usize = 8;
-/// Sites asked at once whether they have what no known holder has.
-const BESIDES: usize = 16;
 /// What is read of a chunk at once when there is no room for all of it: a block, with its checksum.
 const PIECE: u32 = 64 << 10;
 
@@ -37,8 +36,7 @@ const PIECE: u32 = 64 << 10;
 pub(crate) struct Chunks {
     site: Arc<Site>,
     domain: BucketId,
-    /// Where the payload was written first, and the bucket's home.
-    first: [SiteId; 2],
+    nearby: Nearby,
     /// Whether copies may lie here.
     keeps: bool,
     /// How urgent it is to fetch what is not here.
@@ -53,39 +51,15 @@ impl Chunks {
 
     /// The same, for something else than a reader who waits.
     pub(crate) fn as_urgent(urgency: Urgency, site: &Arc<Site>, bucket: &Bucket, written: SiteId) -> Self {
-        let (first, keeps) = ([written, bucket.home], bucket.may_lie_at(site.id));
-        Self { site: site.clone(), domain: bucket.id, first, keeps, urgency }
+        let nearby = Nearby::new(bucket.id, written, bucket.home);
+        let keeps = bucket.may_lie_at(site.id);
+        Self { site: site.clone(), domain: bucket.id, nearby, keeps, urgency }
     }
 
     /// Chunks of a bucket whichever record names them, to mend them.
     pub(crate) fn mending(site: &Arc<Site>, domain: BucketId, home: SiteId) -> Self {
-        Self { site: site.clone(), domain, first: [home, home], keeps: true, urgency: Urgency::Copy }
-    }
-
-    /// Who may have what is not here: where it was written, then the members nearest first, then the home;
-    /// those with a link before the others. Asked for only when something is not here.
-    async fn holders(&self) -> Vec<SiteId> {
-        let (site, bucket, [written, home]) = (&self.site, self.domain, self.first);
-        let members = site.drive.ask(move |machine, _| machine.members(bucket)).await.unwrap_or_default();
-        let mut holders: Vec<SiteId> = Vec::new();
-        for holder in [written].into_iter().chain(members).chain([home]) {
-            if holder != site.id && !holders.contains(&holder) {
-                holders.push(holder);
-            }
-        }
-        holders.sort_by_key(|holder| !site.linked(*holder));
-        holders
-    }
-
-    /// The holders; just after a start this waits until one of them has a link.
-    async fn reachable(&self) -> Vec<SiteId> {
-        loop {
-            let holders = self.holders().await;
-            let linked = holders.is_empty() || holders.iter().any(|holder| self.site.linked(*holder));
-            if linked || !self.site.waits_for_links().await {
-                return holders;
-            }
-        }
+        let nearby = Nearby::new(domain, home, home);
+        Self { site: site.clone(), domain, nearby, keeps: true, urgency: Urgency::Copy }
     }
 
     /// Bytes of a chunk that lie here.
@@ -140,29 +114,22 @@ impl Chunks {
         }
     }
 
-    /// From who is known to have it; if none of them answers with it, from whoever is linked and has it: just after a
-    /// cut not all members are known here again.
+    /// From who is near and has it, then from who is known to have it; if none of them answers with it, from whoever is
+    /// linked and has it: just after a cut not all members are known here again.
     async fn ask(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
-        let mut tried = Vec::new();
-        let holders = self.reachable().await;
+        let (site, mut tried) = (&self.site, Vec::new());
+        let holders = self.nearby.holders(site).await;
+        if let Some(near) = self.nearby.near(site, &holders, chunk.id).await
+            && let Some(bytes) = self.ask_these(chunk, &[near], &mut tried).await
+        {
+            return Ok(bytes);
+        }
         if let Some(bytes) = self.ask_these(chunk, &holders, &mut tried).await {
             return Ok(bytes);
         }
-        let others = self.others_with(chunk, &holders).await;
+        let others = self.nearby.others_with(site, chunk.id, &holders).await;
         let found = self.ask_these(chunk, &others, &mut tried).await;
         found.ok_or_else(|| self.lost(&chunk, missing, &tried))
-    }
-
-    /// Linked sites that are not among the holders and say that they have it.
-    async fn others_with(&self, chunk: ChunkRef, holders: &[SiteId]) -> Vec<SiteId> {
-        let (site, domain, wanted) = (&self.site, self.domain, [chunk.id]);
-        let others = site.boxes.linked().into_iter().filter(|other| !holders.contains(other)).take(BESIDES);
-        let wanted = &wanted;
-        let asked = others.map(|other| async move {
-            let has = super::lost::has(site, other, domain, wanted).await;
-            has.is_some_and(|has| !has.is_empty()).then_some(other)
-        });
-        futures::future::join_all(asked).await.into_iter().flatten().collect()
     }
 
     async fn ask_these(&self, chunk: ChunkRef, holders: &[SiteId], tried: &mut Vec<String>) -> Option<Bytes> {

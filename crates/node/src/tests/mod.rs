@@ -18,6 +18,7 @@ mod lazy;
 mod leaving;
 mod lost;
 mod metered;
+mod nearby;
 mod newer;
 mod nodes;
 mod one_site;

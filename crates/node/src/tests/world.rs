@@ -141,6 +141,17 @@ impl TestSite {
         self.net.node(self.key())
     }
 
+    /// Says that another site is so far away.
+    pub(super) fn set_rtt(&self, other: &Self, rtt: Duration) {
+        self.net.set_rtt(self.node(), other.node(), rtt);
+    }
+
+    /// Bytes that came from another site so far.
+    pub(super) fn received_from(&self, other: &Self) -> u64 {
+        let traffic = self.site().peers.net().traffic();
+        traffic.iter().find(|traffic| traffic.node == other.node()).map_or(0, |traffic| traffic.received)
+    }
+
     pub(super) fn services(&self) -> &Services {
         &self.core.as_ref().unwrap().services
     }
