@@ -293,6 +293,73 @@ fn a_cut_shows_in_the_result() {
     assert!(report.contains("cut site-2"), "the report does not show the cut");
 }
 
+const SITES_OF_TWO: &str = r#"version = 1
+id = "T-2"
+title = "two sites of two nodes"
+publication = "none"
+figures = ["none"]
+cannot_reproduce = ["nothing"]
+
+[setting]
+sites = 2
+nodes = 2
+core_rtt_ms = 40
+objects = 16
+threads = 4
+size = "256kB"
+connections = "new"
+timeout_s = 60
+settle_s = 5
+
+[[phase]]
+name = "write"
+operation = "put"
+clients = ["site-1"]
+
+[[phase]]
+name = "read"
+operation = "get"
+clients = ["site-1"]
+
+[[phase]]
+name = "far"
+operation = "get"
+clients = ["site-2"]
+objects_of = "site-1"
+
+[[phase]]
+name = "far2"
+operation = "get"
+clients = ["site-2"]
+objects_of = "site-1"
+
+[scale.small]
+[scale.paper]
+"#;
+
+/// Any node of a site is asked: it has what was written through the other, and what was fetched by it costs the core
+/// nothing again.
+#[test]
+fn a_site_of_two_nodes_answers_as_one() {
+    let _alone = alone();
+    let files = tempfile::tempdir().unwrap();
+    let Some((result, _out, _directory)) = played(&scenario(files.path(), SITES_OF_TWO)) else { return };
+    let cell = &result.cells[0];
+    assert_eq!((cell.durability.acknowledged.as_str(), cell.durability.copies), ("site", 2));
+    assert_eq!(cell.labels["nodes"], "2");
+    for phase in &cell.phases {
+        assert_eq!((phase.operations, phase.failures), (16, 0), "{}: {:?}", phase.name, phase.failure_texts);
+    }
+    let payload = 16 * bytes(cell);
+    let crossed = |name: &str| phase(cell, name).traffic.between_sites();
+    // From the client in and from node to node, or more.
+    let within = phase(cell, "write").traffic.bytes[0][0];
+    assert!(within > 2 * payload, "{within} bytes within the site for {payload} bytes of objects");
+    assert!(crossed("read") * 50 < payload, "{} bytes crossed for local reads", crossed("read"));
+    assert!(crossed("far") >= payload && crossed("far") * 10 < payload * 11, "{} bytes", crossed("far"));
+    assert!(crossed("far2") * 50 < payload, "{} bytes crossed again", crossed("far2"));
+}
+
 /// Waits for a child with a bound.
 fn ended(mut child: Child) -> Output {
     let by = Instant::now() + Duration::from_secs(120);

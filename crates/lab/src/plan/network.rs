@@ -61,8 +61,9 @@ pub fn topology(name: &str, setting: &Setting, matrix: Option<&Matrix>) -> Resul
     let mut text = format!("# Round-trip times in milliseconds.\nversion = 1\nname = {name:?}\n");
     for site in 1..=sites {
         let _ = write!(text, "\n[[site]]\nname = \"site-{site}\"\n");
-        if let Some(clients) = setting.clients {
-            let _ = writeln!(text, "clients = {clients}");
+        let machines = [("hosts", setting.nodes), ("clients", setting.clients)];
+        for (name, count) in machines.into_iter().filter_map(|(name, count)| Some((name, count?))) {
+            let _ = writeln!(text, "{name} = {count}");
         }
     }
     table(&mut text, "site_lan", &[("rtt_ms", setting.lan_rtt_ms), ("rate_mbit", setting.lan_rate_mbit)]);

@@ -18,6 +18,8 @@ pub struct Setting {
     pub topology: Option<String>,
     /// A workload file, for the operations `fill` and `workload`.
     pub workload: Option<String>,
+    /// Server hosts at each site, which the clients there ask at random; one if not set.
+    pub nodes: Option<u64>,
     /// Between hosts of a site.
     pub lan_rtt_ms: Option<f64>,
     /// Rate of a host's card within its site.
@@ -95,8 +97,9 @@ pub enum Connections {
 }
 
 /// Fields that tell cells of a result apart; the others are the scenario's own business.
-const LABELS: [&str; 15] = [
+const LABELS: [&str; 16] = [
     "sites",
+    "nodes",
     "topology",
     "workload",
     "core_rtt_ms",
@@ -154,6 +157,9 @@ impl Setting {
     pub(super) fn check(&self) -> Result<(), String> {
         let counts = [("sites", self.sites), ("objects", self.objects), ("threads", self.threads)];
         let more = [("clients", self.clients), ("pairs", self.pairs), ("trials", self.trials)];
+        if self.nodes.is_some_and(|nodes| !(1..=64).contains(&nodes)) {
+            return Err("nodes is from 1 to 64".into());
+        }
         for (name, value) in counts.into_iter().chain(more) {
             if value.is_some_and(|value| !(1..=100_000).contains(&value)) {
                 return Err(format!("{name} is from 1 to 100000"));

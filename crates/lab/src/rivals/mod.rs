@@ -32,19 +32,20 @@ pub enum TargetConfig {
 }
 
 impl TargetConfig {
-    /// The endpoint of a site of a running system; none if it has no such site. `shared` is a directory that all
-    /// clients of the run can write.
+    /// Where clients of a site of a running system go; none if it has no such site. Of several nodes any is asked over
+    /// S3, as behind one name, and the first otherwise. `shared` is a directory that all clients of the run can write.
     pub fn of(running: &Running, site: usize, shared: PathBuf) -> Option<Self> {
-        let endpoint = running.endpoints.iter().find(|endpoint| endpoint.site == site)?;
+        let mut nodes = running.endpoints.iter().filter(|endpoint| endpoint.site == site).peekable();
+        let endpoint = *nodes.peek()?;
         let url = endpoint.url.clone();
         let keys = running.credentials().clone();
         Some(match running.kind() {
             Kind::S3 => Self::S3(S3Config {
-                endpoints: vec![url],
+                endpoints: nodes.map(|node| node.url.clone()).collect(),
                 access_key: keys.access_key,
                 secret_key: keys.secret_key,
                 region: keys.region,
-                choose: Choose::default(),
+                choose: Choose::Hash,
                 addressing: Addressing::default(),
                 sign_payload: false,
                 authorities_pem: None,
@@ -59,6 +60,18 @@ impl TargetConfig {
                 site: endpoint.site_name.clone(),
             }),
         })
+    }
+
+    /// One for each node of the site, that asks only this one.
+    pub fn each(self) -> Vec<Self> {
+        match self {
+            Self::S3(config) => {
+                let one =
+                    |url: &String| Self::S3(S3Config { endpoints: vec![url.clone()], ..config.clone() });
+                config.endpoints.iter().map(one).collect()
+            }
+            one => vec![one],
+        }
     }
 
     /// Makes the target; connects to nothing yet.

@@ -131,7 +131,8 @@ impl Stand<'_> {
         let mut work = bench_phase(subject, phase, operation, place);
         work.operations = Some(1);
         work.keys.count = 1;
-        self.single(client, Plan { name: phase.name.clone(), phases: vec![work], ..plan(subject, client) })
+        let plan = Plan { name: phase.name.clone(), phases: vec![work], ..plan(subject, client) };
+        self.single(client, plan, None)
     }
 }
 

@@ -9,6 +9,7 @@ use skerry_bench::target::Operation;
 use super::error::RunError;
 use super::phase::{Answer, Heard, Stand, Subject, heard, target};
 use super::talk::Ask;
+use crate::rivals::TargetConfig;
 use crate::systems::Kind;
 
 /// A bucket must be known at every site within this time.
@@ -76,9 +77,10 @@ impl Stand<'_> {
             return Ok(());
         }
         let by = Instant::now() + VISIBLE;
-        for client in 0..self.clients.len() {
+        for (client, node) in self.asked()? {
             loop {
-                let answer = self.question(client, (subject, bucket), Operation::Get)?;
+                let plan = question((subject, bucket), client, Operation::Get);
+                let answer = self.single(client, plan, Some(node.clone()))?;
                 let failure =
                     answer.samples.first().map(|sample| sample.failure.to_string()).unwrap_or_default();
                 if failure.is_empty() || failure.contains("NoSuchKey") {
@@ -96,6 +98,16 @@ impl Stand<'_> {
         Ok(())
     }
 
+    /// Each client with each node that it may ask.
+    fn asked(&self) -> Result<Vec<(usize, TargetConfig)>, RunError> {
+        let mut asked = Vec::new();
+        for (index, client) in self.clients.iter().enumerate() {
+            let nodes = target(self.running, client.site, self.shared)?.each();
+            asked.extend(nodes.into_iter().map(|node| (index, node)));
+        }
+        Ok(asked)
+    }
+
     /// One operation of one client in a bucket, outside any phase.
     pub(super) fn question(
         &mut self,
@@ -103,22 +115,20 @@ impl Stand<'_> {
         (subject, bucket): (&Subject<'_>, &str),
         operation: Operation,
     ) -> Result<Answer, RunError> {
-        let phase = plan::Phase {
-            operations: Some(1),
-            buckets: vec![bucket.to_owned()],
-            keys: Keys { count: 1, prefix: format!("probe-{}-", operation.word()), ..Keys::default() },
-            timeout_seconds: QUESTION.as_secs_f64(),
-            ..plan::Phase::new("probe", operation)
-        };
-        self.single(client, Plan { phases: vec![phase], ..plan(subject, client) })
+        self.single(client, question((subject, bucket), client, operation), None)
     }
 
-    /// One plan for one client, waited for.
-    pub(super) fn single(&mut self, index: usize, plan: Plan) -> Result<Answer, RunError> {
+    /// One plan for one client, waited for; against any node of its site if none is named.
+    pub(super) fn single(
+        &mut self,
+        index: usize,
+        plan: Plan,
+        node: Option<TargetConfig>,
+    ) -> Result<Answer, RunError> {
         let Some(client) = self.clients.get_mut(index) else {
             return Err(RunError::Plan(format!("there is no client {}", index + 1)));
         };
-        let target = target(self.running, client.site, self.shared)?;
+        let target = node.map_or_else(|| target(self.running, client.site, self.shared), Ok)?;
         let name = plan.name.clone();
         client.ask(&Ask { plan, target })?;
         let mut answer = None;
@@ -131,6 +141,17 @@ impl Stand<'_> {
         })?;
         answer.ok_or_else(|| client.wrong(format!("{name}: no answer after {within:?}")))
     }
+}
+
+fn question((subject, bucket): (&Subject<'_>, &str), client: usize, operation: Operation) -> Plan {
+    let phase = plan::Phase {
+        operations: Some(1),
+        buckets: vec![bucket.to_owned()],
+        keys: Keys { count: 1, prefix: format!("probe-{}-", operation.word()), ..Keys::default() },
+        timeout_seconds: QUESTION.as_secs_f64(),
+        ..plan::Phase::new("probe", operation)
+    };
+    Plan { phases: vec![phase], ..plan(subject, client) }
 }
 
 /// A plan without phases.

@@ -34,7 +34,8 @@ use super::step::{Action, Reach, Ready, Step};
 use super::template::{Environment, Template};
 
 /// Names that are there without being asked for: of the host at hand, of the run, of the machine.
-pub(super) const OWN_NAMES: [&str; 6] = ["host", "number", "site", "site_number", "address", "data"];
+pub(super) const OWN_NAMES: [&str; 8] =
+    ["host", "number", "site", "site_number", "node", "node_count", "address", "data"];
 pub(super) const SHARED_NAMES: [&str; 7] =
     ["dir", "root", "lab", "rivals", "host_count", "site_count", "system_dir"];
 /// Names that only commands for buckets know.
@@ -72,6 +73,9 @@ pub struct Durability {
     pub code: String,
     /// Whether they are on disk.
     pub synced: bool,
+    /// Whether every node of a site has what its site acknowledged: then there are so many times more copies.
+    #[serde(default)]
+    pub every_node: bool,
     /// What else must be known to compare.
     #[serde(default)]
     pub note: String,
@@ -85,7 +89,7 @@ fn replication() -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
 #[serde(rename_all = "lowercase")]
 enum Served {
-    /// Each site has an endpoint: its first host.
+    /// Every host serves the clients of its site.
     #[default]
     Sites,
     /// Only the first host of all serves.

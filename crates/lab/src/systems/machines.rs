@@ -42,15 +42,16 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// So many sites of one host, at 127.`network`.1.1, 127.`network`.2.1 and so on.
-    pub fn new(network: u8, sites: u8) -> Self {
-        let machine = |number: u8| Machine {
-            host: format!("site-{number}-1"),
-            site: usize::from(number) - 1,
-            site_name: format!("site-{number}"),
-            address: Ipv4Addr::new(127, network, number, 1),
+    /// So many sites of so many hosts, the first of them at 127.`network`.1.1, 127.`network`.2.1 and so on.
+    pub fn new(network: u8, sites: u8, nodes: u8) -> Self {
+        let machine = |site: u8, node: u8| Machine {
+            host: format!("site-{site}-{node}"),
+            site: usize::from(site) - 1,
+            site_name: format!("site-{site}"),
+            address: Ipv4Addr::new(127, network, site, node),
         };
-        Self { machines: (1..=sites).map(machine).collect() }
+        let of_site = |site: u8| (1..=nodes).map(move |node| machine(site, node));
+        Self { machines: (1..=sites).flat_map(of_site).collect() }
     }
 }
 

@@ -80,7 +80,7 @@ pub struct Running {
     pub system: SystemFile,
     /// What it says of its version.
     pub version: String,
-    /// One per site, in the order of the sites.
+    /// One per node, in the order of the sites; one per site where only the first host of all serves.
     pub endpoints: Vec<Endpoint>,
     /// Which programs were used.
     pub programs: BTreeMap<String, PathBuf>,
@@ -113,10 +113,10 @@ impl Running {
     fn serving(&self) -> Result<Vec<Endpoint>, SystemError> {
         let mut endpoints: Vec<Endpoint> = Vec::new();
         for (number, machine) in self.hosts.iter().enumerate() {
-            if endpoints.iter().any(|endpoint| endpoint.site == machine.site) {
+            let from = if self.system.only_first_serves { 0 } else { number };
+            if from != number && endpoints.iter().any(|endpoint| endpoint.site == machine.site) {
                 continue;
             }
-            let from = if self.system.only_first_serves { 0 } else { number };
             let url = self.fill(&self.system.endpoint, from)?;
             let host = self.hosts.get(from).map_or_else(String::new, |machine| machine.host.clone());
             endpoints.push(Endpoint { site: machine.site, site_name: machine.site_name.clone(), host, url });
@@ -149,6 +149,9 @@ impl Running {
     /// What it has done when it acknowledges, with settings of a bucket taken into account.
     pub fn durability(&self, bucket: &BTreeMap<String, String>) -> Durability {
         let mut durability = self.system.durability.clone();
+        if durability.every_node {
+            durability.copies *= self.nodes_of_a_site();
+        }
         if let Some(scope) = bucket.get("scope").filter(|_| self.system.bucket_settings.contains_key("scope"))
         {
             scope.clone_into(&mut durability.acknowledged);
@@ -156,6 +159,15 @@ impl Running {
             durability.copies = copies.unwrap_or(durability.copies);
         }
         durability
+    }
+
+    /// Nodes of the site that has fewest.
+    fn nodes_of_a_site(&self) -> u32 {
+        let mut nodes: BTreeMap<usize, u32> = BTreeMap::new();
+        for machine in &self.hosts {
+            *nodes.entry(machine.site).or_default() += 1;
+        }
+        nodes.into_values().min().unwrap_or(1)
     }
 
     /// Every process with what it has used so far.

@@ -358,11 +358,15 @@ fn shared(system: &SystemFile, hosts: &[Machine], dir: &Path) -> BTreeMap<String
 
 fn own(hosts: &[Machine], dir: &Path) -> Vec<BTreeMap<String, String>> {
     let values = |(number, machine): (usize, &Machine)| {
+        let of_site = |hosts: &[Machine]| hosts.iter().filter(|other| other.site == machine.site).count();
+        let before = hosts.get(..number).unwrap_or_default();
         let values = [
             ("host", machine.host.clone()),
             ("number", (number + 1).to_string()),
             ("site", machine.site_name.clone()),
             ("site_number", (machine.site + 1).to_string()),
+            ("node", (of_site(before) + 1).to_string()),
+            ("node_count", of_site(hosts).to_string()),
             ("address", machine.address.to_string()),
             ("data", data(dir, machine).display().to_string()),
         ];
@@ -381,6 +385,8 @@ fn reached(on: Reach, hosts: &[Machine]) -> Vec<usize> {
         Reach::First => *at == 0,
         Reach::Others => *at > 0,
         Reach::Sites => is_first_of_site(*at),
+        Reach::OtherSites => *at > 0 && is_first_of_site(*at),
+        Reach::Nodes => !is_first_of_site(*at),
     };
     (0..hosts.len()).filter(wanted).collect()
 }

@@ -27,7 +27,7 @@ fn system(steps: &str) -> SystemFile {
 }
 
 fn started(steps: &str, dir: &Path) -> Result<Running, SystemError> {
-    start(&system(steps), &Loopback::new(91, 3), dir)
+    start(&system(steps), &Loopback::new(91, 3, 1), dir)
 }
 
 #[test]
@@ -75,10 +75,33 @@ ready = { run = ["{shell}", "-c", "test -s {data}/up"] }
     assert_eq!(processes.len(), 3);
     assert!(processes.iter().all(|process| process.usage.peak_rss_bytes > 0));
     let scope = BTreeMap::from([("scope".into(), "sites=3".into()), ("shape".into(), "round".into())]);
-    assert_eq!(running.bucket(&Loopback::new(91, 3), 1, "b", &scope).unwrap(), ["shape"]);
+    assert_eq!(running.bucket(&Loopback::new(91, 3, 1), 1, "b", &scope).unwrap(), ["shape"]);
     assert_eq!(read("buckets"), "site-2 b\nb sites=3\n");
     assert_eq!(running.durability(&scope).copies, 3);
     assert_eq!(running.stop(), Vec::<String>::new());
+}
+
+#[test]
+fn nodes_are_told_from_the_first_hosts_of_sites_and_all_of_them_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    let steps = r#"
+[[step]]
+on = "other-sites"
+run = ["{shell}", "-c", "echo {host} of {node_count} >> {dir}/other-sites"]
+[[step]]
+on = "nodes"
+at_once = 1
+run = ["{shell}", "-c", "echo {node} of {site} >> {dir}/nodes"]
+"#;
+    let mut running = start(&system(steps), &Loopback::new(91, 2, 2), dir.path()).unwrap();
+    let read = |file: &str| std::fs::read_to_string(dir.path().join(file)).unwrap();
+    assert_eq!(read("other-sites"), "site-2-1 of 2\n");
+    assert_eq!(read("nodes"), "2 of site-1\n2 of site-2\n");
+    let hosts: Vec<&str> = running.endpoints.iter().map(|endpoint| endpoint.host.as_str()).collect();
+    assert_eq!(hosts, ["site-1-1", "site-1-2", "site-2-1", "site-2-2"]);
+    assert_eq!(running.durability(&BTreeMap::new()).copies, 1);
+    running.system.durability.every_node = true;
+    assert_eq!(running.durability(&BTreeMap::new()).copies, 2);
 }
 
 #[test]
@@ -174,6 +197,6 @@ fn a_missing_program_says_where_it_was_looked_for() {
     let text = format!("install = \"get it from its makers\"\n{text}");
     let file = SystemFile::parse(Path::new("toy.toml"), &text, &|_| None).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let error = start(&file, &Loopback::new(91, 1), dir.path()).unwrap_err().to_string();
+    let error = start(&file, &Loopback::new(91, 1, 1), dir.path()).unwrap_err().to_string();
     assert!(error.contains("tried /nowhere/sh, no-such-shell; get it from its makers"), "{error}");
 }

@@ -8,7 +8,7 @@ use super::template::Template;
 
 /// Which hosts a step is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Reach {
     /// Every server host.
     #[default]
@@ -19,6 +19,10 @@ pub(super) enum Reach {
     Others,
     /// The first host of every site.
     Sites,
+    /// The first host of every site but the first.
+    OtherSites,
+    /// All hosts but the first of every site.
+    Nodes,
 }
 
 /// What to do.

@@ -28,6 +28,9 @@ pub struct Try {
     /// How many sites
     #[arg(long, default_value_t = 3)]
     sites: u8,
+    /// How many nodes each of them has
+    #[arg(long, default_value_t = 1)]
+    nodes: u8,
     /// Another value for a setting of the file
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -46,7 +49,7 @@ impl Try {
         }
         // Without it Ctrl-C would end the lab alone: the system's processes have groups of their own.
         let watch = Watch::signals().map_err(|error| format!("signals: {error}"))?;
-        let running = start(&file, &Loopback::new(NETWORK, self.sites), &self.dir);
+        let running = start(&file, &Loopback::new(NETWORK, self.sites, self.nodes), &self.dir);
         let mut running = running.map_err(|error| error.to_string())?;
         show(&running);
         let closed = closed_stdin();
