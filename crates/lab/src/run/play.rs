@@ -244,7 +244,7 @@ fn fits(members: &[(usize, &PlannedCell)], cell: &PlannedCell) -> bool {
 /// Notes what the running system says of itself.
 fn told(result: &mut LabResult, running: &Running) {
     result.system_version.clone_from(&running.version);
-    if let Some(program) = running.programs.values().next().filter(|_| result.binary_blake3.is_empty()) {
+    if let Some(program) = running.binary().filter(|_| result.binary_blake3.is_empty()) {
         result.binary_blake3 = machine::blake3(program);
     }
 }

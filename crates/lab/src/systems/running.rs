@@ -136,6 +136,13 @@ impl Running {
         self.system.kind
     }
 
+    /// The program that was measured: the one that is asked for its version, or the first.
+    pub fn binary(&self) -> Option<&PathBuf> {
+        let asked = self.system.version_of.first();
+        let named = asked.and_then(|word| word.names().find_map(|name| self.programs.get(name)));
+        named.or_else(|| self.programs.values().next())
+    }
+
     /// A setting of the file, as it was started with.
     pub fn setting(&self, name: &str) -> Option<String> {
         self.system.settings.get(name).cloned()
