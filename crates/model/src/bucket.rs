@@ -7,14 +7,17 @@
 //! same bucket for the same owner make the same one; data and policies of two incarnations never merge.
 
 mod address;
+mod area;
 mod claim;
 mod duty;
 mod home;
 mod loss;
 mod name;
 mod system;
+mod wish;
 
 pub use address::{AddressDocument, assign_address, dialled};
+pub use area::{AreaDocument, area, areas, assign_area, configure_area, is_area_name};
 pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, claim, list_buckets,
     resolve, revivals, unclaim, unclaim_after,
@@ -33,6 +36,8 @@ pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
     site, sites, system_bucket,
 };
+
+pub use wish::{AreaWish, COPIES_MOST, WishError};
 
 use serde::{Deserialize, Serialize};
 use skerry_base::{BucketId, Dot, SiteId};

@@ -11,22 +11,23 @@ use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
 use skerry_gateway::service::{
-    AddressRequest, AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict,
-    ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, DutyRequest,
-    ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, JoinRequest, KeyCreate,
-    KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState,
-    MembershipState, NameConflict, Outcome, PeerStatus, PinList, PinRequest, Readiness, RenameRequest,
-    ScrubReport, ScrubRequest, ServiceError, SiteList, SiteStatus, SpaceQuery, SpaceReport, StatusReport,
-    StorageStatus, UplinkRequest, UplinkState, VERSION,
+    AddressRequest, AdminService, AreaRequest, AreasReport, BucketCreate, BucketList, BucketPatch,
+    BucketStatus, Conflict, ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage,
+    ConflictQuery, DutyRequest, ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite,
+    InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage,
+    LossQuery, LossRequest, LossState, MembershipState, NameConflict, Outcome, PeerStatus, PinList,
+    PinRequest, Readiness, RenameRequest, ScrubReport, ScrubRequest, ServiceError, SiteList, SiteStatus,
+    SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::bucket::{
-    self as model, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name, document_object,
+    self as model, AreaWish, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name,
+    document_object,
 };
 use skerry_model::record::Versioning;
 use skerry_model::{Entry, Record, space, write};
 
 use crate::areas;
-use crate::copies::{look, loss, only, surplus};
+use crate::copies::{look, loss, only, surplus, wanted};
 use crate::drive::live::Liveness;
 use crate::link_admin;
 use crate::membership_admin;
@@ -176,7 +177,7 @@ impl Admin {
     async fn bucket_status(&self, bucket: Bucket) -> Outcome<BucketStatus> {
         let id = bucket.id;
         let sums = self.site.read(move |view| space::sums(view, id).map_err(unreadable)).await?;
-        let unprotected_bytes = look::unprotected(&self.site, &bucket).await?;
+        let (rules, count) = look::counted(&self.site, &bucket).await?;
         let others = self.site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
         let own = self.site.is_member(id).then_some(self.site.id);
         let mut members: Vec<String> =
@@ -191,12 +192,16 @@ impl Admin {
             versioning: versioning_name(bucket.versioning).into(),
             ack_scope: scope::name(bucket.config.scope),
             copies: u32::from(bucket.config.copies),
+            copies_in: copies_in(&bucket.config),
+            lives_in: bucket.config.lives_in().unwrap_or_default().to_owned(),
+            areas: wanted::shown(&rules, &count),
+            surplus: surplus::status_of(&self.site, id),
             follow: follow_name(bucket.config.follow).into(),
             residency: bucket.config.residency.iter().map(|id| self.site.peers.roster.name(*id)).collect(),
             miss: if bucket.config.miss == Miss::Local { "local" } else { "ask" }.into(),
             objects: sums.keys,
             bytes: sums.bytes,
-            unprotected_bytes,
+            unprotected_bytes: count.unprotected,
             conflicts: sums.conflicts,
             members,
             home: bucket.epoch.map(|_| self.site.peers.roster.name(bucket.home)).unwrap_or_default(),
@@ -231,6 +236,28 @@ fn copies(wanted: u32) -> Outcome<u8> {
     copies.ok_or_else(|| invalid(format!("copies are 1 to 16, not {wanted}")))
 }
 
+/// Says how many copies are wanted: alone the number asks nothing of areas.
+fn set_copies(config: &mut BucketConfig, number: Option<u32>, text: Option<&str>) -> Outcome<()> {
+    let number = number.map(copies).transpose()?;
+    match (number, text) {
+        (None, None) => {}
+        (Some(number), None) => config.set_copies(number, &AreaWish::default()),
+        (number, Some(text)) => {
+            let (all, wish) = AreaWish::parse(text).map_err(|error| invalid(error.to_string()))?;
+            config.set_copies(number.map_or(all, |number| number.max(all)), &wish);
+        }
+    }
+    Ok(())
+}
+
+/// What areas are to hold, in words.
+fn copies_in(config: &BucketConfig) -> String {
+    match config.area_wish() {
+        Some(wish) => wish.to_string(),
+        None => config.copies_in_words(),
+    }
+}
+
 /// Changes settings as asked, or says which cannot be.
 fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
     if let Some(versioning) = &patch.versioning {
@@ -243,8 +270,12 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
     if let Some(scope) = &patch.ack_scope {
         config.scope = scope::parse(scope)?;
     }
-    if let Some(wanted) = patch.copies {
-        config.copies = copies(wanted)?;
+    set_copies(config, patch.copies, patch.copies_in.as_deref())?;
+    match patch.lives_in.as_deref() {
+        None => {}
+        Some("" | "all") => config.set_lives_in(""),
+        Some(area) if model::is_area_name(area) => config.set_lives_in(area),
+        Some(other) => return Err(invalid(format!("`{other}` is no name of an area"))),
     }
     config.miss = match patch.miss.as_deref() {
         None => config.miss,
@@ -281,14 +312,18 @@ impl AdminService for Admin {
                 let (mut conflicts, mut single) = (0, Vec::new());
                 for bucket in &all {
                     conflicts += space::sums(view, bucket.claim.bucket).map_err(unreadable)?.conflicts;
-                    single.extend((bucket.claim.config.copies < 2).then_some(bucket.claim.bucket));
+                    single.extend((bucket.claim.config.copies < 2).then(|| Bucket::of(bucket.clone())));
                 }
                 Ok((all.len() as u64, conflicts, single))
             })
             .await?;
-        let single_copy_buckets = single.into_iter().filter(|bucket| site.is_member(*bucket)).count() as u64;
+        let is_single =
+            |bucket: &Bucket| site.is_member(bucket.id) && wanted::rules(site, bucket).demand.places() < 2;
+        let single_copy_buckets = single.into_iter().filter(is_single).count() as u64;
         let lags = self.lag().await;
-        let unprotected_bytes = look::unprotected_by_bucket(site).await?.into_values().sum();
+        let counted = look::counted_by_bucket(site).await?;
+        let unprotected_bytes = counted.values().map(|(_, count)| count.unprotected).sum();
+        let areas = wanted::lacking(&counted);
         let unsent = members::unsent(site).await?;
         let mut peers = Vec::new();
         for (id, known) in site.peers.roster.all() {
@@ -315,6 +350,7 @@ impl AdminService for Admin {
             unprotected_bytes,
             single_copy_buckets,
             surplus: surplus::status(site),
+            areas,
             duty: sites_admin::duty_word(&site.duties.own()).into(),
             nodes: nodes::report(site),
         })
@@ -330,6 +366,10 @@ impl AdminService for Admin {
 
     async fn set_address(&self, name: &str, request: AddressRequest) -> Outcome<SiteStatus> {
         moves_admin::set_address(self, name, request).await
+    }
+
+    async fn set_area(&self, name: &str, request: AreaRequest) -> Outcome<SiteStatus> {
+        moves_admin::set_area(self, name, request).await
     }
 
     async fn expel(&self, name: &str, request: ExpelRequest) -> Outcome<Expelled> {
@@ -495,15 +535,16 @@ impl AdminService for Admin {
         let owner = request.owner.as_deref().unwrap_or(FIRST_OWNER);
         let name = buckets::name_here(&self.site, &request.name);
         // Before anything is made: what is refused is not there afterwards.
-        request.copies.map(copies).transpose()?;
+        set_copies(&mut BucketConfig::default(), request.copies, request.copies_in.as_deref())?;
         match request.unique {
             true => buckets::create_unique(&self.site, WRITER, owner, &name).await?,
             false => buckets::create(&self.site, WRITER, owner, &name).await?,
         }
-        if request.copies.is_none() {
+        if request.copies.is_none() && request.copies_in.is_none() {
             return self.bucket(&name).await;
         }
-        let settings = BucketPatch { copies: request.copies, ..BucketPatch::default() };
+        let (copies, copies_in) = (request.copies, request.copies_in);
+        let settings = BucketPatch { copies, copies_in, ..BucketPatch::default() };
         self.update_bucket(&name, settings).await
     }
 

@@ -2,12 +2,12 @@
 //! not the gateway.
 
 pub use skerry_gateway::service::{
-    AddressRequest, AreaStatus, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict,
-    ConflictDetail, ConflictEnd, ConflictEnded, ConflictPage, ConflictQuery, DrainStatus, DutyRequest,
-    ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, JoinRequest, KeyCreate,
-    KeyCreated, KeyList, KeyStatus, LeaveRequest, LinkRequest, LinkState, LossPage, LossRequest, LossState,
-    LostVersion, MembershipState, NameConflict, NearStatus, NodeStatus, NodesReport, PeerStatus, PinAct,
-    PinList, PinRequest, PinStatus, PlaceStatus, Readiness, RenameRequest, ScrubReport, ScrubRequest,
-    SeatRequest, SiteList, SiteStatus, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget,
-    UplinkClass, UplinkRequest, UplinkState,
+    AddressRequest, AreaCopies, AreaRequest, AreaStatus, AreasReport, BucketCreate, BucketList, BucketPatch,
+    BucketStatus, Conflict, ConflictDetail, ConflictEnd, ConflictEnded, ConflictPage, ConflictQuery,
+    DrainStatus, DutyRequest, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest,
+    JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LeaveRequest, LinkRequest, LinkState, LossPage,
+    LossRequest, LossState, LostVersion, MembershipState, NameConflict, NearStatus, NodeStatus, NodesReport,
+    PeerStatus, PinAct, PinList, PinRequest, PinStatus, PlaceStatus, Readiness, RenameRequest, ScrubReport,
+    ScrubRequest, SeatRequest, SiteList, SiteStatus, SpaceReport, SpaceRow, StatusReport, StorageStatus,
+    UplinkBudget, UplinkClass, UplinkRequest, UplinkState,
 };

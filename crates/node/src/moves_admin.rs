@@ -7,10 +7,12 @@ use skerry_base::SiteId;
 use skerry_base::kv::View;
 use skerry_base::limits::ADDRESSES;
 use skerry_gateway::service::{
-    AddressRequest, ErrorKind, ExpelRequest, Expelled, Outcome, RenameRequest, ServiceError, SiteStatus,
-    VERSION,
+    AddressRequest, AreaRequest, ErrorKind, ExpelRequest, Expelled, Outcome, RenameRequest, ServiceError,
+    SiteStatus, VERSION,
 };
-use skerry_model::bucket::{self as model, AddressDocument, SiteDocument, SiteState, check_site_name};
+use skerry_model::bucket::{
+    self as model, AddressDocument, AreaDocument, SiteDocument, SiteState, check_site_name,
+};
 
 use crate::admin::{Admin, WRITER};
 use crate::config::is_dialable;
@@ -99,6 +101,28 @@ pub(crate) async fn set_address(admin: &Admin, name: &str, request: AddressReque
     let decide = move |view: &dyn View, said| {
         let word = AddressDocument { site: about, epoch: 0, addresses, said, at };
         let next = model::assign_address(view, system, word).map_err(unreadable)?;
+        Ok(((), next.map(|(key, object)| Declared::document(key, object))))
+    };
+    admin.site.declare(WRITER, decide).await?;
+    roster_watch::refresh(&admin.site, admin.door.trust.root).await?;
+    one(admin, &known.site).await
+}
+
+/// Says which area a site stands in.
+pub(crate) async fn set_area(admin: &Admin, name: &str, request: AreaRequest) -> Outcome<SiteStatus> {
+    let area = request.area;
+    if !area.is_empty() && !model::is_area_name(&area) {
+        return Err(invalid(format!(
+            "`{area}` is no name of an area: up to 32 of a-z, 0-9 and single hyphens between them, and none of each, all, \
+             none, in"
+        )));
+    }
+    let known = member(admin, name).await?;
+    let about = site_id(&known)?;
+    let (system, at) = (admin.site.system, admin.site.id);
+    let decide = move |view: &dyn View, said| {
+        let word = AreaDocument { site: about, epoch: 0, area, said, at };
+        let next = model::assign_area(view, system, word).map_err(unreadable)?;
         Ok(((), next.map(|(key, object)| Declared::document(key, object))))
     };
     admin.site.declare(WRITER, decide).await?;

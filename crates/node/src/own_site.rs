@@ -9,10 +9,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use skerry_base::BucketId;
 use skerry_base::kv::View;
+use skerry_base::{BucketId, WallTime};
 use skerry_gateway::service::Outcome;
-use skerry_model::bucket::{self as model, NodeEntry, SiteDocument, SiteState, SystemKey, document_object};
+use skerry_model::bucket::{
+    self as model, AreaDocument, NodeEntry, SiteDocument, SiteState, SystemKey, document_object,
+};
 use skerry_model::space;
 
 use crate::paths::bucket::Declared;
@@ -32,13 +34,15 @@ pub(crate) struct OwnSite {
     seat: Option<Bytes>,
     /// Where others can dial it.
     pub(crate) addresses: Vec<String>,
+    /// The area that its configuration names; empty for none.
+    area: String,
 }
 
 impl OwnSite {
-    pub(crate) fn new(trust: &SiteTrust, addresses: Vec<String>) -> Self {
+    pub(crate) fn new(trust: &SiteTrust, addresses: Vec<String>, area: String) -> Self {
         let (root, statement) = (trust.root, trust.statement.clone());
         let seat = trust.seat.as_ref().map(SignedSeat::encode).map(Bytes::from);
-        Self { root, statement, admission: Bytes::from(trust.admission.encode()), seat, addresses }
+        Self { root, statement, admission: Bytes::from(trust.admission.encode()), seat, addresses, area }
     }
 
     /// The admissions for this site and key that are known, the latest first.
@@ -89,6 +93,7 @@ impl OwnSite {
 /// Writes the own document if it is not as it should be. That is decided on the commit thread: what arrives a moment
 /// before, such as a rename, must not be overwritten by what was right until then.
 pub(crate) async fn keep(site: &Arc<Site>) -> Outcome<()> {
+    keep_area(site).await?;
     let (system, own) = (site.system, site.own.clone());
     let looked = own.clone();
     if site.read(move |view| looked.correction(view, system)).await?.is_none() {
@@ -100,4 +105,22 @@ pub(crate) async fn keep(site: &Arc<Site>) -> Outcome<()> {
         Ok(((), wanted.map(|wanted| Declared::document(key, document_object(&wanted, wall)))))
     };
     site.declare("", decide).await
+}
+
+/// Says in which area this site stands by its configuration, until an operator says otherwise.
+async fn keep_area(site: &Arc<Site>) -> Outcome<()> {
+    let (system, id, area) = (site.system, site.id, site.own.area.clone());
+    let decide = move |view: &dyn View, wall| {
+        let own = AreaDocument { site: id, epoch: 0, area: area.clone(), said: wall, at: id };
+        model::configure_area(view, system, own).map_err(unreadable)
+    };
+    let says = decide.clone();
+    if site.read(move |view| says(view, WallTime(0))).await?.is_none() {
+        return Ok(());
+    }
+    let declare = move |view: &dyn View, wall| {
+        let word = decide(view, wall)?;
+        Ok(((), word.map(|(key, object)| Declared::document(key, object))))
+    };
+    site.declare("", declare).await
 }

@@ -11,7 +11,7 @@ use skerry_base::kv::View;
 use skerry_base::{SiteId, WallTime};
 use skerry_federation::{Input, SiteEntry};
 use skerry_gateway::service::Outcome;
-use skerry_model::bucket::{SiteDocument, SiteState, dialled, duties, sites};
+use skerry_model::bucket::{SiteDocument, SiteState, areas, dialled, duties, sites};
 
 use crate::copies::loss;
 use crate::init;
@@ -36,9 +36,10 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     let read = move |view: &dyn View| {
         let documents = sites(view, system).map_err(unreadable)?;
         let on_duty = duties(view, system).map_err(unreadable)?;
-        Ok((documents, on_duty, dialled(view, system).map_err(unreadable)?))
+        let areas = areas(view, system).map_err(unreadable)?;
+        Ok((documents, on_duty, dialled(view, system).map_err(unreadable)?, areas))
     };
-    let (documents, on_duty, moved) = site.read(read).await?;
+    let (documents, on_duty, moved, areas) = site.read(read).await?;
     site.duties.set(on_duty);
     // What a site held that belongs no more, or is declared lost, counts no more, and what it wrote is another's to care for.
     loss::refresh(site).await?;
@@ -50,6 +51,11 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     for (id, addresses) in moved {
         if let Some(known) = known.get_mut(&id) {
             known.addresses = addresses;
+        }
+    }
+    for (id, area) in areas {
+        if let Some(known) = known.get_mut(&id) {
+            known.area = area;
         }
     }
     let entries = known.keys().map(|site| SiteEntry { site: *site }).collect();
@@ -119,5 +125,5 @@ fn trusted(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Know
         tracing::warn!(site = %id, name, "a site record claims a seat without a valid admission: it has none");
     }
     let place = seated.map_or(Place::first(id), Place::of);
-    Some(Known { name, key, addresses: node.addresses.clone(), place })
+    Some(Known { name, key, addresses: node.addresses.clone(), place, area: String::new() })
 }

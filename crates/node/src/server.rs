@@ -351,7 +351,7 @@ fn new_site(
         changes: Changes::new(system),
         clock,
         id: trust.statement.site,
-        own: OwnSite::new(trust, advertised(config)),
+        own: OwnSite::new(trust, advertised(config), config.site.area.clone()),
         first_name: trust.statement.name.clone(),
         scoped: config.s3.bucket_scope == BucketScope::Site,
         system,

@@ -29,6 +29,7 @@ struct Said {
     documents: Vec<(SiteId, SiteDocument)>,
     homes: BTreeMap<SiteId, Vec<String>>,
     dialled: BTreeMap<SiteId, Vec<String>>,
+    areas: BTreeMap<SiteId, String>,
 }
 
 fn said(view: &dyn View, system: BucketId) -> Outcome<Said> {
@@ -43,7 +44,8 @@ fn said(view: &dyn View, system: BucketId) -> Outcome<Said> {
         }
     }
     let dialled = model::dialled(view, system).map_err(unreadable)?;
-    Ok(Said { documents, homes, dialled })
+    let areas = model::areas(view, system).map_err(unreadable)?;
+    Ok(Said { documents, homes, dialled, areas })
 }
 
 /// All sites that were ever admitted, by name.
@@ -90,6 +92,7 @@ fn shown(admin: &Admin, said: &Said, (id, document): (SiteId, &SiteDocument), un
         key: PublicKey(node.key),
         addresses: addresses.clone(),
         place: Place::first(id),
+        area: String::new(),
     });
     let peer = known.filter(|_| !here).map(|known| admin.peer(id, &known, 0, unsent));
     let link = match &peer {
@@ -108,6 +111,7 @@ fn shown(admin: &Admin, said: &Said, (id, document): (SiteId, &SiteDocument), un
         here,
         link,
         addresses,
+        area: said.areas.get(&id).cloned().unwrap_or_default(),
         joined_ms: document.joined.0,
         rtt_ms: peer.as_ref().and_then(|peer| peer.rtt_ms),
         heard_ms: peer.as_ref().and_then(|peer| peer.heard_ms),

@@ -17,6 +17,7 @@ use skerry_scenario::draw::{Draw, Ppm};
 use crate::outcome::Outcome;
 use crate::queue::Queue;
 
+mod areas;
 mod drain;
 mod faults;
 mod judge;
@@ -57,6 +58,12 @@ pub enum Mistake {
     ForgetsMeanwhile,
     /// A site that let go of copies says "as I said" to who was lost meanwhile.
     WordStands,
+    /// Who lets go of a copy does not look at what areas ask for, nor does who is asked.
+    AreasUnheeded,
+    /// Copies are placed by the areas that sites were in when the process was started.
+    FormerArea,
+    /// An area of too few sites is waited for for ever.
+    TooFewBlocks,
 }
 
 /// What can happen next.
@@ -89,6 +96,8 @@ enum Event {
     Drain(drain::Act),
     /// An operator asks for more copies, or fewer.
     Level,
+    /// A site moves to another area.
+    Move,
     /// Something about copies too many.
     Trim(trim::Act),
 }
@@ -111,6 +120,10 @@ struct Site {
     lost: BTreeMap<usize, (u64, u64)>,
     /// Durable: sites that are to be emptied, by how often that was said or taken back.
     drained: BTreeMap<usize, u64>,
+    /// Durable: the areas that sites are in, by how often that was said.
+    map: areas::Map,
+    /// In memory: the same as the process found it.
+    map_at_start: areas::Map,
     /// In memory, while it empties itself.
     emptying: Option<drain::Emptying>,
     /// Changes with each loss of its disk's state.
@@ -135,6 +148,8 @@ struct World {
     draw: Draw,
     sites: Vec<Site>,
     copies: usize,
+    /// What areas ask for, where there are any.
+    areas: Option<areas::Wish>,
     cuts: BTreeSet<(usize, usize)>,
     /// How often each link was mended.
     mended: BTreeMap<(usize, usize), u64>,
@@ -157,8 +172,16 @@ struct World {
 
 /// Runs one seed.
 pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
-    let mut draw = Draw::from_seed(seed).fork("copies");
-    let count = draw.between(2..=5) as usize;
+    run_by(Draw::from_seed(seed).fork("copies"), mistake, false)
+}
+
+/// Runs one seed with areas that ask for copies of their own, sites that move between them, and buckets that move.
+pub fn run_in_areas(seed: u64, mistake: Option<Mistake>) -> Outcome {
+    run_by(Draw::from_seed(seed).fork("copies in areas"), mistake, true)
+}
+
+fn run_by(mut draw: Draw, mistake: Option<Mistake>, areas: bool) -> Outcome {
+    let count = draw.between(if areas { 3..=6 } else { 2..=5 }) as usize;
     let copies = draw.between(2..=3) as usize;
     let sites = (0..count).map(|number| Site::new(number, draw.identity())).collect();
     let mut world = World {
@@ -166,6 +189,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
         draw,
         sites,
         copies,
+        areas: None,
         cuts: BTreeSet::new(),
         mended: BTreeMap::new(),
         mistake,
@@ -178,6 +202,9 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
         emptied: BTreeSet::new(),
         outcome: Outcome::default(),
     };
+    if areas {
+        world.name_areas();
+    }
     world.begin();
     world.go_until(Instant(0).after(seconds(180)));
     world.rest();
@@ -197,6 +224,8 @@ impl Site {
             book: BTreeMap::new(),
             lost: BTreeMap::new(),
             drained: BTreeMap::new(),
+            map: BTreeMap::new(),
+            map_at_start: BTreeMap::new(),
             emptying: None,
             life: number as u64 + 1,
             boot: 1,
@@ -281,6 +310,7 @@ impl World {
             Event::Drain(act) => self.drain(act),
             Event::Trim(act) => self.trim(act),
             Event::Level => self.level(),
+            Event::Move => self.move_site(),
         }
     }
 
@@ -304,6 +334,7 @@ impl World {
         place.trimming = trim::Trimming::new(place.id);
         place.links.clear();
         place.asking.clear();
+        place.map_at_start = place.map.clone();
         let (boot, book) = (place.boot, place.book.clone());
         for (other, (spans, life)) in book {
             self.sites[site].lives.insert(other, life);
@@ -353,6 +384,7 @@ impl World {
             self.count("copies lowered");
         }
         self.copies = now;
+        self.wish_anew();
     }
 
     fn next_dot(&mut self, site: usize) -> Dot {
@@ -389,7 +421,8 @@ impl World {
         let want = |dot: &Dot| Want { dot: *dot, bytes: 5000, here: place.bodies.contains(dot) };
         let mine = place.records.iter().filter(|(_, writer)| is_mine(**writer));
         let wants = mine.map(|(dot, _)| want(dot)).collect();
-        self.input(site, Input::Offer { bucket: BUCKET, copies: self.copies, wants });
+        let demand = self.placed_by(site);
+        self.input(site, Input::Offer { bucket: BUCKET, demand, wants });
         self.empty(site);
     }
 
@@ -579,7 +612,7 @@ impl World {
         for (from, to) in [(one, other), (other, one)] {
             let source = &self.sites[from];
             let (records, dead, lost) = (source.records.clone(), source.dead.clone(), source.lost.clone());
-            let drained = source.drained.clone();
+            let (drained, map) = (source.drained.clone(), source.map.clone());
             dead.into_iter().for_each(|dot| self.die(to, dot));
             let place = &mut self.sites[to];
             for (dot, writer) in records {
@@ -589,6 +622,10 @@ impl World {
             }
             for (site, said) in lost {
                 let known = place.lost.entry(site).or_default();
+                *known = said.max(*known);
+            }
+            for (site, said) in map {
+                let known = place.map.entry(site).or_default();
                 *known = said.max(*known);
             }
             for (site, said) in drained {

@@ -4,7 +4,7 @@ mod many;
 
 use std::collections::BTreeSet;
 
-use skerry_sim::copies::{Mistake, run};
+use skerry_sim::copies::{Mistake, run, run_in_areas};
 
 /// `SKERRY_COPIES_SEEDS` runs more seeds.
 #[test]
@@ -137,4 +137,58 @@ fn who_is_to_count_on_a_site_no_more_forgets_that_it_asks_it_just_now() {
 fn a_site_that_let_go_says_what_it_said_before() {
     let caught = caught_in(Mistake::WordStands, 300, "claims");
     assert!(caught.is_some(), "no seed found it");
+}
+
+/// `SKERRY_AREA_SEEDS` runs more seeds.
+#[test]
+fn areas_have_what_they_ask_for_while_sites_move_and_buckets_too() {
+    many::hold(
+        |seed| run_in_areas(seed, None),
+        ("SKERRY_AREA_SEEDS", 60),
+        &[
+            "burns",
+            "crashes",
+            "declared too early",
+            "drains",
+            "emptied and burned",
+            "sites that moved",
+            "buckets that move",
+            "covered in areas",
+            "let go",
+            "copies lowered",
+            "rounds with a silent one",
+            "counted on",
+        ],
+    );
+}
+
+#[test]
+fn two_runs_of_a_seed_in_areas_are_one() {
+    for seed in 0..5 {
+        assert_eq!(run_in_areas(seed, None), run_in_areas(seed, None));
+    }
+}
+
+/// The first of so many seeds in areas in which a checker finds a mistake.
+fn caught_in_areas(mistake: Mistake, seeds: u64, checker: &str) -> Option<u64> {
+    let caught =
+        |seed: &u64| run_in_areas(*seed, Some(mistake)).violations.iter().any(|(by, _)| *by == checker);
+    let found = (0..seeds).find(caught);
+    println!("{mistake:?}: seed {found:?}");
+    found
+}
+
+#[test]
+fn who_lets_go_does_not_look_at_areas() {
+    assert!(caught_in_areas(Mistake::AreasUnheeded, 40, "trimmed").is_some(), "no seed found it");
+}
+
+#[test]
+fn a_site_that_moved_is_asked_for_by_its_former_area() {
+    assert!(caught_in_areas(Mistake::FormerArea, 40, "areas").is_some(), "no seed found it");
+}
+
+#[test]
+fn an_area_of_too_few_sites_keeps_all_copies_too_many() {
+    assert!(caught_in_areas(Mistake::TooFewBlocks, 40, "surplus").is_some(), "no seed found it");
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use skerry_node::admin_shapes::{
-    BucketCreate, BucketList, BucketPatch, BucketStatus, HomeRequest, HomeState, PinAct,
+    AreaCopies, BucketCreate, BucketList, BucketPatch, BucketStatus, HomeRequest, HomeState, PinAct,
 };
 
 use crate::admin::segment;
@@ -60,9 +60,9 @@ pub(crate) struct Create {
     /// Ask the register of names first, so that no cut-off site can have the same name; refused if it cannot be asked
     #[arg(long)]
     unique: bool,
-    /// Copies wanted at distinct sites; 1 by default
-    #[arg(long, value_name = "N")]
-    copies: Option<u32>,
+    /// Copies wanted at distinct sites: N (1 by default), 'N in AREA', 'N in each area', or several with commas
+    #[arg(long, value_name = "COPIES")]
+    copies: Option<String>,
     #[command(flatten)]
     place: Place,
 }
@@ -113,9 +113,12 @@ pub(crate) struct Set {
     /// What a write waits for: node, site or sites=N
     #[arg(long, value_name = "SCOPE")]
     ack_scope: Option<String>,
-    /// Copies wanted at distinct sites
-    #[arg(long, value_name = "N")]
-    copies: Option<u32>,
+    /// Copies wanted at distinct sites: N, 'N in AREA', 'N in each area', or several: '3, 1 in oslo, 1 in bergen'
+    #[arg(long, value_name = "COPIES")]
+    copies: Option<String>,
+    /// The area that its payload moves to: copies there first, then those elsewhere are let go of; `all` for everywhere
+    #[arg(long, value_name = "AREA")]
+    lives_in: Option<String>,
     /// What members take along with the records
     #[arg(long, value_enum)]
     follow: Option<Follow>,
@@ -190,8 +193,9 @@ impl Create {
             return Ok(Exit::Done);
         }
         let site = self.place.site(&globals).await?;
-        let request =
-            BucketCreate { name: self.name, owner: self.owner, unique: self.unique, copies: self.copies };
+        let (copies, copies_in) = copies(self.copies);
+        let (name, owner, unique) = (self.name, self.owner, self.unique);
+        let request = BucketCreate { name, owner, unique, copies, copies_in };
         show(&site.client.post("/_skerry/v1/buckets", &request).await?, globals.json)
     }
 }
@@ -261,10 +265,13 @@ impl Info {
 
 impl Set {
     async fn run(self, globals: Globals) -> Outcome {
+        let (copies, copies_in) = copies(self.copies);
         let patch = BucketPatch {
             versioning: self.versioning.and_then(word),
             ack_scope: self.ack_scope,
-            copies: self.copies,
+            copies,
+            copies_in,
+            lives_in: self.lives_in,
             follow: self.follow.and_then(word),
             residency: self.residency.map(|names| if names == ["all"] { Vec::new() } else { names }),
             miss: self.miss.and_then(word),
@@ -272,7 +279,7 @@ impl Set {
         };
         if patch == BucketPatch::default() {
             return Err(Failure::usage(
-                "set what? Name at least one of --versioning, --ack-scope, --copies, --follow, --residency, --miss, --join",
+                "set what? Name at least one of --versioning, --ack-scope, --copies, --lives-in, --follow, --residency, --miss, --join",
             ));
         }
         if output::dry_run(globals.dry_run, &format!("change settings of {}", self.name), globals.json)? {
@@ -281,6 +288,56 @@ impl Set {
         let site = self.place.site(&globals).await?;
         let path = format!("/_skerry/v1/buckets/{}", segment(&self.name));
         show(&site.client.patch(&path, &patch).await?, globals.json)
+    }
+}
+
+/// A number, which every release understands, or words about areas.
+fn copies(said: Option<String>) -> (Option<u32>, Option<String>) {
+    match said.as_deref().map(str::trim).map(str::parse::<u32>) {
+        None => (None, None),
+        Some(Ok(number)) => (Some(number), None),
+        Some(Err(_)) => (None, said),
+    }
+}
+
+/// How many copies are wanted, and where.
+fn wanted(bucket: &BucketStatus) -> String {
+    match bucket.copies_in.as_str() {
+        "" => bucket.copies.to_string(),
+        areas => format!("{} in all; {areas}", bucket.copies),
+    }
+}
+
+/// What areas lack of it.
+fn lacking(bucket: &BucketStatus) -> String {
+    let all: Vec<String> = bucket.areas.iter().map(area).collect();
+    if all.is_empty() { "-".into() } else { all.join("; ") }
+}
+
+/// What an area has of what is wanted there.
+pub(crate) fn area(area: &AreaCopies) -> String {
+    let AreaCopies { area: name, copies, sites, lacking_versions: versions, lacking_bytes, .. } = area;
+    let bytes = words::bytes(*lacking_bytes);
+    match (sites < copies, versions) {
+        (true, _) => {
+            format!("{name} has {} for {copies} copies: {bytes} lack some", words::count(*sites, "site"))
+        }
+        (false, 0) => format!("{name} has all copies"),
+        (false, _) => format!("{name} lacks copies of {} ({bytes})", words::count(*versions, "version")),
+    }
+}
+
+/// Where it lives, and what has still to go from the site that is asked.
+fn lives_in(bucket: &BucketStatus) -> String {
+    let area = if bucket.lives_in.is_empty() { "all" } else { &bucket.lives_in };
+    match &bucket.surplus {
+        surplus if surplus.versions == 0 => area.to_owned(),
+        surplus => format!(
+            "{area}; {} ({}) too many here: {}",
+            words::count(surplus.versions, "version"),
+            words::bytes(surplus.bytes),
+            surplus.reason
+        ),
     }
 }
 
@@ -318,7 +375,9 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
         ("objects", format!("{} ({})", bucket.objects, words::bytes(bucket.bytes))),
         ("versioning", bucket.versioning.clone()),
         ("ack scope", bucket.ack_scope.clone()),
-        ("copies", bucket.copies.to_string()),
+        ("copies", wanted(bucket)),
+        ("areas", lacking(bucket)),
+        ("lives in", lives_in(bucket)),
         ("unprotected", words::bytes(bucket.unprotected_bytes)),
         ("follow", bucket.follow.clone()),
         ("residency", if bucket.residency.is_empty() { "all".into() } else { bucket.residency.join(", ") }),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use skerry_node::admin_shapes::{
-    AddressRequest, DutyRequest, ExpelRequest, Expelled, RenameRequest, SiteList, SiteStatus,
+    AddressRequest, AreaRequest, DutyRequest, ExpelRequest, Expelled, RenameRequest, SiteList, SiteStatus,
 };
 
 use crate::admin::segment;
@@ -48,6 +48,11 @@ pub(crate) enum Site {
     /// A site that comes back at another address says so itself once it reaches one of the others. This is for one that
     /// reaches nobody.
     Address(Address),
+    /// Say which area a site stands in: a town, a ship, a data centre
+    ///
+    /// Buckets may want copies in areas, or live in one: see `skerry bucket set --copies`, `--lives-in`. Said at any site;
+    /// above what the site's configuration says, whose restart does not take it back.
+    Area(Area),
     /// Expel a site for ever: lost, stolen or sold
     ///
     /// Whoever hears of it refuses its certificate and counts what it held no more; its disk may still say what it knew.
@@ -116,6 +121,19 @@ pub(crate) struct Address {
     clear: bool,
 }
 
+/// Which area.
+#[derive(Debug, Args)]
+pub(crate) struct Area {
+    #[command(flatten)]
+    of: Duty,
+    /// The area's name
+    #[arg(value_name = "AREA", required_unless_present = "none")]
+    area: Option<String>,
+    /// It stands in none
+    #[arg(long, conflicts_with = "area")]
+    none: bool,
+}
+
 /// What to expel.
 #[derive(Debug, Args)]
 pub(crate) struct Expel {
@@ -152,6 +170,7 @@ impl Site {
             }
             Self::Rename(rename) => rename.run(globals).await,
             Self::Address(address) => address.run(globals).await,
+            Self::Area(area) => area.run(globals).await,
             Self::Expel(expel) => expel.run(globals).await,
             Self::DeclareLost(verb) => verb.run(globals).await,
             Self::DeclareFound(verb) => verb.run(globals).await,
@@ -240,6 +259,7 @@ fn facts(site: &SiteStatus) -> Vec<Vec<String>> {
         ("heard", ago(site.heard_ms)),
         ("unsent", unsent(site)),
         ("addresses", or_none(&site.addresses)),
+        ("area", area(site)),
         ("home of", or_none(&site.homes)),
     ];
     facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect()
@@ -314,6 +334,32 @@ impl Address {
             output::document("site", &site)?;
         } else {
             output::line(&format!("{} is dialled at {}", site.name, or_none(&site.addresses)));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn area(site: &SiteStatus) -> String {
+    if site.area.is_empty() { "-".to_owned() } else { site.area.clone() }
+}
+
+impl Area {
+    async fn run(self, globals: Globals) -> Outcome {
+        let name = self.area.filter(|_| !self.none).unwrap_or_default();
+        let act = match name.as_str() {
+            "" => format!("have {} stand in no area", self.of.target),
+            name => format!("have {} stand in {name}", self.of.target),
+        };
+        if output::dry_run(globals.dry_run, &act, globals.json)? {
+            return Ok(Exit::Done);
+        }
+        let asked = self.of.place.site(&globals).await?;
+        let path = format!("/_skerry/v1/sites/{}/area", segment(&self.of.target));
+        let site: SiteStatus = asked.client.post(&path, &AreaRequest { area: name }).await?;
+        if globals.json {
+            output::document("site", &site)?;
+        } else {
+            output::line(&format!("{} stands in: {}", site.name, area(&site)));
         }
         Ok(Exit::Done)
     }

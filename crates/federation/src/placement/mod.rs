@@ -14,6 +14,7 @@
 //! many its holder lets go of ([`trim`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use core::time::Duration;
 use skerry_base::{BucketId, Dot, Instant, SiteId};
@@ -21,12 +22,14 @@ use skerry_base::{BucketId, Dot, Instant, SiteId};
 use crate::Together;
 
 mod custody;
+mod demand;
 pub mod limits;
 mod spans;
 pub mod trim;
 mod whereabouts;
 
 pub use custody::{Custody, custodian};
+pub use demand::{AreaDemand, Demand, Lack};
 pub use spans::Spans;
 pub use whereabouts::{Verdict, Whereabouts};
 
@@ -83,8 +86,8 @@ pub enum Input {
     Offer {
         /// Their bucket.
         bucket: BucketId,
-        /// How many sites are to hold each.
-        copies: usize,
+        /// At how many places each is to be, and at how many of which areas.
+        demand: Demand,
         /// The versions.
         wants: Vec<Want>,
     },
@@ -111,7 +114,7 @@ type Urgency = (usize, BucketId, u64);
 #[derive(Debug, Clone)]
 struct Waiting {
     want: Want,
-    copies: usize,
+    demand: Arc<Demand>,
     /// Sites that cannot take this one.
     unable: BTreeSet<SiteId>,
 }
@@ -164,7 +167,7 @@ impl Placement {
                 self.lost = lost;
             }
             Input::Known(bucket, site, spans) => self.learn(bucket, site, spans),
-            Input::Offer { bucket, copies, wants } => self.offer(bucket, copies, wants),
+            Input::Offer { bucket, demand, wants } => self.offer(bucket, &Arc::new(demand), wants),
             Input::Held(bucket, dot, site) => self.held_by(bucket, dot, site, out),
             Input::Failed(bucket, dot, site, failure) => self.failed((bucket, dot), site, failure, now),
             Input::Wake => {}
@@ -229,7 +232,8 @@ impl Placement {
         self.queue.retain(|(_, of, _), _| *of != bucket);
         // What is on its way there lands, and nobody else is asked for it.
         let flights = self.flights.iter_mut().filter(|((of, _), _)| *of == bucket);
-        flights.for_each(|(_, flight)| flight.waiting.copies = 0);
+        let nothing = Arc::new(Demand::default());
+        flights.for_each(|(_, flight)| flight.waiting.demand = nothing.clone());
     }
 
     /// What a site is known to hold of a bucket.
@@ -254,6 +258,16 @@ impl Placement {
         elsewhere.len()
     }
 
+    /// What a version lacks, as far as is known; `here`: this site holds it.
+    pub fn lack(&self, bucket: BucketId, dot: Dot, here: bool, demand: &Demand) -> Lack {
+        demand.lack(&self.have(bucket, dot, here), &self.together)
+    }
+
+    /// Who holds a version, this site among them or not.
+    fn have(&self, bucket: BucketId, dot: Dot, here: bool) -> BTreeSet<SiteId> {
+        self.holders(bucket, dot).chain(here.then_some(self.me)).collect()
+    }
+
     /// All other sites that were ever known to hold a version, lost ones among them.
     pub fn believed(&self, bucket: BucketId, dot: Dot) -> BTreeSet<SiteId> {
         let of = self.held.range((bucket, SiteId([0; 16]))..=(bucket, SiteId([0xff; 16])));
@@ -267,13 +281,13 @@ impl Placement {
         &mut self,
         bucket: BucketId,
         site: SiteId,
+        demand: &Demand,
         versions: impl IntoIterator<Item = (Dot, Stake)>,
     ) -> Spans {
         let mut keeps = Spans::default();
         for (dot, stake) in versions {
             if self.is_asking(bucket, dot, site)
-                || (stake.mine
-                    && self.left_without(bucket, dot, site) + usize::from(stake.here) < stake.copies)
+                || (stake.mine && !self.is_met_without(bucket, dot, site, demand, stake))
             {
                 keeps.insert(dot);
             } else if let Some(held) = self.held.get_mut(&(bucket, site)) {
@@ -283,27 +297,34 @@ impl Placement {
         keeps
     }
 
-    /// At how many other places a version is held, one site apart.
-    fn left_without(&self, bucket: BucketId, dot: Dot, site: SiteId) -> usize {
-        let others = self.holders(bucket, dot).filter(|other| *other != site);
-        let mut elsewhere = self.together.among(others);
-        elsewhere.remove(&self.together.of(self.me));
-        elsewhere.len()
+    /// Whether enough hold a version, one site apart.
+    fn is_met_without(
+        &self,
+        bucket: BucketId,
+        dot: Dot,
+        site: SiteId,
+        demand: &Demand,
+        stake: Stake,
+    ) -> bool {
+        let mut have = self.have(bucket, dot, stake.here);
+        have.remove(&site);
+        demand.clone().at_least(stake.copies).is_met(&have, &self.together)
     }
 
-    fn offer(&mut self, bucket: BucketId, copies: usize, wants: Vec<Want>) {
+    fn offer(&mut self, bucket: BucketId, demand: &Arc<Demand>, wants: Vec<Want>) {
         self.queue.retain(|(_, of, _), _| *of != bucket);
         for (order, want) in wants.into_iter().take(limits::QUEUE).enumerate() {
             if !self.flights.contains_key(&(bucket, want.dot)) {
-                let waiting = Waiting { want, copies, unable: BTreeSet::new() };
+                let waiting = Waiting { want, demand: demand.clone(), unable: BTreeSet::new() };
                 self.enqueue(bucket, order as u64, waiting);
             }
         }
     }
 
     fn enqueue(&mut self, bucket: BucketId, order: u64, waiting: Waiting) {
-        let holders = self.held_elsewhere(bucket, waiting.want.dot) + usize::from(waiting.want.here);
-        if holders < waiting.copies {
+        let have = self.have(bucket, waiting.want.dot, waiting.want.here);
+        if !waiting.demand.is_met(&have, &self.together) {
+            let holders = self.together.count(have);
             self.queue.insert((holders, bucket, order), waiting);
         }
     }
@@ -349,24 +370,23 @@ impl Placement {
         let mut aside = Vec::new();
         while self.flights.len() < limits::ASKS_AT_ONCE && aside.len() < limits::ASKS_AT_ONCE {
             let Some((urgency, waiting)) = self.queue.pop_first() else { break };
-            let (holders, bucket, order) = urgency;
+            let (_, bucket, order) = urgency;
             let able = self.able(bucket, &waiting);
             let free: Vec<SiteId> =
                 able.iter().copied().filter(|site| self.asks_of(*site) < limits::ASKS_OF_ONE_SITE).collect();
-            let lacking = waiting.copies.saturating_sub(holders);
+            let have = self.have(bucket, waiting.want.dot, waiting.want.here);
+            let asked = waiting.demand.pick(&free, &have, &self.together);
+            let busy = asked.is_empty() && !waiting.demand.pick(&able, &have, &self.together).is_empty();
             let fits = self.bytes == 0 || self.bytes + weight(&waiting.want) <= limits::BYTES_AT_ONCE;
-            if !fits || (free.is_empty() && !able.is_empty()) {
+            if !fits || busy {
                 aside.push((urgency, waiting));
                 if fits { continue } else { break }
             }
             // Nobody can be asked now: the next look at the records finds it again.
-            if free.is_empty() {
+            if asked.is_empty() {
                 continue;
             }
             let dot = waiting.want.dot;
-            let mut places = BTreeSet::new();
-            let apart = free.into_iter().filter(|site| places.insert(self.together.of(*site)));
-            let asked: BTreeSet<SiteId> = apart.take(lacking).collect();
             for site in &asked {
                 *self.asks.entry(*site).or_default() += 1;
                 self.bytes += weight(&waiting.want);

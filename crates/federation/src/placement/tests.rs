@@ -46,7 +46,7 @@ impl Table {
     }
 
     fn offer(&mut self, copies: usize, wants: Vec<Want>) -> Vec<(u64, u8)> {
-        self.take(Input::Offer { bucket: BUCKET, copies, wants })
+        self.take(Input::Offer { bucket: BUCKET, demand: Demand::anywhere(copies), wants })
     }
 
     fn held(&mut self, seq: u64, by: u8) -> Vec<(u64, u8)> {
@@ -186,7 +186,7 @@ fn who_wants_to_let_go_is_counted_on_no_more_unless_it_is_needed_or_being_asked(
     assert!(asked.contains(&(5, 4)), "{asked:?}");
     let stake = |mine| Stake { mine, here: true, copies: 2 };
     let versions = [(1, true), (2, true), (3, false), (5, false)].map(|(seq, mine)| (dot(seq), stake(mine)));
-    let keeps = table.machine.spare(BUCKET, site(4), versions);
+    let keeps = table.machine.spare(BUCKET, site(4), &Demand::default(), versions);
     assert_eq!(keeps, [2, 5].map(dot).into_iter().collect(), "too few others hold 2; 5 is on its way there");
     let known: Vec<bool> =
         (1..=4).map(|seq| table.machine.holders(BUCKET, dot(seq)).any(|other| other == site(4))).collect();

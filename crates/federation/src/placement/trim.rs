@@ -1,17 +1,16 @@
 //! Copies too many: a holder lets go of its own copy, and of nobody else's.
 //!
-//! The rule. A version's holders stand in an order that everybody computes alike, whoever is lost: the site that wrote it,
-//! then the ring of ids behind it ([`is_before`]). A holder marks the version, then asks; it may let go once as many places
-//! before it as the bucket wants copies have answered from their disks that they hold it, as a copy that counts, that they
-//! have not marked it, and that they are not about to go.
+//! The rule. Whoever knows the same holders of a version finds the same ones to be kept, whoever is lost: those that areas
+//! ask for, then the site that wrote it and the ring of ids behind it ([`Demand::kept`]). A holder marks the version, then
+//! asks; it may let go once places that are enough without it, and are kept before it, have answered from their disks that
+//! they hold it, as a copy that counts, that they have not marked it, and that they are not about to go.
 //!
 //! Why that leaves enough, whoever trims at once and whatever declarations each has heard. Say that copies were let go and
 //! no disk was lost since the first of those rounds began. A place that a round counted on and that has let go since marked
 //! the version after it answered, so the places that its own round counted on answered later still. That chain ends: with
-//! the round that was marked last, and n places that it counted on and that have marked nothing since. So only a disk that
-//! is lost while a round goes on leaves fewer than n, as it would have a moment later. The order alone would do as well
-//! (the first n never find n before them); it is there so that all end with the same holders, with those who see to copies
-//! (the writer, or who takes over from it) among them.
+//! the round that was marked last, and places that it counted on, that are enough and have marked nothing since. So only a
+//! disk that is lost while a round goes on leaves too few, as it would have a moment later. The order is there so that all
+//! end with the same holders, with those who see to copies (the writer, or who takes over from it) among them.
 //!
 //! What makes it true for everybody's books: before a copy goes, every site that keeps a book says, after it has written
 //! that down, that it counts on it no more ([`super::Placement::spare`]); one that is silent keeps everything. From the
@@ -19,20 +18,15 @@
 //! begins another life ([`Trim::word`]).
 //!
 //! Invariants: one round at a time; nothing is let go that was not marked before anybody was asked, that one site keeps, or
-//! that somebody wants held here meanwhile; this site's own place never counts, and what was written at it is never let go.
+//! that somebody wants held here meanwhile; this site's own place never counts, and what was written at it is never let go,
+//! but where the bucket is to move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use skerry_base::{BucketId, Dot, Instant, SiteId};
 
-use super::{Spans, limits};
+use super::{Demand, Spans, limits};
 use crate::Together;
-
-/// Whether a holder stands before another in the order in which copies of what `writer` wrote are kept.
-pub fn is_before(writer: SiteId, one: SiteId, other: SiteId) -> bool {
-    let rank = |site: SiteId| (site != writer, site < writer, site);
-    rank(one) < rank(other)
-}
 
 /// A version that is held here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +35,7 @@ pub struct Copy {
     pub dot: Dot,
     /// Who wrote it.
     pub writer: SiteId,
-    /// At how many places it is to be.
+    /// At how many places it is to be at least, whatever its bucket asks for.
     pub copies: usize,
 }
 
@@ -58,7 +52,7 @@ pub struct Word {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// A round begins: these are left out of what this site says it holds from now on.
-    Mark(BucketId, Vec<Copy>),
+    Mark(BucketId, Demand, Vec<Copy>),
     /// After that it was seen who keeps a book of them, and whose copies count.
     Ask {
         /// All who must answer.
@@ -115,6 +109,7 @@ enum Step {
 #[derive(Debug, Clone)]
 struct Round {
     bucket: BucketId,
+    demand: Demand,
     copies: BTreeMap<Dot, Copy>,
     /// How many were marked.
     marked: usize,
@@ -149,7 +144,7 @@ impl Trim {
     /// Takes in what happened and appends what is to be done.
     pub fn handle(&mut self, input: Input, now: Instant, out: &mut Vec<Output>) {
         match input {
-            Input::Mark(bucket, copies) => self.mark(bucket, copies, now),
+            Input::Mark(bucket, demand, copies) => self.mark(bucket, demand, copies, now),
             Input::Ask { others, counted } => self.ask(others, counted, out),
             Input::Said(site, word) => self.said(site, word, out),
             Input::Silent(site) => self.silent(site, out),
@@ -201,32 +196,52 @@ impl Trim {
         !goes
     }
 
-    /// At how many places before this site one of these is held, going by who holds it as `holders` says.
-    pub fn places_before(&self, copy: &Copy, holders: impl IntoIterator<Item = SiteId>) -> usize {
-        let before = holders.into_iter().filter(|site| is_before(copy.writer, *site, self.me));
-        let mut places = self.together.among(before);
-        places.remove(&self.together.of(self.me));
-        places.len()
+    /// Whether a version is one too many here, going by who else holds it as `holders` says.
+    pub fn is_surplus(
+        &self,
+        demand: &Demand,
+        copy: &Copy,
+        holders: impl IntoIterator<Item = SiteId>,
+    ) -> bool {
+        self.keeps(demand, copy, holders) == Some(false)
     }
 
-    /// Whether a version was written at this site's own place: its copy there is never one too many.
-    pub fn is_own(&self, copy: &Copy) -> bool {
-        self.together.of(copy.writer) == self.together.of(self.me)
+    /// Whether a version is among those to be kept here; none if it has not all the copies yet that are asked for.
+    pub fn keeps(
+        &self,
+        demand: &Demand,
+        copy: &Copy,
+        holders: impl IntoIterator<Item = SiteId>,
+    ) -> Option<bool> {
+        let place = self.together.of(self.me);
+        if copy.copies == 0 || self.is_own(demand, copy) {
+            return Some(true);
+        }
+        let others = holders.into_iter().filter(|site| self.together.of(*site) != place);
+        let all: BTreeSet<SiteId> = others.chain([self.me]).collect();
+        let kept = demand.clone().at_least(copy.copies).kept(copy.writer, &all, &self.together);
+        kept.map(|kept| kept.contains(&place))
     }
 
-    fn mark(&mut self, bucket: BucketId, copies: Vec<Copy>, now: Instant) {
+    /// Whether a version was written at this site's own place: its copy there is never one too many, unless it moves.
+    pub fn is_own(&self, demand: &Demand, copy: &Copy) -> bool {
+        !demand.moves() && self.together.of(copy.writer) == self.together.of(self.me)
+    }
+
+    fn mark(&mut self, bucket: BucketId, demand: Demand, copies: Vec<Copy>, now: Instant) {
         if self.round.is_some() {
             return;
         }
         let copies: BTreeMap<Dot, Copy> = copies
             .into_iter()
-            .filter(|copy| copy.copies > 0 && !self.is_own(copy))
+            .filter(|copy| copy.copies > 0 && !self.is_own(&demand, copy))
             .take(limits::TRIMMED_AT_ONCE)
             .map(|copy| (copy.dot, copy))
             .collect();
         *self.words.entry(bucket).or_default() += 1;
         self.round = Some(Round {
             bucket,
+            demand,
             marked: copies.len(),
             copies,
             open: BTreeSet::new(),
@@ -265,14 +280,14 @@ impl Trim {
         }
     }
 
-    /// Once all have answered, what enough places before this one hold may go.
+    /// Once all have answered, what enough places hold that are kept before this one may go.
     fn conclude(&mut self, out: &mut Vec<Output>) {
         let Some(round) = self.round.as_ref().filter(|round| round.open.is_empty()) else { return };
         let holders = |dot: Dot| {
             let holds = move |site: &&SiteId| round.holds.get(*site).is_some_and(|spans| spans.contains(dot));
             round.counted.iter().filter(holds).copied()
         };
-        let enough = |copy: &&Copy| self.places_before(copy, holders(copy.dot)) >= copy.copies;
+        let enough = |copy: &&Copy| self.is_surplus(&round.demand, copy, holders(copy.dot));
         let goes: BTreeMap<Dot, Copy> =
             round.copies.values().filter(enough).map(|copy| (copy.dot, *copy)).collect();
         let (bucket, stay) = (round.bucket, round.marked - goes.len());

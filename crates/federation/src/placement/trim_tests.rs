@@ -50,7 +50,7 @@ impl Table {
 
     /// A round about these with these others, of whom all count.
     fn round(&mut self, copies: Vec<Copy>, others: &[u8]) -> Vec<Output> {
-        assert_eq!(self.take(Input::Mark(BUCKET, copies)), []);
+        assert_eq!(self.take(Input::Mark(BUCKET, Demand::default(), copies)), []);
         let asked = self.take(Input::Ask { others: sites(others), counted: sites(others) });
         assert_eq!(asked.len(), others.len());
         asked
@@ -65,11 +65,7 @@ impl Table {
 fn the_order_is_the_writer_and_then_the_ring_behind_it() {
     let ranked = |writer: u8| {
         let mut all = [1, 2, 3, 4].map(site);
-        all.sort_by(|one, other| match is_before(site(writer), *one, *other) {
-            true => core::cmp::Ordering::Less,
-            false if one == other => core::cmp::Ordering::Equal,
-            false => core::cmp::Ordering::Greater,
-        });
+        all.sort_by_cached_key(|one| Demand::anywhere(2).rank(site(writer), *one));
         all.map(|site| site.0[0])
     };
     assert_eq!(ranked(1), [1, 2, 3, 4]);
@@ -132,7 +128,7 @@ fn what_one_counts_on_stays_and_so_does_what_somebody_wants_held() {
 #[test]
 fn whose_copy_does_not_count_must_answer_and_is_no_reason() {
     let mut table = Table::new(3);
-    table.take(Input::Mark(BUCKET, vec![copy(1, 1, 2)]));
+    table.take(Input::Mark(BUCKET, Demand::default(), vec![copy(1, 1, 2)]));
     table.take(Input::Ask { others: sites(&[1, 2]), counted: sites(&[1]) });
     table.said(2, word(&[1], &[]));
     let stays = Output::Over(BUCKET, End::Done { released: 0, stay: 1 });
@@ -145,8 +141,10 @@ fn the_nodes_of_one_site_count_once_and_own_ones_not_at_all() {
     let together: Together = [(site(2), site(1)), (site(5), site(4))].into_iter().collect();
     let mut table = Table::new(5);
     table.machine.set_together(together);
-    assert_eq!(table.machine.places_before(&copy(1, 1, 2), [1, 2, 4].map(site)), 1);
-    table.take(Input::Mark(BUCKET, vec![copy(1, 1, 2), copy(2, 4, 1)]));
+    let surplus =
+        |copies| table.machine.is_surplus(&Demand::default(), &copy(1, 1, copies), [1, 2, 4].map(site));
+    assert!(surplus(1) && !surplus(2));
+    table.take(Input::Mark(BUCKET, Demand::default(), vec![copy(1, 1, 2), copy(2, 4, 1)]));
     assert!(!table.machine.leaves_out(BUCKET, dot(2)), "written at its own place");
     table.take(Input::Ask { others: sites(&[1, 2, 3, 4]), counted: sites(&[1, 2, 3, 4]) });
     for by in [1, 2, 4] {
@@ -162,8 +160,38 @@ fn with_each_mark_what_was_said_before_is_another_life_s() {
     assert_eq!(table.machine.word(BUCKET), 0);
     table.round(vec![copy(1, 1, 1)], &[1]);
     assert_eq!(table.machine.word(BUCKET), 1);
-    assert_eq!(table.take(Input::Mark(BUCKET, vec![copy(2, 1, 1)])), [], "one round at a time");
+    assert_eq!(
+        table.take(Input::Mark(BUCKET, Demand::default(), vec![copy(2, 1, 1)])),
+        [],
+        "one round at a time"
+    );
     assert!(!table.machine.leaves_out(BUCKET, dot(2)));
     assert_eq!(table.take(Input::GiveUp), [Output::Over(BUCKET, End::GivenUp)]);
     assert_eq!((table.machine.word(BUCKET), table.machine.word(BucketId([8; 16]))), (1, 0));
+}
+
+#[test]
+fn what_an_area_needs_stays_and_a_bucket_that_moves_is_left_by_its_writer() {
+    let area = || Demand::anywhere(2).and_in(2, sites(&[3, 4]));
+    let mut table = Table::new(4);
+    table.take(Input::Mark(BUCKET, area(), vec![copy(1, 1, 2)]));
+    table.take(Input::Ask { others: sites(&[1, 2, 3]), counted: sites(&[1, 2, 3]) });
+    for by in [1, 2] {
+        table.said(by, word(&[1], &[]));
+    }
+    let stays = || Output::Over(BUCKET, End::Done { released: 0, stay: 1 });
+    assert_eq!(table.said(3, word(&[1], &[])), [stays()], "three before it, and one of the area");
+    let mut writer = Table::new(1);
+    let mut round = |demand: Demand, by_4: &[u64]| {
+        writer.take(Input::GiveUp);
+        writer.take(Input::Mark(BUCKET, demand, vec![copy(1, 1, 2)]));
+        let asked = writer.take(Input::Ask { others: sites(&[3, 4]), counted: sites(&[3, 4]) });
+        assert_eq!(asked.len(), 2);
+        writer.said(3, word(&[1], &[]));
+        writer.said(4, word(by_4, &[]))
+    };
+    let none = Output::Over(BUCKET, End::Done { released: 0, stay: 0 });
+    assert_eq!(round(area(), &[1]), [none], "its own is not even marked");
+    assert_eq!(round(area().moving(), &[]), [stays()], "not before the area has two");
+    assert_eq!(round(area().moving(), &[1]), [Output::Release(BUCKET, vec![dot(1)])]);
 }

@@ -33,6 +33,7 @@ pub(super) async fn run(
         ("POST", ["sites", name, "address"]) => {
             ok(service.set_address(name, json::request(request).await?).await)
         }
+        ("POST", ["sites", name, "area"]) => ok(service.set_area(name, json::request(request).await?).await),
         ("POST", ["sites", name, "expel"]) => ok(service.expel(name, json::request(request).await?).await),
         ("GET", ["areas"]) => ok(service.areas().await),
         ("GET", ["space"]) => ok(service.space(space_query(query)?).await),
@@ -79,7 +80,7 @@ pub(super) async fn run(
             ]
             | ["link", "budget"]
             | ["sites", _]
-            | ["sites", _, "duty" | "name" | "address" | "expel"]
+            | ["sites", _, "duty" | "name" | "address" | "area" | "expel"]
             | ["keys", _, "disable"]
             | ["sites", _, "lost" | "only"]
             | ["buckets", _]
@@ -164,6 +165,7 @@ pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::POST, "sites/abc/duty"),
     (Method::POST, "sites/abc/name"),
     (Method::POST, "sites/abc/address"),
+    (Method::POST, "sites/abc/area"),
     (Method::POST, "sites/abc/expel"),
     (Method::GET, "areas"),
     (Method::GET, "space"),

@@ -5,13 +5,13 @@ use async_trait::async_trait;
 use super::Memory;
 use super::state::Bucket;
 use crate::service::{
-    AddressRequest, AdminService, AreasReport, BucketCreate, BucketList, BucketPatch, BucketStatus,
-    ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, DutyRequest,
-    ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, KeyCreate, KeyCreated,
-    KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState, Outcome,
-    Readiness, RenameRequest, ScrubReport, ScrubRequest, ServiceError, SiteList, SiteStatus, SpaceQuery,
-    SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus, UplinkRequest, UplinkState, VERSION,
-    Versioning,
+    AddressRequest, AdminService, AreaRequest, AreasReport, BucketCreate, BucketList, BucketPatch,
+    BucketStatus, ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery,
+    DutyRequest, ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, KeyCreate,
+    KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState,
+    Outcome, Readiness, RenameRequest, ScrubReport, ScrubRequest, ServiceError, SiteList, SiteStatus,
+    SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus, UplinkRequest,
+    UplinkState, VERSION, Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -55,6 +55,10 @@ fn status(name: &str, bucket: &Bucket) -> BucketStatus {
         versioning: versioning.into(),
         ack_scope: "node".into(),
         copies: 1,
+        copies_in: String::new(),
+        lives_in: String::new(),
+        areas: Vec::new(),
+        surplus: SurplusStatus::default(),
         follow: "records".into(),
         residency: Vec::new(),
         miss: "local".into(),
@@ -96,6 +100,7 @@ impl AdminService for Memory {
             conflicts: 0,
             unprotected_bytes: 0,
             single_copy_buckets: 0,
+            areas: Vec::new(),
             surplus: SurplusStatus::default(),
             duty: "serves".into(),
             nodes: None,
@@ -142,6 +147,10 @@ impl AdminService for Memory {
 
     async fn set_address(&self, _: &str, _: AddressRequest) -> Outcome<SiteStatus> {
         Err(ServiceError::not_implemented("another address of the only site there is"))
+    }
+
+    async fn set_area(&self, _: &str, _: AreaRequest) -> Outcome<SiteStatus> {
+        Err(ServiceError::not_implemented("an area of the only site there is"))
     }
 
     async fn expel(&self, _: &str, _: ExpelRequest) -> Outcome<Expelled> {
@@ -294,6 +303,7 @@ impl AdminService for Memory {
         let mut state = self.lock();
         let bucket = state.buckets.get_mut(name).ok_or_else(|| ServiceError::no_such_bucket(name))?;
         let several = patch.ack_scope.is_some() || patch.copies.is_some();
+        let several = several || patch.copies_in.is_some() || patch.lives_in.is_some();
         if several || patch.follow.is_some() || patch.miss.is_some() || patch.join.is_some() {
             return Err(ServiceError::not_implemented("a setting that needs several sites"));
         }

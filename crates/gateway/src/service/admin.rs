@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AddressRequest, AreasReport, DutyRequest, ExpelRequest, Expelled, JoinRequest, LossPage, LossQuery,
-    LossRequest, LossState, MembershipState, NodesReport, Outcome, PinList, PinRequest, PinStatus,
-    RenameRequest, SeatRequest, ServiceError, SiteList, SiteStatus,
+    AddressRequest, AreaCopies, AreaRequest, AreasReport, DutyRequest, ExpelRequest, Expelled, JoinRequest,
+    LossPage, LossQuery, LossRequest, LossState, MembershipState, NodesReport, Outcome, PinList, PinRequest,
+    PinStatus, RenameRequest, SeatRequest, ServiceError, SiteList, SiteStatus,
 };
 
 /// The version of all shapes here.
@@ -62,6 +62,9 @@ pub struct StatusReport {
     /// Copies too many at this site: what it holds beyond what its buckets want, and is to let go of.
     #[serde(default)]
     pub surplus: SurplusStatus,
+    /// Areas that lack copies of what this site is to see to, or have too few sites for them.
+    #[serde(default)]
+    pub areas: Vec<AreaCopies>,
     /// What this site is there for: `serves`, `frozen`, `draining` or `empty`.
     #[serde(default)]
     pub duty: String,
@@ -554,6 +557,9 @@ pub struct BucketCreate {
     /// Copies wanted at distinct sites.
     #[serde(default)]
     pub copies: Option<u32>,
+    /// The same with areas, as `2 in oslo`.
+    #[serde(default)]
+    pub copies_in: Option<String>,
 }
 
 /// `POST buckets/{name}/home` and `POST register`: who decides conditions from now on, or keeps the names.
@@ -601,6 +607,18 @@ pub struct BucketStatus {
     pub ack_scope: String,
     /// Copies wanted at distinct sites.
     pub copies: u32,
+    /// Copies wanted in areas, as `1 in each area, 2 in oslo`; empty for none.
+    #[serde(default)]
+    pub copies_in: String,
+    /// The area that its payload is to move to; empty for none.
+    #[serde(default)]
+    pub lives_in: String,
+    /// What these areas have of it, as far as the site that is asked is to see to it.
+    #[serde(default)]
+    pub areas: Vec<AreaCopies>,
+    /// Copies too many at the site that is asked: what it is to let go of.
+    #[serde(default)]
+    pub surplus: SurplusStatus,
     /// `records`, `small` or `all`: what members take along with the records.
     pub follow: String,
     /// Names of the sites where its payload may lie, cached copies too; empty for all.
@@ -658,9 +676,15 @@ pub struct BucketPatch {
     /// The default acknowledgement scope of writes.
     #[serde(default)]
     pub ack_scope: Option<String>,
-    /// Copies wanted at distinct sites.
+    /// Copies wanted at distinct sites; alone it asks nothing of areas.
     #[serde(default)]
     pub copies: Option<u32>,
+    /// The same with areas, as `2 in oslo`, `1 in each area` or `3, 1 in oslo, 1 in bergen`.
+    #[serde(default)]
+    pub copies_in: Option<String>,
+    /// The area that its payload is to move to; `all` or nothing for everywhere.
+    #[serde(default)]
+    pub lives_in: Option<String>,
     /// `records`, `small` or `all`.
     #[serde(default)]
     pub follow: Option<String>,
@@ -692,6 +716,8 @@ pub trait AdminService: Send + Sync + 'static {
     async fn rename_site(&self, name: &str, request: RenameRequest) -> Outcome<SiteStatus>;
     /// Says where one of them is dialled.
     async fn set_address(&self, name: &str, request: AddressRequest) -> Outcome<SiteStatus>;
+    /// Says which area one of them stands in.
+    async fn set_area(&self, name: &str, request: AreaRequest) -> Outcome<SiteStatus>;
     /// Expels one of them for ever.
     async fn expel(&self, name: &str, request: ExpelRequest) -> Outcome<Expelled>;
     /// How this site finds others.

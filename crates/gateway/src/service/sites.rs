@@ -28,6 +28,9 @@ pub struct SiteStatus {
     pub link: String,
     /// Where it is dialled, best first.
     pub addresses: Vec<String>,
+    /// The area that it stands in; empty for none.
+    #[serde(default)]
+    pub area: String,
     /// When it was admitted, in milliseconds since 1970.
     pub joined_ms: u64,
     /// Round-trip time, if there is a link.
@@ -100,6 +103,32 @@ pub struct RenameRequest {
 pub struct AddressRequest {
     /// `host:port`, best first; none takes back what was said before.
     pub addresses: Vec<String>,
+}
+
+/// `POST sites/{name}/area`: the area that it stands in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AreaRequest {
+    /// Its name; empty for none.
+    pub area: String,
+}
+
+/// What an area has of a bucket that wants copies there.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AreaCopies {
+    /// The bucket's name; empty where it is clear.
+    #[serde(default)]
+    pub bucket: String,
+    /// The area.
+    pub area: String,
+    /// Copies wanted there.
+    pub copies: u64,
+    /// Sites there that may hold one. With fewer than copies wanted everything lacks some.
+    pub sites: u64,
+    /// Versions that lack copies there and are the asked site's to see to.
+    pub lacking_versions: u64,
+    /// Bytes of them.
+    pub lacking_bytes: u64,
 }
 
 /// `POST sites/{name}/expel`.

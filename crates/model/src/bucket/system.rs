@@ -48,6 +48,8 @@ pub enum SystemKey {
     DutyReport(SiteId),
     /// Where it is dialled by an operator's word: [`super::AddressDocument`].
     Address(SiteId),
+    /// Which area it stands in: [`super::AreaDocument`]. Releases before pass over it.
+    Area(SiteId),
 }
 
 impl SystemKey {
@@ -60,6 +62,7 @@ impl SystemKey {
             "loss" => rest.parse().ok().map(Self::Loss),
             "duty" => rest.parse().ok().map(Self::Duty),
             "address" => rest.parse().ok().map(Self::Address),
+            "area" => rest.parse().ok().map(Self::Area),
             "report" => rest.parse().ok().map(Self::DutyReport),
             "key" => Some(Self::AccessKey(rest.to_owned())),
             "claim" => {
@@ -81,6 +84,7 @@ impl core::fmt::Display for SystemKey {
             Self::Loss(site) => write!(f, "loss/{site}"),
             Self::Duty(site) => write!(f, "duty/{site}"),
             Self::Address(site) => write!(f, "address/{site}"),
+            Self::Area(site) => write!(f, "area/{site}"),
             Self::DutyReport(site) => write!(f, "report/{site}"),
         }
     }

@@ -52,6 +52,10 @@ impl Config {
         if seats == 0 || usize::try_from(seats).is_ok_and(|seats| seats > most) {
             return Err(wrong("site.seats", format!("{seats} is not from 1 to {most}")));
         }
+        let area = &self.site.area;
+        if !area.is_empty() && !skerry_model::bucket::is_area_name(area) {
+            return Err(wrong("site.area", format!("`{area}` is not made of a-z, 0-9 and single hyphens")));
+        }
         let limits = &self.limits;
         if limits.connections == 0 {
             return Err(wrong("limits.connections", "must be at least 1"));

@@ -88,6 +88,8 @@ settings! {
     site: Site {
         /// How many nodes the site has, this one included: 1 to 4, the same at each of them. With 1 a node is its site. With more each fills a seat (`skerry invite --node-of`), a majority of the seats agrees on which nodes count, and the number stays as it is.
         seats: u32 = 1,
+        /// The area that the site stands in: a town, a ship, a data centre. Buckets may want copies in areas (`copies`), or live in one. Holds until an operator says otherwise (`skerry site area`). Empty: none.
+        area: String = String::new(),
     }
     /// The S3 endpoint.
     s3: S3 {

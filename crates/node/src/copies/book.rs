@@ -67,11 +67,27 @@ impl Versioned for HeldFile {
 
 /// Up to where every version has its copies, and under which rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CoveredFile {
+pub(crate) struct Covered {
     copies: u16,
     lost: Vec<SiteId>,
+    /// What areas asked for, and which sites were in them.
+    areas: Vec<(u16, Vec<SiteId>)>,
     /// The vector.
     pub(crate) upto: Vector,
+}
+
+/// The same as it is written where areas ask for something. A release before does not read it: it begins anew.
+impl Versioned for Covered {
+    const NAME: &'static str = "covered vector";
+    const VERSION: u8 = 2;
+}
+
+/// The same where they do not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct CoveredFile {
+    copies: u16,
+    lost: Vec<SiteId>,
+    upto: Vector,
 }
 
 impl Versioned for CoveredFile {
@@ -79,15 +95,40 @@ impl Versioned for CoveredFile {
     const VERSION: u8 = 1;
 }
 
-impl CoveredFile {
+fn small(copies: usize) -> u16 {
+    u16::try_from(copies).unwrap_or(u16::MAX)
+}
+
+impl Covered {
     pub(super) fn new(rules: &Rules, upto: Vector) -> Self {
-        let copies = u16::try_from(rules.copies).unwrap_or(u16::MAX);
-        Self { copies, lost: rules.lost.iter().copied().collect(), upto }
+        let areas = rules.demand.areas().iter();
+        Self {
+            copies: small(rules.copies()),
+            lost: rules.lost.iter().copied().collect(),
+            areas: areas.map(|area| (small(area.copies), area.sites.iter().copied().collect())).collect(),
+            upto,
+        }
     }
 
     /// Whether it was found under these rules. Which sites there are matters only through them.
     pub(super) fn fits(&self, rules: &Rules) -> bool {
-        usize::from(self.copies) == rules.copies && self.lost.iter().eq(&rules.lost)
+        let now = Self::new(rules, Vector::new());
+        (self.copies, &self.lost, &self.areas) == (now.copies, &now.lost, &now.areas)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        match self.areas.is_empty() {
+            true => {
+                let (lost, upto) = (self.lost.clone(), self.upto.clone());
+                codec::encode(&CoveredFile { copies: self.copies, lost, upto })
+            }
+            false => codec::encode(self),
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let plain = |CoveredFile { copies, lost, upto }| Self { copies, lost, areas: Vec::new(), upto };
+        codec::decode(bytes).ok().or_else(|| codec::decode(bytes).ok().map(plain))
     }
 }
 
@@ -98,9 +139,9 @@ impl HeldFile {
     }
 }
 
-pub(super) fn covered_entry(bucket: BucketId, file: Option<&CoveredFile>) -> Entry {
+pub(super) fn covered_entry(bucket: BucketId, file: Option<&Covered>) -> Entry {
     let key = Bytes::from([COVERED, &bucket.0].concat());
-    Entry::Local { key, value: file.map(|file| codec::encode(file).into()) }
+    Entry::Local { key, value: file.map(|file| file.encode().into()) }
 }
 
 /// The entries that forget all that was written down of a bucket.
@@ -119,7 +160,7 @@ pub(crate) fn forgotten(view: &dyn View, bucket: BucketId) -> Result<Vec<Entry>,
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     pub(super) held: BTreeMap<(BucketId, SiteId), (Option<Origin>, Spans)>,
-    pub(super) covered: BTreeMap<BucketId, CoveredFile>,
+    pub(super) covered: BTreeMap<BucketId, Covered>,
 }
 
 impl Book {
@@ -140,7 +181,7 @@ impl Book {
         })?;
         view.scan_prefix(Table::Local, COVERED, &mut |key, value| {
             let bucket = key.strip_prefix(COVERED).and_then(|id| id.try_into().ok()).map(BucketId);
-            book.covered.extend(bucket.zip(codec::decode(value).ok()));
+            book.covered.extend(bucket.zip(Covered::decode(value)));
             ControlFlow::Continue(())
         })?;
         // Of whom it cannot be read what they hold, it is asked again, from the first record on.
@@ -152,6 +193,8 @@ impl Book {
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
+    use skerry_federation::placement::Demand;
+
     use super::*;
 
     fn hex(bytes: &[u8]) -> String {
@@ -195,11 +238,29 @@ mod tests {
         let held = HeldFile { life: None, spans: vec![1, 0] };
         assert_eq!(hex(&codec::encode(&held)), "0100020100");
         assert_eq!(hex(&codec::encode(&PromisedFile(300))), "01ac02");
-        let rules = Rules { copies: 2, lost: [SiteId([7; 16])].into(), ..Rules::default() };
-        let covered = CoveredFile::new(&rules, Vector::new());
-        assert_eq!(hex(&codec::encode(&covered)), format!("010201{}00", "07".repeat(16)));
-        assert_eq!(codec::decode::<CoveredFile>(&codec::encode(&covered)).unwrap(), covered);
-        assert!(covered.fits(&rules) && !covered.fits(&Rules { copies: 3, ..rules.clone() }));
+        let demand = Demand::anywhere(2);
+        let rules = Rules { demand, lost: [SiteId([7; 16])].into(), ..Rules::default() };
+        let covered = Covered::new(&rules, Vector::new());
+        assert_eq!(hex(&covered.encode()), format!("010201{}00", "07".repeat(16)));
+        assert_eq!(Covered::decode(&covered.encode()).unwrap(), covered);
+        let three = Rules { demand: Demand::anywhere(3), ..rules.clone() };
+        assert!(covered.fits(&rules) && !covered.fits(&three));
         assert!(!covered.fits(&Rules { lost: Default::default(), ..rules }));
+    }
+
+    /// Fixture of version 2: must decode for ever.
+    #[test]
+    fn v2_fixture() {
+        let area = |number: u8| Demand::anywhere(2).and_in(1, [SiteId([number; 16])].into());
+        let rules = |number| Rules { demand: area(number), ..Rules::default() };
+        let covered = Covered::new(&rules(9), Vector::new());
+        assert_eq!(hex(&covered.encode()), format!("020200010101{}00", "09".repeat(16)));
+        assert_eq!(Covered::decode(&covered.encode()).unwrap(), covered);
+        let plain = Rules { demand: Demand::anywhere(2), ..Rules::default() };
+        assert!(covered.fits(&rules(9)) && !covered.fits(&rules(8)) && !covered.fits(&plain));
+        assert!(
+            !Covered::new(&plain, Vector::new()).fits(&rules(9)),
+            "what was covered before areas were asked"
+        );
     }
 }

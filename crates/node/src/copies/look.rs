@@ -7,18 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use skerry_base::{BucketId, ChunkId, Dot, Origin, SiteId, Vector};
-use skerry_federation::placement::{Stake, Want, custodian};
+use skerry_federation::placement::{Lack, Stake, Want, custodian};
 use skerry_gateway::service::Outcome;
 use skerry_model::body::{Step, Walk};
 use skerry_model::bucket::list_buckets;
 use skerry_model::{Object, Record, space};
 use skerry_storage::{Pin, Store};
 
-use super::{Copies, Counted, Rules};
+use super::wanted::{AreaNeed, rules};
+use super::{Copies, Count, Counted, Lacking, Rules};
 use crate::paths::bucket::Bucket;
 use crate::paths::refusal;
 use crate::site::{Site, unreadable};
-use crate::workers::copies::rules;
 
 /// Bytes of records of one page.
 const PAGE: usize = 256 << 10;
@@ -66,38 +66,39 @@ fn is_whole(store: &Store, bucket: BucketId, object: &Object, has: impl Fn(Chunk
     true
 }
 
-/// Bytes of a bucket's bodies that are nowhere but here, as far as is known; 0 if it asks for one copy only.
-pub(crate) async fn unprotected(site: &Arc<Site>, bucket: &Bucket) -> Outcome<u64> {
+/// What of a bucket's bodies is nowhere but here, and what areas lack that this site is to see to, as far as is known;
+/// nothing if it asks for one copy only.
+pub(crate) async fn counted(site: &Arc<Site>, bucket: &Bucket) -> Outcome<(Rules, Count)> {
     let (site, id, rules) = (site.clone(), bucket.id, rules(site, bucket));
-    if bucket.config.copies < 2 || rules.sites.len() < 2 || !site.is_member(id) {
-        return Ok(0);
+    let asks = rules.demand.needs_others() || !rules.needs.is_empty();
+    if !asks || rules.sites.len() < 2 || !site.is_member(id) {
+        return Ok((rules, Count::default()));
     }
     let begun = site.clock.now();
     let vector = site.read(move |view| space::vector(view, id).map_err(unreadable)).await?;
     let of = (site.copies.changes(), vector, rules.clone());
-    if let Some(bytes) = site.copies.counted(id, &of, begun) {
-        return Ok(bytes);
+    if let Some(found) = site.copies.counted(id, &of, begun) {
+        return Ok((rules, found));
     }
-    let here = site.clone();
+    let (here, by) = (site.clone(), rules.clone());
     let count = move || {
-        let looker =
-            Looker { me: here.id, store: &here.store, copies: &here.copies, bucket: id, rules: &rules };
-        looker.unprotected()
+        let looker = Looker { me: here.id, store: &here.store, copies: &here.copies, bucket: id, rules: &by };
+        looker.count()
     };
-    let bytes = tokio::task::spawn_blocking(count).await.map_err(refusal::task)??;
+    let found = tokio::task::spawn_blocking(count).await.map_err(refusal::task)??;
     let took = site.clock.now().since(begun);
-    site.copies.set_counted(id, Counted { of, bytes, begun, took });
-    Ok(bytes)
+    site.copies.set_counted(id, Counted { of, found: found.clone(), begun, took });
+    Ok((rules, found))
 }
 
 /// The same for every bucket known here, by name.
-pub(crate) async fn unprotected_by_bucket(site: &Arc<Site>) -> Outcome<BTreeMap<String, u64>> {
+pub(crate) async fn counted_by_bucket(site: &Arc<Site>) -> Outcome<BTreeMap<String, (Rules, Count)>> {
     let system = site.system;
     let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
     let mut all = BTreeMap::new();
     for bucket in buckets.into_iter().map(Bucket::of) {
-        let bytes = unprotected(site, &bucket).await?;
-        all.insert(bucket.name, bytes);
+        let found = counted(site, &bucket).await?;
+        all.insert(bucket.name, found);
     }
     Ok(all)
 }
@@ -139,8 +140,8 @@ impl Looker<'_> {
         custodian(record.site, ring, out).is_some_and(|now| now.site == self.me)
     }
 
-    /// The next page of living versions that are this site's to care for, and how many others hold each.
-    fn page(&self, from: &Vector, visit: &mut dyn FnMut(&Record, &Object, usize)) -> Outcome<(Vector, bool)> {
+    /// The next page of living versions that are this site's to care for.
+    fn page(&self, from: &Vector, visit: &mut dyn FnMut(&Record, &Object)) -> Outcome<(Vector, bool)> {
         let page = space::records_after(&self.store.view(), self.bucket, from, PAGE).map_err(unreadable)?;
         // Who has left the bucket looks after nothing there.
         let mut out = self.copies.away(self.bucket);
@@ -150,8 +151,7 @@ impl Looker<'_> {
             if let Some(object) = item.record.object()
                 && self.is_mine(&item.record, &ring, &out)
             {
-                let holders = self.copies.with(|machine| machine.held_elsewhere(self.bucket, item.dot));
-                visit(&item.record, object, holders);
+                visit(&item.record, object);
             }
         }
         let mut upto = from.clone();
@@ -167,7 +167,7 @@ impl Looker<'_> {
         let ring = self.copies.ring(self.bucket, self.me, self.rules);
         let mut stakes = BTreeMap::new();
         for &dot in dots {
-            let mut stake = Stake { mine: false, here: false, copies: self.rules.copies };
+            let mut stake = Stake { mine: false, here: false, copies: self.rules.copies() };
             let promised = super::book::promised(&view, self.bucket, dot).map_err(unreadable)?;
             let found = space::records_in(&view, self.bucket, (dot, dot.seq), &BTreeSet::new(), PAGE);
             let (items, _) = found.map_err(unreadable)?;
@@ -190,9 +190,9 @@ impl Looker<'_> {
         let mut found = Found { upto: from, more: true, ..Found::default() };
         for _ in 0..PAGES {
             let mut wants = Vec::new();
-            let (upto, more) = self.page(&found.upto, &mut |record, object, holders| {
+            let (upto, more) = self.page(&found.upto, &mut |record, object| {
                 let here = is_here(self.store, self.bucket, object);
-                if holders + usize::from(here) < self.rules.copies {
+                if !self.lack(record, here).is_none() {
                     let want = Want { dot: record.dot, bytes: object.size, here };
                     wants.push((want, record.key.clone()));
                 }
@@ -206,22 +206,51 @@ impl Looker<'_> {
         Ok(found)
     }
 
-    /// Bytes of bodies that are nowhere but here, as far as is known. Behind what one count reads, all that is stored
-    /// counts: rather too much than too little.
-    pub(crate) fn unprotected(&self) -> Outcome<u64> {
+    fn lack(&self, record: &Record, here: bool) -> Lack {
+        self.copies.with(|machine| machine.lack(self.bucket, record.dot, here, &self.rules.demand))
+    }
+
+    /// What is nowhere but here, and what areas lack, as far as is known. Behind what one count reads all that is stored
+    /// counts, and likewise of an area that has too few sites: rather too much than too little.
+    pub(crate) fn count(&self) -> Outcome<Count> {
         let mut from = self.copies.covered(self.bucket, self.rules);
-        let mut bytes = 0u64;
+        let needs = &self.rules.needs;
+        let mut found = Count { unprotected: 0, lacking: vec![Lacking::default(); needs.len()] };
+        // An area without sites asks for nothing.
+        let asked: Vec<usize> = (0..needs.len()).filter(|need| needs[*need].there > 0).collect();
         for _ in 0..COUNTED {
-            let (upto, more) = self.page(&from, &mut |_, object, holders| {
-                if holders == 0 && is_here(self.store, self.bucket, object) {
-                    bytes += object.size;
+            let (upto, more) = self.page(&from, &mut |record, object| {
+                let here = is_here(self.store, self.bucket, object);
+                let elsewhere = self.copies.with(|machine| machine.held_elsewhere(self.bucket, record.dot));
+                if elsewhere == 0 && here && self.rules.demand.places() > 1 {
+                    found.unprotected += object.size;
+                }
+                let lack = self.lack(record, here);
+                for (need, _) in asked.iter().zip(lack.areas).filter(|(_, lack)| *lack > 0) {
+                    found.lacking[*need].versions += 1;
+                    found.lacking[*need].bytes += object.size;
                 }
             })?;
-            if !more {
-                return Ok(bytes);
-            }
             from = upto;
+            if !more {
+                return self.with_short(found, &|need| need.is_short());
+            }
         }
-        Ok(space::sums(&self.store.view(), self.bucket).map_err(unreadable)?.stored_bytes)
+        let all = space::sums(&self.store.view(), self.bucket).map_err(unreadable)?;
+        if self.rules.demand.places() > 1 {
+            found.unprotected = all.stored_bytes;
+        }
+        self.with_short(found, &|_| true)
+    }
+
+    /// Of these areas everything lacks copies.
+    fn with_short(&self, mut found: Count, is_short: &dyn Fn(&AreaNeed) -> bool) -> Outcome<Count> {
+        let all = space::sums(&self.store.view(), self.bucket).map_err(unreadable)?;
+        for (need, lacking) in self.rules.needs.iter().zip(&mut found.lacking) {
+            if is_short(need) {
+                *lacking = Lacking { versions: all.keys.max(lacking.versions), bytes: all.stored_bytes };
+            }
+        }
+        Ok(found)
     }
 }

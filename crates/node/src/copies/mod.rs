@@ -25,23 +25,14 @@ pub(crate) mod look;
 pub(crate) mod loss;
 pub(crate) mod only;
 pub(crate) mod surplus;
+pub(crate) mod wanted;
 
-use book::{Book, CoveredFile, HeldFile};
+use book::{Book, Covered, HeldFile};
 use loss::Loss;
+pub(crate) use wanted::Rules;
 
 /// What is not written down yet: whose holdings, and which buckets' covered vectors.
 pub(crate) type Dirty = (BTreeSet<(BucketId, SiteId)>, BTreeSet<BucketId>);
-
-/// What decides whether a version of a bucket has enough holders.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Rules {
-    /// At how many sites each is to be; never more than there are.
-    pub(crate) copies: usize,
-    /// Sites that count no more.
-    pub(crate) lost: BTreeSet<SiteId>,
-    /// All sites that may hold copies, lost ones among them.
-    pub(crate) sites: BTreeSet<SiteId>,
-}
 
 /// A count of what is unprotected counts as news for so many times as long as it took, and at most for [`OLDEST`].
 const SHARE: u32 = 20;
@@ -51,10 +42,28 @@ const OLDEST: Duration = Duration::from_secs(60);
 /// What a count of what is unprotected depends on: changes of what is known of holders, records, rules.
 pub(crate) type Counting = (u64, Vector, Rules);
 
+/// What such a count found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Count {
+    /// Bytes that are nowhere but here.
+    pub(crate) unprotected: u64,
+    /// What areas lack that this site is to see to, in the order of [`Rules::needs`].
+    pub(crate) lacking: Vec<Lacking>,
+}
+
+/// Versions that an area lacks copies of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Lacking {
+    /// How many.
+    pub(crate) versions: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
 /// The last such count of a bucket.
 pub(crate) struct Counted {
     pub(crate) of: Counting,
-    pub(crate) bytes: u64,
+    pub(crate) found: Count,
     pub(crate) begun: Instant,
     pub(crate) took: Duration,
 }
@@ -81,7 +90,7 @@ pub(crate) struct Copies {
 struct State {
     machine: Placement,
     lives: BTreeMap<(BucketId, SiteId), Origin>,
-    covered: BTreeMap<BucketId, CoveredFile>,
+    covered: BTreeMap<BucketId, Covered>,
     dirty: BTreeSet<(BucketId, SiteId)>,
     dirty_covered: BTreeSet<BucketId>,
     losses: BTreeMap<SiteId, Loss>,
@@ -286,9 +295,10 @@ impl Copies {
     }
 
     /// The last count of what is unprotected, if it still stands.
-    pub(crate) fn counted(&self, bucket: BucketId, of: &Counting, now: Instant) -> Option<u64> {
+    pub(crate) fn counted(&self, bucket: BucketId, of: &Counting, now: Instant) -> Option<Count> {
         let state = self.state();
-        state.counted.get(&bucket).filter(|counted| counted.stands(of, now)).map(|counted| counted.bytes)
+        let counted = state.counted.get(&bucket).filter(|counted| counted.stands(of, now));
+        counted.map(|counted| counted.found.clone())
     }
 
     /// It was counted anew.
@@ -321,18 +331,30 @@ impl Copies {
     /// Up to where every version has its copies under these rules.
     pub(crate) fn covered(&self, bucket: BucketId, rules: &Rules) -> Vector {
         let state = self.state();
-        let fits = |file: &&CoveredFile| file.fits(rules);
+        let fits = |file: &&Covered| file.fits(rules);
         state.covered.get(&bucket).filter(fits).map(|file| file.upto.clone()).unwrap_or_default()
     }
 
     /// A look through all records found so.
     pub(crate) fn set_covered(&self, bucket: BucketId, rules: &Rules, upto: Vector) {
         let mut state = self.state();
-        let file = CoveredFile::new(rules, upto);
+        let file = Covered::new(rules, upto);
         if state.covered.get(&bucket) != Some(&file) {
             state.covered.insert(bucket, file);
             state.dirty_covered.insert(bucket);
         }
+    }
+
+    /// What had its copies under other rules may have fewer when these hold again: that is forgotten before anything is let
+    /// go of. Whether there was anything to forget.
+    pub(crate) fn forget_former(&self, bucket: BucketId, rules: &Rules) -> bool {
+        let mut state = self.state();
+        let is_former = state.covered.get(&bucket).is_some_and(|file| !file.fits(rules));
+        if is_former {
+            state.covered.remove(&bucket);
+            state.dirty_covered.insert(bucket);
+        }
+        is_former
     }
 
     /// What is to be written down since this was last asked.
@@ -390,7 +412,7 @@ mod tests {
     fn a_count_stands_while_nothing_changes_and_one_that_took_long_for_a_while() {
         let (of, other) = ((1, Vector::new(), Rules::default()), (2, Vector::new(), Rules::default()));
         let at = |seconds: u64| Instant(seconds * 1_000_000_000);
-        let counted = |took| Counted { of: of.clone(), bytes: 7, begun: at(100), took };
+        let counted = |took| Counted { of: of.clone(), found: Count::default(), begun: at(100), took };
         let (quick, slow) = (counted(Duration::from_millis(5)), counted(Duration::from_secs(2)));
         assert!(quick.stands(&of, at(150)) && !quick.stands(&of, at(160)), "disks are found damaged, too");
         assert!(!quick.stands(&other, at(101)));

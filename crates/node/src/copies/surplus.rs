@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use skerry_base::{BucketId, Dot, Instant, Origin, SiteId};
 use skerry_federation::placement::trim::{Copy, Input, Output, Trim};
-use skerry_federation::placement::{Spans, Stake, limits};
+use skerry_federation::placement::{Demand, Spans, Stake, limits};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError, SurplusStatus};
 
 use super::look::Looker;
+use super::wanted::rules;
 use super::{Copies, Dirty, Rules, State};
 use crate::paths::bucket::{self, Bucket};
 use crate::paths::{refusal, scope};
 use crate::peers::message::{Response, Spare, Spared};
 use crate::site::{Site, entry};
-use crate::workers::copies::rules;
 
 /// Versions of one question: those of a round of any release to come.
 const ASKED: u64 = 4 * limits::TRIMMED_AT_ONCE as u64;
@@ -162,17 +162,18 @@ impl Copies {
         self.state().trimming.machine.wanted(bucket, dot)
     }
 
-    /// At how many places before this one a version is known to be held that counts, and whether it is this place's own.
-    pub(crate) fn places_before(
+    /// Whether a version that is held here is to be kept, going by who is known to hold it and counts; none if it has not
+    /// all the copies yet that are asked for.
+    pub(crate) fn keeps(
         &self,
         bucket: BucketId,
+        demand: &Demand,
         copy: &Copy,
         sites: &BTreeSet<SiteId>,
-    ) -> (usize, bool) {
+    ) -> Option<bool> {
         let state = self.state();
         let holders = state.machine.holders(bucket, copy.dot).filter(|holder| sites.contains(holder));
-        let machine = &state.trimming.machine;
-        (machine.places_before(copy, holders), machine.is_own(copy))
+        state.trimming.machine.keeps(demand, copy, holders)
     }
 
     /// A page of what is held here was taken, and there are more.
@@ -236,7 +237,7 @@ impl Copies {
         }
         let is_asked = |dot: &Dot| trimming.asking.contains_key(&(bucket, Question::Hold(*dot)));
         let (asked, free): (Vec<_>, Vec<_>) = stakes.into_iter().partition(|(dot, _)| is_asked(dot));
-        let mut keeps = machine.spare(bucket, site, free);
+        let mut keeps = machine.spare(bucket, site, &rules.demand, free);
         asked.into_iter().for_each(|(dot, _)| keeps.insert(dot));
         // What had its copies under other rules may have fewer when these hold again.
         if covered.get(&bucket).is_some_and(|file| !file.fits(rules)) {
@@ -292,6 +293,13 @@ pub(crate) fn status(site: &Site) -> SurplusStatus {
     }
 }
 
+/// The same of one bucket; what was let go of is known of all together.
+pub(crate) fn status_of(site: &Site, bucket: BucketId) -> SurplusStatus {
+    let found = site.copies.surplus().remove(&bucket).unwrap_or_default();
+    let Surplus { versions, bytes, reason } = found;
+    SurplusStatus { versions, bytes, reason, ..SurplusStatus::default() }
+}
+
 fn dots(spans: &Spans) -> Outcome<Vec<Dot>> {
     let refuse = || ServiceError::new(ErrorKind::InvalidRequest, "too many versions in one question");
     let lengths = spans.iter().map(|(_, first, last)| (last - first).saturating_add(1));
@@ -316,12 +324,13 @@ pub(crate) async fn answer(site: &Arc<Site>, from: SiteId, asked: Spare) -> Outc
     // Both look for copies too many at the same moment, and ask each other what they hold.
     site.copies.until_answered(id, from).await;
     let stakes = look(site, &bucket, &dots).await?;
-    let keeps = if scope::level(&bucket) > asked.copies {
+    let by = rules(site, &bucket);
+    let keeps = if scope::level(&bucket) > asked.copies || by.is_unread {
         spans
     } else {
         let wanted: BTreeSet<Dot> =
             stakes.iter().filter(|(_, stake)| stake.mine).map(|(dot, _)| *dot).collect();
-        let keeps = site.copies.spare((id, &rules(site, &bucket)), from, stakes);
+        let keeps = site.copies.spare((id, &by), from, stakes);
         if wanted.iter().any(|dot| keeps.contains(*dot)) {
             // Others may hold them of whom that is not known here.
             site.copies.hurry(id);

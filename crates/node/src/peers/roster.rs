@@ -22,6 +22,8 @@ pub(crate) struct Known {
     pub(crate) addresses: Vec<String>,
     /// Which seat of which site it fills.
     pub(crate) place: Place,
+    /// The area that it stands in; empty for none.
+    pub(crate) area: String,
 }
 
 /// A seat of a site, as an admin key gave it. What is not a further node of a site is the first of its own.
@@ -167,7 +169,7 @@ mod tests {
         ];
         let known = |(number, place): (u8, Place)| {
             let (name, key) = (number.to_string(), PublicKey([number; 32]));
-            (site(number), Known { name, key, addresses: Vec::new(), place })
+            (site(number), Known { name, key, addresses: Vec::new(), place, area: String::new() })
         };
         let roster = Roster::default();
         assert!(roster.replace(places.into_iter().map(known).collect()));

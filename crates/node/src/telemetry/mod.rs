@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use skerry_gateway::service::AreaCopies;
 
 mod areas;
 mod cache;
@@ -50,6 +51,12 @@ struct ClassLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BucketLabel {
     bucket: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BucketAreaLabel {
+    bucket: String,
+    area: String,
 }
 
 /// The contract metrics of a node; the S3 ones are the gateway's, in the same registry.
@@ -91,6 +98,7 @@ pub struct Telemetry {
     pub surplus: Surplus,
     disk_bytes: Family<ClassLabel, Gauge>,
     unprotected_bytes: Family<BucketLabel, Gauge>,
+    area_lacking_bytes: Family<BucketAreaLabel, Gauge>,
 }
 
 impl Telemetry {
@@ -120,6 +128,7 @@ impl Telemetry {
             surplus: Surplus::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
+            area_lacking_bytes: Family::default(),
         };
         telemetry.enter(registry);
         telemetry
@@ -179,6 +188,11 @@ impl Telemetry {
             "Bytes by bucket that have no second copy at another site yet",
             self.unprotected_bytes.clone(),
         );
+        registry.register(
+            "skerry_area_lacking_bytes",
+            "Bytes by bucket and area that lack copies which the bucket wants there",
+            self.area_lacking_bytes.clone(),
+        );
         self.scrub.register(registry);
         self.cache.register(registry);
         self.uplink.register(registry);
@@ -207,6 +221,16 @@ impl Telemetry {
         self.unprotected_bytes.clear();
         for (bucket, bytes) in buckets {
             self.unprotected_bytes.get_or_create(&BucketLabel { bucket }).set(signed(bytes));
+        }
+    }
+
+    /// Sets what areas lack of buckets that want copies there: the [`METRIC_BUCKETS`] that lack most.
+    pub(crate) fn area_lacking(&self, mut areas: Vec<AreaCopies>) {
+        areas.sort_by_key(|area| std::cmp::Reverse(area.lacking_bytes));
+        self.area_lacking_bytes.clear();
+        for AreaCopies { bucket, area, lacking_bytes, .. } in areas.into_iter().take(METRIC_BUCKETS) {
+            let label = BucketAreaLabel { bucket, area };
+            self.area_lacking_bytes.get_or_create(&label).set(signed(lacking_bytes));
         }
     }
 }

@@ -15,7 +15,7 @@ fn absent() -> WriteCondition {
 }
 
 fn new(name: &str, owner: &str, unique: bool) -> BucketCreate {
-    BucketCreate { name: name.into(), owner: Some(owner.into()), unique, copies: None }
+    BucketCreate { name: name.into(), owner: Some(owner.into()), unique, copies: None, copies_in: None }
 }
 
 fn to(site: &str, destroyed: Option<&str>) -> HomeRequest {

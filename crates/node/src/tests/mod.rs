@@ -30,5 +30,6 @@ mod space;
 mod sums;
 mod trim;
 mod uploads;
+mod wanted;
 mod within;
 mod world;

@@ -8,9 +8,9 @@ use super::world::{TestSite, TestWorld, context, noise};
 use crate::copies::look::is_here;
 use crate::site::unreadable;
 
-const BUCKET: &str = "safe";
+pub(super) const BUCKET: &str = "safe";
 
-fn body(number: u64) -> bytes::Bytes {
+pub(super) fn body(number: u64) -> bytes::Bytes {
     noise([40_000, 700_000, 3 << 20][number as usize % 3], number)
 }
 
@@ -21,7 +21,7 @@ async fn write(site: &TestSite, keys: std::ops::Range<u64>) {
 }
 
 /// Whether a site holds the body of a key as a copy that counts.
-async fn holds(site: &TestSite, key: &str) -> bool {
+pub(super) async fn holds(site: &TestSite, key: &str) -> bool {
     let Some(bucket) = site.site().bucket(BUCKET).await.unwrap() else { return false };
     let (key, id, store) = (key.to_owned(), bucket.id, site.site().store.clone());
     let look = move |view: &dyn skerry_base::kv::View| {

@@ -24,6 +24,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Workers;
 use crate::copies::look::{Found, Looker};
+use crate::copies::wanted::rules;
 use crate::copies::{Rules, book, claims, surplus};
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
@@ -293,7 +294,7 @@ impl Copier {
         let mut silent = BTreeSet::new();
         for bucket in buckets.into_iter().map(Bucket::of).filter(|bucket| site.is_member(bucket.id)) {
             let rules = rules(&site, &bucket);
-            if rules.copies < 2 {
+            if !rules.demand.needs_others() {
                 self.looks.remove(&bucket.id);
                 continue;
             }
@@ -386,20 +387,10 @@ impl Copier {
         self.keys.retain(|(of, dot), _| *of != bucket || flies(*dot));
         self.keys.extend(found.iter().map(|(want, key)| ((bucket, want.dot), key.clone())));
         let wants = found.into_iter().map(|(want, _)| want).collect();
-        let offer = Input::Offer { bucket, copies: rules.copies, wants };
+        let offer = Input::Offer { bucket, demand: rules.demand.clone(), wants };
         let asks = self.site.copies.tell(offer, self.now());
         self.ask(asks);
     }
-}
-
-/// How many copies a bucket wants now, and who counts.
-pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
-    let lost = site.copies.uncounted();
-    let all = site.peers.roster.all().into_keys().chain([site.id]);
-    let sites: BTreeSet<SiteId> = all.filter(|other| bucket.may_lie_at(*other)).collect();
-    // The nodes of one site burn together: it counts once, wherever in it a copy lies.
-    let there = site.peers.roster.together().count(sites.difference(&lost).copied());
-    Rules { copies: usize::from(bucket.config.copies).min(there), lost, sites }
 }
 
 pub(crate) fn candidate(site: &Site, other: SiteId, links: &BTreeMap<SiteId, u64>) -> Candidate {

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, NodeId, SiteId, Vector, WallTime};
 use skerry_federation::drain::{Drain, Input, Lacking, Output};
-use skerry_federation::placement::{Failure, Input as Placing, Output as Placed, Placement};
+use skerry_federation::placement::{Demand, Failure, Input as Placing, Output as Placed, Placement};
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{self as model, DutyReport, OnDuty, SystemKey};
 use skerry_model::space;
@@ -245,7 +245,7 @@ impl Drainer {
                 items.retain(|item| covered.covers(item.want.dot));
             }
             if !wants.is_empty() {
-                self.place(under, Placing::Offer { bucket, copies: 1, wants });
+                self.place(under, Placing::Offer { bucket, demand: Demand::anywhere(1), wants });
             }
         }
         let others = match under.abandons_uploads {

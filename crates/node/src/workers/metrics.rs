@@ -12,7 +12,7 @@ use skerry_model::space;
 use skerry_storage::{SyncStats, Usage};
 
 use super::{Worker, Workers};
-use crate::copies::{look, surplus};
+use crate::copies::{look, surplus, wanted};
 use crate::growth::{GROWTH, Growth, taken_and_room};
 use crate::paths::members;
 use crate::site::{Site, entry, unreadable};
@@ -125,8 +125,10 @@ impl Metrics {
             Ok((conflicts, names))
         };
         let (conflicts, names) = self.site.read(read).await?;
-        let unprotected = look::unprotected_by_bucket(&self.site).await?;
-        self.telemetry.unprotected_bytes(unprotected.into_iter().collect());
+        let counted = look::counted_by_bucket(&self.site).await?;
+        self.telemetry.area_lacking(wanted::lacking(&counted));
+        let unprotected = counted.into_iter().map(|(bucket, (_, count))| (bucket, count.unprotected));
+        self.telemetry.unprotected_bytes(unprotected.collect());
         let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.telemetry.conflicts.set(count(conflicts.values().sum()));
         self.telemetry.name_conflicts.set(count(names));

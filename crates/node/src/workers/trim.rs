@@ -22,12 +22,12 @@ use skerry_gateway::service::Outcome;
 use skerry_model::bucket::list_buckets;
 use skerry_model::space;
 
-use super::copies::rules;
 use super::{Worker, Workers};
 use crate::copies::look::is_here;
-use crate::copies::surplus::{Surplus, copy_of};
+use crate::copies::surplus::{Surplus, copy_of, write_down};
+use crate::copies::wanted::rules;
 use crate::copies::{Rules, claims};
-use crate::paths::bucket::Bucket;
+use crate::paths::bucket::{Bucket, claim_of};
 use crate::paths::{refusal, scope};
 use crate::peers::message::{Request, Response, Spare};
 use crate::site::{Site, unreadable};
@@ -74,6 +74,8 @@ struct Pass {
     released: (u64, u64),
     /// Somebody did not answer: what else is too much is only counted.
     is_blocked: bool,
+    /// Areas have not all the copies yet that they ask for: then some here will be too many.
+    is_unsettled: bool,
 }
 
 pub(super) struct Trimmer {
@@ -157,11 +159,16 @@ impl Trimmer {
         let now = self.site.clock.now();
         let Some(plan) = self.plans.get_mut(&bucket) else { return };
         let (released, stays) = (pass.released.0 > 0, pass.stay.versions > 0);
-        let pause = if released || !stays { AGAIN } else { plan.pause };
+        let again = stays || pass.is_unsettled;
+        let pause = if released || !again { AGAIN } else { plan.pause };
         let cost = now.since(begun);
-        plan.due = now.after(if stays { pause.max(cost * AGAIN_SHARE) } else { PERIOD.max(cost * SHARE) });
+        plan.due = now.after(match (stays, pass.is_unsettled) {
+            (true, _) => pause.max(cost * AGAIN_SHARE),
+            (false, true) => pause.max(cost * SHARE),
+            (false, false) => PERIOD.max(cost * SHARE),
+        });
         plan.pause = (pause * 2).min(SELDOM);
-        plan.stayed_with = stays.then(|| self.site.boxes.linked().into_iter().collect());
+        plan.stayed_with = again.then(|| self.site.boxes.linked().into_iter().collect());
     }
 
     /// After a pass that failed, of which nothing is known.
@@ -176,10 +183,14 @@ impl Trimmer {
     async fn pass(&self, bucket: &Bucket, rules: &(u16, Rules)) -> Outcome<Pass> {
         let (site, id) = (&self.site, bucket.id);
         let mut pass = Pass::default();
-        let rests = site.leaving.note(id).is_some() || site.pins.any_of(id);
+        let rests = site.leaving.note(id).is_some() || site.pins.any_of(id) || rules.1.is_unread;
+        pass.is_unsettled = !rules.1.demand.areas().is_empty();
         if rests || !self.may_be_too_many(id, rules).await {
             return Ok(pass);
         }
+        // What is written here from now on is to go as well.
+        let outside = rules.1.moves_from(site.id);
+        pass.is_unsettled = outside;
         let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
         for other in members.into_iter().filter(|other| site.linked(*other)) {
             claims::ask_anew(site, id, other).await;
@@ -187,7 +198,8 @@ impl Trimmer {
         let mut from = Some(Vector::new());
         let mut waiting: Vec<Found> = Vec::new();
         while let Some(seen) = from.take() {
-            let (mut found, next) = page(site, bucket, &rules.1, seen).await?;
+            let Page { mut found, lacking, next } = page(site, bucket, &rules.1, seen).await?;
+            pass.wait(&rules.1, outside, lacking);
             waiting.append(&mut found);
             while waiting.len() >= limits::TRIMMED_AT_ONCE || (next.is_none() && !waiting.is_empty()) {
                 let rest = waiting.split_off(waiting.len().min(limits::TRIMMED_AT_ONCE));
@@ -253,7 +265,8 @@ impl Trimmer {
         let tell = |input| site.copies.trim(input, site.clock.now());
         // One that a failure left behind.
         tell(Input::GiveUp);
-        tell(Input::Mark(id, some.iter().map(|found| found.copy).collect()));
+        let demand = rules.1.demand.clone();
+        tell(Input::Mark(id, demand, some.iter().map(|found| found.copy).collect()));
         let others = keepers(site, id).await;
         let counts = |other: &SiteId| rules.1.sites.contains(other) && !rules.1.lost.contains(other);
         let counted = others.iter().copied().filter(counts).collect();
@@ -265,7 +278,11 @@ impl Trimmer {
                 match step {
                     Output::Ask(_, other, spans) => asking.push(ask(site, id, rules.0, other, spans)),
                     Output::Release(_, dots) => {
-                        let stands = keepers(site, id).await.is_subset(&others);
+                        let stands = keepers(site, id).await.is_subset(&others)
+                            && asked_for(site, id).await? == Some(rules.clone());
+                        if stands && site.copies.forget_former(id, &rules.1) {
+                            write_down(site, (BTreeSet::new(), [id].into())).await?;
+                        }
                         let released = match stands {
                             true => release(site, id, some, &dots).await,
                             false => Ok(Vec::new()),
@@ -319,6 +336,13 @@ impl Ended {
     }
 }
 
+/// What is asked for of a bucket now; none if it is no more.
+async fn asked_for(site: &Site, bucket: BucketId) -> Outcome<Option<(u16, Rules)>> {
+    let system = site.system;
+    let found = site.read(move |view| claim_of(view, system, bucket)).await?;
+    Ok(found.map(|found| (scope::level(&found), rules(site, &found))))
+}
+
 /// Who keeps a book of a bucket: all but those that surely do not follow it, and lost ones that cannot be asked (these ask
 /// anew when they are back).
 async fn keepers(site: &Site, bucket: BucketId) -> BTreeSet<SiteId> {
@@ -367,30 +391,57 @@ async fn release(site: &Arc<Site>, bucket: BucketId, some: &[Found], dots: &[Dot
     Ok(goes.iter().zip(gone).filter(|(_, gone)| *gone).map(|(found, _)| found.copy.dot).collect())
 }
 
+/// A page of what is held here.
+struct Page {
+    /// What may be too many.
+    found: Vec<Found>,
+    /// Versions that have not all the copies yet that are asked for, and their bytes.
+    lacking: (u64, u64),
+    /// Where it goes on.
+    next: Option<Vector>,
+}
+
+impl Pass {
+    /// So many versions here have not all the copies yet that are asked for. Where they are to go later, as this site is
+    /// outside of the area that the bucket lives in, they are told of.
+    fn wait(&mut self, rules: &Rules, outside: bool, (versions, bytes): (u64, u64)) {
+        if versions == 0 || rules.demand.areas().is_empty() {
+            return;
+        }
+        self.is_unsettled = true;
+        if outside {
+            self.stay.versions += versions;
+            self.stay.bytes += bytes;
+            self.stay.reason = "the area that the bucket is to live in has not all of them yet".into();
+        }
+    }
+}
+
 /// The next page of what is held here and enough places before this one are known to hold; where it goes on.
-async fn page(
-    site: &Arc<Site>,
-    bucket: &Bucket,
-    rules: &Rules,
-    mut seen: Vector,
-) -> Outcome<(Vec<Found>, Option<Vector>)> {
+async fn page(site: &Arc<Site>, bucket: &Bucket, rules: &Rules, mut seen: Vector) -> Outcome<Page> {
     let (site, bucket) = (site.clone(), bucket.clone());
     let counted: BTreeSet<SiteId> = rules.sites.difference(&rules.lost).copied().collect();
+    let demand = rules.demand.clone();
     let read = move || -> Outcome<_> {
         let page = space::records_after(&site.store.view(), bucket.id, &seen, PAGE).map_err(unreadable)?;
         seen.merge(&page.upto);
-        let mut found = Vec::new();
+        let (mut found, mut lacking) = (Vec::new(), (0, 0));
         for item in page.items.iter().filter(|item| !item.spent) {
             let Some(object) = item.record.object() else { continue };
             let copy = copy_of(&bucket, &item.record);
-            let (before, is_own) = site.copies.places_before(bucket.id, &copy, &counted);
             let large = object.size > JOURNAL_BODY_BYTES as u64;
-            if large && !is_own && before >= copy.copies && is_here(&site.store, bucket.id, object) {
+            let keeps = site.copies.keeps(bucket.id, &demand, &copy, &counted);
+            if !large || keeps == Some(true) || !is_here(&site.store, bucket.id, object) {
+                continue;
+            }
+            if keeps.is_none() {
+                lacking = (lacking.0 + 1, lacking.1 + object.size);
+            } else {
                 let chunks = object.chunks.iter().map(|chunk| chunk.id).collect();
                 found.push(Found { copy, bytes: object.size, chunks });
             }
         }
-        Ok((found, page.more.then_some(seen)))
+        Ok(Page { found, lacking, next: page.more.then_some(seen) })
     };
     tokio::task::spawn_blocking(read).await.map_err(refusal::task)?
 }

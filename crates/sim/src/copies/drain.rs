@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skerry_base::{Dot, Instant, NodeId, Origin, SiteId, Vector};
 use skerry_federation::drain::{Drain, Held, Input, Output, Own, Word};
-use skerry_federation::placement::{Candidate, Input as Placing, Output as Placed, Placement, Want};
+use skerry_federation::placement::{Candidate, Demand, Input as Placing, Output as Placed, Placement, Want};
 use skerry_scenario::clock::{millis, seconds};
 
 use super::{BUCKET, Event, Mistake, World};
@@ -235,7 +235,7 @@ impl World {
         let lacking: Vec<Dot> = place.records.keys().copied().filter(lacks).collect();
         let count = lacking.len() as u64;
         let wants = lacking.into_iter().map(|dot| Want { dot, bytes: 5000, here: false }).collect();
-        self.moved(site, Placing::Offer { bucket: BUCKET, copies: 1, wants });
+        self.moved(site, Placing::Offer { bucket: BUCKET, demand: Demand::anywhere(1), wants });
         self.tell(site, Input::Scanned { bodies: count, bytes: count * 5000, others: 0 });
     }
 
@@ -294,6 +294,12 @@ impl World {
         let stays =
             |other: &usize| *other != site && !self.gone.contains(other) && !self.emptied.contains(other);
         (0..self.sites.len()).filter(stays).count() < 2
+    }
+
+    /// Whether there is a site that is not to be emptied: it may have burned for good after the others were.
+    pub(super) fn somebody_stays(&self) -> bool {
+        let stays = |site: &usize| !self.gone.contains(site) && !self.sites[*site].is_drained(*site);
+        (0..self.sites.len()).any(|site| stays(&site))
     }
 
     /// Sites that are still to be emptied in the end.

@@ -110,6 +110,7 @@ impl World {
         place.book.clear();
         place.lost.clear();
         place.drained.clear();
+        place.map.clear();
     }
 
     fn lost_anywhere(&self) -> BTreeSet<usize> {

@@ -68,8 +68,11 @@ impl World {
 
     /// In the end.
     pub(super) fn judge(&mut self) {
-        for site in self.unfinished() {
-            self.violated("drained", format!("site-{site} is not empty yet"));
+        // Where all that are left are to be emptied nobody can take it over.
+        if self.somebody_stays() {
+            for site in self.unfinished() {
+                self.violated("drained", format!("site-{site} is not empty yet"));
+            }
         }
         let wanted = self.wanted();
         let all: BTreeSet<Dot> = self.sites.iter().flat_map(|site| site.records.keys().copied()).collect();
@@ -82,6 +85,7 @@ impl World {
                 self.violated("copies", format!("{dot} has {held} of {wanted}"));
             }
             self.count("covered");
+            self.judge_areas(dot);
         }
         for site in (0..self.sites.len()).filter(|site| !self.gone.contains(site)).collect::<Vec<_>>() {
             self.judge_claims(site);

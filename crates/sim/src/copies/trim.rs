@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use skerry_base::{Dot, Instant, SiteId};
 use skerry_federation::placement::trim::{Copy, End, Input, Output, Trim, Word};
-use skerry_federation::placement::{Spans, Stake, custodian};
+use skerry_federation::placement::{Demand, Spans, Stake, custodian};
 use skerry_scenario::clock::{millis, seconds};
 
 use super::{BUCKET, Event, Mistake, World};
@@ -46,13 +46,25 @@ pub(super) struct Trimming {
     asked: BTreeSet<usize>,
     began: Instant,
     copies: usize,
+    /// What is asked for, in its words.
+    said: Demand,
+    /// The same in the end, if all had heard the same of areas.
+    demand: Option<Demand>,
     /// Under which declarations all were asked what they hold.
-    refreshed: Option<(BTreeSet<SiteId>, usize, u64)>,
+    refreshed: Option<(BTreeSet<SiteId>, Demand, u64)>,
 }
 
 impl Trimming {
     pub(super) fn new(me: SiteId) -> Self {
-        Self { machine: Trim::new(me), asked: BTreeSet::new(), began: Instant(0), copies: 0, refreshed: None }
+        Self {
+            machine: Trim::new(me),
+            asked: BTreeSet::new(),
+            began: Instant(0),
+            copies: 0,
+            said: Demand::default(),
+            demand: None,
+            refreshed: None,
+        }
     }
 
     /// All are asked anew what they hold, at the next look.
@@ -137,7 +149,8 @@ impl World {
         }
         let uncounted = self.uncounted_ids(site);
         // Without any change all are asked anew once in a while.
-        let rules = (uncounted.clone(), self.copies, self.queue.now().0 / PERIOD);
+        let demand = self.trimmed_by(site);
+        let rules = (uncounted.clone(), demand.clone(), self.queue.now().0 / PERIOD);
         if self.sites[site].trimming.refreshed.as_ref() != Some(&rules) {
             self.sites[site].trimming.refreshed = Some(rules);
             if self.refreshes() {
@@ -153,7 +166,7 @@ impl World {
             .collect();
         let surplus = |copy: &Copy| {
             let holders = place.machine.holders(BUCKET, copy.dot).filter(|other| !uncounted.contains(other));
-            place.trimming.machine.places_before(copy, holders) >= copy.copies
+            place.trimming.machine.is_surplus(&demand, copy, holders)
         };
         let copies: Vec<Copy> = copies.into_iter().filter(surplus).take(20).collect();
         if copies.is_empty() {
@@ -162,8 +175,10 @@ impl World {
         self.count("rounds");
         let trimming = &mut self.sites[site].trimming;
         (trimming.began, trimming.copies) = (self.queue.now(), self.copies);
-        self.tell_trim(site, Input::Mark(BUCKET, copies));
+        self.tell_trim(site, Input::Mark(BUCKET, demand, copies));
         let asked = self.keep_books(site);
+        self.sites[site].trimming.demand = self.agreed(site);
+        self.sites[site].trimming.said = self.demand(site);
         let ids = |numbers: &BTreeSet<usize>| -> BTreeSet<SiteId> {
             numbers.iter().map(|other| self.sites[*other].id).collect()
         };
@@ -241,7 +256,8 @@ impl World {
                 Stake { mine, here: place.bodies.contains(&dot), copies: self.copies }
             };
             let stakes: Vec<(Dot, Stake)> = asked.into_iter().map(|dot| (dot, stake(dot))).collect();
-            self.sites[to].machine.spare(BUCKET, from, stakes)
+            let demand = self.trimmed_by(to);
+            self.sites[to].machine.spare(BUCKET, from, &demand, stakes)
         };
         if !keeps.is_empty() {
             self.count("counted on");
@@ -274,8 +290,9 @@ impl World {
     }
 
     fn release(&mut self, site: usize, dots: &[Dot]) {
-        // Somebody else must have been asked by now.
-        if !self.keep_books(site).is_subset(&self.sites[site].trimming.asked) {
+        // Somebody else must have been asked by now, or other areas are known here than when it began.
+        let trimming = &self.sites[site].trimming;
+        if !self.keep_books(site).is_subset(&trimming.asked) || self.demand(site) != trimming.said {
             return self.tell_trim(site, Input::GiveUp);
         }
         let held: Vec<Dot> =
@@ -290,7 +307,8 @@ impl World {
 
     fn judge_release(&mut self, site: usize, dots: &[Dot]) {
         // As many as were asked for when the round began.
-        let (began, copies) = (self.sites[site].trimming.began, self.sites[site].trimming.copies);
+        let trimming = &self.sites[site].trimming;
+        let (began, copies, agreed) = (trimming.began, trimming.copies, self.agreed(site).is_some());
         let fire = self.fire >= began && self.fire > Instant(0);
         let id = self.sites[site].id;
         let (mut wrong, mut excused) = (Vec::new(), Vec::new());
@@ -298,6 +316,10 @@ impl World {
             let left = self.sites.iter().filter(|other| other.bodies.contains(dot)).count();
             if left < copies && !fire {
                 wrong.push(("trimmed", format!("site-{site} let {dot} go, {left} of {} are left", copies)));
+            }
+            let demand = trimming.demand.as_ref().filter(|_| !fire && agreed);
+            if demand.is_some_and(|demand| !self.is_met(*dot, demand)) {
+                wrong.push(("trimmed", format!("site-{site} let {dot} go, which its area needs")));
             }
             // The fire took the one copy that was asked for, between its word and this: as if it had burned a moment later.
             if left == 0 && copies == 1 && fire {
@@ -343,7 +365,9 @@ impl World {
         let mut wrong = Vec::new();
         for dot in all.into_iter().filter(|dot| !self.is_dead(*dot)) {
             let held = self.sites.iter().filter(|site| site.bodies.contains(&dot)).count();
-            if held > self.copies {
+            if self.areas.is_some() {
+                wrong.extend(self.surplus_in_areas(dot));
+            } else if held > self.copies {
                 wrong.push(("surplus", format!("{dot} has {held} of {}", self.copies)));
             }
         }

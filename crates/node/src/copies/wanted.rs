@@ -1,0 +1,195 @@
+//! How many copies a bucket wants now, where, and who counts: its settings, met with the sites there are.
+//!
+//! Before: the claim of the bucket, the roster with the areas of its sites, losses and duties. After: `workers/copies.rs`,
+//! which has others hold what is lacking, `workers/trim.rs`, which lets go, [`super::look`], which counts. Invariants: of an
+//! area no more is placed than it has sites, and what it lacks for that is said; an area without sites asks for nothing and
+//! nobody moves there; nodes of one site are one place.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_base::SiteId;
+use skerry_federation::Together;
+use skerry_federation::placement::Demand;
+use skerry_gateway::service::AreaCopies;
+use skerry_model::bucket::BucketConfig;
+
+use super::Count;
+
+use crate::paths::bucket::Bucket;
+use crate::site::Site;
+
+/// What decides whether a version of a bucket has enough holders.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Rules {
+    /// At how many sites each is to be, and of which areas; never more than there are.
+    pub(crate) demand: Demand,
+    /// What is asked of areas, whether or not they have the sites for it.
+    pub(crate) needs: Vec<AreaNeed>,
+    /// The bucket says of areas what this release does not understand: nothing is let go of.
+    pub(crate) is_unread: bool,
+    /// Sites that count no more.
+    pub(crate) lost: BTreeSet<SiteId>,
+    /// All sites that may hold copies, lost ones among them.
+    pub(crate) sites: BTreeSet<SiteId>,
+}
+
+impl Rules {
+    /// At how many sites each version is to be, wherever they are.
+    pub(crate) const fn copies(&self) -> usize {
+        self.demand.all()
+    }
+
+    /// Whether what a site holds is to go, because the bucket lives in an area that it is not in.
+    pub(crate) fn moves_from(&self, site: SiteId) -> bool {
+        self.demand.moves() && !self.demand.areas().iter().any(|area| area.sites.contains(&site))
+    }
+}
+
+/// What is asked of an area.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AreaNeed {
+    /// Its name.
+    pub(crate) area: String,
+    /// How many copies.
+    pub(crate) wanted: usize,
+    /// How many of its sites may hold one.
+    pub(crate) there: usize,
+}
+
+impl AreaNeed {
+    /// Whether it has too few sites.
+    pub(crate) const fn is_short(&self) -> bool {
+        self.there < self.wanted
+    }
+}
+
+/// Who could hold copies.
+struct There<'a> {
+    areas: BTreeMap<String, BTreeSet<SiteId>>,
+    all: usize,
+    lost: &'a BTreeSet<SiteId>,
+    together: &'a Together,
+}
+
+/// What a bucket wants of those that are there.
+fn demand(config: &BucketConfig, there: &There<'_>) -> (Demand, Vec<AreaNeed>) {
+    let all = usize::from(config.copies).min(there.all);
+    let wish = config.area_wish().unwrap_or_default();
+    let lives = config.lives_in();
+    let mut named: BTreeSet<&str> = wish.areas.keys().map(String::as_str).chain(lives).collect();
+    if wish.each > 0 {
+        named.extend(there.areas.keys().map(String::as_str));
+    }
+    let (mut demand, mut needs) = (Demand::anywhere(all), Vec::new());
+    for area in named {
+        let sites = there.areas.get(area).cloned().unwrap_or_default();
+        let count = there.together.count(sites.difference(there.lost).copied());
+        let wanted = match lives == Some(area) {
+            true => wish.of(area).max(config.copies),
+            false => wish.of(area),
+        };
+        let wanted = usize::from(wanted);
+        demand = demand.and_in(wanted.min(count), sites);
+        needs.push(AreaNeed { area: area.to_owned(), wanted, there: count });
+    }
+    let moves = lives.is_some_and(|area| needs.iter().any(|need| need.area == area && need.there > 0));
+    (if moves { demand.moving() } else { demand }, needs)
+}
+
+/// How many copies a bucket wants now, and who counts.
+pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
+    let lost = site.copies.uncounted();
+    let (known, together) = (site.peers.roster.all(), site.peers.roster.together());
+    let all = known.keys().copied().chain([site.id]);
+    let sites: BTreeSet<SiteId> = all.filter(|other| bucket.may_lie_at(*other)).collect();
+    let mut areas: BTreeMap<String, BTreeSet<SiteId>> = BTreeMap::new();
+    for (other, found) in known.into_iter().filter(|(other, _)| sites.contains(other)) {
+        if !found.area.is_empty() {
+            areas.entry(found.area).or_default().insert(other);
+        }
+    }
+    // The nodes of one site burn together: it counts once, wherever in it a copy lies.
+    let all = together.count(sites.difference(&lost).copied());
+    let there = There { areas, all, lost: &lost, together: &together };
+    let (demand, needs) = demand(&bucket.config, &there);
+    Rules { demand, needs, is_unread: bucket.config.area_wish().is_none(), lost, sites }
+}
+
+/// What areas have of a bucket, for people.
+pub(crate) fn shown(rules: &Rules, count: &Count) -> Vec<AreaCopies> {
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let lacking = count.lacking.iter().copied().chain(std::iter::repeat(super::Lacking::default()));
+    let all = rules.needs.iter().zip(lacking).map(|(need, lacking)| AreaCopies {
+        bucket: String::new(),
+        area: need.area.clone(),
+        copies: number(need.wanted),
+        sites: number(need.there),
+        lacking_versions: lacking.versions,
+        lacking_bytes: lacking.bytes,
+    });
+    all.collect()
+}
+
+/// Those of all buckets that lack something.
+pub(crate) fn lacking(counted: &BTreeMap<String, (Rules, Count)>) -> Vec<AreaCopies> {
+    let of = |(bucket, (rules, count)): (&String, &(Rules, Count))| -> Vec<AreaCopies> {
+        let all = shown(rules, count).into_iter();
+        let lacks = |area: &AreaCopies| area.lacking_versions > 0 || area.sites < area.copies;
+        all.filter(lacks).map(|area| AreaCopies { bucket: bucket.clone(), ..area }).collect()
+    };
+    counted.iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use skerry_model::bucket::AreaWish;
+
+    use super::*;
+
+    fn site(number: u8) -> SiteId {
+        SiteId([number; 16])
+    }
+
+    /// Oslo has 1, 2 and 3, of which 2 and 3 are nodes of one site; bergen has 5; 9 is in no area.
+    fn asked(copies: &str, lives_in: &str, lost: &[u8]) -> (Demand, Vec<(String, usize, usize)>) {
+        let mut config = BucketConfig::default();
+        let (all, wish) = AreaWish::parse(copies).unwrap();
+        config.set_copies(all, &wish);
+        config.set_lives_in(lives_in);
+        let areas = [("oslo", vec![1, 2, 3]), ("bergen", vec![5])];
+        let areas = areas.map(|(name, sites)| (name.to_owned(), sites.into_iter().map(site).collect()));
+        let lost = lost.iter().copied().map(site).collect();
+        let together = [(site(3), site(2))].into_iter().collect();
+        let there = There { areas: areas.into(), all: 4, lost: &lost, together: &together };
+        let (demand, needs) = demand(&config, &there);
+        (demand, needs.into_iter().map(|need| (need.area, need.wanted, need.there)).collect())
+    }
+
+    fn oslo() -> BTreeSet<SiteId> {
+        [1, 2, 3].map(site).into()
+    }
+
+    #[test]
+    fn an_area_is_asked_for_what_it_has_sites_for() {
+        let need = |area: &str, wanted, there| (area.to_owned(), wanted, there);
+        assert_eq!(asked("2", "", &[]), (Demand::anywhere(2), vec![]));
+        let two = Demand::anywhere(2).and_in(2, oslo());
+        assert_eq!(asked("2 in oslo", "", &[]), (two.clone(), vec![need("oslo", 2, 2)]));
+        let each = Demand::anywhere(2).and_in(1, [site(5)].into()).and_in(2, oslo());
+        let needs = vec![need("bergen", 2, 1), need("oslo", 2, 2)];
+        assert_eq!(asked("2 in each area", "", &[]), (each, needs), "who is in no area is in none of each");
+        let one = Demand::anywhere(2).and_in(1, oslo());
+        assert_eq!(asked("2 in oslo", "", &[1]), (one, vec![need("oslo", 2, 1)]));
+        assert_eq!(asked("2 in ship", "", &[]), (Demand::anywhere(2), vec![need("ship", 2, 0)]));
+    }
+
+    #[test]
+    fn a_bucket_moves_to_where_there_are_sites() {
+        let moves = Demand::anywhere(2).and_in(2, oslo()).moving();
+        assert_eq!(asked("2", "oslo", &[]).0, moves);
+        assert_eq!(asked("2, 1 in oslo", "oslo", &[]).0, moves, "all of them live there");
+        assert_eq!(asked("2", "ship", &[]).0, Demand::anywhere(2), "nobody is there yet");
+        assert!(!asked("2, 1 in oslo", "ship", &[]).0.moves());
+    }
+}
