@@ -191,10 +191,11 @@ impl Admin {
             created_ms: bucket.created.0,
             versioning: versioning_name(bucket.versioning).into(),
             ack_scope: scope::name(bucket.config.scope),
-            copies: u32::from(bucket.config.copies),
+            copies: u32::from(bucket.config.copies_in_all()),
             copies_in: copies_in(&bucket.config),
             lives_in: bucket.config.lives_in().unwrap_or_default().to_owned(),
-            areas: wanted::shown(&rules, &count),
+            // Who is no member sees to nothing, and does not know.
+            areas: if own.is_some() { wanted::shown(&rules, &count) } else { Vec::new() },
             surplus: surplus::status_of(&self.site, id),
             follow: follow_name(bucket.config.follow).into(),
             residency: bucket.config.residency.iter().map(|id| self.site.peers.roster.name(*id)).collect(),
@@ -317,8 +318,7 @@ impl AdminService for Admin {
                 Ok((all.len() as u64, conflicts, single))
             })
             .await?;
-        let is_single =
-            |bucket: &Bucket| site.is_member(bucket.id) && wanted::rules(site, bucket).demand.places() < 2;
+        let is_single = |bucket: &Bucket| site.is_member(bucket.id) && wanted::rules(site, bucket).wished < 2;
         let single_copy_buckets = single.into_iter().filter(is_single).count() as u64;
         let lags = self.lag().await;
         let counted = look::counted_by_bucket(site).await?;

@@ -474,7 +474,7 @@ async fn attempt(site: &Arc<Site>, id: BucketId) -> Outcome<()> {
     let handed = hand_over::turn(site, &bucket, &said.others(&members)).await;
     handed.map_err(|error| nobody_stays(site, &said, error))?;
     let own = site.read(move |view| own(view, id)).await?;
-    let copies = usize::from(bucket.config.copies);
+    let copies = usize::from(bucket.config.copies_in_all());
     if let Verdict::Wait(wait) = said.judge(&own, copies, &members) {
         site.leaving.set_note(id, Note { reason: why(site, &wait), ..Note::default() });
     }
@@ -511,7 +511,7 @@ async fn reopen(site: &Arc<Site>, bucket: BucketId) {
 
 /// Asks until enough others have all that is here; none if it stays after all.
 async fn settled(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Option<Attempt>> {
-    let (id, copies) = (bucket.id, usize::from(bucket.config.copies));
+    let (id, copies) = (bucket.id, usize::from(bucket.config.copies_in_all()));
     loop {
         let members = others(site, id).await;
         let Some(said) = ask(site, id, &members).await else { return Ok(None) };
@@ -547,7 +547,7 @@ async fn end(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
 
 /// The last step. What is once submitted is waited for.
 async fn let_go(site: &Arc<Site>, bucket: &Bucket, said: Attempt) -> Outcome<()> {
-    let (id, copies) = (bucket.id, usize::from(bucket.config.copies));
+    let (id, copies) = (bucket.id, usize::from(bucket.config.copies_in_all()));
     let members = others(site, id).await;
     site.close(id).await;
     // What a feed brought since it was asked.

@@ -322,7 +322,7 @@ pub(crate) fn area(area: &AreaCopies) -> String {
         (true, _) => {
             format!("{name} has {} for {copies} copies: {bytes} lack some", words::count(*sites, "site"))
         }
-        (false, 0) => format!("{name} has all copies"),
+        (false, 0) => format!("{name} has all copies of what this site sees to"),
         (false, _) => format!("{name} lacks copies of {} ({bytes})", words::count(*versions, "version")),
     }
 }

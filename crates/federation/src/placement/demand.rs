@@ -115,21 +115,31 @@ impl Demand {
         self.lack(holders, together).is_none()
     }
 
-    /// Whom to ask next, of those who can take a version that these hold: first those of the areas that lack some.
-    pub fn pick(&self, able: &[SiteId], holders: &BTreeSet<SiteId>, together: &Together) -> BTreeSet<SiteId> {
+    /// Whom to ask next, of those who can take a version that these hold: first those of the areas that lack some. Who is
+    /// not free is not asked now; in an area what such a one will take is left to it, so that a busy area is waited for and
+    /// nobody outside is asked instead.
+    pub fn pick(
+        &self,
+        able: &[SiteId],
+        is_free: &dyn Fn(SiteId) -> bool,
+        holders: &BTreeSet<SiteId>,
+        together: &Together,
+    ) -> BTreeSet<SiteId> {
+        let (free, busy): (Vec<SiteId>, Vec<SiteId>) = able.iter().partition(|site| is_free(**site));
         let mut lack = self.lack(holders, together);
         let mut places = together.among(holders.iter().copied());
         let mut picked = BTreeSet::new();
         for (area, lack_there) in self.areas.iter().zip(&mut lack.areas) {
-            for site in able.iter().filter(|site| area.sites.contains(site)) {
+            let there = |site: &&SiteId| area.sites.contains(site);
+            for site in free.iter().filter(there).chain(busy.iter().filter(there)) {
                 if *lack_there > 0 && places.insert(together.of(*site)) {
-                    picked.insert(*site);
+                    picked.extend(Some(*site).filter(|site| is_free(*site)));
                     *lack_there -= 1;
                     lack.all = lack.all.saturating_sub(1);
                 }
             }
         }
-        for site in able {
+        for site in &free {
             if lack.all > 0 && places.insert(together.of(*site)) {
                 picked.insert(*site);
                 lack.all -= 1;

@@ -26,7 +26,8 @@ fn demand(oslo: usize, bergen: usize) -> Demand {
 #[test]
 fn an_area_is_asked_first_and_counts_in_all() {
     let able = [9, 5, 1, 2, 3].map(site);
-    let picked = |demand: Demand, holders: &[u8]| numbers(&demand.pick(&able, &sites(holders), &apart()));
+    let picked =
+        |demand: Demand, holders: &[u8]| numbers(&demand.pick(&able, &|_| true, &sites(holders), &apart()));
     assert_eq!(picked(Demand::anywhere(2), &[6]), [9], "the nearest");
     assert_eq!(picked(demand(2, 0), &[6]), [1, 2], "two of oslo, whatever is nearer");
     assert_eq!(picked(demand(2, 0), &[1]), [2]);
@@ -35,15 +36,30 @@ fn an_area_is_asked_first_and_counts_in_all() {
     assert_eq!(picked(demand(0, 1), &[5]), [9], "the rest is anybody's");
     let cut = [9].map(site);
     assert_eq!(
-        numbers(&demand(2, 0).pick(&cut, &sites(&[6]), &apart())),
+        numbers(&demand(2, 0).pick(&cut, &|_| true, &sites(&[6]), &apart())),
         [9],
         "meanwhile it is held anywhere"
     );
     assert_eq!(
-        numbers(&demand(2, 0).pick(&cut, &sites(&[6, 9]), &apart())),
+        numbers(&demand(2, 0).pick(&cut, &|_| true, &sites(&[6, 9]), &apart())),
         [],
         "and no more often than asked"
     );
+}
+
+#[test]
+fn a_busy_area_is_waited_for() {
+    let able = [9, 1, 2, 5].map(site);
+    let picked = |demand: Demand, free: &[u8]| {
+        let free = sites(free);
+        numbers(&demand.pick(&able, &|site| free.contains(&site), &sites(&[6]), &apart()))
+    };
+    assert_eq!(picked(demand(2, 0), &[9, 5]), [], "what oslo will take nobody else is asked for");
+    assert_eq!(picked(demand(2, 0), &[9, 2]), [2]);
+    assert_eq!(picked(demand(1, 0), &[9, 2]), [2], "another one of it is free");
+    assert_eq!(picked(Demand::anywhere(2), &[5]), [5], "in all it is whoever is free");
+    let three = Demand::anywhere(4).and_in(2, sites(&[1, 2, 3]));
+    assert_eq!(picked(three, &[5, 9]), [9], "two are oslo's, one is anybody's");
 }
 
 #[test]
@@ -51,7 +67,7 @@ fn the_nodes_of_a_site_are_one_place_of_its_area() {
     let together: Together = [(2, 1)].map(|(one, of)| (site(one), site(of))).into_iter().collect();
     let demand = demand(2, 0);
     assert!(!demand.is_met(&sites(&[1, 2, 9]), &together));
-    assert_eq!(numbers(&demand.pick(&[2, 3].map(site), &sites(&[1]), &together)), [3]);
+    assert_eq!(numbers(&demand.pick(&[2, 3].map(site), &|_| true, &sites(&[1]), &together)), [3]);
     assert!(demand.is_met(&sites(&[2, 3]), &together));
 }
 

@@ -251,11 +251,9 @@ impl Placement {
         of.filter_map(holds)
     }
 
-    /// At how many other places a version is held.
-    pub fn held_elsewhere(&self, bucket: BucketId, dot: Dot) -> usize {
-        let mut elsewhere = self.together.among(self.holders(bucket, dot));
-        elsewhere.remove(&self.together.of(self.me));
-        elsewhere.len()
+    /// At how many places a version is held; `here`: at this site too.
+    pub fn places(&self, bucket: BucketId, dot: Dot, here: bool) -> usize {
+        self.together.count(self.have(bucket, dot, here))
     }
 
     /// What a version lacks, as far as is known; `here`: this site holds it.
@@ -372,11 +370,11 @@ impl Placement {
             let Some((urgency, waiting)) = self.queue.pop_first() else { break };
             let (_, bucket, order) = urgency;
             let able = self.able(bucket, &waiting);
-            let free: Vec<SiteId> =
-                able.iter().copied().filter(|site| self.asks_of(*site) < limits::ASKS_OF_ONE_SITE).collect();
+            let is_free = |site: SiteId| self.asks_of(site) < limits::ASKS_OF_ONE_SITE;
             let have = self.have(bucket, waiting.want.dot, waiting.want.here);
-            let asked = waiting.demand.pick(&free, &have, &self.together);
-            let busy = asked.is_empty() && !waiting.demand.pick(&able, &have, &self.together).is_empty();
+            let asked = waiting.demand.pick(&able, &is_free, &have, &self.together);
+            let busy =
+                asked.is_empty() && !waiting.demand.pick(&able, &|_| true, &have, &self.together).is_empty();
             let fits = self.bytes == 0 || self.bytes + weight(&waiting.want) <= limits::BYTES_AT_ONCE;
             if !fits || busy {
                 aside.push((urgency, waiting));

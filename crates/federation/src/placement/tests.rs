@@ -163,7 +163,8 @@ fn the_nodes_of_one_site_are_asked_for_one_copy_and_count_once() {
         table.machine.learn_one(BUCKET, dot(2), site(holder));
     }
     table.machine.learn_one(BUCKET, dot(2), site(3));
-    assert_eq!(table.machine.held_elsewhere(BUCKET, dot(2)), 1);
+    assert_eq!(table.machine.places(BUCKET, dot(2), false), 2);
+    assert_eq!(table.machine.places(BUCKET, dot(2), true), 2, "its own place has it already");
     assert_eq!(table.offer(3, vec![want(2, 10)]), [(2, 5)]);
 }
 
@@ -191,5 +192,23 @@ fn who_wants_to_let_go_is_counted_on_no_more_unless_it_is_needed_or_being_asked(
     let known: Vec<bool> =
         (1..=4).map(|seq| table.machine.holders(BUCKET, dot(seq)).any(|other| other == site(4))).collect();
     assert_eq!(known, [false, true, false, true], "4 was not asked about");
-    assert_eq!(table.machine.held_elsewhere(BUCKET, dot(1)), 1);
+    assert_eq!(table.machine.places(BUCKET, dot(1), false), 1);
+}
+
+/// Sites 2 and 3 in an area, 4 near and outside: more waits than two of them take at once.
+#[test]
+fn a_busy_area_sends_nothing_to_others() {
+    let mut table = Table::new(&[4, 2, 3]);
+    let demand = Demand::anywhere(2).and_in(2, [site(2), site(3)].into());
+    let wants: Vec<Want> = (1..=60).map(|seq| want(seq, 10)).collect();
+    let mut asks: std::collections::VecDeque<_> =
+        table.take(Input::Offer { bucket: BUCKET, demand, wants }).into();
+    let mut landed = 0;
+    while let Some((seq, by)) = asks.pop_front() {
+        assert_ne!(by, 4, "{seq}: nobody outside is asked while the area can be");
+        landed += 1;
+        asks.extend(table.held(seq, by));
+    }
+    assert_eq!(landed, 120);
+    assert!(table.machine.is_idle());
 }

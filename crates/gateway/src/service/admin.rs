@@ -53,7 +53,8 @@ pub struct StatusReport {
     pub buckets: u64,
     /// Conflicts kept.
     pub conflicts: u64,
-    /// Bytes that die if this site burns now: of buckets with two copies or more, what no other site is known to hold.
+    /// Bytes that die if one site burns now: of buckets with two copies or more, what this site sees to and one only is known to
+    /// hold.
     #[serde(default)]
     pub unprotected_bytes: u64,
     /// Buckets with one copy of which this site is a member: not counted there.
@@ -631,7 +632,7 @@ pub struct BucketStatus {
     pub objects: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// Bytes that no other site is known to hold; 0 if the bucket wants one copy only.
+    /// Bytes of what this site sees to that one site only is known to hold; 0 if the bucket wants one copy only.
     pub unprotected_bytes: u64,
     /// Conflicts kept.
     pub conflicts: u64,

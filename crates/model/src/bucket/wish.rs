@@ -60,8 +60,13 @@ impl AreaWish {
                 return Err(wrong());
             }
         }
-        let most = wish.areas.values().copied().chain([wish.each]).max().unwrap_or(0);
+        let most = wish.most();
         Ok((all.unwrap_or(most).max(most), wish))
+    }
+
+    /// The largest number that is named.
+    fn most(&self) -> u8 {
+        self.areas.values().copied().chain([self.each]).max().unwrap_or(0)
     }
 
     /// What the area of this name is to hold.
@@ -101,13 +106,25 @@ impl BucketConfig {
         }
     }
 
+    /// How many copies are wanted in all: never fewer than of one area, even where a release before changed the number, which
+    /// is all that it knows of.
+    pub fn copies_in_all(&self) -> u8 {
+        self.area_wish().map_or(self.copies, |wish| wish.most().max(self.copies))
+    }
+
+    /// Whether a later release said of areas what this one does not understand.
+    pub fn is_unread(&self) -> bool {
+        self.area_wish().is_none() || self.lives_in().is_some_and(|area| !is_area_name(area))
+    }
+
     /// How many copies are wanted, in words.
     pub fn copies_in_words(&self) -> String {
         let wish = match self.area_wish() {
             Some(wish) => wish.to_string(),
             None => format!("`{}`, which this release does not understand", self.setting(IN)),
         };
-        if wish.is_empty() { self.copies.to_string() } else { format!("{}, {wish}", self.copies) }
+        let all = self.copies_in_all();
+        if wish.is_empty() { all.to_string() } else { format!("{all}, {wish}") }
     }
 
     /// Says how many copies are wanted in all, and of areas.
@@ -183,6 +200,12 @@ mod tests {
         config.set_lives_in("bergen");
         assert_eq!((config.copies, config.area_wish(), config.lives_in()), (2, Some(wish), Some("bergen")));
         assert_eq!(config.copies_in_words(), "2, 2 in oslo");
+        assert!(!config.is_unread());
+        config.set_lives_in("oslo bergen");
+        assert!(config.is_unread(), "two areas: a later release may mean something by that");
+        // A release before knows the number only.
+        config.copies = 1;
+        assert_eq!((config.copies_in_all(), config.copies_in_words().as_str()), (2, "2, 2 in oslo"));
         config.set_copies(1, &AreaWish::default());
         config.set_lives_in("");
         assert_eq!(config.more, [("later".to_owned(), "x".to_owned())]);

@@ -54,7 +54,12 @@ impl Config {
         }
         let area = &self.site.area;
         if !area.is_empty() && !skerry_model::bucket::is_area_name(area) {
-            return Err(wrong("site.area", format!("`{area}` is not made of a-z, 0-9 and single hyphens")));
+            return Err(wrong(
+                "site.area",
+                format!(
+                    "`{area}` is no name of an area: up to 32 of a-z, 0-9 and single hyphens, and not each, all, none or in"
+                ),
+            ));
         }
         let limits = &self.limits;
         if limits.connections == 0 {

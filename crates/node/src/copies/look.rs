@@ -66,12 +66,11 @@ fn is_whole(store: &Store, bucket: BucketId, object: &Object, has: impl Fn(Chunk
     true
 }
 
-/// What of a bucket's bodies is nowhere but here, and what areas lack that this site is to see to, as far as is known;
+/// What of a bucket's bodies that this site is to see to is at one place only, and what areas lack that this site is to see to, as far as is known;
 /// nothing if it asks for one copy only.
 pub(crate) async fn counted(site: &Arc<Site>, bucket: &Bucket) -> Outcome<(Rules, Count)> {
     let (site, id, rules) = (site.clone(), bucket.id, rules(site, bucket));
-    let asks = rules.demand.needs_others() || !rules.needs.is_empty();
-    if !asks || rules.sites.len() < 2 || !site.is_member(id) {
+    if (!rules.endangers() && rules.needs.is_empty()) || !site.is_member(id) {
         return Ok((rules, Count::default()));
     }
     let begun = site.clock.now();
@@ -210,10 +209,12 @@ impl Looker<'_> {
         self.copies.with(|machine| machine.lack(self.bucket, record.dot, here, &self.rules.demand))
     }
 
-    /// What is nowhere but here, and what areas lack, as far as is known. Behind what one count reads all that is stored
+    /// What is at one place only, here or elsewhere, and what areas lack, as far as is known. Behind what one count reads all that is stored
     /// counts, and likewise of an area that has too few sites: rather too much than too little.
     pub(crate) fn count(&self) -> Outcome<Count> {
-        let mut from = self.copies.covered(self.bucket, self.rules);
+        // Where one place only counts, what is covered is there.
+        let is_safe = self.rules.demand.places() > 1;
+        let mut from = if is_safe { self.copies.covered(self.bucket, self.rules) } else { Vector::default() };
         let needs = &self.rules.needs;
         let mut found = Count { unprotected: 0, lacking: vec![Lacking::default(); needs.len()] };
         // An area without sites asks for nothing.
@@ -221,8 +222,8 @@ impl Looker<'_> {
         for _ in 0..COUNTED {
             let (upto, more) = self.page(&from, &mut |record, object| {
                 let here = is_here(self.store, self.bucket, object);
-                let elsewhere = self.copies.with(|machine| machine.held_elsewhere(self.bucket, record.dot));
-                if elsewhere == 0 && here && self.rules.demand.places() > 1 {
+                let places = self.copies.with(|machine| machine.places(self.bucket, record.dot, here));
+                if places == 1 && self.rules.endangers() {
                     found.unprotected += object.size;
                 }
                 let lack = self.lack(record, here);
@@ -237,7 +238,7 @@ impl Looker<'_> {
             }
         }
         let all = space::sums(&self.store.view(), self.bucket).map_err(unreadable)?;
-        if self.rules.demand.places() > 1 {
+        if self.rules.endangers() {
             found.unprotected = all.stored_bytes;
         }
         self.with_short(found, &|_| true)

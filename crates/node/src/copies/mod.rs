@@ -45,7 +45,7 @@ pub(crate) type Counting = (u64, Vector, Rules);
 /// What such a count found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Count {
-    /// Bytes that are nowhere but here.
+    /// Bytes at one place only, of what this site is to see to.
     pub(crate) unprotected: u64,
     /// What areas lack that this site is to see to, in the order of [`Rules::needs`].
     pub(crate) lacking: Vec<Lacking>,

@@ -124,6 +124,11 @@ impl Copies {
         Asking { copies: self.clone(), of }
     }
 
+    /// Whether others are being asked to hold a version, for a write that may count on this site.
+    pub(crate) fn is_asked(&self, bucket: BucketId, dot: Dot) -> bool {
+        self.state().trimming.asking.contains_key(&(bucket, Question::Hold(dot)))
+    }
+
     /// Waits until no question what a site holds is under way, for a moment.
     async fn until_answered(&self, bucket: BucketId, site: SiteId) {
         let of = (bucket, Question::Holdings(site));

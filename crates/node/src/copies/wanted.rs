@@ -11,7 +11,7 @@ use skerry_base::SiteId;
 use skerry_federation::Together;
 use skerry_federation::placement::Demand;
 use skerry_gateway::service::AreaCopies;
-use skerry_model::bucket::BucketConfig;
+use skerry_model::bucket::{BucketConfig, is_area_name};
 
 use super::Count;
 
@@ -23,6 +23,8 @@ use crate::site::Site;
 pub(crate) struct Rules {
     /// At how many sites each is to be, and of which areas; never more than there are.
     pub(crate) demand: Demand,
+    /// At how many places each is to be, whether or not there are so many.
+    pub(crate) wished: usize,
     /// What is asked of areas, whether or not they have the sites for it.
     pub(crate) needs: Vec<AreaNeed>,
     /// The bucket says of areas what this release does not understand: nothing is let go of.
@@ -37,6 +39,11 @@ impl Rules {
     /// At how many sites each version is to be, wherever they are.
     pub(crate) const fn copies(&self) -> usize {
         self.demand.all()
+    }
+
+    /// Whether what is at one place only is at risk: more are wanted, and there are others or were once.
+    pub(crate) fn endangers(&self) -> bool {
+        self.wished > 1 && self.sites.len() > 1
     }
 
     /// Whether what a site holds is to go, because the bucket lives in an area that it is not in.
@@ -73,9 +80,9 @@ struct There<'a> {
 
 /// What a bucket wants of those that are there.
 fn demand(config: &BucketConfig, there: &There<'_>) -> (Demand, Vec<AreaNeed>) {
-    let all = usize::from(config.copies).min(there.all);
+    let all = usize::from(config.copies_in_all()).min(there.all);
     let wish = config.area_wish().unwrap_or_default();
-    let lives = config.lives_in();
+    let lives = config.lives_in().filter(|area| is_area_name(area));
     let mut named: BTreeSet<&str> = wish.areas.keys().map(String::as_str).chain(lives).collect();
     if wish.each > 0 {
         named.extend(there.areas.keys().map(String::as_str));
@@ -85,7 +92,7 @@ fn demand(config: &BucketConfig, there: &There<'_>) -> (Demand, Vec<AreaNeed>) {
         let sites = there.areas.get(area).cloned().unwrap_or_default();
         let count = there.together.count(sites.difference(there.lost).copied());
         let wanted = match lives == Some(area) {
-            true => wish.of(area).max(config.copies),
+            true => wish.of(area).max(config.copies_in_all()),
             false => wish.of(area),
         };
         let wanted = usize::from(wanted);
@@ -102,17 +109,41 @@ pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
     let (known, together) = (site.peers.roster.all(), site.peers.roster.together());
     let all = known.keys().copied().chain([site.id]);
     let sites: BTreeSet<SiteId> = all.filter(|other| bucket.may_lie_at(*other)).collect();
-    let mut areas: BTreeMap<String, BTreeSet<SiteId>> = BTreeMap::new();
-    for (other, found) in known.into_iter().filter(|(other, _)| sites.contains(other)) {
-        if !found.area.is_empty() {
-            areas.entry(found.area).or_default().insert(other);
-        }
-    }
+    let said = known.into_iter().filter(|(other, _)| sites.contains(other));
+    let areas = areas(said.map(|(other, found)| (other, found.area)), &together);
     // The nodes of one site burn together: it counts once, wherever in it a copy lies.
     let all = together.count(sites.difference(&lost).copied());
     let there = There { areas, all, lost: &lost, together: &together };
     let (demand, needs) = demand(&bucket.config, &there);
-    Rules { demand, needs, is_unread: bucket.config.area_wish().is_none(), lost, sites }
+    let wished =
+        needs.iter().map(|need| need.wanted).sum::<usize>().max(usize::from(bucket.config.copies_in_all()));
+    Rules { demand, wished, needs, is_unread: bucket.config.is_unread(), lost, sites }
+}
+
+/// Which sites are in which area. The nodes of a site stand in one place, whatever is said of each: where its first node is
+/// said to be, or the first of them of which anything is said.
+fn areas(
+    said: impl Iterator<Item = (SiteId, String)>,
+    together: &Together,
+) -> BTreeMap<String, BTreeSet<SiteId>> {
+    let said: BTreeMap<SiteId, String> = said.collect();
+    let mut places: BTreeMap<SiteId, &str> = BTreeMap::new();
+    for (site, area) in said.iter().filter(|(_, area)| !area.is_empty()) {
+        places.entry(together.of(*site)).or_insert(area);
+    }
+    // Its first node has the last word, also if it says that it is in none.
+    places.extend(
+        said.iter()
+            .filter(|(site, _)| together.of(**site) == **site)
+            .map(|(site, area)| (*site, area.as_str())),
+    );
+    let mut areas: BTreeMap<String, BTreeSet<SiteId>> = BTreeMap::new();
+    for site in said.keys() {
+        if let Some(area) = places.get(&together.of(*site)).filter(|area| !area.is_empty()) {
+            areas.entry((*area).to_owned()).or_default().insert(*site);
+        }
+    }
+    areas
 }
 
 /// What areas have of a bucket, for people.
@@ -153,16 +184,24 @@ mod tests {
 
     /// Oslo has 1, 2 and 3, of which 2 and 3 are nodes of one site; bergen has 5; 9 is in no area.
     fn asked(copies: &str, lives_in: &str, lost: &[u8]) -> (Demand, Vec<(String, usize, usize)>) {
+        met(&config(copies, lives_in), lost)
+    }
+
+    fn config(copies: &str, lives_in: &str) -> BucketConfig {
         let mut config = BucketConfig::default();
         let (all, wish) = AreaWish::parse(copies).unwrap();
         config.set_copies(all, &wish);
         config.set_lives_in(lives_in);
+        config
+    }
+
+    fn met(config: &BucketConfig, lost: &[u8]) -> (Demand, Vec<(String, usize, usize)>) {
         let areas = [("oslo", vec![1, 2, 3]), ("bergen", vec![5])];
         let areas = areas.map(|(name, sites)| (name.to_owned(), sites.into_iter().map(site).collect()));
         let lost = lost.iter().copied().map(site).collect();
         let together = [(site(3), site(2))].into_iter().collect();
         let there = There { areas: areas.into(), all: 4, lost: &lost, together: &together };
-        let (demand, needs) = demand(&config, &there);
+        let (demand, needs) = demand(config, &there);
         (demand, needs.into_iter().map(|need| (need.area, need.wanted, need.there)).collect())
     }
 
@@ -182,6 +221,35 @@ mod tests {
         let one = Demand::anywhere(2).and_in(1, oslo());
         assert_eq!(asked("2 in oslo", "", &[1]), (one, vec![need("oslo", 2, 1)]));
         assert_eq!(asked("2 in ship", "", &[]), (Demand::anywhere(2), vec![need("ship", 2, 0)]));
+    }
+
+    #[test]
+    fn a_release_before_lowers_no_number_below_an_area_s() {
+        let mut config = config("2 in oslo", "");
+        config.copies = 1;
+        assert_eq!(met(&config, &[]), asked("2 in oslo", "", &[]));
+        let cut_off = met(&config, &[1, 2, 3]).0;
+        assert_eq!(cut_off, Demand::anywhere(2), "somebody else holds it meanwhile");
+    }
+
+    #[test]
+    fn the_nodes_of_a_site_are_in_one_area() {
+        let together: Together = [(site(3), site(2)), (site(5), site(4))].into_iter().collect();
+        let found = |said: &[(u8, &str)]| -> Vec<(String, Vec<u8>)> {
+            let said = said.iter().map(|(of, area)| (site(*of), (*area).to_owned()));
+            let numbers = |sites: BTreeSet<SiteId>| sites.iter().map(|site| site.0[0]).collect();
+            areas(said, &together).into_iter().map(|(area, sites)| (area, numbers(sites))).collect()
+        };
+        let oslo = |sites: &[u8]| vec![("oslo".to_owned(), sites.to_vec())];
+        assert_eq!(found(&[(1, "oslo"), (2, "oslo"), (3, "")]), oslo(&[1, 2, 3]));
+        assert_eq!(found(&[(2, "oslo"), (3, "bergen")]), oslo(&[2, 3]), "as the first of them");
+        assert_eq!(found(&[(1, "oslo"), (2, ""), (3, "bergen")]), oslo(&[1]), "also when that is in none");
+        assert_eq!(found(&[(5, "oslo")]), oslo(&[5]), "its first node is no more");
+    }
+
+    #[test]
+    fn where_a_later_release_has_it_live_nobody_moves() {
+        assert_eq!(asked("2", "oslo bergen", &[]), (Demand::anywhere(2), vec![]));
     }
 
     #[test]

@@ -197,7 +197,7 @@ async fn one(
     // The nodes of one site hold it once, whichever they are.
     let together = site.peers.roster.together();
     let there = together.count(may.iter().copied());
-    let wanted = usize::from(bucket.config.copies).clamp(1, there.max(1));
+    let wanted = usize::from(bucket.config.copies_in_all()).clamp(1, there.max(1));
     let mut have: BTreeSet<SiteId> =
         site.copies.with(|machine| machine.holders(id, dot).filter(|other| may.contains(other)).collect());
     let mut at = together.among(have.iter().copied());

@@ -112,7 +112,7 @@ pub(crate) fn kept_at(bucket: &Bucket, record: &Record) -> usize {
 
 /// At how many sites a bucket's versions are to be kept, whatever a write of its own asked for.
 pub(crate) fn level(bucket: &Bucket) -> u16 {
-    u16::from(bucket.config.copies).max(sites_of(bucket.config.scope))
+    u16::from(bucket.config.copies_in_all()).max(sites_of(bucket.config.scope))
 }
 
 /// The scope that a write asks for: of the request, else of its bucket. Refused before anything is written if the
@@ -155,8 +155,10 @@ pub(crate) async fn reach(
     };
     // A record that was made elsewhere (an equal PUT before, an upload of another site) proves nothing of its payload
     // now: its site is asked like any other, and so is this one.
-    let here = (record.site == site.id).then_some(site.id);
-    let first = here.is_none().then_some(record.site).filter(|other| site.linked(*other));
+    // Its own body may have moved since. From here on it is not let go of.
+    let _asking = site.copies.asking(bucket.id, Question::Hold(record.dot));
+    let here = holds(site, bucket, record).await?.then_some(site.id);
+    let first = Some(record.site).filter(|other| *other != site.id && site.linked(*other));
     // Of several nodes of a site one is asked: they burn together. Another node of this one only if it wrote the record.
     let together = site.peers.roster.together();
     let mut places = together.among(here);
@@ -168,8 +170,6 @@ pub(crate) async fn reach(
     let patience = PATIENCE.saturating_add(Duration::from_secs(size / PATIENCE_BYTES));
     let mut reach = Reach::new(usize::from(count), here, others).with_patience(patience);
     let mut failed = Vec::new();
-    // Until what they answer is noted: whoever lets go of it meanwhile is to be told that it is counted on.
-    let _asking = site.copies.asking(bucket.id, Question::Hold(record.dot));
     if reach.reached() == Reached::Waiting {
         let request = question(site, bucket, record).await?;
         let spread = spread(site, &request, &mut reach, &mut failed);
@@ -191,6 +191,17 @@ pub(crate) async fn reach(
         return Ok(written.receipt(reached));
     }
     Err(short(holders, count, &failed))
+}
+
+/// Whether a version that was written here is here, and not about to go.
+async fn holds(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<bool> {
+    if record.site != site.id || !site.copies.wanted(bucket.id, record.dot) {
+        return Ok(false);
+    }
+    let Some(object) = record.object().cloned() else { return Ok(true) };
+    let (store, id) = (site.store.clone(), bucket.id);
+    let look = move || look::is_here(&store, id, &object);
+    tokio::task::spawn_blocking(look).await.map_err(refusal::task)
 }
 
 fn short(holders: usize, wanted: u16, failed: &[String]) -> ServiceError {

@@ -185,7 +185,7 @@ impl Telemetry {
         );
         registry.register(
             "skerry_unprotected_bytes",
-            "Bytes by bucket that have no second copy at another site yet",
+            "Bytes by bucket, of what this site sees to, that one site only is known to hold",
             self.unprotected_bytes.clone(),
         );
         registry.register(

@@ -154,7 +154,8 @@ async fn an_older_version_is_shown_until_the_disk_is_back() {
         assert_eq!(seen.kind(), ErrorKind::NoSuchKey, "an older version has not seen the write");
         assert_eq!(site.list(BUCKET).await.unwrap(), ["k", "seed"], "a listing says what the records say");
     }
-    let copied = world.sites[0].services().objects.copy(&context(), copy("k", "other")).await.unwrap_err();
+    let copied =
+        world.sites[0].services().objects.copy(&context(), copy(BUCKET, "k", "other")).await.unwrap_err();
     assert_eq!(copied.kind(), ErrorKind::NoSuchKey, "no copy of something else: {copied}");
     world.sites[2].start().await;
     for site in &world.sites {
@@ -167,15 +168,15 @@ async fn an_older_version_is_shown_until_the_disk_is_back() {
     world.stop().await;
 }
 
-fn copy(from: &str, to: &str) -> CopyObject {
+pub(super) fn copy(bucket: &str, from: &str, to: &str) -> CopyObject {
     CopyObject {
         source: Source {
-            bucket: BUCKET.into(),
+            bucket: bucket.into(),
             key: from.into(),
             version: None,
             conditions: ReadConditions::default(),
         },
-        bucket: BUCKET.into(),
+        bucket: bucket.into(),
         key: to.into(),
         metadata: MetadataDirective::Copy,
         checksum: None,

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use skerry_gateway::service::{AreaCopies, AreaRequest, BucketPatch, BucketStatus, LossRequest};
+use skerry_gateway::service::{
+    AreaCopies, AreaRequest, BucketPatch, BucketStatus, ErrorKind, GetObject, LossRequest, ReadConditions,
+    RequestContext,
+};
 
 use super::trim::{BUCKET, body, holds};
-use super::world::{TestSite, TestWorld};
+use super::uploads;
+use super::world::{TestSite, TestWorld, context};
 use crate::paths::buckets;
 
 async fn place(world: &TestWorld, number: usize, area: &str) {
@@ -164,7 +168,18 @@ async fn what_a_later_release_asks_of_areas_lets_nothing_go() {
     world.sites[1].services().admin.update_bucket(BUCKET, patch).await.unwrap();
     assert!(status(&world.sites[1]).await.copies_in.contains("every cellar"));
     until_at(&world, 0..2, &[1, 2, 3]).await;
+    // Nor does what it says of where the bucket lives.
     world.sites[1].set_copies(BUCKET, 1).await.unwrap();
+    let site = world.sites[1].site();
+    let lives = |config: &mut skerry_model::bucket::BucketConfig| {
+        config.set_lives_in("oslo bergen");
+        Ok(())
+    };
+    let bucket = site.known(BUCKET).await.unwrap();
+    buckets::change(site, "test", &bucket, lives).await.unwrap();
+    let rules = crate::copies::wanted::rules(site, &site.known(BUCKET).await.unwrap());
+    assert!(rules.is_unread && rules.needs.is_empty(), "{rules:?}");
+    live_in(&world.sites[1], "all").await;
     until_at(&world, 0..2, &[1]).await;
     world.stop().await;
 }
@@ -198,5 +213,74 @@ async fn a_bucket_moves_to_an_area_and_on_while_it_is_read_and_written() {
     }
     live_in(one, "all").await;
     assert_eq!(status(one).await.areas, []);
+    world.stop().await;
+}
+
+async fn lose(world: &TestWorld, number: usize) {
+    let admin = &world.sites[0].services().admin;
+    admin.declare_loss(&format!("site-{number}"), LossRequest { lost: true }).await.unwrap();
+}
+
+/// What GET, HEAD and a copy say of a key.
+async fn answers(site: &TestSite, key: &str) -> [Option<ErrorKind>; 3] {
+    let objects = &site.services().objects;
+    let asked = GetObject {
+        bucket: BUCKET.into(),
+        key: key.into(),
+        version: None,
+        range: None,
+        part: None,
+        if_range: None,
+        conditions: ReadConditions::default(),
+    };
+    let head = objects.head(&context(), asked).await.err().map(|error| error.kind());
+    let copied = objects.copy(&context(), super::lost::copy(BUCKET, key, "copied")).await;
+    let got = site.get(BUCKET, key).await.err().map(|error| error.kind());
+    [got, head, copied.err().map(|error| error.kind())]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_moved_is_at_risk_with_its_last_holder_and_lost_with_it() {
+    let mut world = founded(4, "2").await;
+    live_in(&world.sites[0], "bergen").await;
+    write(&world.sites[0], 0..2).await;
+    until_at(&world, 0..2, &[3, 4]).await;
+    let one = &world.sites[0];
+    one.until("it knows", || async { status(one).await.unprotected_bytes == 0 }).await;
+    // Nobody else can take what only one of them has: it is off.
+    for number in [2, 3] {
+        world.sites[number].stop().await;
+    }
+    lose(&world, 4).await;
+    let bytes = body(0).len() as u64 + body(1).len() as u64;
+    let one = &world.sites[0];
+    one.until("one disk has it", || async { status(one).await.unprotected_bytes == bytes }).await;
+    assert_eq!(answers(one, "0").await[0], Some(ErrorKind::Unreachable), "away is not lost");
+    lose(&world, 3).await;
+    for site in &world.sites[..2] {
+        site.until("all say that it is gone", || async {
+            answers(site, "0").await == [Some(ErrorKind::NoSuchKey); 3]
+        })
+        .await;
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_answers_for_two_sites_counts_itself_only_if_it_holds_it() {
+    let mut world = founded(3, "1").await;
+    live_in(&world.sites[0], "bergen").await;
+    let one = &world.sites[0];
+    let target = uploads::begin(one, BUCKET, "0").await;
+    let parts = vec![uploads::part(one, &target, 1, &body(0)).await];
+    let complete = uploads::completion(&target, parts);
+    one.services().objects.complete_upload(&context(), complete.clone()).await.unwrap();
+    until_at(&world, 0..1, &[3]).await;
+    world.sites[1].stop().await;
+    let two = RequestContext { scope: Some("sites=2".into()), ..context() };
+    let one = &world.sites[0];
+    let done = one.services().objects.complete_upload(&two, complete).await.unwrap();
+    assert_eq!(done.receipt.scope.as_deref(), Some("sites=2"));
+    assert_eq!(holders(&world, "0").await, [1, 3].into());
     world.stop().await;
 }

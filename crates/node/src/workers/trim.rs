@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, ChunkId, Dot, Instant, SiteId, Vector};
 use skerry_federation::budget::Class;
@@ -26,7 +27,7 @@ use super::{Worker, Workers};
 use crate::copies::look::is_here;
 use crate::copies::surplus::{Surplus, copy_of, write_down};
 use crate::copies::wanted::rules;
-use crate::copies::{Rules, claims};
+use crate::copies::{Rules, book, claims};
 use crate::paths::bucket::{Bucket, claim_of};
 use crate::paths::{refusal, scope};
 use crate::peers::message::{Request, Response, Spare};
@@ -191,6 +192,9 @@ impl Trimmer {
         // What is written here from now on is to go as well.
         let outside = rules.1.moves_from(site.id);
         pass.is_unsettled = outside;
+        if outside && !self.may_go(bucket, &rules.1).await? {
+            return Ok(pass);
+        }
         let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
         for other in members.into_iter().filter(|other| site.linked(*other)) {
             claims::ask_anew(site, id, other).await;
@@ -213,6 +217,20 @@ impl Trimmer {
             tracing::info!(bucket = bucket.name, versions, bytes, "let go of copies too many");
         }
         Ok(pass)
+    }
+
+    /// Whether anything is here that is to go, going by what is here: so that who holds nothing asks nobody for all that it
+    /// holds.
+    async fn may_go(&self, bucket: &Bucket, rules: &Rules) -> Outcome<bool> {
+        let mut from = Some(Vector::new());
+        while let Some(seen) = from.take() {
+            let Page { found, lacking, next } = page(&self.site, bucket, rules, seen).await?;
+            if !found.is_empty() || lacking.0 > 0 {
+                return Ok(true);
+            }
+            from = next;
+        }
+        Ok(false)
     }
 
     /// Whether more places may hold something of it than are to.
@@ -283,6 +301,7 @@ impl Trimmer {
                         if stands && site.copies.forget_former(id, &rules.1) {
                             write_down(site, (BTreeSet::new(), [id].into())).await?;
                         }
+                        let dots = unasked(site, id, some, &dots).await?;
                         let released = match stands {
                             true => release(site, id, some, &dots).await,
                             false => Ok(Vec::new()),
@@ -380,6 +399,23 @@ async fn ask(
     (other, word)
 }
 
+/// Those that no write is answered for meanwhile that counts on them, nor was for more places than was known.
+async fn unasked(site: &Arc<Site>, bucket: BucketId, some: &[Found], dots: &[Dot]) -> Outcome<Vec<Dot>> {
+    let goes = some.iter().filter(|found| dots.contains(&found.copy.dot));
+    let free = goes.filter(|found| !site.copies.is_asked(bucket, found.copy.dot));
+    let free: Vec<Copy> = free.map(|found| found.copy).collect();
+    let read = move |view: &dyn View| {
+        let mut left = Vec::new();
+        for copy in free {
+            if book::promised(view, bucket, copy.dot).map_err(unreadable)? <= copy.copies {
+                left.push(copy.dot);
+            }
+        }
+        Ok(left)
+    };
+    site.read(read).await
+}
+
 /// Lets go of these; which of them went.
 async fn release(site: &Arc<Site>, bucket: BucketId, some: &[Found], dots: &[Dot]) -> Outcome<Vec<Dot>> {
     let goes: Vec<&Found> = some.iter().filter(|found| dots.contains(&found.copy.dot)).collect();
@@ -423,15 +459,20 @@ async fn page(site: &Arc<Site>, bucket: &Bucket, rules: &Rules, mut seen: Vector
     let counted: BTreeSet<SiteId> = rules.sites.difference(&rules.lost).copied().collect();
     let demand = rules.demand.clone();
     let read = move || -> Outcome<_> {
-        let page = space::records_after(&site.store.view(), bucket.id, &seen, PAGE).map_err(unreadable)?;
+        let view = site.store.view();
+        let page = space::records_after(&view, bucket.id, &seen, PAGE).map_err(unreadable)?;
         seen.merge(&page.upto);
         let (mut found, mut lacking) = (Vec::new(), (0, 0));
         for item in page.items.iter().filter(|item| !item.spent) {
             let Some(object) = item.record.object() else { continue };
-            let copy = copy_of(&bucket, &item.record);
-            let large = object.size > JOURNAL_BODY_BYTES as u64;
+            if object.size <= JOURNAL_BODY_BYTES as u64 {
+                continue;
+            }
+            let mut copy = copy_of(&bucket, &item.record);
+            let promised = book::promised(&view, bucket.id, copy.dot).map_err(unreadable)?;
+            copy.copies = copy.copies.max(promised);
             let keeps = site.copies.keeps(bucket.id, &demand, &copy, &counted);
-            if !large || keeps == Some(true) || !is_here(&site.store, bucket.id, object) {
+            if keeps == Some(true) || !is_here(&site.store, bucket.id, object) {
                 continue;
             }
             if keeps.is_none() {
