@@ -559,7 +559,7 @@ pub struct BucketCreate {
     #[serde(default)]
     pub copies: Option<u32>,
     /// The same with areas, as `2 in oslo`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies_in: Option<String>,
 }
 
@@ -681,10 +681,10 @@ pub struct BucketPatch {
     #[serde(default)]
     pub copies: Option<u32>,
     /// The same with areas, as `2 in oslo`, `1 in each area` or `3, 1 in oslo, 1 in bergen`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies_in: Option<String>,
     /// The area that its payload is to move to; `all` or nothing for everywhere.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lives_in: Option<String>,
     /// `records`, `small` or `all`.
     #[serde(default)]

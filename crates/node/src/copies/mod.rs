@@ -346,7 +346,7 @@ impl Copies {
     }
 
     /// What had its copies under other rules may have fewer when these hold again: that is forgotten before anything is let
-    /// go of. Whether there was anything to forget.
+    /// go of. Whether there was anything to forget, or what was forgotten is not written down yet.
     pub(crate) fn forget_former(&self, bucket: BucketId, rules: &Rules) -> bool {
         let mut state = self.state();
         let is_former = state.covered.get(&bucket).is_some_and(|file| !file.fits(rules));
@@ -354,7 +354,7 @@ impl Copies {
             state.covered.remove(&bucket);
             state.dirty_covered.insert(bucket);
         }
-        is_former
+        state.dirty_covered.contains(&bucket)
     }
 
     /// What is to be written down since this was last asked.

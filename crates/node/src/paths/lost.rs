@@ -96,20 +96,22 @@ async fn looked(
     }
 }
 
-/// Whether the body may have been lost with a site: it is not here, and the site that wrote it, or one that is known to
-/// have held it, was declared lost once; or while some site is lost who wrote it cannot be asked, is this one, or has moved
-/// its bodies to where the bucket lives.
+/// Whether the body may have been lost with a site: it is not here, and the site that wrote it was declared lost once; or
+/// while some site is lost who wrote it cannot be asked. Where a bucket lives in an area who wrote it may have let go of it:
+/// then also while some site is lost, or if one that is known to have held it was once.
 async fn is_doubtful(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<bool> {
     let losses = site.copies.losses();
     let written = record.site;
     let now = losses.values().any(|loss| loss.is_lost);
-    let may_lack = || written == site.id || !site.linked(written) || bucket.config.lives_in().is_some();
+    let cannot_be_asked = || written != site.id && !site.linked(written);
+    let moves = bucket.config.lives_in().is_some();
     let held_by_lost = || {
         let holders = site.copies.with(|machine| machine.believed(record.bucket, record.dot));
         holders.iter().any(|holder| losses.contains_key(holder))
     };
-    let concerned =
-        losses.contains_key(&written) || (now && may_lack()) || (!losses.is_empty() && held_by_lost());
+    let concerned = losses.contains_key(&written)
+        || (now && cannot_be_asked())
+        || (moves && (now || (!losses.is_empty() && held_by_lost())));
     let Some(object) = record.object().filter(|object| concerned && object.size > 0) else {
         return Ok(false);
     };

@@ -296,16 +296,7 @@ impl Trimmer {
                 match step {
                     Output::Ask(_, other, spans) => asking.push(ask(site, id, rules.0, other, spans)),
                     Output::Release(_, dots) => {
-                        let stands = keepers(site, id).await.is_subset(&others)
-                            && asked_for(site, id).await? == Some(rules.clone());
-                        if stands && site.copies.forget_former(id, &rules.1) {
-                            write_down(site, (BTreeSet::new(), [id].into())).await?;
-                        }
-                        let dots = unasked(site, id, some, &dots).await?;
-                        let released = match stands {
-                            true => release(site, id, some, &dots).await,
-                            false => Ok(Vec::new()),
-                        };
+                        let released = let_go(site, id, (rules, &others), (some, &dots)).await;
                         gone =
                             released.as_ref().map(|dots| dots.iter().copied().collect()).unwrap_or_default();
                         let ended = tell(Input::Released(gone.iter().copied().collect()));
@@ -325,6 +316,25 @@ impl Trimmer {
             steps = tell(word.map_or(Input::Silent(other), |word| Input::Said(other, word)));
         }
     }
+}
+
+/// Lets go of what nobody needs here, unless something has changed since it was asked for.
+async fn let_go(
+    site: &Arc<Site>,
+    id: BucketId,
+    (rules, others): (&(u16, Rules), &BTreeSet<SiteId>),
+    (some, dots): (&[Found], &[Dot]),
+) -> Outcome<Vec<Dot>> {
+    let stands =
+        keepers(site, id).await.is_subset(others) && asked_for(site, id).await? == Some(rules.clone());
+    if !stands {
+        return Ok(Vec::new());
+    }
+    if site.copies.forget_former(id, &rules.1) {
+        write_down(site, (BTreeSet::new(), [id].into())).await?;
+    }
+    let dots = unasked(site, id, some, dots).await?;
+    release(site, id, some, &dots).await
 }
 
 /// How a round ended.
