@@ -87,6 +87,12 @@ impl Duties {
         all.iter().filter(|(_, duty)| duty.leaves()).map(|(site, _)| *site).collect()
     }
 
+    /// Sites that stand still for maintenance: they take nothing.
+    pub(crate) fn frozen(&self) -> BTreeSet<SiteId> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|(_, on)| on.duty == Duty::Freeze).map(|(site, _)| *site).collect()
+    }
+
     /// Refuses what this site is not there for.
     pub(crate) fn check(&self, act: Act) -> Outcome<()> {
         let now = self.now.load(Ordering::SeqCst);

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId};
+use skerry_federation::Together;
 use skerry_federation::placement::{Candidate, Failure, Input, Output, Placement, Spans, Want, custodian};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::{Draw, Ppm};
@@ -18,9 +19,11 @@ use crate::outcome::Outcome;
 use crate::queue::Queue;
 
 mod areas;
+pub mod backlog;
 mod drain;
 mod faults;
 mod judge;
+mod nodes;
 mod reads;
 mod trim;
 
@@ -64,6 +67,10 @@ pub enum Mistake {
     FormerArea,
     /// An area of too few sites is waited for for ever.
     TooFewBlocks,
+    /// A site that takes nothing of the bucket is waited for like any other one of its area.
+    DecliningCounts,
+    /// What another node of a site holds is taken for held by each of them.
+    NeighbourCounts,
 }
 
 /// What can happen next.
@@ -100,6 +107,8 @@ enum Event {
     Move,
     /// Something about copies too many.
     Trim(trim::Act),
+    /// A node finds that it lost what it wrote.
+    Rot,
 }
 
 /// What is known of another site: what it holds, and in which life it said so.
@@ -124,6 +133,8 @@ struct Site {
     map: areas::Map,
     /// In memory: the same as the process found it.
     map_at_start: areas::Map,
+    /// In memory: sites that said when they were asked that they take nothing.
+    refusing: BTreeSet<SiteId>,
     /// In memory, while it empties itself.
     emptying: Option<drain::Emptying>,
     /// Changes with each loss of its disk's state.
@@ -150,6 +161,10 @@ struct World {
     copies: usize,
     /// What areas ask for, where there are any.
     areas: Option<areas::Wish>,
+    /// Sites that take nothing of the bucket.
+    declining: BTreeSet<usize>,
+    /// Who burns together: the first two, where they are nodes of one site.
+    together: Together,
     cuts: BTreeSet<(usize, usize)>,
     /// How often each link was mended.
     mended: BTreeMap<(usize, usize), u64>,
@@ -170,18 +185,32 @@ struct World {
     outcome: Outcome,
 }
 
+/// What a world has besides sites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Areas,
+    Nodes,
+}
+
 /// Runs one seed.
 pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
-    run_by(Draw::from_seed(seed).fork("copies"), mistake, false)
+    run_by(Draw::from_seed(seed).fork("copies"), mistake, Kind::Plain)
 }
 
-/// Runs one seed with areas that ask for copies of their own, sites that move between them, and buckets that move.
+/// Runs one seed in which two of the sites are nodes of one, and one of these loses what it has now and then.
+pub fn run_of_nodes(seed: u64, mistake: Option<Mistake>) -> Outcome {
+    run_by(Draw::from_seed(seed).fork("copies of nodes"), mistake, Kind::Nodes)
+}
+
+/// Runs one seed with areas that ask for copies of their own, sites that move between them, buckets that move, and maybe a
+/// site that takes nothing.
 pub fn run_in_areas(seed: u64, mistake: Option<Mistake>) -> Outcome {
-    run_by(Draw::from_seed(seed).fork("copies in areas"), mistake, true)
+    run_by(Draw::from_seed(seed).fork("copies in areas"), mistake, Kind::Areas)
 }
 
-fn run_by(mut draw: Draw, mistake: Option<Mistake>, areas: bool) -> Outcome {
-    let count = draw.between(if areas { 3..=6 } else { 2..=5 }) as usize;
+fn run_by(mut draw: Draw, mistake: Option<Mistake>, kind: Kind) -> Outcome {
+    let count = draw.between(if kind == Kind::Plain { 2..=5 } else { 3..=6 }) as usize;
     let copies = draw.between(2..=3) as usize;
     let sites = (0..count).map(|number| Site::new(number, draw.identity())).collect();
     let mut world = World {
@@ -190,6 +219,8 @@ fn run_by(mut draw: Draw, mistake: Option<Mistake>, areas: bool) -> Outcome {
         sites,
         copies,
         areas: None,
+        declining: BTreeSet::new(),
+        together: Together::default(),
         cuts: BTreeSet::new(),
         mended: BTreeMap::new(),
         mistake,
@@ -202,8 +233,10 @@ fn run_by(mut draw: Draw, mistake: Option<Mistake>, areas: bool) -> Outcome {
         emptied: BTreeSet::new(),
         outcome: Outcome::default(),
     };
-    if areas {
-        world.name_areas();
+    match kind {
+        Kind::Plain => {}
+        Kind::Areas => world.name_areas(),
+        Kind::Nodes => world.join_nodes(),
     }
     world.begin();
     world.go_until(Instant(0).after(seconds(180)));
@@ -226,6 +259,7 @@ impl Site {
             drained: BTreeMap::new(),
             map: BTreeMap::new(),
             map_at_start: BTreeMap::new(),
+            refusing: BTreeSet::new(),
             emptying: None,
             life: number as u64 + 1,
             boot: 1,
@@ -261,6 +295,9 @@ impl World {
             }
         }
         self.plan(seconds(5)..=seconds(20), Event::Strike);
+        if !self.is_of_single_nodes() {
+            self.plan(seconds(5)..=seconds(20), Event::Rot);
+        }
         if self.trims() {
             self.plan(seconds(15)..=seconds(60), Event::Level);
         }
@@ -271,7 +308,8 @@ impl World {
     fn trims(&self) -> bool {
         let of_draining =
             [Mistake::OldWords, Mistake::WrittenMeanwhile, Mistake::DrainedIsLost, Mistake::DrainedStays];
-        !self.mistake.is_some_and(|mistake| of_draining.contains(&mistake))
+        // A site of several nodes lets nothing go.
+        self.is_of_single_nodes() && !self.mistake.is_some_and(|mistake| of_draining.contains(&mistake))
     }
 
     fn plan(&mut self, span: std::ops::RangeInclusive<Duration>, event: Event) {
@@ -311,6 +349,7 @@ impl World {
             Event::Trim(act) => self.trim(act),
             Event::Level => self.level(),
             Event::Move => self.move_site(),
+            Event::Rot => self.rot(),
         }
     }
 
@@ -329,6 +368,8 @@ impl World {
         let place = &mut self.sites[site];
         (place.boot, place.up, place.seq, place.persisting) = (place.boot + 1, true, 0, false);
         place.machine = Placement::new(place.id);
+        place.machine.set_together(self.together.clone());
+        place.refusing.clear();
         place.emptying = None;
         place.lives.clear();
         place.trimming = trim::Trimming::new(place.id);
@@ -353,7 +394,7 @@ impl World {
         }
         self.plan(millis(10)..=seconds(12), Event::Client { site });
         let refuses = self.sites[site].is_drained(site) && self.mistake != Some(Mistake::WrittenMeanwhile);
-        if !self.sites[site].up || refuses {
+        if !self.sites[site].up || refuses || self.declining.contains(&site) {
             return;
         }
         if self.draw.chance(Ppm::percent(20)) {
@@ -372,6 +413,7 @@ impl World {
         let place = &mut self.sites[site];
         place.records.insert(dot, site);
         place.bodies.insert(dot);
+        self.share(site, dot);
     }
 
     fn level(&mut self) {
@@ -412,13 +454,13 @@ impl World {
         self.ask_claims(site);
         let place = &self.sites[site];
         let lost = self.uncounted_ids(site);
-        let all: BTreeSet<SiteId> = self.sites.iter().map(|other| other.id).collect();
+        let all = self.ring();
         let takeover = self.mistake != Some(Mistake::NoTakeover);
         let is_mine = |writer: usize| match takeover {
             true => custodian(self.sites[writer].id, &all, &lost).is_some_and(|now| now.site == place.id),
             false => writer == site,
         };
-        let want = |dot: &Dot| Want { dot: *dot, bytes: 5000, here: place.bodies.contains(dot) };
+        let want = |dot: &Dot| Want { dot: *dot, bytes: 5000, here: self.takes_for_held(site, *dot) };
         let mine = place.records.iter().filter(|(_, writer)| is_mine(**writer));
         let wants = mine.map(|(dot, _)| want(dot)).collect();
         let demand = self.placed_by(site);
@@ -551,6 +593,9 @@ impl World {
             (0..self.sites.len()).any(|other| fetch(other) && self.sites[other].bodies.contains(&dot));
         let dead = holder.dead.contains(&dot);
         let found = stays && (found || dead);
+        if reached && self.declining.contains(&to) {
+            return self.decline((from, boot), to, dot);
+        }
         let refused = match (reached, holder.full && !holder.bodies.contains(&dot), found) {
             (false, ..) => Some((seconds(15), Failure::Site)),
             (true, true, _) => Some((millis(50), Failure::Site)),

@@ -4,7 +4,7 @@ mod many;
 
 use std::collections::BTreeSet;
 
-use skerry_sim::copies::{Mistake, run, run_in_areas};
+use skerry_sim::copies::{Mistake, backlog, run, run_in_areas, run_of_nodes};
 
 /// `SKERRY_COPIES_SEEDS` runs more seeds.
 #[test]
@@ -153,6 +153,8 @@ fn areas_have_what_they_ask_for_while_sites_move_and_buckets_too() {
             "emptied and burned",
             "sites that moved",
             "buckets that move",
+            "sites that take nothing",
+            "declined",
             "covered in areas",
             "let go",
             "copies lowered",
@@ -191,4 +193,47 @@ fn a_site_that_moved_is_asked_for_by_its_former_area() {
 #[test]
 fn an_area_of_too_few_sites_keeps_all_copies_too_many() {
     assert!(caught_in_areas(Mistake::TooFewBlocks, 40, "surplus").is_some(), "no seed found it");
+}
+
+#[test]
+fn a_site_that_takes_nothing_keeps_all_copies_too_many() {
+    assert!(caught_in_areas(Mistake::DecliningCounts, 40, "surplus").is_some(), "no seed found it");
+}
+
+/// `SKERRY_NODE_SEEDS` runs more seeds.
+#[test]
+fn what_a_node_of_a_site_has_lost_comes_back_to_it() {
+    many::hold(
+        |seed| run_of_nodes(seed, None),
+        ("SKERRY_NODE_SEEDS", 60),
+        &["burns", "crashes", "declared too early", "drains", "emptied", "shared", "rotten", "covered"],
+    );
+}
+
+#[test]
+fn a_neighbour_s_copy_is_taken_for_the_own_one() {
+    let caught = |seed: &u64| {
+        run_of_nodes(*seed, Some(Mistake::NeighbourCounts)).violations.iter().any(|(by, _)| *by == "own")
+    };
+    assert!((0..40).find(caught).is_some(), "no seed found it");
+}
+
+/// `SKERRY_BACKLOG_SEEDS` runs more seeds.
+#[test]
+fn an_area_behind_a_slow_link_keeps_no_other_bucket_waiting() {
+    many::hold(|seed| backlog::run(seed, None), ("SKERRY_BACKLOG_SEEDS", 30), &["asked", "busy areas"]);
+    for seed in 0..3 {
+        assert_eq!(backlog::run(seed, None), backlog::run(seed, None));
+    }
+}
+
+#[test]
+fn buckets_that_share_one_queue_starve() {
+    for mistake in [backlog::Mistake::OneHunger, backlog::Mistake::OneBucket] {
+        let caught =
+            |seed: &u64| backlog::run(*seed, Some(mistake)).violations.iter().any(|(by, _)| *by == "starved");
+        let found = (0..20).find(caught);
+        println!("{mistake:?}: seed {found:?}");
+        assert!(found.is_some(), "no seed found it");
+    }
 }

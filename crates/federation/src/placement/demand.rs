@@ -19,6 +19,19 @@ pub struct AreaDemand {
     pub copies: usize,
     /// The sites of the area.
     pub sites: BTreeSet<SiteId>,
+    /// Those of them that take nothing now: what they hold counts, what they do not hold is asked of nobody.
+    pub closed: BTreeSet<SiteId>,
+}
+
+impl AreaDemand {
+    /// How many places of it are to hold a version that these hold.
+    fn wanted(&self, holders: &BTreeSet<SiteId>, together: &Together) -> usize {
+        if self.closed.is_empty() {
+            return self.copies;
+        }
+        let could = |site: &&SiteId| !self.closed.contains(site) || holders.contains(site);
+        self.copies.min(together.count(self.sites.iter().filter(could).copied()))
+    }
 }
 
 /// What is asked for of a version.
@@ -55,7 +68,16 @@ impl Demand {
     #[must_use]
     pub fn and_in(mut self, copies: usize, sites: BTreeSet<SiteId>) -> Self {
         if copies > 0 {
-            self.areas.push(AreaDemand { copies, sites });
+            self.areas.push(AreaDemand { copies, sites, closed: BTreeSet::new() });
+        }
+        self
+    }
+
+    /// These take nothing now: of an area no more is asked than its other sites can hold, and what these hold already.
+    #[must_use]
+    pub fn closed(mut self, closed: &BTreeSet<SiteId>) -> Self {
+        for area in &mut self.areas {
+            area.closed = area.sites.intersection(closed).copied().collect();
         }
         self
     }
@@ -102,7 +124,8 @@ impl Demand {
     /// What a version lacks that these hold.
     pub fn lack(&self, holders: &BTreeSet<SiteId>, together: &Together) -> Lack {
         let of = |area: &AreaDemand| {
-            area.copies.saturating_sub(together.count(holders.intersection(&area.sites).copied()))
+            let there = together.count(holders.intersection(&area.sites).copied());
+            area.wanted(holders, together).saturating_sub(there)
         };
         Lack {
             all: self.all.saturating_sub(together.count(holders.iter().copied())),
@@ -130,7 +153,7 @@ impl Demand {
         let mut places = together.among(holders.iter().copied());
         let mut picked = BTreeSet::new();
         for (area, lack_there) in self.areas.iter().zip(&mut lack.areas) {
-            let there = |site: &&SiteId| area.sites.contains(site);
+            let there = |site: &&SiteId| area.sites.contains(site) && !area.closed.contains(site);
             for site in free.iter().filter(there).chain(busy.iter().filter(there)) {
                 if *lack_there > 0 && places.insert(together.of(*site)) {
                     picked.extend(Some(*site).filter(|site| is_free(*site)));

@@ -63,6 +63,20 @@ fn a_busy_area_is_waited_for() {
 }
 
 #[test]
+fn who_takes_nothing_is_waited_for_by_nobody() {
+    let open = demand(2, 0);
+    let closed = open.clone().closed(&sites(&[2, 3, 9]));
+    assert_eq!(open.lack(&sites(&[1, 9]), &apart()).areas, [1]);
+    assert!(closed.is_met(&sites(&[1, 9]), &apart()), "nobody else of oslo takes it");
+    assert_eq!(numbers(&closed.pick(&[2, 1, 5].map(site), &|_| true, &sites(&[9]), &apart())), [1]);
+    assert_eq!(closed.kept(site(9), &sites(&[1, 5, 9]), &apart()), Some(sites(&[1, 9])));
+    // What one that is closed holds counts, and is kept.
+    assert_eq!(closed.kept(site(9), &sites(&[1, 2, 5, 9]), &apart()), Some(sites(&[1, 2])));
+    let nobody = open.closed(&sites(&[1, 2, 3]));
+    assert!(nobody.is_met(&sites(&[5, 9]), &apart()) && !nobody.is_met(&sites(&[9]), &apart()));
+}
+
+#[test]
 fn the_nodes_of_a_site_are_one_place_of_its_area() {
     let together: Together = [(2, 1)].map(|(one, of)| (site(one), site(of))).into_iter().collect();
     let demand = demand(2, 0);
@@ -110,7 +124,9 @@ fn who_is_not_kept_is_needed_by_nobody() {
         let holders: BTreeSet<SiteId> =
             (0..6).filter(|bit| mask & (1 << bit) != 0).map(|bit| site(all[bit])).collect();
         for (oslo, bergen, writer) in (0..3).flat_map(|o| (0..3).flat_map(move |b| all.map(|w| (o, b, w)))) {
-            for demand in [demand(oslo, bergen), demand(oslo, bergen).moving()] {
+            let plain = demand(oslo, bergen);
+            let closed = plain.clone().moving().closed(&sites(&[2, 3, 5]));
+            for demand in [plain.clone(), plain.moving(), closed] {
                 let Some(kept) = demand.kept(site(writer), &holders, &apart()) else { continue };
                 assert!(demand.is_met(&kept, &apart()), "{demand:?} {holders:?}");
                 for one in holders.difference(&kept) {

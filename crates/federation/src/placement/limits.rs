@@ -6,8 +6,14 @@ use core::time::Duration;
 pub const RANGES: usize = 262_144;
 /// Versions of one bucket that wait to be asked for; further ones are found by the next look at the records.
 pub const QUEUE: usize = 2048;
+/// Versions that wait in all, beyond which no bucket is looked through: some 200 bytes each.
+pub const QUEUE_OF_ALL: usize = 4 * QUEUE;
 /// Versions on their way at once: fills 100 ms of a link with small ones.
 pub const ASKS_AT_ONCE: usize = 48;
+/// Versions of a bucket whose sites are busy, after which the next bucket is looked at, and of all.
+pub const PASSED_OVER: usize = 16;
+/// Of all buckets: what one turn may cost.
+pub const PASSED_OVER_IN_ALL: usize = 64 * PASSED_OVER;
 /// Questions at once to one site: it answers 64 of one peer, clients' among them.
 pub const ASKS_OF_ONE_SITE: usize = 24;
 /// Bytes on their way at once, one version at least: a second of 94 Mbit/s, and what a holder keeps in memory.

@@ -10,7 +10,7 @@
 //!
 //! Invariants: a site counts as a holder only after it said so; nobody is asked for what it is known to hold, twice at
 //! once for the same, or while it is lost, not linked or resting; the most endangered first, then the oldest; no more
-//! is on its way than [`limits`] allow; copies are only ever added here, so that a cut over-replicates; what is one too
+//! is on its way than [`limits`] allow, and no bucket keeps another one waiting for its own sites; copies are only ever added here, so that a cut over-replicates; what is one too
 //! many its holder lets go of ([`trim`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,10 +20,12 @@ use core::time::Duration;
 use skerry_base::{BucketId, Dot, Instant, SiteId};
 
 use crate::Together;
+use queue::Queue;
 
 mod custody;
 mod demand;
 pub mod limits;
+mod queue;
 mod spans;
 pub mod trim;
 mod whereabouts;
@@ -108,9 +110,6 @@ pub enum Output {
     Noted(BucketId, SiteId),
 }
 
-/// A version that waits, in the order in which they are served: fewest holders first, then the oldest.
-type Urgency = (usize, BucketId, u64);
-
 #[derive(Debug, Clone)]
 struct Waiting {
     want: Want,
@@ -135,7 +134,7 @@ pub struct Placement {
     together: Together,
     resting: BTreeMap<SiteId, Instant>,
     held: BTreeMap<(BucketId, SiteId), Spans>,
-    queue: BTreeMap<Urgency, Waiting>,
+    queue: Queue,
     flights: BTreeMap<(BucketId, Dot), Flight>,
     asks: BTreeMap<SiteId, usize>,
     bytes: u64,
@@ -151,7 +150,7 @@ impl Placement {
             together: Together::default(),
             resting: BTreeMap::new(),
             held: BTreeMap::new(),
-            queue: BTreeMap::new(),
+            queue: Queue::default(),
             flights: BTreeMap::new(),
             asks: BTreeMap::new(),
             bytes: 0,
@@ -191,9 +190,10 @@ impl Placement {
         self.queue.is_empty() && self.flights.is_empty()
     }
 
-    /// Whether more versions of a bucket should be offered: fewer wait than can be on their way.
-    pub fn is_hungry(&self) -> bool {
-        self.queue.len() < limits::ASKS_AT_ONCE
+    /// Whether more versions of a bucket should be offered: fewer of it wait than can be on their way, whatever waits of
+    /// others.
+    pub fn is_hungry(&self, bucket: BucketId) -> bool {
+        self.queue.of(bucket) < limits::ASKS_AT_ONCE && self.queue.len() < limits::QUEUE_OF_ALL
     }
 
     /// Whether somebody is being asked to hold it.
@@ -229,7 +229,7 @@ impl Placement {
     /// Nothing is known of a bucket any more, and nobody is asked for its versions.
     pub fn forget(&mut self, bucket: BucketId) {
         self.held.retain(|(of, _), _| *of != bucket);
-        self.queue.retain(|(_, of, _), _| *of != bucket);
+        self.queue.forget(bucket);
         // What is on its way there lands, and nobody else is asked for it.
         let flights = self.flights.iter_mut().filter(|((of, _), _)| *of == bucket);
         let nothing = Arc::new(Demand::default());
@@ -253,7 +253,7 @@ impl Placement {
 
     /// At how many places a version is held; `here`: at this site too.
     pub fn places(&self, bucket: BucketId, dot: Dot, here: bool) -> usize {
-        self.together.count(self.have(bucket, dot, here))
+        self.together.count(self.holders(bucket, dot).chain(here.then_some(self.me)))
     }
 
     /// What a version lacks, as far as is known; `here`: this site holds it.
@@ -261,9 +261,12 @@ impl Placement {
         demand.lack(&self.have(bucket, dot, here), &self.together)
     }
 
-    /// Who holds a version, this site among them or not.
+    /// Who holds a version, this site among them or not. Its own place counts through itself only: what one node of a site
+    /// has lost comes back to it, though another one has it.
     fn have(&self, bucket: BucketId, dot: Dot, here: bool) -> BTreeSet<SiteId> {
-        self.holders(bucket, dot).chain(here.then_some(self.me)).collect()
+        let place = self.together.of(self.me);
+        let others = self.holders(bucket, dot).filter(|other| self.together.of(*other) != place);
+        others.chain(here.then_some(self.me)).collect()
     }
 
     /// All other sites that were ever known to hold a version, lost ones among them.
@@ -310,7 +313,7 @@ impl Placement {
     }
 
     fn offer(&mut self, bucket: BucketId, demand: &Arc<Demand>, wants: Vec<Want>) {
-        self.queue.retain(|(_, of, _), _| *of != bucket);
+        self.queue.forget(bucket);
         for (order, want) in wants.into_iter().take(limits::QUEUE).enumerate() {
             if !self.flights.contains_key(&(bucket, want.dot)) {
                 let waiting = Waiting { want, demand: demand.clone(), unable: BTreeSet::new() };
@@ -363,27 +366,44 @@ impl Placement {
         }
     }
 
-    /// Asks as long as there is room.
+    /// Asks as long as there is room: first for buckets that have less than an equal part of it on its way, then for whichever.
+    /// One whose sites are busy is passed over. So none keeps another one waiting for longer than until something lands.
     fn ask(&mut self, out: &mut Vec<Output>) {
-        let mut aside = Vec::new();
-        while self.flights.len() < limits::ASKS_AT_ONCE && aside.len() < limits::ASKS_AT_ONCE {
-            let Some((urgency, waiting)) = self.queue.pop_first() else { break };
-            let (_, bucket, order) = urgency;
-            let able = self.able(bucket, &waiting);
-            let is_free = |site: SiteId| self.asks_of(site) < limits::ASKS_OF_ONE_SITE;
-            let have = self.have(bucket, waiting.want.dot, waiting.want.here);
-            let asked = waiting.demand.pick(&able, &is_free, &have, &self.together);
-            let busy =
-                asked.is_empty() && !waiting.demand.pick(&able, &|_| true, &have, &self.together).is_empty();
-            let fits = self.bytes == 0 || self.bytes + weight(&waiting.want) <= limits::BYTES_AT_ONCE;
-            if !fits || busy {
-                aside.push((urgency, waiting));
-                if fits { continue } else { break }
-            }
-            // Nobody can be asked now: the next look at the records finds it again.
-            if asked.is_empty() {
+        let flying: BTreeSet<BucketId> = self.flights.keys().map(|(bucket, _)| *bucket).collect();
+        let parts = self.queue.buckets().chain(flying).collect::<BTreeSet<_>>().len();
+        if parts < 2 || self.ask_some(Some(parts), out) {
+            self.ask_some(None, out);
+        }
+    }
+
+    /// `parts`: no bucket gets more than one of so many equal parts of the room. False if the rest of it is to be kept.
+    fn ask_some(&mut self, parts: Option<usize>, out: &mut Vec<Output>) -> bool {
+        let (mut at, mut passed, mut in_all) = (None, BTreeMap::<BucketId, usize>::new(), 0);
+        while self.flights.len() < limits::ASKS_AT_ONCE && in_all < limits::PASSED_OVER_IN_ALL {
+            let Some((urgency, waiting)) = self.queue.behind(at) else { break };
+            let (holders, bucket, order) = urgency;
+            let passed = passed.entry(bucket).or_default();
+            if *passed >= limits::PASSED_OVER || parts.is_some_and(|parts| self.has_its_part(bucket, parts)) {
+                at = Some((holders, bucket, u64::MAX));
                 continue;
             }
+            at = Some(urgency);
+            if self.bytes > 0 && self.bytes + weight(&waiting.want) > limits::BYTES_AT_ONCE {
+                // What has nothing on its way yet comes next: else small ones would pass a large one for ever.
+                if self.flights_of(bucket).next().is_none() {
+                    return false;
+                }
+                *passed = limits::PASSED_OVER;
+                continue;
+            }
+            let asked = self.next_for(bucket, waiting);
+            if asked.as_ref().is_some_and(BTreeSet::is_empty) {
+                (*passed, in_all) = (*passed + 1, in_all + 1);
+                continue;
+            }
+            let Some(waiting) = self.queue.remove(&urgency) else { break };
+            // Nobody can be asked now: the next look at the records finds it again.
+            let Some(asked) = asked else { continue };
             let dot = waiting.want.dot;
             for site in &asked {
                 *self.asks.entry(*site).or_default() += 1;
@@ -392,7 +412,31 @@ impl Placement {
             }
             self.flights.insert((bucket, dot), Flight { waiting, order, asked });
         }
-        self.queue.extend(aside);
+        true
+    }
+
+    /// Whom to ask for a version; nobody while those who could take it are busy, none if nobody can.
+    fn next_for(&self, bucket: BucketId, waiting: &Waiting) -> Option<BTreeSet<SiteId>> {
+        let able = self.able(bucket, waiting);
+        let is_free = |site: SiteId| self.asks_of(site) < limits::ASKS_OF_ONE_SITE;
+        let have = self.have(bucket, waiting.want.dot, waiting.want.here);
+        let asked = waiting.demand.pick(&able, &is_free, &have, &self.together);
+        let busy = || !waiting.demand.pick(&able, &|_| true, &have, &self.together).is_empty();
+        (!asked.is_empty() || busy()).then_some(asked)
+    }
+
+    /// Whether so much of a bucket is on its way as one of so many equal parts of what may be.
+    fn has_its_part(&self, bucket: BucketId, parts: usize) -> bool {
+        let (mut count, mut bytes) = (0, 0);
+        for flight in self.flights_of(bucket) {
+            count += 1;
+            bytes += weight(&flight.waiting.want) * flight.asked.len() as u64;
+        }
+        count > 0 && (count >= limits::ASKS_AT_ONCE / parts || bytes >= limits::BYTES_AT_ONCE / parts as u64)
+    }
+
+    fn flights_of(&self, bucket: BucketId) -> impl Iterator<Item = &Flight> {
+        self.flights.iter().filter(move |((of, _), _)| *of == bucket).map(|(_, flight)| flight)
     }
 
     fn asks_of(&self, site: SiteId) -> usize {

@@ -169,6 +169,23 @@ fn the_nodes_of_one_site_are_asked_for_one_copy_and_count_once() {
 }
 
 #[test]
+fn what_a_node_has_lost_comes_back_to_it_though_its_neighbour_has_it() {
+    // 4 is a node of this site.
+    let mut table = Table::new(&[4, 5]);
+    table.machine.set_together([(site(4), site(1))].into_iter().collect());
+    for holder in [4, 5] {
+        table.machine.learn_one(BUCKET, dot(1), site(holder));
+    }
+    assert_eq!(table.offer(2, vec![Want { here: false, ..want(1, 10) }]), [(1, 1)]);
+    assert_eq!(table.held(1, 1), []);
+    assert_eq!(table.offer(2, vec![want(1, 10)]), []);
+    // And meanwhile nobody is released who is needed for it.
+    let stake = Stake { mine: true, here: false, copies: 2 };
+    let keeps = table.machine.spare(BUCKET, site(5), &Demand::anywhere(2), [(dot(1), stake)]);
+    assert_eq!(keeps, [dot(1)].into_iter().collect());
+}
+
+#[test]
 fn of_a_forgotten_bucket_nobody_else_is_asked() {
     let mut table = Table::new(&[2, 3]);
     assert_eq!(table.offer(2, vec![want(1, 10)]), [(1, 2)]);
@@ -211,4 +228,27 @@ fn a_busy_area_sends_nothing_to_others() {
     }
     assert_eq!(landed, 120);
     assert!(table.machine.is_idle());
+}
+
+/// Sites 2 and 3 in an area and slow, 4 outside: a bucket that waits for them keeps no other one from 4.
+#[test]
+fn a_busy_area_keeps_no_other_bucket_waiting() {
+    for (size, plain) in [(10, BucketId([1; 16])), (10, BucketId([10; 16])), (5 << 20, BucketId([10; 16]))] {
+        let mut table = Table::new(&[2, 3, 4]);
+        let demand = Demand::anywhere(2).and_in(2, [site(2), site(3)].into());
+        let wants: Vec<Want> = (1..=1000).map(|seq| want(seq, size)).collect();
+        let slow = table.take(Input::Offer { bucket: BUCKET, demand, wants });
+        assert!(slow.iter().all(|(_, by)| *by != 4) && !slow.is_empty());
+        assert!(!table.machine.is_hungry(BUCKET) && table.machine.is_hungry(plain));
+        let four = Demand::anywhere(2).and_in(1, [site(4)].into());
+        let wants: Vec<Want> = (5001..=5010).map(|seq| want(seq, 10)).collect();
+        let asks = table.take(Input::Offer { bucket: plain, demand: four, wants });
+        let mut asked: Vec<_> = asks.into_iter().filter(|(seq, _)| *seq > 5000).collect();
+        // Room comes with the first that land: what is on its way already is not called back.
+        for (seq, by) in slow.into_iter().take(20) {
+            asked.extend(table.held(seq, by).into_iter().filter(|(seq, _)| *seq > 5000));
+        }
+        assert_eq!(asked.len(), 10, "{size} {plain}: {asked:?}");
+        assert!(asked.iter().all(|(_, by)| *by == 4));
+    }
 }

@@ -70,8 +70,8 @@ impl Versioned for HeldFile {
 pub(crate) struct Covered {
     copies: u16,
     lost: Vec<SiteId>,
-    /// What areas asked for, and which sites were in them.
-    areas: Vec<(u16, Vec<SiteId>)>,
+    /// What areas asked for, which sites were in them, and which of these took nothing.
+    areas: Vec<(u16, Vec<SiteId>, Vec<SiteId>)>,
     /// The vector.
     pub(crate) upto: Vector,
 }
@@ -102,10 +102,13 @@ fn small(copies: usize) -> u16 {
 impl Covered {
     pub(super) fn new(rules: &Rules, upto: Vector) -> Self {
         let areas = rules.demand.areas().iter();
+        let listed = |sites: &BTreeSet<SiteId>| sites.iter().copied().collect();
         Self {
             copies: small(rules.copies()),
             lost: rules.lost.iter().copied().collect(),
-            areas: areas.map(|area| (small(area.copies), area.sites.iter().copied().collect())).collect(),
+            areas: areas
+                .map(|area| (small(area.copies), listed(&area.sites), listed(&area.closed)))
+                .collect(),
             upto,
         }
     }
@@ -254,10 +257,12 @@ mod tests {
         let area = |number: u8| Demand::anywhere(2).and_in(1, [SiteId([number; 16])].into());
         let rules = |number| Rules { demand: area(number), ..Rules::default() };
         let covered = Covered::new(&rules(9), Vector::new());
-        assert_eq!(hex(&covered.encode()), format!("020200010101{}00", "09".repeat(16)));
+        assert_eq!(hex(&covered.encode()), format!("020200010101{}0000", "09".repeat(16)));
         assert_eq!(Covered::decode(&covered.encode()).unwrap(), covered);
         let plain = Rules { demand: Demand::anywhere(2), ..Rules::default() };
         assert!(covered.fits(&rules(9)) && !covered.fits(&rules(8)) && !covered.fits(&plain));
+        let frozen = Rules { demand: area(9).closed(&[SiteId([9; 16])].into()), ..Rules::default() };
+        assert!(!Covered::new(&frozen, Vector::new()).fits(&rules(9)), "once it takes some again");
         assert!(
             !Covered::new(&plain, Vector::new()).fits(&rules(9)),
             "what was covered before areas were asked"

@@ -218,7 +218,7 @@ impl Looker<'_> {
         let needs = &self.rules.needs;
         let mut found = Count { unprotected: 0, lacking: vec![Lacking::default(); needs.len()] };
         // An area without sites asks for nothing.
-        let asked: Vec<usize> = (0..needs.len()).filter(|need| needs[*need].there > 0).collect();
+        let asked: Vec<usize> = (0..needs.len()).filter(|need| needs[*need].is_asked).collect();
         for _ in 0..COUNTED {
             let (upto, more) = self.page(&from, &mut |record, object| {
                 let here = is_here(self.store, self.bucket, object);

@@ -97,6 +97,8 @@ struct State {
     leaving: BTreeSet<SiteId>,
     away: BTreeMap<BucketId, BTreeSet<SiteId>>,
     members: BTreeMap<BucketId, BTreeSet<SiteId>>,
+    /// Sites that said when they were asked that they take nothing of a bucket.
+    refusing: BTreeMap<BucketId, BTreeSet<SiteId>>,
     changes: u64,
     counted: BTreeMap<BucketId, Counted>,
     trimming: surplus::Trimming,
@@ -121,6 +123,7 @@ impl Copies {
             leaving: BTreeSet::new(),
             away: BTreeMap::new(),
             members: BTreeMap::new(),
+            refusing: BTreeMap::new(),
             changes: 0,
             counted: BTreeMap::new(),
             trimming: surplus::Trimming::new(me),
@@ -321,6 +324,18 @@ impl Copies {
             }
             None => rules.sites.clone(),
         }
+    }
+
+    /// Takes note of the sites that take nothing of a bucket.
+    pub(crate) fn set_refusing(&self, refusing: BTreeMap<BucketId, BTreeSet<SiteId>>) {
+        let mut state = self.state();
+        state.changes += u64::from(state.refusing != refusing);
+        state.refusing = refusing;
+    }
+
+    /// The sites that said when this one asked them that they take nothing of a bucket.
+    pub(crate) fn refusing(&self, bucket: BucketId) -> BTreeSet<SiteId> {
+        self.state().refusing.get(&bucket).cloned().unwrap_or_default()
     }
 
     /// The sites that are known to stay out of a bucket.

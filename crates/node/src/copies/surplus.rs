@@ -31,6 +31,10 @@ const ANSWERED: Duration = Duration::from_secs(5);
 /// While others take what is held here page by page nothing is marked: each mark would have them begin anew.
 const PAGED: Duration = Duration::from_secs(30);
 
+/// So long after letting go of something a site does not say of anything of that bucket that it has it not: who asks all
+/// may have asked the one that took it before it did. Longer than such a question may take.
+const PARTING: Duration = Duration::from_secs(12);
+
 /// What is being asked and will be noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Question {
@@ -95,6 +99,8 @@ pub(super) struct Trimming {
     hurry: BTreeSet<BucketId>,
     /// When others took the last page but one of what is held here.
     paged: BTreeMap<BucketId, Instant>,
+    /// When something was let go of last; none while it is.
+    parted: BTreeMap<BucketId, Option<Instant>>,
 }
 
 impl Trimming {
@@ -106,6 +112,7 @@ impl Trimming {
             released: Released::default(),
             hurry: BTreeSet::new(),
             paged: BTreeMap::new(),
+            parted: BTreeMap::new(),
         }
     }
 
@@ -113,6 +120,7 @@ impl Trimming {
         self.surplus.remove(&bucket);
         self.hurry.remove(&bucket);
         self.paged.remove(&bucket);
+        self.parted.remove(&bucket);
     }
 }
 
@@ -190,6 +198,18 @@ impl Copies {
     pub(crate) fn is_paged(&self, bucket: BucketId, now: Instant) -> bool {
         let state = self.state();
         state.trimming.paged.get(&bucket).is_some_and(|last| now < last.after(PAGED))
+    }
+
+    /// Something of a bucket is being let go of, or was.
+    pub(crate) fn note_parting(&self, bucket: BucketId, ended: Option<Instant>) {
+        self.state().trimming.parted.insert(bucket, ended);
+    }
+
+    /// Whether something of a bucket is being let go of, or was a moment ago: who looks for it may have missed it at those
+    /// that took it.
+    pub(crate) fn is_parting(&self, bucket: BucketId, now: Instant) -> bool {
+        let state = self.state();
+        state.trimming.parted.get(&bucket).is_some_and(|ended| ended.is_none_or(|at| now < at.after(PARTING)))
     }
 
     /// Too little is known of who holds what of a bucket: it is to be asked for.

@@ -2,8 +2,8 @@
 //!
 //! Before: the claim of the bucket, the roster with the areas of its sites, losses and duties. After: `workers/copies.rs`,
 //! which has others hold what is lacking, `workers/trim.rs`, which lets go, [`super::look`], which counts. Invariants: of an
-//! area no more is placed than it has sites, and what it lacks for that is said; an area without sites asks for nothing and
-//! nobody moves there; nodes of one site are one place.
+//! area no more is placed than it has sites that take something, and what it lacks for that is said; an area without sites
+//! asks for nothing and nobody moves there; nodes of one site are one place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,9 @@ use crate::site::Site;
 pub(crate) struct Rules {
     /// At how many sites each is to be, and of which areas; never more than there are.
     pub(crate) demand: Demand,
+    /// The same for who lets go: it waits for nobody who does not follow the bucket. Who sees to the copies asks such a one,
+    /// and says until then that they are needed.
+    pub(crate) at_hand: Demand,
     /// At how many places each is to be, whether or not there are so many.
     pub(crate) wished: usize,
     /// What is asked of areas, whether or not they have the sites for it.
@@ -59,8 +62,10 @@ pub(crate) struct AreaNeed {
     pub(crate) area: String,
     /// How many copies.
     pub(crate) wanted: usize,
-    /// How many of its sites may hold one.
+    /// How many of its sites may hold one, and take it.
     pub(crate) there: usize,
+    /// Whether anything is asked of it: it has sites that count.
+    pub(crate) is_asked: bool,
 }
 
 impl AreaNeed {
@@ -75,7 +80,19 @@ struct There<'a> {
     areas: BTreeMap<String, BTreeSet<SiteId>>,
     all: usize,
     lost: &'a BTreeSet<SiteId>,
+    /// Those that take nothing of the bucket, whatever they hold.
+    refusing: &'a BTreeSet<SiteId>,
+    /// Those that take nothing for now.
+    frozen: &'a BTreeSet<SiteId>,
     together: &'a Together,
+}
+
+impl There<'_> {
+    /// Who is asked for nothing: where somebody takes nothing, those that are lost do not stand in for it.
+    fn closed(&self) -> BTreeSet<SiteId> {
+        let closed: BTreeSet<SiteId> = self.refusing.union(self.frozen).copied().collect();
+        if closed.is_empty() { closed } else { closed.union(self.lost).copied().collect() }
+    }
 }
 
 /// What a bucket wants of those that are there.
@@ -90,15 +107,19 @@ fn demand(config: &BucketConfig, there: &There<'_>) -> (Demand, Vec<AreaNeed>) {
     let (mut demand, mut needs) = (Demand::anywhere(all), Vec::new());
     for area in named {
         let sites = there.areas.get(area).cloned().unwrap_or_default();
-        let count = there.together.count(sites.difference(there.lost).copied());
+        let counts = sites.difference(there.lost).copied();
+        let takes = counts.clone().filter(|site| !there.refusing.contains(site));
+        let (count, taking) = (there.together.count(counts), there.together.count(takes));
         let wanted = match lives == Some(area) {
             true => wish.of(area).max(config.copies_in_all()),
             false => wish.of(area),
         };
         let wanted = usize::from(wanted);
         demand = demand.and_in(wanted.min(count), sites);
-        needs.push(AreaNeed { area: area.to_owned(), wanted, there: count });
+        let is_asked = wanted.min(count) > 0;
+        needs.push(AreaNeed { area: area.to_owned(), wanted, there: taking, is_asked });
     }
+    demand = demand.closed(&there.closed());
     let moves = lives.is_some_and(|area| needs.iter().any(|need| need.area == area && need.there > 0));
     (if moves { demand.moving() } else { demand }, needs)
 }
@@ -113,11 +134,19 @@ pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
     let areas = areas(said.map(|(other, found)| (other, found.area)), &together);
     // The nodes of one site burn together: it counts once, wherever in it a copy lies.
     let all = together.count(sites.difference(&lost).copied());
-    let there = There { areas, all, lost: &lost, together: &together };
+    let (refusing, frozen) = (site.copies.refusing(bucket.id), site.duties.frozen());
+    let there = There { areas, all, lost: &lost, refusing: &refusing, frozen: &frozen, together: &together };
     let (demand, needs) = demand(&bucket.config, &there);
+    let strangers = site.copies.away(bucket.id);
+    let at_hand = match strangers.is_empty() {
+        true => demand.clone(),
+        false => {
+            demand.clone().closed(&there.closed().into_iter().chain(strangers).chain(lost.clone()).collect())
+        }
+    };
     let wished =
         needs.iter().map(|need| need.wanted).sum::<usize>().max(usize::from(bucket.config.copies_in_all()));
-    Rules { demand, wished, needs, is_unread: bucket.config.is_unread(), lost, sites }
+    Rules { demand, at_hand, wished, needs, is_unread: bucket.config.is_unread(), lost, sites }
 }
 
 /// Which sites are in which area. The nodes of a site stand in one place, whatever is said of each: where its first node is
@@ -195,12 +224,46 @@ mod tests {
         config
     }
 
+    /// While 2 and 3 take nothing: for now, or of the bucket.
+    fn closed(refuse: bool) -> (Demand, Vec<AreaNeed>) {
+        let (none, some): (BTreeSet<SiteId>, BTreeSet<SiteId>) = (BTreeSet::new(), [2, 3].map(site).into());
+        let lost = [site(1)].into();
+        let (refusing, frozen) = if refuse { (&some, &none) } else { (&none, &some) };
+        let together = Together::default();
+        let areas = [("oslo".to_owned(), oslo())].into();
+        let there = There { areas, all: 4, lost: &lost, refusing, frozen, together: &together };
+        demand(&config("3 in oslo", ""), &there)
+    }
+
+    #[test]
+    fn who_takes_nothing_is_none_of_the_sites_of_an_area() {
+        let (refused, needs) = closed(true);
+        assert!(needs[0].is_short() && needs[0].there == 0, "{needs:?}");
+        let (frozen, needs) = closed(false);
+        assert_eq!(needs[0].there, 2, "it is there, and may hold some already");
+        for demand in [refused, frozen] {
+            let lack = |holders: &[u8]| {
+                let holders = holders.iter().copied().map(site).collect();
+                demand.lack(&holders, &Together::default()).areas
+            };
+            assert_eq!((lack(&[9]), lack(&[2, 9])), (vec![0], vec![0]));
+        }
+    }
+
     fn met(config: &BucketConfig, lost: &[u8]) -> (Demand, Vec<(String, usize, usize)>) {
         let areas = [("oslo", vec![1, 2, 3]), ("bergen", vec![5])];
         let areas = areas.map(|(name, sites)| (name.to_owned(), sites.into_iter().map(site).collect()));
         let lost = lost.iter().copied().map(site).collect();
         let together = [(site(3), site(2))].into_iter().collect();
-        let there = There { areas: areas.into(), all: 4, lost: &lost, together: &together };
+        let none = BTreeSet::new();
+        let there = There {
+            areas: areas.into(),
+            all: 4,
+            lost: &lost,
+            refusing: &none,
+            frozen: &none,
+            together: &together,
+        };
         let (demand, needs) = demand(config, &there);
         (demand, needs.into_iter().map(|need| (need.area, need.wanted, need.there)).collect())
     }

@@ -2,7 +2,8 @@
 //!
 //! Before: `get.rs`, `copy.rs` with the record of the version. After: `federation::placement::Whereabouts` judges what
 //! the others say of its chunks. Invariants: nothing else is shown than asked for unless every site that may have the body
-//! said that it does not, lost ones apart; a site that is silent and not lost makes it 409, never 404; a version that is
+//! said that it does not, lost ones apart; a body that moves is nowhere taken for gone, as who lets go of something says for a
+//! while of nothing that it has it not; a site that is silent and not lost makes it 409, never 404; a version that is
 //! named, and a write whose token is given, are never replaced by another; where no site was ever lost nothing is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -246,9 +247,15 @@ pub(crate) async fn answer(site: &Arc<Site>, asked: Have) -> Outcome<Response> {
     if asked.chunks.len() > ASKED {
         return Err(ServiceError::new(ErrorKind::InvalidRequest, "too many chunks in one question"));
     }
-    let store = site.store.clone();
-    let look = move || asked.chunks.iter().map(|chunk| store.has_chunk(asked.domain, *chunk)).collect();
-    Ok(Response::Have(tokio::task::spawn_blocking(look).await.map_err(refusal::task)?))
+    let (store, domain) = (site.store.clone(), asked.domain);
+    let look = move || asked.chunks.iter().map(|chunk| store.has_chunk(domain, *chunk)).collect();
+    let has: Vec<bool> = tokio::task::spawn_blocking(look).await.map_err(refusal::task)?;
+    // Seen after the disk: what was let go of before is elsewhere, maybe only since whoever asks was told no there.
+    if has.contains(&false) && site.copies.is_parting(domain, site.clock.now()) {
+        let message = format!("{} is letting go of copies: ask again", site.called());
+        return Err(ServiceError::new(ErrorKind::Unavailable, message));
+    }
+    Ok(Response::Have(has))
 }
 
 /// An older version that can be read, or why there is none.

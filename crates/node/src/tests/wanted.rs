@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use skerry_gateway::service::{
-    AreaCopies, AreaRequest, BucketPatch, BucketStatus, ErrorKind, GetObject, LossRequest, ReadConditions,
-    RequestContext,
+    AreaCopies, AreaRequest, BucketPatch, BucketStatus, DutyRequest, ErrorKind, GetObject, JoinRequest,
+    LossRequest, ReadConditions, RequestContext,
 };
+use skerry_model::space;
 
 use super::trim::{BUCKET, body, holds};
 use super::uploads;
 use super::world::{TestSite, TestWorld, context};
-use crate::paths::buckets;
+use crate::paths::{buckets, lost};
+use crate::site::unreadable;
 
 async fn place(world: &TestWorld, number: usize, area: &str) {
     let admin = &world.sites[0].services().admin;
@@ -213,6 +215,76 @@ async fn a_bucket_moves_to_an_area_and_on_while_it_is_read_and_written() {
     }
     live_in(one, "all").await;
     assert_eq!(status(one).await.areas, []);
+    world.stop().await;
+}
+
+async fn until_known(site: &TestSite) {
+    site.until("the bucket is known", || async { site.site().bucket(BUCKET).await.unwrap().is_some() }).await;
+}
+
+/// Site 4 takes nothing, and what is copied to bergen is as much as bergen takes; then it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_keeps_nothing_of_a_bucket_is_none_of_its_area() {
+    let world = founded(4, "3").await;
+    let four = &world.sites[3];
+    until_known(four).await;
+    let join = |when: &str| JoinRequest { when: Some(when.into()) };
+    four.services().admin.join_bucket(BUCKET, join("never")).await.unwrap();
+    write(&world.sites[0], 0..3).await;
+    until_at(&world, 0..3, &[1, 2, 3]).await;
+    ask(&world.sites[0], "2 in bergen").await;
+    until_at(&world, 0..3, &[1, 3]).await;
+    let one = &world.sites[0];
+    one.until("it is said", || async {
+        let areas = status(one).await.areas;
+        areas.iter().any(|area| (area.sites, area.lacking_versions) == (1, 3))
+    })
+    .await;
+    four.services().admin.join_bucket(BUCKET, join("always")).await.unwrap();
+    four.services().admin.join_bucket(BUCKET, JoinRequest::default()).await.unwrap();
+    until_at(&world, 0..3, &[1, 3, 4]).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_frozen_site_of_an_area() {
+    let world = founded(4, "3").await;
+    let four = &world.sites[3];
+    until_known(four).await;
+    let duty = |duty: &str| DutyRequest { duty: duty.into(), abandon_uploads: false };
+    let admin = &world.sites[0].services().admin;
+    admin.set_duty("site-4", duty("freeze")).await.unwrap();
+    for site in &world.sites {
+        site.until("it is frozen", || async { !site.site().duties.frozen().is_empty() }).await;
+    }
+    write(&world.sites[0], 0..3).await;
+    until_at(&world, 0..3, &[1, 2, 3]).await;
+    ask(&world.sites[0], "2 in bergen").await;
+    until_at(&world, 0..3, &[1, 3]).await;
+    admin.set_duty("site-4", duty("serve")).await.unwrap();
+    until_at(&world, 0..3, &[1, 3, 4]).await;
+    world.stop().await;
+}
+
+/// Who asks all for a body that moves may have asked the one that took it before it did: the other must not say no.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_lets_go_of_something_does_not_say_for_a_while_that_it_lacks_anything() {
+    let world = founded(3, "1").await;
+    let one = &world.sites[0];
+    write(one, 0..1).await;
+    let id = one.site().known(BUCKET).await.unwrap().id;
+    let current = move |view: &dyn skerry_base::kv::View| space::current(view, id, "0").map_err(unreadable);
+    let record = one.site().read(current).await.unwrap().unwrap();
+    let chunks: Vec<_> = record.object().unwrap().chunks.iter().map(|chunk| chunk.id).collect();
+    let says = |site: usize| lost::has(world.sites[1].site(), world.sites[site].id(), id, &chunks);
+    assert_eq!(says(0).await, Some(chunks.clone()));
+    assert_eq!(says(2).await, Some(vec![]));
+    live_in(one, "bergen").await;
+    until_at(&world, 0..1, &[3]).await;
+    assert_eq!(says(0).await, None, "it has let go a moment ago");
+    assert_eq!(says(2).await, Some(chunks.clone()));
+    let two = &world.sites[1];
+    two.until("it says so later", || async { says(0).await == Some(vec![]) }).await;
     world.stop().await;
 }
 

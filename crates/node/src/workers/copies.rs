@@ -15,7 +15,7 @@ use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
 use skerry_federation::budget::Class;
-use skerry_federation::placement::{Candidate, Failure, Input, Placement, Want, limits};
+use skerry_federation::placement::{Candidate, Failure, Input, Want, limits};
 use skerry_gateway::service::{ErrorKind, Outcome};
 use skerry_model::bucket::list_buckets;
 use skerry_model::space;
@@ -143,8 +143,18 @@ fn least(all: &mut BTreeMap<Origin, u64>, more: BTreeMap<Origin, u64>) {
 }
 
 /// A site that keeps no copies of a bucket (it has left it, or follows it never) is not asked again for this long, unless
-/// it becomes a member: small bodies go with the question.
+/// it becomes a member: small bodies go with the question, and everything is looked through anew before. Twice as long each
+/// time that it says so again, at most for [`OUT_AT_MOST`].
 const OUT: Duration = Duration::from_secs(3600);
+const OUT_AT_MOST: Duration = Duration::from_secs(24 * 3600);
+
+/// That a site keeps no copies of a bucket.
+#[derive(Debug, Clone, Copy)]
+struct Out {
+    /// How long that is believed.
+    until: Instant,
+    pause: Duration,
+}
 
 type Landed = (BucketId, Dot, SiteId, Result<(), Refusal>);
 
@@ -169,8 +179,10 @@ pub(super) struct Copier {
     looks: BTreeMap<BucketId, Looks>,
     /// Links over which a site was asked what it holds.
     asked: BTreeMap<(BucketId, SiteId), u64>,
-    /// Sites that keep no copies of a bucket, and until when that is believed.
-    out: BTreeMap<(BucketId, SiteId), Instant>,
+    /// Sites that said that they keep no copies of a bucket.
+    out: BTreeMap<(BucketId, SiteId), Out>,
+    /// Looks through all buckets: each begins with another one.
+    turns: usize,
 }
 
 impl Copier {
@@ -182,6 +194,7 @@ impl Copier {
             looks: BTreeMap::new(),
             asked: BTreeMap::new(),
             out: BTreeMap::new(),
+            turns: 0,
         }
     }
 
@@ -231,10 +244,13 @@ impl Copier {
 
     fn landed(&mut self, (bucket, dot, site, result): Landed) {
         let input = match result {
-            Ok(()) => Input::Held(bucket, dot, site),
+            Ok(()) => {
+                self.out.remove(&(bucket, site));
+                Input::Held(bucket, dot, site)
+            }
             Err(Refusal { failure, whole_bucket }) => {
                 if whole_bucket {
-                    self.out.insert((bucket, site), self.now().after(OUT));
+                    self.keeps_none(bucket, site);
                 }
                 Input::Failed(bucket, dot, site, failure)
             }
@@ -264,10 +280,32 @@ impl Copier {
         }
     }
 
+    /// A site said that it keeps no copies of a bucket.
+    fn keeps_none(&mut self, bucket: BucketId, site: SiteId) {
+        let now = self.now();
+        let before = self.out.get(&(bucket, site)).copied();
+        // What was asked at once is answered at once.
+        if before.is_some_and(|out| out.until > now) {
+            return;
+        }
+        let pause = before.map_or(OUT, |out| (out.pause * 2).min(OUT_AT_MOST));
+        self.out.insert((bucket, site), Out { until: now.after(pause), pause });
+    }
+
     /// Whether a site said a while ago that it keeps no copies of a bucket, and has not joined it since.
     fn is_out(&self, bucket: BucketId, site: SiteId) -> bool {
-        let said = self.out.get(&(bucket, site)).is_some_and(|until| *until > self.now());
+        let said = self.out.get(&(bucket, site)).is_some_and(|out| out.until > self.now());
         said && !self.site.copies.follows(bucket, site)
+    }
+
+    /// Who takes nothing of which bucket, for whoever computes what its areas can hold.
+    fn tell_refusing(&mut self, live: &BTreeSet<BucketId>) {
+        self.out.retain(|(bucket, _), _| live.contains(bucket));
+        let mut refusing: BTreeMap<BucketId, BTreeSet<SiteId>> = BTreeMap::new();
+        for &(bucket, site) in self.out.keys().filter(|(bucket, site)| self.is_out(*bucket, *site)) {
+            refusing.entry(bucket).or_default().insert(site);
+        }
+        self.site.copies.set_refusing(refusing);
     }
 
     /// What others said, in this node's own table. Nobody is told: it is no record.
@@ -280,8 +318,7 @@ impl Copier {
 
     async fn turn(&mut self) -> Outcome<()> {
         let site = self.site.clone();
-        let (links, now) = (site.boxes.links(), self.now());
-        self.out.retain(|_, until| *until > now);
+        let links = site.boxes.links();
         let lost = site.copies.uncounted();
         let known: BTreeSet<SiteId> = site.peers.roster.all().into_keys().chain([site.id]).collect();
         let candidates = known.iter().map(|other| candidate(&site, *other, &links)).collect();
@@ -290,9 +327,17 @@ impl Copier {
         self.ask(asks);
         let system = site.system;
         let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
-        self.forget_deleted(buckets.iter().map(|found| found.claim.bucket).collect()).await?;
+        let live: BTreeSet<BucketId> = buckets.iter().map(|found| found.claim.bucket).collect();
+        self.tell_refusing(&live);
+        self.forget_deleted(live).await?;
         let mut silent = BTreeSet::new();
-        for bucket in buckets.into_iter().map(Bucket::of).filter(|bucket| site.is_member(bucket.id)) {
+        let mut followed: Vec<Bucket> =
+            buckets.into_iter().map(Bucket::of).filter(|bucket| site.is_member(bucket.id)).collect();
+        // When more waits than may, each has its turn to be the first.
+        let first = self.turns.checked_rem(followed.len()).unwrap_or_default();
+        followed.rotate_left(first);
+        self.turns = self.turns.wrapping_add(1);
+        for bucket in followed {
             let rules = rules(&site, &bucket);
             if !rules.demand.needs_others() {
                 self.looks.remove(&bucket.id);
@@ -352,7 +397,7 @@ impl Copier {
         self.site.copies.set_away(id, away, members.into_iter().collect());
         let own = self.site.read(move |view: &dyn View| space::vector(view, id).map_err(unreadable)).await?;
         let covered = self.site.copies.covered(id, &rules);
-        if covered.includes(&own) || !self.site.copies.with(Placement::is_hungry) {
+        if covered.includes(&own) || !self.site.copies.with(|machine| machine.is_hungry(id)) {
             return Ok(());
         }
         // Other rules, or a holder that held less than it was believed to: all over again.

@@ -21,6 +21,7 @@ mod metrics;
 pub(crate) mod scrub;
 mod tombstones;
 mod trim;
+mod trim_plan;
 
 /// What the workers need.
 #[derive(Clone)]

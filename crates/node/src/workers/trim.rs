@@ -23,6 +23,7 @@ use skerry_gateway::service::Outcome;
 use skerry_model::bucket::list_buckets;
 use skerry_model::space;
 
+use super::trim_plan::{Passed, Plan, SETTLE};
 use super::{Worker, Workers};
 use crate::copies::look::is_here;
 use crate::copies::surplus::{Surplus, copy_of, write_down};
@@ -35,30 +36,10 @@ use crate::site::{Site, unreadable};
 
 /// After the start, when links come up and others ask anyway what is held here.
 const START: Duration = Duration::from_secs(10);
-/// After other rules: losses and duties are said to several sites, and come one by one.
-const SETTLE: Duration = Duration::from_secs(2);
-/// Between two passes while something stays that is too much: at first, and at most.
-const AGAIN: Duration = Duration::from_secs(4);
-const SELDOM: Duration = Duration::from_secs(600);
-/// Between two passes that found nothing: a cut may have made a copy too many, of which nobody is told.
-const PERIOD: Duration = Duration::from_secs(6 * 3600);
-/// A pass that cost so long is repeated after this many times as long.
-const SHARE: u32 = 100;
-/// The same while something stays that is too much.
-const AGAIN_SHARE: u32 = 10;
 /// Bytes of records of one page.
 const PAGE: usize = 256 << 10;
 /// How long a site may take to say that it counts on this one no more: it writes that down.
 const SAY: Duration = Duration::from_secs(20);
-
-/// When a bucket is looked through next, and by which rules.
-struct Plan {
-    rules: (u16, Rules),
-    due: Instant,
-    pause: Duration,
-    /// Who was linked when something stayed that is too much: with others it may go.
-    stayed_with: Option<BTreeSet<SiteId>>,
-}
 
 /// A version that may be one too many.
 struct Found {
@@ -77,6 +58,8 @@ struct Pass {
     is_blocked: bool,
     /// Areas have not all the copies yet that they ask for: then some here will be too many.
     is_unsettled: bool,
+    /// Who may hold something and has not said what: copies too many may look as if they were none.
+    unheard: BTreeSet<SiteId>,
 }
 
 pub(super) struct Trimmer {
@@ -140,44 +123,32 @@ impl Trimmer {
     fn is_due(&mut self, bucket: BucketId, rules: (u16, Rules), hurry: bool) -> bool {
         let now = self.site.clock.now();
         let due = now.after(SETTLE).max(self.begins);
-        let fresh = || Plan { rules: rules.clone(), due, pause: AGAIN, stayed_with: None };
+        let fresh = || Plan::new(rules.clone(), due);
         let plan = self.plans.entry(bucket).or_insert_with(fresh);
-        if plan.rules != rules {
+        if plan.differs(&rules) {
             *plan = fresh();
         }
-        let linked: BTreeSet<SiteId> = self.site.boxes.linked().into_iter().collect();
-        if plan.stayed_with.as_ref().is_some_and(|with| *with != linked) {
-            (plan.due, plan.pause) = (plan.due.min(now.after(SETTLE)), AGAIN);
-            plan.stayed_with = Some(linked);
-        }
-        if hurry {
-            plan.due = plan.due.min(now.after(plan.pause));
-        }
-        plan.due <= now
+        plan.is_due(&linked(&self.site), hurry, now)
     }
 
     fn plan_next(&mut self, bucket: BucketId, pass: &Pass, begun: Instant) {
         let now = self.site.clock.now();
         let Some(plan) = self.plans.get_mut(&bucket) else { return };
-        let (released, stays) = (pass.released.0 > 0, pass.stay.versions > 0);
-        let again = stays || pass.is_unsettled;
-        let pause = if released || !again { AGAIN } else { plan.pause };
-        let cost = now.since(begun);
-        plan.due = now.after(match (stays, pass.is_unsettled) {
-            (true, _) => pause.max(cost * AGAIN_SHARE),
-            (false, true) => pause.max(cost * SHARE),
-            (false, false) => PERIOD.max(cost * SHARE),
-        });
-        plan.pause = (pause * 2).min(SELDOM);
-        plan.stayed_with = again.then(|| self.site.boxes.linked().into_iter().collect());
+        let passed = Passed {
+            released: pass.released.0 > 0,
+            stays: pass.stay.versions > 0,
+            is_unsettled: pass.is_unsettled,
+            unheard: pass.unheard.clone(),
+        };
+        plan.passed(&passed, &linked(&self.site), begun, now);
     }
 
     /// After a pass that failed, of which nothing is known.
     fn plan_again(&mut self, bucket: BucketId) {
         let now = self.site.clock.now();
-        let Some(plan) = self.plans.get_mut(&bucket) else { return };
-        plan.due = now.after(plan.pause);
-        plan.pause = (plan.pause * 2).min(SELDOM);
+        if let Some(plan) = self.plans.get_mut(&bucket) {
+            plan.failed(now);
+        }
     }
 
     /// Looks through all that is held here of a bucket.
@@ -186,18 +157,28 @@ impl Trimmer {
         let mut pass = Pass::default();
         let rests = site.leaving.note(id).is_some() || site.pins.any_of(id) || rules.1.is_unread;
         pass.is_unsettled = !rules.1.demand.areas().is_empty();
-        if rests || !self.may_be_too_many(id, rules).await {
+        if rests {
+            return Ok(pass);
+        }
+        let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
+        let counts = |other: &SiteId| rules.1.sites.contains(other) && !rules.1.lost.contains(other);
+        pass.unheard = keepers(site, id).await.into_iter().filter(counts).collect();
+        if !self.may_be_too_many(&members, rules) {
+            // Whoever says next that it follows the bucket may hold something.
+            pass.unheard.retain(|other| !members.contains(other));
             return Ok(pass);
         }
         // What is written here from now on is to go as well.
         let outside = rules.1.moves_from(site.id);
         pass.is_unsettled = outside;
         if outside && !self.may_go(bucket, &rules.1).await? {
+            pass.unheard.clear();
             return Ok(pass);
         }
-        let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
         for other in members.into_iter().filter(|other| site.linked(*other)) {
-            claims::ask_anew(site, id, other).await;
+            if claims::ask_anew(site, id, other).await {
+                pass.unheard.remove(&other);
+            }
         }
         let mut from = Some(Vector::new());
         let mut waiting: Vec<Found> = Vec::new();
@@ -234,10 +215,9 @@ impl Trimmer {
     }
 
     /// Whether more places may hold something of it than are to.
-    async fn may_be_too_many(&self, id: BucketId, (copies, rules): &(u16, Rules)) -> bool {
-        let members = self.site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
+    fn may_be_too_many(&self, members: &[SiteId], (copies, rules): &(u16, Rules)) -> bool {
         let counts = |other: &SiteId| rules.sites.contains(other) && !rules.lost.contains(other);
-        let there = members.into_iter().filter(counts).chain([self.site.id]);
+        let there = members.iter().copied().filter(counts).chain([self.site.id]);
         self.site.peers.roster.together().count(there) > usize::from(*copies)
     }
 
@@ -283,7 +263,7 @@ impl Trimmer {
         let tell = |input| site.copies.trim(input, site.clock.now());
         // One that a failure left behind.
         tell(Input::GiveUp);
-        let demand = rules.1.demand.clone();
+        let demand = rules.1.at_hand.clone();
         tell(Input::Mark(id, demand, some.iter().map(|found| found.copy).collect()));
         let others = keepers(site, id).await;
         let counts = |other: &SiteId| rules.1.sites.contains(other) && !rules.1.lost.contains(other);
@@ -316,6 +296,10 @@ impl Trimmer {
             steps = tell(word.map_or(Input::Silent(other), |word| Input::Said(other, word)));
         }
     }
+}
+
+fn linked(site: &Site) -> BTreeSet<SiteId> {
+    site.boxes.linked().into_iter().collect()
 }
 
 /// Lets go of what nobody needs here, unless something has changed since it was asked for.
@@ -431,7 +415,10 @@ async fn release(site: &Arc<Site>, bucket: BucketId, some: &[Found], dots: &[Dot
     let goes: Vec<&Found> = some.iter().filter(|found| dots.contains(&found.copy.dot)).collect();
     let chunks: Vec<Vec<ChunkId>> = goes.iter().map(|found| found.chunks.clone()).collect();
     let store = site.store.clone();
+    // Who is looking for them may have asked the others before these took them: `paths/lost.rs`.
+    site.copies.note_parting(bucket, None);
     let gone = tokio::task::spawn_blocking(move || store.release(bucket, &chunks)).await;
+    site.copies.note_parting(bucket, Some(site.clock.now()));
     let gone = gone.map_err(refusal::task)?.map_err(refusal::storage)?;
     site.changes.happened(bucket);
     Ok(goes.iter().zip(gone).filter(|(_, gone)| *gone).map(|(found, _)| found.copy.dot).collect())
@@ -467,7 +454,7 @@ impl Pass {
 async fn page(site: &Arc<Site>, bucket: &Bucket, rules: &Rules, mut seen: Vector) -> Outcome<Page> {
     let (site, bucket) = (site.clone(), bucket.clone());
     let counted: BTreeSet<SiteId> = rules.sites.difference(&rules.lost).copied().collect();
-    let demand = rules.demand.clone();
+    let demand = rules.at_hand.clone();
     let read = move || -> Outcome<_> {
         let view = site.store.view();
         let page = space::records_after(&view, bucket.id, &seen, PAGE).map_err(unreadable)?;

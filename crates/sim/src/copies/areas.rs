@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skerry_base::{Dot, SiteId};
 use skerry_federation::Together;
-use skerry_federation::placement::Demand;
-use skerry_scenario::clock::seconds;
+use skerry_federation::placement::{Demand, Failure};
+use skerry_scenario::clock::{millis, seconds};
 
 use super::{Event, Mistake, World};
 
@@ -37,6 +37,32 @@ impl World {
         self.areas = Some(Wish { copies: [0; 2], moves: false });
         self.wish_anew();
         self.plan(seconds(5)..=seconds(40), Event::Move);
+        if self.sites.len() > 3 && self.draw.below(2) == 0 {
+            self.count("sites that take nothing");
+            let site = self.draw.below(self.sites.len() as u64) as usize;
+            self.declining.insert(site);
+        }
+    }
+
+    /// Who takes over from whom: those that follow the bucket.
+    pub(super) fn ring(&self) -> BTreeSet<SiteId> {
+        let follows = |(number, _): &(usize, &super::Site)| !self.declining.contains(number);
+        self.sites.iter().enumerate().filter(follows).map(|(_, site)| site.id).collect()
+    }
+
+    fn declining_ids(&self) -> BTreeSet<SiteId> {
+        self.declining.iter().map(|site| self.sites[*site].id).collect()
+    }
+
+    /// A site that was asked says that it takes nothing.
+    pub(super) fn decline(&mut self, (from, boot): (usize, u64), to: usize, dot: Dot) {
+        self.count("declined");
+        if self.is_up(from, boot) {
+            let id = self.sites[to].id;
+            self.sites[from].refusing.insert(id);
+        }
+        let result = Err(Failure::Version);
+        self.plan(millis(50)..=millis(50), Event::Answered { site: from, boot, dot, by: to, result });
     }
 
     fn area(&mut self) -> u8 {
@@ -79,8 +105,9 @@ impl World {
         }
     }
 
-    /// What is asked for by such a map: of each area, or of as many of its sites as are not among these.
-    fn asked(&self, map: &Map, out: Option<&BTreeSet<SiteId>>) -> Demand {
+    /// What is asked for by such a map: of each area, or of as many of its sites as are not among those that are out, and
+    /// where some are closed of as many as the others can hold.
+    fn asked(&self, map: &Map, out: Option<&BTreeSet<SiteId>>, closed: &BTreeSet<SiteId>) -> Demand {
         let Some(wish) = self.areas else { return Demand::anywhere(self.copies) };
         let mut demand = Demand::anywhere(self.copies);
         for (number, copies) in wish.copies.into_iter().enumerate() {
@@ -90,13 +117,17 @@ impl World {
             let counted = out.map_or(copies, |out| there.difference(out).count());
             demand = demand.and_in(copies.min(counted), there);
         }
+        let heeds = !closed.is_empty() && self.mistake != Some(Mistake::DecliningCounts);
+        if let Some(out) = out.filter(|_| heeds) {
+            demand = demand.closed(&closed.union(out).copied().collect());
+        }
         if wish.moves { demand.moving() } else { demand }
     }
 
     /// What is asked for, in the words of a site: who lets go begins anew when they change.
     pub(super) fn demand(&self, site: usize) -> Demand {
         match self.areas {
-            Some(_) => self.asked(&self.sites[site].map, None),
+            Some(_) => self.asked(&self.sites[site].map, None, &BTreeSet::new()),
             None => Demand::default(),
         }
     }
@@ -105,16 +136,25 @@ impl World {
     pub(super) fn placed_by(&self, site: usize) -> Demand {
         let place = &self.sites[site];
         let map = if self.mistake == Some(Mistake::FormerArea) { &place.map_at_start } else { &place.map };
-        self.asked(map, Some(&self.uncounted_ids(site)))
+        self.asked(map, Some(&self.uncounted_ids(site)), &place.refusing)
     }
 
-    /// By what a site lets go of them.
+    /// By what a site lets go of them: that a site follows nothing is heard by all.
     pub(super) fn trimmed_by(&self, site: usize) -> Demand {
+        self.let_go_by(site, &self.declining_ids())
+    }
+
+    /// By what who sees to the copies says whether they are needed: it asks who follows nothing first.
+    pub(super) fn spared_by(&self, site: usize) -> Demand {
+        self.let_go_by(site, &self.sites[site].refusing)
+    }
+
+    fn let_go_by(&self, site: usize, closed: &BTreeSet<SiteId>) -> Demand {
         let map = &self.sites[site].map;
         match self.mistake {
             Some(Mistake::AreasUnheeded) => Demand::anywhere(self.copies),
-            Some(Mistake::TooFewBlocks) => self.asked(map, None),
-            _ => self.asked(map, Some(&self.uncounted_ids(site))),
+            Some(Mistake::TooFewBlocks) => self.asked(map, None, closed),
+            _ => self.asked(map, Some(&self.uncounted_ids(site)), closed),
         }
     }
 
@@ -123,7 +163,8 @@ impl World {
         let map = &self.sites[site].map;
         let mut there = (0..self.sites.len()).filter(|other| !self.gone.contains(other));
         let same = there.all(|other| self.sites[other].map == *map);
-        (self.areas.is_some() && same).then(|| self.asked(map, Some(&self.uncounted_ids(site))))
+        let closed = self.declining_ids();
+        (self.areas.is_some() && same).then(|| self.asked(map, Some(&self.uncounted_ids(site)), &closed))
     }
 
     /// The latest words that any of these has heard.
@@ -149,7 +190,7 @@ impl World {
     fn in_the_end(&self) -> Demand {
         let there = (0..self.sites.len()).filter(|site| !self.gone.contains(site));
         let gone = self.gone.iter().map(|site| self.sites[*site].id).collect();
-        self.asked(&self.heard(there), Some(&gone))
+        self.asked(&self.heard(there), Some(&gone), &self.declining_ids())
     }
 
     pub(super) fn judge_areas(&mut self, dot: Dot) {

@@ -38,7 +38,7 @@ pub(super) struct Emptying {
 impl World {
     pub(super) fn order_drain(&mut self, site: usize) {
         let ordered = |site: usize| self.sites.iter().any(|other| other.is_drained(site));
-        let there = (0..self.sites.len()).filter(|other| !self.gone.contains(other));
+        let there = (0..self.sites.len()).filter(|other| self.takes(*other));
         let (ordered, free): (Vec<usize>, Vec<usize>) = there.partition(|other| ordered(*other));
         // Somebody must be left to take it all: who is being emptied takes nothing from others.
         if free.len() < 2 || !free.contains(&site) {
@@ -81,7 +81,7 @@ impl World {
     fn say_drained(&mut self, site: usize, drained: bool) {
         // Somebody must be left to take it all, now that it is said.
         let ordered = |other: usize| self.sites.iter().any(|place| place.is_drained(other));
-        let free = |other: usize| other != site && !self.gone.contains(&other) && !ordered(other);
+        let free = |other: usize| other != site && self.takes(other) && !ordered(other);
         if self.gone.contains(&site) || (drained && !(0..self.sites.len()).any(free)) {
             return;
         }
@@ -137,7 +137,8 @@ impl World {
     fn fit(&self, site: usize) -> Vec<usize> {
         let place = &self.sites[site];
         let fits = |other: &usize| {
-            *other != site && self.linked(site, *other) && !place.is_lost(*other) && !place.is_drained(*other)
+            let stays = !place.is_lost(*other) && !place.is_drained(*other);
+            *other != site && self.linked(site, *other) && stays && !self.declining.contains(other)
         };
         (0..self.sites.len()).filter(fits).collect()
     }
@@ -291,14 +292,13 @@ impl World {
 
     /// Whether too few would be left without it, others that may be switched off apart.
     fn lone_left(&self, site: usize) -> bool {
-        let stays =
-            |other: &usize| *other != site && !self.gone.contains(other) && !self.emptied.contains(other);
+        let stays = |other: &usize| *other != site && self.takes(*other) && !self.emptied.contains(other);
         (0..self.sites.len()).filter(stays).count() < 2
     }
 
     /// Whether there is a site that is not to be emptied: it may have burned for good after the others were.
     pub(super) fn somebody_stays(&self) -> bool {
-        let stays = |site: &usize| !self.gone.contains(site) && !self.sites[*site].is_drained(*site);
+        let stays = |site: &usize| self.takes(*site) && !self.sites[*site].is_drained(*site);
         (0..self.sites.len()).any(|site| stays(&site))
     }
 

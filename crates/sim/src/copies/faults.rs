@@ -120,7 +120,19 @@ impl World {
 
     /// How many sites are to hold each version: no more than there are.
     pub(super) fn wanted(&self) -> usize {
-        self.copies.min(self.sites.len() - self.gone.len())
+        let there = (0..self.sites.len()).filter(|site| self.takes(*site)).map(|site| self.sites[site].id);
+        self.copies.min(self.together.count(there))
+    }
+
+    /// Whether a site is there and takes copies.
+    pub(super) fn takes(&self, site: usize) -> bool {
+        !self.gone.contains(&site) && !self.declining.contains(&site)
+    }
+
+    /// At how many places a version is.
+    pub(super) fn held(&self, dot: Dot) -> usize {
+        let holders = self.sites.iter().filter(|site| site.bodies.contains(&dot));
+        self.together.count(holders.map(|site| site.id))
     }
 
     /// Whether every version that somebody has a body of has as many as it should.
@@ -128,8 +140,9 @@ impl World {
         let wanted = self.wanted();
         let all: BTreeSet<Dot> = self.sites.iter().flat_map(|site| site.records.keys().copied()).collect();
         let dead = |dot: &Dot| self.sites.iter().any(|site| site.dead.contains(dot));
-        let held = |dot: &Dot| self.sites.iter().filter(|site| site.bodies.contains(dot)).count();
-        all.iter().filter(|dot| !dead(dot) && !self.excused.contains(dot)).all(|dot| held(dot) >= wanted)
+        all.iter()
+            .filter(|dot| !dead(dot) && !self.excused.contains(dot))
+            .all(|dot| self.held(*dot) >= wanted)
     }
 
     pub(super) fn mend(&mut self, mend: Mend) {

@@ -246,7 +246,7 @@ impl World {
         } else if self.mistake == Some(Mistake::TrimUnheard) {
             Spans::default()
         } else {
-            let all: BTreeSet<SiteId> = self.sites.iter().map(|other| other.id).collect();
+            let all = self.ring();
             let out = self.uncounted_ids(to);
             let objects = self.mistake != Some(Mistake::NoOrder);
             let stake = |dot: Dot| {
@@ -256,7 +256,7 @@ impl World {
                 Stake { mine, here: place.bodies.contains(&dot), copies: self.copies }
             };
             let stakes: Vec<(Dot, Stake)> = asked.into_iter().map(|dot| (dot, stake(dot))).collect();
-            let demand = self.trimmed_by(to);
+            let demand = self.spared_by(to);
             self.sites[to].machine.spare(BUCKET, from, &demand, stakes)
         };
         if !keeps.is_empty() {

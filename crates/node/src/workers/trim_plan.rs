@@ -1,0 +1,170 @@
+//! When a bucket is looked through for copies too many.
+//!
+//! Before: a pass and what it found ([`Passed`]). After: `trim.rs` asks every second whether one is due. Invariants: a pass
+//! that has not heard somebody who may hold something finds nothing for that reason alone, so the next one is due as soon as
+//! that one can be asked; whatever makes one due, passes cost a small share of the time.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use skerry_base::{Instant, SiteId};
+
+use crate::copies::Rules;
+
+/// After other rules: losses and duties are said to several sites, and come one by one.
+pub(super) const SETTLE: Duration = Duration::from_secs(2);
+/// Between two passes while something stays that is too much: at first, and at most.
+const AGAIN: Duration = Duration::from_secs(4);
+const SELDOM: Duration = Duration::from_secs(600);
+/// Between two passes that found nothing: a cut may have made a copy too many, of which nobody is told.
+const PERIOD: Duration = Duration::from_secs(6 * 3600);
+/// A pass that cost so long is repeated after this many times as long.
+const SHARE: u32 = 100;
+/// The same while something stays that is too much.
+const AGAIN_SHARE: u32 = 10;
+
+/// How a pass ended, as far as the next one depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Passed {
+    pub(super) released: bool,
+    /// Something is too much and could not go.
+    pub(super) stays: bool,
+    /// Areas have not all the copies yet that they ask for: then some here will be too many.
+    pub(super) is_unsettled: bool,
+    /// Who may hold something and has not said what.
+    pub(super) unheard: BTreeSet<SiteId>,
+}
+
+/// When a bucket is looked through next, and by which rules.
+#[derive(Debug)]
+pub(super) struct Plan {
+    rules: (u16, Rules),
+    due: Instant,
+    /// Not before, whoever is linked anew: what the last pass cost is a share of the time.
+    earliest: Instant,
+    pause: Duration,
+    /// Who was linked when something stayed that is too much: with others it may go.
+    stayed_with: Option<BTreeSet<SiteId>>,
+    /// Who was not heard and could not be asked.
+    away: BTreeSet<SiteId>,
+}
+
+impl Plan {
+    pub(super) fn new(rules: (u16, Rules), due: Instant) -> Self {
+        let (earliest, pause) = (Instant(0), AGAIN);
+        Self { rules, due, earliest, pause, stayed_with: None, away: BTreeSet::new() }
+    }
+
+    /// Whether these are other rules.
+    pub(super) fn differs(&self, rules: &(u16, Rules)) -> bool {
+        self.rules != *rules
+    }
+
+    /// Whether it is time. `hurry`: somebody knows too little of who holds what.
+    pub(super) fn is_due(&mut self, linked: &BTreeSet<SiteId>, hurry: bool, now: Instant) -> bool {
+        let others = self.stayed_with.as_ref().is_some_and(|with| with != linked);
+        let back = !self.away.is_disjoint(linked);
+        if others || back {
+            let soon = now.after(SETTLE).max(self.earliest);
+            (self.due, self.pause) = (self.due.min(soon), AGAIN);
+            self.away.retain(|site| !linked.contains(site));
+        }
+        if others {
+            self.stayed_with = Some(linked.clone());
+        }
+        if hurry {
+            self.due = self.due.min(now.after(self.pause));
+        }
+        self.due <= now
+    }
+
+    /// After a pass that began then.
+    pub(super) fn passed(&mut self, pass: &Passed, linked: &BTreeSet<SiteId>, begun: Instant, now: Instant) {
+        // Of those that are not linked one is told when they are.
+        let is_deaf = !pass.unheard.is_disjoint(linked);
+        let again = pass.stays || pass.is_unsettled || is_deaf;
+        let pause = if pass.released || !again { AGAIN } else { self.pause };
+        let cost = now.since(begun);
+        self.due = now.after(match (pass.stays || is_deaf, pass.is_unsettled) {
+            (true, _) => pause.max(cost * AGAIN_SHARE),
+            (false, true) => pause.max(cost * SHARE),
+            (false, false) => PERIOD.max(cost * SHARE),
+        });
+        self.earliest = now.after(cost * AGAIN_SHARE);
+        self.pause = (pause * 2).min(SELDOM);
+        self.stayed_with = again.then(|| linked.clone());
+        self.away = pass.unheard.difference(linked).copied().collect();
+    }
+
+    /// After a pass that failed, of which nothing is known.
+    pub(super) fn failed(&mut self, now: Instant) {
+        self.due = now.after(self.pause);
+        self.pause = (self.pause * 2).min(SELDOM);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sites(numbers: &[u8]) -> BTreeSet<SiteId> {
+        numbers.iter().map(|number| SiteId([*number; 16])).collect()
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant(seconds * 1_000_000_000)
+    }
+
+    fn plan() -> Plan {
+        Plan::new((2, Rules::default()), at(10))
+    }
+
+    fn unheard(numbers: &[u8]) -> Passed {
+        Passed { unheard: sites(numbers), ..Passed::default() }
+    }
+
+    #[test]
+    fn who_could_not_be_asked_is_asked_once_it_is_linked() {
+        let (mut plan, both) = (plan(), sites(&[2, 3]));
+        assert!(!plan.is_due(&sites(&[2]), false, at(9)) && plan.is_due(&sites(&[2]), false, at(10)));
+        // 3 is away, and may hold what is too many here then.
+        plan.passed(&unheard(&[3]), &sites(&[2]), at(10), at(10));
+        assert!(!plan.is_due(&sites(&[2]), false, at(3600)), "nothing new");
+        assert!(!plan.is_due(&both, false, at(3600)));
+        assert!(plan.is_due(&both, false, at(3602)));
+        plan.passed(&unheard(&[]), &both, at(3602), at(3602));
+        assert!(!plan.is_due(&both, false, at(20_000)) && !plan.is_due(&sites(&[2]), false, at(20_100)));
+        assert!(plan.is_due(&both, false, at(3602 + 6 * 3600)));
+    }
+
+    #[test]
+    fn who_is_linked_and_did_not_say_it_is_asked_again_soon_and_then_seldom() {
+        let (mut plan, linked, mut now) = (plan(), sites(&[2, 3]), 10);
+        for pause in [4, 8, 16, 32, 64, 128, 256, 512, 600, 600] {
+            assert!(plan.is_due(&linked, false, at(now)));
+            plan.passed(&unheard(&[3]), &linked, at(now), at(now));
+            assert!(!plan.is_due(&linked, false, at(now + pause - 1)));
+            now += pause;
+        }
+    }
+
+    #[test]
+    fn links_that_come_and_go_cost_no_more_than_a_share() {
+        let mut plan = plan();
+        plan.passed(&unheard(&[3]), &sites(&[2]), at(10), at(40));
+        let both = sites(&[2, 3]);
+        assert!(!plan.is_due(&both, false, at(41)) && !plan.is_due(&both, false, at(339)));
+        assert!(plan.is_due(&both, false, at(340)), "thirty seconds: ten times as long after");
+    }
+
+    #[test]
+    fn what_stays_is_looked_at_again_with_other_links() {
+        let (mut plan, two, both) = (plan(), sites(&[2]), sites(&[2, 3]));
+        let stays = Passed { stays: true, ..Passed::default() };
+        for _ in 0..8 {
+            plan.passed(&stays, &two, at(10), at(10));
+        }
+        assert!(!plan.is_due(&two, false, at(500)) && !plan.is_due(&both, false, at(500)));
+        assert!(plan.is_due(&both, false, at(502)));
+    }
+}

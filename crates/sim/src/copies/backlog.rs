@@ -1,0 +1,227 @@
+//! Many buckets at one site that sees to their copies: an area far behind a slow link must not keep the others waiting.
+//!
+//! The production machine ([`Placement`]) decides whom to ask; here is what offers it versions, bucket after bucket and page
+//! by page like the worker of a node, and sites that answer in their own time. `starved`: nobody is asked for
+//! what waits of a bucket for longer than [`PATIENCE`] only if all the sites that could take it have something to do.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId};
+use skerry_federation::placement::{Candidate, Demand, Input, Output, Placement, Want, limits};
+use skerry_scenario::clock::{millis, seconds};
+use skerry_scenario::draw::Draw;
+
+use crate::outcome::Outcome;
+use crate::queue::Queue;
+
+/// How long a version may wait for a site that is idle.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a run is.
+const LENGTH: Duration = Duration::from_secs(120);
+
+/// A deliberate mistake of who builds on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistake {
+    /// Nothing is offered of a bucket while enough waits of others.
+    OneHunger,
+    /// The buckets are one to the machine.
+    OneBucket,
+}
+
+#[derive(Debug)]
+enum Event {
+    Look,
+    Write { bucket: usize },
+    Landed { bucket: BucketId, dot: Dot, by: usize },
+}
+
+struct Bucket {
+    id: BucketId,
+    demand: Demand,
+    bytes: u64,
+    /// Since when each version that nobody was asked for yet waits.
+    waiting: VecDeque<(Dot, Instant)>,
+    /// When somebody was asked for one of it last.
+    asked: Instant,
+    seq: u64,
+}
+
+struct World {
+    queue: Queue<Event>,
+    draw: Draw,
+    machine: Placement,
+    sites: Vec<SiteId>,
+    /// How long each takes for an answer.
+    slow: Vec<bool>,
+    /// What each is asked for now, and since when it is idle.
+    busy: Vec<(usize, Instant)>,
+    buckets: Vec<Bucket>,
+    turns: usize,
+    mistake: Option<Mistake>,
+    outcome: Outcome,
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
+    let mut draw = Draw::from_seed(seed).fork("backlog");
+    let count = draw.between(4..=7) as usize;
+    let sites: Vec<SiteId> = (0..count).map(|_| SiteId(draw.identity())).collect();
+    // The first is this one, the next two are the area.
+    let slow = (0..count).map(|site| site == 1 || site == 2).collect();
+    let mut machine = Placement::new(sites[0]);
+    let candidate = |site: &SiteId| Candidate { site: *site, linked: true, distance: Duration::ZERO };
+    let all = sites.iter().map(candidate).collect();
+    machine.handle(Input::Sites(all, BTreeSet::new()), Instant(0), &mut Vec::new());
+    let mut world = World {
+        queue: Queue::default(),
+        draw,
+        machine,
+        busy: vec![(0, Instant(0)); count],
+        sites,
+        slow,
+        buckets: Vec::new(),
+        turns: 0,
+        mistake,
+        outcome: Outcome::default(),
+    };
+    world.begin();
+    let end = Instant(0).after(LENGTH);
+    while world.outcome.violations.is_empty() {
+        let Some(event) = world.queue.take(end) else { break };
+        world.happen(event);
+    }
+    world.outcome
+}
+
+impl World {
+    fn begin(&mut self) {
+        let area: BTreeSet<SiteId> = self.sites[1..3].iter().copied().collect();
+        let far = |copies| Demand::anywhere(2).and_in(copies, area.clone());
+        let near: BTreeSet<SiteId> = self.sites[3..].iter().copied().collect();
+        for _ in 0..self.draw.between(1..=2) {
+            let (copies, bytes) = (self.draw.between(1..=2) as usize, self.size());
+            let backlog = self.draw.between(500..=6000);
+            self.bucket(far(copies), bytes, backlog);
+        }
+        for _ in 0..self.draw.between(1..=2) {
+            self.bucket(Demand::anywhere(2).and_in(1, near.clone()), 5000, 0);
+            let bucket = self.buckets.len() - 1;
+            self.queue.plan(self.queue.now().after(seconds(5)), Event::Write { bucket });
+        }
+        self.queue.plan(self.queue.now(), Event::Look);
+    }
+
+    fn size(&mut self) -> u64 {
+        self.draw.pick(&[100, 5000, 300_000, 5 << 20]).copied().unwrap_or(5000)
+    }
+
+    fn bucket(&mut self, demand: Demand, bytes: u64, backlog: u64) {
+        let id = BucketId(self.draw.identity());
+        self.buckets.push(Bucket { id, demand, bytes, waiting: VecDeque::new(), asked: Instant(0), seq: 0 });
+        let bucket = self.buckets.len() - 1;
+        (0..backlog).for_each(|_| self.write(bucket));
+    }
+
+    fn write(&mut self, bucket: usize) {
+        let now = self.queue.now();
+        let found = &mut self.buckets[bucket];
+        found.seq += 1;
+        let origin = Origin { node: NodeId(found.id.0), incarnation: 1 };
+        found.waiting.push_back((Dot { origin, seq: found.seq }, now));
+        *self.outcome.counts.entry("writes").or_default() += 1;
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Look => self.look(),
+            Event::Write { bucket } => {
+                self.write(bucket);
+                let after = self.draw.span(millis(50)..=seconds(3));
+                self.queue.plan(self.queue.now().after(after), Event::Write { bucket });
+            }
+            Event::Landed { bucket, dot, by } => {
+                let busy = &mut self.busy[by];
+                *busy = (busy.0 - 1, self.queue.now());
+                self.input(Input::Held(bucket, dot, self.sites[by]));
+            }
+        }
+    }
+
+    /// As the machine knows a bucket.
+    fn id(&self, bucket: usize) -> BucketId {
+        match self.mistake {
+            Some(Mistake::OneBucket) => self.buckets[0].id,
+            _ => self.buckets[bucket].id,
+        }
+    }
+
+    /// A turn of the worker.
+    fn look(&mut self) {
+        self.queue.plan(self.queue.now().after(seconds(1)), Event::Look);
+        self.judge();
+        let count = self.buckets.len();
+        let first = self.turns % count;
+        self.turns += 1;
+        for bucket in (0..count).map(|number| (first + number) % count) {
+            let hungry = match self.mistake {
+                Some(Mistake::OneHunger) => (0..count).all(|other| self.machine.is_hungry(self.id(other))),
+                _ => self.machine.is_hungry(self.id(bucket)),
+            };
+            if hungry {
+                self.offer(bucket);
+            }
+        }
+    }
+
+    fn offer(&mut self, bucket: usize) {
+        let (id, found) = (self.id(bucket), &self.buckets[bucket]);
+        let want = |(dot, _): &(Dot, Instant)| Want { dot: *dot, bytes: found.bytes, here: true };
+        let wants = found.waiting.iter().take(limits::QUEUE).map(want).collect();
+        self.input(Input::Offer { bucket: id, demand: found.demand.clone(), wants });
+    }
+
+    fn input(&mut self, input: Input) {
+        let (mut out, now) = (Vec::new(), self.queue.now());
+        self.machine.handle(input, now, &mut out);
+        for output in out {
+            let Output::Ask(bucket, dot, to) = output else { continue };
+            let Some(by) = self.sites.iter().position(|site| *site == to) else { continue };
+            self.busy[by].0 += 1;
+            if let Some(found) = self.buckets.iter_mut().find(|found| found.id.0 == dot.origin.node.0) {
+                found.waiting.retain(|(other, _)| *other != dot);
+                found.asked = now;
+            }
+            *self.outcome.counts.entry("asked").or_default() += 1;
+            let span = if self.slow[by] { seconds(2)..=seconds(12) } else { millis(5)..=millis(400) };
+            let after = self.draw.span(span);
+            self.queue.plan(now.after(after), Event::Landed { bucket, dot, by });
+        }
+    }
+
+    /// Whether something waits though somebody had nothing to do all the time.
+    fn judge(&mut self) {
+        let now = self.queue.now();
+        let mut wrong = Vec::new();
+        for found in &self.buckets {
+            let Some((dot, since)) = found.waiting.front().copied() else { continue };
+            // What bounds the room for it is that more of it is on its way.
+            let since = since.max(found.asked);
+            let asked = |site: &SiteId| found.demand.areas().iter().any(|area| area.sites.contains(site));
+            let idle = |(by, site): (usize, &SiteId)| {
+                let (asks, last) = self.busy[by];
+                asks == 0 && asked(site) && now.since(last.max(since)) > PATIENCE
+            };
+            if self.sites.iter().enumerate().skip(1).any(idle) {
+                wrong.push((
+                    "starved",
+                    format!("{dot} waits since {since:?}, and a site that could take it is idle"),
+                ));
+            }
+        }
+        if self.busy[1].0 + self.busy[2].0 > limits::ASKS_OF_ONE_SITE {
+            *self.outcome.counts.entry("busy areas").or_default() += 1;
+        }
+        self.outcome.violations.extend(wrong);
+    }
+}
