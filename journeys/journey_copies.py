@@ -47,3 +47,70 @@ def burnt(checks, demo):
             for key, body in bodies.items():
                 got = sites[number].get_object(Bucket=bucket, Key=key)["Body"].read()
                 expect(sha256(got) == sha256(body), f"{key} differs at site {number}")
+
+
+def areas(checks, demo):
+    """Copies where areas ask for them; then the bucket moves, and moves back, while it is read and written."""
+    bucket = "areas"
+    sites = {number: boto(demo, number) for number in (1, 2, 3)}
+    names = {number: demo.site(number).name for number in sites}
+    sites[1].create_bucket(Bucket=bucket)
+    bodies = {f"k/{n}": content((200 << 10) + n, f"area {n}") for n in range(12)}
+
+    def lacking():
+        return {area["area"]: area for area in info(demo, bucket)["areas"]}
+
+    def read_all(number):
+        for key, body in bodies.items():
+            got = sites[number].get_object(Bucket=bucket, Key=key)["Body"].read()
+            expect(sha256(got) == sha256(body), f"{key} differs at {names[number]}")
+
+    with checks.check("areas: two copies in an area of two sites, named at one of them and heard everywhere"):
+        for number, area in ((1, "oslo"), (2, "bergen"), (3, "bergen")):
+            demo.run("site", "area", names[number], area, "--site", names[1])
+        demo.run("bucket", "set", bucket, "--copies", "2 in bergen", "--site", names[1])
+        for key, body in bodies.items():
+            sites[1].put_object(Bucket=bucket, Key=key, Body=body)
+        begin = time.monotonic()
+        wait_for("bergen to have all", lambda: lacking()["bergen"]["lacking_versions"] == 0, 60)
+        print(f"     {len(bodies)} objects twice in bergen {time.monotonic() - begin:.2f} s after the last write", flush=True)
+        wait_for("the metric", lambda: not demo.site(1).metric("skerry_area_lacking_bytes", bucket=bucket, area="bergen"), 30)
+
+    with checks.check("areas: an area that lost a site says so, and nothing is refused"):
+        demo.run("site", "area", names[3], "--none", "--site", names[2])
+        wait_for("one site of two", lambda: lacking()["bergen"]["sites"] == 1, 30)
+        note = demo.run("status", "--site", names[1])
+        sites[1].put_object(Bucket=bucket, Key="k/more", Body=b"more" * 20000)
+        bodies["k/more"] = b"more" * 20000
+        expect(isinstance(note, str), "status answers")
+        demo.run("site", "area", names[3], "bergen", "--site", names[1])
+        wait_for("bergen to have all again", lambda: lacking()["bergen"]["sites"] == 2 and lacking()["bergen"]["lacking_versions"] == 0, 60)
+
+    with checks.check("areas: the bucket moves to bergen while it is read and written, and back"):
+        for area, outside in (("bergen", (1,)), ("oslo", (2, 3))):
+            demo.run("bucket", "set", bucket, "--copies", "1" if area == "oslo" else "2", "--site", names[1])
+            demo.run("bucket", "set", bucket, "--lives-in", area, "--site", names[1])
+            begin, rounds, written = time.monotonic(), 0, {}
+            total = sum(len(body) for body in bodies.values())
+
+            def gone():
+                return all(demo.status(number)["surplus"]["versions"] == 0 for number in outside) and all(
+                    demo.status(number)["surplus"]["released_bytes"] >= total for number in outside
+                )
+
+            while not gone():
+                expect(time.monotonic() - begin < 150, f"not moved to {area}")
+                for number in sites:
+                    read_all(number)
+                    # What is written elsewhere goes on being too many there for a moment: it ends so that the end can be seen.
+                    if time.monotonic() - begin < 5:
+                        key, body = f"during/{area}/{number}/{rounds}", content(70000, f"{area} {number} {rounds}")
+                        sites[number].put_object(Bucket=bucket, Key=key, Body=body)
+                        written[key] = body
+                rounds += 1
+                time.sleep(0.2)
+            took = time.monotonic() - begin
+            print(f"     moved to {area} in {took:.1f} s, {rounds * 3 * len(bodies)} reads, {len(written)} writes meanwhile", flush=True)
+            bodies |= written
+            for number in sites:
+                read_all(number)

@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost members nodes live moved crash again histories anomalies bench. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost areas members nodes live moved crash again histories anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -41,6 +41,7 @@ def journeys(checks, options):
         "locality": lambda demo, work: journey_islands.locality(checks, demo),
         "circuits": lambda demo, work: journey_circuits.apart(checks, demo),
         "burnt": lambda demo, work: journey_copies.burnt(checks, demo),
+        "areas": lambda demo, work: journey_copies.areas(checks, demo),
         "lost": lambda demo, work: journey_lost.lost(checks, demo),
         "members": lambda demo, work: journey_members.leaves(checks, demo),
         "nodes": lambda demo, work: journey_nodes.several(checks, demo.binary, work),
