@@ -87,6 +87,12 @@ impl Duties {
         all.iter().filter(|(_, duty)| duty.leaves()).map(|(site, _)| *site).collect()
     }
 
+    /// Whether a site stands still for maintenance.
+    pub(crate) fn is_frozen_at(&self, site: SiteId) -> bool {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.get(&site).is_some_and(|on| on.duty == Duty::Freeze)
+    }
+
     /// Sites that stand still for maintenance: they take nothing.
     pub(crate) fn frozen(&self) -> BTreeSet<SiteId> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);

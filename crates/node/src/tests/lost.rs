@@ -305,7 +305,7 @@ async fn a_word_that_cannot_be_given_is_refused() {
     assert_eq!((never.count, never.lost, never.declared_ms), (0, false, None));
     // Who is there takes it back at once.
     declare(one, "site-2", true).await.unwrap();
-    one.until("it is back", || async { !is_lost(one, "site-2") }).await;
-    assert_eq!(one.services().admin.loss("site-2").await.unwrap().count, 2);
+    one.until("it is back", || async { one.services().admin.loss("site-2").await.unwrap().count == 2 }).await;
+    one.until("it counts again", || async { !is_lost(one, "site-2") }).await;
     world.stop().await;
 }

@@ -442,7 +442,9 @@ pub(crate) fn candidate(site: &Site, other: SiteId, links: &BTreeMap<SiteId, u64
     let node = site.peers.roster.node(other);
     let distance = node.and_then(|node| site.peers.net().rtt(node)).unwrap_or(Duration::MAX);
     // A metered link that keeps the rest of its budget for more urgent things is none for copies.
-    let linked = links.contains_key(&other) && site.peers.uplink.may(Class::Copy).is_ok();
+    let reached = links.contains_key(&other) && site.peers.uplink.may(Class::Copy).is_ok();
+    // Who is frozen would refuse, and then be left alone for a while though it serves again.
+    let linked = reached && !site.duties.is_frozen_at(other);
     Candidate { site: other, linked, distance }
 }
 
