@@ -10,8 +10,9 @@
 //!
 //! Invariants: a site counts as a holder only after it said so; nobody is asked for what it is known to hold, twice at
 //! once for the same, or while it is lost, not linked or resting; the most endangered first, then the oldest; no more
-//! is on its way than [`limits`] allow, and no bucket keeps another one waiting for its own sites; copies are only ever added here, so that a cut over-replicates; what is one too
-//! many its holder lets go of ([`trim`]).
+//! is on its way than [`limits`] allow, and no bucket keeps another one waiting because its own sites are busy (but a body
+//! larger than all that may be on its way goes alone); copies are only ever added here, so that a cut over-replicates;
+//! what is one too many its holder lets go of ([`trim`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -91,6 +91,8 @@ struct State {
     machine: Placement,
     lives: BTreeMap<(BucketId, SiteId), Origin>,
     covered: BTreeMap<BucketId, Covered>,
+    /// How often what was covered came into doubt: a look that began before is no word for what it found.
+    doubts: BTreeMap<BucketId, u64>,
     dirty: BTreeSet<(BucketId, SiteId)>,
     dirty_covered: BTreeSet<BucketId>,
     losses: BTreeMap<SiteId, Loss>,
@@ -102,6 +104,15 @@ struct State {
     changes: u64,
     counted: BTreeMap<BucketId, Counted>,
     trimming: surplus::Trimming,
+}
+
+impl State {
+    /// What had its copies may have fewer.
+    fn doubt(&mut self, bucket: BucketId) {
+        self.covered.remove(&bucket);
+        self.dirty_covered.insert(bucket);
+        *self.doubts.entry(bucket).or_default() += 1;
+    }
 }
 
 impl Copies {
@@ -117,6 +128,7 @@ impl Copies {
             machine,
             lives,
             covered: book.covered,
+            doubts: BTreeMap::new(),
             dirty: BTreeSet::new(),
             dirty_covered: BTreeSet::new(),
             losses: BTreeMap::new(),
@@ -237,8 +249,7 @@ impl Copies {
             now.merge(&before);
         } else if !now.includes(&before) {
             // What counted may count no more: everything is looked through again.
-            state.covered.remove(&bucket);
-            state.dirty_covered.insert(bucket);
+            state.doubt(bucket);
         }
         state.machine.learn(bucket, site, now);
         state.lives.insert((bucket, site), life);
@@ -255,8 +266,7 @@ impl Copies {
             state.machine.learn(bucket, site, Spans::default());
             state.dirty.insert((bucket, site));
             // What counted counts no more: everything is looked through again.
-            state.covered.remove(&bucket);
-            state.dirty_covered.insert(bucket);
+            state.doubt(bucket);
         }
     }
 
@@ -273,7 +283,7 @@ impl Copies {
         state.lives.retain(|(of, _), _| *of != bucket);
         state.machine.forget(bucket);
         state.dirty.retain(|(of, _)| *of != bucket);
-        state.covered.remove(&bucket);
+        state.doubt(bucket);
         state.dirty_covered.remove(&bucket);
         state.away.remove(&bucket);
         state.members.remove(&bucket);
@@ -350,24 +360,34 @@ impl Copies {
         state.covered.get(&bucket).filter(fits).map(|file| file.upto.clone()).unwrap_or_default()
     }
 
-    /// A look through all records found so.
-    pub(crate) fn set_covered(&self, bucket: BucketId, rules: &Rules, upto: Vector) {
+    /// How often that came into doubt.
+    pub(crate) fn doubts(&self, bucket: BucketId) -> u64 {
+        self.state().doubts.get(&bucket).copied().unwrap_or_default()
+    }
+
+    /// A look through all records found so, which began when there were so many doubts. Whether that stands.
+    pub(crate) fn set_covered(&self, bucket: BucketId, rules: &Rules, upto: Vector, doubts: u64) -> bool {
         let mut state = self.state();
+        if state.doubts.get(&bucket).copied().unwrap_or_default() != doubts {
+            return false;
+        }
         let file = Covered::new(rules, upto);
         if state.covered.get(&bucket) != Some(&file) {
             state.covered.insert(bucket, file);
             state.dirty_covered.insert(bucket);
         }
+        true
     }
 
     /// What had its copies under other rules may have fewer when these hold again: that is forgotten before anything is let
     /// go of. Whether there was anything to forget, or what was forgotten is not written down yet.
     pub(crate) fn forget_former(&self, bucket: BucketId, rules: &Rules) -> bool {
         let mut state = self.state();
-        let is_former = state.covered.get(&bucket).is_some_and(|file| !file.fits(rules));
-        if is_former {
-            state.covered.remove(&bucket);
-            state.dirty_covered.insert(bucket);
+        match state.covered.get(&bucket).map(|file| file.fits(rules)) {
+            Some(true) => {}
+            Some(false) => state.doubt(bucket),
+            // A look by those may be under way.
+            None => *state.doubts.entry(bucket).or_default() += 1,
         }
         state.dirty_covered.contains(&bucket)
     }
@@ -421,6 +441,28 @@ mod tests {
         copies.forget(bucket);
         assert_eq!(copies.beside(&BTreeSet::new()), BTreeSet::new());
         assert_eq!(copies.ring(bucket, me, &rules), rules.sites);
+    }
+
+    #[test]
+    fn a_look_that_began_before_a_doubt_covers_nothing() {
+        let (me, bucket) = (SiteId([1; 16]), BucketId([9; 16]));
+        let copies = Copies::resume(me, Book::default());
+        let (three, two) = (Rules { lost: [me].into(), ..Rules::default() }, Rules::default());
+        let origin = Origin { node: skerry_base::NodeId([3; 16]), incarnation: 1 };
+        let upto: Vector = [(origin, 7)].into_iter().collect();
+        // While it goes on something is let go of under other rules, of which nothing is covered yet.
+        let doubts = copies.doubts(bucket);
+        copies.forget_former(bucket, &two);
+        assert!(!copies.set_covered(bucket, &three, upto.clone(), doubts));
+        assert_eq!(copies.covered(bucket, &three), Vector::new());
+        // The next one stands, also while more is let go of under the same rules, until they are others.
+        let doubts = copies.doubts(bucket);
+        assert!(copies.set_covered(bucket, &three, upto.clone(), doubts));
+        copies.forget_former(bucket, &three);
+        assert!(copies.set_covered(bucket, &three, upto.clone(), doubts));
+        copies.forget_former(bucket, &two);
+        assert!(!copies.set_covered(bucket, &three, upto, doubts));
+        assert_eq!(copies.covered(bucket, &three), Vector::new());
     }
 
     #[test]

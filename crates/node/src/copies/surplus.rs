@@ -256,7 +256,7 @@ impl Copies {
         stakes: BTreeMap<Dot, Stake>,
     ) -> Spans {
         let mut state = self.state();
-        let State { machine, trimming, changes, dirty, covered, .. } = &mut *state;
+        let State { machine, trimming, changes, dirty, covered, doubts, .. } = &mut *state;
         if trimming.asking.contains_key(&(bucket, Question::Holdings(site))) {
             return stakes.into_keys().collect();
         }
@@ -265,8 +265,9 @@ impl Copies {
         let mut keeps = machine.spare(bucket, site, &rules.demand, free);
         asked.into_iter().for_each(|(dot, _)| keeps.insert(dot));
         // What had its copies under other rules may have fewer when these hold again.
-        if covered.get(&bucket).is_some_and(|file| !file.fits(rules)) {
+        if !covered.get(&bucket).is_some_and(|file| file.fits(rules)) {
             covered.remove(&bucket);
+            *doubts.entry(bucket).or_default() += 1;
         }
         *changes += 1;
         dirty.insert((bucket, site));

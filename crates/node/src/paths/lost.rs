@@ -14,6 +14,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, ChunkId, Dot, SiteId};
+use skerry_federation::Federation;
 use skerry_federation::placement::{Verdict, Whereabouts};
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, ServiceError, date};
 use skerry_model::body::{Step, Walk};
@@ -56,7 +57,20 @@ pub(crate) async fn shown(
     wanted: &Wanted,
     record: Box<Record>,
 ) -> Outcome<Shown> {
-    if !is_doubtful(site, &wanted.bucket, &record).await? {
+    if !is_doubtful(site, &wanted.bucket, &record, false).await? {
+        return Ok(Shown { record, note: None, asked: false });
+    }
+    looked(site, mode, wanted, (record, None)).await
+}
+
+/// The same for who reads the body next, and asks [`again`] if it cannot be had.
+pub(crate) async fn to_read(
+    site: &Arc<Site>,
+    mode: &ReadMode,
+    wanted: &Wanted,
+    record: Box<Record>,
+) -> Outcome<Shown> {
+    if !is_doubtful(site, &wanted.bucket, &record, true).await? {
         return Ok(Shown { record, note: None, asked: false });
     }
     looked(site, mode, wanted, (record, None)).await
@@ -98,9 +112,10 @@ async fn looked(
 }
 
 /// Whether the body may have been lost with a site: it is not here, and the site that wrote it was declared lost once; or
-/// while some site is lost who wrote it cannot be asked. Where a bucket lives in an area who wrote it may have let go of it:
-/// then also while some site is lost, or if one that is known to have held it was once.
-async fn is_doubtful(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<bool> {
+/// while some site is lost who wrote it cannot be asked. Who wrote it may have let go of it: so also if one that is known to have
+/// held it was lost once, and while some site is lost where a bucket lives in an area; but not for who reads the body next and
+/// finds out by that.
+async fn is_doubtful(site: &Arc<Site>, bucket: &Bucket, record: &Record, is_read: bool) -> Outcome<bool> {
     let losses = site.copies.losses();
     let written = record.site;
     let now = losses.values().any(|loss| loss.is_lost);
@@ -112,7 +127,7 @@ async fn is_doubtful(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outc
     };
     let concerned = losses.contains_key(&written)
         || (now && cannot_be_asked())
-        || (moves && (now || (!losses.is_empty() && held_by_lost())));
+        || (!is_read && (moves && now || held_by_lost()));
     let Some(object) = record.object().filter(|object| concerned && object.size > 0) else {
         return Ok(false);
     };
@@ -177,10 +192,13 @@ async fn candidates(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Candi
     let linked = site.boxes.linked();
     let mut all: BTreeSet<SiteId> = [record.site, bucket.home].into_iter().chain(holders).collect();
     all.extend(linked.iter().copied());
-    if roster.len() <= ALL_ASKED {
+    let known = move |machine: &Federation| (machine.members(id), machine.knows_all_members(id));
+    let (members, are_all) = site.drive.ask(move |machine, _| known(machine)).await.unwrap_or_default();
+    all.extend(members);
+    // Who wrote it may have let go of it. Then whoever is not linked may have it, but for those that are known not to follow.
+    if roster.len() <= ALL_ASKED || (!are_all && !losses.contains_key(&record.site)) {
         all.extend(roster);
     }
-    all.extend(site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default());
     all.remove(&site.id);
     let (asked, silent) = all.into_iter().partition(|other| linked.contains(other));
     Candidates { asked, silent, lost: site.copies.lost(), explained }

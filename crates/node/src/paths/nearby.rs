@@ -1,13 +1,13 @@
 //! Whom to ask for payload that is not here: who is near before who is far.
 //!
-//! Before: `source.rs`, which misses a chunk. After: `peers`. Who wrote a version has it, but may be far; a fellow node or a
+//! Before: `source.rs`, which misses a chunk. After: `peers`. Who wrote a version mostly has it, but may be far; a fellow node or a
 //! member next door that has read it has it too, and nobody is told of evictable copies. So those who are much nearer are
 //! asked whether they have the body's first missing chunk, all at once, once a body.
 //! Invariants: that question costs a reader a tenth of the round trip that it may spare, and where somebody hangs a fifth of
-//! it or [`PATIENCE`], however many are asked; a site that answers no chunk costs only its question.
+//! it or [`PATIENCE`], however many are asked; who fails to give a chunk is not asked first for the next one.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -30,8 +30,10 @@ pub(super) struct Nearby {
     domain: BucketId,
     /// Where the payload was written first, and the bucket's home.
     first: [SiteId; 2],
-    /// Who is near and had the first chunk that was missing; none of them if empty.
-    near: OnceCell<Option<SiteId>>,
+    /// Set once who is near was asked for the first chunk that was missing.
+    looked: OnceCell<()>,
+    /// Who said that it has that, or gave the last chunk: it has the next one, too, more likely than anybody.
+    likely: Mutex<Option<SiteId>>,
 }
 
 /// A site that could be asked before a far one.
@@ -44,7 +46,7 @@ struct Neighbour {
 
 impl Nearby {
     pub(super) fn new(domain: BucketId, written: SiteId, home: SiteId) -> Self {
-        Self { domain, first: [written, home], near: OnceCell::new() }
+        Self { domain, first: [written, home], looked: OnceCell::new(), likely: Mutex::new(None) }
     }
 
     /// Who may have what is not here: where it was written, then the members nearest first, then the home;
@@ -72,9 +74,31 @@ impl Nearby {
         holders
     }
 
-    /// The member that spares the way to the first of the holders, if there is one.
-    pub(super) async fn near(&self, site: &Arc<Site>, holders: &[SiteId], chunk: ChunkId) -> Option<SiteId> {
-        *self.near.get_or_init(|| self.look(site, holders, chunk)).await
+    /// Whom to ask before the holders in their order: who gave the last chunk, or at first who is near and says that it has this one.
+    pub(super) async fn likely(
+        &self,
+        site: &Arc<Site>,
+        holders: &[SiteId],
+        chunk: ChunkId,
+    ) -> Option<SiteId> {
+        let look = || async { *self.known_likely() = self.look(site, holders, chunk).await };
+        self.looked.get_or_init(look).await;
+        *self.known_likely()
+    }
+
+    /// A site gave a chunk.
+    pub(super) fn gave(&self, site: SiteId) {
+        *self.known_likely() = Some(site);
+    }
+
+    /// A site did not give the chunk that it was asked for first: the next one is asked for in the usual order.
+    pub(super) fn failed(&self, site: SiteId) {
+        let mut likely = self.known_likely();
+        *likely = likely.filter(|known| *known != site);
+    }
+
+    fn known_likely(&self) -> MutexGuard<'_, Option<SiteId>> {
+        self.likely.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn look(&self, site: &Arc<Site>, holders: &[SiteId], chunk: ChunkId) -> Option<SiteId> {

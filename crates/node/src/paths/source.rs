@@ -118,11 +118,13 @@ impl Chunks {
     /// linked and has it: just after a cut not all members are known here again.
     async fn ask(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
         let (site, mut tried) = (&self.site, Vec::new());
-        let holders = self.nearby.holders(site).await;
-        if let Some(near) = self.nearby.near(site, &holders, chunk.id).await
-            && let Some(bytes) = self.ask_these(chunk, &[near], &mut tried).await
-        {
-            return Ok(bytes);
+        let mut holders = self.nearby.holders(site).await;
+        if let Some(likely) = self.nearby.likely(site, &holders, chunk.id).await {
+            if let Some(bytes) = self.ask_these(chunk, &[likely], &mut tried).await {
+                return Ok(bytes);
+            }
+            self.nearby.failed(likely);
+            holders.retain(|holder| *holder != likely);
         }
         if let Some(bytes) = self.ask_these(chunk, &holders, &mut tried).await {
             return Ok(bytes);
@@ -136,10 +138,14 @@ impl Chunks {
         let peers = &self.site.peers;
         for &site in holders {
             if let Some(bytes) = peers.chunk_through(self.urgency, site, self.domain, &chunk).await {
+                self.nearby.gave(site);
                 return Some(bytes);
             }
             match peers.chunk(self.urgency, site, self.domain, &chunk).await {
-                Ok(Some(bytes)) => return Some(bytes),
+                Ok(Some(bytes)) => {
+                    self.nearby.gave(site);
+                    return Some(bytes);
+                }
                 Ok(None) => tried.push(format!("{} does not have it", peers.roster.name(site))),
                 Err(error) => tried.push(format!("{}: {error}", peers.roster.name(site))),
             }

@@ -396,6 +396,7 @@ impl Copier {
         let (away, members) = known.unwrap_or_default();
         self.site.copies.set_away(id, away, members.into_iter().collect());
         let own = self.site.read(move |view: &dyn View| space::vector(view, id).map_err(unreadable)).await?;
+        let doubts = self.site.copies.doubts(id);
         let covered = self.site.copies.covered(id, &rules);
         if covered.includes(&own) || !self.site.copies.with(|machine| machine.is_hungry(id)) {
             return Ok(());
@@ -420,8 +421,10 @@ impl Copier {
         };
         let found = tokio::task::spawn_blocking(look).await.map_err(refusal::task)??;
         looks.take(&own, &found, began, self.now());
-        self.site.copies.set_covered(id, &rules, looks.covered());
-        self.looks.insert(id, looks);
+        // Else all over again.
+        if self.site.copies.set_covered(id, &rules, looks.covered(), doubts) {
+            self.looks.insert(id, looks);
+        }
         self.offer(id, &rules, found.wants);
         Ok(())
     }

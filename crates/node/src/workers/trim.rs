@@ -56,6 +56,8 @@ struct Pass {
     released: (u64, u64),
     /// Somebody did not answer: what else is too much is only counted.
     is_blocked: bool,
+    /// That was because another site takes what is held here.
+    is_paged: bool,
     /// Areas have not all the copies yet that they ask for: then some here will be too many.
     is_unsettled: bool,
     /// Who may hold something and has not said what: copies too many may look as if they were none.
@@ -123,7 +125,7 @@ impl Trimmer {
     fn is_due(&mut self, bucket: BucketId, rules: (u16, Rules), hurry: bool) -> bool {
         let now = self.site.clock.now();
         let due = now.after(SETTLE).max(self.begins);
-        let fresh = || Plan::new(rules.clone(), due);
+        let fresh = || Plan::new(self.site.id, rules.clone(), due);
         let plan = self.plans.entry(bucket).or_insert_with(fresh);
         if plan.differs(&rules) {
             *plan = fresh();
@@ -138,6 +140,7 @@ impl Trimmer {
             released: pass.released.0 > 0,
             stays: pass.stay.versions > 0,
             is_unsettled: pass.is_unsettled,
+            is_paged: pass.is_paged,
             unheard: pass.unheard.clone(),
         };
         plan.passed(&passed, &linked(&self.site), begun, now);
@@ -235,6 +238,7 @@ impl Trimmer {
             gone = ended.gone;
             if let Some(why) = ended.why {
                 pass.is_blocked = ended.is_silent;
+                pass.is_paged = ended.is_paged;
                 pass.stay.reason = why;
             }
         }
@@ -255,7 +259,10 @@ impl Trimmer {
     async fn round(&self, bucket: &Bucket, rules: &(u16, Rules), some: &[Found]) -> Outcome<Ended> {
         let (site, id) = (&self.site, bucket.id);
         if site.copies.is_paged(id, site.clock.now()) {
-            return Ok(Ended::silent("another site is taking what is held here".into()));
+            return Ok(Ended {
+                is_paged: true,
+                ..Ended::silent("another site is taking what is held here".into())
+            });
         }
         if let Some(silent) = keepers(site, id).await.into_iter().find(|other| !site.linked(*other)) {
             return Ok(Ended::of(site, BTreeSet::new(), &End::Silent([silent].into())));
@@ -326,11 +333,12 @@ struct Ended {
     gone: BTreeSet<Dot>,
     why: Option<String>,
     is_silent: bool,
+    is_paged: bool,
 }
 
 impl Ended {
     fn silent(why: String) -> Self {
-        Self { gone: BTreeSet::new(), why: Some(why), is_silent: true }
+        Self { gone: BTreeSet::new(), why: Some(why), is_silent: true, is_paged: false }
     }
 
     fn of(site: &Site, gone: BTreeSet<Dot>, end: &End) -> Self {
@@ -340,10 +348,10 @@ impl Ended {
                 Self::silent(format!("{} did not answer", names.join(", ")))
             }
             End::GivenUp => Self::silent("a site came while others were asked".into()),
-            End::Done { stay: 0, .. } => Self { gone, why: None, is_silent: false },
+            End::Done { stay: 0, .. } => Self { gone, why: None, is_silent: false, is_paged: false },
             End::Done { .. } => {
                 let why = "others hold too few of them, or count on this site still".to_owned();
-                Self { gone, why: Some(why), is_silent: false }
+                Self { gone, why: Some(why), is_silent: false, is_paged: false }
             }
         }
     }

@@ -18,6 +18,10 @@ const AGAIN: Duration = Duration::from_secs(4);
 const SELDOM: Duration = Duration::from_secs(600);
 /// Between two passes that found nothing: a cut may have made a copy too many, of which nobody is told.
 const PERIOD: Duration = Duration::from_secs(6 * 3600);
+/// Between two passes that found that another site was taking what is held here: it may be in a pass of its own and have found
+/// the same. At least as long as such a find counts, and drawn from so much more, so that no two go on in step.
+const APART: Duration = Duration::from_secs(30);
+const DRAWN: Duration = Duration::from_secs(120);
 /// A pass that cost so long is repeated after this many times as long.
 const SHARE: u32 = 100;
 /// The same while something stays that is too much.
@@ -31,6 +35,8 @@ pub(super) struct Passed {
     pub(super) stays: bool,
     /// Areas have not all the copies yet that they ask for: then some here will be too many.
     pub(super) is_unsettled: bool,
+    /// It was blocked because another site takes what is held here.
+    pub(super) is_paged: bool,
     /// Who may hold something and has not said what.
     pub(super) unheard: BTreeSet<SiteId>,
 }
@@ -38,6 +44,9 @@ pub(super) struct Passed {
 /// When a bucket is looked through next, and by which rules.
 #[derive(Debug)]
 pub(super) struct Plan {
+    me: SiteId,
+    /// Passes so far.
+    passes: u32,
     rules: (u16, Rules),
     due: Instant,
     /// Not before, whoever is linked anew: what the last pass cost is a share of the time.
@@ -50,9 +59,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(rules: (u16, Rules), due: Instant) -> Self {
+    pub(super) fn new(me: SiteId, rules: (u16, Rules), due: Instant) -> Self {
         let (earliest, pause) = (Instant(0), AGAIN);
-        Self { rules, due, earliest, pause, stayed_with: None, away: BTreeSet::new() }
+        Self { me, passes: 0, rules, due, earliest, pause, stayed_with: None, away: BTreeSet::new() }
     }
 
     /// Whether these are other rules.
@@ -90,6 +99,10 @@ impl Plan {
             (false, true) => pause.max(cost * SHARE),
             (false, false) => PERIOD.max(cost * SHARE),
         });
+        self.passes += 1;
+        if pass.is_paged {
+            self.due = self.due.max(now.after(apart(self.me, self.passes)));
+        }
         self.earliest = now.after(cost * AGAIN_SHARE);
         self.pause = (pause * 2).min(SELDOM);
         self.stayed_with = again.then(|| linked.clone());
@@ -101,6 +114,16 @@ impl Plan {
         self.due = now.after(self.pause);
         self.pause = (self.pause * 2).min(SELDOM);
     }
+}
+
+/// How long a site waits after its so-manieth pass that found itself paged: another time for each site and pass.
+fn apart(me: SiteId, passes: u32) -> Duration {
+    let mut number = u64::from(passes);
+    for byte in me.0 {
+        // The step of FNV-1a.
+        number = (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    APART + Duration::from_millis(number % DRAWN.as_millis() as u64)
 }
 
 #[cfg(test)]
@@ -116,7 +139,7 @@ mod tests {
     }
 
     fn plan() -> Plan {
-        Plan::new((2, Rules::default()), at(10))
+        Plan::new(SiteId([1; 16]), (2, Rules::default()), at(10))
     }
 
     fn unheard(numbers: &[u8]) -> Passed {
@@ -146,6 +169,23 @@ mod tests {
             assert!(!plan.is_due(&linked, false, at(now + pause - 1)));
             now += pause;
         }
+    }
+
+    #[test]
+    fn two_that_page_each_other_do_not_go_on_in_step() {
+        let rules = || (2, Rules::default());
+        let mut plans = [7, 8].map(|number| Plan::new(SiteId([number; 16]), rules(), at(10)));
+        let paged = Passed { stays: true, is_paged: true, ..Passed::default() };
+        let (linked, mut now, mut rounds) = (sites(&[2]), [10_u64; 2], 0);
+        while now[0].abs_diff(now[1]) <= APART.as_secs() {
+            for (plan, now) in plans.iter_mut().zip(&mut now) {
+                assert!(plan.is_due(&linked, false, at(*now)));
+                plan.passed(&paged, &linked, at(*now), at(*now));
+                *now = (*now..).find(|then| plan.is_due(&linked, false, at(*then))).unwrap_or_default();
+            }
+            rounds += 1;
+        }
+        assert!(rounds <= 3, "{rounds} rounds");
     }
 
     #[test]
