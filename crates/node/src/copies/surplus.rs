@@ -213,7 +213,7 @@ impl Copies {
     }
 
     /// Too little is known of who holds what of a bucket: it is to be asked for.
-    fn hurry(&self, bucket: BucketId) {
+    pub(crate) fn hurry(&self, bucket: BucketId) {
         self.state().trimming.hurry.insert(bucket);
     }
 

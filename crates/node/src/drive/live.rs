@@ -146,7 +146,10 @@ impl Effects for Live {
 
     fn member_of(&mut self, site: SiteId, bucket: BucketId, member: bool) {
         tracing::debug!(%site, %bucket, member, "membership heard");
-        if !member {
+        if member {
+            // It may have followed the bucket for long, and hold what is too many then.
+            self.copies.hurry(bucket);
+        } else {
             self.copies.left(bucket, site);
         }
         self.changes.happened(bucket);

@@ -22,7 +22,11 @@ async fn write(site: &TestSite, keys: std::ops::Range<u64>) {
 
 /// Whether a site holds the body of a key as a copy that counts.
 pub(super) async fn holds(site: &TestSite, key: &str) -> bool {
-    let Some(bucket) = site.site().bucket(BUCKET).await.unwrap() else { return false };
+    holds_of(site, BUCKET, key).await
+}
+
+async fn holds_of(site: &TestSite, bucket: &str, key: &str) -> bool {
+    let Some(bucket) = site.site().bucket(bucket).await.unwrap() else { return false };
     let (key, id, store) = (key.to_owned(), bucket.id, site.site().store.clone());
     let look = move |view: &dyn skerry_base::kv::View| {
         let record = space::current(view, id, &key).map_err(unreadable)?;
@@ -120,6 +124,49 @@ async fn a_lost_site_that_is_back_makes_one_too_many_and_it_goes() {
             assert_eq!(site.get(BUCKET, &number.to_string()).await.unwrap(), body(number));
         }
     }
+    world.stop().await;
+}
+
+/// Of whom nobody could ask what it holds when copies too many were looked for: it is asked when it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_could_not_be_asked_is_asked_once_it_is_back() {
+    let mut world = founded(3, 3).await;
+    write(&world.sites[0], 0..2).await;
+    until_held(&world, 0..2, 3).await;
+    let writer = world.sites[0].id();
+    let mut ring = [1, 2];
+    ring.sort_by_key(|number| (world.sites[*number].id() < writer, world.sites[*number].id()));
+    let [away, last] = ring;
+    // Another bucket, which the one that will be away does not follow, shows that the last holder has looked at both.
+    let (one, name) = (&world.sites[0], "tidy");
+    one.create_bucket(name).await.unwrap();
+    one.set_copies(name, 2).await.unwrap();
+    let known = &world.sites[away];
+    known.until("it is known", || async { known.site().bucket(name).await.unwrap().is_some() }).await;
+    let never = JoinRequest { when: Some("never".into()) };
+    known.services().admin.join_bucket(name, never).await.unwrap();
+    one.put(name, "0", body(0)).await.unwrap();
+    let gone = world.sites[away].id();
+    let tidy = one.site().known(name).await.unwrap().id;
+    let holder = &world.sites[last];
+    holder.until("the last one holds it", || holds_of(holder, name, "0")).await;
+    let strangers = || holder.site().drive.ask(move |machine, _| machine.strangers(tidy));
+    holder.until("it follows nothing there", || async { strangers().await.unwrap().contains(&gone) }).await;
+    world.sites[away].stop().await;
+    let (one, holder) = (&world.sites[0], &world.sites[last]);
+    let id = holder.site().known(BUCKET).await.unwrap().id;
+    holder.until("its link is gone", || async { !holder.site().linked(gone) }).await;
+    // As if it had never said what it holds.
+    holder.site().copies.left(id, gone);
+    one.set_copies(BUCKET, 2).await.unwrap();
+    let heard = || async { holder.site().known(BUCKET).await.unwrap().config.copies == 2 };
+    holder.until("it has heard", heard).await;
+    one.set_copies(name, 1).await.unwrap();
+    holder.until("it has looked", || async { surplus(holder).await.released_versions == 1 }).await;
+    assert_eq!(surplus(holder).await.versions, 0, "as far as it knows nothing is too many");
+    world.sites[away].start().await;
+    until_held(&world, 0..2, 2).await;
+    assert!(!holds(&world.sites[last], "0").await);
     world.stop().await;
 }
 

@@ -82,7 +82,7 @@ impl Plan {
             self.stayed_with = Some(linked.clone());
         }
         if hurry {
-            self.due = self.due.min(now.after(self.pause));
+            self.due = self.due.min(now.after(self.pause).max(self.earliest));
         }
         self.due <= now
     }
