@@ -29,7 +29,14 @@ pub(crate) struct Place {
     #[arg(long, value_name = "URL", env = "SKERRY_ENDPOINT")]
     pub(crate) endpoint: Option<Endpoint>,
     /// The admin token, with --endpoint; else the one in the directory
-    #[arg(long, value_name = "TOKEN", env = "SKERRY_TOKEN", hide_env_values = true)]
+    // One in 64 begins with a hyphen.
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "SKERRY_TOKEN",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
     pub(crate) token: Option<String>,
     /// Certificate (PEM) of the authority that the endpoint's certificate comes from
     #[arg(long = "ca", value_name = "FILE", env = "SKERRY_CA")]

@@ -35,6 +35,14 @@ fn a_wrong_command_line_is_usage() {
 }
 
 #[test]
+fn a_token_that_begins_with_a_hyphen_is_a_token() {
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let endpoint = format!("http://{nobody}");
+    let (code, _, err) = told(&run(&["status", "--endpoint", &endpoint, "--token", "-eAbc"]));
+    assert_eq!(code, 3, "there is nobody to ask: {err}");
+}
+
+#[test]
 fn the_written_references_are_those_of_this_binary() {
     for page in ["cli", "configuration"] {
         let path = format!("{}/../../docs/{page}.md", env!("CARGO_MANIFEST_DIR"));

@@ -36,6 +36,7 @@ pub(crate) struct Aim {
         value_name = "SECRET",
         env = "SKERRY_SECRET_KEY",
         hide_env_values = true,
+        allow_hyphen_values = true,
         requires = "access_key"
     )]
     secret_key: Option<String>,
