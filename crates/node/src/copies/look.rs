@@ -66,7 +66,7 @@ fn is_whole(store: &Store, bucket: BucketId, object: &Object, has: impl Fn(Chunk
     true
 }
 
-/// What of a bucket's bodies that this site is to see to is at one place only, and what areas lack that this site is to see to, as far as is known;
+/// What of a bucket's bodies that this site is to see to is at one place only, and what areas lack of them, as far as is known;
 /// nothing if it asks for one copy only.
 pub(crate) async fn counted(site: &Arc<Site>, bucket: &Bucket) -> Outcome<(Rules, Count)> {
     let (site, id, rules) = (site.clone(), bucket.id, rules(site, bucket));
@@ -209,8 +209,8 @@ impl Looker<'_> {
         self.copies.with(|machine| machine.lack(self.bucket, record.dot, here, &self.rules.demand))
     }
 
-    /// What is at one place only, here or elsewhere, and what areas lack, as far as is known. Behind what one count reads all that is stored
-    /// counts, and likewise of an area that has too few sites: rather too much than too little.
+    /// What is at one place only, here or elsewhere, and what areas lack, as far as is known. Behind what one count reads all
+    /// that is stored counts, and likewise of an area that has too few sites: rather too much than too little.
     pub(crate) fn count(&self) -> Outcome<Count> {
         // Where one place only counts, what is covered is there.
         let is_safe = self.rules.demand.places() > 1;

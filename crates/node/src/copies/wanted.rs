@@ -14,7 +14,6 @@ use skerry_gateway::service::AreaCopies;
 use skerry_model::bucket::{BucketConfig, is_area_name};
 
 use super::Count;
-
 use crate::paths::bucket::Bucket;
 use crate::site::Site;
 

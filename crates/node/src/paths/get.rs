@@ -103,7 +103,7 @@ pub(crate) async fn get(
 ) -> Outcome<ObjectRead> {
     let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
     let (record, scope) = find_in(site, context, &wanted, part(&request)).await?;
-    let mut shown = lost::to_read(site, &context.read, &wanted, record).await?;
+    let mut shown = lost::shown(site, &context.read, &wanted, record, true).await?;
     loop {
         match read(site, &wanted, &shown, &request).await {
             Err(error) if error.kind() == ErrorKind::Unreachable && !shown.asked => {
@@ -134,7 +134,7 @@ pub(crate) async fn head(
 ) -> Outcome<ObjectHead> {
     let wanted = wanted(site, context, &request.bucket, &request.key, request.version.as_ref()).await?;
     let (record, scope) = find_in(site, context, &wanted, Part::Nothing).await?;
-    let shown = lost::shown(site, &context.read, &wanted, record).await?;
+    let shown = lost::shown(site, &context.read, &wanted, record, false).await?;
     let (mut info, _) = described(&wanted.bucket, &shown.record)?;
     (info.receipt.lost, info.receipt.scope) = (shown.note, scope);
     let selection = request.select(&info)?;

@@ -50,27 +50,16 @@ pub(crate) struct Shown {
     pub(crate) asked: bool,
 }
 
-/// The version itself, or what is shown in its place if a loss may concern it.
+/// The version itself, or what is shown in its place if a loss may concern it. `is_read`: the body is read next, and who cannot
+/// have it asks [`again`].
 pub(crate) async fn shown(
     site: &Arc<Site>,
     mode: &ReadMode,
     wanted: &Wanted,
     record: Box<Record>,
+    is_read: bool,
 ) -> Outcome<Shown> {
-    if !is_doubtful(site, &wanted.bucket, &record, false).await? {
-        return Ok(Shown { record, note: None, asked: false });
-    }
-    looked(site, mode, wanted, (record, None)).await
-}
-
-/// The same for who reads the body next, and asks [`again`] if it cannot be had.
-pub(crate) async fn to_read(
-    site: &Arc<Site>,
-    mode: &ReadMode,
-    wanted: &Wanted,
-    record: Box<Record>,
-) -> Outcome<Shown> {
-    if !is_doubtful(site, &wanted.bucket, &record, true).await? {
+    if !is_doubtful(site, &wanted.bucket, &record, is_read).await? {
         return Ok(Shown { record, note: None, asked: false });
     }
     looked(site, mode, wanted, (record, None)).await
@@ -91,7 +80,7 @@ pub(crate) async fn again(
 
 /// The version itself, or a refusal: for who does not want another.
 pub(crate) async fn itself(site: &Arc<Site>, wanted: &Wanted, record: Box<Record>) -> Outcome<Box<Record>> {
-    let shown = shown(site, &ReadMode::Local, wanted, record.clone()).await?;
+    let shown = shown(site, &ReadMode::Local, wanted, record.clone(), false).await?;
     match shown.note {
         None => Ok(shown.record),
         Some(_) => Err(Reason::of(site, &record).refusal(wanted, &record)),

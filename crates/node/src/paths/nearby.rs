@@ -32,7 +32,7 @@ pub(super) struct Nearby {
     first: [SiteId; 2],
     /// Set once who is near was asked for the first chunk that was missing.
     looked: OnceCell<()>,
-    /// Who said that it has that, or gave the last chunk: it has the next one, too, more likely than anybody.
+    /// Who came out of that, or gave the last chunk: it has the next one, too, more likely than anybody.
     likely: Mutex<Option<SiteId>>,
 }
 
@@ -74,14 +74,10 @@ impl Nearby {
         holders
     }
 
-    /// Whom to ask before the holders in their order: who gave the last chunk, or at first who is near and says that it has this one.
-    pub(super) async fn likely(
-        &self,
-        site: &Arc<Site>,
-        holders: &[SiteId],
-        chunk: ChunkId,
-    ) -> Option<SiteId> {
-        let look = || async { *self.known_likely() = self.look(site, holders, chunk).await };
+    /// Whom to ask before anybody else: who gave the last chunk; at first who is near and says that it has this one, else the
+    /// first of the holders.
+    pub(super) async fn likely(&self, site: &Arc<Site>, chunk: ChunkId) -> Option<SiteId> {
+        let look = || async { *self.known_likely() = self.look(site, chunk).await };
         self.looked.get_or_init(look).await;
         *self.known_likely()
     }
@@ -101,7 +97,8 @@ impl Nearby {
         self.likely.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn look(&self, site: &Arc<Site>, holders: &[SiteId], chunk: ChunkId) -> Option<SiteId> {
+    async fn look(&self, site: &Arc<Site>, chunk: ChunkId) -> Option<SiteId> {
+        let holders = self.holders(site).await;
         let fellows = site.peers.roster.others(site.id);
         let neighbour = |other: &SiteId| Neighbour {
             site: *other,
@@ -112,10 +109,11 @@ impl Nearby {
         let besides = fellows.iter().filter(|fellow| !holders.contains(fellow));
         let linked = holders.iter().chain(besides).filter(|holder| site.linked(**holder));
         let linked: Vec<Neighbour> = linked.map(neighbour).collect();
-        let (sure, others) = linked.split_first()?;
-        let asked = before(*sure, others);
-        let patience = (sure.rtt.unwrap_or_default() * 2 / TIMES).max(PATIENCE);
-        tokio::time::timeout(patience, first_with(site, self.domain, chunk, asked)).await.ok().flatten()
+        let (first, others) = linked.split_first()?;
+        let asked = before(*first, others);
+        let patience = (first.rtt.unwrap_or_default() * 2 / TIMES).max(PATIENCE);
+        let near = tokio::time::timeout(patience, first_with(site, self.domain, chunk, asked)).await;
+        near.ok().flatten().or(Some(first.site))
     }
 
     /// Linked sites that are not among the holders and say that they have it.
@@ -136,12 +134,12 @@ impl Nearby {
     }
 }
 
-/// Who is asked before the one who surely has it: fellows unless it is one itself, and who is much nearer.
-fn before(sure: Neighbour, others: &[Neighbour]) -> Vec<SiteId> {
-    if sure.is_fellow {
+/// Who is asked before the first of the holders: fellows unless it is one itself, and who is much nearer.
+fn before(first: Neighbour, others: &[Neighbour]) -> Vec<SiteId> {
+    if first.is_fellow {
         return Vec::new();
     }
-    let spares = |near: Duration| sure.rtt.is_some_and(|far| near < far && near * TIMES <= far);
+    let spares = |near: Duration| first.rtt.is_some_and(|far| near < far && near * TIMES <= far);
     let is_worth = |other: &&Neighbour| other.is_fellow || other.rtt.is_some_and(spares);
     let mut asked: Vec<&Neighbour> = others.iter().filter(is_worth).collect();
     asked.sort_by_key(|other| (Reverse(other.is_fellow), other.rtt));
@@ -179,12 +177,12 @@ mod tests {
         Neighbour { is_fellow: true, ..at(site, 1) }
     }
 
-    fn asked(sure: Neighbour, others: &[Neighbour]) -> Vec<u8> {
-        before(sure, others).into_iter().map(|site| site.0[0]).collect()
+    fn asked(first: Neighbour, others: &[Neighbour]) -> Vec<u8> {
+        before(first, others).into_iter().map(|site| site.0[0]).collect()
     }
 
     #[test]
-    fn only_who_is_much_nearer_is_asked_before_who_surely_has_it() {
+    fn only_who_is_much_nearer_is_asked_before_the_first_holder() {
         assert_eq!(asked(at(1, 100), &[at(2, 10), at(3, 11), at(4, 2), at(5, 300)]), [4, 2]);
         assert_eq!(asked(at(1, 0), &[at(2, 0), at(3, 5)]), [] as [u8; 0]);
         let unmeasured = Neighbour { rtt: None, ..at(1, 0) };

@@ -118,14 +118,15 @@ impl Chunks {
     /// linked and has it: just after a cut not all members are known here again.
     async fn ask(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
         let (site, mut tried) = (&self.site, Vec::new());
-        let mut holders = self.nearby.holders(site).await;
-        if let Some(likely) = self.nearby.likely(site, &holders, chunk.id).await {
+        let likely = self.nearby.likely(site, chunk.id).await;
+        if let Some(likely) = likely {
             if let Some(bytes) = self.ask_these(chunk, &[likely], &mut tried).await {
                 return Ok(bytes);
             }
             self.nearby.failed(likely);
-            holders.retain(|holder| *holder != likely);
         }
+        let mut holders = self.nearby.holders(site).await;
+        holders.retain(|holder| Some(*holder) != likely);
         if let Some(bytes) = self.ask_these(chunk, &holders, &mut tried).await {
             return Ok(bytes);
         }

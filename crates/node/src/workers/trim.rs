@@ -23,7 +23,7 @@ use skerry_gateway::service::Outcome;
 use skerry_model::bucket::list_buckets;
 use skerry_model::space;
 
-use super::trim_plan::{Passed, Plan, SETTLE};
+use super::trim_plan::{Passed, Plan, SETTLE, apart};
 use super::{Worker, Workers};
 use crate::copies::look::is_here;
 use crate::copies::surplus::{Surplus, copy_of, write_down};
@@ -33,6 +33,7 @@ use crate::paths::bucket::{Bucket, claim_of};
 use crate::paths::{refusal, scope};
 use crate::peers::message::{Request, Response, Spare};
 use crate::site::{Site, unreadable};
+use crate::trust::entropy;
 
 /// After the start, when links come up and others ask anyway what is held here.
 const START: Duration = Duration::from_secs(10);
@@ -125,7 +126,7 @@ impl Trimmer {
     fn is_due(&mut self, bucket: BucketId, rules: (u16, Rules), hurry: bool) -> bool {
         let now = self.site.clock.now();
         let due = now.after(SETTLE).max(self.begins);
-        let fresh = || Plan::new(self.site.id, rules.clone(), due);
+        let fresh = || Plan::new(rules.clone(), due);
         let plan = self.plans.entry(bucket).or_insert_with(fresh);
         if plan.differs(&rules) {
             *plan = fresh();
@@ -140,7 +141,7 @@ impl Trimmer {
             released: pass.released.0 > 0,
             stays: pass.stay.versions > 0,
             is_unsettled: pass.is_unsettled,
-            is_paged: pass.is_paged,
+            apart: pass.is_paged.then(|| apart(entropy::share())),
             unheard: pass.unheard.clone(),
         };
         plan.passed(&passed, &linked(&self.site), begun, now);

@@ -27,6 +27,11 @@ const SHARE: u32 = 100;
 /// The same while something stays that is too much.
 const AGAIN_SHARE: u32 = 10;
 
+/// How long a site waits that found itself paged, by a share of one that was drawn.
+pub(super) fn apart(share: f64) -> Duration {
+    APART + DRAWN.mul_f64(share)
+}
+
 /// How a pass ended, as far as the next one depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Passed {
@@ -35,8 +40,8 @@ pub(super) struct Passed {
     pub(super) stays: bool,
     /// Areas have not all the copies yet that they ask for: then some here will be too many.
     pub(super) is_unsettled: bool,
-    /// It was blocked because another site takes what is held here.
-    pub(super) is_paged: bool,
+    /// It was blocked because another site takes what is held here: so long is drawn until the next one.
+    pub(super) apart: Option<Duration>,
     /// Who may hold something and has not said what.
     pub(super) unheard: BTreeSet<SiteId>,
 }
@@ -44,9 +49,6 @@ pub(super) struct Passed {
 /// When a bucket is looked through next, and by which rules.
 #[derive(Debug)]
 pub(super) struct Plan {
-    me: SiteId,
-    /// Passes so far.
-    passes: u32,
     rules: (u16, Rules),
     due: Instant,
     /// Not before, whoever is linked anew: what the last pass cost is a share of the time.
@@ -59,9 +61,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(me: SiteId, rules: (u16, Rules), due: Instant) -> Self {
+    pub(super) fn new(rules: (u16, Rules), due: Instant) -> Self {
         let (earliest, pause) = (Instant(0), AGAIN);
-        Self { me, passes: 0, rules, due, earliest, pause, stayed_with: None, away: BTreeSet::new() }
+        Self { rules, due, earliest, pause, stayed_with: None, away: BTreeSet::new() }
     }
 
     /// Whether these are other rules.
@@ -99,9 +101,8 @@ impl Plan {
             (false, true) => pause.max(cost * SHARE),
             (false, false) => PERIOD.max(cost * SHARE),
         });
-        self.passes += 1;
-        if pass.is_paged {
-            self.due = self.due.max(now.after(apart(self.me, self.passes)));
+        if let Some(apart) = pass.apart {
+            self.due = self.due.max(now.after(apart));
         }
         self.earliest = now.after(cost * AGAIN_SHARE);
         self.pause = (pause * 2).min(SELDOM);
@@ -114,16 +115,6 @@ impl Plan {
         self.due = now.after(self.pause);
         self.pause = (self.pause * 2).min(SELDOM);
     }
-}
-
-/// How long a site waits after its so-manieth pass that found itself paged: another time for each site and pass.
-fn apart(me: SiteId, passes: u32) -> Duration {
-    let mut number = u64::from(passes);
-    for byte in me.0 {
-        // The step of FNV-1a.
-        number = (number ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
-    APART + Duration::from_millis(number % DRAWN.as_millis() as u64)
 }
 
 #[cfg(test)]
@@ -139,7 +130,7 @@ mod tests {
     }
 
     fn plan() -> Plan {
-        Plan::new(SiteId([1; 16]), (2, Rules::default()), at(10))
+        Plan::new((2, Rules::default()), at(10))
     }
 
     fn unheard(numbers: &[u8]) -> Passed {
@@ -172,20 +163,21 @@ mod tests {
     }
 
     #[test]
-    fn two_that_page_each_other_do_not_go_on_in_step() {
-        let rules = || (2, Rules::default());
-        let mut plans = [7, 8].map(|number| Plan::new(SiteId([number; 16]), rules(), at(10)));
-        let paged = Passed { stays: true, is_paged: true, ..Passed::default() };
-        let (linked, mut now, mut rounds) = (sites(&[2]), [10_u64; 2], 0);
-        while now[0].abs_diff(now[1]) <= APART.as_secs() {
-            for (plan, now) in plans.iter_mut().zip(&mut now) {
-                assert!(plan.is_due(&linked, false, at(*now)));
-                plan.passed(&paged, &linked, at(*now), at(*now));
-                *now = (*now..).find(|then| plan.is_due(&linked, false, at(*then))).unwrap_or_default();
-            }
-            rounds += 1;
-        }
-        assert!(rounds <= 3, "{rounds} rounds");
+    fn who_was_paged_waits_for_what_was_drawn_and_no_less_than_it_would_have() {
+        let (mut plan, linked) = (plan(), sites(&[2]));
+        let paged =
+            |apart| Passed { stays: true, apart: Some(Duration::from_secs(apart)), ..Passed::default() };
+        plan.passed(&paged(47), &linked, at(10), at(10));
+        assert!(!plan.is_due(&linked, false, at(56)) && plan.is_due(&linked, false, at(57)));
+        plan.passed(&paged(3), &linked, at(57), at(57));
+        assert!(!plan.is_due(&linked, false, at(64)) && plan.is_due(&linked, false, at(65)));
+    }
+
+    #[test]
+    fn two_that_page_each_other_are_apart_for_most_draws() {
+        let drawn = |share| apart(share).as_secs();
+        assert_eq!((drawn(0.0), drawn(0.5)), (APART.as_secs(), 90));
+        assert!(drawn(0.3).abs_diff(drawn(0.6)) > APART.as_secs());
     }
 
     #[test]
