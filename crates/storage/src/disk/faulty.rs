@@ -59,6 +59,8 @@ struct State {
     locked: bool,
     room: Option<u64>,
     no_holes: bool,
+    /// Bytes that were to begin to go to the medium.
+    begun: u64,
 }
 
 /// The disk.
@@ -92,6 +94,11 @@ impl FaultyDisk {
     /// Bytes the disk has; none: no end.
     pub(crate) fn set_room(&self, room: Option<u64>) {
         lock(&self.0).room = room;
+    }
+
+    /// Bytes that were to begin to go to the medium before anybody waited for them.
+    pub(crate) fn begun(&self) -> u64 {
+        lock(&self.0).begun
     }
 
     /// As a file system that gives whole files back only.
@@ -245,6 +252,10 @@ impl File for FaultyFile {
         put(&mut content.now, offset, &bytes);
         content.pending.push(Change::Write(offset, bytes));
         Ok(())
+    }
+
+    fn begin_writing(&self, _offset: u64, len: u64) {
+        lock(&self.disk.0).begun += len;
     }
 
     fn sync(&self) -> io::Result<()> {

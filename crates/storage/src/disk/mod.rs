@@ -32,6 +32,12 @@ pub trait File: Send + Sync {
     /// Writes all of `parts`, one after the other, from `offset` on; extends the file when needed.
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()>;
 
+    /// What was written to these bytes begins to go to the medium, and nobody waits for it: the sync that follows has less to
+    /// do. A hint.
+    fn begin_writing(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// Makes content and length durable (fdatasync).
     fn sync(&self) -> io::Result<()>;
 

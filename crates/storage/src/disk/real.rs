@@ -195,6 +195,12 @@ impl File for RealFile {
         Ok(())
     }
 
+    fn begin_writing(&self, offset: u64, len: u64) {
+        // Linux begins to write what is dirty in the range before it looks for clean pages to drop, and these are none yet.
+        // `sync_file_range` says it by name, but only by `unsafe`.
+        self.release(offset, len);
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }

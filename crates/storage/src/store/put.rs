@@ -26,6 +26,9 @@ pub(super) struct Draft<'a> {
     pub(super) moves: bool,
 }
 
+/// From this size on a chunk begins to go to the disk as soon as it is written: the commit that waits for its sync comes after
+/// the rest of its upload.
+const WRITTEN_AHEAD: usize = 256 << 10;
 /// Bytes that sealing may add to a full chunk.
 const SEALING: usize = 4096;
 
@@ -128,6 +131,9 @@ impl Store {
             let write = slot.file.write_at(slot.offset, &[&header, bytes]);
             write.map_err(|error| StorageError::io("write a chunk", &error))
         });
+        if area == Area::Payload && bytes.len() >= WRITTEN_AHEAD {
+            slot.file.begin_writing(slot.offset, len);
+        }
         let mut inner = self.live.lock();
         if let Err(error) = written {
             inner.indexed((area, slot.number, slot.offset));

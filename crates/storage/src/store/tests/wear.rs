@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use skerry_base::WallTime;
 use skerry_base::limits::CHUNK_REST_MS;
+use skerry_base::{ChunkKind, WallTime};
 
 use super::world::{
-    audit, body, commit, delete, kept, keys, open, open_on, put_small, small, small_put, submit,
+    DOMAIN, audit, body, commit, delete, kept, keys, open, open_on, put_small, small, small_put, submit,
 };
 use crate::disk::faulty::{Chance, FaultyDisk};
 use crate::store::Store;
-use crate::{Engine, RealDisk, Settings, StorageError};
+use crate::{Class, Engine, RealDisk, Settings, StorageError};
 
 const LEN: usize = 4096;
 /// Bodies that live.
@@ -164,4 +164,16 @@ fn a_store_that_is_nearly_full_is_not_flushed_at_every_step() {
     assert!(store.space.lacks() > 0 && !store.space.is_full(), "{:?}", store.usage());
     assert!(count <= 3, "{count} flushes in 30 steps");
     audit(&store);
+}
+
+#[test]
+fn large_chunks_begin_to_be_written_before_their_commit_and_no_others() {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &kept());
+    let put = |class, len| store.put_chunk(DOMAIN, class, ChunkKind::Leaf, &body(len as u64, len)).unwrap();
+    let _small = put(Class::Payload, (256 << 10) - 1);
+    let _cached = put(Class::Cache, 1 << 20);
+    assert_eq!(disk.begun(), 0);
+    let _large = put(Class::Payload, 1 << 20);
+    assert!((1 << 20..(1 << 20) + (64 << 10)).contains(&disk.begun()), "{}", disk.begun());
 }
