@@ -143,6 +143,7 @@ def several(checks, binary, directory):
         nodes.form()
         through(checks, nodes)
         written = gone(checks, nodes)
+        decided(checks, nodes)
         back(checks, nodes, written)
     finally:
         nodes.stop()
@@ -196,6 +197,63 @@ def gone(checks, nodes):
                 nodes.start(number)
             nodes.whole()
     return written
+
+
+class Counter:
+    """Appends its name to one object by If-Match through a node, from what it last read there."""
+
+    def __init__(self, client, name):
+        self.client, self.name = client, name
+        self.won, self.at, self.wrong = [], [], []
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self.count, daemon=True)
+        self.thread.start()
+
+    def count(self):
+        while not self.ends.is_set():
+            try:
+                got = self.client.get_object(Bucket=BUCKET, Key="counter")
+                body = got["Body"].read().decode() + f" {self.name}-{len(self.won)}-{time.monotonic_ns()}"
+                self.client.put_object(Bucket=BUCKET, Key="counter", Body=body.encode(), IfMatch=got["ETag"])
+                self.won.append(body)
+                self.at.append(time.monotonic())
+            except ClientError as error:
+                if error.response["ResponseMetadata"]["HTTPStatusCode"] not in (404, 409, 412):
+                    self.wrong.append(str(error))
+            time.sleep(0.01)
+
+    def end(self):
+        self.ends.set()
+        self.thread.join(60)
+
+
+def decided(checks, nodes):
+    with checks.check("nodes: the node that is a bucket's home is killed, and conditions are decided by another, each once"):
+        plain = {number: boto(nodes, number) for number in (1, 2, 3)}
+        plain[1].put_object(Bucket=BUCKET, Key="counter", Body=b"0")
+        home = json.loads(nodes.run("bucket", "info", BUCKET, "--json"))["home"]
+        number = next(site.number for site in nodes.sites if site.name == home)
+        others = [other for other in (1, 2, 3) if other != number]
+        counters = [Counter(plain[other], f"{other}") for other in others]
+        wait_for("some wins", lambda: all(len(counter.won) > 10 for counter in counters))
+        nodes.kill(number)
+        killed = time.monotonic()
+        wait_for("wins without it", lambda: any(c.at and c.at[-1] > killed + 0.2 for c in counters), 30)
+        wait_for("more", lambda: all(c.at[-1] > killed + 1 for c in counters), 30)
+        nodes.start(number)
+        nodes.whole()
+        for counter in counters:
+            counter.end()
+            equal(counter.wrong, [], "neither won, nor refused")
+        after = [at for counter in counters for at in counter.at if at > killed + 0.1]
+        print(f"     {sum(len(c.won) for c in counters)} wins, the first {min(after) - killed:.2f} s after the kill")
+        wins = [body for counter in counters for body in counter.won]
+        numbers = [len(body.split()) for body in wins]
+        equal(len(set(numbers)), len(numbers), "numbers, each won once")
+        last = plain[number].get_object(Bucket=BUCKET, Key="counter")["Body"].read().decode() + " "
+        for body in wins:
+            expect(last.startswith(body + " "), f"{body} was won, and is not in {last}")
+        expect(json.loads(nodes.run("bucket", "info", BUCKET, "--json"))["home"] != home, "the home passed on")
 
 
 def back(checks, nodes, written):

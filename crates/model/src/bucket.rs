@@ -14,6 +14,7 @@ mod home;
 mod loss;
 mod name;
 mod system;
+mod tenure;
 mod wish;
 
 pub use address::{AddressDocument, assign_address, dialled};
@@ -36,7 +37,9 @@ pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
     site, sites, system_bucket,
 };
-
+pub use tenure::{
+    DecisionsAhead, Known, TenureDocument, Turn, Within, awaited, has_decisions_ahead, name_heir, open,
+};
 pub use wish::{AreaWish, COPIES_MOST, WishError};
 
 use serde::{Deserialize, Serialize};

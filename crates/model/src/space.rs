@@ -31,7 +31,7 @@ pub use parts::{list_parts, list_uploads, local, part, upload};
 pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
 pub use read::{
     Conflict, VersionId, accept, buckets, conflict, conflicts, current, heads, null_version, own_clock,
-    record, sums, version,
+    record, resting, sums, version,
 };
 pub use reduce::SpaceReducer;
 pub use round::{Incoming, Progress, seen, take};

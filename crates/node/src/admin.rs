@@ -36,7 +36,7 @@ use crate::nodes;
 use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::credentials::about;
 use crate::paths::members::{self, Unsent};
-use crate::paths::{buckets, conflicts, home, scope, shape};
+use crate::paths::{buckets, conflicts, home, scope, shape, tenure};
 use crate::peers::roster::Known;
 use crate::pins;
 use crate::site::{Site, entry, unreadable};
@@ -183,6 +183,7 @@ impl Admin {
         let mut members: Vec<String> =
             own.into_iter().chain(others).map(|member| self.site.peers.roster.name(member)).collect();
         members.sort();
+        let heir = tenure::heir(&self.site, id).await?;
         Ok(BucketStatus {
             version: VERSION,
             name: bucket.name.clone(),
@@ -207,6 +208,7 @@ impl Admin {
             members,
             home: bucket.epoch.map(|_| self.site.peers.roster.name(bucket.home)).unwrap_or_default(),
             home_epoch: bucket.epoch.unwrap_or(0),
+            home_heir: heir.map(|heir| self.site.peers.roster.name(heir)).unwrap_or_default(),
             join: bucket.config.joins().name().into(),
             join_here: self.site.joins_here(id).map(|joins| joins.name().into()).unwrap_or_default(),
             pins: pins::of_bucket(&self.site, &bucket),

@@ -45,6 +45,9 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     loss::refresh(site).await?;
     // Likewise one that is about to go, but for itself: it cares for what it holds to the last.
     site.copies.set_leaving(site.duties.leaving().into_iter().filter(|id| *id != site.id).collect());
+    let places =
+        documents.iter().filter_map(|(id, document)| Some((*id, place_of(&root, *id, document)?.site)));
+    site.peers.roster.set_ever(places.collect());
     let known =
         |(id, document): (SiteId, SiteDocument)| trusted(&root, id, &document).map(|known| (id, known));
     let mut known: BTreeMap<SiteId, Known> = documents.into_iter().filter_map(known).collect();
@@ -102,6 +105,13 @@ pub(crate) async fn watch(site: Arc<Site>, root: PublicKey) {
             tracing::error!(%error, "the site records cannot be read, or this site cannot say that it is not lost");
         }
     }
+}
+
+/// The seat that an admin key gave to a node, whether or not it still belongs; the first of its own site if none did.
+fn place_of(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Place> {
+    let key = PublicKey(document.nodes.first()?.key);
+    let seated = seat::seat_in(document.admissions.iter().map(AsRef::as_ref), root, id, &key);
+    Some(seated.map_or(Place::first(id), Place::of))
 }
 
 fn trusted(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Known> {

@@ -245,18 +245,20 @@ fn print_history(seed: u64, two_homes: bool) -> bool {
 
 /// Whether all of them passed.
 fn run_nodes(start: u64, seeds: u64) -> bool {
-    let (mut counts, mut failed, mut longest) = (BTreeMap::<_, u64>::new(), 0, Duration::ZERO);
+    let (mut counts, mut failed) = (BTreeMap::<_, u64>::new(), 0);
+    let (mut longest, mut undecided) = (Duration::ZERO, Duration::ZERO);
     for seed in start..start.saturating_add(seeds) {
         let outcome = nodes::run(seed, None);
         outcome.counts.iter().for_each(|(what, count)| *counts.entry(*what).or_default() += count);
         longest = longest.max(outcome.longest);
+        undecided = undecided.max(outcome.undecided);
         failed += u64::from(!outcome.violations.is_empty());
         for (checker, what) in &outcome.violations {
             say(format_args!("seed {seed} FAILED: {checker}: {what}"));
         }
     }
     say(format_args!(
-        "{seeds} seeds, {failed} failed; with one node lost or slow no write waited longer than {longest:?}"
+        "{seeds} seeds, {failed} failed; with one node lost or slow no write waited longer than {longest:?}, and no bucket was without decisions for longer than {undecided:?}"
     ));
     counts.iter().for_each(|(what, count)| say(format_args!("{count:>10} {what}")));
     failed == 0

@@ -1,77 +1,62 @@
-//! A third, smaller world: the one to four nodes of a site on their LAN, with the production machine of its view.
+//! A third, smaller world: the one to four nodes of a site on their LAN, with the production machine of its view, and one
+//! node of another site far away.
 //!
 //! Nodes have clocks of their own that run at different rates, disks that take their time and keep what they wrote in
-//! order, and a wire that loses, repeats, delays and is cut, also in one direction. Clients write through any node,
-//! race for conditional decisions, and read. What each node holds is a plain set of writes.
+//! order, and a wire that loses, repeats, delays and is cut, also in one direction. Clients write through any node, ask
+//! for conditional decisions wherever they are, and read. What each node holds is a set of writes, of which it knows the
+//! part that has no gap. Each bucket has a home; the production machine of tenures says what a node may do about it.
 //!
-//! Two weathers: in a *storm* anything strikes and only safety is judged until it is over; in *calm* one and the same node
-//! of three or four is lost, slow or cut off again and again, and no write at another may wait for more than 2 s.
+//! Two weathers: in a *storm* anything strikes, homes are moved, and only safety is judged until it is over; in *calm* one
+//! and the same node of three or four is lost, slow or cut off again and again, no write at another may wait for more
+//! than 2 s, and no bucket may be without decisions for longer than the others take to take it over.
 //!
 //! Invariants: as everywhere here, one thread, virtual time, every draw from the seed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use skerry_base::{BucketId, Instant};
-use skerry_federation::site_view::{Durable, Input, Output, Said, Seat, Seats, SiteView, Start, View};
+use skerry_base::{BucketId, Instant, SiteId};
+use skerry_federation::site_view::{Durable, Input, Output, Said, Seat, Seats, SiteView, View};
+use skerry_model::bucket::{HomeDocument, TenureDocument};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::{Draw, Ppm};
 
 use crate::outcome::Outcome;
 use crate::queue::Queue;
 
+mod chain;
 mod clients;
 mod clock;
 mod faults;
+mod gossip;
+mod homes;
 mod judge;
+mod kept;
+mod mistake;
 mod shell;
+mod tenures;
 
+pub use mistake::{MISTAKES, Mistake, RARE};
+
+use chain::Asked;
 use clock::Clock;
+use kept::{Kept, Order};
 
 /// How long clients ask and faults strike.
 const ACTIVE: Duration = seconds(40);
 /// How long everything is whole before the end: longer than the longest wait of a node that was left out.
 const REST: Duration = seconds(75);
+/// In the end clients ask for decisions again, from then ...
+const PROBED_FROM: Duration = seconds(45);
+/// ... until then.
+const PROBED_UNTIL: Duration = seconds(62);
 /// What a write may wait for: the promise of a site that has lost one node.
 const STALL: Duration = seconds(2);
+/// How long a bucket may be without decisions when one node of three or four is lost: what a view takes, a lease,
+/// a takeover, and what clients take to ask.
+const UNDECIDED: Duration = millis(6000);
 /// Buckets with conditional operations.
 const BUCKETS: [BucketId; 3] = [BucketId([1; 16]), BucketId([2; 16]), BucketId([3; 16])];
-
-/// A deliberate mistake of who builds on the machine, or of what it stands on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mistake {
-    /// A node answers for a write before its disk has it.
-    EarlyAnswer,
-    /// Reads are served and conditions decided by who is live in its view, without a lease.
-    NoLease,
-    /// A write is acknowledged for the site when this node has it.
-    EarlyScope,
-    /// What an acceptor promised is not on its disk.
-    ForgottenPromise,
-    /// A machine with an empty disk votes as if the site were new.
-    BlankVote,
-    /// Other clocks are taken for equal, unproven.
-    TrustedClock,
-    /// Catching up fetches nothing.
-    EmptyCatchUp,
-    /// A decision goes on in the next view, where somebody else may own its bucket.
-    UnboundDecision,
-    /// Nobody is ever late with a write.
-    Patience,
-}
-
-/// All of them.
-pub const MISTAKES: [Mistake; 9] = [
-    Mistake::EarlyAnswer,
-    Mistake::NoLease,
-    Mistake::EarlyScope,
-    Mistake::ForgottenPromise,
-    Mistake::BlankVote,
-    Mistake::TrustedClock,
-    Mistake::EmptyCatchUp,
-    Mistake::UnboundDecision,
-    Mistake::Patience,
-];
 
 /// What strikes, and how clocks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,30 +77,90 @@ enum Clocks {
 }
 
 /// What a write is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum What {
     Plain,
-    Decision { bucket: usize, expected: Option<u64>, stamp: (u64, Start), number: u64 },
+    Decision {
+        op: usize,
+        expected: Option<u64>,
+        order: Order,
+    },
+    /// With the writes that it and what it had seen kill.
+    Tenure {
+        said: TenureDocument,
+        context: BTreeSet<u64>,
+    },
+    Home {
+        named: HomeDocument,
+        context: BTreeSet<u64>,
+    },
 }
 
-/// A write of a client, as only the world knows it.
-#[derive(Debug, Clone, Copy)]
+/// A write, as only the world knows it.
+#[derive(Debug, Clone)]
 struct Write {
     what: What,
-    /// The node that took it.
-    by: usize,
+    bucket: usize,
+    /// The machine that made it, and which of its records in the bucket it is, once it is on its disk.
+    origin: SiteId,
+    seq: u64,
+}
+
+/// Something that a node has under way until a write is at all holders.
+#[derive(Debug, Clone)]
+struct Job {
+    write: u64,
+    why: Why,
+    bound: Option<u64>,
     begun: Instant,
+}
+
+/// What happens when it is.
+#[derive(Debug, Clone)]
+enum Why {
+    /// The client of a plain write is answered.
+    Plain,
+    /// The client of a decision is.
+    Decided(usize),
+    /// The same, as soon as it is on this disk: a home that decides alone.
+    Alone(usize),
+    /// A client is told that its condition does not hold, since the current value is this write.
+    Refused(usize),
+    /// The heir is named.
+    Pass(TenureDocument),
+    /// Nothing, as soon as it is on this disk.
+    Quiet,
 }
 
 /// What goes over the wire.
 #[derive(Debug, Clone)]
 enum Packet {
     Said(Box<Said>),
-    Hold { write: u64, epoch: u64 },
-    Held { write: u64, epoch: u64 },
-    Fetch { epoch: u64 },
-    Gave { epoch: u64, writes: Vec<u64> },
-    Decide { bucket: usize, expected: Option<u64> },
+    Hold {
+        job: u64,
+        write: u64,
+        epoch: u64,
+        is_bound: bool,
+    },
+    Held {
+        job: u64,
+        epoch: u64,
+    },
+    /// Who is asked does not keep the bucket.
+    NotHeld {
+        job: u64,
+    },
+    Fetch {
+        epoch: u64,
+    },
+    Gave {
+        epoch: u64,
+        writes: Vec<u64>,
+    },
+    Decide {
+        op: usize,
+        hops: u8,
+    },
 }
 
 /// What a disk is to do; operations of one disk are done in their order.
@@ -127,6 +172,15 @@ enum Operation {
     Records(Vec<u64>, Option<(Seat, u64)>),
 }
 
+/// A write on its way to a disk.
+#[derive(Debug, Clone, Copy)]
+struct Storing {
+    /// The epoch in which it was let in.
+    epoch: u64,
+    /// Who waits for it; nobody if it is this node's own.
+    asker: Option<(usize, u64)>,
+}
+
 /// What can happen next.
 #[derive(Debug)]
 enum Event {
@@ -135,35 +189,42 @@ enum Event {
     Done { node: usize, boot: u64, turn: u64 },
     Client { node: usize },
     Read { node: usize },
-    Deadline { node: usize, boot: u64, write: u64 },
+    Deadline { node: usize, boot: u64, job: u64 },
     Gossip { one: usize, other: usize },
     Strike,
+    Ambush { node: usize },
+    FarCut,
+    Move,
+    Operator,
+    Grow,
     Rates,
     Mend(faults::Mend),
 }
 
-/// One node.
+/// One node; the last one is that of the other site.
 #[derive(Debug)]
 struct Node {
     seat: Seat,
+    /// The machine that fills it: another one when its disk has burned.
+    id: SiteId,
+    /// The seats of its site, as this process was told.
+    all: Seats,
     machine: Option<SiteView>,
     boot: u64,
     clock: Clock,
     /// Durable: the machine's memory, and what it holds.
     memory: Option<Durable>,
-    held: BTreeSet<u64>,
-    /// Of what it holds: the decision that is current, by bucket.
-    current: [Option<u64>; BUCKETS.len()],
+    kept: Kept,
+    /// The bucket that it does not keep.
+    excused: Option<usize>,
     /// What was acknowledged in scope `site` and it does not hold.
     lacks: BTreeSet<u64>,
     doing: VecDeque<Operation>,
     disk_free: Instant,
     /// Rises when the disk is mended: what it has to do is then planned anew.
     turn: u64,
-    /// Writes on their way to the disk, with the epoch in which they were let in.
-    storing: BTreeMap<u64, u64>,
-    /// Its clients' writes that wait for scope `site`.
-    open: BTreeSet<u64>,
+    storing: BTreeMap<u64, Storing>,
+    jobs: BTreeMap<u64, Job>,
     wakes_at: Instant,
     slow_wire: Duration,
     slow_disk: Duration,
@@ -174,7 +235,16 @@ struct World {
     queue: Queue<Event>,
     draw: Draw,
     nodes: Vec<Node>,
+    /// The seats of the site now.
     all: Seats,
+    /// Whether it has fewer nodes at first.
+    grows: bool,
+    /// Whether what strikes looks for homes, and for nodes that just said something of one.
+    hunts: bool,
+    /// A bucket that one of the nodes does not keep.
+    excused: Option<usize>,
+    /// Between two nodes records travel by themselves that seldom.
+    feeds: Duration,
     weather: Weather,
     clocks: Clocks,
     /// The node that calm weather strikes, and whose clock is beyond.
@@ -183,10 +253,27 @@ struct World {
     /// From and to.
     cuts: BTreeSet<(usize, usize)>,
     mistake: Option<Mistake>,
-    resting: bool,
+    rests_since: Option<Instant>,
     writes: BTreeMap<u64, Write>,
+    /// Records of each machine in each bucket.
+    seqs: BTreeMap<(usize, SiteId), u64>,
+    jobs: u64,
+    asked: Vec<Asked>,
+    /// Whoever fills or ever filled a seat, and under which nonce.
+    ever: BTreeSet<SiteId>,
+    nonces: BTreeMap<(Seat, u64), SiteId>,
+    /// Who was named, by bucket and epoch.
+    named: BTreeMap<(usize, u64), SiteId>,
+    /// Acknowledged in scope `site`.
     acked: BTreeSet<u64>,
+    /// Answered by a home that decides alone.
+    alone: BTreeSet<u64>,
+    /// By bucket: the last value that a client was told, and that the whole site has.
+    last_told: [Option<u64>; BUCKETS.len()],
     last_acked: [Option<u64>; BUCKETS.len()],
+    /// When a client was answered last.
+    answered: [Instant; BUCKETS.len()],
+    won_at: [Instant; BUCKETS.len()],
     won: BTreeMap<(usize, Option<u64>), u64>,
     views: BTreeMap<u64, View>,
     burned_at: Option<Instant>,
@@ -221,27 +308,59 @@ impl World {
             None => {}
         }
         if mistake.is_some() {
-            count = count.max(3);
+            count = if mistake == Some(Mistake::UnheardHome) { 3 } else { count.max(3) };
         }
+        let storm = weather == Weather::Storm && count > 2;
+        let grows = storm && (draw.below(5) == 0 || mistake.is_some_and(Mistake::needs_growth));
+        let excuses = storm && (draw.below(6) == 0 || mistake == Some(Mistake::ExcusedHolder));
+        let hunts = storm && (draw.below(3) == 0 || mistake.is_some_and(Mistake::is_of_tenures));
+        let feeds = if draw.below(if hunts { 2 } else { 4 }) == 0 { seconds(12) } else { seconds(3) };
+        let seated = if grows { 1 + draw.below(2) as usize } else { count };
         let all = Seats::first(count);
-        let nodes = all.iter().map(|seat| Node::new(seat, &mut draw)).collect();
+        let far = Seat::new(count).unwrap_or_default();
+        let mut nodes: Vec<Node> =
+            all.iter().chain([far]).map(|seat| Node::new(seat, all, &mut draw)).collect();
+        nodes[count].id = SiteId([0xFA; 16]);
         let target = draw.below(count as u64) as usize;
-        let loss = if weather == Weather::Calm { Ppm::NEVER } else { Ppm::percent(draw.below(6) as u32) };
+        let excused = excuses.then(|| draw.below(BUCKETS.len() as u64) as usize);
+        if excuses {
+            let place = &mut nodes[1 + draw.below(count as u64 - 1) as usize];
+            place.excused = excused;
+        }
+        let loss = match (weather, mistake) {
+            (Weather::Calm, _) => Ppm::NEVER,
+            (_, Some(Mistake::HastyTakeover)) => Ppm::percent(20),
+            _ => Ppm::percent(draw.below(6) as u32),
+        };
         Self {
             queue: Queue::default(),
             draw,
+            ever: nodes[..count].iter().map(|node| node.id).collect(),
+            nonces: nodes[..count].iter().map(|node| ((node.seat, 0), node.id)).collect(),
             nodes,
-            all,
+            all: Seats::first(seated),
+            grows,
+            hunts,
+            excused,
+            feeds,
             weather,
             clocks,
             target,
             loss,
             cuts: BTreeSet::new(),
             mistake,
-            resting: false,
+            rests_since: None,
             writes: BTreeMap::new(),
+            seqs: BTreeMap::new(),
+            jobs: 0,
+            asked: Vec::new(),
+            named: BTreeMap::new(),
             acked: BTreeSet::new(),
+            alone: BTreeSet::new(),
+            last_told: [None; BUCKETS.len()],
             last_acked: [None; BUCKETS.len()],
+            answered: [Instant(0); BUCKETS.len()],
+            won_at: [Instant(0); BUCKETS.len()],
             won: BTreeMap::new(),
             views: BTreeMap::new(),
             burned_at: None,
@@ -249,11 +368,29 @@ impl World {
         }
     }
 
+    /// The node of the other site.
+    fn far(&self) -> usize {
+        self.nodes.len() - 1
+    }
+
+    /// The nodes of the site, all of them from the beginning.
+    fn site(&self) -> std::ops::Range<usize> {
+        0..self.nodes.len() - 1
+    }
+
+    /// How many of them there are now.
+    fn seated(&self) -> usize {
+        self.all.len()
+    }
+
     fn begin(&mut self) {
+        self.name_first_homes();
         for node in 0..self.nodes.len() {
             let rate = self.rate(node);
             self.nodes[node].clock.run_at(rate, Instant(0));
-            self.plan(millis(1)..=millis(300), Event::Mend(faults::Mend::Start(node)));
+            if node < self.seated() {
+                self.plan(millis(1)..=millis(300), Event::Mend(faults::Mend::Start(node)));
+            }
             self.plan(millis(500)..=seconds(1), Event::Client { node });
             self.plan(millis(500)..=seconds(1), Event::Read { node });
             for other in node + 1..self.nodes.len() {
@@ -262,6 +399,14 @@ impl World {
         }
         self.plan(seconds(8)..=seconds(9), Event::Strike);
         self.plan(seconds(1)..=seconds(5), Event::Rates);
+        if self.weather == Weather::Storm {
+            self.plan(seconds(2)..=seconds(9), Event::FarCut);
+            self.plan(seconds(2)..=seconds(9), Event::Move);
+            self.plan(seconds(9)..=seconds(15), Event::Operator);
+        }
+        if self.grows {
+            self.plan(seconds(4)..=seconds(7), Event::Grow);
+        }
     }
 
     fn plan(&mut self, span: std::ops::RangeInclusive<Duration>, event: Event) {
@@ -289,7 +434,7 @@ impl World {
                 }
             }
             Event::Arrive { from, to, boot, packet } => {
-                if self.nodes[to].machine.is_some() && (from != to || self.nodes[to].boot == boot) {
+                if self.is_running(to) && (from != to || self.nodes[to].boot == boot) {
                     self.arrive(from, to, packet);
                 }
             }
@@ -300,20 +445,29 @@ impl World {
             }
             Event::Client { node } => self.client(node),
             Event::Read { node } => self.read(node),
-            Event::Deadline { node, boot, write } => {
+            Event::Deadline { node, boot, job } => {
                 if self.is_up(node, boot) {
-                    self.deadline(node, write);
+                    self.deadline(node, job);
                 }
             }
             Event::Gossip { one, other } => self.gossip(one, other),
             Event::Strike => self.strike(),
+            Event::Ambush { node } => self.ambush(node),
+            Event::FarCut => self.cut_far(),
+            Event::Move => self.move_home(),
+            Event::Operator => self.operator(),
+            Event::Grow => self.grow(),
             Event::Rates => self.change_rates(),
             Event::Mend(mend) => self.mend(mend),
         }
     }
 
+    fn is_running(&self, node: usize) -> bool {
+        node == self.far() || self.nodes[node].machine.is_some()
+    }
+
     fn is_up(&self, node: usize, boot: u64) -> bool {
-        self.nodes[node].machine.is_some() && self.nodes[node].boot == boot
+        self.is_running(node) && self.nodes[node].boot == boot
     }
 
     fn local(&self, node: usize) -> Instant {
@@ -322,21 +476,23 @@ impl World {
 }
 
 impl Node {
-    fn new(seat: Seat, draw: &mut Draw) -> Self {
+    fn new(seat: Seat, all: Seats, draw: &mut Draw) -> Self {
         Self {
             seat,
+            id: SiteId([seat.index() as u8 + 1; 16]),
+            all,
             machine: None,
             boot: 0,
             clock: Clock::new(Instant(draw.between(100..=10_000) * 1_000_000_000)),
             memory: Some(Durable::genesis()),
-            held: BTreeSet::new(),
-            current: [None; BUCKETS.len()],
+            kept: Kept::default(),
+            excused: None,
             lacks: BTreeSet::new(),
             doing: VecDeque::new(),
             disk_free: Instant(0),
             turn: 0,
             storing: BTreeMap::new(),
-            open: BTreeSet::new(),
+            jobs: BTreeMap::new(),
             wakes_at: Instant(u64::MAX),
             slow_wire: Duration::ZERO,
             slow_disk: Duration::ZERO,

@@ -12,6 +12,8 @@ pub struct Outcome {
     pub counts: BTreeMap<&'static str, u64>,
     /// The longest that a write waited which had nothing to wait for, in worlds that look at it ([`crate::nodes`]).
     pub longest: Duration,
+    /// The longest that a bucket was without decisions while one node was lost or slow ([`crate::nodes`]).
+    pub undecided: Duration,
 }
 
 impl Outcome {

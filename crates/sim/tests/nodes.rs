@@ -26,6 +26,16 @@ fn a_site_of_several_nodes_keeps_its_promises() {
             "decisions",
             "decisions abandoned with their view",
             "calm",
+            "decisions of homes alone",
+            "decisions refused: a node does not keep the bucket",
+            "conditions that did not hold",
+            "homes taken over",
+            "homes moved within the site",
+            "homes moved to the other site",
+            "homes handed over by who decides alone",
+            "heirs not settled",
+            "sites that grew",
+            "buckets that decide in the end",
         ],
     );
 }
@@ -55,15 +65,21 @@ fn caught(mistake: Mistake, seeds: u64) -> BTreeSet<&'static str> {
 fn every_mistake_is_found() {
     for mistake in MISTAKES {
         let (seeds, by): (u64, &[&str]) = match mistake {
+            Mistake::EarlyDecision => (2, &["holders"]),
+            Mistake::EarlyHeir => (5, &["holders"]),
+            Mistake::OtherHeir => (20, &["homes"]),
+            Mistake::ExcusedHolder => (4, &["holders"]),
+            Mistake::UnopenedTaken => (3, &["homes"]),
             Mistake::EarlyAnswer => (5, &["minority", "reads"]),
-            Mistake::NoLease => (6, &["owners", "reads", "undone"]),
+            Mistake::NoLease => (6, &["reads", "undone"]),
             Mistake::EarlyScope => (3, &["minority"]),
             Mistake::ForgottenPromise => (10, &["views"]),
             Mistake::BlankVote => (25, &["recovery"]),
             Mistake::TrustedClock => (6, &["leases", "reads"]),
             Mistake::EmptyCatchUp => (4, &["reads", "undone"]),
             Mistake::UnboundDecision => (25, &["races"]),
-            Mistake::Patience => (25, &["stall"]),
+            Mistake::Patience => (3, &["stall"]),
+            rare => unreachable!("{rare:?} is not among those that are found"),
         };
         let caught = caught(mistake, seeds);
         assert!(by.iter().all(|checker| caught.contains(checker)), "{mistake:?}: {caught:?}");

@@ -342,10 +342,14 @@ fn lives_in(bucket: &BucketStatus) -> String {
 }
 
 fn home(bucket: &BucketStatus) -> String {
-    match bucket.home_epoch {
-        0 => "none named yet: conditions are refused".into(),
+    let home = match bucket.home_epoch {
+        0 => return "none named yet: conditions are refused".into(),
         1 => bucket.home.clone(),
         epoch => format!("{} (epoch {epoch})", bucket.home),
+    };
+    match bucket.home_heir.as_str() {
+        "" => home,
+        heir => format!("{home}, on its way to {heir}"),
     }
 }
 

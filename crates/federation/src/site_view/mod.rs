@@ -6,9 +6,9 @@
 //! - scope `site`: a write is acknowledged once every holder of the view has it durable ([`Output::Settled`]);
 //! - reads: a node serves under a *lease*, promises of a majority to accept no later view for a while ([`SiteView::may_read`]).
 //!   Who holds a lease of an epoch has all that was acknowledged in it and before;
-//! - conditional operations: each bucket has one owner per view, which decides under its lease ([`SiteView::owns`]);
-//!   a decision carries [`SiteView::stamp`] and is bound to the view, and whoever owns the bucket in the next
-//!   view has first fetched what the former one may have left at the others ([`Output::CatchUp`]).
+//! - conditional operations: the home of a bucket decides under its lease, bound to the view ([`Input::Write`]). Each bucket
+//!   has one owner per view ([`SiteView::owner`]), which takes the home over when it is in the view no more, and has
+//!   first fetched what that one may have left at the others ([`Output::CatchUp`]).
 //!
 //! A node that does not answer, or answers late, is left out by the next view once its lease has run out; it comes back as
 //! *joining* (every write must reach it, it serves nothing), fetches what it lacks, and is live in the view after.
@@ -307,19 +307,9 @@ impl SiteView {
         self.lease.held_until(self.majority())
     }
 
-    /// Whether this node decides the conditional operations of a bucket now.
-    pub fn owns(&self, bucket: BucketId, now: Instant) -> bool {
-        self.may_read(now) && self.owner(bucket) == Some(self.me)
-    }
-
-    /// Who is to decide them, as far as this node knows.
+    /// Who takes a bucket's home over if that is gone, as far as this node knows.
     pub fn owner(&self, bucket: BucketId) -> Option<Seat> {
         self.view()?.owner(bucket)
-    }
-
-    /// What orders the decisions of one bucket before their number: a later one is of a higher stamp.
-    pub fn stamp(&self) -> Option<(u64, Start)> {
-        Some((self.epoch()?, self.memory?.start))
     }
 
     /// Whether this node may let in, and answer for, a write that was asked for in an epoch.

@@ -114,7 +114,7 @@ fn sites_of_one_to_four_nodes_find_their_view_by_themselves() {
         assert_eq!(table.standings(), vec![Standing::Leased; count], "{count} nodes");
         assert!((0..count).all(|node| table.live(node) == Seats::first(count)));
         let bucket = BucketId([7; 16]);
-        let owners = (0..count).filter(|node| table.nodes[*node].owns(bucket, table.now)).count();
+        let owners = (0..count).filter(|node| table.nodes[*node].owner(bucket) == Some(seat(*node))).count();
         assert_eq!(owners, 1);
         let epoch = table.nodes[0].epoch();
         table.run(5000);

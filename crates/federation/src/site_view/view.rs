@@ -1,8 +1,8 @@
-//! The view of a site: which of its nodes are live, and therefore who decides what.
+//! The view of a site: which of its nodes are live, and therefore who holds what and who follows a home that is gone.
 //!
 //! A view is the value of the register ([`super::register`]); the next one has the next epoch. `live` nodes hold every
 //! write that was acknowledged in scope `site`; `joining` nodes must make new ones durable as well while they fetch what
-//! they lack. Who owns a bucket's conditional operations follows from the view alone.
+//! they lack. Who takes a bucket's home over follows from the view alone.
 //!
 //! Invariants: `live` and `joining` share no seat; `live` is never empty; a view that [`View::follows`] another keeps a
 //! node in `live` only if it was there or was joining.
@@ -57,7 +57,7 @@ impl View {
         self.occupants[seat.index()]
     }
 
-    /// The live node that decides the conditional operations of a bucket: by highest random weight, so that only
+    /// The live node that takes over a bucket's home when that is gone: by highest random weight, so that only
     /// the buckets of a node that goes move, and to all others alike.
     pub fn owner(&self, bucket: BucketId) -> Option<Seat> {
         let weight = |seat: &Seat| {

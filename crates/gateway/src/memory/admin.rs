@@ -69,6 +69,7 @@ fn status(name: &str, bucket: &Bucket) -> BucketStatus {
         members: vec!["memory".into()],
         home: "memory".into(),
         home_epoch: 1,
+        home_heir: String::new(),
         join: "manual".into(),
         join_here: String::new(),
         pins: Vec::new(),

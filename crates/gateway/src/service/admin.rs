@@ -644,6 +644,9 @@ pub struct BucketStatus {
     /// Counts the homes it had; 0 while none is named.
     #[serde(default)]
     pub home_epoch: u64,
+    /// Name of the site that is to be the next home, while it is on its way there; else empty.
+    #[serde(default)]
+    pub home_heir: String,
     /// `on-read`, `always`, `manual` or `never`: when a read makes a site a member.
     #[serde(default)]
     pub join: String,

@@ -4,11 +4,14 @@
 //! a home is *named* by a document of the system bucket, and each document is written by the one site that may. The
 //! home of the system bucket is the *register of names*: it names the first home of every other bucket, in the order
 //! of its commits. A named home names its successor and decides nothing afterwards; a home that is lost for good is
-//! replaced by the register, on an operator's word.
+//! replaced by the register, on an operator's word. A home at a site of several nodes passes from one to another of them
+//! by itself: `tenure.rs`.
 //!
 //! Invariants: epochs of a bucket rise by one and each is given by one site in one commit, so two sites never decide
 //! in the same epoch; a successor decides nothing before it has all that its predecessor had; what is not named is
 //! refused, never guessed.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
@@ -17,6 +20,7 @@ use skerry_base::{BucketId, SiteId, Vector, WallTime};
 
 use super::claim::Seen;
 use super::system::{SystemKey, document, document_object, sites};
+use super::tenure::Known;
 use super::{ClaimState, SiteState};
 use crate::merge::Rank;
 use crate::object::Object;
@@ -92,6 +96,11 @@ pub enum HomeRefusal {
     /// The home itself has not yet all that the former home had.
     #[error("this site has not yet all that the former home had")]
     Behind,
+    /// The nodes of its site agree on who follows it.
+    #[error(
+        "the home is a node of a site of several, whose nodes give it to one of them by themselves when it is gone; to name another site in the place of a lost one expel all nodes of its site first, and give {0} as the lost one"
+    )]
+    Kept(SiteId),
     /// The tables could not be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
@@ -170,7 +179,8 @@ pub fn name_home(
     wall: WallTime,
 ) -> Result<Option<Named>, HomeRefusal> {
     keeps_register(view, system, me)?;
-    if home(view, system, bucket)?.is_some() {
+    // A tenure speaks for a home whose document has not arrived here.
+    if Known::load(view, system, bucket)?.is_some() {
         return Ok(None);
     }
     let claims = super::claim::claims_of(view, system, bucket)?;
@@ -187,19 +197,19 @@ pub fn unnamed(view: &dyn View, system: BucketId, me: SiteId) -> Result<Vec<Buck
     }
     let mut found = Vec::new();
     for claim in super::claim::all_claims(view, system)? {
-        if claim.state == ClaimState::Live && home(view, system, claim.bucket)?.is_none() {
+        if claim.state == ClaimState::Live && Known::load(view, system, claim.bucket)?.is_none() {
             found.push(claim.bucket);
         }
     }
     Ok(found)
 }
 
-/// The home hands over to another site: from this commit on it decides nothing.
+/// The home hands over to another site: from this commit on it decides nothing. `fellows` are the other nodes of its site.
 pub fn hand_over(
     view: &dyn View,
     system: BucketId,
     (bucket, to): (BucketId, SiteId),
-    me: SiteId,
+    (me, fellows): (SiteId, &BTreeSet<SiteId>),
     wall: WallTime,
 ) -> Result<Option<Named>, HomeRefusal> {
     let Some(home) = home(view, system, bucket)? else {
@@ -209,6 +219,9 @@ pub fn hand_over(
         Standing::Decides(_) => {}
         Standing::Behind(_) => return Err(HomeRefusal::Behind),
         Standing::Elsewhere(_) | Standing::Unnamed => return Err(HomeRefusal::Only(home.site)),
+    }
+    if is_kept_by_its_site(view, system, bucket, (me, fellows))? {
+        return Err(HomeRefusal::Kept(home.site));
     }
     if !is_member(view, system, to)? {
         return Err(HomeRefusal::NoSite);
@@ -232,6 +245,8 @@ pub struct Loss<'a> {
     pub to: SiteId,
     /// What the sites that could be asked have of the bucket: the new home waits for it.
     pub heard: &'a Vector,
+    /// The other nodes of its site.
+    pub fellows: &'a BTreeSet<SiteId>,
 }
 
 /// The register replaces a home that an operator says is lost for good. What the lost one had decided and nobody
@@ -243,14 +258,22 @@ pub fn replace_home(
     me: SiteId,
     wall: WallTime,
 ) -> Result<Named, HomeRefusal> {
-    let Loss { bucket, lost, to, heard } = loss;
+    let Loss { bucket, lost, to, heard, fellows } = loss;
     may_replace(view, system, bucket, lost, me)?;
     if to == lost || !is_member(view, system, to)? {
         return Err(HomeRefusal::NoSite);
     }
-    let known = home(view, system, bucket)?;
+    let known = Known::load(view, system, bucket)?.map(|known| known.home);
     if let Some(home) = known.as_ref().filter(|home| home.site != lost) {
         return Err(HomeRefusal::NotHome(home.site));
+    }
+    if is_kept_by_its_site(view, system, bucket, (lost, fellows))? {
+        for fellow in fellows {
+            // It may take the home over, or have done so, in the same epoch.
+            if is_member(view, system, *fellow)? {
+                return Err(HomeRefusal::Kept(lost));
+            }
+        }
     }
     let mut seen = space::vector(view, bucket)?;
     seen.merge(heard);
@@ -298,6 +321,17 @@ pub fn keeps_register(view: &dyn View, system: BucketId, me: SiteId) -> Result<(
         Standing::Elsewhere(register) => Err(HomeRefusal::Only(register)),
         Standing::Unnamed => Err(HomeRefusal::NoRegister),
     }
+}
+
+fn is_kept_by_its_site(
+    view: &dyn View,
+    system: BucketId,
+    bucket: BucketId,
+    (home, fellows): (SiteId, &BTreeSet<SiteId>),
+) -> Result<bool, SpaceError> {
+    let mut nodes = fellows.clone();
+    nodes.insert(home);
+    Ok(Known::load(view, system, bucket)?.is_some_and(|known| known.is_kept_by_its_site(&nodes)))
 }
 
 fn is_member(view: &dyn View, system: BucketId, site: SiteId) -> Result<bool, SpaceError> {

@@ -44,7 +44,9 @@ impl Site {
 
     fn hand(&mut self, bucket: BucketId, to: SiteId) -> Result<(), HomeRefusal> {
         let me = SiteId([self.id; 16]);
-        if let Some(named) = hand_over(&self.tables, system(), (bucket, to), me, WallTime(self.wall))? {
+        let fellows = BTreeSet::new();
+        let named = hand_over(&self.tables, system(), (bucket, to), (me, &fellows), WallTime(self.wall))?;
+        if let Some(named) = named {
             self.name(named);
         }
         Ok(())
@@ -52,7 +54,7 @@ impl Site {
 
     fn replace(&mut self, bucket: BucketId, to: SiteId, lost: SiteId) -> Result<(), HomeRefusal> {
         let me = SiteId([self.id; 16]);
-        let loss = Loss { bucket, lost, to, heard: &Vector::new() };
+        let loss = Loss { bucket, lost, to, heard: &Vector::new(), fellows: &BTreeSet::new() };
         let named = replace_home(&self.tables, system(), loss, me, WallTime(self.wall))?;
         self.name(named);
         Ok(())

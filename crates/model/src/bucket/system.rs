@@ -50,6 +50,8 @@ pub enum SystemKey {
     Address(SiteId),
     /// Which area it stands in: [`super::AreaDocument`]. Releases before pass over it.
     Area(SiteId),
+    /// What the nodes of a home's site agree on: [`super::TenureDocument`]. Releases before pass over it.
+    Tenure(BucketId),
 }
 
 impl SystemKey {
@@ -63,6 +65,7 @@ impl SystemKey {
             "duty" => rest.parse().ok().map(Self::Duty),
             "address" => rest.parse().ok().map(Self::Address),
             "area" => rest.parse().ok().map(Self::Area),
+            "tenure" => rest.parse().ok().map(Self::Tenure),
             "report" => rest.parse().ok().map(Self::DutyReport),
             "key" => Some(Self::AccessKey(rest.to_owned())),
             "claim" => {
@@ -85,6 +88,7 @@ impl core::fmt::Display for SystemKey {
             Self::Duty(site) => write!(f, "duty/{site}"),
             Self::Address(site) => write!(f, "address/{site}"),
             Self::Area(site) => write!(f, "area/{site}"),
+            Self::Tenure(bucket) => write!(f, "tenure/{bucket}"),
             Self::DutyReport(site) => write!(f, "report/{site}"),
         }
     }

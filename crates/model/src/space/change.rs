@@ -26,7 +26,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    fn lives(&self) -> bool {
+    pub(super) fn lives(&self) -> bool {
         !self.remembered
     }
 

@@ -99,6 +99,13 @@ pub fn heads(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>
     Ok(State::load(view, bucket, key)?.into_heads())
 }
 
+/// All on which it rests what a key shows now: its heads, and what erased versions or says something of them.
+pub fn resting(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>, SpaceError> {
+    let active = State::load(view, bucket, key)?.active.into_iter();
+    let counts = active.filter(|stored| stored.lives() || !stored.record.is_version());
+    Ok(counts.map(|stored| stored.record).collect())
+}
+
 /// One stored record by its dot, whatever it says; a spent one has lost its payload and is not returned.
 pub fn record(view: &dyn View, bucket: BucketId, key: &str, dot: Dot) -> Result<Option<Record>, SpaceError> {
     let Some(DotRow { clock, remembered, key: found }) = dot_row(view, bucket, dot)? else {

@@ -1,6 +1,6 @@
 //! What one node of a site asks another one, and the answers: a stream of its own for each question, as between sites.
 //!
-//! Invariants: the order of variants and fields is the wire format of version 130, add at the end; records and pages
+//! Invariants: the order of variants and fields is the wire format of version 131, add at the end; records and pages
 //! travel as they do between sites; a page is bounded.
 
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub(crate) enum Ask {
     Hold {
         /// The epoch.
         epoch: Option<u64>,
+        /// Whether a decision rests on it: then who does not keep the bucket says so instead of answering for it.
+        is_bound: bool,
         /// The version.
         hold: Hold,
     },
@@ -53,6 +55,15 @@ pub(crate) enum Ask {
         list: List,
         /// Whether of versions.
         versions: bool,
+    },
+    /// Have these records durable on which a decision rests, in this epoch as [`Ask::Hold`]; bodies follow as ever.
+    Have {
+        /// The epoch.
+        epoch: u64,
+        /// Of this bucket.
+        bucket: BucketId,
+        /// Encoded.
+        records: Vec<Bytes>,
     },
 }
 
@@ -91,6 +102,8 @@ pub(crate) enum Told {
     Page(Page),
     /// No, and why.
     Not(String),
+    /// Not as long as this is so: nothing that a decision in this bucket rests on.
+    Never(String),
 }
 
 /// Asks another node of this site.

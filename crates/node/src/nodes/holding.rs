@@ -3,22 +3,27 @@
 //! Before: [`super::talk`] with a question of a node that fills a seat. After: [`crate::paths::scope`], where versions are
 //! held for other sites as well. Invariants: nothing is let in, and nothing is answered for, in another epoch than was
 //! asked for; what this node may not keep (residency, `join = never`) it answers for all the same, and then never reads
-//! that bucket for the site.
+//! that bucket for the site; but nothing that a decision rests on: whoever decides next would not find it here.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use skerry_base::kv::View;
 use skerry_base::{BucketId, SiteId};
 use skerry_federation::budget::Class;
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
+use skerry_model::{Record, space};
 
-use super::Nodes;
 use super::ask::Told;
+use super::seat_of;
+use crate::duties::Act;
 use crate::paths::bucket::Bucket;
+use crate::paths::refusal;
 use crate::paths::scope::{self, Terms};
 use crate::peers::message::{Hold, Response};
 use crate::peers::serve::Asker;
-use crate::site::Site;
+use crate::site::{Site, entry, unreadable};
 
 /// How long a large body is taken before it is said how far that is: within the patience of a site.
 const TURN: Duration = Duration::from_millis(500);
@@ -28,16 +33,20 @@ const TURNED: Duration = Duration::from_millis(200);
 const CLAIM: Duration = Duration::from_millis(300);
 
 /// Within one epoch only. Asked on the commit thread.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Fence {
-    nodes: Arc<Nodes>,
+    site: Arc<Site>,
+    /// Who asked.
+    from: SiteId,
     epoch: u64,
 }
 
 impl Fence {
-    /// Refuses in any other epoch.
+    /// Refuses in any other epoch, and whoever has lost its seat: this node may have taken over what that one decided.
     pub(crate) fn check(&self) -> Outcome<()> {
-        match self.nodes.may_hold(self.epoch) {
+        let node = self.site.peers.roster.node(self.from);
+        let is_seated = node.and_then(|node| seat_of(&self.site, node)).is_some();
+        match is_seated && self.site.nodes.may_hold(self.epoch) {
             true => Ok(()),
             false => Err(ServiceError::new(ErrorKind::Unavailable, "the view of this site is another one")),
         }
@@ -45,13 +54,21 @@ impl Fence {
 }
 
 /// Holds a version for another node.
-pub(super) async fn hold(site: &Arc<Site>, from: SiteId, epoch: Option<u64>, hold: Hold) -> Outcome<Told> {
+pub(super) async fn hold(
+    site: &Arc<Site>,
+    from: SiteId,
+    (epoch, is_bound): (Option<u64>, bool),
+    hold: Hold,
+) -> Outcome<Told> {
     if let Some(epoch) = epoch {
         site.nodes.turns(epoch, TURNED).await;
     }
-    let fence = epoch.map(|epoch| Fence { nodes: site.nodes.clone(), epoch });
+    let fence = epoch.map(|epoch| Fence { site: site.clone(), from, epoch });
     let bucket = claimed(site, hold.bucket).await?;
-    if !keeps(site, &bucket) {
+    if let Some(why) = why_not(site, &bucket) {
+        if is_bound {
+            return Ok(Told::Never(why));
+        }
         site.nodes.excuse(bucket.id);
         fence.iter().try_for_each(Fence::check)?;
         return Ok(Told::Held);
@@ -61,6 +78,55 @@ pub(super) async fn hold(site: &Arc<Site>, from: SiteId, epoch: Option<u64>, hol
         Response::Holding(bytes) => Told::Holding(bytes),
         _ => Told::Held,
     })
+}
+
+/// Has records durable on which a decision of another node rests.
+pub(super) async fn have(
+    site: &Arc<Site>,
+    (from, epoch): (SiteId, u64),
+    bucket: BucketId,
+    records: Vec<Bytes>,
+) -> Outcome<Told> {
+    site.nodes.turns(epoch, TURNED).await;
+    let fence = Fence { site: site.clone(), from, epoch };
+    fence.check()?;
+    // What the nodes agree on about a home is held whatever else is.
+    if bucket != site.system {
+        if let Some(why) = why_not(site, &claimed(site, bucket).await?) {
+            return Ok(Told::Never(why));
+        }
+        site.duties.check(Act::Hold)?;
+        site.join(bucket).await?;
+    }
+    let mut admitted = Vec::new();
+    for bytes in &records {
+        let record = Record::admit(bytes).map_err(refusal::malformed)?;
+        if record.bucket != bucket {
+            return Err(refusal::malformed("a record of another bucket"));
+        }
+        admitted.push(record);
+    }
+    let life = site.stamps.origin_of(bucket);
+    let (stamps, within) = (site.stamps.clone(), fence.clone());
+    let propose = move |view: &dyn View| {
+        within.check()?;
+        if stamps.is_out(bucket) {
+            return Err(refusal::has_left());
+        }
+        let kept = space::keep(view, bucket, admitted).map_err(unreadable)?;
+        Ok(((), kept.iter().map(entry).collect()))
+    };
+    site.commit(bucket, (), propose).await?;
+    // What was here before may have been answered before it was on disk.
+    site.settle_lazy().await?;
+    if site.leaving.note(bucket).is_some()
+        || site.stamps.is_out(bucket)
+        || site.stamps.origin_of(bucket) != life
+    {
+        return Err(refusal::has_left());
+    }
+    fence.check()?;
+    Ok(Told::Held)
 }
 
 /// The bucket; its claim may be on its way.
@@ -83,5 +149,10 @@ async fn claimed(site: &Arc<Site>, id: BucketId) -> Outcome<Bucket> {
 
 /// Whether this node keeps what is written into a bucket.
 pub(super) fn keeps(site: &Site, bucket: &Bucket) -> bool {
-    bucket.check_residency(site).is_ok() && site.check_takes(bucket).is_ok()
+    why_not(site, bucket).is_none()
+}
+
+fn why_not(site: &Site, bucket: &Bucket) -> Option<String> {
+    let may = bucket.check_residency(site).and_then(|()| site.check_takes(bucket));
+    may.err().map(|error| error.message().to_owned())
 }

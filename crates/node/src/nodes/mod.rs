@@ -6,14 +6,14 @@
 //! lies on the disk, [`run`] steps the machine, [`talk`] carries its words, [`word`] is how they are written, [`met`] tells
 //! a disk that was rolled back or cloned from an honest one. On the view rest [`writes`] of scope `site`, which the others
 //! are [asked](ask) to [hold](holding); what a node [fetches](catch_up) before it counts; and who may answer
-//! [reads](leases) for the site.
+//! [reads](leases) for the site. On those together rest [decisions](settled) of homes among the nodes.
 //!
 //! Invariants: with `site.seats = 1` nothing of this runs; what follows a store waits until that is durable; what the
 //! machine says is said after it is shown, so that who reads or holds beside it goes by nothing that is over; time is
 //! `CLOCK_BOOTTIME`, which goes on while a machine sleeps.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +30,7 @@ mod memory;
 mod met;
 mod report;
 mod run;
+mod settled;
 mod talk;
 mod word;
 mod writes;
@@ -41,9 +42,10 @@ pub(crate) use report::report;
 pub(crate) use run::{Start, Unready, run, start};
 pub(crate) use talk::{hear, hold_ahead};
 pub(crate) use word::is_word;
-pub(crate) use writes::settle;
+pub(crate) use writes::{Load, Unsettled, settle};
 
 use met::Met;
+use settled::{Settled, Unkept};
 use writes::Writes;
 
 /// Words that wait for the machine; who says more waits in its stream.
@@ -111,6 +113,14 @@ pub(crate) struct Nodes {
     /// Buckets that this node answered for without keeping what was written: it does not read them for the site until
     /// it is started anew.
     excused: Mutex<BTreeSet<BucketId>>,
+    /// What is known to be the site's.
+    settled: Mutex<Settled>,
+    /// Buckets in which a node of the site keeps decisions from being made.
+    unkept: Mutex<Unkept>,
+    /// One home passes at a time.
+    passing: tokio::sync::Mutex<()>,
+    /// Homes that came to this node since its start.
+    taken_over: AtomicU64,
     /// Room for questions of other nodes.
     asked: Arc<Semaphore>,
 }

@@ -5,7 +5,7 @@
 //! not be stored is never followed by what depended on it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use skerry_base::SiteId;
@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::memory::{Begun, Unusable, ViewFile, begin};
 use super::met::Met;
-use super::writes::{Question, UNITS, Writes, have_held};
+use super::writes::{Question, UNITS, Unsettled, Writes, have_held};
 use super::{ANSWERED, Door, Event, LEAVING, Nodes, Shown, WAITING, catch_up, lock, talk};
 use crate::clock::Clock;
 use crate::site::Site;
@@ -91,6 +91,10 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         fetching: Mutex::default(),
         has_caught_up: AtomicBool::new(false),
         excused: Mutex::default(),
+        settled: Mutex::default(),
+        unkept: Mutex::default(),
+        passing: tokio::sync::Mutex::default(),
+        taken_over: AtomicU64::new(0),
         asked: Arc::new(Semaphore::new(ANSWERED)),
     };
     // One node is its site. Only that its disk was emptied is remembered, for when there are more.
@@ -261,8 +265,9 @@ impl Stepper {
                     self.tasks.spawn(catch_up::fetch(self.site.clone(), from, epoch));
                 }
             }
-            Output::Settled(write) => self.nodes.end(write, true),
-            Output::Abandoned(write) | Output::Refused(write) => self.nodes.end(write, false),
+            Output::Settled(write) => self.nodes.end(write, Ok(())),
+            Output::Abandoned(write) => self.nodes.end(write, Err(Unsettled::Turned)),
+            Output::Refused(write) => self.nodes.end(write, Err(Unsettled::Full)),
             Output::Store(_) => {}
         }
     }
@@ -275,8 +280,8 @@ impl Stepper {
                 inputs.push_back(Input::Held { write, epoch, by: to });
             }
             Question::OnItsWay => {}
-            Question::Ask(hold) => {
-                self.tasks.spawn(have_held(self.site.clone(), to, (write, epoch), hold));
+            Question::Ask(question) => {
+                self.tasks.spawn(have_held(self.site.clone(), to, (write, epoch), *question));
             }
         }
     }

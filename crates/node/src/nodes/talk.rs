@@ -142,10 +142,10 @@ pub(crate) async fn hear(
     Ok(())
 }
 
-/// A node of a release that holds nothing for others has no view in common with this one.
+/// A node of a release that holds less for others has no view in common with this one.
 fn former(site: &Site, node: NodeId) {
     if let Some((seat, _)) = seat_of(site, node) {
-        let reason = "it runs an older release, whose nodes hold nothing for each other: update it";
+        let reason = "it runs an older release, whose nodes hold less for each other: update it";
         site.nodes.refused(seat, Some(reason.into()));
     }
 }
@@ -157,7 +157,8 @@ async fn answer(site: &Arc<Site>, node: NodeId, ask: Ask, mut stream: Stream) ->
     };
     let _permit = site.nodes.asked.clone().acquire_owned().await.ok();
     let told = match ask {
-        Ask::Hold { epoch, hold } => holding::hold(site, from, epoch, hold).await,
+        Ask::Hold { epoch, is_bound, hold } => holding::hold(site, from, (epoch, is_bound), hold).await,
+        Ask::Have { epoch, bucket, records } => holding::have(site, (from, epoch), bucket, records).await,
         Ask::Holdings { epoch, after, all } => catch_up::answer(site, epoch, after, all).await,
         Ask::Heads { bucket, key, version } => leases::answer_heads(site, bucket, key, version).await,
         Ask::Page { list, versions } => leases::answer_page(site, list, versions).await,
@@ -174,7 +175,7 @@ const STAGED: Duration = Duration::from_secs(2);
 pub(crate) async fn hold_ahead(site: &Site, seat: Seat, mut hold: Hold) {
     let mut before = None;
     while let Some((_, node)) = site.peers.roster.holder(site.nodes.site, seat) {
-        match ask(site, node, Ask::Hold { epoch: None, hold: hold.clone() }, STAGED).await {
+        match ask(site, node, Ask::Hold { epoch: None, is_bound: false, hold: hold.clone() }, STAGED).await {
             Ok(Told::Holding(bytes)) if before.is_none_or(|before| bytes > before) => before = Some(bytes),
             Ok(Told::Held) => return,
             other => {

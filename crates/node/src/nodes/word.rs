@@ -4,10 +4,10 @@
 //! The stream lies on the link that the two nodes have as members of the federation. Its first byte, the version of these
 //! words, is none that a question between sites begins with.
 //!
-//! Version 129 was of nodes that agree on a view and hold nothing for each other: with those there is no view in common, so
-//! that their words are refused.
+//! Version 129 was of nodes that agree on a view and hold nothing for each other, version 130 of such as answer for decisions
+//! that they do not keep: with those there is no view in common, so that their words are refused.
 //!
-//! Invariants: the order of variants and fields is the wire format of version 130, add at the end; a word of the machine is
+//! Invariants: the order of variants and fields is the wire format of version 131, add at the end; a word of the machine is
 //! short, and one that decodes is sound.
 
 use serde::{Deserialize, Serialize};
@@ -74,20 +74,20 @@ pub(super) enum Word {
 
 impl Versioned for Word {
     const NAME: &'static str = "word within a site";
-    const VERSION: u8 = 130;
+    const VERSION: u8 = 131;
 }
 
-/// The version before.
-const FORMER: u8 = 129;
+/// The versions before.
+const FORMER: core::ops::Range<u8> = 129..Word::VERSION;
 
 /// Whether a stream's first frame is a word of ours, and no question between sites.
 pub(crate) fn is_word(first: &[u8]) -> bool {
-    first.first().is_some_and(|version| [FORMER, Word::VERSION].contains(version))
+    is_former(first) || first.first() == Some(&Word::VERSION)
 }
 
-/// Whether it is one of a release that knows the version before only.
+/// Whether it is one of a release that knows versions before only.
 pub(super) fn is_former(first: &[u8]) -> bool {
-    first.first() == Some(&FORMER)
+    first.first().is_some_and(|version| FORMER.contains(version))
 }
 
 impl Word {
@@ -140,10 +140,11 @@ mod tests {
             limit: 9,
         };
         let asks = [
-            Ask::Hold { epoch: Some(300), hold },
+            Ask::Hold { epoch: Some(300), is_bound: true, hold },
             Ask::Holdings { epoch: 5, after: Some(After { bucket, loose: Some(dot) }), all: true },
             Ask::Heads { bucket, key: "k".into(), version: Some(Which::Null) },
             Ask::Page { list, versions: true },
+            Ask::Have { epoch: 300, bucket, records: vec![record.clone()] },
         ];
         let held = Held { bucket, vector, loose: vec![(record.clone(), true)] };
         let told = [
@@ -153,6 +154,7 @@ mod tests {
             Told::Heads(vec![record]),
             Told::Page(Page { entries: Vec::new(), more: true }),
             Told::Not("no".into()),
+            Told::Never("no".into()),
         ];
         asks.map(|ask| Word::Ask(Box::new(ask))).into_iter().chain(told.map(Word::Told)).collect()
     }
@@ -172,30 +174,32 @@ mod tests {
         words
     }
 
-    /// Fixtures of version 130: must decode for ever.
+    /// Fixtures of version 131: must decode for ever.
     #[test]
-    fn version_130_is_what_it_was() {
+    fn version_131_is_what_it_was() {
         let hex =
             |word: &Word| codec::encode(word).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let known = [
-            "82000707070707070707070707070707070702".to_owned() + "03f40300",
-            "82000707070707070707070707070707070702".to_owned() + "03f403010109ac02020109",
-            "8201".into(),
-            "820200".into(),
-            "82020102".into(),
-            "820202".into(),
-            "820203".into(),
-            "82030a01020109".to_owned() + "02ac02020109",
-            "82040001ac02".to_owned() + BUCKET + "017201027879",
-            "8204010501".to_owned() + BUCKET + "01" + DOT + "01",
-            "820402".to_owned() + BUCKET + "016b0101",
-            "820403".to_owned() + BUCKET + "01700000000901",
-            "820500".into(),
-            "820501ac02".into(),
-            "82050201".to_owned() + BUCKET + "01" + DOT + "0101720100",
-            "820503010172".into(),
-            "8205040001".into(),
-            "820505026e6f".into(),
+            "83000707070707070707070707070707070702".to_owned() + "03f40300",
+            "83000707070707070707070707070707070702".to_owned() + "03f403010109ac02020109",
+            "8301".into(),
+            "830200".into(),
+            "83020102".into(),
+            "830202".into(),
+            "830203".into(),
+            "83030a01020109".to_owned() + "02ac02020109",
+            "83040001ac0201".to_owned() + BUCKET + "017201027879",
+            "8304010501".to_owned() + BUCKET + "01" + DOT + "01",
+            "830402".to_owned() + BUCKET + "016b0101",
+            "830403".to_owned() + BUCKET + "01700000000901",
+            "830404ac02".to_owned() + BUCKET + "010172",
+            "830500".into(),
+            "830501ac02".into(),
+            "83050201".to_owned() + BUCKET + "01" + DOT + "0101720100",
+            "830503010172".into(),
+            "8305040001".into(),
+            "830505026e6f".into(),
+            "830506026e6f".into(),
         ];
         assert_eq!(samples().iter().map(hex).collect::<Vec<_>>(), known);
         for word in samples() {
@@ -211,13 +215,15 @@ mod tests {
         assert!(!is_word(&question) && decode(&question).is_err());
         let longest = words.iter().map(|word| codec::encode(word).len()).max().unwrap();
         assert!(longest < WORD_BYTES / 8);
-        let former = [&[129], &codec::encode(&Word::Welcome)[1..]].concat();
-        assert!(is_word(&former) && is_former(&former) && decode(&former).is_err());
+        for version in [129, 130] {
+            let former = [&[version], &codec::encode(&Word::Welcome)[1..]].concat();
+            assert!(is_word(&former) && is_former(&former) && decode(&former).is_err());
+        }
     }
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_break_the_reader(which in 0usize..18, at: usize, with: u8, tail: Vec<u8>) {
+        fn no_bytes_break_the_reader(which in 0usize..20, at: usize, with: u8, tail: Vec<u8>) {
             let mut bytes = codec::encode(&samples()[which]);
             let at = at % bytes.len();
             bytes[at] = with;

@@ -3,6 +3,9 @@
 //! A write is durable here before the machine hears of it; so this node's own copy is answered for at once. The machine
 //! says whom to ask in which epoch, and asks again; an answer counts in the epoch of its question.
 //!
+//! What a decision rests on is bound to the view that it was made in: it is durable at all holders of that one, or it is
+//! not said to be.
+//!
 //! Invariants: what nobody waits for any more is given up, at the latest when the machine asks for it again; of one
 //! question one exchange is on its way at a time; what waits at once is bounded in bytes.
 
@@ -10,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use skerry_base::BucketId;
 use skerry_federation::site_view::{Input, Seat};
 use tokio::sync::{SemaphorePermit, oneshot};
 
@@ -29,11 +34,58 @@ const UNIT: usize = 1 << 10;
 /// How many units of room there are.
 pub(super) const UNITS: usize = ROOM / UNIT;
 
+/// What the other nodes are to have.
+#[derive(Debug, Clone)]
+pub(crate) enum Load {
+    /// A version, record and payload.
+    Version(Hold),
+    /// Records alone.
+    Records(BucketId, Vec<Bytes>),
+}
+
+impl Load {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Version(hold) => hold.record.len() + hold.payload.iter().map(Bytes::len).sum::<usize>(),
+            Self::Records(_, records) => records.iter().map(Bytes::len).sum(),
+        }
+    }
+
+    fn question(self, epoch: u64, is_bound: bool) -> Ask {
+        match self {
+            Self::Version(hold) => Ask::Hold { epoch: Some(epoch), is_bound, hold },
+            Self::Records(bucket, records) => Ask::Have { epoch, bucket, records },
+        }
+    }
+}
+
+/// Why something does not become the site's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unsettled {
+    /// There is no room for it.
+    #[error("too many writes wait for the site's other nodes")]
+    Full,
+    /// What it was bound to is over.
+    #[error("the view of the site changed")]
+    Turned,
+    /// A node does not keep what it is about.
+    #[error("{0}")]
+    Never(String),
+    /// Not in time; who kept it waiting.
+    #[error("{0}")]
+    Late(String),
+    /// The process ends.
+    #[error("the server is stopping")]
+    Stopping,
+}
+
 /// One write.
 #[derive(Debug)]
 struct Open {
-    hold: Hold,
-    end: oneshot::Sender<bool>,
+    load: Load,
+    /// Whether it is bound to its view.
+    is_bound: bool,
+    end: oneshot::Sender<Result<(), Unsettled>>,
     /// Who is being asked, and in which epoch.
     asked: BTreeMap<Seat, u64>,
     /// Why somebody did not hold it when last asked.
@@ -54,7 +106,7 @@ pub(super) enum Question {
     /// It is being asked already.
     OnItsWay,
     /// Ask it.
-    Ask(Hold),
+    Ask(Box<Ask>),
 }
 
 /// A write that waits; given up when it is dropped.
@@ -76,21 +128,25 @@ impl Drop for Waiting<'_> {
 }
 
 impl Nodes {
-    async fn begin(&self, hold: Hold) -> Option<(Waiting<'_>, oneshot::Receiver<bool>)> {
-        let bytes: usize = hold.record.len() + hold.payload.iter().map(bytes::Bytes::len).sum::<usize>();
-        let units = u32::try_from((bytes / UNIT + 1).min(UNITS)).unwrap_or(1);
+    async fn begin(
+        &self,
+        load: Load,
+        bound: Option<u64>,
+    ) -> Option<(Waiting<'_>, oneshot::Receiver<Result<(), Unsettled>>)> {
+        let units = u32::try_from((load.bytes() / UNIT + 1).min(UNITS)).unwrap_or(1);
         let room = self.room.acquire_many(units).await.ok();
         let (end, ended) = oneshot::channel();
         let number = {
             let mut writes = lock(&self.writes);
             writes.last += 1;
             let number = writes.last;
-            let open = Open { hold, end, asked: BTreeMap::new(), reasons: BTreeMap::new() };
+            let is_bound = bound.is_some();
+            let open = Open { load, is_bound, end, asked: BTreeMap::new(), reasons: BTreeMap::new() };
             writes.open.insert(number, open);
             number
         };
         let waiting = Waiting { nodes: self, number, _room: room };
-        let begins = Event::input(Input::Write { write: number, bound: None });
+        let begins = Event::input(Input::Write { write: number, bound });
         self.events.as_ref()?.send(begins).await.ok()?;
         Some((waiting, ended))
     }
@@ -104,7 +160,7 @@ impl Nodes {
         }
         match open.asked.insert(to, epoch) {
             Some(before) if before == epoch => Question::OnItsWay,
-            _ => Question::Ask(open.hold.clone()),
+            _ => Question::Ask(Box::new(open.load.clone().question(epoch, open.is_bound))),
         }
     }
 
@@ -121,9 +177,9 @@ impl Nodes {
     }
 
     /// The machine has done with a write.
-    pub(super) fn end(&self, write: u64, is_settled: bool) {
+    pub(super) fn end(&self, write: u64, end: Result<(), Unsettled>) {
         if let Some(open) = lock(&self.writes).open.remove(&write) {
-            open.end.send(is_settled).ok();
+            open.end.send(end).ok();
         }
     }
 
@@ -138,15 +194,20 @@ impl Nodes {
 }
 
 /// Asks another node to hold a write, and tells the machine if it does.
-pub(super) async fn have_held(site: Arc<Site>, to: Seat, (write, epoch): (u64, u64), hold: Hold) {
+pub(super) async fn have_held(site: Arc<Site>, to: Seat, (write, epoch): (u64, u64), question: Ask) {
     let nodes = &site.nodes;
     let told = match site.peers.roster.holder(nodes.site, to) {
         None => Err("nobody fills its seat".to_owned()),
-        Some((_, node)) => {
-            let question = Ask::Hold { epoch: Some(epoch), hold };
-            ask(&site, node, question, STALL).await.map_err(|error| error.to_string())
-        }
+        Some((_, node)) => ask(&site, node, question, STALL).await.map_err(|error| error.to_string()),
     };
+    if let Ok(Told::Never(why)) = told {
+        // At once: else the machine would find that node late, and leave it out.
+        nodes.end(write, Err(Unsettled::Never(format!("{}: {why}", name(&site, to)))));
+        if let Some(events) = &nodes.events {
+            events.send(Event::input(Input::GiveUp(write))).await.ok();
+        }
+        return;
+    }
     let reason = match told {
         Ok(Told::Held) => None,
         Ok(Told::Holding(bytes)) => Some(format!("it has {bytes} bytes of it so far")),
@@ -161,31 +222,32 @@ pub(super) async fn have_held(site: Arc<Site>, to: Seat, (write, epoch): (u64, u
     }
 }
 
-/// Waits until a version that is durable here is durable at all live nodes of the site; or says who kept it waiting.
-pub(crate) async fn settle(site: &Arc<Site>, hold: Hold) -> Result<(), String> {
+/// Waits until what is durable here is durable at all live nodes of the site, those of one view if it is bound to that; or
+/// says who kept it waiting.
+pub(crate) async fn settle(site: &Arc<Site>, load: Load, bound: Option<u64>) -> Result<(), Unsettled> {
     let mut began = None;
     let ending = async {
-        let (waiting, ended) = site.nodes.begin(hold).await?;
+        let (waiting, ended) = site.nodes.begin(load, bound).await?;
         began = Some(waiting);
         ended.await.ok()
     };
     match tokio::time::timeout(STALL, ending).await {
-        Ok(Some(true)) => Ok(()),
-        Ok(Some(false)) => Err("too many writes wait for the site's other nodes".into()),
-        Ok(None) => Err("the server is stopping".into()),
-        Err(_) => Err(match began {
+        Ok(ended) => ended.unwrap_or(Err(Unsettled::Stopping)),
+        Err(_) => Err(Unsettled::Late(match began {
             Some(waiting) => said(site, &site.nodes.reasons(waiting.number)),
             None => "too many bytes of other writes wait for the site's nodes".into(),
-        }),
+        })),
     }
 }
 
+fn name(site: &Site, seat: Seat) -> String {
+    let holder = site.peers.roster.holder(site.nodes.site, seat);
+    holder.map_or_else(|| format!("seat {}", seat.index()), |(member, _)| site.peers.roster.name(member))
+}
+
 fn said(site: &Site, reasons: &BTreeMap<Seat, String>) -> String {
-    let name = |seat: &Seat| {
-        let holder = site.peers.roster.holder(site.nodes.site, *seat);
-        holder.map_or_else(|| format!("seat {}", seat.index()), |(member, _)| site.peers.roster.name(member))
-    };
-    let all: BTreeSet<String> = reasons.iter().map(|(seat, why)| format!("{}: {why}", name(seat))).collect();
+    let all: BTreeSet<String> =
+        reasons.iter().map(|(seat, why)| format!("{}: {why}", name(site, *seat))).collect();
     match all.is_empty() {
         true => "no majority of the site's nodes agrees on who counts".into(),
         false => all.into_iter().collect::<Vec<_>>().join("; "),

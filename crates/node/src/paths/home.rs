@@ -12,13 +12,13 @@ use skerry_base::kv::View;
 use skerry_base::{BucketId, SiteId, Vector};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::bucket::{
-    self as model, HomeDocument, HomeRefusal, Loss, SiteDocument, SiteState, Standing, SystemKey,
+    self as model, HomeDocument, HomeRefusal, Loss, SiteDocument, SiteState, Standing, SystemKey, Turn,
 };
 use skerry_model::{Record, space};
 
 use super::bucket::{Bucket, Declared};
-use super::refusal;
-use crate::peers::message::{NameHome, Request, Response};
+use super::{refusal, tenure};
+use crate::peers::message::{NameHome, Part, Read, Request, Response, Which};
 use crate::site::{Site, unreadable};
 
 /// How long a client waits for the register.
@@ -135,8 +135,28 @@ pub(crate) async fn answer(site: &Arc<Site>, request: NameHome) -> Outcome<Respo
     Ok(Response::Records(named.iter().map(|record| record.encode().into()).collect()))
 }
 
-/// The epoch in which this site decides, on the commit thread.
-pub(crate) fn epoch(view: &dyn View, site: &Standpoint, bucket: BucketId) -> Outcome<u64> {
+/// Whether this site decides, on the commit thread.
+pub(crate) enum Turned {
+    /// It does.
+    Decides {
+        /// In this epoch of the home.
+        epoch: u64,
+        /// To be answered once all holders of this view of the site have it, if its nodes keep homes among them.
+        within: Option<tenure::Made>,
+    },
+    /// Something else is to be done first.
+    Not(Turn),
+}
+
+/// Whether this site decides, on the commit thread.
+pub(crate) fn turn(view: &dyn View, of: &Standpoint, bucket: BucketId) -> Outcome<Turned> {
+    match &of.within {
+        Some(site) => tenure::turn(view, site, bucket),
+        None => epoch(view, of, bucket).map(|epoch| Turned::Decides { epoch, within: None }),
+    }
+}
+
+fn epoch(view: &dyn View, site: &Standpoint, bucket: BucketId) -> Outcome<u64> {
     let refuse = |kind, message: &str| Err(ServiceError::new(kind, message));
     match model::standing(view, site.system, bucket, site.me).map_err(unreadable)? {
         Standing::Decides(epoch) => Ok(epoch),
@@ -155,12 +175,13 @@ pub(crate) fn epoch(view: &dyn View, site: &Standpoint, bucket: BucketId) -> Out
 }
 
 /// Who decides, where.
-#[derive(Debug, Clone, Copy)]
 pub(crate) struct Standpoint {
     /// The system bucket.
     pub(crate) system: BucketId,
     /// This site.
     pub(crate) me: SiteId,
+    /// The same, if its nodes keep the home among them.
+    pub(crate) within: Option<Arc<Site>>,
 }
 
 /// Why a home is not named or moved, in the words of S3.
@@ -168,7 +189,7 @@ pub(crate) fn refused_home(error: HomeRefusal) -> ServiceError {
     let kind = match &error {
         HomeRefusal::Space(_) => ErrorKind::Internal,
         HomeRefusal::NoBucket => ErrorKind::NoSuchBucket,
-        HomeRefusal::NoSite | HomeRefusal::NotHome(_) => ErrorKind::InvalidArgument,
+        HomeRefusal::NoSite | HomeRefusal::NotHome(_) | HomeRefusal::Kept(_) => ErrorKind::InvalidArgument,
         HomeRefusal::Only(_) | HomeRefusal::NoRegister | HomeRefusal::Behind => ErrorKind::HomeUnreachable,
     };
     ServiceError::new(kind, error.to_string())
@@ -201,22 +222,28 @@ pub(crate) struct Move {
 pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcome<u64> {
     let (system, me) = (site.system, site.id);
     let Move { bucket, to, lost } = asked;
+    if lost.is_none() && tenure::keeps(site, bucket) {
+        tenure::give(site, writer, bucket, to).await?;
+        return moved(site, bucket).await;
+    }
     let heard = match lost {
         Some(lost) => {
             // The lost home may have handed over already.
             super::members::hear_claims(site).await;
+            hear_of_home(site, bucket, lost).await?;
             heard_of(site, bucket, lost).await?
         }
         None => Vector::new(),
     };
     let names = names(site);
+    let fellows = site.peers.roster.ever_beside(lost.unwrap_or(me));
     let decide = move |view: &dyn View, wall| {
         let say = |error| said(error, &names);
         let Some(lost) = lost else {
-            let named = model::hand_over(view, system, (bucket, to), me, wall).map_err(say)?;
+            let named = model::hand_over(view, system, (bucket, to), (me, &fellows), wall).map_err(say)?;
             return Ok(((), named.map(Declared::from)));
         };
-        let loss = Loss { bucket, lost, to, heard: &heard };
+        let loss = Loss { bucket, lost, to, heard: &heard, fellows: &fellows };
         let named = model::replace_home(view, system, loss, me, wall).map_err(say)?;
         let mut declared = Declared::from(named);
         if let Some(document) = model::site(view, system, lost).map_err(unreadable)? {
@@ -227,10 +254,53 @@ pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcom
         Ok(((), Some(declared)))
     };
     site.declare(writer, decide).await?;
+    moved(site, bucket).await
+}
+
+async fn moved(site: &Arc<Site>, bucket: BucketId) -> Outcome<u64> {
+    let system = site.system;
     let home = site.read(move |view| model::home(view, system, bucket).map_err(unreadable)).await?;
     let home = home.ok_or_else(|| refused_home(HomeRefusal::NoBucket))?;
     tracing::warn!(%bucket, home = site.peers.roster.name(home.site), epoch = home.epoch, "a home moved");
     Ok(home.epoch)
+}
+
+/// Has heard from all others what they know of a home and of its tenure: at a site of several nodes those of them that are
+/// left may have named its heir, or be about to, and no feed may have brought that here.
+async fn hear_of_home(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<()> {
+    if bucket == site.system {
+        return Ok(());
+    }
+    let others = site.peers.roster.all().into_keys().filter(|other| ![lost, site.id].contains(other));
+    let asked = others.map(|other| async move {
+        let mut heard = Vec::new();
+        for key in [SystemKey::Tenure(bucket), SystemKey::Home(bucket)] {
+            let (system, part) = (site.system, Part::Nothing);
+            let read = Read { bucket: system, key: key.to_string(), which: Which::Current, part };
+            match site.peers.call(other, &Request::Read(read)).await.map(|answer| answer.response) {
+                Ok(Response::Object(found)) => heard.extend(std::iter::once(found.record).chain(found.heads)),
+                Ok(Response::NoObject { .. }) => {}
+                _ => return Err(site.peers.roster.name(other)),
+            }
+        }
+        Ok(heard)
+    });
+    let mut silent = Vec::new();
+    for heard in futures::future::join_all(asked).await {
+        match heard {
+            Ok(records) => keep(site, records).await?,
+            Err(name) => silent.push(name),
+        }
+    }
+    if silent.is_empty() { Ok(()) } else { Err(not_heard(&silent)) }
+}
+
+fn not_heard(silent: &[String]) -> ServiceError {
+    refusal::unreachable(format!(
+        "{} did not answer, and one that does not may hold what the lost home decided: try again when they are \
+         linked, or expel them",
+        silent.join(", ")
+    ))
 }
 
 /// What the other sites have of a bucket whose home is lost. All of them are asked, not the members that were heard of:
@@ -250,11 +320,7 @@ async fn heard_of(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<V
         }
     }
     if bucket != site.system && !silent.is_empty() {
-        return Err(refusal::unreachable(format!(
-            "{} did not answer, and one that does not may hold what the lost home decided: try again when they are \
-             linked, or expel them",
-            silent.join(", ")
-        )));
+        return Err(not_heard(&silent));
     }
     Ok(heard)
 }
@@ -269,6 +335,11 @@ fn said(error: HomeRefusal, names: &std::collections::BTreeMap<SiteId, String>) 
     let message = match &error {
         HomeRefusal::Only(site) => format!("only {} may do that: ask there", name(site)),
         HomeRefusal::NotHome(site) => format!("that site is not the home, {} is", name(site)),
+        HomeRefusal::Kept(lost) => format!(
+            "{0} was a node of a site of several, whose other nodes take its homes over by themselves; to name another site in \
+             its place expel all nodes of its site first (skerry site expel), and then give {0} as the destroyed one",
+            name(lost)
+        ),
         _ => return refused_home(error),
     };
     ServiceError::new(refused_home(error).kind(), message)

@@ -28,6 +28,7 @@ pub(crate) mod relay;
 pub(crate) mod scope;
 pub(crate) mod shape;
 pub(crate) mod source;
+pub(crate) mod tenure;
 mod through;
 pub(crate) mod upload;
 pub(crate) mod within;

@@ -24,7 +24,7 @@ use super::get::{Found, Wanted};
 use super::write::Written;
 use super::{far, scope};
 use crate::copies::look::is_here;
-use crate::nodes;
+use crate::nodes::{self, Load};
 use crate::peers::message::{Hold, List, Page, Request};
 use crate::site::{Site, unreadable};
 
@@ -48,6 +48,8 @@ pub(crate) async fn reach(
         Written::Record(_) if !is_asked && !site.nodes.can_settle(site.clock.since_boot()) => {
             Err("this node hears no majority of the site's nodes".into())
         }
+        // As it was decided.
+        Written::Record(record) if site.nodes.has_settled_whole(bucket.id, record.dot) => Ok(()),
         Written::Record(record) => settle(site, bucket, record).await?,
     };
     match reached {
@@ -81,19 +83,31 @@ fn short(site: &Site, why: &str) -> ServiceError {
 
 /// Has a version that is durable here held by all live nodes of the site.
 async fn settle(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Result<(), String>> {
-    let mut hold = hold(site, bucket, record).await?;
-    // What was made elsewhere may not be here, nor its payload.
-    if record.site != site.id && !has_it(site, bucket, record).await? {
-        let own = Request::Hold(hold.clone());
-        if let Err(why) = scope::held_by(site, Class::Read, site.id, &own).await {
-            return Ok(Err(format!("it is not here: {why}")));
-        }
-    }
+    let mut hold = match version(site, bucket, record).await? {
+        Ok(hold) => hold,
+        Err(why) => return Ok(Err(format!("it is not here: {why}"))),
+    };
     if record.object().is_some_and(|object| object.size > JOURNAL_BODY_BYTES as u64) {
         tokio::time::timeout(STAGED, stage(site, &hold)).await.ok();
         hold.payload.clear();
     }
-    Ok(nodes::settle(site, hold).await)
+    Ok(nodes::settle(site, Load::Version(hold), None).await.map_err(|why| why.to_string()))
+}
+
+/// A version that is here, for others to hold. What was made elsewhere may not be here before, nor its payload.
+pub(crate) async fn version(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    record: &Record,
+) -> Outcome<Result<Hold, scope::Unheld>> {
+    let hold = hold(site, bucket, record).await?;
+    if record.site != site.id && !has_it(site, bucket, record).await? {
+        let own = Request::Hold(hold.clone());
+        if let Err(why) = scope::held_by(site, Class::Read, site.id, &own).await {
+            return Ok(Err(why));
+        }
+    }
+    Ok(Ok(hold))
 }
 
 async fn hold(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Hold> {

@@ -14,6 +14,7 @@ use skerry_base::{BucketId, Dot, SiteId};
 use skerry_gateway::service::{
     ErrorKind, EtagTest, Outcome, Receipt, ServiceError, VersionId, WriteCondition,
 };
+use skerry_model::bucket::Turn;
 use skerry_model::multipart::UploadId;
 use skerry_model::record::{HomeDecision, RecordError, Scope};
 use skerry_model::space::{self, SpaceReducer};
@@ -23,8 +24,8 @@ use skerry_storage::{Pin, SmallBody, Store};
 
 use super::bucket::Bucket;
 use super::get::{Found, Wanted};
-use super::home::{self, Standpoint};
-use super::{far, members, refusal, shape, upload};
+use super::home::{self, Standpoint, Turned};
+use super::{far, members, refusal, shape, tenure, upload};
 use crate::copies::look::is_here;
 use crate::duties::Act;
 use crate::peers::PeerError;
@@ -104,17 +105,23 @@ pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
         if matches!(asked.ask, Ask::Put(_)) {
             asked.bucket.check_residency(site)?;
         }
-        let asked = Asked { bucket: home::named(site, asked.bucket).await?, ..asked };
+        let asked = Asked { bucket: home(site, asked.bucket).await?, ..asked };
         return at_home(site, asked).await;
     }
     if asked.condition.is_none() {
         return here(site, asked, site.id, Vec::new()).await;
     }
-    let asked = Asked { bucket: home::named(site, asked.bucket).await?, ..asked };
+    let asked = Asked { bucket: home(site, asked.bucket).await?, ..asked };
     match asked.bucket.home == site.id {
         true => here(site, asked, site.id, Vec::new()).await,
         false => at_home(site, asked).await,
     }
+}
+
+/// The bucket with who decides about it now.
+async fn home(site: &Arc<Site>, bucket: Bucket) -> Outcome<Bucket> {
+    let bucket = home::named(site, bucket).await?;
+    Ok(Bucket { home: tenure::whose(site, &bucket).await?, ..bucket })
 }
 
 /// What a write is to the duty of this site.
@@ -168,7 +175,12 @@ pub(crate) async fn here(
     let bucket = asked.bucket.id;
     let (stamps, duties, act) = (site.stamps.clone(), site.duties.clone(), act(&asked));
     let Asked { bucket: resolved, key, condition, ask, writer, scope, small, pins, with, upload } = asked;
-    let standpoint = Standpoint { system: site.system, me: site.id };
+    let within = tenure::keeps(site, bucket).then(|| site.clone());
+    let standpoint = Standpoint { system: site.system, me: site.id, within };
+    if !condition.is_none() {
+        tenure::check(site, &resolved)?;
+    }
+    let of = resolved.clone();
     // A decision must not be forgotten, nor what another site was answered.
     let lazy = site.lazy && condition.is_none() && payload == site.id;
     let large = !lazy && !pins.is_empty() && payload == site.id;
@@ -191,7 +203,7 @@ pub(crate) async fn here(
     });
     // Kept over all tries: what was uploaded for longer than unwanted chunks rest would be collected in between.
     let pins = Arc::new(pins);
-    for _ in 0..JOINED_AGAIN {
+    for _ in 0..JOINED_AGAIN + tenure::STEPS {
         site.leaving.pass(site, bucket).await;
         site.join(bucket).await?;
         let duties = duties.clone();
@@ -200,12 +212,21 @@ pub(crate) async fn here(
             duties.check(act)?;
             proposal.decide_inside(view)
         };
-        let written = match site.commit(bucket, pins.clone(), propose).await? {
-            Ok(written) => written,
+        let (written, made) = match site.commit(bucket, pins.clone(), propose).await? {
+            Inside::Written(written, made) => (written, made),
             // It left the bucket in between: it becomes a member again.
-            Err(undecided) => {
+            Inside::Left(undecided) => {
                 proposal = undecided;
                 continue;
+            }
+            Inside::Not(turn, undecided) => {
+                tenure::step(site, bucket, turn).await?;
+                proposal = undecided;
+                continue;
+            }
+            Inside::Rests(result, made, records) => {
+                tenure::rests(site, (bucket, made), records).await?;
+                return result;
             }
         };
         // The same as before refers to nothing new: its commit has synced no payload.
@@ -217,6 +238,9 @@ pub(crate) async fn here(
         // Nor does a look for what a site that leaves must hand over find it by the record.
         if payload == site.id && same {
             site.leaving.came(&site.stamps, bucket)?;
+        }
+        if let Some(made) = made {
+            tenure::decided(site, &of, &written, made).await?;
         }
         return Ok(written);
     }
@@ -242,31 +266,64 @@ struct Proposal {
     lazy: bool,
 }
 
-/// What was decided; the proposal itself if its site has left the bucket.
-type Inside = Result<Written, Box<Proposal>>;
+/// What came of a proposal.
+enum Inside {
+    /// It was decided; in which view of the site all holders must have it before it is answered.
+    Written(Written, Option<tenure::Made>),
+    /// The answer rests on these, which all holders of the view must have.
+    Rests(Outcome<Written>, tenure::Made, Vec<Record>),
+    /// The site has left the bucket.
+    Left(Box<Proposal>),
+    /// Something else is to be done before it can be decided.
+    Not(Turn, Box<Proposal>),
+}
 
 impl Proposal {
     /// Unless the site has left the bucket: its own records would be of an origin whose others it has forgotten.
     fn decide_inside(self: Box<Self>, view: &dyn View) -> Outcome<(Inside, Vec<skerry_storage::Entry>)> {
         if self.stamps.is_out(self.resolved.id) {
-            return Ok((Err(self), Vec::new()));
+            return Ok((Inside::Left(self), Vec::new()));
         }
-        self.decide(view).map(|(written, entries)| (Ok(written), entries))
-    }
-
-    fn decide(self, view: &dyn View) -> Outcome<(Written, Vec<skerry_storage::Entry>)> {
         if let Some(id) = self.upload
             && space::upload(view, self.resolved.id, &self.key, id).map_err(unreadable)?.is_none()
         {
             return Err(ServiceError::no_such_upload(&id.to_string()));
         }
-        let epoch = match self.condition.is_none() {
+        let turned = match self.condition.is_none() {
             true => None,
-            false => Some(home::epoch(view, &self.standpoint, self.resolved.id)?),
+            false => Some(home::turn(view, &self.standpoint, self.resolved.id)?),
         };
+        let (epoch, within) = match turned {
+            None => (None, None),
+            Some(Turned::Decides { epoch, within }) => (Some(epoch), within),
+            Some(Turned::Not(turn)) => return Ok((Inside::Not(turn, self), Vec::new())),
+        };
+        let (merged, mut entries) = self.merged(view)?;
+        let (id, key) = (self.resolved.id, within.map(|_| self.key.clone()));
+        let view = Overlay::new(view, &merged);
+        let result = (*self).decide(&view, epoch);
+        let rests = match &result {
+            Ok((written, _)) => matches!(written, Written::Nothing),
+            Err(error) => rests_on_state(error),
+        };
+        if let Some((within, key)) = within.zip(key).filter(|_| rests) {
+            let records = space::resting(&view, id, &key).map_err(unreadable)?;
+            let result = result.map(|(written, more)| {
+                entries.extend(more);
+                written
+            });
+            return Ok((Inside::Rests(result, within, records), entries));
+        }
+        let (written, more) = result?;
+        entries.extend(more);
+        Ok((Inside::Written(written, within), entries))
+    }
+
+    /// What the asker knew of the key.
+    fn merged(&self, view: &dyn View) -> Outcome<(Batch, Vec<skerry_storage::Entry>)> {
         let mut merged = Batch::default();
         let mut entries = Vec::new();
-        for head in space::keep(view, self.resolved.id, self.heads).map_err(unreadable)? {
+        for head in space::keep(view, self.resolved.id, self.heads.clone()).map_err(unreadable)? {
             let mut next = Batch::default();
             SpaceReducer
                 .reduce(&head.encode(), &Overlay::new(view, &merged), &mut next)
@@ -274,7 +331,11 @@ impl Proposal {
             merged.writes.append(&mut next.writes);
             entries.push(entry(&head));
         }
-        let view = Overlay::new(view, &merged);
+        Ok((merged, entries))
+    }
+
+    fn decide(self, view: &dyn View, epoch: Option<u64>) -> Outcome<(Written, Vec<skerry_storage::Entry>)> {
+        let mut entries = Vec::new();
         let proposed = self.stamps.with(|clock| {
             let conditions = conditions(&self.condition);
             let wall = self.stamps.wall();
@@ -293,7 +354,7 @@ impl Proposal {
                 conditions: &conditions,
                 ask: self.ask,
             };
-            write::propose(&view, intent, clock)
+            write::propose(view, intent, clock)
         });
         let written = match proposed.map_err(|error| refused(error, &self.key))? {
             Proposed::Write { record, folded } => {
@@ -317,6 +378,11 @@ impl Proposal {
         }
         Ok((written, entries))
     }
+}
+
+/// Whether a refusal says what is there.
+fn rests_on_state(error: &ServiceError) -> bool {
+    matches!(error.kind(), ErrorKind::PreconditionFailed | ErrorKind::NoSuchKey | ErrorKind::NoSuchVersion)
 }
 
 /// What was written is there already, maybe without its body, which lies at another site or is lost: what is
@@ -376,8 +442,8 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
     });
     // Small bodies have no chunk on disk yet; the home may ask for it before the record is here.
     let pins = hold(site, asked.small.as_ref()).await?;
-    let response = match site.peers.call(home, &request).await {
-        Ok(answer) => answer.response,
+    let response = match ask_home(site, (home, bucket), &request).await {
+        Ok(response) => response,
         Err(error) => {
             let is_unsent = matches!(
                 error,
@@ -391,10 +457,33 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
         }
     };
     match response {
-        Response::Decided(record) => decided(site, bucket, &record, (pins, asked.pins), asked.with).await,
+        Response::Decided(record) => {
+            let written = decided(site, bucket, &record, (pins, asked.pins), asked.with).await?;
+            if let Written::Record(record) = &written {
+                tenure::heard_decided(site, home, record);
+            }
+            Ok(written)
+        }
         Response::Done => Ok(Written::Nothing),
         Response::Refused { code, message } => Err(refusal::relayed(&code, message)),
         _ => Err(home_unreachable(site, home, "it answered something else")),
+    }
+}
+
+/// Another node of this site is not waited for when the view goes on without it.
+async fn ask_home(
+    site: &Arc<Site>,
+    (home, bucket): (SiteId, BucketId),
+    request: &Request,
+) -> Result<Response, PeerError> {
+    let asked = site.peers.call(home, request);
+    if !tenure::is_fellow(site, home) {
+        return asked.await.map(|answer| answer.response);
+    }
+    tokio::select! {
+        biased;
+        answer = asked => answer.map(|answer| answer.response),
+        () = tenure::leaves(site, bucket, home) => Err(PeerError::Silent),
     }
 }
 
@@ -466,6 +555,13 @@ impl Decision {
 
 fn home_unreachable(site: &Site, home: SiteId, why: &str) -> ServiceError {
     let name = site.peers.roster.name(home);
+    if tenure::is_fellow(site, home) {
+        let message = format!(
+            "{name}, the bucket's home, cannot be reached ({why}); if it is gone another node of this site takes its place \
+             within a few seconds: try again, or write without the condition"
+        );
+        return ServiceError::new(ErrorKind::HomeUnreachable, message);
+    }
     let message = format!(
         "only {name}, the bucket's home, can decide this condition, and it cannot be reached ({why}); \
          write without the condition or try again when the link is back"
@@ -507,7 +603,7 @@ pub(crate) const fn which(version: space::VersionId) -> Which {
 
 /// Answers another site's question as the home of a bucket.
 pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> Outcome<Written> {
-    let bucket = home::named(site, bucket).await?;
+    let bucket = home(site, bucket).await?;
     if bucket.home != site.id {
         let name = site.peers.roster.name(bucket.home);
         let message = format!("this site is not the bucket's home, {name} is");

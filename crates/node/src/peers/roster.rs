@@ -51,7 +51,7 @@ impl Place {
 
 /// The sites, this one included.
 #[derive(Debug, Default)]
-pub(crate) struct Roster(RwLock<BTreeMap<SiteId, Known>>);
+pub(crate) struct Roster(RwLock<BTreeMap<SiteId, Known>>, RwLock<BTreeMap<SiteId, SiteId>>);
 
 impl Roster {
     /// Replaces all; false if nothing changed.
@@ -60,6 +60,25 @@ impl Roster {
         let changed = *known != sites;
         *known = sites;
         changed
+    }
+
+    /// Replaces what is known of everybody who ever belonged, also who was expelled: of which site a node was.
+    pub(crate) fn set_ever(&self, places: BTreeMap<SiteId, SiteId>) {
+        *self.1.write().unwrap_or_else(PoisonError::into_inner) = places;
+    }
+
+    /// Who is or ever was a node of a site.
+    pub(crate) fn ever_of(&self, site: SiteId) -> BTreeSet<SiteId> {
+        let places = self.1.read().unwrap_or_else(PoisonError::into_inner);
+        places.iter().filter(|(_, of)| **of == site).map(|(member, _)| *member).collect()
+    }
+
+    /// Who is or ever was beside a node that belongs or belonged.
+    pub(crate) fn ever_beside(&self, member: SiteId) -> BTreeSet<SiteId> {
+        let site = self.1.read().unwrap_or_else(PoisonError::into_inner).get(&member).copied();
+        let mut beside = self.ever_of(site.unwrap_or(member));
+        beside.remove(&member);
+        beside
     }
 
     /// Reads all.

@@ -17,6 +17,7 @@ use skerry_gateway::service::AreaCopies;
 mod areas;
 mod cache;
 mod circuits;
+mod homes;
 pub mod log;
 mod losses;
 mod peers;
@@ -30,6 +31,7 @@ mod wan;
 pub use areas::Areas;
 pub use cache::Cache;
 pub use circuits::Circuits;
+pub use homes::Homes;
 pub use losses::Losses;
 pub use peers::{FeedLag, PeerLabels};
 pub use scrub::Scrub;
@@ -94,6 +96,8 @@ pub struct Telemetry {
     pub areas: Areas,
     /// Sites that are lost, and what was asked for of them.
     pub losses: Losses,
+    /// Homes that came to this node.
+    pub homes: Homes,
     /// Copies too many.
     pub surplus: Surplus,
     disk_bytes: Family<ClassLabel, Gauge>,
@@ -125,6 +129,7 @@ impl Telemetry {
             circuits: Circuits::default(),
             areas: Areas::default(),
             losses: Losses::default(),
+            homes: Homes::default(),
             surplus: Surplus::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
@@ -199,6 +204,7 @@ impl Telemetry {
         self.circuits.register(registry);
         self.areas.register(registry);
         self.losses.register(registry);
+        self.homes.register(registry);
         self.surplus.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));

@@ -39,6 +39,8 @@ fn every_contract_metric_is_there() {
     telemetry.unprotected_bytes(vec![("photos".into(), 9)]);
     telemetry.losses.set(1, [2, 3]);
     telemetry.losses.set(1, [2, 5]);
+    telemetry.homes.set(2);
+    telemetry.homes.set(3);
     telemetry.wan.peer(node(1), "south").sent(Kind::Record, 10);
     let text = told(&registry);
     assert!(
@@ -56,6 +58,7 @@ fn every_contract_metric_is_there() {
     assert_eq!(value(&text, "skerry_lost_sites "), 1.0);
     assert_eq!(value(&text, "skerry_lost_reads_total{answer=\"older\"}"), 2.0);
     assert_eq!(value(&text, "skerry_lost_reads_total{answer=\"none\"}"), 5.0);
+    assert_eq!(value(&text, "skerry_homes_taken_over_total "), 3.0);
     let wan = "skerry_wan_bytes_total{peer=\"south\",direction=\"sent\",kind=\"record\"}";
     assert_eq!(value(&text, wan), 10.0);
     assert!(value(&text, "process_resident_memory_bytes ") > 100_000.0);

@@ -28,6 +28,7 @@ mod scope;
 mod several_sites;
 mod space;
 mod sums;
+mod tenures;
 mod trim;
 mod uploads;
 mod wanted;

@@ -87,7 +87,7 @@ async fn delete(node: &TestSite, key: &str) {
     panic!("{key} was not deleted");
 }
 
-async fn site_of(count: usize) -> TestWorld {
+pub(super) async fn site_of(count: usize) -> TestWorld {
     let world = TestWorld::of_nodes(count, 0).await;
     let all: Vec<u32> = (0..count as u32).collect();
     for node in &world.sites {

@@ -158,6 +158,7 @@ impl Worker for Metrics {
     async fn turn(&mut self) -> bool {
         self.disk().await;
         self.uplink();
+        self.telemetry.homes.set(self.site.nodes.taken_over());
         self.telemetry.losses.set(self.site.copies.lost().len(), self.site.copies.lost_reads());
         let surplus = surplus::status(&self.site);
         let released = (surplus.released_versions, surplus.released_bytes);

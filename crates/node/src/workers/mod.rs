@@ -19,6 +19,7 @@ pub(crate) mod drain;
 mod fellows;
 mod metrics;
 pub(crate) mod scrub;
+mod tenures;
 mod tombstones;
 mod trim;
 mod trim_plan;
@@ -57,6 +58,7 @@ pub(crate) fn start(tasks: &Tasks, workers: Workers, scrub: crate::config::Scrub
     tasks.spawn(crate::uplink_admin::work(workers.site.clone()));
     tasks.spawn(crate::leaving::work(workers.site.clone()));
     tasks.spawn(crate::pins::work(workers.site.clone()));
+    tasks.spawn(tenures::work(workers.site.clone()));
     tasks.spawn(buckets::revive(workers.site.clone()));
     tasks.spawn(buckets::name_homes(workers.site));
 }

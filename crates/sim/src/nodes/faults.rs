@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use skerry_scenario::clock::{millis, seconds};
 
-use super::{Clocks, Event, Mistake, Weather, World};
+use skerry_base::SiteId;
+
+use super::kept::Kept;
+use super::{BUCKETS, Clocks, Event, Mistake, Weather, World};
 
 /// A fault ends.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +21,7 @@ pub(super) enum Mend {
 impl World {
     /// The rate of a node's clock, drawn.
     pub(super) fn rate(&mut self, node: usize) -> u64 {
-        let clocks = if self.resting { Clocks::Right } else { self.clocks };
+        let clocks = if self.rests_since.is_some() { Clocks::Right } else { self.clocks };
         match clocks {
             Clocks::Right => self.draw.between(990_000..=1_010_000),
             Clocks::Strained => self.draw.between(955_000..=1_045_000),
@@ -35,7 +38,7 @@ impl World {
         let now = self.queue.now();
         for node in 0..self.nodes.len() {
             // What is beyond the bound stays as it is: a rate that jumps within one lease is beyond what is promised.
-            if self.clocks != Clocks::Beyond || node != self.target || self.resting {
+            if self.clocks != Clocks::Beyond || node != self.target || self.rests_since.is_some() {
                 let rate = self.rate(node);
                 self.nodes[node].clock.run_at(rate, now);
             }
@@ -43,7 +46,7 @@ impl World {
     }
 
     pub(super) fn strike(&mut self) {
-        if self.resting {
+        if self.rests_since.is_some() {
             return;
         }
         if self.mistake == Some(Mistake::TrustedClock) {
@@ -55,10 +58,16 @@ impl World {
             self.nodes[self.target].slow_disk = seconds(4);
             return self.plan(seconds(5)..=seconds(6), Event::Mend(Mend::Disk(self.target)));
         }
-        let count = self.nodes.len() as u64;
+        let count = self.seated() as u64;
         let storm = self.weather == Weather::Storm;
-        let node = if storm { self.draw.below(count) as usize } else { self.target };
-        let wait = if storm { millis(200)..=seconds(5) } else { seconds(6)..=seconds(14) };
+        let node = if storm { self.prey() } else { self.target };
+        let wait = if self.hunts {
+            millis(200)..=seconds(2)
+        } else if storm {
+            millis(200)..=seconds(5)
+        } else {
+            seconds(6)..=seconds(14)
+        };
         self.plan(wait, Event::Strike);
         let last = if storm { seconds(8) } else { seconds(5) };
         match self.draw.below(if storm { 12 } else { 6 }) {
@@ -93,6 +102,53 @@ impl World {
         }
     }
 
+    /// Any node; a home, if homes are looked for.
+    fn prey(&mut self) -> usize {
+        let bucket = self.draw.below(BUCKETS.len() as u64) as usize;
+        let any = self.draw.below(self.seated() as u64) as usize;
+        if !self.hunts || self.draw.below(3) == 0 {
+            return any;
+        }
+        let homes: Vec<usize> = self.homes(bucket).into_iter().filter(|node| *node < self.seated()).collect();
+        self.draw.pick(&homes).copied().unwrap_or(any)
+    }
+
+    /// A node writes something of a home: it may be cut off just before or after the others hear of it.
+    pub(super) fn lie_in_wait(&mut self, node: usize) {
+        if self.is_hunted(node) {
+            let last = if self.draw.below(2) == 0 { millis(0) } else { millis(25) };
+            self.plan(millis(0)..=last, Event::Ambush { node });
+        }
+    }
+
+    fn is_hunted(&mut self, node: usize) -> bool {
+        let odds = if self.mistake.is_some() { 2 } else { 4 };
+        self.hunts && self.rests_since.is_none() && node != self.far() && self.draw.below(odds) == 0
+    }
+
+    /// All nodes of a view have heard of an heir, and who said so ends before it has named it.
+    pub(super) fn is_killed_before_naming(&mut self, node: usize) -> bool {
+        let is_killed = self.is_hunted(node) && self.draw.below(2) == 0;
+        if is_killed {
+            self.count("nodes killed before they named an heir");
+            self.kill(node);
+            self.plan(millis(10)..=seconds(6), Event::Mend(Mend::Start(node)));
+        }
+        is_killed
+    }
+
+    pub(super) fn ambush(&mut self, node: usize) {
+        if self.rests_since.is_some() {
+            return;
+        }
+        self.count("nodes struck as they said something of a home");
+        if self.draw.below(3) > 0 {
+            return self.isolate(node, 3);
+        }
+        self.kill(node);
+        self.plan(millis(10)..=seconds(6), Event::Mend(Mend::Start(node)));
+    }
+
     fn cut(&mut self, from: usize, to: usize) {
         let last = self.draw.span(millis(100)..=seconds(8));
         self.cut_for(from, to, last);
@@ -117,9 +173,25 @@ impl World {
         }
     }
 
+    /// The site, or some of its nodes, cannot reach the other site.
+    pub(super) fn cut_far(&mut self) {
+        if self.rests_since.is_some() {
+            return;
+        }
+        self.plan(seconds(1)..=seconds(8), Event::FarCut);
+        let (far, all) = (self.far(), self.draw.below(2) == 0);
+        let last = self.draw.span(millis(300)..=seconds(8));
+        for node in self.site() {
+            if all || self.draw.below(2) == 0 {
+                self.cut_for(node, far, last);
+                self.cut_for(far, node, last);
+            }
+        }
+    }
+
     fn lose_power(&mut self) {
         self.count("power cuts of the site");
-        for node in 0..self.nodes.len() {
+        for node in 0..self.seated() {
             self.kill(node);
             self.plan(millis(10)..=seconds(4), Event::Mend(Mend::Start(node)));
         }
@@ -129,24 +201,33 @@ impl World {
     /// again: one at a time, as long as that is so.
     fn burn(&mut self, node: usize) {
         let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != node);
-        let is_elsewhere = |write: &u64| others().any(|(_, place)| place.held.contains(write));
-        let is_alone = others().all(|(_, place)| place.memory.is_some());
+        let is_elsewhere = |write: &u64| others().any(|(_, place)| place.kept.held.contains(write));
+        let is_alone =
+            self.site().filter(|other| *other != node).all(|other| self.nodes[other].memory.is_some());
         // The last view that counts on nobody else: what it has, also of before there were others, is here only.
         let seat = self.nodes[node].seat;
         let is_last = self.views.last_key_value().is_none_or(|(_, view)| view.live.without(seat).is_empty());
-        if self.nodes.len() < 3 || is_last || !is_alone || !self.acked.iter().all(is_elsewhere) {
+        let is_kept = self.acked.iter().chain(&self.alone).all(is_elsewhere);
+        if self.seated() < 3 || is_last || !is_alone || !is_kept || self.nodes[node].excused.is_some() {
             return;
         }
         self.count("burned disks");
         self.kill(node);
         self.burned_at = Some(self.queue.now());
         let genesis = skerry_federation::site_view::Durable::genesis();
-        let memory = (self.mistake == Some(Mistake::BlankVote)).then_some(genesis);
+        let is_blank = self.mistake != Some(Mistake::BlankVote);
         let place = &mut self.nodes[node];
-        place.memory = memory;
-        place.held.clear();
-        place.current = Default::default();
+        place.memory = (!is_blank).then_some(genesis);
+        place.kept = Kept::default();
         place.lacks = self.acked.clone();
+        if is_blank {
+            // Its key has burned, too.
+            let [seat, machine, ..] = place.id.0;
+            let mut id = [seat; 16];
+            id[1] = if machine == seat { 101 } else { machine + 1 };
+            place.id = SiteId(id);
+            self.ever.insert(place.id);
+        }
         self.plan(millis(100)..=seconds(6), Event::Mend(Mend::Start(node)));
     }
 
@@ -161,12 +242,18 @@ impl World {
         }
     }
 
-    /// Everything is mended; nobody writes any more.
+    /// Everything is mended; nobody writes any more. A node that did not keep a bucket does, from a new start on.
     pub(super) fn rest(&mut self) {
-        self.resting = true;
+        if self.weather == Weather::Calm {
+            (0..BUCKETS.len()).for_each(|bucket| self.judge_wait(bucket));
+        }
+        self.rests_since = Some(self.queue.now());
         self.cuts.clear();
         self.loss = Default::default();
-        for node in 0..self.nodes.len() {
+        for node in self.site() {
+            if self.nodes[node].excused.take().is_some() {
+                self.kill(node);
+            }
             self.mend(Mend::Wire(node));
             self.mend(Mend::Disk(node));
             let rate = self.rate(node);

@@ -1,17 +1,23 @@
 //! Who judges a site of several nodes.
 //!
 //! `reads`: what was acknowledged in scope `site` is read by every later read under a lease, through any node.
-//! `leases`: nodes that hold a lease hold it in the same epoch, and for as long as they say. `owners`: no two nodes own a
-//! bucket's conditional operations at once. `races`: of the decisions that expect the same state one at most is acknowledged. `undone`: no decision and
-//! no read has not seen one that was acknowledged before. `minority`: what is acknowledged in scope `site` is on the
-//! disks of a majority. `views`: an epoch is one view, the same for all. `stall`: with one node lost or slow a write
-//! at another reaches scope `site` within 2 s. `recovery`: once all is whole, every node is live, serves, holds
-//! everything that was acknowledged, and all agree on what was decided.
+//! `leases`: nodes that hold a lease hold it in the same epoch, and for as long as they say. `owners`: no two nodes decide
+//! a bucket's conditional operations at once. `races`: of the decisions that expect the same state one at most is
+//! acknowledged. `undone`: no decision and no read has not seen one that was acknowledged before. `answers`: all that clients
+//! were told of a bucket is what one register could have said. `homes`: a home document of one epoch names one node.
+//! `holders`: a decision that is answered is at all who hold the writes of the view, and so is what an answer "no" rests on.
+//! `minority`: what is acknowledged in scope `site` is on the disks of a majority. `views`: an epoch is one view, the same
+//! for all. `stall`: with one node lost or slow a write at another reaches scope `site` within 2 s, and no bucket is
+//! without decisions for long. `recovery`: once all is whole, every node is live, serves, holds everything that was
+//! acknowledged, all agree on what was decided, and each bucket has a home that decides.
 
+use skerry_base::SiteId;
 use skerry_federation::site_view::Standing;
-use skerry_scenario::clock::seconds;
+use skerry_model::bucket::Turn;
+use skerry_scenario::clock::{millis, seconds};
 
-use super::{BUCKETS, What, World};
+use super::chain::{self, Answer, Made};
+use super::{BUCKETS, Job, PROBED_FROM, UNDECIDED, Weather, What, Why, World};
 
 impl World {
     fn violated(&mut self, checker: &'static str, what: String) {
@@ -41,7 +47,7 @@ impl World {
     }
 
     pub(super) fn judge_leases(&mut self) {
-        for node in 0..self.nodes.len() {
+        for node in self.site() {
             let now = self.local(node);
             let Some(machine) = &self.nodes[node].machine else { continue };
             if machine.may_read(now) != machine.reads_until().is_some_and(|until| now < until) {
@@ -67,8 +73,11 @@ impl World {
     }
 
     fn judge_current(&mut self, node: usize, bucket: usize, what: &str) {
-        let (current, last) = (self.nodes[node].current[bucket], self.last_acked[bucket]);
-        if !self.descends(current, last) {
+        let is_decision = what == "decision";
+        // What a home that decides alone has answered nobody else need have.
+        let last = if is_decision { self.last_told[bucket] } else { self.last_acked[bucket] };
+        let current = self.nodes[node].kept.current(bucket);
+        if self.nodes[node].excused != Some(bucket) && !self.descends(current, last) {
             let text = format!("a {what} at node {node} finds {current:?}, acknowledged was {last:?}");
             self.violated("undone", text);
         }
@@ -78,47 +87,117 @@ impl World {
     fn descends(&self, mut from: Option<u64>, to: Option<u64>) -> bool {
         while from != to {
             let Some(What::Decision { expected, .. }) =
-                from.and_then(|write| self.writes.get(&write)).map(|of| of.what)
+                from.and_then(|write| self.writes.get(&write)).map(|of| &of.what)
             else {
                 return false;
             };
-            from = expected;
+            from = *expected;
         }
         true
     }
 
     pub(super) fn judge_decision(&mut self, node: usize, bucket: usize) {
-        let owns = |place: &super::Node| {
-            let now = place.clock.read(self.queue.now());
-            place.machine.as_ref().is_some_and(|machine| machine.owns(BUCKETS[bucket], now))
+        let decides = |other: usize| {
+            self.is_running(other) && matches!(self.turn(other, bucket), Some(Turn::Decide(_)))
         };
-        let owners =
-            self.nodes.iter().enumerate().filter(|(other, place)| *other == node || owns(place)).count();
-        if owners > 1 {
-            self.violated("owners", format!("{owners} nodes decide for bucket {bucket}"));
+        let deciders: Vec<usize> =
+            (0..self.nodes.len()).filter(|other| *other == node || decides(*other)).collect();
+        if deciders.len() > 1 {
+            self.violated("owners", format!("nodes {deciders:?} decide for bucket {bucket}"));
         }
         self.judge_current(node, bucket, "decision");
     }
 
-    pub(super) fn judge_acknowledged(&mut self, node: usize, write: u64, what: What) {
-        let on_disk = self.nodes.iter().filter(|place| place.held.contains(&write)).count();
+    /// A home is named, for the first time or again.
+    pub(super) fn judge_home(&mut self, (bucket, epoch, site): (usize, u64, SiteId)) {
+        let known = *self.named.entry((bucket, epoch)).or_insert(site);
+        if known != site {
+            self.violated("homes", format!("bucket {bucket} has homes {known} and {site} of epoch {epoch}"));
+        }
+    }
+
+    /// What a node has under way is at all holders.
+    pub(super) fn judge_acknowledged(&mut self, node: usize, job: &Job) {
+        let write = job.write;
+        let Some(bucket) = self.writes.get(&write).map(|of| of.bucket) else { return };
+        self.judge_holders(node, job, bucket);
+        // A node that does not keep a bucket answers for plain writes all the same, and does not read it.
+        if self.excused == Some(bucket) && matches!(job.why, Why::Plain) {
+            return;
+        }
+        let on_disk = self.site().filter(|other| self.nodes[*other].kept.held.contains(&write)).count();
         let burned = self.burned_at.is_some_and(|at| self.queue.now().since(at) < seconds(3));
         if on_disk + usize::from(burned) < self.all.majority() {
             self.violated("minority", format!("write {write} of node {node} is on {on_disk} disks"));
         }
         self.acked.insert(write);
-        for place in self.nodes.iter_mut().filter(|place| !place.held.contains(&write)) {
-            place.lacks.insert(write);
+        for node in self.site() {
+            if !self.nodes[node].kept.held.contains(&write) && self.is_kept(node, write) {
+                self.nodes[node].lacks.insert(write);
+            }
         }
-        let What::Decision { bucket, expected, .. } = what else { return };
-        if let Some(other) = self.won.insert((bucket, expected), write) {
-            self.violated("races", format!("{other} and {write} both followed {expected:?}"));
+    }
+
+    fn judge_holders(&mut self, node: usize, job: &Job, bucket: usize) {
+        let Some(epoch) = job.bound else { return };
+        let Some(view) = self.views.get(&epoch).copied() else { return };
+        let burned = self.burned_at.is_some_and(|at| self.queue.now().since(at) < seconds(3));
+        let lacks = |seat: &usize| {
+            self.nodes[*seat].excused == Some(bucket) && matches!(job.why, Why::Decided(_) | Why::Refused(_))
+                || !burned
+                    && self.is_kept(*seat, job.write)
+                    && !self.nodes[*seat].kept.held.contains(&job.write)
+        };
+        let lacking: Vec<usize> = view.holders().iter().map(|seat| seat.index()).filter(lacks).collect();
+        if !lacking.is_empty() {
+            let what = format!("write {} of node {node} is answered, and not at {lacking:?}", job.write);
+            self.violated("holders", what);
         }
-        let last = self.last_acked[bucket];
-        if self.descends(Some(write), last) {
-            self.last_acked[bucket] = Some(write);
-        } else if !self.descends(last, Some(write)) {
-            self.violated("undone", format!("decision {write} has not seen {last:?}"));
+    }
+
+    /// A client is told something; whether the whole site has it.
+    pub(super) fn answer(&mut self, op: usize, answer: Answer, is_whole: bool) {
+        let now = self.queue.now();
+        let Some(asked) = self.asked.get_mut(op).filter(|asked| asked.answer == Answer::None) else { return };
+        asked.answer = answer;
+        let (bucket, expected, by) = (asked.bucket, asked.expected, asked.by);
+        if self.is_judged_for_stalls(by) {
+            self.judge_wait(bucket);
+            self.answered[bucket] = now;
+        }
+        let value = match answer {
+            Answer::Won(value, _) => {
+                self.won_at[bucket] = now;
+                if let Some(other) = self.won.insert((bucket, expected), value) {
+                    self.violated("races", format!("{other} and {value} both followed {expected:?}"));
+                }
+                Some(value)
+            }
+            Answer::Current(value, _) => value,
+            Answer::None => return,
+        };
+        let last = self.last_told[bucket];
+        if self.descends(value, last) {
+            self.last_told[bucket] = value;
+        } else if !self.descends(last, value) {
+            self.violated("undone", format!("{value:?} has not seen {last:?}"));
+        }
+        if is_whole && self.descends(value, self.last_acked[bucket]) {
+            self.last_acked[bucket] = value;
+        }
+    }
+
+    /// In calm weather: how long a bucket was without decisions.
+    pub(super) fn judge_wait(&mut self, bucket: usize) {
+        if self.rests_since.is_some() {
+            return;
+        }
+        let now = self.queue.now();
+        let since = self.answered[bucket].max(skerry_base::Instant(0).after(millis(7500)));
+        let waited = now.since(since);
+        self.outcome.undecided = self.outcome.undecided.max(waited);
+        if waited > UNDECIDED {
+            self.violated("stall", format!("bucket {bucket} was without decisions for {waited:?}"));
         }
     }
 
@@ -130,10 +209,11 @@ impl World {
     }
 
     pub(super) fn judge_end(&mut self) {
+        self.judge_answers();
         if !self.outcome.violations.is_empty() {
             return;
         }
-        for node in 0..self.nodes.len() {
+        for node in self.site() {
             let now = self.local(node);
             let standing = self.nodes[node].machine.as_ref().map(|machine| machine.standing(now));
             if standing != Some(Standing::Leased) {
@@ -141,12 +221,14 @@ impl World {
                 self.violated("recovery", format!("node {node} is {standing:?} in {view:?}"));
             }
             self.judge_read(node);
-            let (one, other) = (&self.nodes[0], &self.nodes[node]);
-            if one.current != other.current || one.held != other.held {
+        }
+        for node in 0..self.nodes.len() {
+            if self.nodes[0].kept.held != self.nodes[node].kept.held {
                 self.violated("recovery", format!("nodes 0 and {node} differ"));
             }
         }
-        let (count, calm) = (self.nodes.len(), self.weather == super::Weather::Calm);
+        (0..BUCKETS.len()).for_each(|bucket| self.judge_home_decides(bucket));
+        let (count, calm) = (self.seated(), self.weather == Weather::Calm);
         self.count(["", "sites of 1", "sites of 2", "sites of 3", "sites of 4"][count]);
         self.count(if calm { "calm" } else { "storms" });
         let clocks = self.clocks;
@@ -155,5 +237,40 @@ impl World {
             super::Clocks::Strained => "clocks within 4.5 %",
             super::Clocks::Beyond => "clocks beyond the bound",
         });
+    }
+
+    /// In the end each bucket has a home that decides, unless what it must have is lost with a disk.
+    fn judge_home_decides(&mut self, bucket: usize) {
+        let Some(since) = self.rests_since else { return };
+        if self.won_at[bucket] > since.after(PROBED_FROM) {
+            return self.count("buckets that decide in the end");
+        }
+        let all = 0..self.nodes.len();
+        let turns: Vec<_> = all.map(|node| self.turn(node, bucket)).collect();
+        let is_behind = turns.contains(&Some(Turn::Behind));
+        let is_ahead = self.nodes[0].kept.has_decisions_ahead(bucket);
+        let home = self.known(0, bucket).map(|known| (known.home, known.tenures));
+        match (is_behind, is_ahead) {
+            (true, _) => self.count("buckets whose home waits for what has burned"),
+            (_, true) => self.count("buckets whose heir waits for what has burned"),
+            _ => self.violated("recovery", format!("bucket {bucket}: {turns:?} of {home:?}")),
+        }
+    }
+
+    fn judge_answers(&mut self) {
+        for bucket in 0..BUCKETS.len() {
+            let begun = |op: usize| self.asked.get(op).map(|asked| asked.begun).unwrap_or_default();
+            let decided = self.writes.iter().filter(|(_, write)| write.bucket == bucket);
+            let made: Made = decided
+                .filter_map(|(number, write)| match write.what {
+                    What::Decision { op, expected, .. } => Some((*number, (expected, begun(op)))),
+                    _ => None,
+                })
+                .collect();
+            let asked: Vec<_> = self.asked.iter().filter(|asked| asked.bucket == bucket).copied().collect();
+            if let Some(wrong) = chain::judge(&made, &asked) {
+                self.violated("answers", format!("bucket {bucket}: {wrong}"));
+            }
+        }
     }
 }

@@ -2,11 +2,11 @@
 //! for writes and for who catches up, as [`Output`] asks for.
 
 use skerry_base::Instant;
-use skerry_federation::site_view::{Input, Memory, Message, Output, Said, Seat, SiteView};
+use skerry_federation::site_view::{Input, Memory, Message, Output, Said, SiteView};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::Ppm;
 
-use super::{Event, Mistake, Operation, Packet, What, World};
+use super::{BUCKETS, Event, Mistake, Operation, Packet, Storing, What, World};
 
 impl World {
     /// A process starts: with what its disk kept, or as a stranger.
@@ -19,9 +19,13 @@ impl World {
         let all = self.all;
         let place = &mut self.nodes[node];
         place.boot += 1;
+        place.all = all;
         place.clock.run_at(rate, now);
         place.memory = place.memory.map(|memory| memory.started());
         let memory = place.memory.map_or(Memory::Blank(nonce), Memory::Kept);
+        if place.memory.is_none() {
+            self.nonces.insert((place.seat, nonce), place.id);
+        }
         let since = place.clock.read(now);
         place.machine = Some(SiteView::new(place.seat, all, memory, since));
         self.give(node, Input::Wake);
@@ -41,22 +45,27 @@ impl World {
         place.storing.clear();
         place.wakes_at = Instant(u64::MAX);
         place.disk_free = self.queue.now();
-        place.open.clear();
+        place.jobs.clear();
     }
 
     /// Something happens at a node.
     pub(super) fn give(&mut self, node: usize, input: Input) {
         let now = self.local(node);
         let Some(machine) = self.nodes[node].machine.as_mut() else { return };
-        let before = machine.epoch();
+        let (before, read) = (machine.epoch(), machine.may_read(now));
         let mut out = Vec::new();
         machine.handle(input, now, &mut out);
+        let reads = machine.may_read(now);
         if machine.epoch() != before {
             self.judge_view(node);
         }
         self.carry_out(node, out);
         self.plan_wake(node);
         self.judge_leases();
+        // Whoever serves in a view from now on takes over what is its own in it.
+        if reads && (!read || self.nodes[node].machine.as_ref().and_then(SiteView::epoch) != before) {
+            (0..BUCKETS.len()).for_each(|bucket| self.stir(node, bucket));
+        }
     }
 
     fn plan_wake(&mut self, node: usize) {
@@ -87,20 +96,21 @@ impl World {
     fn effect(&mut self, node: usize, output: Output) {
         match output {
             Output::Store(_) => {}
-            Output::Send(to, said) => self.send(node, to, Packet::Said(Box::new(said))),
-            Output::Hold { to, write, epoch } => self.send(node, to, Packet::Hold { write, epoch }),
-            Output::CatchUp { from, epoch } => self.send(node, from, Packet::Fetch { epoch }),
-            Output::Settled(write) => self.settled(node, write),
-            Output::Abandoned(write) => {
-                self.nodes[node].open.remove(&write);
-                self.count("decisions abandoned with their view");
+            Output::Send(to, said) => self.send(node, to.index(), Packet::Said(Box::new(said))),
+            Output::Hold { to, write: job, epoch } => {
+                if let Some(of) = self.nodes[node].jobs.get(&job) {
+                    let packet = Packet::Hold { job, write: of.write, epoch, is_bound: of.bound.is_some() };
+                    self.send(node, to.index(), packet);
+                }
             }
-            Output::Refused(_) => self.count("refused: too many wait"),
+            Output::CatchUp { from, epoch } => self.send(node, from.index(), Packet::Fetch { epoch }),
+            Output::Settled(job) => self.settled(node, job),
+            Output::Abandoned(job) => self.abandon(node, job, "decisions abandoned with their view"),
+            Output::Refused(job) => self.abandon(node, job, "refused: too many wait"),
         }
     }
 
-    pub(super) fn send(&mut self, from: usize, to: Seat, packet: Packet) {
-        let to = to.index();
+    pub(super) fn send(&mut self, from: usize, to: usize, packet: Packet) {
         let boot = self.nodes[from].boot;
         if from == to {
             let now = self.queue.now();
@@ -109,7 +119,11 @@ impl World {
         if self.cuts.contains(&(from, to)) || self.draw.chance(self.loss) {
             return;
         }
-        if self.loss > Ppm::NEVER && self.draw.chance(Ppm::percent(1)) {
+        if [from, to].contains(&self.far()) {
+            return self.plan(millis(20)..=millis(120), Event::Arrive { from, to, boot, packet });
+        }
+        let is_question = matches!(packet, Packet::Decide { .. });
+        if self.loss > Ppm::NEVER && !is_question && self.draw.chance(Ppm::percent(1)) {
             let packet = packet.clone();
             self.plan(millis(1)..=seconds(3), Event::Arrive { from, to, boot, packet });
         }
@@ -124,20 +138,26 @@ impl World {
                 let said = self.tampered(to, *said);
                 self.give(to, Input::Heard(said));
             }
-            Packet::Hold { write, epoch } => self.hold(to, write, epoch),
-            Packet::Held { write, epoch } => self.give(to, Input::Held { write, epoch, by: seat }),
-            Packet::Fetch { epoch } => self.fetched_from(to, seat, epoch),
+            Packet::Hold { job, write, epoch, is_bound } => {
+                self.hold(to, (from, job), (write, is_bound), epoch)
+            }
+            Packet::Held { job, epoch } => self.give(to, Input::Held { write: job, epoch, by: seat }),
+            Packet::NotHeld { job } => {
+                self.abandon(to, job, "decisions refused: a node does not keep the bucket")
+            }
+            Packet::Fetch { epoch } => self.fetched_from(to, from, epoch),
             Packet::Gave { epoch, writes } => {
                 self.give(to, Input::Arrived { from: seat, epoch });
                 let of = Some((seat, epoch));
                 let is_same = |doing: &Operation| matches!(doing, Operation::Records(_, from) if *from == of);
                 if !self.nodes[to].doing.iter().any(is_same) {
-                    let lacking = writes.into_iter().filter(|write| !self.nodes[to].held.contains(write));
-                    let lacking = lacking.collect();
+                    let lacking =
+                        writes.into_iter().filter(|write| !self.nodes[to].kept.held.contains(write));
+                    let lacking = self.taken(to, lacking.collect());
                     self.put(to, Operation::Records(lacking, of));
                 }
             }
-            Packet::Decide { bucket, expected } => self.decide(to, bucket, expected),
+            Packet::Decide { op, hops } => self.decide(to, op, hops),
         }
     }
 
@@ -155,37 +175,42 @@ impl World {
         machine.is_some_and(|machine| machine.may_hold(epoch))
     }
 
-    /// A node is asked to make a write durable.
-    fn hold(&mut self, node: usize, write: u64, epoch: u64) {
+    /// A node is asked to make a write durable. What it does not keep it answers for, unless somebody decided on it.
+    fn hold(&mut self, node: usize, asker: (usize, u64), (write, is_bound): (u64, bool), epoch: u64) {
         if !self.may_hold(node, epoch) {
             return;
         }
-        if self.nodes[node].held.contains(&write) || self.mistake == Some(Mistake::EarlyAnswer) {
-            self.answer_for(node, write, epoch);
+        if !self.is_kept(node, write) {
+            let holds = !is_bound || self.mistake == Some(Mistake::ExcusedHolder);
+            return match holds {
+                true => self.answer_for(node, asker, epoch),
+                false => self.send(node, asker.0, Packet::NotHeld { job: asker.1 }),
+            };
         }
-        if !self.nodes[node].held.contains(&write) && self.nodes[node].storing.insert(write, epoch).is_none()
-        {
+        let is_held = self.nodes[node].kept.held.contains(&write);
+        if is_held || self.mistake == Some(Mistake::EarlyAnswer) {
+            self.answer_for(node, asker, epoch);
+        }
+        let storing = Storing { epoch, asker: Some(asker) };
+        if !is_held && self.nodes[node].storing.insert(write, storing).is_none() {
             self.put(node, Operation::Record(write));
         }
     }
 
-    fn answer_for(&mut self, node: usize, write: u64, epoch: u64) {
-        let by = self.writes.get(&write).map(|of| self.nodes[of.by].seat);
-        if let Some(by) = by {
-            self.send(node, by, Packet::Held { write, epoch });
-        }
+    fn answer_for(&mut self, node: usize, (asker, job): (usize, u64), epoch: u64) {
+        self.send(node, asker, Packet::Held { job, epoch });
     }
 
     /// A node is asked for all it holds: only in the epoch in question, and behind everything it let in before.
-    fn fetched_from(&mut self, node: usize, by: Seat, epoch: u64) {
+    fn fetched_from(&mut self, node: usize, by: usize, epoch: u64) {
         let place = &self.nodes[node];
         let is_there = place.machine.as_ref().is_some_and(|machine| machine.epoch() == Some(epoch));
-        if !is_there || place.storing.values().any(|let_in| *let_in != epoch) {
+        if !is_there || place.storing.values().any(|of| of.epoch != epoch) {
             return;
         }
         let writes = match self.mistake {
             Some(Mistake::EmptyCatchUp) => Vec::new(),
-            _ => place.held.iter().copied().collect(),
+            _ => place.kept.held.iter().copied().collect(),
         };
         self.send(node, by, Packet::Gave { epoch, writes });
     }
@@ -229,13 +254,11 @@ impl World {
     }
 
     fn recorded(&mut self, node: usize, write: u64) {
-        let epoch = self.nodes[node].storing.remove(&write);
-        if let Some(epoch) = epoch.filter(|epoch| self.may_hold(node, *epoch)) {
-            self.answer_for(node, write, epoch);
-        }
-        if self.mistake == Some(Mistake::EarlyScope) && self.nodes[node].open.contains(&write) {
-            self.give(node, Input::GiveUp(write));
-            self.settled(node, write);
+        let Some(storing) = self.nodes[node].storing.remove(&write) else { return };
+        match storing.asker {
+            None => self.begun(node, write),
+            Some(asker) if self.may_hold(node, storing.epoch) => self.answer_for(node, asker, storing.epoch),
+            Some(_) => {}
         }
     }
 
@@ -254,34 +277,22 @@ impl World {
         }
     }
 
-    fn hold_durably(&mut self, node: usize, write: u64) {
+    pub(super) fn hold_durably(&mut self, node: usize, number: u64) {
+        let Some(write) = self.writes.get_mut(&number) else { return };
         let place = &mut self.nodes[node];
-        place.held.insert(write);
-        place.lacks.remove(&write);
-        let order = |of: u64| match self.writes.get(&of).map(|of| of.what) {
-            Some(What::Decision { stamp, number, .. }) => Some((stamp, number, std::cmp::Reverse(of))),
-            _ => None,
-        };
-        if let Some(What::Decision { bucket, .. }) = self.writes.get(&write).map(|of| of.what) {
-            let current = &mut place.current[bucket];
-            if current.and_then(order) < order(write) {
-                *current = Some(write);
+        if place.id == write.origin && !place.kept.held.contains(&number) {
+            if matches!(write.what, What::Plain | What::Decision { .. }) && write.seq == 0 {
+                let seq = self.seqs.entry((write.bucket, write.origin)).or_default();
+                *seq += 1;
+                write.seq = *seq;
+            }
+            if let What::Home { named, .. } = &write.what {
+                let named = (write.bucket, named.epoch, named.site);
+                place.kept.keep(number, write);
+                return self.judge_home(named);
             }
         }
-    }
-
-    /// Feeds, in short: what one has and the other has not, whatever their views.
-    pub(super) fn gossip(&mut self, one: usize, other: usize) {
-        self.plan(millis(300)..=seconds(3), Event::Gossip { one, other });
-        for (from, to) in [(one, other), (other, one)] {
-            let is_cut = self.cuts.contains(&(from, to)) || self.cuts.contains(&(to, from));
-            if is_cut || self.nodes[from].machine.is_none() || self.nodes[to].machine.is_none() {
-                continue;
-            }
-            let lacking: Vec<u64> = self.nodes[from].held.difference(&self.nodes[to].held).copied().collect();
-            if !lacking.is_empty() {
-                self.put(to, Operation::Records(lacking, None));
-            }
-        }
+        place.kept.keep(number, write);
+        place.lacks.remove(&number);
     }
 }

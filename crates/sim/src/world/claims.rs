@@ -78,7 +78,8 @@ pub(super) fn decide(
             Ok(named.ok().flatten().map(written))
         }
         Claim::HandOver(of, to) => {
-            let named = bucket::hand_over(view, system, (*of, *to), site, wall);
+            let named =
+                bucket::hand_over(view, system, (*of, *to), (site, &std::collections::BTreeSet::new()), wall);
             Ok(named.ok().flatten().map(written))
         }
     }

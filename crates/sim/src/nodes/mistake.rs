@@ -1,0 +1,103 @@
+//! Deliberate mistakes: of who builds on the machine of the view or on tenures, or of what they stand on.
+
+/// A deliberate mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mistake {
+    /// A node answers for a write before its disk has it.
+    EarlyAnswer,
+    /// Reads are served and conditions decided by who is live in its view, without a lease.
+    NoLease,
+    /// A write is acknowledged for the site when this node has it.
+    EarlyScope,
+    /// What an acceptor promised is not on its disk.
+    ForgottenPromise,
+    /// A machine with an empty disk votes as if the site were new.
+    BlankVote,
+    /// Other clocks are taken for equal, unproven.
+    TrustedClock,
+    /// Catching up fetches nothing.
+    EmptyCatchUp,
+    /// A decision goes on in the next view, where somebody else may be the home.
+    UnboundDecision,
+    /// Nobody is ever late with a write.
+    Patience,
+    /// A decision is answered when the home has it.
+    EarlyDecision,
+    /// An heir is named when who proposes it has said so on its own disk.
+    EarlyHeir,
+    /// A home is taken over while it holds the writes of the view.
+    HastyTakeover,
+    /// Who takes over proposes itself, whoever was proposed before.
+    OtherHeir,
+    /// A node that does not keep the bucket answers for a decision.
+    ExcusedHolder,
+    /// An heir elsewhere is named though decisions are ahead of the vector that it is to wait for.
+    HeirAhead,
+    /// That a condition does not hold is said before the other nodes have what it rests on.
+    UnsettledNo,
+    /// A home decides though its heir is proposed.
+    OldHome,
+    /// A home that never opened its tenure is taken over.
+    UnopenedTaken,
+    /// Of several heirs proposed, the one of the lowest view counts.
+    LowestView,
+    /// A home decides before it has what the former one had.
+    NoWait,
+    /// A tenure whose home document is not here yet says nothing.
+    UnheardHome,
+    /// A home answers what it decided though meanwhile an heir was proposed, who may have decided otherwise.
+    LateAnswer,
+}
+
+impl Mistake {
+    /// Whether it shows only at a site that had fewer nodes.
+    pub(super) const fn needs_growth(self) -> bool {
+        matches!(self, Self::UnopenedTaken)
+    }
+
+    /// Whether it is one about who follows a home.
+    pub(super) const fn is_of_tenures(self) -> bool {
+        matches!(
+            self,
+            Self::HastyTakeover
+                | Self::OtherHeir
+                | Self::HeirAhead
+                | Self::OldHome
+                | Self::UnopenedTaken
+                | Self::LowestView
+                | Self::NoWait
+                | Self::UnheardHome
+                | Self::LateAnswer
+        )
+    }
+}
+
+/// Those that are found within a test's seeds.
+pub const MISTAKES: [Mistake; 14] = [
+    Mistake::EarlyAnswer,
+    Mistake::NoLease,
+    Mistake::EarlyScope,
+    Mistake::ForgottenPromise,
+    Mistake::BlankVote,
+    Mistake::TrustedClock,
+    Mistake::EmptyCatchUp,
+    Mistake::UnboundDecision,
+    Mistake::Patience,
+    Mistake::EarlyDecision,
+    Mistake::EarlyHeir,
+    Mistake::OtherHeir,
+    Mistake::ExcusedHolder,
+    Mistake::UnopenedTaken,
+];
+
+/// Those that are found in some seeds only, or in none yet: no test rests on them.
+pub const RARE: [Mistake; 8] = [
+    Mistake::HastyTakeover,
+    Mistake::HeirAhead,
+    Mistake::UnsettledNo,
+    Mistake::OldHome,
+    Mistake::LowestView,
+    Mistake::UnheardHome,
+    Mistake::NoWait,
+    Mistake::LateAnswer,
+];
