@@ -434,6 +434,7 @@ pub(crate) async fn rest(pause: Duration) {
 pub(crate) async fn work(site: Arc<Site>) {
     // Who the members are is heard anew after a start: of those that are known a moment too early fewer would be enough.
     while site.waits_for_links().await {}
+    pick_up(&site).await;
     let mut turns = tokio::time::interval(TURN);
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -456,6 +457,20 @@ pub(crate) async fn work(site: Arc<Site>) {
         }
         turns.tick().await;
     }
+}
+
+/// Writes wait no longer for a try that broke off, and what it was about to let go is a member again.
+async fn pick_up(site: &Arc<Site>) {
+    let going: Vec<BucketId> = {
+        let mut state = site.leaving.state();
+        state.closed.clear();
+        state.machine.all().collect()
+    };
+    let _gate = site.leaving.gate().await;
+    for bucket in going.into_iter().filter(|bucket| !site.is_member(*bucket)) {
+        reopen(site, bucket).await;
+    }
+    site.changes.world();
 }
 
 /// One try.

@@ -142,7 +142,7 @@ pub struct Core {
     pub recovery: Recovery,
     committer: Committer,
     machine: std::thread::JoinHandle<()>,
-    tasks: Tasks,
+    pub(crate) tasks: Tasks,
 }
 
 /// What the store remembers of the node's former lives.
@@ -230,7 +230,7 @@ impl Core {
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
         let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
         let machine = start_machine(&site, inbox, (life, config.peer.fresh), liveness.clone(), caught_up)?;
-        let tasks = Tasks::default();
+        let tasks = Tasks::counting(telemetry.panics.clone());
         let invites = Arc::new(InviteBook::open(&directory.join(INVITES))?);
         let door = Door { trust: trust.clone(), invites };
         let admin = Admin {
@@ -248,8 +248,10 @@ impl Core {
         };
         let core = Self { site, rooms, trust, registry, services, recovery, committer, machine, tasks };
         core.first_records(&directory, life, options.access_key).await?;
-        core.tasks.spawn(members::complete(core.site.clone(), followed));
-        core.tasks.spawn(circuits::keep(core.site.peers.clone(), liveness, core.tasks.clone()));
+        let (kept, followed) = (core.site.clone(), Arc::new(tokio::sync::Mutex::new(followed)));
+        core.tasks.keep("members", move || members::complete(kept.clone(), followed.clone()));
+        let (peers, tasks) = (core.site.peers.clone(), core.tasks.clone());
+        core.tasks.keep("circuits", move || circuits::keep(peers.clone(), liveness.clone(), tasks.clone()));
         if let Some(view) = view {
             nodes::run(&core.site, view, &core.tasks);
         }
@@ -306,9 +308,13 @@ impl Core {
         let answers = Arc::new(Answers { site: site.clone(), door });
         let (peers, drive, tasks) = (site.peers.clone(), site.drive.clone(), &self.tasks);
         tasks.spawn(outbox::follow(peers.clone(), site.boxes.clone(), drive.clone(), tasks.clone()));
-        tasks.spawn(serve::accept(peers, drive, answers, tasks.clone()));
-        tasks.spawn(roster_watch::watch(site.clone(), self.trust.root));
-        workers::start(tasks, workers, config.scrub.clone());
+        let serving = tasks.clone();
+        tasks.keep("questions", move || {
+            serve::accept(peers.clone(), drive.clone(), answers.clone(), serving.clone())
+        });
+        let (watched, root) = (site.clone(), self.trust.root);
+        tasks.keep("roster", move || roster_watch::watch(watched.clone(), root));
+        workers::start(tasks, &workers, config.scrub.clone());
         Ok(())
     }
 

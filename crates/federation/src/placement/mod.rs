@@ -237,6 +237,14 @@ impl Placement {
         flights.for_each(|(_, flight)| flight.waiting.demand = nothing.clone());
     }
 
+    /// Whoever asked is gone, and nobody will tell how that ended: what waited or was on its way is to be offered anew.
+    pub fn abandon(&mut self) {
+        self.queue = Queue::default();
+        self.flights.clear();
+        self.asks.clear();
+        self.bytes = 0;
+    }
+
     /// What a site is known to hold of a bucket.
     pub fn known(&self, bucket: BucketId, site: SiteId) -> Option<&Spans> {
         self.held.get(&(bucket, site))

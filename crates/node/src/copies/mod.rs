@@ -170,6 +170,11 @@ impl Copies {
         asks
     }
 
+    /// Nobody will tell how what was asked has ended.
+    pub(crate) fn abandon(&self) {
+        self.state().machine.abandon();
+    }
+
     /// Reads the machine.
     pub(crate) fn with<T>(&self, read: impl FnOnce(&Placement) -> T) -> T {
         read(&self.state().machine)

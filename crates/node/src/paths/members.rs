@@ -156,7 +156,11 @@ const ASK_AGAIN: Duration = Duration::from_secs(3);
 
 /// Follows what the machine says of feeds: a member is complete once it has seen all that a complete member
 /// had when it was asked. Of a bucket in which nothing differs no feed has anything to say: then it is asked now and then.
-pub(crate) async fn complete(site: Arc<Site>, mut caught_up: mpsc::Receiver<(BucketId, SiteId)>) {
+pub(crate) async fn complete(
+    site: Arc<Site>,
+    caught_up: Arc<tokio::sync::Mutex<mpsc::Receiver<(BucketId, SiteId)>>>,
+) {
+    let mut caught_up = caught_up.lock().await;
     let mut goals: BTreeMap<BucketId, Vector> = BTreeMap::new();
     loop {
         match tokio::time::timeout(ASK_AGAIN, caught_up.recv()).await {

@@ -20,6 +20,7 @@ mod circuits;
 mod homes;
 pub mod log;
 mod losses;
+mod panics;
 mod peers;
 mod process;
 pub(crate) mod room;
@@ -33,6 +34,7 @@ pub use cache::Cache;
 pub use circuits::Circuits;
 pub use homes::Homes;
 pub use losses::Losses;
+pub use panics::Panics;
 pub use peers::{FeedLag, PeerLabels};
 pub use scrub::Scrub;
 pub use surplus::Surplus;
@@ -100,6 +102,8 @@ pub struct Telemetry {
     pub homes: Homes,
     /// Copies too many.
     pub surplus: Surplus,
+    /// Workers that panicked.
+    pub panics: Panics,
     disk_bytes: Family<ClassLabel, Gauge>,
     unprotected_bytes: Family<BucketLabel, Gauge>,
     area_lacking_bytes: Family<BucketAreaLabel, Gauge>,
@@ -131,6 +135,7 @@ impl Telemetry {
             losses: Losses::default(),
             homes: Homes::default(),
             surplus: Surplus::default(),
+            panics: Panics::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
             area_lacking_bytes: Family::default(),
@@ -206,6 +211,7 @@ impl Telemetry {
         self.losses.register(registry);
         self.homes.register(registry);
         self.surplus.register(registry);
+        self.panics.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));
     }

@@ -33,4 +33,5 @@ mod trim;
 mod uploads;
 mod wanted;
 mod within;
+mod workers;
 mod world;

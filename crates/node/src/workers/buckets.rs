@@ -13,9 +13,13 @@ use crate::site::{Site, unreadable};
 /// Looks after every change, as often as one look takes.
 pub(super) async fn revive(site: Arc<Site>) {
     let mut changes = site.changes.follow();
+    changes.mark_changed();
+    // Whoever did this before may have taken the marks and not looked.
+    let mut looks = true;
     while changes.changed().await.is_ok() {
         // Only a bucket that a feed changed can come back; own writes go to living buckets.
-        if site.changes.take_dirty().is_empty() {
+        looks |= !site.changes.take_dirty().is_empty();
+        if !std::mem::take(&mut looks) {
             continue;
         }
         if let Err(error) = once(&site).await {

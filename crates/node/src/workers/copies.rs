@@ -186,7 +186,9 @@ pub(super) struct Copier {
 }
 
 impl Copier {
+    /// What a former one asked, and did not live to hear, is asked again.
     pub(super) fn new(workers: &Workers) -> Self {
+        workers.site.copies.abandon();
         Self {
             site: workers.site.clone(),
             asks: JoinSet::new(),

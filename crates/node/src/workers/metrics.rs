@@ -1,7 +1,7 @@
 //! Reads what is not counted as it happens: disk, lag, conflicts, unprotected bytes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use skerry_base::codec;
@@ -18,10 +18,13 @@ use crate::paths::members;
 use crate::site::{Site, entry, unreadable};
 use crate::telemetry::Telemetry;
 
+/// Syncs that were observed: it outlives the worker, so that none is observed twice.
+pub(super) type Syncs = Arc<Mutex<SyncStats>>;
+
 pub(super) struct Metrics {
     site: Arc<Site>,
     telemetry: Telemetry,
-    syncs: SyncStats,
+    syncs: Syncs,
     /// Conflicts by bucket at the last turn.
     conflicts: BTreeMap<String, u64>,
     /// None: not read yet.
@@ -29,11 +32,11 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new(workers: &Workers) -> Self {
+    pub(super) fn new(workers: &Workers, syncs: Syncs) -> Self {
         Self {
             site: workers.site.clone(),
             telemetry: workers.telemetry.clone(),
-            syncs: SyncStats::default(),
+            syncs,
             conflicts: BTreeMap::new(),
             growth: None,
         }
@@ -82,13 +85,14 @@ impl Metrics {
 
     /// The store counts syncs in buckets of its own; each new one is observed at its bucket's bound.
     fn observe_syncs(&mut self, now: SyncStats) {
+        let mut syncs = self.syncs.lock().unwrap_or_else(PoisonError::into_inner);
         let bounds = SyncStats::BOUNDS.iter().chain(SyncStats::BOUNDS.last());
-        for ((bound, count), before) in bounds.zip(now.buckets).zip(self.syncs.buckets) {
+        for ((bound, count), before) in bounds.zip(now.buckets).zip(syncs.buckets) {
             for _ in before..count {
                 self.telemetry.sync_seconds.observe(*bound);
             }
         }
-        self.syncs = now;
+        *syncs = now;
     }
 
     fn uplink(&self) {

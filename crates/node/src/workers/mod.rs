@@ -1,11 +1,13 @@
 //! What a site does by itself: has copies held elsewhere, lets go of those that are too many, empties itself when told to, collects garbage, reads everything again, drops tombstones, revives buckets, refreshes metrics.
 //!
 //! Invariants: paced, so that clients notice nothing; each worker ends when the server stops; a failure is
-//! logged and tried again at the next turn.
+//! logged and tried again at the next turn, and one that panics is begun anew (`tasks.rs`): what must outlive that lies in
+//! the site, not in the worker.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::site::Site;
@@ -46,22 +48,34 @@ const TRIM: Duration = Duration::from_secs(1);
 const DUTY: Duration = Duration::from_millis(250);
 
 /// Starts them all.
-pub(crate) fn start(tasks: &Tasks, workers: Workers, scrub: crate::config::Scrub) {
-    tasks.spawn(scrub::Scrubber::new(&workers, scrub).run());
-    tasks.spawn(copies::Copier::new(&workers).run());
-    tasks.spawn(every(TRIM, trim::Trimmer::new(&workers)));
-    tasks.spawn(every(DUTY, drain::Drainer::new(&workers)));
-    tasks.spawn(every(COLLECT, collector::Collector::new(workers.site.clone())));
-    tasks.spawn(every(METRICS, metrics::Metrics::new(&workers)));
-    tasks.spawn(every(TOMBSTONES, tombstones::Tombstones::new(workers.site.clone())));
-    tasks.spawn(every(FELLOWS, fellows::Fellows(workers.site.clone())));
-    tasks.spawn(crate::uplink_admin::work(workers.site.clone()));
-    tasks.spawn(crate::leaving::work(workers.site.clone()));
-    tasks.spawn(crate::pins::work(workers.site.clone()));
-    tasks.spawn(tenures::work(workers.site.clone()));
-    tasks.spawn(buckets::revive(workers.site.clone()));
-    tasks.spawn(buckets::name_homes(workers.site));
+pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::Scrub) {
+    let kept = workers.clone();
+    tasks.keep("scrub", move || scrub::Scrubber::new(&kept, settings.clone()).run());
+    let kept = workers.clone();
+    tasks.keep("copies", move || copies::Copier::new(&kept).run());
+    let kept = workers.clone();
+    tasks.keep("trim", move || every(TRIM, trim::Trimmer::new(&kept)));
+    let kept = workers.clone();
+    tasks.keep("drain", move || every(DUTY, drain::Drainer::new(&kept)));
+    let (kept, syncs) = (workers.clone(), metrics::Syncs::default());
+    tasks.keep("metrics", move || every(METRICS, metrics::Metrics::new(&kept, syncs.clone())));
+    let of_site = |name, begin: fn(Arc<Site>) -> Working| {
+        let site = workers.site.clone();
+        tasks.keep(name, move || begin(site.clone()));
+    };
+    of_site("collector", |site| every(COLLECT, collector::Collector::new(site)).boxed());
+    of_site("tombstones", |site| every(TOMBSTONES, tombstones::Tombstones::new(site)).boxed());
+    of_site("fellows", |site| every(FELLOWS, fellows::Fellows(site)).boxed());
+    of_site("uplink", |site| crate::uplink_admin::work(site).boxed());
+    of_site("leaving", |site| crate::leaving::work(site).boxed());
+    of_site("pins", |site| crate::pins::work(site).boxed());
+    of_site("tenures", |site| tenures::work(site).boxed());
+    of_site("revivals", |site| buckets::revive(site).boxed());
+    of_site("homes", |site| buckets::name_homes(site).boxed());
 }
+
+/// A worker at work.
+type Working = futures::future::BoxFuture<'static, ()>;
 
 /// One turn of a worker; true for another one at once.
 #[async_trait::async_trait]

@@ -86,6 +86,8 @@ impl Trimmer {
     pub(super) fn new(workers: &Workers) -> Self {
         let site = workers.site.clone();
         let begins = site.clock.now().after(START);
+        // A round that a former one did not end: its marks would be taken for those of the next.
+        site.copies.trim(Input::GiveUp, site.clock.now());
         Self { site, plans: BTreeMap::new(), begins }
     }
 

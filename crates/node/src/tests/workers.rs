@@ -1,0 +1,60 @@
+//! What a site does by itself goes on after a panic.
+
+use skerry_gateway::service::{PinAct, PinRequest};
+
+use super::world::{TestWorld, noise};
+
+/// What a site of one node does by itself.
+const WORKERS: [&str; 17] = [
+    "circuits",
+    "collector",
+    "copies",
+    "drain",
+    "fellows",
+    "homes",
+    "leaving",
+    "members",
+    "metrics",
+    "pins",
+    "questions",
+    "revivals",
+    "roster",
+    "scrub",
+    "tombstones",
+    "trim",
+    "uplink",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_whose_workers_all_panicked_goes_on_without_a_restart() {
+    let world = TestWorld::new(2).await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.create_bucket("photos").await.unwrap();
+        one.put("photos", "menu/a", noise(200_000, 1)).await.unwrap();
+        let known = || async { two.site().bucket("photos").await.unwrap().is_some() };
+        two.until("the bucket is known", known).await;
+        let tasks = two.core.as_ref().unwrap().tasks.clone();
+        let all = || async { tasks.kept().await == WORKERS };
+        two.until("all workers were begun", all).await;
+        for name in WORKERS {
+            tasks.trip(name).await;
+        }
+        let counted = || async { WORKERS.iter().all(|name| tasks.panics(name) == 1) };
+        two.until("all panicked", counted).await;
+        // Questions and the roster, pins and members, departures.
+        let request = PinRequest { bucket: "photos".into(), prefix: "menu/".into(), act: PinAct::Pin };
+        two.services().admin.set_pin(request).await.unwrap();
+        let here = || async { two.site().store.kept_bytes() >= 200_000 };
+        two.until("what is pinned is here", here).await;
+        let id = two.site().bucket("photos").await.unwrap().unwrap().id;
+        two.until("it is a complete member", || async { two.site().is_complete(id) }).await;
+        let request = PinRequest { bucket: "photos".into(), prefix: "menu/".into(), act: PinAct::Unpin };
+        two.services().admin.set_pin(request).await.unwrap();
+        two.services().admin.leave_bucket("photos").await.unwrap();
+        two.until("the bucket was left", || async { !two.site().is_member(id) }).await;
+        let swept = || async { !two.site().leaving.sweeps(id) };
+        two.until("its records are gone", swept).await;
+    }
+    world.stop().await;
+}
