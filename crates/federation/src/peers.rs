@@ -181,8 +181,12 @@ impl Peers {
 
     /// Linked landmarks that everybody tells what they hold, nearest first.
     pub(crate) fn top(&self) -> Vec<SiteId> {
-        let top = |site: &SiteId| self.view.level(*site) + 1 >= self.view.k();
-        self.landmarks().into_iter().filter(top).collect()
+        self.landmarks().into_iter().filter(|site| self.is_top(*site)).collect()
+    }
+
+    /// Whether everybody tells this one what they hold, and it can be asked.
+    pub(crate) fn is_top(&self, site: SiteId) -> bool {
+        self.is_linked(site) && self.view.level(site) + 1 >= self.view.k()
     }
 
     /// Whether this site tells that one what it holds: a landmark, or one that knows nothing of landmarks.

@@ -1,10 +1,11 @@
 //! This site's own questions: waves, repetitions, and what is concluded from the answers.
 //!
-//! With one level everybody is asked, and everybody must say "no". With more, one landmark that everybody tells and
-//! that has heard everybody is enough; the others are waited for, who may have been told a moment ago.
+//! With one level everybody is asked, and everybody must say "no". With more, every linked landmark that everybody tells
+//! must say that it has heard everybody and knows of nobody: one alone may have missed what was published. The others are
+//! waited for a moment, who may have been told just now.
 //!
 //! Invariants: every question is answered once, at the latest after [`limits::LOCATE_TIMEOUT`]; "unknown" is
-//! said only if every landmark that could be asked said "no", or one that must know said so.
+//! said only if every landmark that could be asked and must know said "no", and none has named a member.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +46,8 @@ struct Asked {
     due: Instant,
     tries: u8,
     reply: Option<Reply>,
+    /// The member that it passed the question on to last.
+    passed_on: Option<SiteId>,
 }
 
 #[derive(Debug)]
@@ -89,13 +92,14 @@ impl Question {
         let over = cx.now >= self.deadline() || (self.all_replied() && cx.now >= self.waited());
         let unasked = match self.one_level || self.asked.is_empty() {
             true => self.all_no().then(|| self.unasked(cx)),
-            false => self.unheard(known),
+            false => self.unheard(known).filter(|_| !self.is_doubted(cx)),
         };
         let settled = unasked.is_some() && self.is_settled(cx.now);
         if !over && !settled {
             return None;
         }
-        let apart: BTreeSet<SiteId> = self.apart.union(&known.apart).copied().collect();
+        let apart: BTreeSet<SiteId> =
+            self.apart.union(&known.apart).copied().chain(self.passed_on()).collect();
         if !apart.is_empty() {
             return Some(Answer::Unreachable { sites: apart.into_iter().take(limits::FOUND).collect() });
         }
@@ -106,6 +110,20 @@ impl Question {
     fn is_settled(&self, now: Instant) -> bool {
         let late = |asked: &Asked| asked.tries > 1 && now >= self.waited();
         self.asked.values().all(|asked| asked.reply.is_some() || (!self.one_level && late(asked)))
+    }
+
+    /// Whether a landmark that must know, and can be asked, has not said that there is nobody; or any has named a member.
+    fn is_doubted(&self, cx: &Context<'_>) -> bool {
+        let doubts = |(site, asked): (&SiteId, &Asked)| {
+            let silent = matches!(asked.reply, None | Some(Reply::NotYet));
+            asked.passed_on.is_some() || (silent && cx.peers.is_top(*site))
+        };
+        self.asked.iter().any(doubts)
+    }
+
+    /// Members that were asked by who knows them, and have not answered.
+    fn passed_on(&self) -> impl Iterator<Item = SiteId> {
+        self.asked.values().filter_map(|asked| asked.passed_on)
     }
 
     fn unasked(&self, cx: &Context<'_>) -> Vec<SiteId> {
@@ -158,7 +176,7 @@ impl Questions {
             return;
         }
         let plan = Landmarks::of(cx.peers).waves(cx.peers);
-        let asked = |(wait, site)| (site, Asked { due: cx.now.after(wait), tries: 0, reply: None });
+        let asked = |(wait, site)| (site, Asked { due: cx.now.after(wait), tries: 0, reply: None, passed_on: None });
         let asked = plan.into_iter().map(asked).collect();
         let wire = cx.ticket().0;
         let one_level = cx.peers.one_level();
@@ -192,14 +210,20 @@ impl Questions {
         let Some((&ticket, question)) = found else { return cx.stale() };
         let mut known = known;
         let patience = patience(cx, from);
-        let asked = question.asked.get_mut(&from);
+        let mut asked = question.asked.get_mut(&from);
+        if let Some(asked) = &mut asked {
+            asked.passed_on = None;
+        }
         match (said, asked) {
             (Said::Member, _) => {
                 if !known.reachable.contains(&from) {
                     known.reachable.push(from);
                 }
             }
-            (Said::PassedOn(_), Some(asked)) => asked.due = cx.now.after(patience),
+            (Said::PassedOn(to), Some(asked)) => {
+                asked.due = cx.now.after(patience);
+                asked.passed_on = Some(to);
+            }
             (Said::Known(sites), Some(asked)) => {
                 asked.reply = Some(Reply::Known);
                 question.apart.extend(sites);

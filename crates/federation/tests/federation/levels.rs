@@ -96,6 +96,39 @@ fn nobody_is_said_by_who_must_know_and_not_before() {
     assert_eq!(world.answer(3), Some(Answer::Unknown { unasked: vec![site_id(member)] }));
 }
 
+/// A member that one landmark of the top level has missed, though it has heard all else; and who does not know it.
+fn missed_by_one() -> (World, usize, usize, Vec<usize>) {
+    let mut world = line(20, 1, &[]);
+    let top = top(&world);
+    let mut low = (0..20).filter(|n| !top.contains(n));
+    let (asker, member) = (low.next().unwrap(), low.next_back().unwrap());
+    world.silence(member, top[0]);
+    world.join(member, bucket(5));
+    world.run(seconds(5));
+    world.cut(asker, member);
+    world.run(seconds(1));
+    (world, asker, member, top)
+}
+
+#[test]
+fn one_landmark_that_missed_a_member_does_not_outdo_those_that_know_it() {
+    let (mut world, asker, member, _) = missed_by_one();
+    world.locate(asker, 1, 5);
+    world.run(seconds(6));
+    assert_eq!(world.answer(1), Some(Answer::Unreachable { sites: vec![site_id(member)] }));
+}
+
+#[test]
+fn one_landmark_that_missed_a_member_does_not_answer_for_those_that_are_silent() {
+    let (mut world, asker, _, top) = missed_by_one();
+    for other in &top[1..] {
+        world.silence(*other, asker);
+    }
+    world.locate(asker, 1, 5);
+    world.run(seconds(6));
+    assert_eq!(world.answer(1), Some(Answer::NotYetKnown));
+}
+
 #[test]
 fn landmarks_die_and_members_are_found() {
     let mut world = line(24, 2, &[]);
