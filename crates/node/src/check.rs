@@ -2,7 +2,8 @@
 //!
 //! Before: `skerry check`. After: storage reads everything. Invariants: opens the store as a start of the site does
 //! and changes no more than that, unless a repair is asked for; a repair throws nothing away (the old index is moved
-//! aside) and leaves what it cannot mend on the list that the running site mends from others.
+//! aside) and leaves what it cannot mend on the list that the running site mends from others; no index is rebuilt while
+//! only that index says what the journal's base said.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,6 +29,9 @@ const PAGE: usize = 1000;
 /// Entries of each list; more are only counted.
 const LISTED: usize = 10_000;
 
+/// How the word on a part begins that does not read.
+const DAMAGED: &str = "damaged: ";
+
 /// Why nothing was checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
@@ -46,6 +50,19 @@ pub enum CheckError {
         /// Where.
         directory: String,
         /// What.
+        error: StorageError,
+    },
+    /// The base of the journal is damaged, and cannot be written anew.
+    #[error(
+        "{directory}: the journal's base is damaged ({why}) and no new one could be written ({error}); nothing was rebuilt, \
+         because only the index says what the base said: make room on the disk and run it again"
+    )]
+    Base {
+        /// Where.
+        directory: String,
+        /// What is wrong with it.
+        why: String,
+        /// Why there is no new one.
         error: StorageError,
     },
 }
@@ -87,6 +104,8 @@ pub struct CheckReport {
     pub is_well: bool,
     /// `whole`, `rebuilt: …` or `damaged: …`.
     pub index: String,
+    /// What the journal said before its first segment: `whole`, `damaged: …` or `rewritten: …`.
+    pub base: String,
     /// Journal frames that the index lacked.
     pub replayed: u64,
     /// A write cut short by the end of the last run: normal after a crash.
@@ -152,6 +171,7 @@ pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport,
     }
     if repair {
         note(&look, &store, examined.as_ref())?;
+        look.renew_base(&store, &recovery, examined.as_ref(), &mut report)?;
         drop(store);
         let (store, recovery) = look.open(true)?;
         report.opened(&recovery);
@@ -164,7 +184,9 @@ pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport,
         }
         report.repaired = true;
     }
-    report.is_well = examined.is_some() && report.damaged_chunks == 0 && report.journal.is_empty();
+    let has_base = !report.base.starts_with(DAMAGED);
+    report.is_well =
+        examined.is_some() && report.damaged_chunks == 0 && report.journal.is_empty() && has_base;
     Ok(report)
 }
 
@@ -197,12 +219,33 @@ impl Look<'_> {
         Store::open(Arc::new(disk), Arc::new(SpaceReducer), settings).map_err(|error| self.failed(error))
     }
 
+    /// A base that does not read is written anew from the index, if that is whole and was not just built without it.
+    fn renew_base(
+        &self,
+        store: &Store,
+        recovery: &Recovery,
+        examined: Option<&ScrubStep>,
+        report: &mut CheckReport,
+    ) -> Result<(), CheckError> {
+        let Some(why) = examined.and_then(|step| step.base.clone()) else { return Ok(()) };
+        if matches!(recovery.index, IndexState::Rebuilt(_)) {
+            return Ok(());
+        }
+        store.renew_base().map_err(|error| CheckError::Base {
+            directory: self.data.display().to_string(),
+            why: why.clone(),
+            error,
+        })?;
+        report.base = format!("rewritten: {why}");
+        Ok(())
+    }
+
     /// None: the index does not read, which the report says.
     fn examine(&self, store: &Store, report: &mut CheckReport) -> Result<Option<ScrubStep>, CheckError> {
         match store.examine() {
             Ok(step) => Ok(Some(step)),
             Err(StorageError::Index(why)) => {
-                report.index = format!("damaged: {why}");
+                report.index = format!("{DAMAGED}{why}");
                 Ok(None)
             }
             Err(error) => Err(self.failed(error)),
@@ -241,6 +284,7 @@ impl CheckReport {
     fn read(&mut self, store: &Store, step: &ScrubStep, system: BucketId, own: SiteId) {
         (self.chunks, self.bytes, self.torn_copies) = (step.chunks, step.bytes, step.torn_copies);
         self.damaged_chunks = step.damaged.len() as u64;
+        self.base = step.base.as_ref().map_or_else(|| "whole".into(), |why| format!("{DAMAGED}{why}"));
         for found in &step.segments {
             self.hurt_journal(HurtJournal { segment: found.segment, lost: None, why: found.why.clone() });
         }
@@ -255,7 +299,7 @@ impl CheckReport {
                 .collect(),
         };
         if let Err(error) = naming.run(system, self) {
-            self.index = format!("damaged: {error}");
+            self.index = format!("{DAMAGED}{error}");
         }
         for ((domain, chunk), (why, named)) in naming.damaged {
             if !named {

@@ -21,7 +21,7 @@ pub(crate) struct Check {
     /// Directory of a site that does not run, or of a demo with --site
     #[arg(long, value_name = "DIR", env = "SKERRY_DIR", default_value = "skerry")]
     dir: PathBuf,
-    /// Rebuild the index from journal and payload (the old one is kept aside), and note what is damaged, so that the site mends it from others once it runs
+    /// Rebuild the index from journal and payload (the old one is kept aside), after a damaged base of the journal was written anew from it, and note what is damaged, so that the site mends it from others once it runs
     #[arg(long)]
     repair: bool,
 }
@@ -50,7 +50,7 @@ fn failure(error: &CheckError) -> Failure {
     match error {
         CheckError::NoStore(_) => Failure::usage(error.to_string()),
         CheckError::InUse(_) => Failure::refused(error.to_string()),
-        CheckError::Trust(_) | CheckError::Storage { .. } => Failure::failed(error.to_string()),
+        CheckError::Trust(_) | CheckError::Storage { .. } | CheckError::Base { .. } => Failure::failed(error.to_string()),
     }
 }
 
@@ -96,6 +96,9 @@ fn print(report: &CheckReport) {
     }
     for chunk in &report.unnamed {
         output::line(&format!("damaged, of no version: {chunk}"));
+    }
+    if report.base != "whole" && !report.base.is_empty() {
+        output::line(&format!("the journal's base: {}", report.base));
     }
     for hurt in &report.journal {
         let lost = hurt.lost.map_or_else(

@@ -107,6 +107,39 @@ async fn an_index_with_any_part_flipped_is_told_and_repaired() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_base_of_the_journal_is_told_and_written_anew_before_the_index_is_rebuilt() {
+    let (mut world, bodies) = filled().await;
+    let store = world.sites[0].site().store.clone();
+    tokio::task::spawn_blocking(move || store.renew_base()).await.unwrap().unwrap();
+    world.sites[0].put("papers", "later", bodies[0].clone()).await.unwrap();
+    world.sites[0].stop().await;
+    let base = world.sites[0].directory.path().join("data/base");
+    assert_eq!(checked(&world.sites[0], false).base, "whole");
+    for part in 0..4 {
+        let mut bytes = std::fs::read(&base).unwrap();
+        let at = bytes.len() * part / 4 + 7;
+        bytes[at] = !bytes[at];
+        std::fs::write(&base, bytes).unwrap();
+        let told = checked(&world.sites[0], false);
+        assert!(!told.is_well && told.base.starts_with("damaged: "), "{told:?}");
+        let mended = checked(&world.sites[0], true);
+        assert!(mended.is_well && mended.base.starts_with("rewritten: "), "{mended:?}");
+        let whole = checked(&world.sites[0], false);
+        assert!(whole.is_well && whole.base == "whole", "{whole:?}");
+    }
+    world.sites[0].start().await;
+    for (bucket, key, body) in [
+        ("papers", "small", &bodies[0]),
+        ("papers", "later", &bodies[0]),
+        ("photos", "large", &bodies[1]),
+        ("photos", "tree", &bodies[2]),
+    ] {
+        assert_eq!(world.sites[0].get(bucket, key).await.unwrap(), *body, "{key}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rebuild_tells_how_far_it_is() {
     let (mut world, _) = filled().await;
     world.sites[0].stop().await;

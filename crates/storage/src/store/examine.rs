@@ -27,8 +27,8 @@ const TABLES: [Table; 12] = [
 const REPORT: u64 = 4 << 20;
 
 impl Store {
-    /// Reads every row of the index, every chunk that is here and every sealed journal segment, and says what is
-    /// damaged. An index that does not read is an error: it is to be rebuilt.
+    /// Reads every row of the index, every chunk that is here, every sealed journal segment and the base of the journal, and
+    /// says what is damaged. An index that does not read is an error: it is to be rebuilt.
     pub fn examine(&self) -> Result<ScrubStep, StorageError> {
         let read = std::panic::AssertUnwindSafe(|| self.read_index());
         std::panic::catch_unwind(read).unwrap_or_else(|_| {
@@ -49,6 +49,7 @@ impl Store {
             segment = self.scrub_segment(from, &mut sum)?;
             self.settings.tell(Progress { stage: Stage::Journal, done: sum.bytes, total });
         }
+        sum.base = self.base_damage();
         Ok(sum)
     }
 

@@ -84,42 +84,65 @@ impl Store {
         if !self.is_worth_a_base(sweep, done.pressed) {
             return Ok(());
         }
+        let active = self.core().writer.tail().segment;
+        match self.replace_base(sweep) {
+            Ok(()) => {
+                done.more = true;
+                Ok(())
+            }
+            // No room now, or what was written does not read back: the journal stays as it is.
+            Err(error @ (StorageError::Full | StorageError::Damaged(_))) => {
+                tracing::warn!(%error, "no base of the journal was written; it goes on growing");
+                sweep.base_refused = active;
+                base::discard(&*self.disk)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the base anew from the index, worth it or not: only the index says what one said that does not read. The
+    /// index must read whole ([`Store::examine`]).
+    pub fn renew_base(&self) -> Result<(), StorageError> {
+        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let renewed = self.replace_base(&mut sweep);
+        if renewed.is_err() {
+            base::discard(&*self.disk)?;
+        }
+        renewed
+    }
+
+    fn replace_base(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
         let (position, reading) = {
             // Under the lock of the groups: the index is where the journal is.
             let core = self.core();
             self.check_poison()?;
             (core.writer.tail(), self.index.read())
         };
-        match self.write_base(&position, &reading) {
-            Ok(()) => {}
-            // No room now, or what was written does not read back: the journal stays as it is.
-            Err(error @ (StorageError::Full | StorageError::Damaged(_))) => {
-                tracing::warn!(%error, "no base of the journal was written; it goes on growing");
-                sweep.base_refused = position.segment;
-                return base::discard(&*self.disk);
-            }
-            Err(error) => return Err(error),
-        }
+        self.write_base(&position, &reading)?;
         drop(reading);
         self.checkpoint()?;
         base::publish(&*self.disk)?;
         sweep.base = Base::load(&*self.disk, &self.salt);
-        done.more = true;
         Ok(())
     }
 
     /// Reads the base; one that does not read whole is written anew by the collector while the index has it all.
     pub(super) fn check_base(&self) {
+        if let Some(why) = self.base_damage() {
+            tracing::error!(why, "the base of the journal is damaged; a new one will be written");
+            self.sweep.lock().unwrap_or_else(PoisonError::into_inner).base.damaged = true;
+        }
+    }
+
+    /// What is wrong with the base; none if it reads whole, or there is none.
+    pub(super) fn base_damage(&self) -> Option<String> {
         let read = Reader::open(&*self.disk, &self.salt).and_then(|reader| {
             reader.map_or(Ok(()), |reader| {
                 reader.release();
                 reader.each(&mut |_| Ok(()))
             })
         });
-        if let Err(error) = read {
-            tracing::error!(%error, "the base of the journal is damaged; a new one will be written");
-            self.sweep.lock().unwrap_or_else(PoisonError::into_inner).base.damaged = true;
-        }
+        read.err().map(|error| error.to_string())
     }
 
     fn is_worth_a_base(&self, sweep: &Sweep, pressed: bool) -> bool {

@@ -79,6 +79,8 @@ pub struct ScrubStep {
     pub damaged: Vec<DamagedChunk>,
     /// Damaged journal segments.
     pub segments: Vec<DamagedSegment>,
+    /// What is wrong with the base of the journal; looked at when everything is read at once.
+    pub base: Option<String>,
 }
 
 /// How far a round is.

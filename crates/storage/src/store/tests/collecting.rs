@@ -559,6 +559,30 @@ fn a_base_that_does_not_read_is_said_and_an_index_goes_on_without() {
     }
 }
 
+#[test]
+fn an_examination_tells_a_damaged_base_and_a_new_one_is_written_from_the_index() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = overwritten(&disk, &settings);
+    let before = super::world::keys(&store.view());
+    assert_eq!(store.examine().unwrap().base, None);
+    store.checkpoint().unwrap();
+    drop(store);
+    for part in 0..8 {
+        let at = disk.content("base").len() * part / 8 + 5;
+        disk.corrupt("base", |bytes| bytes[at] ^= 1);
+        let (store, _) = open(&disk, &settings);
+        let told = store.examine().unwrap().base.expect("it is told");
+        assert!(told.contains("base of the journal"), "{told}");
+        store.renew_base().unwrap();
+        assert_eq!(store.examine().unwrap().base, None, "byte {at}");
+        drop(store);
+        let lost = Settings { kept: Some(Arc::default()), ..settings.clone() };
+        let (store, recovery) = open(&disk, &lost);
+        assert_eq!(recovery.damage, vec![], "the new one says it all");
+        assert_eq!(super::world::keys(&store.view()), before);
+    }
+}
+
 /// As after a power cut, which copies are not synced against.
 #[test]
 fn a_torn_copy_of_a_tree_does_not_keep_the_journal_from_a_base() {
