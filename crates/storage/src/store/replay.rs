@@ -19,7 +19,7 @@ use super::rebase::{Base, table_of};
 use super::{IndexState, Recovery, put};
 use crate::checksum::crc32c;
 use crate::chunks::Key;
-use crate::chunks::row::{Applied, Area, Note, Place, REBUILDING, UNWANTED, read_chunk_key};
+use crate::chunks::row::{Applied, Area, Note, Place, REBUILDING, Row, UNWANTED, read_chunk_key};
 use crate::disk::{Disk, File};
 use crate::index::Index;
 use crate::journal::base::{Item, Reader};
@@ -289,9 +289,8 @@ impl Replay<'_> {
                     Item::Refer { domain, id, delta } => changes.refer((domain, id), delta)?,
                     Item::Body { domain, id, segment, offset, crc, stored } => {
                         let place = Place { area: Area::Journal, segment, offset, crc };
-                        // What was found as an extent was written after the body.
-                        let found = changes.row((domain, id))?.place;
-                        if found.is_none_or(|found| found.area == Area::Cache) {
+                        let found = changes.row((domain, id))?;
+                        if !self.outranks((domain, id), &found, place, stored) {
                             changes.place((domain, id), &leaf(place, stored))?;
                         }
                     }
@@ -386,16 +385,28 @@ impl Replay<'_> {
                 crc: line.crc,
             };
             let key = (line.domain, line.id);
-            // A rebuild has seen all extents already. One that lies there was written after this body was collected,
-            // or is yet to be collected by a note that comes before the body.
-            let known = changes.row(key)?.place.is_some_and(|known| known.area == Area::Payload);
-            if known && self.opened.applied.is_none() {
+            // A rebuild has seen all extents already.
+            let known = changes.row(key)?;
+            if self.opened.applied.is_none() && self.outranks(key, &known, place, line.len) {
                 changes.free(Area::Journal, place.segment, place.offset, u64::from(line.len));
             } else {
                 changes.place(key, &leaf(place, line.len))?;
             }
         }
         changes.absorb(batch)
+    }
+
+    /// Whether what a rebuild found as an extent is taken, and not a body in the journal. It was written after that, or is
+    /// yet to be collected by a note that comes before the body; unless it is rotten and the body is what mended it: where
+    /// nothing can be punched it still lies there.
+    fn outranks(&self, key: Key, found: &Row, body: Place, len: u32) -> bool {
+        let Some(place) = found.place.filter(|place| place.area == Area::Payload) else { return false };
+        let reads = |place: Place, head: usize, stored: u32| {
+            let file = self.disk.open(&file_name(place.area.folder(), place.segment)).ok();
+            let bytes = file.and_then(|file| read_at(&file, place.offset + head as u64, stored));
+            bytes.is_some_and(|bytes| ChunkId::of(&bytes) == key.1)
+        };
+        reads(place, header_len(found.stored), found.stored) || !reads(body, 0, len)
     }
 
     fn replay_note(
@@ -518,8 +529,12 @@ fn whole(file: &Arc<dyn File>, extent: &Extent, offset: u64) -> bool {
 }
 
 fn read_data(file: &Arc<dyn File>, offset: u64, stored: u32) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; stored as usize];
-    let read = file.read_at(offset + header_len(stored) as u64, &mut bytes).ok()?;
+    read_at(file, offset + header_len(stored) as u64, stored)
+}
+
+fn read_at(file: &Arc<dyn File>, offset: u64, len: u32) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; len as usize];
+    let read = file.read_at(offset, &mut bytes).ok()?;
     (read == bytes.len()).then_some(bytes)
 }
 

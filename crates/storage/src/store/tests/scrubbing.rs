@@ -1,5 +1,7 @@
 //! Everything is read again: damage is found, told, never served, and mended by who puts the bytes again.
 
+use std::sync::Arc;
+
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{DOMAIN, audit, body, delete, kept, open, put_large, put_small, put_tree, rows, small};
@@ -8,7 +10,7 @@ use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::payload::extent::{Extent, block_sums, header_len};
 use crate::store::{ScrubStep, Store};
-use crate::{Class, IndexState, ReadError};
+use crate::{Class, IndexState, ReadError, Settings};
 
 const NOW: WallTime = WallTime(1_000);
 
@@ -288,4 +290,40 @@ fn what_a_rebuild_drops_as_torn_stays_on_the_list_until_it_is_back() {
     drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
     assert!(store.recheck(DOMAIN, id).unwrap());
     assert_eq!(store.scrub_state().damaged.len(), 0);
+}
+
+#[test]
+fn a_rebuild_takes_the_body_that_mended_an_extent_and_not_the_rotten_one_that_still_lies_there() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = body(7, 9_000);
+    let id = ChunkId::of(&bytes);
+    put_large(&store, "held", 7, &bytes).unwrap();
+    // So that it is none of the last segments, which a rebuild verifies.
+    for n in 100..120 {
+        put_large(&store, &format!("large-{n}"), n, &body(n, 90_000)).unwrap();
+    }
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    let rot = || flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 5_000);
+    rot();
+    store.read_chunk(DOMAIN, id, 0..u32::MAX).unwrap_err();
+    put_small(&store, "again", 8, &bytes).unwrap();
+    let mended = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    assert_eq!(mended.area, Area::Journal, "written anew");
+    drop(store);
+    // The extent was not punched; nor does the base that is written then say otherwise.
+    for with_base in [false, true] {
+        let lost = Settings { kept: Some(Arc::default()), ..settings.clone() };
+        let (store, _) = open(&disk, &lost);
+        assert_eq!(store.read_chunk(DOMAIN, id, 0..u32::MAX).unwrap(), bytes, "with a base: {with_base}");
+        audit(&store);
+        store.renew_base().unwrap();
+    }
+    // Once both are rotten it does not matter; once only the body is, the extent is taken.
+    rot();
+    flip(&disk, &file_name(mended.area.folder(), mended.segment), mended.offset as usize + 9);
+    let lost = Settings { kept: Some(Arc::default()), ..settings.clone() };
+    let (store, _) = open(&disk, &lost);
+    assert_eq!(store.read_chunk(DOMAIN, id, 0..u32::MAX).unwrap(), bytes);
+    audit(&store);
 }
