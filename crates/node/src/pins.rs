@@ -177,6 +177,7 @@ pub(crate) async fn act(site: &Arc<Site>, request: PinRequest) -> Outcome<PinLis
 }
 
 async fn begin(site: &Arc<Site>, bucket: &Bucket, pin: Pin, act: PinAct, known: Option<bool>) -> Outcome<()> {
+    refuse_outside(site, bucket)?;
     bucket.check_residency(site)?;
     if site.leaving.note(bucket.id).is_some() {
         return Err(invalid(format!(
@@ -199,6 +200,24 @@ async fn begin(site: &Arc<Site>, bucket: &Bucket, pin: Pin, act: PinAct, known: 
     keep(site, &pin, Some(if prefetch { PREFETCHED } else { PINNED })).await?;
     site.pins.all().insert(pin, Progress { prefetch, ..Progress::default() });
     Ok(())
+}
+
+/// A pin needs the whole bucket's records, and this site may not follow it.
+fn refuse_outside(site: &Site, bucket: &Bucket) -> Outcome<()> {
+    if !site.stays_out(bucket) {
+        return Ok(());
+    }
+    let how = match site.joins_here(bucket.id) {
+        Some(_) => format!("`skerry bucket join {} --when manual` here", bucket.name),
+        None => format!("`skerry bucket set {} --join manual`", bucket.name),
+    };
+    let message = format!(
+        "a pin needs all records of {0}, and {1} may not follow it (join = never): {how} first, then \
+         `skerry bucket join {0}`",
+        bucket.name,
+        site.called()
+    );
+    Err(ServiceError::new(ErrorKind::NotResident, message))
 }
 
 async fn keep(site: &Site, pin: &Pin, value: Option<&'static [u8]>) -> Outcome<()> {
@@ -234,6 +253,7 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
     let Some(bucket) = site.read(move |view| bucket::claim_of(view, system, id)).await? else {
         return Ok(());
     };
+    refuse_outside(site, &bucket)?;
     bucket.check_residency(site)?;
     let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
     let (whole, unpinned) = (site.is_complete(id), site.pins.unpinned.load(Ordering::Acquire));

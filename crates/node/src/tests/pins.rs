@@ -1,6 +1,8 @@
 //! What is pinned or prefetched at a site.
 
-use skerry_gateway::service::{ErrorKind, Outcome, PinAct, PinRequest, PinStatus};
+use skerry_gateway::service::{
+    BucketPatch, ErrorKind, JoinRequest, Outcome, PinAct, PinRequest, PinStatus,
+};
 
 use super::world::{TestSite, TestWorld, noise};
 
@@ -54,6 +56,48 @@ async fn a_pinned_prefix_is_here_when_the_links_are_cut_and_stays_over_a_restart
     assert_eq!(two.site().store.kept_bytes(), 0, "prefetched is not pinned");
     let wrong = PinRequest { bucket: "nowhere".into(), prefix: String::new(), act: PinAct::Pin };
     assert_eq!(two.services().admin.set_pin(wrong).await.unwrap_err().kind(), ErrorKind::NoSuchBucket);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pin_makes_no_member_where_none_may_join() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "menu/a", noise(70_000, 1)).await.unwrap();
+    let known = || async { two.site().bucket("photos").await.unwrap().is_some() };
+    two.until("the bucket is known", known).await;
+    let set = |join: &'static str| async move {
+        let patch = BucketPatch { join: Some(join.into()), ..BucketPatch::default() };
+        one.services().admin.update_bucket("photos", patch).await.unwrap();
+        let heard = || async { two.site().bucket("photos").await.unwrap().unwrap().config.joins().name() == join };
+        two.until("the setting is known", heard).await;
+    };
+    set("never").await;
+    let id = two.site().bucket("photos").await.unwrap().unwrap().id;
+    for wish in [PinAct::Pin, PinAct::Prefetch] {
+        let refused = act(two, "menu/", wish).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::NotResident);
+        assert!(refused.message().contains("--join manual"), "{refused}");
+    }
+    assert!(!two.site().is_member(id));
+    assert!(two.services().admin.pins().await.unwrap().pins.is_empty());
+    // Who follows it already goes on, pins included.
+    act(one, "menu/", PinAct::Pin).await.unwrap();
+    complete(one, 1).await;
+    // With the rule gone it is an explicit wish like any other.
+    set("manual").await;
+    act(two, "menu/", PinAct::Pin).await.unwrap();
+    complete(two, 1).await;
+    assert!(two.site().is_member(id));
+    // A rule for this site alone is named as that.
+    act(two, "menu/", PinAct::Unpin).await.unwrap();
+    two.services().admin.leave_bucket("photos").await.unwrap();
+    two.until("it has left", || async { !two.site().is_member(id) }).await;
+    let when = JoinRequest { when: Some("never".into()), ..JoinRequest::default() };
+    two.services().admin.join_bucket("photos", when).await.unwrap();
+    let refused = act(two, "menu/", PinAct::Pin).await.unwrap_err();
+    assert!(refused.message().contains("--when manual"), "{refused}");
     world.stop().await;
 }
 
