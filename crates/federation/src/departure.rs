@@ -41,7 +41,7 @@ pub enum Standing {
 pub struct Own {
     /// Everything up to here.
     pub vector: Vector,
-    /// The seqs of each origin beyond; none if they are more than [`limits::LOOSE_DOTS`].
+    /// The seqs of each origin beyond; none if they are more than [`limits::LOOSE_LEFT`].
     pub loose: Vec<(Origin, Option<Vec<u64>>)>,
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, Dot, Instant, SiteId};
+use skerry_base::{BucketId, Dot, Instant, Origin, SiteId};
 use skerry_federation::departure::{Attempt, Departures, Own, Standing, Verdict, Wait};
 use skerry_federation::{Input, Loose, limits};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
@@ -360,13 +360,29 @@ fn own(view: &dyn View, bucket: BucketId) -> Outcome<Own> {
     let vector = space::vector(view, bucket).map_err(unreadable)?;
     let mut own = Own { vector, loose: Vec::new() };
     for space::Loose { origin, covered, .. } in space::loose(view, bucket).map_err(unreadable)? {
-        let range = space::DotRange::span(origin, covered.saturating_add(1), u64::MAX);
-        let most = limits::LOOSE_DOTS;
-        let dots = space::dots_in(view, bucket, range, most + 1).map_err(unreadable)?;
-        let seqs = (dots.len() <= most).then(|| dots.into_iter().map(|dot| dot.seq).collect());
-        own.loose.push((origin, seqs));
+        own.loose.push((origin, beyond(view, bucket, (origin, covered), limits::LOOSE_LEFT)?));
     }
     Ok(own)
+}
+
+/// The seqs of an origin beyond what is covered, read page by page; none if they are more than `most`.
+fn beyond(
+    view: &dyn View,
+    bucket: BucketId,
+    (origin, covered): (Origin, u64),
+    most: usize,
+) -> Outcome<Option<Vec<u64>>> {
+    let (mut seqs, mut after) = (Vec::new(), covered);
+    while seqs.len() <= most {
+        let range = space::DotRange::span(origin, after.saturating_add(1), u64::MAX);
+        let page = space::dots_in(view, bucket, range, limits::LOOSE_DOTS).map_err(unreadable)?;
+        seqs.extend(page.iter().map(|dot| dot.seq));
+        match page.last() {
+            Some(last) if page.len() == limits::LOOSE_DOTS && last.seq < u64::MAX => after = last.seq,
+            _ => return Ok(Some(seqs).filter(|seqs| seqs.len() <= most)),
+        }
+    }
+    Ok(None)
 }
 
 /// Asks all members that can be reached what they have.

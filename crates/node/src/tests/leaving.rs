@@ -1,14 +1,14 @@
 //! Sites join buckets and leave them: what only they hold is handed over first, whatever happens meanwhile.
 
-use skerry_base::BucketId;
 use skerry_base::kv::View;
+use skerry_base::{BucketId, Dot, Origin, Vector};
 use skerry_gateway::service::{
     BucketPatch, ErrorKind, HomeRequest, JoinRequest, MembershipState, Outcome, WriteCondition,
 };
-use skerry_model::space;
+use skerry_model::{Entry, Record, space};
 
 use super::world::{TestSite, TestWorld, noise};
-use crate::site::unreadable;
+use crate::site::{entry, unreadable};
 
 async fn id_of(site: &TestSite, bucket: &str) -> BucketId {
     site.until("the bucket is known", || async { site.site().bucket(bucket).await.unwrap().is_some() }).await;
@@ -285,5 +285,36 @@ async fn a_bucket_or_a_site_says_whether_a_read_makes_a_member() {
     two.cut(true).await;
     assert_eq!(one.get("photos", "b").await.unwrap(), noise(100_000, 1));
     assert_eq!(two.put("photos", "c", "c").await.unwrap_err().kind(), ErrorKind::NotResident);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_loose_records_of_one_origin_are_counted_page_by_page() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "k", noise(0, 1)).await.unwrap();
+    join(two, "photos").await;
+    let id = id_of(one, "photos").await;
+    let read = move |view: &dyn View| space::current(view, id, "k").map_err(unreadable);
+    let first = one.site().read(read).await.unwrap().unwrap();
+    // Of a writer that is gone, and its first record with it: what came after is loose for ever.
+    let lost = Origin { incarnation: 77, ..first.dot.origin };
+    let loose = |seq: u64| {
+        let key = format!("loose-{seq}");
+        Record { key, dot: Dot { origin: lost, seq }, context: Vector::new(), ..first.clone() }
+    };
+    for site in [one, two] {
+        for page in 0..9 {
+            let records = (0..1000).map(|number| loose(2 + page * 1000 + number));
+            let entries: Vec<_> = records.map(|record| entry(&Entry::Record(Box::new(record)))).collect();
+            site.site().commit(id, (), move |_| Ok(((), entries))).await.unwrap();
+        }
+    }
+    let read = move |view: &dyn View| space::loose(view, id).map_err(unreadable);
+    let held = two.site().read(read).await.unwrap();
+    assert_eq!(held.iter().map(|loose| loose.print.count).collect::<Vec<_>>(), [9000]);
+    leave(two, "photos").await.unwrap();
+    gone(two, "photos").await;
     world.stop().await;
 }

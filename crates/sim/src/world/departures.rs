@@ -306,8 +306,8 @@ fn own_of(store: &Store, view: &dyn View, bucket: BucketId) -> Result<Own, skerr
     let mut own = Own { vector: reading.vector(bucket)?, loose: Vec::new() };
     for loose in reading.loose(bucket)? {
         let span = Span { origin: loose.origin, first: loose.covered + 1, last: u64::MAX };
-        let seqs = reading.dots_in(bucket, &span, limits::LOOSE_DOTS + 1)?;
-        own.loose.push((loose.origin, Some(seqs).filter(|seqs| seqs.len() <= limits::LOOSE_DOTS)));
+        let seqs = reading.dots_in(bucket, &span, limits::LOOSE_LEFT + 1)?;
+        own.loose.push((loose.origin, Some(seqs).filter(|seqs| seqs.len() <= limits::LOOSE_LEFT)));
     }
     Ok(own)
 }
