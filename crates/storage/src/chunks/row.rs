@@ -155,6 +155,9 @@ pub(crate) const UNWANTED: &[u8] = b"z";
 pub(crate) const FREEING: &[u8] = b"f";
 /// Prefix of copies that are kept whatever the cache's cap; the value is the bytes they take (u64, little-endian).
 pub(crate) const KEPT: &[u8] = b"p";
+/// Prefix of what trees list that are here: the ids of their children, one after the other. What a tree counts is let go
+/// with it, though it can be read no more.
+pub(crate) const LISTED: &[u8] = b"t";
 /// Prefix of the accounts of segments.
 pub(crate) const ACCOUNT: &[u8] = b"s";
 
@@ -177,6 +180,22 @@ pub(crate) fn unwanted_key(key: Key) -> Vec<u8> {
 /// Key of a copy that is kept.
 pub(crate) fn kept_key(key: Key) -> Vec<u8> {
     [KEPT, &chunk_key(key)].concat()
+}
+
+/// Key of what a tree lists.
+pub(crate) fn listed_key(key: Key) -> Vec<u8> {
+    [LISTED, &chunk_key(key)].concat()
+}
+
+/// The value behind [`listed_key`].
+pub(crate) fn write_listed(children: &[ChunkId]) -> Vec<u8> {
+    children.iter().flat_map(|child| child.0).collect()
+}
+
+/// Reads back [`write_listed`].
+pub(crate) fn read_listed(bytes: &[u8]) -> Option<Vec<ChunkId>> {
+    let (ids, rest) = bytes.as_chunks();
+    rest.is_empty().then(|| ids.iter().map(|id| ChunkId(*id)).collect())
 }
 
 /// Key of space to free.

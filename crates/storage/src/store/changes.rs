@@ -13,7 +13,7 @@ use crate::StorageError;
 use crate::chunks::Key;
 use crate::chunks::row::{
     APPLIED, Account, Applied, Area, Freeing, Place, Row, account_key, chunk_key, decode, freeing_key,
-    unwanted_key,
+    listed_key, read_listed, unwanted_key, write_listed,
 };
 use crate::index::Writes;
 use crate::payload::whole_blocks;
@@ -155,6 +155,9 @@ impl<'a> Changes<'a> {
         self.change(key)?.now = now;
         let account = self.accounts.entry((placed.place.area, placed.place.segment)).or_default();
         account.live += now.taken() as i64;
+        if placed.tree && !placed.children.is_empty() {
+            self.list(key, &placed.children);
+        }
         if old.place.is_some() {
             self.let_go(&old, true);
         } else if placed.tree {
@@ -163,20 +166,28 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// A chunk is not here any more. `frees`: its space is given back; else that of its whole segment is.
+    /// A chunk is not here any more. `frees`: its space is given back; else that of its whole segment is. `read` tells what
+    /// a tree lists that was taken in by a release before, and has not been read since.
     pub(crate) fn unplace(
         &mut self,
         key: Key,
-        children: &[ChunkId],
+        read: impl FnOnce() -> Arc<[ChunkId]>,
         frees: bool,
     ) -> Result<(), StorageError> {
         let old = self.row(key)?;
         self.change(key)?.now = Row { references: old.references, ..Row::default() };
         self.let_go(&old, frees);
         if old.tree && old.place.is_some() {
-            self.refer_children(key, children, -1)?;
+            let children = listed(&self.view(), key)?.unwrap_or_else(read);
+            self.batch.delete(Table::Storage, listed_key(key));
+            self.refer_children(key, &children, -1)?;
         }
         Ok(())
+    }
+
+    /// Notes what a tree lists that is here.
+    pub(crate) fn list(&mut self, key: Key, children: &[ChunkId]) {
+        self.batch.put(Table::Storage, listed_key(key), write_listed(children));
     }
 
     fn let_go(&mut self, old: &Row, frees: bool) {
@@ -289,6 +300,14 @@ impl Held {
         let Self { batch, rows, accounts, removed, mark } = self;
         Changes { below, batch, rows, accounts, removed, mark }
     }
+}
+
+/// What a tree lists, as it was noted when it came to lie here; none: by a release before.
+pub(crate) fn listed(view: &dyn View, key: Key) -> Result<Option<Arc<[ChunkId]>>, StorageError> {
+    let Some(bytes) = view.get(Table::Storage, &listed_key(key))? else { return Ok(None) };
+    let children = read_listed(&bytes);
+    let damaged = || StorageError::Index("what a tree lists does not read".into());
+    Ok(Some(children.ok_or_else(damaged)?.into()))
 }
 
 /// The row of a chunk; a void one if there is none.

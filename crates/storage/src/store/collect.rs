@@ -242,8 +242,7 @@ impl Store {
         for &key in keys {
             let row = changes.row(key)?;
             let Some(place) = row.place.filter(|_| row.is_unwanted()) else { continue };
-            let children = self.children_or_none(key, row.tree);
-            changes.unplace(key, &children, true)?;
+            changes.unplace(key, || self.children_or_none(key), true)?;
             count += 1;
             kept += self.unkeep(changes, view, key)?;
             if place.area != Area::Cache {
@@ -258,11 +257,9 @@ impl Store {
         Ok((count > 0).then_some((count, kept)))
     }
 
-    /// The children of a tree; of one that cannot be read, none: what only it listed stays for ever, which is said.
-    pub(super) fn children_or_none(&self, key: Key, tree: bool) -> Arc<[ChunkId]> {
-        if !tree {
-            return [].into();
-        }
+    /// The children of a tree of which they were not noted; of one that cannot be read, none: what only it listed stays
+    /// until the index is rebuilt, which is said.
+    pub(super) fn children_or_none(&self, key: Key) -> Arc<[ChunkId]> {
         self.read_children(key).unwrap_or_else(|error| {
             tracing::error!(domain = %key.0, chunk = %key.1, %error, "a tree is let go unread; its chunks stay");
             [].into()

@@ -319,8 +319,7 @@ impl Store {
                 let row = changes.row(*key)?;
                 let stays = !kept_too && kept_size(view, *key)?.is_some();
                 if !stays && row.place == victims.chunks.get(key).copied() {
-                    let children = self.children_or_none(*key, row.tree);
-                    changes.unplace(*key, &children, true)?;
+                    changes.unplace(*key, || self.children_or_none(*key), true)?;
                     kept += self.unkeep(changes, view, *key)?;
                     (count, bytes) = (count + 1, bytes + row.taken());
                 }

@@ -58,8 +58,7 @@ impl Store {
         for key in keys {
             let row = changes.row(key)?;
             let Some(place) = row.place else { continue };
-            let children = self.children_or_none(key, row.tree);
-            changes.unplace(key, &children, true)?;
+            changes.unplace(key, || self.children_or_none(key), true)?;
             noted.push((key.0, key.1, place));
         }
         if noted.is_empty() {

@@ -424,8 +424,7 @@ impl Replay<'_> {
             let key = (domain, id);
             let row = changes.row(key)?;
             if row.place == Some(place) {
-                let children = if row.tree { self.children_at(place, row.stored) } else { [].into() };
-                changes.unplace(key, &children, true)?;
+                changes.unplace(key, || self.children_at(place, row.stored), true)?;
             } else if row.references > 0 && found.get(&key).is_some_and(|found| found.place == place) {
                 // Let go of though it is referred to: it is not to be adopted for that.
                 if let Some(gone) = found.remove(&key) {
@@ -512,8 +511,7 @@ impl Replay<'_> {
                 for key in &keys {
                     let row = changes.row(*key)?;
                     let Some(place) = row.place else { continue };
-                    let children = if row.tree { self.children_at(place, row.stored) } else { [].into() };
-                    changes.unplace(*key, &children, true)?;
+                    changes.unplace(*key, || self.children_at(place, row.stored), true)?;
                 }
                 Ok(())
             })?;
@@ -542,9 +540,15 @@ fn children_in(file: &Arc<dyn File>, offset: u64, stored: u32) -> Option<Arc<[Ch
     put::children_of(ChunkKind::Tree, &read_data(file, offset, stored)?).ok()
 }
 
-/// None: a tree that cannot be read.
+/// None: a tree that cannot be read, or is rotten: what it lists is counted.
 fn read_placed(file: &Arc<dyn File>, extent: &Extent, place: Place) -> Option<Placed> {
     let tree = extent.kind == ChunkKind::Tree;
-    let children = if tree { children_in(file, place.offset, extent.stored)? } else { [].into() };
+    let children = if tree {
+        let bytes = read_data(file, place.offset, extent.stored)?;
+        (ChunkId::of(&bytes) == extent.id).then_some(())?;
+        put::children_of(ChunkKind::Tree, &bytes).ok()?
+    } else {
+        [].into()
+    };
     Some(Placed { place, tree, stored: extent.stored, children })
 }

@@ -18,7 +18,7 @@ use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, ChunkId, WallTime};
 
 use super::Store;
-use super::changes::load_row;
+use super::changes::{listed, load_row};
 use crate::chunks::Key;
 use crate::chunks::row::{self, Area, Row, read_chunk_key};
 use crate::disk::Disk;
@@ -111,6 +111,7 @@ impl Store {
             Cursor::Idle => return Ok(ScrubStep::default()),
             Cursor::Chunks(after) => {
                 let next = self.scrub_chunks(&after, most, &mut step)?;
+                self.list_trees(&after, next.as_deref())?;
                 scrub.saved.cursor = next.map_or(Cursor::Journal(0), Cursor::Chunks);
             }
             Cursor::Journal(after) => match self.scrub_segment(after, &mut step)? {
@@ -197,6 +198,33 @@ impl Store {
             }
         }
         Ok(batch.next)
+    }
+
+    /// Notes what the trees of a step list that a release before took in without; one that does not read is left.
+    fn list_trees(&self, after: &[u8], upto: Option<&[u8]>) -> Result<(), StorageError> {
+        let view = self.view();
+        let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after) };
+        let mut trees: Vec<Key> = Vec::new();
+        view.scan(Table::Chunks, from, upto.map_or(Bound::Unbounded, Bound::Included), &mut |key, value| {
+            let is_tree = row::decode::<Row>(value).is_ok_and(|row| row.tree && row.place.is_some());
+            trees.extend(read_chunk_key(key).filter(|_| is_tree));
+            ControlFlow::Continue(())
+        })?;
+        for key in trees {
+            if listed(&view, key)?.is_some() {
+                continue;
+            }
+            let Ok(children) = self.read_children(key) else { continue };
+            self.own_group(|_, changes, _| {
+                let row = changes.row(key)?;
+                let is_here = row.tree && row.place.is_some();
+                if is_here {
+                    changes.list(key, &children);
+                }
+                Ok(is_here.then_some(()))
+            })?;
+        }
+        Ok(())
     }
 
     /// The next chunks by name that are here.

@@ -571,7 +571,7 @@ fn an_examination_tells_a_damaged_base_and_a_new_one_is_written_from_the_index()
         let at = disk.content("base").len() * part / 8 + 5;
         disk.corrupt("base", |bytes| bytes[at] ^= 1);
         let (store, _) = open(&disk, &settings);
-        let told = store.examine().unwrap().base.expect("it is told");
+        let told = store.examine().unwrap().base.unwrap_or_default();
         assert!(told.contains("base of the journal"), "{told}");
         store.renew_base().unwrap();
         assert_eq!(store.examine().unwrap().base, None, "byte {at}");
@@ -691,4 +691,48 @@ fn a_chunk_counts_while_it_is_written_again_elsewhere() {
     store.pump();
     assert!(store.counts(DOMAIN, key.1));
     audit(&store);
+}
+
+/// A tree with two leaves, which is damaged, and then deleted and collected.
+fn rotten_tree(store: &Store, disk: &FaultyDisk) {
+    let tree = (DOMAIN, ChunkId::of(&tree_of(&[body(1, 9_000), body(2, 9_000)])));
+    let place = rows(&store.view())[&tree].place.unwrap();
+    let at = place.offset as usize + header_len(rows(&store.view())[&tree].stored) + 5;
+    disk.corrupt(&file_name(place.area.folder(), place.segment), |content| content[at] ^= 1);
+    store.read_chunk(DOMAIN, tree.1, 0..u32::MAX).unwrap_err();
+    delete(store, "tree").unwrap();
+    for number in 1..6_u64 {
+        collect(store, number * CHUNK_REST_MS);
+    }
+    assert_eq!(rows(&store.view()).len(), 0, "the tree is gone, and so is what it listed");
+    audit(store);
+}
+
+#[test]
+fn what_a_rotten_tree_lists_is_let_go_with_it() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    put_tree(&store, "tree", 1, &[body(1, 9_000), body(2, 9_000)]).unwrap();
+    rotten_tree(&store, &disk);
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    assert_eq!(rows(&store.view()).len(), 0);
+    audit(&store);
+}
+
+#[test]
+fn the_scrub_notes_what_trees_list_that_a_release_before_took_in() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    put_tree(&store, "tree", 1, &[body(1, 9_000), body(2, 9_000)]).unwrap();
+    let tree = (DOMAIN, ChunkId::of(&tree_of(&[body(1, 9_000), body(2, 9_000)])));
+    let forget = |_: &mut _, changes: &mut crate::store::changes::Changes<'_>, _: &dyn skerry_base::kv::View| {
+        changes.note(&crate::chunks::row::listed_key(tree), None);
+        Ok(Some(()))
+    };
+    store.own_group(forget).unwrap();
+    store.begin_scrub(WallTime(1)).unwrap();
+    while !store.scrub(u64::MAX, WallTime(1)).unwrap().finished {}
+    audit(&store);
+    rotten_tree(&store, &disk);
 }

@@ -17,6 +17,7 @@ use crate::chunks::row::{Area, Row, UNWANTED, decode, read_chunk_key};
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::index::kept::Kept;
+use crate::store::changes::listed;
 use crate::store::{Entry, Recovery, SmallBody, Store, StoreView};
 use crate::{CommitError, Engine, Settings, StorageError};
 
@@ -212,7 +213,9 @@ pub(super) fn audit(store: &Store) {
             Err(error) => assert_eq!(place.area, Area::Cache, "{key:?} at {place:?}: {error}"),
         }
         if row.tree {
-            for &child in store.read_children(key).unwrap().iter() {
+            let children = store.read_children(key).unwrap();
+            assert_eq!(listed(&view, key).unwrap(), Some(children.clone()), "what {key:?} lists");
+            for &child in children.iter() {
                 *counted.entry((key.0, child)).or_default() += 1;
             }
         }
