@@ -18,6 +18,7 @@ use skerry_model::space;
 use tokio::sync::mpsc;
 
 use super::bucket::Bucket;
+use super::orphans::Orphans;
 use super::refusal;
 use crate::duties::Act;
 use crate::peers::message::{Request, Response};
@@ -162,6 +163,7 @@ pub(crate) async fn complete(
 ) {
     let mut caught_up = caught_up.lock().await;
     let mut goals: BTreeMap<BucketId, Vector> = BTreeMap::new();
+    let mut orphans = Orphans::default();
     loop {
         match tokio::time::timeout(ASK_AGAIN, caught_up.recv()).await {
             Ok(None) => return,
@@ -172,6 +174,10 @@ pub(crate) async fn complete(
                     let linked = members.unwrap_or_default().into_iter().find(|member| site.linked(*member));
                     if let Some(source) = linked {
                         compare(&site, &mut goals, bucket, source).await;
+                    }
+                    if !site.is_complete(bucket) && orphans.settle(&site, bucket).await {
+                        goals.remove(&bucket);
+                        finish(&site, bucket).await;
                     }
                 }
             }
@@ -197,10 +203,14 @@ async fn compare(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, bucke
     if !own.is_ok_and(|own| own.includes(&goal)) {
         goals.insert(bucket, goal);
     } else {
-        match site.completed(bucket).await {
-            Ok(()) => tracing::info!(%bucket, "this site is a complete member"),
-            Err(error) => tracing::warn!(%bucket, %error, "a membership was not remembered"),
-        }
+        finish(site, bucket).await;
+    }
+}
+
+async fn finish(site: &Arc<Site>, bucket: BucketId) {
+    match site.completed(bucket).await {
+        Ok(()) => tracing::info!(%bucket, "this site is a complete member"),
+        Err(error) => tracing::warn!(%bucket, %error, "a membership was not remembered"),
     }
 }
 

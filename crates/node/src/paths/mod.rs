@@ -22,6 +22,7 @@ pub(crate) mod members;
 mod nearby;
 pub(crate) mod newer;
 pub(crate) mod objects;
+pub(crate) mod orphans;
 pub(crate) mod put;
 pub(crate) mod refusal;
 pub(crate) mod relay;

@@ -22,6 +22,7 @@ mod nearby;
 mod newer;
 mod nodes;
 mod one_site;
+mod orphans;
 mod pins;
 mod room;
 mod scope;

@@ -94,7 +94,7 @@ async fn a_pin_makes_no_member_where_none_may_join() {
     act(two, "menu/", PinAct::Unpin).await.unwrap();
     two.services().admin.leave_bucket("photos").await.unwrap();
     two.until("it has left", || async { !two.site().is_member(id) }).await;
-    let when = JoinRequest { when: Some("never".into()), ..JoinRequest::default() };
+    let when = JoinRequest { when: Some("never".into()) };
     two.services().admin.join_bucket("photos", when).await.unwrap();
     let refused = act(two, "menu/", PinAct::Pin).await.unwrap_err();
     assert!(refused.message().contains("--when manual"), "{refused}");
