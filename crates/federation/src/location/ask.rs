@@ -176,7 +176,8 @@ impl Questions {
             return;
         }
         let plan = Landmarks::of(cx.peers).waves(cx.peers);
-        let asked = |(wait, site)| (site, Asked { due: cx.now.after(wait), tries: 0, reply: None, passed_on: None });
+        let asked =
+            |(wait, site)| (site, Asked { due: cx.now.after(wait), tries: 0, reply: None, passed_on: None });
         let asked = plan.into_iter().map(asked).collect();
         let wire = cx.ticket().0;
         let one_level = cx.peers.one_level();

@@ -47,9 +47,9 @@ pub(crate) async fn orphaned(site: &Arc<Site>, bucket: BucketId) -> Option<Vecto
     if lost.is_empty() {
         return None;
     }
-    let known = site.drive.ask(move |machine, _| {
-        (machine.strangers(bucket), machine.members(bucket), machine.seen(bucket))
-    });
+    let known = site
+        .drive
+        .ask(move |machine, _| (machine.strangers(bucket), machine.members(bucket), machine.seen(bucket)));
     let (strangers, members, seen) = known.await?;
     let own = site.read(move |view: &dyn View| space::vector(view, bucket).map_err(unreadable)).await.ok()?;
     let seen: BTreeMap<SiteId, Vector> = seen.into_iter().collect();

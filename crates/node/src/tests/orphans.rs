@@ -30,7 +30,8 @@ async fn who_was_joining_holds_what_there_is_once_the_complete_members_are_decla
     }
     two.put("photos", "new", noise(100, 2)).await.unwrap();
     three.until("it has come", || async { three.get("photos", "new").await.is_ok() }).await;
-    let both = |word: &'static str| async move { standing(two).await == word && standing(three).await == word };
+    let both =
+        |word: &'static str| async move { standing(two).await == word && standing(three).await == word };
     assert!(both("joining").await);
     assert_eq!(orphaned(two.site(), id).await, None, "nobody said that it is lost");
     // Who is silent may have become a complete member since it said that it is none.

@@ -1,8 +1,6 @@
 //! What is pinned or prefetched at a site.
 
-use skerry_gateway::service::{
-    BucketPatch, ErrorKind, JoinRequest, Outcome, PinAct, PinRequest, PinStatus,
-};
+use skerry_gateway::service::{BucketPatch, ErrorKind, JoinRequest, Outcome, PinAct, PinRequest, PinStatus};
 
 use super::world::{TestSite, TestWorld, noise};
 
@@ -70,7 +68,8 @@ async fn a_pin_makes_no_member_where_none_may_join() {
     let set = |join: &'static str| async move {
         let patch = BucketPatch { join: Some(join.into()), ..BucketPatch::default() };
         one.services().admin.update_bucket("photos", patch).await.unwrap();
-        let heard = || async { two.site().bucket("photos").await.unwrap().unwrap().config.joins().name() == join };
+        let heard =
+            || async { two.site().bucket("photos").await.unwrap().unwrap().config.joins().name() == join };
         two.until("the setting is known", heard).await;
     };
     set("never").await;

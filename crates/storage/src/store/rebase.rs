@@ -13,9 +13,9 @@ use std::sync::PoisonError;
 
 use skerry_base::kv::Table;
 
+use super::changes::listed;
 use super::collect::Sweep;
 use super::report::Collected;
-use super::changes::listed;
 use super::{Store, put};
 use crate::StorageError;
 use crate::chunks::Key;

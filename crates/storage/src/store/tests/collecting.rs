@@ -726,10 +726,11 @@ fn the_scrub_notes_what_trees_list_that_a_release_before_took_in() {
     let (store, _) = open(&disk, &settings);
     put_tree(&store, "tree", 1, &[body(1, 9_000), body(2, 9_000)]).unwrap();
     let tree = (DOMAIN, ChunkId::of(&tree_of(&[body(1, 9_000), body(2, 9_000)])));
-    let forget = |_: &mut _, changes: &mut crate::store::changes::Changes<'_>, _: &dyn skerry_base::kv::View| {
-        changes.note(&crate::chunks::row::listed_key(tree), None);
-        Ok(Some(()))
-    };
+    let forget =
+        |_: &mut _, changes: &mut crate::store::changes::Changes<'_>, _: &dyn skerry_base::kv::View| {
+            changes.note(&crate::chunks::row::listed_key(tree), None);
+            Ok(Some(()))
+        };
     store.own_group(forget).unwrap();
     store.begin_scrub(WallTime(1)).unwrap();
     while !store.scrub(u64::MAX, WallTime(1)).unwrap().finished {}
