@@ -79,6 +79,9 @@ impl Store {
         let store =
             assemble(disk, reducer, settings, salt, opened.index, space, replayed, durable_at_open, lock)?;
         recovery.lsn = store.lsn();
+        if !recovery.rotten.is_empty() {
+            store.note_damaged(recovery.rotten.clone())?;
+        }
         Ok((Arc::new(store), recovery))
     }
 }

@@ -13,7 +13,6 @@ use std::sync::PoisonError;
 
 use skerry_base::kv::Table;
 
-use super::changes::listed;
 use super::collect::Sweep;
 use super::report::Collected;
 use super::{Store, put};
@@ -197,17 +196,12 @@ impl Store {
             let chunk = read_chunk_key(key);
             let row: Row = decode(value).map_err(|error| StorageError::Index(error.to_string()))?;
             let chunk = chunk.ok_or_else(|| StorageError::Index("a key of a chunk does not read".into()))?;
-            self.write_chunk(&mut writer, reading, (chunk, &row))
+            self.write_chunk(&mut writer, chunk, &row)
         })?;
         writer.finish()
     }
 
-    fn write_chunk(
-        &self,
-        writer: &mut Writer<'_>,
-        reading: &Reading,
-        (key, row): (Key, &Row),
-    ) -> Result<(), StorageError> {
+    fn write_chunk(&self, writer: &mut Writer<'_>, key: Key, row: &Row) -> Result<(), StorageError> {
         let (domain, id) = key;
         if row.references != 0 {
             writer.put(&Item::Refer { domain, id, delta: row.references })?;
@@ -218,13 +212,12 @@ impl Store {
             writer.put(&Item::Body { domain, id, segment, offset, crc, stored: row.stored })?;
         }
         if row.tree {
-            let read = || {
-                self.read_quietly(domain, id, 0..u32::MAX)
-                    .map_err(|error| StorageError::Damaged(error.to_string()))
-                    .and_then(|bytes| put::children_of(skerry_base::ChunkKind::Tree, &bytes))
-            };
-            let children = listed(&**reading, key)?.map_or_else(read, Ok);
-            // Of a tree that does not read, and was not noted, nothing is taken off: after a rebuild what it lists may stay too long, but never
+            let children = self
+                .read_quietly(domain, id, 0..u32::MAX)
+                .map_err(|error| StorageError::Damaged(error.to_string()))
+                .and_then(|bytes| put::children_of(skerry_base::ChunkKind::Tree, &bytes));
+            // What is noted of a tree does not count here: a rebuild adds what a tree lists only if it reads. Of one that
+            // does not, nothing is taken off: after a rebuild what it lists may stay too long, but never
             // goes too soon. Without a base the journal would grow until somebody mends it, and nobody mends a copy.
             let children = children.unwrap_or_else(|error| {
                 tracing::warn!(%domain, tree = %id, %error, "the base counts what a tree lists that cannot be read");

@@ -4,19 +4,19 @@
 //! position, held back), then the journal is replayed, then what is left over is judged: what a durable record or
 //! tree refers to was whole or is verified, the rest was never acknowledged and goes.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use skerry_base::codec;
 use skerry_base::kv::{Batch, Reducer, Table};
-use skerry_base::{ChunkId, ChunkKind};
+use skerry_base::{BucketId, ChunkId, ChunkKind};
 
 use super::changes::{Changes, Held, Placed, load_row};
 use super::commit::leaf;
 use super::open::Opened;
 use super::rebase::{Base, table_of};
-use super::{IndexState, Recovery, put};
+use super::{DamagedChunk, IndexState, Recovery, put};
 use crate::checksum::crc32c;
 use crate::chunks::Key;
 use crate::chunks::row::{Applied, Area, Note, Place, REBUILDING, Row, UNWANTED, read_chunk_key};
@@ -81,6 +81,8 @@ struct Progress {
     applied: Applied,
     /// Extents found behind the noted positions, newest of each chunk.
     found: BTreeMap<Key, Found>,
+    /// Trees that a rebuild found rotten, and their bytes.
+    rotten: BTreeMap<Key, u32>,
 }
 
 impl Replay<'_> {
@@ -92,7 +94,7 @@ impl Replay<'_> {
     pub(super) fn run(&self, recovery: &mut Recovery) -> Result<Replayed, StorageError> {
         let rebuilds = self.opened.applied.is_none();
         let applied = self.opened.applied.unwrap_or_default();
-        let mut progress = Progress { applied, found: BTreeMap::new() };
+        let mut progress = Progress { applied, found: BTreeMap::new(), rotten: BTreeMap::new() };
         if rebuilds && recovery.index != IndexState::New {
             self.apply(&mut progress, |changes| {
                 changes.note(REBUILDING, Some(Vec::new()));
@@ -228,6 +230,7 @@ impl Replay<'_> {
         let reading = self.index().read();
         let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
         let mut end = GRAIN;
+        let mut rotten: Vec<(Key, u32)> = Vec::new();
         scan(file, self.salt, number, 0, &mut |offset, extent| {
             if offset > end {
                 changes.free(area, number, end, offset - end);
@@ -246,10 +249,12 @@ impl Replay<'_> {
                 None => {
                     recovery.chunks_dropped += 1;
                     changes.free(area, number, offset, extent_len(extent.stored));
+                    rotten.extend((extent.kind == ChunkKind::Tree).then_some((key, extent.stored)));
                 }
             }
             Ok(())
         })?;
+        progress.rotten.extend(rotten);
         self.finish(progress, changes)?;
         Ok(end)
     }
@@ -401,12 +406,15 @@ impl Replay<'_> {
     /// nothing can be punched it still lies there.
     fn outranks(&self, key: Key, found: &Row, body: Place, len: u32) -> bool {
         let Some(place) = found.place.filter(|place| place.area == Area::Payload) else { return false };
-        let reads = |place: Place, head: usize, stored: u32| {
-            let file = self.disk.open(&file_name(place.area.folder(), place.segment)).ok();
-            let bytes = file.and_then(|file| read_at(&file, place.offset + head as u64, stored));
-            bytes.is_some_and(|bytes| ChunkId::of(&bytes) == key.1)
-        };
-        reads(place, header_len(found.stored), found.stored) || !reads(body, 0, len)
+        self.reads(key, place, found.stored) || !self.reads(key, body, len)
+    }
+
+    /// Whether what lies there is what its name says.
+    fn reads(&self, key: Key, place: Place, stored: u32) -> bool {
+        let head = if place.area == Area::Journal { 0 } else { header_len(stored) };
+        let file = self.disk.open(&file_name(place.area.folder(), place.segment)).ok();
+        let bytes = file.and_then(|file| read_at(&file, place.offset + head as u64, stored));
+        bytes.is_some_and(|bytes| ChunkId::of(&bytes) == key.1)
     }
 
     fn replay_note(
@@ -494,27 +502,59 @@ impl Replay<'_> {
             .map_err(|error| StorageError::io("open a payload segment", &error))
     }
 
-    /// After a rebuild nobody vouches for chunks that nothing refers to: they may be torn.
+    /// Trees that are wanted, and were found rotten: noted, so that they are mended. What they list is known to nobody here.
+    fn wanted_trees(
+        &self,
+        progress: &Progress,
+        recovery: &mut Recovery,
+    ) -> Result<BTreeSet<BucketId>, StorageError> {
+        let reading = self.index().read();
+        for (&(domain, id), &stored) in &progress.rotten {
+            let row = load_row(&*reading, (domain, id))?;
+            if row.references > 0 && row.place.is_none() {
+                let why = "a rebuild of the index found it rotten".to_owned();
+                recovery.rotten.push(DamagedChunk { domain, id, tree: true, stored, why });
+            }
+        }
+        Ok(recovery.rotten.iter().map(|tree| tree.domain).collect())
+    }
+
+    /// After a rebuild nobody vouches for chunks that nothing refers to: they may be torn. Where a rotten tree is wanted,
+    /// those that read stay for the collector's rest: they may be what it lists, and are counted again once it is mended.
     fn drop_unwanted(&self, progress: &mut Progress, recovery: &mut Recovery) -> Result<(), StorageError> {
+        let spared = self.wanted_trees(progress, recovery)?;
+        let mut after = UNWANTED.to_vec();
         loop {
             let reading = self.index().read();
             let mut keys: Vec<Key> = Vec::new();
-            reading.scan_prefix(Table::Storage, UNWANTED, &mut |row, _| {
-                keys.extend(row.strip_prefix(UNWANTED).and_then(read_chunk_key));
-                if keys.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            })?;
-            if keys.is_empty() {
-                return Ok(());
-            }
-            recovery.chunks_dropped += keys.len() as u64;
+            let mut last = None;
+            reading.scan(
+                Table::Storage,
+                Bound::Excluded(after.as_slice()),
+                Bound::Unbounded,
+                &mut |row, _| {
+                    let Some(chunk) = row.strip_prefix(UNWANTED) else { return ControlFlow::Break(()) };
+                    keys.extend(read_chunk_key(chunk));
+                    last = Some(row.to_vec());
+                    if keys.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                },
+            )?;
+            let Some(last) = last else { return Ok(()) };
+            after = last;
+            let mut dropped = 0;
             self.apply(progress, |changes| {
                 for key in &keys {
                     let row = changes.row(*key)?;
                     let Some(place) = row.place else { continue };
+                    if spared.contains(&key.0) && self.reads(*key, place, row.stored) {
+                        continue;
+                    }
+                    dropped += 1;
                     changes.unplace(*key, || self.children_at(place, row.stored), true)?;
                 }
                 Ok(())
             })?;
+            recovery.chunks_dropped += dropped;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a store tells about itself: recovery, usage, collection.
 
+use super::DamagedChunk;
+
 /// What opening found and did. Log it; `damage` wants a human.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovery {
@@ -13,6 +15,8 @@ pub struct Recovery {
     pub damage: Vec<Damage>,
     /// Payload chunks dropped because no durable record refers to them.
     pub chunks_dropped: u64,
+    /// Trees of chunks that a rebuild of the index found rotten, and records refer to: they are on the scrub's list.
+    pub rotten: Vec<DamagedChunk>,
     /// Last journal position: entries written since the store was made.
     pub lsn: u64,
 }

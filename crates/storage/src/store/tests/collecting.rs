@@ -737,3 +737,49 @@ fn the_scrub_notes_what_trees_list_that_a_release_before_took_in() {
     audit(&store);
     rotten_tree(&store, &disk);
 }
+
+/// `bases`: a base was written before the tree rots, and after.
+fn leaves_outlive_a_rotten_tree(bases: [bool; 2]) {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bodies = [body(1, 9_000), body(2, 9_000)];
+    put_tree(&store, "tree", 1, &bodies).unwrap();
+    store.checkpoint().unwrap();
+    let tree = (DOMAIN, ChunkId::of(&tree_of(&bodies)));
+    let row = rows(&store.view())[&tree];
+    let place = row.place.unwrap();
+    if bases[0] {
+        store.renew_base().unwrap();
+    }
+    let at = place.offset as usize + header_len(row.stored) + 5;
+    disk.corrupt(&file_name(place.area.folder(), place.segment), |content| content[at] ^= 1);
+    if bases[1] {
+        store.renew_base().unwrap();
+    }
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.rotten.len(), 1, "{recovery:?}");
+    assert_eq!(store.scrub_state().damaged.len(), 1);
+    collect(&store, 1);
+    for body in &bodies {
+        assert_eq!(&store.read_chunk(DOMAIN, ChunkId::of(body), 0..u32::MAX).unwrap(), body, "{bases:?}");
+    }
+    let _pin = store.put_chunk(DOMAIN, crate::Class::Payload, ChunkKind::Tree, &tree_of(&bodies)).unwrap();
+    store.settle(|result| result.unwrap());
+    store.pump();
+    assert!(store.recheck(DOMAIN, tree.1).unwrap());
+    for turn in 1..6 {
+        collect(&store, turn * CHUNK_REST_MS);
+    }
+    for body in &bodies {
+        assert_eq!(&store.read_chunk(DOMAIN, ChunkId::of(body), 0..u32::MAX).unwrap(), body, "{bases:?}");
+    }
+}
+
+#[test]
+fn a_rebuild_lets_go_of_nothing_that_a_rotten_tree_may_list() {
+    for bases in [[false, false], [true, false], [false, true], [true, true]] {
+        leaves_outlive_a_rotten_tree(bases);
+    }
+}
