@@ -152,7 +152,7 @@ pub(crate) fn not_complete(site: &Site, bucket: BucketId) -> Response {
     if site.is_member(bucket) { Response::Joining } else { Response::NotMember }
 }
 
-/// How long nothing is heard of feeds before members that are not complete ask by themselves.
+/// Between two looks of members that are not complete, whatever feeds say.
 const ASK_AGAIN: Duration = Duration::from_secs(3);
 
 /// Follows what the machine says of feeds: a member is complete once it has seen all that a complete member
@@ -164,23 +164,31 @@ pub(crate) async fn complete(
     let mut caught_up = caught_up.lock().await;
     let mut goals: BTreeMap<BucketId, Vector> = BTreeMap::new();
     let mut orphans = Orphans::default();
+    // Beside what is heard: a site at which something comes all the time never sees a silence.
+    let mut turns = tokio::time::interval(ASK_AGAIN);
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        match tokio::time::timeout(ASK_AGAIN, caught_up.recv()).await {
-            Ok(None) => return,
-            Ok(Some((bucket, source))) => compare(&site, &mut goals, bucket, source).await,
-            Err(_) => {
-                for bucket in site.incomplete() {
-                    let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
-                    let linked = members.unwrap_or_default().into_iter().find(|member| site.linked(*member));
-                    if let Some(source) = linked {
-                        compare(&site, &mut goals, bucket, source).await;
-                    }
-                    if !site.is_complete(bucket) && orphans.settle(&site, bucket).await {
-                        goals.remove(&bucket);
-                        finish(&site, bucket).await;
-                    }
-                }
-            }
+        tokio::select! {
+            heard = caught_up.recv() => match heard {
+                None => return,
+                Some((bucket, source)) => compare(&site, &mut goals, bucket, source).await,
+            },
+            _ = turns.tick() => look(&site, &mut goals, &mut orphans).await,
+        }
+    }
+}
+
+/// Asks for every bucket that is still being joined, and whether anybody is left to be waited for.
+async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans: &mut Orphans) {
+    for bucket in site.incomplete() {
+        let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
+        let linked = members.unwrap_or_default().into_iter().find(|member| site.linked(*member));
+        if let Some(source) = linked {
+            compare(site, goals, bucket, source).await;
+        }
+        if !site.is_complete(bucket) && orphans.settle(site, bucket).await {
+            goals.remove(&bucket);
+            finish(site, bucket).await;
         }
     }
 }

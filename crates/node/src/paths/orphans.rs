@@ -1,8 +1,8 @@
 //! Buckets whose complete members are all lost: those who were joining hold what there is, and have nobody to wait for.
 //!
 //! Before: `members::complete`, now and then for each bucket that is still being joined. Invariants: only an operator's
-//! word (`declare-lost`, `expel`) makes a site count as lost; every other site must be linked and have said itself that it is no
-//! member, or is joining as well, and all that the latter have seen must be here; nothing may have come meanwhile.
+//! word (`declare-lost`, `expel`) makes a site count as lost, unless it is linked; every other site must be linked and have said itself that it is no
+//! member, or is joining as well, and what the latter have seen must be known, and here; nothing may have come meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,17 +55,15 @@ pub(crate) async fn orphaned(site: &Arc<Site>, bucket: BucketId) -> Option<Vecto
     let seen: BTreeMap<SiteId, Vector> = seen.into_iter().collect();
     for other in site.peers.roster.all().into_keys().filter(|other| *other != site.id) {
         let is_out = strangers.contains(&other) && !members.contains(&other);
-        if lost.contains(&other) {
-            continue;
+        match (lost.contains(&other), site.linked(other)) {
+            (true, false) => continue,
+            (false, true) if is_out => continue,
+            (false, true) => {}
+            // Who is back is lost no more, and may have it all. What somebody said who is silent now may be so no more.
+            (true, true) | (false, false) => return None,
         }
-        // What somebody said who is silent now may be so no more.
-        if !site.linked(other) {
-            return None;
-        }
-        if is_out {
-            continue;
-        }
-        let has_all = seen.get(&other).is_some_and(|seen| own.includes(seen));
+        // An empty vector is of who has said nothing yet.
+        let has_all = seen.get(&other).is_some_and(|seen| !seen.is_empty() && own.includes(seen));
         if !has_all || !joins_too(site, bucket, other).await {
             return None;
         }
