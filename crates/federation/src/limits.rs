@@ -37,9 +37,9 @@ pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 pub const LOOSE_ORIGINS: usize = 1024;
 /// Seqs in a list of the loose records that a site has already.
 pub const LOOSE_DOTS: usize = 8192;
-/// Loose records of one origin that a site counts before it leaves a bucket: 8 MiB of them in memory. With more it stays
+/// Loose records of one origin that a site counts before it leaves a bucket: they are read while commits wait. With more it stays
 /// until others have closed the gap that makes them loose.
-pub const LOOSE_LEFT: usize = 1 << 20;
+pub const LOOSE_LEFT: usize = 1 << 16;
 /// Sites from which loose records are taken at once, one per bucket.
 pub const GATHERINGS: usize = 4;
 /// News about a bucket go out at most once in this time to one listener.

@@ -515,14 +515,29 @@ async fn attempt(site: &Arc<Site>, id: BucketId) -> Outcome<()> {
     if rests || !said.is_near(&own, copies, &members, NEAR) {
         return Ok(());
     }
-    site.leaving.state().closed.insert(id);
+    let _closed = Closed::new(site, id);
     let ended = end(site, &bucket).await;
     if ended.is_err() {
         site.leaving.state().rest.insert(id, site.clock.now().after(REST));
     }
-    site.leaving.state().closed.remove(&id);
-    site.changes.world();
     ended
+}
+
+/// Writes to a bucket wait as long as this lives, also if what they wait for panics.
+struct Closed<'a>(&'a Site, BucketId);
+
+impl<'a> Closed<'a> {
+    fn new(site: &'a Site, bucket: BucketId) -> Self {
+        site.leaving.state().closed.insert(bucket);
+        Self(site, bucket)
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.leaving.state().closed.remove(&self.1);
+        self.0.changes.world();
+    }
 }
 
 /// A member again: nothing was let go.

@@ -19,7 +19,7 @@ use skerry_gateway::service::{
     ErrorKind, Outcome, PinAct, PinList, PinRequest, PinStatus, ServiceError, VERSION,
 };
 use skerry_model::body::{Step, Walk};
-use skerry_model::bucket::list_buckets;
+use skerry_model::bucket::{Joins, list_buckets};
 use skerry_model::space::{self, Cursor, SpaceError};
 use skerry_model::{Entry, Record};
 use tokio::sync::Notify;
@@ -204,12 +204,14 @@ async fn begin(site: &Arc<Site>, bucket: &Bucket, pin: Pin, act: PinAct, known: 
 
 /// A pin needs the whole bucket's records, and this site may not follow it.
 fn refuse_outside(site: &Site, bucket: &Bucket) -> Outcome<()> {
-    if !site.stays_out(bucket) {
+    // Having left the bucket says "manual" for this site, too: that is no word of an operator against the bucket's.
+    let never = bucket.config.joins() == Joins::Never && !site.is_member(bucket.id);
+    if !never && !site.stays_out(bucket) {
         return Ok(());
     }
     let how = match site.joins_here(bucket.id) {
-        Some(_) => format!("`skerry bucket join {} --when manual` here", bucket.name),
-        None => format!("`skerry bucket set {} --join manual`", bucket.name),
+        Some(_) if !never => format!("`skerry bucket join {} --when manual` here", bucket.name),
+        _ => format!("`skerry bucket set {} --join manual`", bucket.name),
     };
     let message = format!(
         "a pin needs all records of {0}, and {1} may not follow it (join = never): {how} first, then \

@@ -93,6 +93,11 @@ async fn a_pin_makes_no_member_where_none_may_join() {
     act(two, "menu/", PinAct::Unpin).await.unwrap();
     two.services().admin.leave_bucket("photos").await.unwrap();
     two.until("it has left", || async { !two.site().is_member(id) }).await;
+    // Having left says "manual" for this site; that does not outrank the bucket.
+    set("never").await;
+    let refused = act(two, "menu/", PinAct::Pin).await.unwrap_err();
+    assert!(refused.message().contains("bucket set photos --join manual"), "{refused}");
+    set("manual").await;
     let when = JoinRequest { when: Some("never".into()) };
     two.services().admin.join_bucket("photos", when).await.unwrap();
     let refused = act(two, "menu/", PinAct::Pin).await.unwrap_err();
