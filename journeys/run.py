@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost areas members nodes live moved crash again histories anomalies bench. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost areas members nodes live moved replaced crash again histories anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import journey_live
 import journey_lost
 import journey_members
 import journey_nodes
+import journey_replaced
 from checks import Checks
 from clients import installed
 from islands import Demo
@@ -47,6 +48,7 @@ def journeys(checks, options):
         "nodes": lambda demo, work: journey_nodes.several(checks, demo.binary, work),
         "live": lambda demo, work: journey_live.live(checks, demo),
         "moved": lambda demo, work: journey_live.moved(checks, demo),
+        "replaced": lambda demo, work: journey_replaced.replaced(checks, demo.binary, work),
         "crash": lambda demo, work: journey_crash.killed_in_turn(checks, demo, options.rounds),
         "again": lambda demo, work: journey_crash.started_again(checks, demo),
         "histories": lambda demo, work: journey_histories.races(checks, demo, work),

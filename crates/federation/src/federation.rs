@@ -114,6 +114,11 @@ impl Federation {
         sites
     }
 
+    /// The buckets that a site is known to be a member of; nothing is known of one that left the roster.
+    pub fn buckets_of(&self, site: SiteId) -> Vec<BucketId> {
+        self.location.buckets_of(site)
+    }
+
     /// What each other member of a bucket is known to have at least; nothing for one that has not said.
     pub fn seen(&self, bucket: BucketId) -> Vec<(SiteId, Vector)> {
         let told = |site: SiteId| (site, self.feed.told_by(bucket, site).unwrap_or_default());

@@ -34,6 +34,7 @@ mod peers;
 pub mod placement;
 mod places;
 mod reconcile;
+pub mod replace;
 mod replica;
 pub mod scope;
 pub mod site_view;

@@ -13,6 +13,7 @@ mod duty;
 mod home;
 mod loss;
 mod name;
+mod replaced;
 mod system;
 mod tenure;
 mod wish;
@@ -20,8 +21,8 @@ mod wish;
 pub use address::{AddressDocument, assign_address, dialled};
 pub use area::{AreaDocument, area, areas, assign_area, configure_area, is_area_name};
 pub use claim::{
-    ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, claim, list_buckets,
-    resolve, revivals, unclaim, unclaim_after,
+    ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, all_buckets, claim,
+    list_buckets, resolve, revivals, unclaim, unclaim_after,
 };
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{
@@ -33,6 +34,7 @@ pub use loss::{
     next_count, take_back_loss,
 };
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
+pub use replaced::{ReplaceRefusal, deleted, homes_of, replace_site, replacements, successor, was_called_so};
 pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
     site, sites, system_bucket,

@@ -16,8 +16,9 @@ use skerry_gateway::service::{
     ConflictQuery, DutyRequest, ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite,
     InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage,
     LossQuery, LossRequest, LossState, MembershipState, NameConflict, Outcome, PeerStatus, PinList,
-    PinRequest, Readiness, RenameRequest, ScrubReport, ScrubRequest, ServiceError, SiteList, SiteStatus,
-    SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
+    PinRequest, Readiness, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest,
+    ServiceError, SiteList, SiteStatus, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest,
+    UplinkState, VERSION,
 };
 use skerry_model::bucket::{
     self as model, AreaWish, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name,
@@ -39,6 +40,7 @@ use crate::paths::members::{self, Unsent};
 use crate::paths::{buckets, conflicts, home, scope, shape, tenure};
 use crate::peers::roster::Known;
 use crate::pins;
+use crate::replace_admin;
 use crate::site::{Site, entry, unreadable};
 use crate::sites_admin;
 use crate::space_used;
@@ -354,6 +356,7 @@ impl AdminService for Admin {
             surplus: surplus::status(site),
             areas,
             duty: sites_admin::duty_word(&site.duties.own()).into(),
+            replacing: sites_admin::replacing(self).await?,
             nodes: nodes::report(site),
         })
     }
@@ -376,6 +379,10 @@ impl AdminService for Admin {
 
     async fn expel(&self, name: &str, request: ExpelRequest) -> Outcome<Expelled> {
         moves_admin::expel(self, name, request).await
+    }
+
+    async fn replace(&self, name: &str, request: ReplaceRequest) -> Outcome<ReplacedSite> {
+        replace_admin::replace(self, name, request).await
     }
 
     async fn sites(&self) -> Outcome<SiteList> {

@@ -30,6 +30,8 @@ mod paths;
 mod peers;
 mod pins;
 mod quick;
+mod replace_admin;
+mod replacing;
 mod rooms;
 mod roster_watch;
 pub mod server;

@@ -17,6 +17,7 @@ use crate::copies::loss;
 use crate::init;
 use crate::own_site;
 use crate::peers::roster::{Known, Place};
+use crate::replacing;
 use crate::site::{Site, unreadable};
 use crate::trust::{PublicKey, seat, verify_site_document};
 
@@ -61,6 +62,9 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
             known.area = area;
         }
     }
+    // Before the machine forgets what it heard of them.
+    let going = site.peers.roster.all().into_keys().filter(|id| !known.contains_key(id)).collect();
+    replacing::remember(site, going).await?;
     let entries = known.keys().map(|site| SiteEntry { site: *site }).collect();
     if site.peers.roster.replace(known) {
         site.peers.uplink.set_lan(site.peers.roster.fellows(site.id));

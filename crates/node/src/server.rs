@@ -376,6 +376,7 @@ fn new_site(
         md5: Arc::default(),
         copies: Arc::new(Copies::resume(trust.statement.site, book)),
         duties: Arc::new(Duties::new(trust.statement.site, &trust.statement.name)),
+        replacing: crate::replacing::Replacing::default(),
         leaving: remembered.leaving.resume(),
         pins,
         scrub: tokio::sync::Notify::new(),

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ use crate::peers::Peers;
 use crate::peers::outbox::Outboxes;
 use crate::pins::Pins;
 use crate::quick::Quick;
+use crate::replacing::Replacing;
 use crate::trust::SealingKey;
 
 /// A running site.
@@ -94,6 +96,8 @@ pub(crate) struct Site {
     pub(crate) copies: Arc<Copies>,
     /// What the sites are there for.
     pub(crate) duties: Arc<Duties>,
+    /// Whose place it takes.
+    pub(crate) replacing: Replacing,
     /// Buckets that this site is about to leave, and what it says of joining.
     pub(crate) leaving: Leavings,
     /// What is pinned here.
@@ -112,12 +116,20 @@ pub(crate) struct Stamps {
     clock: Clock,
     /// Buckets that were left in this life: the origin of own records since, and whether the site is out.
     lives: Mutex<BTreeMap<BucketId, (Origin, bool)>>,
+    /// How often a bucket was let go of in this life, or nearly.
+    left: AtomicU64,
 }
 
 impl Stamps {
     /// Goes on after `last`, the highest own stamp found on disk.
     pub(crate) fn resume(origin: Origin, clock: Clock, last: Hlc) -> Self {
-        Self { origin, own: Mutex::new(HlcClock::resume(last)), clock, lives: Mutex::default() }
+        Self {
+            origin,
+            own: Mutex::new(HlcClock::resume(last)),
+            clock,
+            lives: Mutex::default(),
+            left: AtomicU64::new(0),
+        }
     }
 
     /// What the wall says.
@@ -151,7 +163,13 @@ impl Stamps {
     /// The site leaves a bucket: whatever it writes there later is another origin's.
     pub(crate) fn leave(&self, bucket: BucketId, incarnation: u64) {
         let origin = Origin { incarnation, ..self.origin };
+        self.left.fetch_add(1, Ordering::SeqCst);
         self.lives().insert(bucket, (origin, true));
+    }
+
+    /// How often a bucket was let go of in this life: counted before that can be seen.
+    pub(crate) fn left(&self) -> u64 {
+        self.left.load(Ordering::SeqCst)
     }
 
     /// It is a member again, or still.

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{
-    DrainStatus, DutyRequest, ErrorKind, Outcome, ServiceError, SiteStatus, VERSION,
+    DrainStatus, DutyRequest, ErrorKind, Outcome, RecoveryStatus, Replacing, ServiceError, SiteStatus,
+    VERSION,
 };
 use skerry_model::bucket::{self as model, Duty, DutyDocument, DutyReport, OnDuty, SiteDocument, SiteState};
 
@@ -28,24 +29,27 @@ const REGISTER: &str = "(names)";
 struct Said {
     documents: Vec<(SiteId, SiteDocument)>,
     homes: BTreeMap<SiteId, Vec<String>>,
+    /// Homes that were given to others because their site is gone.
+    moved: BTreeMap<SiteId, u64>,
     dialled: BTreeMap<SiteId, Vec<String>>,
     areas: BTreeMap<SiteId, String>,
 }
 
 fn said(view: &dyn View, system: BucketId) -> Outcome<Said> {
     let documents = model::sites(view, system).map_err(unreadable)?;
-    let mut homes: BTreeMap<SiteId, Vec<String>> = BTreeMap::new();
-    if let Some(register) = model::register(view, system).map_err(unreadable)? {
-        homes.entry(register).or_default().push(REGISTER.into());
-    }
-    for bucket in model::list_buckets(view, system, None).map_err(unreadable)? {
-        if let Some(home) = bucket.home {
-            homes.entry(home.site).or_default().push(bucket.name);
+    let (mut homes, mut moved): (BTreeMap<SiteId, Vec<String>>, BTreeMap<SiteId, u64>) = Default::default();
+    let buckets = model::list_buckets(view, system, None).map_err(unreadable)?;
+    let register = model::home(view, system, system).map_err(unreadable)?;
+    let named = buckets.into_iter().filter_map(|bucket| bucket.home.map(|home| (bucket.name, home)));
+    for (name, home) in register.map(|home| (REGISTER.to_owned(), home)).into_iter().chain(named) {
+        homes.entry(home.site).or_default().push(name);
+        if let model::HomeCause::Replaced(gone) = home.cause {
+            *moved.entry(gone).or_default() += 1;
         }
     }
     let dialled = model::dialled(view, system).map_err(unreadable)?;
     let areas = model::areas(view, system).map_err(unreadable)?;
-    Ok(Said { documents, homes, dialled, areas })
+    Ok(Said { documents, homes, moved, dialled, areas })
 }
 
 /// All sites that were ever admitted, by name.
@@ -122,6 +126,54 @@ fn shown(admin: &Admin, said: &Said, (id, document): (SiteId, &SiteDocument), un
         duty_epoch: duty.epoch,
         duty_heard: duty.epoch == 0 || duty.report.is_some(),
         drain: duty.report.as_ref().filter(|_| duty.leaves()).map(drain_status),
+        recovery: recovery(admin, said, id),
+    }
+}
+
+/// How far this site is with the place of another.
+fn recovery(admin: &Admin, said: &Said, gone: SiteId) -> Option<RecoveryStatus> {
+    let shown = admin.site.replacing.of(gone)?;
+    let left = said.homes.get(&gone).map_or(0, Vec::len) as u64;
+    let homes_moved = said.moved.get(&gone).copied().unwrap_or_default();
+    let homes_wait = why_homes_wait(admin, said, gone);
+    Some(RecoveryStatus { homes_moved, homes: homes_moved + left, homes_wait, ..shown })
+}
+
+/// The places that this site takes.
+pub(crate) async fn replacing(admin: &Admin) -> Outcome<Vec<Replacing>> {
+    if admin.site.replacing.shown().is_empty() {
+        return Ok(Vec::new());
+    }
+    let place =
+        |site: SiteStatus| Some(Replacing { site: site.site, name: site.name, recovery: site.recovery? });
+    Ok(all(admin).await?.into_iter().filter_map(place).collect())
+}
+
+/// Why homes of a gone site have not been given to others; empty if none waits.
+pub(crate) async fn homes_wait(admin: &Admin, gone: SiteId) -> Outcome<String> {
+    let system = admin.site.system;
+    let said = admin.site.read(move |view| said(view, system)).await?;
+    Ok(why_homes_wait(admin, &said, gone))
+}
+
+fn why_homes_wait(admin: &Admin, said: &Said, gone: SiteId) -> String {
+    let Some(homes) = said.homes.get(&gone) else { return String::new() };
+    if let Some(why) = admin.site.replacing.homes_wait().get(&gone) {
+        return why.clone();
+    }
+    if homes.iter().any(|home| home == REGISTER) {
+        return "it kept the register of names: the eldest site is to name another one".into();
+    }
+    let register = said.homes.iter().find(|(_, homes)| homes.iter().any(|home| home == REGISTER));
+    let Some((register, _)) = register else {
+        return "no site is known to keep the register of names".into();
+    };
+    let (name, here) = (admin.site.peers.roster.name(*register), *register == admin.site.id);
+    match here || admin.site.linked(*register) {
+        true => format!("{name}, which keeps the register of names, is about to give them to others"),
+        false => format!(
+            "{name}, which keeps the register of names, is to give them, and cannot be reached from here"
+        ),
     }
 }
 

@@ -82,8 +82,12 @@ pub(crate) async fn declare(
     let decide = move |view: &dyn View, wall| {
         let known = sites(view, system).map_err(unreadable)?;
         // Whoever was expelled does not say of itself that it was not.
+        // Whose place was taken stays so, also for one who had not heard.
         let stays = |said: &SiteDocument| {
-            *said == document || (said.state != SiteState::Member && document.state == SiteState::Member)
+            let expels = document.state == SiteState::Expelled;
+            *said == document
+                || (said.state != SiteState::Member && document.state == SiteState::Member)
+                || (matches!(said.state, SiteState::Replaced(_)) && expels)
         };
         if known.iter().any(|(known, said)| *known == about && stays(said)) {
             return Ok(((), None));

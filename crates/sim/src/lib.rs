@@ -23,6 +23,7 @@ pub mod net;
 pub mod nodes;
 pub mod outcome;
 pub mod queue;
+pub mod replaced;
 pub mod site;
 pub mod standing;
 pub mod swarm;

@@ -3,6 +3,7 @@
 //! SITE is the site that is spoken of; whom to ask is said by --dir or --endpoint, and any site answers.
 
 mod loss;
+mod replace;
 
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::output;
 use crate::place::{Place, Site as Asked};
 use crate::progress::Waiting;
 use crate::words;
+
+pub(super) use replace::progress;
 
 /// Sites.
 #[derive(Debug, Subcommand)]
@@ -57,6 +60,12 @@ pub(crate) enum Site {
     ///
     /// Whoever hears of it refuses its certificate and counts what it held no more; its disk may still say what it knew.
     Expel(Expel),
+    /// Have a new machine take the place of a site that is gone for ever
+    ///
+    /// The new one has joined as any site does (`skerry invite`, `skerry join`) and takes over the homes of the gone one,
+    /// follows its buckets, takes its name and its area, and holds copies. Said at any site but the gone one, which is refused
+    /// for ever afterwards. It goes on by itself; `skerry site show GONE` at the new site says how far it is.
+    Replace(replace::Replace),
     /// Say that the disks of a site are gone
     ///
     /// Ask another site. First it lists what no other site has: a sum, then (with --dry-run at once, else afterwards)
@@ -172,6 +181,7 @@ impl Site {
             Self::Address(address) => address.run(globals).await,
             Self::Area(area) => area.run(globals).await,
             Self::Expel(expel) => expel.run(globals).await,
+            Self::Replace(verb) => verb.run(globals).await,
             Self::DeclareLost(verb) => verb.run(globals).await,
             Self::DeclareFound(verb) => verb.run(globals).await,
         }
@@ -189,6 +199,11 @@ impl List {
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         rows.extend(list.sites.iter().map(row));
         output::line(&output::table(&rows));
+        for site in &list.sites {
+            if let Some(recovery) = &site.recovery {
+                output::line(&format!("in the place of {}: {}", site.name, progress(recovery)));
+            }
+        }
         Ok(Exit::Done)
     }
 }
@@ -249,6 +264,7 @@ fn or_none(list: &[String]) -> String {
 }
 
 fn facts(site: &SiteStatus) -> Vec<Vec<String>> {
+    let recovery = site.recovery.as_ref().map(|recovery| ("its place", progress(recovery)));
     let facts = [
         ("name", site.name.clone()),
         ("id", site.site.clone()),
@@ -262,7 +278,7 @@ fn facts(site: &SiteStatus) -> Vec<Vec<String>> {
         ("area", area(site)),
         ("home of", or_none(&site.homes)),
     ];
-    facts.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect()
+    facts.into_iter().chain(recovery).map(|(name, value)| vec![name.to_owned(), value]).collect()
 }
 
 /// The duty of a site, and how far it is with it.

@@ -111,6 +111,10 @@ fn print(answers: &[Answered<'_>]) {
             let what = format!("{versions} copies too many ({bytes}): {}", report.surplus.reason);
             output::note(&format!("{}: {what}", report.site_name));
         }
+        for place in &report.replacing {
+            let what = format!("in the place of {}: {}", place.name, super::site::progress(&place.recovery));
+            output::note(&format!("{}: {what}", report.site_name));
+        }
         for lacks in &report.areas {
             let what = format!("{}: {}", lacks.bucket, super::bucket::area(lacks));
             output::note(&format!("{}: {what}", report.site_name));

@@ -82,6 +82,11 @@ impl Location {
         self.holders.of(bucket)
     }
 
+    /// The buckets that a site is known to be a member of.
+    pub(crate) fn buckets_of(&self, site: SiteId) -> Vec<BucketId> {
+        self.holders.buckets_of(site)
+    }
+
     /// Whether a site has said, since this machine's start, of what it is a member, and not of this.
     pub(crate) fn is_surely_no_member(&self, site: SiteId, bucket: BucketId, cx: &Context<'_>) -> bool {
         if self.system.contains(&bucket) {

@@ -110,6 +110,10 @@ impl Holders {
         self.index.get(&bucket).cloned().unwrap_or_default()
     }
 
+    pub(super) fn buckets_of(&self, site: SiteId) -> Vec<BucketId> {
+        self.index.iter().filter(|(_, sites)| sites.contains(&site)).map(|(bucket, _)| *bucket).collect()
+    }
+
     /// A connection: its other end may be in a life that counts anew.
     pub(super) fn link_up(&mut self, site: SiteId) {
         self.heard.entry(site).and_modify(|heard| heard.fresh = true);

@@ -35,6 +35,9 @@ pub(super) async fn run(
         }
         ("POST", ["sites", name, "area"]) => ok(service.set_area(name, json::request(request).await?).await),
         ("POST", ["sites", name, "expel"]) => ok(service.expel(name, json::request(request).await?).await),
+        ("POST", ["sites", name, "replace"]) => {
+            ok(service.replace(name, json::request(request).await?).await)
+        }
         ("GET", ["areas"]) => ok(service.areas().await),
         ("GET", ["space"]) => ok(service.space(space_query(query)?).await),
         ("GET", ["scrub"]) => ok(service.scrub().await),
@@ -80,7 +83,7 @@ pub(super) async fn run(
             ]
             | ["link", "budget"]
             | ["sites", _]
-            | ["sites", _, "duty" | "name" | "address" | "area" | "expel"]
+            | ["sites", _, "duty" | "name" | "address" | "area" | "expel" | "replace"]
             | ["keys", _, "disable"]
             | ["sites", _, "lost" | "only"]
             | ["buckets", _]
@@ -167,6 +170,7 @@ pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::POST, "sites/abc/address"),
     (Method::POST, "sites/abc/area"),
     (Method::POST, "sites/abc/expel"),
+    (Method::POST, "sites/abc/replace"),
     (Method::GET, "areas"),
     (Method::GET, "space"),
     (Method::GET, "scrub"),

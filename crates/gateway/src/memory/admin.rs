@@ -9,9 +9,9 @@ use crate::service::{
     BucketStatus, ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery,
     DutyRequest, ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, KeyCreate,
     KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState,
-    Outcome, Readiness, RenameRequest, ScrubReport, ScrubRequest, ServiceError, SiteList, SiteStatus,
-    SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus, UplinkRequest,
-    UplinkState, VERSION, Versioning,
+    Outcome, Readiness, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest, ServiceError,
+    SiteList, SiteStatus, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus,
+    UplinkRequest, UplinkState, VERSION, Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -104,6 +104,7 @@ impl AdminService for Memory {
             areas: Vec::new(),
             surplus: SurplusStatus::default(),
             duty: "serves".into(),
+            replacing: Vec::new(),
             nodes: None,
         })
     }
@@ -156,6 +157,10 @@ impl AdminService for Memory {
 
     async fn expel(&self, _: &str, _: ExpelRequest) -> Outcome<Expelled> {
         Err(ServiceError::new(ErrorKind::InvalidArgument, "this site cannot expel itself"))
+    }
+
+    async fn replace(&self, _: &str, _: ReplaceRequest) -> Outcome<ReplacedSite> {
+        Err(ServiceError::new(ErrorKind::InvalidArgument, "this site is not gone: it answers you"))
     }
 
     async fn areas(&self) -> Outcome<AreasReport> {

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     AddressRequest, AreaCopies, AreaRequest, AreasReport, DutyRequest, ExpelRequest, Expelled, JoinRequest,
     LossPage, LossQuery, LossRequest, LossState, MembershipState, NodesReport, Outcome, PinList, PinRequest,
-    PinStatus, RenameRequest, SeatRequest, ServiceError, SiteList, SiteStatus,
+    PinStatus, RenameRequest, ReplaceRequest, ReplacedSite, Replacing, SeatRequest, ServiceError, SiteList,
+    SiteStatus,
 };
 
 /// The version of all shapes here.
@@ -69,6 +70,9 @@ pub struct StatusReport {
     /// What this site is there for: `serves`, `frozen`, `draining` or `empty`.
     #[serde(default)]
     pub duty: String,
+    /// Sites whose place this one takes, and how far that is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replacing: Vec<Replacing>,
     /// The nodes of this site; none where it is one node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesReport>,
@@ -724,6 +728,8 @@ pub trait AdminService: Send + Sync + 'static {
     async fn set_area(&self, name: &str, request: AreaRequest) -> Outcome<SiteStatus>;
     /// Expels one of them for ever.
     async fn expel(&self, name: &str, request: ExpelRequest) -> Outcome<Expelled>;
+    /// Has another site take the place of one that is gone for ever.
+    async fn replace(&self, name: &str, request: ReplaceRequest) -> Outcome<ReplacedSite>;
     /// How this site finds others.
     async fn areas(&self) -> Outcome<AreasReport>;
     /// Where the disk went.

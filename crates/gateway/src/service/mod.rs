@@ -72,8 +72,8 @@ pub use object::{
 pub use pins::{PinAct, PinList, PinRequest, PinStatus};
 pub use range::{ByteRange, Selection};
 pub use sites::{
-    AddressRequest, AreaCopies, AreaRequest, DrainStatus, DutyRequest, ExpelRequest, Expelled, RenameRequest,
-    SiteList, SiteStatus,
+    AddressRequest, AreaCopies, AreaRequest, DrainStatus, DutyRequest, ExpelRequest, Expelled,
+    RecoveryStatus, RenameRequest, ReplaceRequest, ReplacedSite, Replacing, SiteList, SiteStatus,
 };
 
 /// Everything the HTTP faces need from a node.

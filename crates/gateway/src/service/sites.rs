@@ -55,6 +55,79 @@ pub struct SiteStatus {
     /// What a site that is being emptied said last of what only it holds.
     #[serde(default)]
     pub drain: Option<DrainStatus>,
+    /// Of a site that was replaced: how far the site that answers is with taking its place; none at the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryStatus>,
+}
+
+/// A place that the site takes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Replacing {
+    /// Id of the gone site.
+    pub site: String,
+    /// What it was called.
+    pub name: String,
+    /// How far it is.
+    pub recovery: RecoveryStatus,
+}
+
+/// How far a site is that takes the place of a gone one.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RecoveryStatus {
+    /// Every bucket that the gone one was in is here with all that any other site had when it answered, or is named below.
+    pub done: bool,
+    /// When that was so, in milliseconds since 1970.
+    pub done_ms: Option<u64>,
+    /// Homes of the gone one that were given to this site or others.
+    pub homes_moved: u64,
+    /// Of so many.
+    pub homes: u64,
+    /// Why the others wait; empty if none does.
+    pub homes_wait: String,
+    /// Buckets that need nothing more.
+    pub buckets_complete: u64,
+    /// Of so many that are known.
+    pub buckets: u64,
+    /// Records that others have and this site has not, as far as is known.
+    pub missing_records: u64,
+    /// Their bytes, by the mean of the records that are here.
+    pub missing_bytes: u64,
+    /// When all will be here at the rate so far, in milliseconds since 1970; none while there is no rate.
+    pub ends_ms: Option<u64>,
+    /// What it waits for: sites that have not answered, each with the reason, or what keeps this one from going on.
+    pub waits_for: Vec<String>,
+    /// Buckets that may not be followed here, by residency, by `join = never` or by an operator's word at this site.
+    pub refused: Vec<String>,
+    /// Buckets of which nobody else has records: what only the gone one had is lost.
+    pub lost: Vec<String>,
+}
+
+/// `POST sites/{name}/replace`: an operator's word that a site is gone for ever, and who takes its place.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceRequest {
+    /// Name or id of the site that takes it.
+    pub by: String,
+    /// It keeps its own name.
+    #[serde(default)]
+    pub keep_name: bool,
+}
+
+/// What it answers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ReplacedSite {
+    /// Shape version.
+    pub version: u32,
+    /// The site that is gone; its homes that wait are those that it still has.
+    pub site: SiteStatus,
+    /// The site that takes its place.
+    pub by: SiteStatus,
+    /// Why that one is not called as the gone one was; empty if it is, or is not to be.
+    pub name_kept: String,
+    /// Why homes wait; empty if none does.
+    pub homes_wait: String,
+    /// Access keys that work and whose secrets the gone one could open.
+    pub exposed_keys: Vec<String>,
 }
 
 /// How far a site is that is being emptied.

@@ -207,6 +207,15 @@ pub fn resolve(view: &dyn View, system: BucketId, name: &str) -> Result<Option<R
     }
 }
 
+/// All buckets, also one that appears under a name by which another is found.
+pub fn all_buckets(view: &dyn View, system: BucketId) -> Result<Vec<Resolved>, SpaceError> {
+    let mut by_name: BTreeMap<String, Vec<Found>> = BTreeMap::new();
+    for found in claims_below(view, system, "claim/")? {
+        by_name.entry(found.claim.name.clone()).or_default().push(found);
+    }
+    Ok(by_name.into_values().flat_map(named).collect())
+}
+
 /// All buckets, or one owner's, by name. A claim on a name as such hides one that only appears under it.
 pub fn list_buckets(
     view: &dyn View,

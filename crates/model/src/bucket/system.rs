@@ -137,6 +137,18 @@ pub enum SiteState {
     Replaced(SiteId),
 }
 
+impl SiteState {
+    /// Which of two holds that were said without knowing of each other.
+    fn stricter(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Member, _) => other,
+            (Self::Expelled, Self::Replaced(_)) => other,
+            (Self::Replaced(one), Self::Replaced(another)) => Self::Replaced(one.min(another)),
+            (Self::Expelled | Self::Replaced(_), _) => self,
+        }
+    }
+}
+
 /// An access key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyDocument {
@@ -206,14 +218,14 @@ pub fn sites(view: &dyn View, system: BucketId) -> Result<Vec<(SiteId, SiteDocum
     Ok(found)
 }
 
-/// One site. Whoever says that it belongs no longer wins, whatever it says of itself meanwhile.
+/// One site. Whoever says that it belongs no longer wins, whatever it says of itself meanwhile; of these, who says by whom it
+/// was replaced; of two such, the lesser id.
 pub fn site(view: &dyn View, system: BucketId, id: SiteId) -> Result<Option<SiteDocument>, SpaceError> {
     let mut found: Option<SiteDocument> = None;
     for head in space::heads(view, system, &SystemKey::Site(id).to_string())? {
         let Some(said) = document::<SiteDocument>(&head)? else { continue };
         match &mut found {
-            Some(known) if known.state == SiteState::Member => known.state = said.state,
-            Some(_) => {}
+            Some(known) => known.state = known.state.stricter(said.state),
             None => found = Some(said),
         }
     }

@@ -93,6 +93,7 @@ impl Answers {
             Request::NameHome(request) => plain(home::answer(site, request).await),
             Request::Holdings(asked) => plain(crate::copies::claims::answer(site, asked).await),
             Request::Spare(asked) => plain(crate::copies::surplus::answer(site, from.site, asked).await),
+            Request::Replaced(asked) => plain(crate::replacing::answer(site, from.site, *asked).await),
             Request::Have(asked) => plain(lost::answer(site, asked).await),
             Request::Standing { bucket } => plain(crate::leaving::answer(site, bucket).await),
             Request::Follow { bucket } => plain(members::follow_asked(site, bucket).await),

@@ -144,12 +144,15 @@ pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &s
     let own_name = check_reserved(site, name, &own)?;
     let (id, system) = (site.id, site.system);
     let (wanted, owner, named) = (name.to_owned(), owner.to_owned(), name.to_owned());
+    let new_site = own.clone();
     let decide = move |view: &dyn View, wall| {
         let config = BucketConfig { copies: COPIES, ..BucketConfig::default() };
         let new = NewBucket { name: &wanted, owner: &owner, site: id, site_name: &own, config };
         let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &wanted))?;
         // Nobody else may claim a name of this site's own, and nobody else names homes if this is the register.
-        let first = own_name || model::keeps_register(view, system, id).is_ok();
+        // A site before this one that was called so may have made one on an island.
+        let alone = own_name && !model::was_called_so(view, system, &new_site).map_err(unreadable)?;
+        let first = alone || model::keeps_register(view, system, id).is_ok();
         let known = model::home(view, system, claimed.bucket).map_err(unreadable)?.is_some();
         let home = (first && !known).then(|| Named::first(claimed.bucket, id, false, wall));
         Ok((claimed.bucket, Some(Declared::claim(claimed, true).with(home))))

@@ -246,7 +246,9 @@ pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcom
         let loss = Loss { bucket, lost, to, heard: &heard, fellows: &fellows };
         let named = model::replace_home(view, system, loss, me, wall).map_err(say)?;
         let mut declared = Declared::from(named);
-        if let Some(document) = model::site(view, system, lost).map_err(unreadable)? {
+        let document = model::site(view, system, lost).map_err(unreadable)?;
+        // Who was replaced stays so.
+        if let Some(document) = document.filter(|known| known.state == SiteState::Member) {
             let expelled = SiteDocument { state: SiteState::Expelled, ..document };
             let object = model::document_object(&expelled, wall);
             declared.documents.push((SystemKey::Site(lost).to_string(), object));
@@ -311,16 +313,23 @@ async fn heard_of(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<V
     let others = site.peers.roster.all().into_keys().filter(|other| ![lost, site.id].contains(other));
     let request = &Request::Size { bucket };
     let asked = others.map(|other| async move { (other, site.peers.call(other, request).await) });
-    let (mut heard, mut silent) = (Vector::new(), Vec::new());
+    let (mut heard, mut silent, mut joining) = (Vector::new(), Vec::new(), Vec::new());
     for (other, answer) in futures::future::join_all(asked).await {
         match answer.map(|answer| answer.response) {
             Ok(Response::Size { vector, .. }) => heard.merge(&vector),
             Ok(Response::NotMember) => {}
+            Ok(Response::Joining) => joining.push(site.peers.roster.name(other)),
             _ => silent.push(site.peers.roster.name(other)),
         }
     }
     if bucket != site.system && !silent.is_empty() {
         return Err(not_heard(&silent));
+    }
+    if bucket != site.system && !joining.is_empty() {
+        return Err(refusal::unreachable(format!(
+            "{} still takes records of it, and may hold what the lost home decided: try again when that is done",
+            joining.join(", ")
+        )));
     }
     Ok(heard)
 }

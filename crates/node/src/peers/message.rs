@@ -71,6 +71,43 @@ pub(crate) enum Request {
     Through(Through),
     /// Count on the asker no more for versions of which it holds copies too many.
     Spare(Spare),
+    /// In which buckets a site was whose place the asker has taken.
+    Replaced(Box<Replaced>),
+}
+
+/// Asks what is known of a site that is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replaced {
+    /// Which.
+    pub(crate) gone: SiteId,
+    /// Only buckets behind this one.
+    pub(crate) after: Option<BucketId>,
+    /// Buckets that the asker knows of: what the answerer has of them is told, whatever it knows of the gone site.
+    pub(crate) also: Vec<BucketId>,
+}
+
+/// A page of what is known, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct KnownIn {
+    /// Whether the answerer knows that the asker took that place, and has no link to the gone site. Else nothing is told.
+    pub(crate) heard: bool,
+    /// The buckets.
+    pub(crate) buckets: Vec<KnownBucket>,
+    /// Whether there is more behind the last of them.
+    pub(crate) more: bool,
+    /// The answerer's life: another with each start.
+    pub(crate) life: u64,
+    /// Buckets that it let go of in this life, counted when the page had been read.
+    pub(crate) left: u64,
+}
+
+/// A bucket that a gone site was in, or that was asked about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownBucket {
+    /// Which.
+    pub(crate) bucket: BucketId,
+    /// What the answerer has of it; none if it is no member.
+    pub(crate) vector: Option<Vector>,
 }
 
 /// Asks a site to count on the asker no more.
@@ -432,6 +469,8 @@ pub(crate) enum Response {
     Circuit(Result<Way, Why>),
     /// What is held here of copies too many, and for what the asker is counted on still.
     Spared(Box<Spared>),
+    /// In which buckets a gone site was.
+    KnownIn(Box<KnownIn>),
 }
 
 /// An object that was found.
@@ -565,6 +604,30 @@ mod tests {
         let response = Response::Spared(Box::new(spared));
         assert_eq!(hex(&codec::encode(&response)), "01150201000109");
         assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
+    }
+
+    #[test]
+    fn replaced_v1_fixtures() {
+        let (gone, bucket) = (SiteId([1; 16]), BucketId([2; 16]));
+        let (ones, twos) = ("01".repeat(16), "02".repeat(16));
+        let first = Replaced { gone, after: None, also: vec![bucket] };
+        let next = Replaced { gone, after: Some(bucket), also: Vec::new() };
+        for (asked, bytes) in [(first, format!("{ones}0001{twos}")), (next, format!("{ones}01{twos}00"))] {
+            let request = Request::Replaced(Box::new(asked));
+            assert_eq!(hex(&codec::encode(&request)), format!("0114{bytes}"));
+            assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+        }
+        let origin = Origin { node: NodeId([3; 16]), incarnation: 4 };
+        let member = KnownBucket { bucket, vector: Some(Vector::from_iter([(origin, 5)])) };
+        let only_known = KnownBucket { bucket, vector: None };
+        let known =
+            KnownIn { heard: true, buckets: vec![member, only_known], more: true, life: 300, left: 2 };
+        let bytes = format!("0102{twos}0101{}0405{twos}0001ac0202", "03".repeat(16));
+        for (answer, bytes) in [(KnownIn::default(), "0000000000".to_owned()), (known, bytes)] {
+            let response = Response::KnownIn(Box::new(answer));
+            assert_eq!(hex(&codec::encode(&response)), format!("0116{bytes}"));
+            assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
+        }
     }
 
     #[test]

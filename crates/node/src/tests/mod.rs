@@ -24,6 +24,7 @@ mod nodes;
 mod one_site;
 mod orphans;
 mod pins;
+mod replaced;
 mod room;
 mod scope;
 mod several_sites;

@@ -5,7 +5,7 @@ use skerry_gateway::service::{PinAct, PinRequest};
 use super::world::{TestWorld, noise};
 
 /// What a site of one node does by itself.
-const WORKERS: [&str; 17] = [
+const WORKERS: [&str; 19] = [
     "circuits",
     "collector",
     "copies",
@@ -17,6 +17,8 @@ const WORKERS: [&str; 17] = [
     "metrics",
     "pins",
     "questions",
+    "recovery",
+    "replaced",
     "revivals",
     "roster",
     "scrub",

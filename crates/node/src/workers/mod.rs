@@ -20,6 +20,8 @@ pub(crate) mod copies;
 pub(crate) mod drain;
 mod fellows;
 mod metrics;
+mod replace;
+pub(crate) mod replaced_homes;
 pub(crate) mod scrub;
 mod tenures;
 mod tombstones;
@@ -44,6 +46,10 @@ const TOMBSTONES: Duration = Duration::from_secs(60);
 
 /// How often it is seen whether copies too many are to be looked for.
 const TRIM: Duration = Duration::from_secs(1);
+/// How often it is seen whether this site takes the place of another, and how far it is.
+const REPLACE: Duration = Duration::from_millis(500);
+/// How often it is seen whether homes of gone sites are this one's to give to others.
+const HOMES: Duration = Duration::from_secs(2);
 /// How often it is seen whether an operator said something about this site.
 const DUTY: Duration = Duration::from_millis(250);
 
@@ -57,19 +63,24 @@ pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::S
     tasks.keep("trim", move || every(TRIM, trim::Trimmer::new(&kept)));
     let kept = workers.clone();
     tasks.keep("drain", move || every(DUTY, drain::Drainer::new(&kept)));
+    let kept = workers.clone();
+    tasks.keep("recovery", move || every(REPLACE, replace::Replacer::new(&kept)));
     let (kept, syncs) = (workers.clone(), metrics::Syncs::default());
     tasks.keep("metrics", move || every(METRICS, metrics::Metrics::new(&kept, syncs.clone())));
     let of_site = |name, begin: fn(Arc<Site>) -> Working| {
         let site = workers.site.clone();
         tasks.keep(name, move || begin(site.clone()));
     };
+    of_site("replaced", |site| every(HOMES, replaced_homes::Homes::new(site)).boxed());
     of_site("collector", |site| every(COLLECT, collector::Collector::new(site)).boxed());
     of_site("tombstones", |site| every(TOMBSTONES, tombstones::Tombstones::new(site)).boxed());
     of_site("fellows", |site| every(FELLOWS, fellows::Fellows(site)).boxed());
     of_site("uplink", |site| crate::uplink_admin::work(site).boxed());
     of_site("leaving", |site| crate::leaving::work(site).boxed());
     of_site("pins", |site| crate::pins::work(site).boxed());
-    of_site("tenures", |site| tenures::work(site).boxed());
+    if workers.site.nodes.keep_homes() {
+        of_site("tenures", |site| tenures::work(site).boxed());
+    }
     of_site("revivals", |site| buckets::revive(site).boxed());
     of_site("homes", |site| buckets::name_homes(site).boxed());
 }

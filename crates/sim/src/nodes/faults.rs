@@ -200,15 +200,20 @@ impl World {
     /// A disk is lost. What was acknowledged for the site is elsewhere, and the other disks can take its machine in
     /// again: one at a time, as long as that is so.
     fn burn(&mut self, node: usize) {
-        let others = || self.nodes.iter().enumerate().filter(|(other, _)| *other != node);
-        let is_elsewhere = |write: &u64| others().any(|(_, place)| place.kept.held.contains(write));
+        let holds = |other: usize, write: &u64| other != node && self.nodes[other].kept.held.contains(write);
+        // What the site was said to have must be at another of its nodes: that it has reached another site by now helps nobody
+        // who reads here.
+        let is_at_site = |write: &u64| self.site().any(|other| holds(other, write));
+        let is_anywhere = |write: &u64| (0..self.nodes.len()).any(|other| holds(other, write));
         let is_alone =
             self.site().filter(|other| *other != node).all(|other| self.nodes[other].memory.is_some());
         // The last view that counts on nobody else: what it has, also of before there were others, is here only.
         let seat = self.nodes[node].seat;
         let is_last = self.views.last_key_value().is_none_or(|(_, view)| view.live.without(seat).is_empty());
-        let is_kept = self.acked.iter().chain(&self.alone).all(is_elsewhere);
-        if self.seated() < 3 || is_last || !is_alone || !is_kept || self.nodes[node].excused.is_some() {
+        // Who fills the seat may fetch from the node that does not keep a bucket: docs/limits.md says so.
+        let has_excused = self.nodes.iter().any(|place| place.excused.is_some());
+        let is_kept = self.acked.iter().all(is_at_site) && self.alone.iter().all(is_anywhere);
+        if self.seated() < 3 || is_last || !is_alone || !is_kept || has_excused {
             return;
         }
         self.count("burned disks");
