@@ -180,7 +180,7 @@ pub fn name_home(
 ) -> Result<Option<Named>, HomeRefusal> {
     keeps_register(view, system, me)?;
     // A tenure speaks for a home whose document has not arrived here.
-    if Known::load(view, system, bucket)?.is_some() {
+    if is_named(view, system, bucket)? {
         return Ok(None);
     }
     let claims = super::claim::claims_of(view, system, bucket)?;
@@ -197,7 +197,7 @@ pub fn unnamed(view: &dyn View, system: BucketId, me: SiteId) -> Result<Vec<Buck
     }
     let mut found = Vec::new();
     for claim in super::claim::all_claims(view, system)? {
-        if claim.state == ClaimState::Live && Known::load(view, system, claim.bucket)?.is_none() {
+        if claim.state == ClaimState::Live && !is_named(view, system, claim.bucket)? {
             found.push(claim.bucket);
         }
     }
@@ -321,6 +321,11 @@ pub fn keeps_register(view: &dyn View, system: BucketId, me: SiteId) -> Result<(
         Standing::Elsewhere(register) => Err(HomeRefusal::Only(register)),
         Standing::Unnamed => Err(HomeRefusal::NoRegister),
     }
+}
+
+/// Whether a home is named, or a tenure speaks for one.
+fn is_named(view: &dyn View, system: BucketId, bucket: BucketId) -> Result<bool, SpaceError> {
+    Ok(home(view, system, bucket)?.is_some() || Known::load(view, system, bucket)?.is_some())
 }
 
 fn is_kept_by_its_site(
