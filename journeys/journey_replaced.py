@@ -60,6 +60,7 @@ def play(checks, sites):
     with checks.check("replaced: three sites, a bucket of two copies whose home is the third"):
         sites.form()
         lost, near = boto(sites, LOST), boto(sites, 2)
+        wait_for("the access key to be heard", lambda: lost.list_buckets() and near.list_buckets(), 60)
         sites.run("bucket", "create", "photos", "--copies", "2", at=LOST)
         for key, body in bodies.items():
             lost.put_object(Bucket="photos", Key=key, Body=body)
