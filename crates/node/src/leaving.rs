@@ -30,6 +30,7 @@ use crate::paths::bucket::Bucket;
 use crate::paths::{bucket, refusal};
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, Stamps, entry, unreadable};
+use crate::tasks::rest;
 use crate::trust::entropy;
 
 mod hand_over;
@@ -439,11 +440,6 @@ fn why(site: &Site, wait: &Wait) -> String {
         reasons.push("no other member would be left".into());
     }
     format!("{} of {} other members have everything: {}", wait.have, wait.wanted, reasons.join("; "))
-}
-
-/// A pause; nothing that could happen ends it.
-pub(crate) async fn rest(pause: Duration) {
-    tokio::time::timeout(pause, std::future::pending::<()>()).await.ok();
 }
 
 /// Tries again and again, and drops what was left.

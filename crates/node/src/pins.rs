@@ -25,11 +25,11 @@ use skerry_model::{Entry, Record};
 use tokio::sync::Notify;
 
 use crate::copies::look::{lies_here, stays_here};
-use crate::leaving::rest;
 use crate::paths::bucket::{self, Bucket};
 use crate::paths::refusal;
 use crate::paths::source::Chunks;
 use crate::site::{Site, entry, unreadable};
+use crate::tasks::rest;
 
 /// Where pins are remembered, in the node's own table; then the bucket, then the prefix.
 const PINS: &[u8] = b"pin/";

@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
-use crate::leaving::rest;
 use crate::telemetry::Panics;
 
 /// The pause after a first panic; twice as long after each that follows.
@@ -120,6 +119,11 @@ impl Tasks {
         self.tracker.close();
         self.tracker.wait().await;
     }
+}
+
+/// A pause; nothing that could happen ends it.
+pub(crate) async fn rest(pause: Duration) {
+    tokio::time::timeout(pause, std::future::pending::<()>()).await.ok();
 }
 
 /// What a panic said.
