@@ -7,7 +7,7 @@
 //! - reads: a node serves under a *lease*, promises of a majority to accept no later view for a while ([`SiteView::may_read`]).
 //!   Who holds a lease of an epoch has all that was acknowledged in it and before;
 //! - conditional operations: the home of a bucket decides under its lease, bound to the view ([`Input::Write`]). Each bucket
-//!   has one owner per view ([`SiteView::owner`]), which takes the home over when it is in the view no more, and has
+//!   has one owner per view ([`SiteView::owner`]), which takes the home over when it is not live in the view, and has
 //!   first fetched what that one may have left at the others ([`Output::CatchUp`]).
 //!
 //! A node that does not answer, or answers late, is left out by the next view once its lease has run out; it comes back as
@@ -16,8 +16,6 @@
 //!
 //! Order: everything in `out` that follows an [`Output::Store`] must wait until that is durable; stores are carried out in
 //! their order. What the shell owes beside that stands at [`Output`].
-//!
-//! The shell of today steps views and leases; what rests on them runs in the simulator only (docs/limits.md).
 //!
 //! Why a register of our own and not a log: docs/decisions/2026-11-22-site-views.md.
 //!

@@ -108,7 +108,7 @@ pub enum Turn {
 }
 
 impl Known {
-    /// What is known here; none if no home is named.
+    /// What is known here; none if no home is named, and no tenure speaks for one.
     pub fn load(view: &dyn View, system: BucketId, bucket: BucketId) -> Result<Option<Self>, SpaceError> {
         let home = home::home(view, system, bucket)?;
         let mut tenures = Vec::new();
@@ -191,7 +191,9 @@ impl Known {
         if !within.reads {
             return Turn::Unready;
         }
-        if !self.is_ready && self.left.is_none() {
+        // Who is said to be gone and is not has no word of its own that would spare it to wait.
+        let is_spared = self.left.is_some() && home.site != within.me;
+        if !self.is_ready && !is_spared {
             return Turn::Behind;
         }
         match self.tenure() {

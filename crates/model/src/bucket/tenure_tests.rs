@@ -149,6 +149,8 @@ fn nobody_waits_for_what_only_a_home_had_that_is_gone_for_good() {
     let passed = TenureDocument { seen: left, ..said(1, 6, Some(THIRD)) };
     assert_eq!(told.turn(&without), Turn::Pass(passed.clone()));
     assert_eq!(told.successor(&passed, Seen::default()).unwrap().site, THIRD);
+    // It lives, though an operator said otherwise, and decides nothing before it has what it waits for.
+    assert_eq!(told.turn(&at(HOME, 6, &[HOME, SECOND, THIRD])), Turn::Behind);
 }
 
 #[test]

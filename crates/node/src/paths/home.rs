@@ -135,7 +135,7 @@ pub(crate) async fn answer(site: &Arc<Site>, request: NameHome) -> Outcome<Respo
     Ok(Response::Records(named.iter().map(|record| record.encode().into()).collect()))
 }
 
-/// Whether this site decides, on the commit thread.
+/// What this site may do about a condition.
 pub(crate) enum Turned {
     /// It does.
     Decides {

@@ -51,12 +51,16 @@ impl Place {
 
 /// The sites, this one included.
 #[derive(Debug, Default)]
-pub(crate) struct Roster(RwLock<BTreeMap<SiteId, Known>>, RwLock<BTreeMap<SiteId, SiteId>>);
+pub(crate) struct Roster {
+    known: RwLock<BTreeMap<SiteId, Known>>,
+    /// The site of each node that ever belonged.
+    ever: RwLock<BTreeMap<SiteId, SiteId>>,
+}
 
 impl Roster {
     /// Replaces all; false if nothing changed.
     pub(crate) fn replace(&self, sites: BTreeMap<SiteId, Known>) -> bool {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let changed = *known != sites;
         *known = sites;
         changed
@@ -64,18 +68,18 @@ impl Roster {
 
     /// Replaces what is known of everybody who ever belonged, also who was expelled: of which site a node was.
     pub(crate) fn set_ever(&self, places: BTreeMap<SiteId, SiteId>) {
-        *self.1.write().unwrap_or_else(PoisonError::into_inner) = places;
+        *self.ever.write().unwrap_or_else(PoisonError::into_inner) = places;
     }
 
     /// Who is or ever was a node of a site.
     pub(crate) fn ever_of(&self, site: SiteId) -> BTreeSet<SiteId> {
-        let places = self.1.read().unwrap_or_else(PoisonError::into_inner);
+        let places = self.ever.read().unwrap_or_else(PoisonError::into_inner);
         places.iter().filter(|(_, of)| **of == site).map(|(member, _)| *member).collect()
     }
 
     /// Who is or ever was beside a node that belongs or belonged.
     pub(crate) fn ever_beside(&self, member: SiteId) -> BTreeSet<SiteId> {
-        let site = self.1.read().unwrap_or_else(PoisonError::into_inner).get(&member).copied();
+        let site = self.ever.read().unwrap_or_else(PoisonError::into_inner).get(&member).copied();
         let mut beside = self.ever_of(site.unwrap_or(member));
         beside.remove(&member);
         beside
@@ -83,18 +87,18 @@ impl Roster {
 
     /// Reads all.
     pub(crate) fn all(&self) -> BTreeMap<SiteId, Known> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The node of a site.
     pub(crate) fn node(&self, site: SiteId) -> Option<NodeId> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&site).map(|known| known.key.node())
     }
 
     /// The site of a node.
     pub(crate) fn site(&self, node: NodeId) -> Option<SiteId> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|(_, known)| known.key.node() == node).map(|(site, _)| *site)
     }
 
@@ -105,7 +109,7 @@ impl Roster {
 
     /// The same; none when it is not known.
     pub(crate) fn name_of(&self, site: SiteId) -> Option<String> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&site).map(|known| known.name.clone())
     }
 
@@ -117,7 +121,7 @@ impl Roster {
     /// The machine that fills a seat now, and how many did before it. Should two have been given the same turn, which an
     /// inviter never does, everybody finds the same one.
     pub(crate) fn turn(&self, site: SiteId, seat: Seat) -> Option<(SiteId, u32)> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let fills = |known: &&Known| known.place.site == site && known.place.seat == seat;
         let all = known.iter().filter(|(_, known)| fills(known));
         all.map(|(member, known)| (known.place.turn, *member)).max().map(|(turn, member)| (member, turn))
@@ -140,7 +144,7 @@ impl Roster {
     }
 
     fn beside<T: Ord>(&self, me: SiteId, of: impl Fn(SiteId, &Known) -> T) -> BTreeSet<T> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let own = known.get(&me).map_or(me, |known| known.place.site);
         let near = known.iter().filter(|(member, known)| known.place.site == own && **member != me);
         near.map(|(member, known)| of(*member, known)).collect()
@@ -148,14 +152,14 @@ impl Roster {
 
     /// Who burns together: the further nodes of sites, each with the first.
     pub(crate) fn together(&self) -> Together {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().map(|(member, known)| (*member, known.place.site)).collect()
     }
 
     /// How many sites there are beside that of `me`: what lies at two nodes of one lies at one.
     pub(crate) fn sites_beside(&self, me: SiteId) -> usize {
         let together = self.together();
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut sites = together.among(known.keys().copied());
         sites.remove(&together.of(me));
         sites.len()

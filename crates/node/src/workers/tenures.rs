@@ -1,7 +1,7 @@
 //! At a site of three or four nodes: opens the tenures of the homes that this node is, and passes on those that it takes over
 //! from a node that is gone, or that somebody began to pass on.
 //!
-//! Invariants: nothing is done at a site of one or two nodes; one home at a time, so that clients who wait for theirs come in
+//! Invariants: begun only where the nodes of a site keep its homes; one home at a time, so that clients who wait for theirs come in
 //! between; what failed is tried again; what a client asked for meanwhile is found done.
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::paths::tenure;
 use crate::site::Site;
+use crate::tasks::rest;
 
 /// Between two looks through the homes while something is to be done.
 const SOON: Duration = Duration::from_millis(250);
@@ -19,14 +20,11 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// Runs until the server stops.
 pub(super) async fn work(site: Arc<Site>) {
-    if !site.nodes.keep_homes() {
-        return;
-    }
     let (mut turning, mut changes) = (site.nodes.turning(), site.changes.follow_system());
     let mut pause = SOON;
     loop {
         // Not more often, however much there is to be heard.
-        tokio::time::timeout(SOON, std::future::pending::<()>()).await.ok();
+        rest(SOON).await;
         if !site.is_leased() {
             continue;
         }
