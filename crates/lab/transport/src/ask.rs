@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 
+use tokio::io::AsyncWriteExt;
+
 use crate::carriers::{self, Carrier, Spec};
 use crate::exchange::{self, CHUNK, SMALL, Usage};
 use crate::keys;
@@ -123,15 +125,20 @@ impl Ask {
             return outage(&first).await;
         }
         let at_rest = at_rest(&first).await?;
-        self.steady(&links, connect_ms, at_rest).await
+        self.steady((&links, spec.is_kept), connect_ms, at_rest).await
     }
 
-    async fn steady(&self, links: &[Arc<dyn Carrier>], connect_ms: f64, at_rest: Duration) -> io::Result<()> {
+    async fn steady(
+        &self,
+        (links, is_kept): (&[Arc<dyn Carrier>], bool),
+        connect_ms: f64,
+        at_rest: Duration,
+    ) -> io::Result<()> {
         let first = links.first().cloned().ok_or_else(|| io::Error::other("no link"))?;
         let (bytes, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         for number in 0..self.ahead {
             let link = links.get(number % links.len()).cloned().unwrap_or_else(|| first.clone());
-            tokio::spawn(fetch(link, bytes.clone(), stop.clone()));
+            tokio::spawn(fetch(link, is_kept, bytes.clone(), stop.clone()));
         }
         tokio::time::sleep(Duration::from_secs_f64(self.warm)).await;
         let server = exchange::usage(first.open(true).await?).await?;
@@ -208,16 +215,23 @@ async fn at_rest(link: &Arc<dyn Carrier>) -> io::Result<Duration> {
 }
 
 /// Fetches chunk after chunk.
-async fn fetch(link: Arc<dyn Carrier>, bytes: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
-    while !stop.load(Ordering::Relaxed) {
-        let Ok(pipe) = link.open(false).await else { return };
-        let count = |taken: usize| {
-            bytes.fetch_add(taken as u64, Ordering::Relaxed);
-        };
-        if exchange::ask(pipe, false, CHUNK, count).await.is_err() {
-            return;
+async fn fetch(link: Arc<dyn Carrier>, is_kept: bool, bytes: Arc<AtomicU64>, stop: Arc<AtomicBool>) {
+    // Ends when the link does: nothing more is taken then, which is what is measured.
+    let _ = async {
+        let mut pipe = link.open(false).await?;
+        while !stop.load(Ordering::Relaxed) {
+            let count = |taken: usize| {
+                bytes.fetch_add(taken as u64, Ordering::Relaxed);
+            };
+            exchange::ask_on(&mut pipe, false, CHUNK, count).await?;
+            if !is_kept {
+                pipe.shutdown().await?;
+                pipe = link.open(false).await?;
+            }
         }
+        pipe.shutdown().await
     }
+    .await;
 }
 
 /// Asks a small question every tenth of a second for so long.

@@ -14,6 +14,8 @@ use crate::carriers::Pipe;
 pub(crate) const CHUNK: u32 = 1 << 20;
 /// The answer to a question that somebody waits for.
 pub(crate) const SMALL: u32 = 100;
+/// How long a stream waits for its next question, and an answer may take.
+const IDLE: Duration = Duration::from_secs(120);
 const BULK: u8 = b'b';
 const URGENT: u8 = b's';
 const USAGE: u8 = b'u';
@@ -39,10 +41,10 @@ impl Usage {
     }
 }
 
-/// Answers one question.
+/// Answers the questions of one stream.
 pub(crate) async fn answer(mut pipe: Box<dyn Pipe>) {
-    // A stream that breaks has nobody left to tell.
-    let _ = answer_to(&mut pipe).await;
+    // A stream that ends or breaks has nobody left to tell.
+    while let Ok(Ok(())) = tokio::time::timeout(IDLE, answer_to(&mut pipe)).await {}
 }
 
 async fn answer_to(pipe: &mut Box<dyn Pipe>) -> io::Result<()> {
@@ -56,16 +58,23 @@ async fn answer_to(pipe: &mut Box<dyn Pipe>) -> io::Result<()> {
     } else {
         pipe.write_all(&vec![7; bytes.min(CHUNK) as usize]).await?;
     }
-    pipe.flush().await?;
-    pipe.shutdown().await?;
-    // The other end closes when it has all: until then the stream stands.
-    let _ = tokio::time::timeout(Duration::from_secs(30), pipe.read_u8()).await;
-    Ok(())
+    pipe.flush().await
 }
 
-/// Asks for bytes; `taken` hears of each piece as it comes.
+/// Asks for bytes on a stream of its own; `taken` hears of each piece as it comes.
 pub(crate) async fn ask(
     mut pipe: Box<dyn Pipe>,
+    urgent: bool,
+    bytes: u32,
+    taken: impl FnMut(usize),
+) -> io::Result<()> {
+    ask_on(&mut pipe, urgent, bytes, taken).await?;
+    pipe.shutdown().await
+}
+
+/// The same on a stream on which others were asked before, or will be.
+pub(crate) async fn ask_on(
+    pipe: &mut Box<dyn Pipe>,
     urgent: bool,
     bytes: u32,
     mut taken: impl FnMut(usize),
@@ -85,7 +94,7 @@ pub(crate) async fn ask(
         left -= got;
         taken(got);
     }
-    pipe.shutdown().await
+    Ok(())
 }
 
 /// What the other end has used.

@@ -10,6 +10,8 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::Receiver;
 
+mod halves;
+mod iroh;
 mod quic;
 mod tcp;
 
@@ -38,19 +40,22 @@ pub(crate) struct Spec {
     congestion: Option<String>,
     unsent: Option<u32>,
     sealed: Option<usize>,
+    /// Whether one chunk after the other is asked for on the same stream.
+    pub(crate) is_kept: bool,
     /// Connections over which the chunks are spread.
     pub(crate) links: usize,
 }
 
 impl Spec {
-    /// Such as `tcp/cubic/unsent=16384/links=4`.
+    /// Such as `tcp/cubic/unsent=16384/links=4/kept`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut words = text.split('/');
         let kind = words.next().unwrap_or_default().to_owned();
-        let mut spec = Self { kind, congestion: None, unsent: None, sealed: None, links: 1 };
+        let mut spec = Self { kind, congestion: None, unsent: None, sealed: None, is_kept: false, links: 1 };
         for word in words {
             let number = |value: &str| value.parse::<u32>().map_err(|error| format!("{word}: {error}"));
             match word.split_once('=') {
+                None if word == "kept" => spec.is_kept = true,
                 None => spec.congestion = Some(word.to_owned()),
                 Some(("unsent", value)) => spec.unsent = Some(number(value)?),
                 Some(("sealed", value)) => spec.sealed = Some(number(value)? as usize),
@@ -71,6 +76,7 @@ pub(crate) async fn listen(
     match spec.kind.as_str() {
         "tcp" => tcp::listen(spec, at, keys).await,
         "quinn" => quic::listen(spec, at, keys),
+        "iroh" => iroh::listen(spec, at, keys).await,
         other => Err(unknown(other)),
     }
 }
@@ -85,12 +91,13 @@ pub(crate) async fn dial(
     match spec.kind.as_str() {
         "tcp" => tcp::dial(spec, to, keys, count).await,
         "quinn" => quic::dial(spec, to, keys, count).await,
+        "iroh" => iroh::dial(spec, to, keys, count).await,
         other => Err(unknown(other)),
     }
 }
 
 fn unknown(kind: &str) -> io::Error {
-    io::Error::other(format!("{kind}: there are tcp and quinn"))
+    io::Error::other(format!("{kind}: there are tcp, quinn and iroh"))
 }
 
 /// The key of a number.

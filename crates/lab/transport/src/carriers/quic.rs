@@ -2,58 +2,27 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use quinn::congestion::{BbrConfig, CubicConfig};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{Connection, Endpoint, EndpointConfig, RecvStream, SendStream, TransportConfig, VarInt};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use quinn::{Connection, Endpoint, EndpointConfig, SendStream, TransportConfig, VarInt};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{Receiver, channel};
 
+use super::halves::{Halves, Ranked};
 use super::{Carrier, Pipe, Spec, WAITING, WINDOW_BYTES, key};
 use crate::keys;
 
 /// What the socket may hold, if the kernel allows it: a burst of datagrams must not be lost at our own door.
 const SOCKET_BYTES: usize = 4 << 20;
 
-struct Quic {
-    send: SendStream,
-    receive: RecvStream,
-}
-
-impl Pipe for Quic {
-    fn urgent(&mut self, urgent: bool) {
+impl Ranked for SendStream {
+    fn rank(&mut self, rank: i32) {
         // A stream that is closed already has nothing left to send.
-        let _ = self.send.set_priority(i32::from(urgent));
-    }
-}
-
-impl AsyncRead for Quic {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        AsyncRead::poll_read(Pin::new(&mut self.receive), cx, buf)
-    }
-}
-
-impl AsyncWrite for Quic {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        AsyncWrite::poll_write(Pin::new(&mut self.send), cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_flush(Pin::new(&mut self.send), cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        AsyncWrite::poll_shutdown(Pin::new(&mut self.send), cx)
+        let _ = self.set_priority(rank);
     }
 }
 
@@ -96,7 +65,7 @@ pub(super) fn listen(spec: &Spec, at: SocketAddr, keys: &[Vec<u8>]) -> io::Resul
             tokio::spawn(async move {
                 let Ok(connection) = incoming.await else { return };
                 while let Ok((send, receive)) = connection.accept_bi().await {
-                    if pipes.send(Box::new(Quic { send, receive })).await.is_err() {
+                    if pipes.send(Box::new(Halves { send, receive })).await.is_err() {
                         return;
                     }
                 }
@@ -123,7 +92,7 @@ impl Carrier for Dialled {
             connection.clone()
         };
         let (send, receive) = connection.open_bi().await?;
-        let mut pipe = Quic { send, receive };
+        let mut pipe = Halves { send, receive };
         pipe.urgent(urgent);
         Ok(Box::new(pipe))
     }
