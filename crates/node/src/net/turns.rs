@@ -80,11 +80,11 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// What is sent from now on is of this class.
+    /// What is sent from now on is of this class, and begins anew.
     pub(super) fn rank(&self, class: Class) {
         self.gate.with(|state| {
             if let Some(place) = state.places.get_mut(&self.stream) {
-                place.class = class;
+                (place.class, place.sent) = (class, 0);
             }
         });
     }

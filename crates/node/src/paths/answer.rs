@@ -40,11 +40,19 @@ pub(crate) struct Answers {
 
 #[async_trait]
 impl Answerer for Answers {
-    async fn answer(&self, from: Asker, request: Request, mut stream: Stream) -> Result<(), PeerError> {
+    async fn answer(
+        &self,
+        from: Asker,
+        request: Request,
+        mut stream: Stream,
+    ) -> Result<Option<Stream>, PeerError> {
         let request = match request {
-            Request::Forward(asked) => return forward::take(&self.site, from.site, *asked, stream).await,
+            Request::Forward(asked) => {
+                return forward::take(&self.site, from.site, *asked, stream).await.map(|()| None);
+            }
             request => request,
         };
+        let is_chunk = matches!(request, Request::Chunk { .. } | Request::Through(_));
         let (response, chunks) = self.respond(from, request).await;
         let bytes = codec::encode(&response);
         let bytes = if from.unpacks { packed(bytes).await } else { bytes.into() };
@@ -58,8 +66,12 @@ impl Answerer for Answers {
                 self.site.peers.sent(node, Kind::Payload, chunk.len());
             }
         }
+        if is_chunk {
+            stream.flush().await?;
+            return Ok(Some(stream));
+        }
         stream.shutdown().await?;
-        Ok(())
+        Ok(None)
     }
 
     async fn fellow(&self, node: NodeId, first: Vec<u8>, stream: Stream) -> Result<(), PeerError> {

@@ -2,14 +2,19 @@
 //!
 //! Why here: who answers writes most of what a question brings, and must know whether somebody waits for it; the question
 //! itself does not tell a chunk for a reader from one for a pin. Invariants: marks are said only to who said on this link
-//! that it speaks [`DIALECT`] or later, so releases before hear what they always heard; a frame without a mark means what
+//! that it speaks [`MARKS`] or later, so releases before hear what they always heard; a frame without a mark means what
 //! it always meant; marks are bytes that no version of a question, a message or a word within a site begins with.
 
 use skerry_federation::budget::Class;
 
-/// The words of this release, machine and marks together: 1 knows no areas, 2 does, 3 knows marks too. Said and asked on
-/// each link; what the machine says depends on its own part of it (`skerry_federation::limits::DIALECT`).
-pub(crate) const DIALECT: u8 = 3;
+/// The words of this release, machine and marks together: 1 knows no areas, 2 does, 3 knows marks too, 4 takes several
+/// questions for chunks on a stream. Said and asked on each link; what the machine says depends on its own part of it
+/// (`skerry_federation::limits::DIALECT`).
+pub(crate) const DIALECT: u8 = 4;
+/// Who speaks this reads marks and packed frames.
+pub(crate) const MARKS: u8 = 3;
+/// Who speaks this waits for another question on a stream on which it gave a chunk.
+pub(crate) const KEEPS: u8 = 4;
 
 /// The marks of the classes: this and the three that follow, the most urgent first.
 const CLASS: u8 = 0xc0;

@@ -2,7 +2,7 @@
 //! machine.
 //!
 //! Why here: `net` moves bytes by node, `federation` speaks of sites; this folder joins the two and frames
-//! what is said. Invariants: one stream per question; every answer is bounded before it is read; chunks are
+//! what is said. Invariants: one question at a time on a stream; every answer is bounded before it is read; chunks are
 //! believed only under their name; what waits for a slow peer is bounded and then dropped (machine messages)
 //! or waits (payload).
 
@@ -23,6 +23,7 @@ use crate::net::{Net, NetError, Stream, frame};
 use crate::telemetry::{Kind, Wan};
 
 pub(crate) mod circuits;
+mod kept;
 pub(crate) mod mark;
 pub(crate) mod message;
 pub(crate) mod outbox;
@@ -86,6 +87,7 @@ pub(crate) struct Peers {
     clock: Clock,
     noted: Mutex<Noted>,
     speech: Mutex<BTreeMap<NodeId, Speech>>,
+    kept: kept::Kept,
 }
 
 /// What the other end of a link understands: the dialect that it said on this very link.
@@ -100,7 +102,12 @@ impl Speech {
 
     /// Whether marks may be said to it ([`mark`]).
     pub(crate) fn has_marks(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >= mark::DIALECT
+        self.0.load(Ordering::Relaxed) >= mark::MARKS
+    }
+
+    /// Whether it takes another question for a chunk on a stream on which it gave one ([`kept`]).
+    fn keeps_streams(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= mark::KEEPS
     }
 }
 
@@ -115,8 +122,8 @@ impl Peers {
     /// Over this network; the roster is empty.
     pub(crate) fn new(net: Arc<dyn Net>, wan: Arc<Wan>, clock: Clock, circuits: circuits::Circuits) -> Self {
         let uplink = uplink::Uplink::new(net.clone(), clock);
-        let (noted, speech) = (Mutex::default(), Mutex::default());
-        Self { net, roster: Roster::default(), wan, uplink, circuits, clock, noted, speech }
+        let (noted, speech, kept) = (Mutex::default(), Mutex::default(), kept::Kept::default());
+        Self { net, roster: Roster::default(), wan, uplink, circuits, clock, noted, speech, kept }
     }
 
     /// There is a new link to a node: nothing is known yet of what it understands.
@@ -129,11 +136,16 @@ impl Peers {
     /// The link to a node is gone.
     pub(crate) fn part(&self, node: NodeId) {
         self.speech.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
+        self.kept.forget(node);
     }
 
     /// Whether a node has said that it knows marks and packed frames.
     pub(crate) fn has_marks(&self, node: NodeId) -> bool {
-        self.speech.lock().unwrap_or_else(PoisonError::into_inner).get(&node).is_some_and(Speech::has_marks)
+        self.speech_of(node).is_some_and(|speech| speech.has_marks())
+    }
+
+    fn speech_of(&self, node: NodeId) -> Option<Speech> {
+        self.speech.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
     }
 
     /// The clocks that it reads.
@@ -209,7 +221,25 @@ impl Peers {
     }
 
     async fn exchange(&self, node: NodeId, class: Class, request: &Request) -> Result<Answer, PeerError> {
-        let mut stream = self.net.open(node).await?;
+        let is_chunk = matches!(request, Request::Chunk { .. } | Request::Through(_));
+        if is_chunk && let Some(stream) = self.kept.take(node, self.clock.now()) {
+            match self.exchange_on(stream, node, class, request).await {
+                Ok(answer) => return Ok(answer),
+                // It ended meanwhile: then the others did, too.
+                Err(_) => self.kept.forget(node),
+            }
+        }
+        let stream = self.net.open(node).await?;
+        self.exchange_on(stream, node, class, request).await
+    }
+
+    async fn exchange_on(
+        &self,
+        mut stream: Stream,
+        node: NodeId,
+        class: Class,
+        request: &Request,
+    ) -> Result<Answer, PeerError> {
         stream.rank(class);
         let mut asked = codec::encode(request);
         if self.has_marks(node) {
@@ -287,7 +317,11 @@ impl Peers {
         let mut answer = self.call_as(class, site, request).await?;
         match answer.response {
             Response::Chunk(length) if length == chunk.stored => {
-                self.receive(&mut answer, chunk.id, length).await.map(Some)
+                let bytes = self.receive(&mut answer, chunk.id, length).await?;
+                if self.speech_of(answer.node).is_some_and(|speech| speech.keeps_streams()) {
+                    self.kept.put(answer.node, answer.stream, self.clock.now());
+                }
+                Ok(Some(bytes))
             }
             Response::NoChunk | Response::NotMember => Ok(None),
             Response::Refused { message, .. } => Err(PeerError::Metered(message)),

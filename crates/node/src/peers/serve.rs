@@ -32,8 +32,8 @@ use crate::trust::PublicKey;
 const QUESTIONS: usize = 64;
 /// Messages of one peer that may wait for the machine.
 const WAITING: usize = 16;
-/// How long a stream may be open without a word.
-const FIRST_WORD: Duration = Duration::from_secs(30);
+/// How long a stream may be open without a word, also after a chunk.
+pub(super) const FIRST_WORD: Duration = Duration::from_secs(30);
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
@@ -56,8 +56,13 @@ impl Asker {
 /// Answers questions.
 #[async_trait]
 pub(crate) trait Answerer: Send + Sync + 'static {
-    /// Answers on the stream; an error is logged and closes it.
-    async fn answer(&self, from: Asker, request: Request, stream: Stream) -> Result<(), super::PeerError>;
+    /// Answers on the stream; an error is logged and closes it. Gives it back where another question may follow.
+    async fn answer(
+        &self,
+        from: Asker,
+        request: Request,
+        stream: Stream,
+    ) -> Result<Option<Stream>, super::PeerError>;
 
     /// Another node of this site, or one that takes itself for it, with the first word on its stream.
     async fn fellow(&self, node: NodeId, first: Vec<u8>, stream: Stream) -> Result<(), super::PeerError>;
@@ -119,17 +124,49 @@ async fn one(
             Ok(frame::write(&mut stream, &words).await?)
         }
         request => {
-            let class = marked.or(uplink::class(&request)).unwrap_or(Class::Read);
-            stream.rank(class);
-            // Who says marks reads them.
-            let asker = Asker { site, class, unpacks: marked.is_some() };
-            let _held = match peers.uplink.may_ask(node, &request) {
-                Ok(held) => held,
-                Err(message) => return refuse(&mut stream, message).await,
-            };
-            let _permit = room.acquire_owned().await.ok();
-            answerer.answer(asker, request, stream).await
+            let asked = (marked, request);
+            questions((peers, &*answerer), &room, (site, node), asked, stream).await
         }
+    }
+}
+
+/// Answers one question, and those that follow where one gives its stream back: for chunks, one after the other. Each is
+/// as urgent as it says.
+async fn questions(
+    (peers, answerer): (&Peers, &dyn Answerer),
+    room: &Arc<Semaphore>,
+    (site, node): (SiteId, NodeId),
+    first: (Option<Class>, Request),
+    mut stream: Stream,
+) -> Result<(), super::PeerError> {
+    let mut next = Some(first);
+    while let Some((marked, request)) = next {
+        let class = marked.or(uplink::class(&request)).unwrap_or(Class::Read);
+        stream.rank(class);
+        // Who says marks reads them.
+        let asker = Asker { site, class, unpacks: marked.is_some() };
+        let _held = match peers.uplink.may_ask(node, &request) {
+            Ok(held) => held,
+            Err(message) => return refuse(&mut stream, message).await,
+        };
+        let _permit = room.clone().acquire_owned().await.ok();
+        match answerer.answer(asker, request, stream).await? {
+            Some(kept) => stream = kept,
+            None => return Ok(()),
+        }
+        next = another(&mut stream).await?;
+    }
+    Ok(())
+}
+
+/// The next question for a chunk; none where the asker has ended the stream, or has asked nothing for long.
+async fn another(stream: &mut Stream) -> Result<Option<(Option<Class>, Request)>, super::PeerError> {
+    let Ok(frame) = tokio::time::timeout(FIRST_WORD, frame::read(stream)).await else { return Ok(None) };
+    let Some(frame) = frame? else { return Ok(None) };
+    let (marked, question) = mark::read(&frame);
+    match codec::decode(question)? {
+        request @ (Request::Chunk { .. } | Request::Through(_)) => Ok(Some((marked, request))),
+        _ => Err(super::PeerError::Senseless("another question than for a chunk behind one")),
     }
 }
 

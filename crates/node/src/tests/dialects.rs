@@ -1,14 +1,14 @@
 //! What is said to sites of this release and of the one before: marks and packed frames only to who knows them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use skerry_base::{BucketId, Vector, codec};
+use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Vector, codec};
 use skerry_federation::Message;
 use skerry_federation::budget::Class;
 use skerry_federation::message::Pull;
 use skerry_gateway::service::{PinAct, PinRequest};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::world::{TestSite, TestWorld, noise};
 use crate::net::memory::MemoryNet;
@@ -246,4 +246,113 @@ async fn who_has_a_chunk_hears_whether_somebody_waits_for_it() {
 fn many() -> Vector {
     let origin = |n: u64| skerry_base::Origin { node: skerry_base::NodeId([9; 16]), incarnation: n };
     (1..50).map(|n| (origin(n), 1)).collect()
+}
+
+/// A site that gives chunks: on each stream as many as it is to, before it ends it. How many it gave on each.
+async fn give(
+    mut stream: Stream,
+    dialect: u8,
+    most: usize,
+    (chunks, given): (Chunks, Arc<Mutex<Vec<usize>>>),
+) {
+    let mut here = None;
+    while let Ok(Some(frame)) = frame::read(&mut stream).await {
+        let chunk = match codec::decode(mark::read(&frame).1) {
+            Ok(Request::Words { .. }) => {
+                frame::write(&mut stream, &codec::encode(&Response::Words { dialect })).await.ok();
+                return;
+            }
+            Ok(Request::Chunk { chunk, .. }) => chunk,
+            _ => return,
+        };
+        let bytes = chunks.get(&chunk).cloned().unwrap();
+        frame::write(&mut stream, &codec::encode(&Response::Chunk(bytes.len() as u32))).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        stream.flush().await.unwrap();
+        let count = {
+            let mut given = given.lock().unwrap();
+            let here = *here.get_or_insert_with(|| {
+                given.push(0);
+                given.len() - 1
+            });
+            given[here] += 1;
+            given[here]
+        };
+        if count == most {
+            return;
+        }
+    }
+}
+
+type Chunks = Arc<BTreeMap<ChunkId, bytes::Bytes>>;
+
+/// Nine chunks, one after the other, from a site that speaks this and gives so many on a stream.
+async fn streams_of_nine(dialect: u8, most: usize) -> Vec<usize> {
+    let mut world = TestWorld::new(2).await;
+    world.sites[1].stop().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let bodies = (0..9).map(|n| noise(300_000, n));
+    let chunks: Chunks = Arc::new(bodies.map(|bytes| (ChunkId::of(&bytes), bytes)).collect());
+    let (net, given) = (two.bare(), Arc::default());
+    net.set_peers(vec![PeerAddress { key: one.key(), addresses: Vec::new() }]);
+    let shared = (chunks.clone(), Arc::clone(&given));
+    tokio::spawn(async move {
+        while let Some((_, stream)) = net.accept().await {
+            tokio::spawn(give(stream, dialect, most, shared.clone()));
+        }
+    });
+    one.until("it is known what it speaks", || async { one.site().peers.has_marks(two.node()) }).await;
+    for (id, bytes) in chunks.iter() {
+        let stored = bytes.len() as u32;
+        let chunk = ChunkRef { id: *id, kind: ChunkKind::Leaf, stored, length: u64::from(stored) };
+        let domain = BucketId([1; 16]);
+        let got = one.site().peers.chunk(Class::Read, two.id(), domain, &chunk).await.unwrap();
+        assert_eq!(got.as_deref(), Some(&bytes[..]));
+    }
+    world.stop().await;
+    let given = given.lock().unwrap();
+    given.clone()
+}
+
+/// The window of a stream grows while it is read, so chunks are asked for on one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_gave_a_chunk_is_asked_for_the_next() {
+    assert_eq!(streams_of_nine(mark::KEEPS, usize::MAX).await, [9]);
+}
+
+/// An end that comes between two questions is nobody's error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_ended_meanwhile_costs_a_new_one() {
+    assert_eq!(streams_of_nine(mark::KEEPS, 4).await, [4, 4, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_before_give_one_chunk_on_a_stream() {
+    assert_eq!(streams_of_nine(mark::MARKS, 1).await, [1; 9]);
+}
+
+/// A site of this release answers on, chunk after chunk, and only chunks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chunks_follow_each_other_on_a_stream_and_nothing_else_does() {
+    let mut world = TestWorld::new(2).await;
+    let bucket = full_bucket(&world.sites[0]).await;
+    let body = noise(100_000, 7);
+    world.sites[0].put("photos", "large", body.clone()).await.unwrap();
+    world.sites[1].stop().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let release = Release::start(one, two, Some(mark::DIALECT));
+    one.until("they are linked", || async { one.site().linked(two.id()) }).await;
+    let question = codec::encode(&Request::Chunk { domain: bucket, chunk: ChunkId::of(&body) });
+    let mut stream = release.net.open(one.node()).await.unwrap();
+    for class in [Class::Read, Class::Copy, Class::Read] {
+        frame::write(&mut stream, &mark::marked(class, &question)).await.unwrap();
+        let answer = frame::read(&mut stream).await.unwrap().unwrap();
+        assert_eq!(codec::decode::<Response>(&answer).unwrap(), Response::Chunk(body.len() as u32));
+        let mut bytes = vec![0; body.len()];
+        stream.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(bytes, body);
+    }
+    frame::write(&mut stream, &codec::encode(&Request::Size { bucket })).await.unwrap();
+    assert!(!matches!(frame::read(&mut stream).await, Ok(Some(_))), "another question has no place here");
+    world.stop().await;
 }
