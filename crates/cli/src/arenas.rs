@@ -1,9 +1,11 @@
-//! Few arenas for the C library's allocator, which takes the number from the environment before a program begins.
+//! Few arenas for the C library's allocator, and none for whole chunks: it takes both from the environment before a program
+//! begins.
 //!
 //! Why: unless told otherwise it keeps eight arenas a processor, so one for nearly each thread, and each keeps what it once
-//! held: a site after load had twice the memory. Setting it from within needs unsafe code, another allocator took more
-//! (docs/decisions/2026-11-22-memory.md): so the server starts itself anew once, in the same process, with the variable set.
-//! Invariant: whoever sets the variable is left his number, and starting anew happens once at most.
+//! held, chunks of payload between longer lived things among it: a site after load had twice the memory. Setting it from within
+//! needs unsafe code, another allocator took more (docs/decisions/2026-11-22-memory.md): so the server starts itself anew once,
+//! in the same process, with the variables set. Invariant: whoever sets a variable is left his number, and starting anew happens
+//! once at most.
 
 use std::convert::Infallible;
 use std::io;
@@ -14,6 +16,9 @@ use std::process::Command;
 pub(crate) const VARIABLE: &str = "MALLOC_ARENA_MAX";
 /// One for each of the two processors of a small machine.
 const ARENAS: &str = "2";
+/// From this size on memory comes from the system and goes back to it at once. Left alone the bound rises to the size of what
+/// was freed, so to that of a chunk.
+const APART: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "524288");
 
 /// Puts this program, told of the arenas, in the place of itself: same process, same arguments, same open files. Comes back
 /// only where that cannot be; then the server runs all the same and takes more memory.
@@ -27,6 +32,9 @@ fn replace() -> io::Result<Infallible> {
     let mut command = Command::new(std::env::current_exe()?);
     if let Some(name) = arguments.next() {
         command.arg0(name);
+    }
+    if std::env::var_os(APART.0).is_none() {
+        command.env(APART.0, APART.1);
     }
     Err(command.args(arguments).env(VARIABLE, ARENAS).exec())
 }

@@ -3,6 +3,7 @@
 //! Invariants: [`Clock::now`] never falls; what the wall says may be wrong and is only ever used through a
 //! hybrid clock or for spans that an operator set.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant as Std, SystemTime, UNIX_EPOCH};
 
 use skerry_base::{Instant, WallTime};
@@ -57,5 +58,33 @@ impl Clock {
     pub fn is_trusted(&self) -> bool {
         let exists = |path| crate::trust::files::exists(std::path::Path::new(path));
         self.wall().0 >= EARLIEST && (exists(SYNCHRONISED) || !exists(TIMESYNC))
+    }
+}
+
+/// A clock whose trust is looked up once a second at most: the system keeps it in files, and every request wants to know.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    clock: Clock,
+    /// The second of the last look and, in the lowest bit, what it found; none yet.
+    looked: AtomicU64,
+}
+
+impl Watched {
+    pub(crate) const fn new(clock: Clock) -> Self {
+        Self { clock, looked: AtomicU64::new(u64::MAX) }
+    }
+
+    /// What the wall clock says, and whether it may be believed.
+    pub(crate) fn read(&self) -> (WallTime, bool) {
+        let second = self.clock.now().0 / 1_000_000_000;
+        let looked = self.looked.load(Ordering::Relaxed);
+        let is_trusted = if looked >> 1 == second {
+            looked & 1 == 1
+        } else {
+            let found = self.clock.is_trusted();
+            self.looked.store((second << 1) | u64::from(found), Ordering::Relaxed);
+            found
+        };
+        (self.clock.wall(), is_trusted)
     }
 }

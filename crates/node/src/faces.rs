@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::clock::Watched;
 use crate::config::{Clock as ClockSetting, Config};
 use crate::server::{Core, Options, StartError};
 use crate::trust::{TrustError, access, files};
@@ -115,8 +116,11 @@ async fn listen(address: &str) -> Result<TcpListener, StartError> {
 }
 
 fn settings(config: &Config, core: &Core) -> Settings {
-    let clock = core.site.clock;
-    let reading = move || ClockReading { now: clock.wall(), trusted: clock.is_trusted() };
+    let clock = Watched::new(core.site.clock);
+    let reading = move || {
+        let (now, trusted) = clock.read();
+        ClockReading { now, trusted }
+    };
     Settings {
         domains: config.s3.domains.clone(),
         region: Some(config.s3.region.clone()).filter(|region| !region.is_empty()),

@@ -24,6 +24,7 @@ mod sieve;
 mod space;
 mod store;
 
+pub use buffers::Buffer;
 pub use disk::{Disk, File, real::RealDisk};
 pub use error::{CommitError, ReadError, StorageError};
 pub use settings::{Engine, Progress, Settings, Stage, Watch};

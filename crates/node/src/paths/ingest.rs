@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, mpsc};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES, PUT_BYTES};
@@ -15,7 +15,7 @@ use skerry_gateway::service::{
     Digests, ErrorKind, Md5Batch, Md5Stream, Md5Ticket, Outcome, ServiceError, UploadBody,
 };
 use skerry_model::body::{Composed, Composer};
-use skerry_storage::{Class, Pin, SmallBody, StorageError, Store};
+use skerry_storage::{Buffer, Class, Pin, SmallBody, StorageError, Store};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -86,7 +86,8 @@ pub(super) struct Intake<'a> {
     writing: Arc<Semaphore>,
     domain: BucketId,
     size: u64,
-    buffer: BytesMut,
+    /// The chunk that is being taken in.
+    buffer: Option<Buffer>,
     /// Room for the buffer, if it is for more than a small body.
     grant: Option<Grant>,
     /// Bytes that will come, as far as known.
@@ -112,7 +113,7 @@ impl<'a> Intake<'a> {
             writing: site.writing.clone(),
             domain,
             size: 0,
-            buffer: BytesMut::new(),
+            buffer: None,
             grant: None,
             expected,
             whole: None,
@@ -136,16 +137,20 @@ impl<'a> Intake<'a> {
             return Ok(());
         }
         if let Some(whole) = self.whole.take() {
-            self.buffer.extend_from_slice(&whole);
+            let mut buffer = self.begin_chunk(0).await?;
+            buffer.push(&whole);
+            self.buffer = Some(buffer);
         }
         while !bytes.is_empty() {
-            if self.buffer.capacity() == 0 {
-                self.begin_chunk(self.size - bytes.len() as u64).await?;
-            }
-            let room = CHUNK_BYTES - self.buffer.len();
-            let piece = bytes.split_to(room.min(bytes.len()));
-            self.buffer.extend_from_slice(&piece);
-            if self.buffer.len() == CHUNK_BYTES {
+            let mut buffer = match self.buffer.take() {
+                Some(buffer) => buffer,
+                None => self.begin_chunk(self.size - bytes.len() as u64).await?,
+            };
+            let room = CHUNK_BYTES - buffer.len();
+            buffer.push(&bytes.split_to(room.min(bytes.len())));
+            let is_full = buffer.len() == CHUNK_BYTES;
+            self.buffer = Some(buffer);
+            if is_full {
                 let full = self.end_chunk();
                 self.write(full).await?;
             }
@@ -154,20 +159,19 @@ impl<'a> Intake<'a> {
     }
 
     /// Makes room for the next chunk, after so many bytes; waits while other uploads have all of it.
-    async fn begin_chunk(&mut self, come: u64) -> Outcome<()> {
+    async fn begin_chunk(&mut self, come: u64) -> Outcome<Buffer> {
         let left = self.expected.saturating_sub(come).min(CHUNK_BYTES as u64) as usize;
         // Nobody knows how much comes of a body that was not announced.
         let wanted = if left == 0 { CHUNK_BYTES } else { left };
         if wanted > JOURNAL_BODY_BYTES {
             self.grant = Some(self.incoming.take(wanted).await?);
         }
-        self.buffer.reserve(left);
-        Ok(())
+        Ok(self.store.gather(wanted))
     }
 
     /// What was taken since the last chunk.
     fn end_chunk(&mut self) -> Bytes {
-        let bytes = core::mem::take(&mut self.buffer).freeze();
+        let bytes = self.buffer.take().map(Buffer::freeze).unwrap_or_default();
         match self.grant.take() {
             Some(grant) => grant.attach(bytes),
             None => bytes,

@@ -118,6 +118,7 @@ impl Store {
     /// space back, evicts cache beyond its cap; syncs what was answered lazily. Returns after a bounded amount of work.
     pub fn collect(&self, now: WallTime) -> Result<Collected, StorageError> {
         self.check_poison()?;
+        self.buffers.rest();
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = Collected { pressed: self.is_pressed(), ..Collected::default() };
         let is_idle = sweep.mark == self.core().mark;

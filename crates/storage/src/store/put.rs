@@ -10,6 +10,7 @@ use skerry_base::{BucketId, ChunkId, ChunkKind};
 use super::changes::load_row;
 use super::{Class, Pin, Store};
 use crate::StorageError;
+use crate::buffers::Buffer;
 use crate::chunks::Key;
 use crate::chunks::live::Fresh;
 use crate::chunks::row::{Area, Place};
@@ -33,6 +34,11 @@ const WRITTEN_AHEAD: usize = 256 << 10;
 const SEALING: usize = 4096;
 
 impl Store {
+    /// Room to gather a chunk in, of so many bytes as far as is known; it is used again when the last of its bytes is dropped.
+    pub fn gather(&self, bytes: usize) -> Buffer {
+        self.buffers.gather(bytes)
+    }
+
     /// Writes a chunk (unsynced) unless it is here already; it stays pinned against the collector while the
     /// pin lives, and is made durable by the commit of a record that refers to it, or by [`Store::settle`].
     /// The children of a tree are put before it.

@@ -84,7 +84,7 @@ impl OpenChunk {
     }
 
     fn read_at(&self, offset: u64, len: usize) -> Option<Bytes> {
-        read_now(&self.buffers, &*self.file, offset, len).map(Bytes::from_owner)
+        read_now(&self.buffers, &*self.file, offset, len).map(Buffer::freeze)
     }
 }
 

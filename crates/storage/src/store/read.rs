@@ -8,6 +8,7 @@ use skerry_base::{BucketId, ChunkId};
 
 use super::Store;
 use super::changes::load_row;
+use crate::buffers::Buffer;
 use crate::checksum::crc32c;
 use crate::chunks::Key;
 use crate::chunks::row::{Area, Place};
@@ -149,19 +150,19 @@ impl Store {
         }
     }
 
-    fn read_exact(&self, place: Place, skip: u64, len: usize) -> Result<Vec<u8>, String> {
+    fn read_exact(&self, place: Place, skip: u64, len: usize) -> Result<Buffer, String> {
         let file = self.files.get(place.area, place.segment).map_err(|error| error.to_string())?;
-        let mut bytes = vec![0; len];
-        let read = file.read_at(place.offset + skip, &mut bytes).map_err(|error| error.to_string())?;
+        let mut bytes = self.buffers.take(len);
+        let read = file.read_at(place.offset + skip, bytes.as_mut()).map_err(|error| error.to_string())?;
         if read == len { Ok(bytes) } else { Err("the segment is shorter than it should be".into()) }
     }
 
     fn read_body(&self, place: Place, stored: u32, range: Range<u32>) -> Result<Bytes, String> {
         let bytes = self.read_exact(place, 0, stored as usize)?;
-        if crc32c(&[&bytes]) != place.crc {
+        if crc32c(&[bytes.as_ref()]) != place.crc {
             return Err("checksum of a body in the journal does not match".into());
         }
-        Ok(Bytes::from(bytes).slice(range.start as usize..range.end as usize))
+        Ok(bytes.freeze().slice(range.start as usize..range.end as usize))
     }
 
     fn read_extent(&self, key: Key, place: Place, stored: u32, range: Range<u32>) -> Result<Bytes, String> {
@@ -171,20 +172,21 @@ impl Store {
         let to = (range.end as usize).next_multiple_of(BLOCK).min(stored as usize).max(from);
         // The first block lies right behind the header: one read, and nothing of it is copied.
         let lead = self.read_exact(place, 0, if first == 0 { head + to } else { head })?;
-        let extent = Extent::read(lead.split_at(head).0, &self.salt, place.segment, place.offset)
+        let extent = Extent::read(lead.as_ref().split_at(head).0, &self.salt, place.segment, place.offset)
             .filter(|extent| (extent.domain, extent.id) == key && extent.stored == stored)
             .ok_or("header of the extent does not match")?;
         let (data, skip) = match first {
             0 => (lead, head),
             _ => (self.read_exact(place, (head + from) as u64, to - from)?, 0),
         };
-        for (block, sum) in data.split_at(skip).1.chunks(BLOCK).zip(extent.blocks.iter().skip(first)) {
+        for (block, sum) in data.as_ref().split_at(skip).1.chunks(BLOCK).zip(extent.blocks.iter().skip(first))
+        {
             if crc32c(&[block]) != *sum {
                 return Err("checksum of a block does not match".into());
             }
         }
         let start = skip + range.start as usize - from;
-        Ok(Bytes::from(data).slice(start..start + (range.end - range.start) as usize))
+        Ok(data.freeze().slice(start..start + (range.end - range.start) as usize))
     }
 
     /// The children of a tree that lies here.
