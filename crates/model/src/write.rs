@@ -20,6 +20,9 @@ use crate::space::{self, SpaceError, State, VersionId};
 
 /// How long a conflict's loser stays readable though it was listed: 30 days in milliseconds.
 pub const KEEP_LOSERS_MS: u64 = 30 * 24 * 3600 * 1000;
+/// An equal PUT this long after the first is a try of the same one again: clients wait 60 s for an answer, a scope that is
+/// not reached is refused after 45 s, and the body is sent once more. Later it is a write of its own, with a time of its own.
+pub const REPEATED_MS: u64 = 5 * 60 * 1000;
 /// A context of more origins than this is cut down to what still covers something.
 pub const CONTEXT_ORIGINS: usize = 64;
 
@@ -166,7 +169,7 @@ pub enum Proposed {
         /// Kept losers beyond `limits::CONFLICTS_PER_KEY` that this write lets go, oldest first.
         folded: Vec<Dot>,
     },
-    /// The same bytes are the current version already: acknowledge that one.
+    /// It was written a moment ago already, or says nothing new about the system: acknowledge that one.
     Same(Box<Record>),
     /// There is nothing to delete or erase: acknowledge it.
     Nothing,
@@ -196,12 +199,21 @@ pub fn propose(view: &dyn View, intent: Intent<'_>, clock: &mut HlcClock) -> Res
     }
 }
 
-/// The current head, when all heads say what this object says.
+/// The current head, when all heads say what this object says and a client cannot tell whether it was written again.
 fn repeated<'a>(heads: &[&'a Record], object: &Object, versioning: Versioning) -> Option<&'a Record> {
+    if versioning == Versioning::Enabled {
+        return None;
+    }
     let same = |head: &&Record| head.object().is_some_and(|stored| stored.same_content(object));
     let head = heads.first().filter(|_| heads.iter().all(same))?;
-    let null = versioning != Versioning::Enabled;
-    (head.is_null() == null).then_some(head)
+    let is_again = head.object().is_some_and(|stored| is_again(stored, object));
+    (head.is_null() && is_again).then_some(head)
+}
+
+/// Whether an equal object is the same write tried again. Documents are said anew whenever somebody looks, and mean the
+/// same at any time.
+fn is_again(stored: &Object, object: &Object) -> bool {
+    object.document.is_some() || stored.modified.0.abs_diff(object.modified.0) <= REPEATED_MS
 }
 
 /// A version that replaces the heads.

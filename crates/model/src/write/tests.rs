@@ -153,20 +153,55 @@ fn conditions_see_what_a_read_sees() {
     assert!(matches!(node.propose(Ask::Delete, &replace), Err(WriteRefusal::NoSuchKey)));
 }
 
+/// An object of these bytes that was taken in at a time.
+fn put_at(etag: &str, modified: u64) -> Object {
+    Object { etag: etag.into(), modified: WallTime(modified), ..Object::default() }
+}
+
 #[test]
-fn the_same_bytes_again_make_no_version() {
+fn a_put_that_is_tried_again_makes_no_version() {
+    let propose =
+        |node: &mut Node, object| node.propose(Ask::Put(Box::new(object)), &Conditions::default()).unwrap();
+    let at = 10 * REPEATED_MS;
     let mut node = Node::new(1);
-    let first = node.put("a");
-    let again = Ask::Put(Box::new(Object { etag: "a".into(), modified: WallTime(9), ..Object::default() }));
+    let first = node.write(Ask::Put(Box::new(put_at("a", at))));
     let same = Proposed::Same(Box::new(first));
-    assert_eq!(node.propose(again.clone(), &Conditions::default()).unwrap(), same);
-    node.versioning = Versioning::Enabled;
-    assert!(matches!(node.propose(again.clone(), &Conditions::default()), Ok(Proposed::Write { .. })));
-    let second = node.write(again.clone());
-    let same = Proposed::Same(Box::new(second));
-    assert_eq!(node.propose(again.clone(), &Conditions::default()).unwrap(), same);
+    for modified in [at, at + 1, at + REPEATED_MS, at - REPEATED_MS] {
+        assert_eq!(propose(&mut node, put_at("a", modified)), same, "{modified}");
+    }
+    // A file that was touched: its time must move, or `sync` sends it for ever. Nor may a clock that was ahead hold it up.
+    for modified in [at + REPEATED_MS + 1, at - REPEATED_MS - 1] {
+        let Proposed::Write { record, .. } = propose(&mut node, put_at("a", modified)) else {
+            panic!("{modified} was swallowed")
+        };
+        assert_eq!(record.object().unwrap().modified, WallTime(modified));
+        assert!(record.context.covers(Dot { origin: node.origin, seq: 1 }), "it replaces the first");
+    }
     node.write(Ask::Delete);
-    assert!(matches!(node.propose(again, &Conditions::default()), Ok(Proposed::Write { .. })));
+    assert!(matches!(propose(&mut node, put_at("a", at)), Proposed::Write { .. }));
+}
+
+#[test]
+fn with_versioning_each_put_makes_a_version() {
+    let mut node = Node::new(1);
+    node.versioning = Versioning::Enabled;
+    let (first, second) = (node.put("a"), node.put("a"));
+    assert_ne!(first.dot, second.dot);
+    assert!(node.lives(&first) && node.lives(&second));
+    node.versioning = Versioning::Suspended;
+    let third = node.put("a");
+    let again = node.propose(put("a"), &Conditions::default()).unwrap();
+    assert_eq!(again, Proposed::Same(Box::new(third)));
+}
+
+#[test]
+fn an_equal_document_is_written_once() {
+    let document = |modified| Object { document: Some("d".into()), ..put_at("", modified) };
+    let mut node = Node::new(1);
+    let first = node.write(Ask::Put(Box::new(document(1))));
+    let later = Ask::Put(Box::new(document(100 * REPEATED_MS)));
+    let same = Proposed::Same(Box::new(first));
+    assert_eq!(node.propose(later, &Conditions::default()).unwrap(), same);
 }
 
 #[test]
