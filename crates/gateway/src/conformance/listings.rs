@@ -125,6 +125,13 @@ pub(super) async fn start_after(suite: &Suite) -> Checked {
         same(after, page.elements("Key"), keys)?;
         same("echo", page.element("StartAfter").as_str(), after)?;
     }
+    for (key, after, folded) in [("d/1", "d%2F0", 1), ("d/1", "d%2F1", 1), ("d/2", "d%2F2", 0)] {
+        place.put(key, "x").await?;
+        place.put("d/2", "x").await?;
+        let query = format!("?list-type=2&delimiter=%2F&start-after={after}");
+        let page = place.send(place.about("GET", &query)).await?;
+        same(after, page.text().matches("<CommonPrefixes>").count(), folded)?;
+    }
     place.clean().await
 }
 

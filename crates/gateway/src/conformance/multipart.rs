@@ -162,6 +162,15 @@ pub(super) async fn lists(suite: &Suite) -> Checked {
     same("after a key", uploads("&key-marker=a%2F1").await?.elements("Key"), ["b"])?;
     let folded = uploads("&delimiter=%2F").await?;
     same("folded", folded.elements("Key"), ["b"])?;
+    let prefix = "<CommonPrefixes><Prefix>a/</Prefix></CommonPrefixes>";
+    same("a prefix comes once", folded.text().matches("<CommonPrefixes>").count(), 1)?;
+    holds("it is a/", folded.text().contains(prefix))?;
+    let first = uploads("&delimiter=%2F&max-uploads=1").await?;
+    same("it is one entry", (first.elements("Key").len(), first.text().matches(prefix).count()), (0, 1))?;
+    same("there is more", first.element("IsTruncated").as_str(), "true")?;
+    let rest = uploads("&delimiter=%2F&max-uploads=1&key-marker=a%2F").await?;
+    same("behind it", rest.elements("Key"), ["b"])?;
+    same("that is all", rest.element("IsTruncated").as_str(), "false")?;
     same("prefix", uploads("&prefix=b").await?.elements("UploadId"), [others[1].as_str()])?;
     for (key, upload) in [("a/1", &id), ("a/1", &others[0]), ("b", &others[1])] {
         let abort = place.ask("DELETE", key, &format!("?uploadId={upload}"));

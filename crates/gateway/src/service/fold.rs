@@ -74,7 +74,7 @@ impl Folder {
             return if seek.is_some() { Fold::Skip { seek } } else { Fold::End };
         };
         match self.common(key, rest) {
-            Some(name) => self.offer_prefix(name),
+            Some(name) => self.offer_prefix(key, name),
             None if key < self.after.as_str() || (key == self.after && !self.include_after) => {
                 Fold::Skip { seek: Some(self.after.clone()) }
             }
@@ -89,11 +89,16 @@ impl Folder {
         key.get(..end).map(Into::into)
     }
 
-    fn offer_prefix(&mut self, name: String) -> Fold {
+    /// A page that goes on after a common prefix is past all below it; one that goes on after a key below it is not.
+    fn offer_prefix(&mut self, key: &str, name: String) -> Fold {
         let seek = successor(&name);
-        if name <= self.after {
+        if name == self.after {
             Fold::Skip { seek }
+        } else if key <= self.after.as_str() {
+            Fold::Skip { seek: Some(self.after.clone()) }
         } else if self.taken() {
+            // Whoever scans on below it is told to go on behind it.
+            self.after.clone_from(&name);
             Fold::Prefix { name, seek }
         } else {
             Fold::Full
@@ -176,6 +181,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_prefix_comes_once_and_stands_for_what_is_behind_the_mark() {
+        // Offered key by key, as by who does not seek.
+        let mut folder = Folder::new("", Some("/"), "", 3);
+        let offered = ["a/1", "a/2", "b", "c/1", "c/2", "d"].map(|key| folder.offer(key));
+        assert!(matches!(&offered[0], Fold::Prefix { name, .. } if name == "a/"));
+        assert!(matches!(&offered[1], Fold::Skip { .. }), "{:?}", offered[1]);
+        assert_eq!(offered[2], Fold::Take);
+        assert!(matches!(&offered[3], Fold::Prefix { .. }) && matches!(&offered[4], Fold::Skip { .. }));
+        assert_eq!(offered[5], Fold::Full);
+        let after = |mark: &str| page(KEYS, Folder::new("a", Some("/"), mark, 1000)).0;
+        assert_eq!(after("a/b"), ["a/", "a0"], "a/c is behind the mark");
+        assert_eq!(after("a/c"), ["a0"]);
+        assert_eq!(after("a/"), ["a0"], "all of the prefix was on an earlier page");
     }
 
     #[test]

@@ -28,6 +28,21 @@ pub struct Cursor<'a> {
     pub max: usize,
 }
 
+impl Cursor<'_> {
+    /// The common prefix that a key is folded into.
+    fn common_prefix(&self, key: &str) -> Option<String> {
+        let delimiter = self.delimiter.filter(|delimiter| !delimiter.is_empty())?;
+        let tail = key.strip_prefix(self.prefix)?;
+        let at = tail.find(delimiter)? + self.prefix.len() + delimiter.len();
+        key.get(..at).map(str::to_owned)
+    }
+
+    /// Whether a key is listed by itself.
+    fn lists(&self, key: &str) -> bool {
+        key.starts_with(self.prefix) && self.common_prefix(key).is_none()
+    }
+}
+
 /// A page of visible keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Listing {
@@ -112,10 +127,7 @@ impl<'a> Walk<'a> {
     }
 
     fn common_prefix(&self, key: &str) -> Option<String> {
-        let delimiter = self.cursor.delimiter.filter(|delimiter| !delimiter.is_empty())?;
-        let tail = key.strip_prefix(self.cursor.prefix)?;
-        let at = tail.find(delimiter)? + self.cursor.prefix.len() + delimiter.len();
-        key.get(..at).map(str::to_owned)
+        self.cursor.common_prefix(key)
     }
 
     fn fill(&mut self, want: usize) -> Result<(), SpaceError> {
@@ -192,7 +204,7 @@ pub fn list_versions(
     if cursor.max == 0 {
         return Ok(page);
     }
-    if let (Some(key), Some(after)) = (cursor.start_after, after) {
+    if let (Some(key), Some(after)) = (cursor.start_after.filter(|key| cursor.lists(key)), after) {
         let shown = versions_of(view, bucket, key)?;
         let at = shown.iter().position(|shown| shown.id == after).map_or(0, |at| at + 1);
         page.add(shown.into_iter().skip(at), cursor.max);

@@ -5,15 +5,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skerry_base::BucketId;
 use skerry_base::kv::View;
 use skerry_base::limits::LIST_KEYS;
+use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{Fold, Folder, Outcome, UploadEntry, UploadPage, UploadQuery, UploadSummary};
-use skerry_model::multipart::Upload;
+use skerry_model::multipart::{Upload, UploadId};
 use skerry_model::space;
 
 use super::bucket::Bucket;
 use crate::site::{Site, unreadable};
+
+/// Before every upload of a key: no site has this id.
+const FIRST: UploadId = UploadId { site: SiteId([0; 16]), draw: [0; 16] };
 
 /// One page of the uploads.
 pub(crate) async fn uploads(site: &Arc<Site>, bucket: &Bucket, query: UploadQuery) -> Outcome<UploadPage> {
@@ -65,7 +68,7 @@ fn page(view: &dyn View, bucket: BucketId, query: &UploadQuery) -> Outcome<(Vec<
         let from = after.as_ref().map(|(key, id)| (key.as_str(), *id));
         let found = space::list_uploads(view, bucket, &query.prefix, from, LIST_KEYS).map_err(unreadable)?;
         let Some(last) = found.last() else { return Ok((entries, false)) };
-        after = Some((last.key.clone(), Some(last.id)));
+        let mut next = (last.key.clone(), Some(last.id));
         for upload in found {
             if taking.as_ref() == Some(&upload.key) {
                 if !folder.taken() {
@@ -74,21 +77,30 @@ fn page(view: &dyn View, bucket: BucketId, query: &UploadQuery) -> Outcome<(Vec<
                 entries.push(Listed::Upload(Box::new(upload)));
                 continue;
             }
-            match folder.offer(&upload.key) {
+            let seek = match folder.offer(&upload.key) {
                 Fold::Take => {
                     taking = Some(upload.key.clone());
                     entries.push(Listed::Upload(Box::new(upload)));
+                    continue;
                 }
-                Fold::Prefix { name, .. } => entries.push(Listed::Prefix(name)),
-                Fold::Skip { .. } => {}
+                Fold::Prefix { name, seek } => {
+                    entries.push(Listed::Prefix(name));
+                    seek
+                }
+                Fold::Skip { seek } => seek,
                 Fold::Full => return Ok((entries, true)),
                 Fold::End => return Ok((entries, false)),
+            };
+            // What lies below a prefix is not read to its end.
+            if let Some(seek) = seek.filter(|seek| *seek > next.0) {
+                next = (seek, Some(FIRST));
             }
         }
+        after = Some(next);
     }
 }
 
-type After = Option<(String, Option<skerry_model::multipart::UploadId>)>;
+type After = Option<(String, Option<UploadId>)>;
 
 fn start(query: &UploadQuery) -> After {
     if query.after.is_empty() {
