@@ -62,7 +62,7 @@ impl Faces {
         peer: Peer,
         limits: Limits,
     ) -> Response<Outflow> {
-        let flight = Flight::begin(Arc::clone(&peer.activity), self.telemetry.clone());
+        let flight = Flight::begin(Arc::clone(&peer.activity), self.telemetry.clone(), request.version());
         let id = self.request_id();
         let method = request.method().clone();
         let span = tracing::info_span!("request", id, %method, path = request.uri().path());

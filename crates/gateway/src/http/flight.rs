@@ -2,11 +2,14 @@
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use hyper::Version;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
@@ -20,9 +23,34 @@ pub(super) struct Activity {
     begun: AtomicU64,
     ended: AtomicU64,
     lingers: AtomicBool,
+    /// Answers of HTTP/2 that wait for the client to take what they gave last, by number of the request.
+    handed: Mutex<BTreeMap<u64, Handed>>,
 }
 
+/// What an answer gave last.
+#[derive(Debug, Clone, Copy)]
+struct Handed {
+    since: Instant,
+    bytes: u64,
+}
+
+/// The slowest that all answers of an HTTP/2 connection together may be taken, in bytes a second. A stream without a window
+/// writes nothing, so the pace of the connection does not see it; how much of a piece went is not told either.
+const TAKEN: u64 = 1 << 10;
+
 impl Activity {
+    fn handed(&self) -> MutexGuard<'_, BTreeMap<u64, Handed>> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an answer waits longer than it takes a slow client to read all that was given to this connection.
+    pub(super) fn is_stuck(&self, stall_time: Duration) -> bool {
+        let handed = self.handed();
+        let bytes: u64 = handed.values().map(|handed| handed.bytes).sum();
+        let most = stall_time.saturating_add(Duration::from_secs(bytes / TAKEN));
+        handed.values().any(|handed| handed.since.elapsed() > most)
+    }
+
     /// How many were begun, and whether none is in flight.
     pub(super) fn look(&self) -> (u64, bool) {
         let ended = self.ended.load(Ordering::Acquire);
@@ -48,26 +76,48 @@ pub(super) struct Flight {
     start: Instant,
     operation: Option<&'static str>,
     status: u16,
+    /// Which request of its connection.
+    number: u64,
+    /// Whether its answer shares the connection with others.
+    shares: bool,
 }
 
 impl Flight {
     /// Its head came.
-    pub(super) fn begin(activity: Arc<Activity>, telemetry: Telemetry) -> Self {
-        activity.begun.fetch_add(1, Ordering::AcqRel);
+    pub(super) fn begin(activity: Arc<Activity>, telemetry: Telemetry, version: Version) -> Self {
+        let number = activity.begun.fetch_add(1, Ordering::AcqRel);
         telemetry.begin();
-        Self { activity, telemetry, start: Instant::now(), operation: None, status: 0 }
+        let shares = version >= Version::HTTP_2;
+        Self { activity, telemetry, start: Instant::now(), operation: None, status: 0, number, shares }
     }
 
     /// Its answer is known; it ends with the answer's body.
     pub(super) fn answer(mut self, operation: Option<&'static str>, status: u16, body: Outflow) -> Outflow {
         self.operation = operation;
         self.status = status;
+        self.hand(0);
         Sending { body, flight: Some(self) }.boxed_unsync()
+    }
+
+    /// From here on its client is to take something.
+    fn hand(&self, bytes: u64) {
+        if self.shares {
+            let handed = Handed { since: Instant::now(), bytes };
+            self.activity.handed().insert(self.number, handed);
+        }
+    }
+
+    /// The client took it, or nobody waits any more.
+    fn taken(&self) {
+        if self.shares {
+            self.activity.handed().remove(&self.number);
+        }
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
+        self.taken();
         self.telemetry.end(self.operation, self.status, self.start.elapsed());
         self.activity.ended.fetch_add(1, Ordering::AcqRel);
     }
@@ -87,8 +137,16 @@ impl Body for Sending {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ServiceError>>> {
+        if let Some(flight) = &self.flight {
+            flight.taken();
+        }
         let poll = Pin::new(&mut self.body).poll_frame(cx);
         match &poll {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(flight) = &self.flight {
+                    flight.hand(frame.data_ref().map_or(0, |data| data.len() as u64));
+                }
+            }
             Poll::Ready(None) => self.flight = None,
             Poll::Ready(Some(Err(error))) => {
                 tracing::warn!(%error, "an answer was cut short: the connection is closed");

@@ -30,6 +30,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// clients that came at once a third was reset (cookies for the handshakes, then no room for the connections).
 const BACKLOG: u32 = 4096;
 
+/// Headers of a request: the 100 that are usual are fewer than 2 KiB of user metadata may be.
+const HEADERS: usize = 512;
+
 /// Binds an address; the error names it.
 pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listen = || {
@@ -120,6 +123,8 @@ impl Connection {
         let mut connection = pin!(watcher.watch(builder.serve_connection(stream, service).into_owned()));
         let mut idle = interval(limits.idle_time);
         idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stall = interval(limits.stall_time);
+        stall.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut seen = None;
         loop {
             tokio::select! {
@@ -132,6 +137,10 @@ impl Connection {
                 _ = idle.tick() => match watched.look() {
                     (begun, true) if seen == Some(begun) => return,
                     (begun, _) => seen = Some(begun),
+                },
+                _ = stall.tick() => if watched.is_stuck(limits.stall_time) {
+                    tracing::debug!(%peer, "a client takes nothing of an answer: it is let go");
+                    return;
                 },
             }
         }
@@ -147,6 +156,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
         .max_buf_size(limits.head_bytes.max(8 << 10))
+        .max_headers(HEADERS)
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))

@@ -299,6 +299,42 @@ async fn a_reader_that_takes_nothing_is_let_go() {
     served.stop().await;
 }
 
+/// A client of HTTP/2 that opens no window and answers each ping.
+#[tokio::test]
+async fn a_reader_that_opens_no_window_is_let_go() {
+    use http_body_util::Empty;
+    use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+
+    let served = Served::start(hasty(), None).await;
+    let stream = TcpStream::connect(served.address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(0)
+        .handshake::<_, Empty<bytes::Bytes>>(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let uri = format!("http://{}/", served.address);
+    let request = hyper::Request::builder().uri(uri).body(Empty::new()).unwrap();
+    let answer = sender.send_request(request).await.unwrap();
+    assert_eq!(answer.status(), 403, "unsigned, with a document that is never taken");
+    let ended = tokio::time::timeout(Duration::from_secs(20), connection).await;
+    assert!(ended.is_ok(), "it holds its place for ever");
+    drop(answer);
+    served.stop().await;
+}
+
+/// User metadata may be many small headers.
+#[tokio::test]
+async fn more_than_a_hundred_headers_are_read() {
+    let served = Served::start(Limits::default(), None).await;
+    let many: String = (0..300).map(|n| format!("x-amz-meta-{n}: 1\r\n")).collect();
+    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{many}\r\n");
+    let answer = exchange(served.address, head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("AccessDenied"), "{answer}");
+    served.stop().await;
+}
+
 #[test]
 fn plain_http_stays_on_the_machine() {
     let address = |text: &str| text.parse::<SocketAddr>().unwrap();
