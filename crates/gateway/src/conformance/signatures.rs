@@ -69,7 +69,11 @@ pub(super) async fn unknown_key(suite: &Suite) -> Checked {
 /// No signature at all.
 pub(super) async fn anonymous(suite: &Suite) -> Checked {
     refused(&suite.client.send_as_is(Ask::new("GET", "/")).await?, 403, "AccessDenied")?;
-    refused(&suite.client.send_as_is(Ask::new("PUT", "/some-bucket")).await?, 403, "AccessDenied")
+    refused(&suite.client.send_as_is(Ask::new("PUT", "/some-bucket")).await?, 403, "AccessDenied")?;
+    // What browsers send by themselves is never signed.
+    let form = Ask::new("POST", "/some-bucket").header("content-type", "multipart/form-data; boundary=x");
+    refused(&suite.client.send_as_is(form).await?, 501, "NotImplemented")?;
+    refused(&suite.client.send_as_is(Ask::new("OPTIONS", "/some-bucket/key")).await?, 501, "NotImplemented")
 }
 
 /// A body in signed chunks.

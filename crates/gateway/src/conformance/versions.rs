@@ -74,9 +74,8 @@ pub(super) async fn listing(suite: &Suite) -> Checked {
     let place = suite.place().await?;
     place.versioning("Enabled").await?;
     let mut made = Vec::new();
-    // Different bodies: a site may answer a repeated PUT of the same bytes with the version it has.
-    for (number, key) in ["a", "a", "a", "b/1", "b/2", "c"].into_iter().enumerate() {
-        let version = place.put(key, format!("x{number}")).await?.header("x-amz-version-id").to_owned();
+    for key in ["a", "a", "a", "b/1", "b/2", "c"] {
+        let version = place.put(key, "the same").await?.header("x-amz-version-id").to_owned();
         made.push((key.to_owned(), version));
     }
     let mut wanted = vec![made[2].clone(), made[1].clone(), made[0].clone()];
@@ -100,6 +99,48 @@ pub(super) async fn listing(suite: &Suite) -> Checked {
     let folded = place.send(place.about("GET", "?versions&delimiter=%2F")).await?;
     same("folded", folded.elements("Key"), ["a", "a", "a", "c"])?;
     refused(&place.send(place.about("GET", "?versions&version-id-marker=x")).await?, 400, "InvalidArgument")?;
+    // The marked key is outside of the prefix, or folded: none of its other versions is listed.
+    for (key, query, keys) in [("a", "prefix=b", vec!["b/1", "b/2"]), ("b/1", "delimiter=%2F", vec!["c"])] {
+        let (_, version) = made.iter().rev().find(|(made, _)| made == key).ok_or("made")?;
+        let marks = format!("&key-marker={}&version-id-marker={version}", key.replace('/', "%2F"));
+        let page = place.send(place.about("GET", &format!("?versions&{query}{marks}"))).await?;
+        same(query, page.elements("Key"), keys)?;
+    }
+    place.clean().await
+}
+
+/// A version that is named and empty is none, with versioning or without.
+pub(super) async fn unnamed(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    place.put("k", "x").await?;
+    for status in ["", "Enabled"] {
+        if !status.is_empty() {
+            place.versioning(status).await?;
+        }
+        for method in ["GET", "DELETE"] {
+            let answer = place.send(place.ask(method, "k", "?versionId=")).await?;
+            refused(&answer, 400, "InvalidArgument")?;
+        }
+        expect(&place.send(place.ask("HEAD", "k", "?versionId=")).await?, 400)?;
+        let copy = place.ask("PUT", "c", "");
+        let copy = copy.header("x-amz-copy-source", format!("{}?versionId=", place.target("k")));
+        refused(&place.send(copy).await?, 400, "InvalidArgument")?;
+        same("it is there", place.get("k").await?.text().as_str(), "x")?;
+    }
+    place.clean().await
+}
+
+/// Each PUT makes a version, also of the bytes that are there already.
+pub(super) async fn same_bytes(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    place.versioning("Enabled").await?;
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        made.push(place.put("k", "x").await?.header("x-amz-version-id").to_owned());
+    }
+    made.reverse();
+    let versions = place.send(place.about("GET", "?versions")).await?;
+    same("all of them, the newest first", versions.elements("VersionId"), made)?;
     place.clean().await
 }
 

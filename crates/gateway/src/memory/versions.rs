@@ -103,7 +103,7 @@ impl Memory {
         let drawn = State::draw(&mut state, "v");
         let found = state.bucket(context, bucket)?;
         let current = found.current(&target.key).map(|version| version.info.etag.as_str());
-        target.condition.check_delete(&target.key, current)?;
+        target.condition.check(&target.key, current)?;
         let outcome = match &target.version {
             Some(id) => found.erase(&target.key, id),
             None => hide(found, &target.key, drawn, &context.principal.owner, now),

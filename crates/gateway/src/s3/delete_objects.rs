@@ -5,10 +5,9 @@ use skerry_base::limits;
 
 use super::address::check_key;
 use super::reply::{Reply, read_xml};
-use super::{Call, documents};
+use super::{Call, documents, version_id};
 use crate::service::{
-    DeleteOutcome, DeleteTarget, ErrorKind, EtagTest, Outcome, ServiceError, Services, VersionId,
-    WriteCondition,
+    DeleteOutcome, DeleteTarget, ErrorKind, EtagTest, Outcome, ServiceError, Services, WriteCondition,
 };
 
 /// The elements that we carry out.
@@ -18,7 +17,7 @@ const ELEMENTS: &[&str] = &["Delete", "Object", "Key", "VersionId", "ETag", "Qui
 pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     documents::check_elements(&call.document, ELEMENTS)?;
     let asked: dto::Delete = read_xml(&call.document)?;
-    let targets: Vec<DeleteTarget> = asked.objects.into_iter().map(target).collect();
+    let targets = asked.objects.into_iter().map(target).collect::<Outcome<Vec<DeleteTarget>>>()?;
     let valid = |target: &DeleteTarget| !target.key.is_empty() && check_key(&target.key).is_ok();
     if targets.len() > limits::DELETE_KEYS || !targets.iter().all(valid) {
         return Err(ServiceError::new(
@@ -44,13 +43,13 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     Ok(Reply::xml(&output)?.with_receipt(&receipt.unwrap_or_default()))
 }
 
-fn target(object: dto::ObjectIdentifier) -> DeleteTarget {
+fn target(object: dto::ObjectIdentifier) -> Outcome<DeleteTarget> {
     let etag = object.e_tag.map(|etag| EtagTest::parse(etag.value()));
-    DeleteTarget {
+    Ok(DeleteTarget {
         key: object.key,
-        version: object.version_id.filter(|version| !version.is_empty()).map(VersionId),
+        version: object.version_id.as_deref().map(version_id).transpose()?,
         condition: WriteCondition { absent: false, matches: etag },
-    }
+    })
 }
 
 fn deleted(target: DeleteTarget, outcome: DeleteOutcome) -> dto::DeletedObject {

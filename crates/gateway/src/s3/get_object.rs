@@ -18,7 +18,7 @@ pub(super) fn request(call: &Call) -> Outcome<GetObject> {
     Ok(GetObject {
         bucket: call.bucket.clone(),
         key: call.key.clone(),
-        version: call.version(),
+        version: call.version()?,
         // As HTTP has it, a range that cannot be read is as if it were not there.
         range: headers::text(&call.headers, "range")?.and_then(|text| ByteRange::parse(&text)),
         part: call.part_number()?,

@@ -8,8 +8,11 @@ use super::address::{check_bucket, check_key};
 use super::uri::decode;
 use crate::service::{
     ChecksumKind, ChecksumShape, Declared, ErrorKind, EtagTest, IfRange, ObjectHeaders, Outcome,
-    ReadConditions, ServiceError, Source, VersionId, WriteCondition, date,
+    ReadConditions, ServiceError, Source, WriteCondition, date,
 };
+
+/// Bytes of the headers that are stored with an object and are no user metadata, as S3 has it.
+const SYSTEM_METADATA_BYTES: usize = 2 << 10;
 
 /// A header as text; values of several headers are joined.
 pub(crate) fn text(headers: &HeaderMap, name: &str) -> Outcome<Option<String>> {
@@ -49,14 +52,38 @@ pub(crate) fn object_headers(headers: &HeaderMap) -> Outcome<ObjectHeaders> {
         let kept = value.split(',').map(str::trim).filter(|one| !one.eq_ignore_ascii_case("aws-chunked"));
         kept.collect::<Vec<_>>().join(",")
     });
-    Ok(ObjectHeaders {
+    let kept = ObjectHeaders {
         content_type: text(headers, "content-type")?.filter(|value| !value.is_empty()),
         cache_control: text(headers, "cache-control")?,
         content_disposition: text(headers, "content-disposition")?,
         content_encoding: encoding.filter(|value| !value.is_empty()),
         content_language: text(headers, "content-language")?,
         expires: text(headers, "expires")?,
-    })
+    };
+    check_size(&kept)?;
+    Ok(kept)
+}
+
+/// Refused before a byte of the body is read: a record has no room for more.
+fn check_size(headers: &ObjectHeaders) -> Outcome<()> {
+    let ObjectHeaders {
+        content_type,
+        cache_control,
+        content_disposition,
+        content_encoding,
+        content_language,
+        expires,
+    } = headers;
+    let all = [content_type, cache_control, content_disposition, content_encoding, content_language, expires];
+    let bytes: usize = all.into_iter().flatten().map(String::len).sum();
+    if bytes <= SYSTEM_METADATA_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "Content-Type, Cache-Control, Content-Disposition, Content-Encoding, Content-Language and Expires have {bytes} \
+         bytes together, at most {SYSTEM_METADATA_BYTES}"
+    );
+    Err(ServiceError::new(ErrorKind::MetadataTooLarge, message))
 }
 
 /// `x-amz-meta-…`, by name; what came in RFC 2047 stays as it came.
@@ -158,7 +185,7 @@ pub(crate) fn source(headers: &HeaderMap) -> Outcome<Source> {
         return Err(ServiceError::not_implemented("a copy source named by an ARN"));
     }
     let (path, version) = match raw.split_once("?versionId=") {
-        Some((path, version)) => (path, Some(VersionId(version.into()))),
+        Some((path, version)) => (path, Some(super::version_id(version)?)),
         None => (raw.as_str(), None),
     };
     let path = decode(path, false).ok_or_else(|| argument(NAME, "is not percent-encoded UTF-8"))?;

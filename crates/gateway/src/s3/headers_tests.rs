@@ -27,6 +27,15 @@ fn the_encoding_of_the_way_is_not_kept() {
 }
 
 #[test]
+fn system_headers_are_bounded_together() {
+    let half = "x".repeat(1 << 10);
+    let just = headers(&[("content-disposition", &half), ("cache-control", &half), ("x-other", &half)]);
+    assert_eq!(object_headers(&just).unwrap().cache_control, Some(half.clone()));
+    let over = headers(&[("content-disposition", &half), ("cache-control", &half), ("expires", "0")]);
+    assert_eq!(kind(object_headers(&over)), ErrorKind::MetadataTooLarge);
+}
+
+#[test]
 fn metadata_is_text_sorted_and_bounded() {
     let some = headers(&[("x-amz-meta-b", "größe"), ("x-amz-meta-a", "1"), ("x-amz-other", "x")]);
     let expected = vec![("a".to_owned(), "1".to_owned()), ("b".to_owned(), "größe".to_owned())];
@@ -52,7 +61,7 @@ fn sources_are_decoded_and_checked() {
     let read = |value: &str| source(&headers(&[("x-amz-copy-source", value)]));
     let found = read("/abc/a%2Fb%3F+c?versionId=v1").unwrap();
     assert_eq!((found.bucket.as_str(), found.key.as_str()), ("abc", "a/b?+c"));
-    assert_eq!(found.version, Some(VersionId("v1".into())));
+    assert_eq!(found.version, Some(crate::service::VersionId("v1".into())));
     assert_eq!(read("abc/ü").unwrap().key, "ü");
     assert_eq!(kind(read("abc")), ErrorKind::InvalidArgument);
     assert_eq!(kind(read("abc/")), ErrorKind::InvalidArgument);

@@ -34,6 +34,7 @@ mod list_parts;
 pub(crate) mod operation;
 mod put_bucket_versioning;
 mod put_object;
+mod references;
 mod reply;
 pub mod sign;
 pub(crate) mod sigv4;
@@ -51,14 +52,14 @@ use hyper::{HeaderMap, Method, Request, Response};
 pub(crate) use self::address::Address;
 pub use self::address::check_bucket;
 use self::intake::Intake;
-use self::operation::{Operation, route, take_hoisted};
+use self::operation::{Operation, route, take_hoisted, unsigned};
 use self::reply::Reply;
 use self::sigv4::{Canonical, ChunkKeys, Claim, SigningKeys};
 pub use self::sigv4::{ClockReading, ClockRule};
 use self::uri::Query;
 use crate::http::body::{Inflow, Outflow};
 use crate::service::{
-    ErrorKind, Outcome, Principal, ReadMode, RequestContext, ServiceError, Services, UploadBody,
+    ErrorKind, Outcome, Principal, ReadMode, RequestContext, ServiceError, Services, UploadBody, VersionId,
 };
 
 /// Bytes of a request document: 10,000 parts with a SHA-256 each fit.
@@ -201,10 +202,7 @@ impl Front {
         query: &Query,
     ) -> Outcome<(Claim, Principal, ChunkKeys)> {
         let Some(claim) = Claim::read(&parts.headers, query)? else {
-            return Err(ServiceError::new(
-                ErrorKind::AccessDenied,
-                "Access Denied: sign the request with a key",
-            ));
+            return Err(unsigned(&parts.method, &parts.headers));
         };
         claim.check_region(self.settings.region.as_deref())?;
         claim.check_signed(&parts.headers)?;
@@ -271,10 +269,19 @@ async fn dispatch(operation: Operation, services: &Services, call: Call) -> Outc
     }
 }
 
+/// The name of a version.
+fn version_id(text: &str) -> Outcome<VersionId> {
+    match text {
+        "" => Err(ServiceError::new(ErrorKind::InvalidArgument, "Version id cannot be the empty string")),
+        text => Ok(VersionId(text.into())),
+    }
+}
+
 impl Call {
-    /// The version that the query names.
-    fn version(&self) -> Option<crate::service::VersionId> {
-        self.query.text("versionId").map(crate::service::VersionId)
+    /// The version that the query names. One that is there and empty comes of a script whose variable is: without it the
+    /// current version would be meant.
+    fn version(&self) -> Outcome<Option<VersionId>> {
+        self.query.get("versionId").map(version_id).transpose()
     }
 
     /// The upload that the query names.

@@ -3,7 +3,7 @@
 //! Invariant: this table is the whole truth. A sub-resource, an AWS parameter, an `x-amz-` or an `If-` header
 //! that its row does not allow is refused by name ([`Row::check`]), so that nothing is silently ignored.
 
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
 use super::uri::Query;
@@ -338,6 +338,19 @@ pub(crate) fn route(
     let row = TABLE.iter().find(fits).ok_or_else(|| unknown(method, level, query))?;
     row.check(query, headers)?;
     Ok(row)
+}
+
+/// Why a request without a signature is refused. Browsers sign neither of what they send by themselves, and a key would
+/// not help them.
+pub(crate) fn unsigned(method: &Method, headers: &HeaderMap) -> ServiceError {
+    let content = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    match method.as_str() {
+        "OPTIONS" => ServiceError::not_implemented("cross-origin requests (CORS)"),
+        "POST" if content.starts_with(b"multipart/form-data") => {
+            ServiceError::not_implemented("the upload of a browser form (POST Object)")
+        }
+        _ => ServiceError::new(ErrorKind::AccessDenied, "Access Denied: sign the request with a key"),
+    }
 }
 
 fn unknown(method: &Method, level: Level, query: &Query) -> ServiceError {

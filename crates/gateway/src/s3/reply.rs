@@ -7,6 +7,7 @@ use s3s::dto::{self, ETag, Timestamp, TimestampFormat};
 use s3s::xml;
 use skerry_base::WallTime;
 
+use super::references::expanded;
 use crate::http::body::{Outflow, empty, full};
 use crate::service::{Checksum, ChecksumKind, ErrorKind, Outcome, Receipt, ServiceError, VersionId, date};
 
@@ -31,7 +32,7 @@ impl Reply {
         serializer.decl().and_then(|()| document.serialize(&mut serializer)).map_err(|error| {
             ServiceError::new(ErrorKind::Internal, format!("the answer could not be written as XML: {error}"))
         })?;
-        Ok(Self::of_xml(StatusCode::OK, text))
+        Ok(Self::of_xml(StatusCode::OK, with_returns(text)))
     }
 
     fn of_xml(status: StatusCode, text: Vec<u8>) -> Self {
@@ -159,6 +160,22 @@ fn escape(text: &str) -> String {
     escaped
 }
 
+/// A carriage return as a reference: whoever reads XML takes a bare one for a line feed, and would get another key. The
+/// serializer writes none by itself.
+fn with_returns(text: Vec<u8>) -> Vec<u8> {
+    if !text.contains(&b'\r') {
+        return text;
+    }
+    let mut written = Vec::with_capacity(text.len() + 16);
+    for byte in text {
+        match byte {
+            b'\r' => written.extend_from_slice(b"&#13;"),
+            other => written.push(other),
+        }
+    }
+    written
+}
+
 /// A document of a request.
 pub(super) fn read_xml<T: for<'xml> xml::Deserialize<'xml>>(document: &[u8]) -> Outcome<T> {
     let malformed = || {
@@ -167,7 +184,8 @@ pub(super) fn read_xml<T: for<'xml> xml::Deserialize<'xml>>(document: &[u8]) -> 
             "The XML you provided was not well-formed or did not validate against our published schema",
         )
     };
-    let mut deserializer = xml::Deserializer::new(document);
+    let document = expanded(document);
+    let mut deserializer = xml::Deserializer::new(&document);
     let value = T::deserialize(&mut deserializer).map_err(|_| malformed())?;
     deserializer.expect_eof().map_err(|_| malformed())?;
     Ok(value)

@@ -142,12 +142,7 @@ impl WriteCondition {
         !self.absent && self.matches.is_none()
     }
 
-    /// Decides for a delete: what is not there may be deleted under any condition.
-    pub fn check_delete(&self, key: &str, current: Option<&str>) -> Outcome<()> {
-        if current.is_none() { Ok(()) } else { self.check(key, current) }
-    }
-
-    /// Decides against the ETag of the current object of the key, if there is one.
+    /// Decides against the ETag of the current object of the key, if there is one; a delete like any other write.
     pub fn check(&self, key: &str, current: Option<&str>) -> Outcome<()> {
         match (current, &self.matches) {
             (Some(_), _) if self.absent => {

@@ -24,8 +24,10 @@ impl ByteRange {
     /// Reads a `Range` header. `None` for what S3 ignores: another unit, several ranges, nonsense.
     pub fn parse(header: &str) -> Option<Self> {
         let (first, last) = header.trim().strip_prefix("bytes=")?.split_once('-')?;
+        // More digits than a number has are behind the end of everything.
         let number = |text: &str| {
-            text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten()
+            let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| text.parse::<u64>().unwrap_or(u64::MAX))
         };
         match (first.trim(), last.trim()) {
             ("", last) => number(last).map(Self::Last),
@@ -88,7 +90,8 @@ impl Selection {
         };
         let start = sizes.iter().take(index).sum::<u64>();
         let count = (!parts.is_empty()).then_some(parts.len() as u32);
-        Ok(Self { bytes: start..start + length, size, partial: size > 0, parts: count })
+        // An empty part has no first byte that Content-Range could name.
+        Ok(Self { bytes: start..start + length, size, partial: *length > 0, parts: count })
     }
 
     /// How many bytes.
@@ -113,6 +116,11 @@ mod tests {
         assert_eq!(ByteRange::parse("bytes=0-9"), Some(ByteRange::Between { first: 0, last: 9 }));
         assert_eq!(ByteRange::parse("bytes=5-"), Some(ByteRange::From(5)));
         assert_eq!(ByteRange::parse("bytes=-5"), Some(ByteRange::Last(5)));
+        let (far, max) = ("99999999999999999999", u64::MAX);
+        let parse = |text: &str| ByteRange::parse(&text.replace("FAR", far));
+        assert_eq!(parse("bytes=0-FAR"), Some(ByteRange::Between { first: 0, last: max }));
+        assert_eq!(parse("bytes=FAR-"), Some(ByteRange::From(max)));
+        assert_eq!(parse("bytes=-FAR"), Some(ByteRange::Last(max)));
         for ignored in ["bytes=", "bytes=-", "bytes=9-0", "lines=0-1", "bytes=0-1,3-4", "bytes=+1-2"] {
             assert_eq!(ByteRange::parse(ignored), None, "{ignored}");
         }
@@ -137,6 +145,8 @@ mod tests {
         let second = Selection::part(2, &[5, 7], 12).unwrap();
         assert_eq!((second.bytes.clone(), second.parts), (5..12, Some(2)));
         assert_eq!(second.content_range().unwrap(), "bytes 5-11/12");
+        let empty = Selection::part(3, &[5, 7, 0], 12).unwrap();
+        assert_eq!((empty.bytes.clone(), empty.partial, empty.content_range()), (12..12, false, None));
         assert_eq!(Selection::part(1, &[], 9).unwrap().bytes, 0..9);
         assert_eq!(Selection::part(2, &[], 9).unwrap_err().kind(), ErrorKind::InvalidPartNumber);
         assert_eq!(Selection::part(0, &[5], 5).unwrap_err().kind(), ErrorKind::InvalidPartNumber);
