@@ -22,7 +22,7 @@ pub use address::{AddressDocument, assign_address, dialled};
 pub use area::{AreaDocument, area, areas, assign_area, configure_area, is_area_name};
 pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, all_buckets, claim,
-    list_buckets, resolve, revivals, unclaim, unclaim_after,
+    deleted_before, is_deleted, list_buckets, resolve, revivals, unclaim, unclaim_after,
 };
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{
@@ -134,6 +134,9 @@ impl Joins {
     }
 }
 
+/// The name among [`BucketConfig::more`] under which stands what a client called the bucket's place.
+const LOCATION: &str = "location";
+
 /// The setting among [`BucketConfig::more`] that releases before it take for `manual`.
 const NEVER: (&str, &str) = ("join", "never");
 
@@ -147,6 +150,17 @@ impl BucketConfig {
             Join::Always => Joins::Always,
             Join::Asked => Joins::Manual,
         }
+    }
+
+    /// What the client that made it called its place (`LocationConstraint`); it means nothing here.
+    pub fn location(&self) -> Option<&str> {
+        self.more.iter().find(|(name, _)| name == LOCATION).map(|(_, value)| value.as_str())
+    }
+
+    /// Keeps what a client calls its place.
+    pub fn set_location(&mut self, location: Option<String>) {
+        self.more.retain(|(name, _)| name != LOCATION);
+        self.more.extend(location.map(|location| (LOCATION.into(), location)));
     }
 
     /// Says when.

@@ -27,7 +27,7 @@ pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
 pub use leave::left;
 pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
 pub use loose::{Loose, ahead, follow, keep, loose, marked, records_in};
-pub use parts::{list_parts, list_uploads, local, part, upload};
+pub use parts::{list_parts, list_uploads, local, part, upload, uploading};
 pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
 pub use read::{
     Conflict, VersionId, accept, buckets, conflict, conflicts, current, heads, null_version, own_clock,

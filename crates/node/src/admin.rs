@@ -547,7 +547,7 @@ impl AdminService for Admin {
         set_copies(&mut BucketConfig::default(), request.copies, request.copies_in.as_deref())?;
         match request.unique {
             true => buckets::create_unique(&self.site, WRITER, owner, &name).await?,
-            false => buckets::create(&self.site, WRITER, owner, &name).await?,
+            false => buckets::create(&self.site, WRITER, owner, &name, None).await?,
         }
         if request.copies.is_none() && request.copies_in.is_none() {
             return self.bucket(&name).await;

@@ -56,7 +56,7 @@ pub(crate) async fn replace(admin: &Admin, name: &str, request: ReplaceRequest) 
         };
         let documents = model::replace_site(view, system, (gone, by), me, wall).map_err(refuse)?;
         let said = !documents.is_empty();
-        Ok((said, said.then_some(Declared { documents, join: None })))
+        Ok((said, said.then_some(Declared { documents, join: None, ends: Vec::new() })))
     };
     if site.declare(WRITER, decide).await? {
         tracing::warn!(

@@ -1,7 +1,8 @@
 //! Buckets.
 
 use super::client::Ask;
-use super::suite::{Checked, Suite, expect, holds, refused, same};
+use super::multipart;
+use super::suite::{Checked, Suite, expect, holds, pattern, refused, same};
 
 /// Made, found, listed, made again, deleted, gone.
 pub(super) async fn life(suite: &Suite) -> Checked {
@@ -35,10 +36,44 @@ pub(super) async fn location(suite: &Suite) -> Checked {
     holds("the document is a location", answer.text().contains("<LocationConstraint"))?;
     place.clean().await?;
     let name = suite.name();
-    let body = "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
-                <LocationConstraint>eu-west-1</LocationConstraint></CreateBucketConfiguration>";
-    expect(&suite.send(Ask::new("PUT", format!("/{name}")).body(body)).await?, 200)?;
+    let make = |location: &str| {
+        let body = format!(
+            "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+             <LocationConstraint>{location}</LocationConstraint></CreateBucketConfiguration>"
+        );
+        suite.send(Ask::new("PUT", format!("/{name}")).body(body))
+    };
+    for odd in ["not a region", &"r".repeat(65)] {
+        refused(&make(odd).await?, 400, "InvalidLocationConstraint")?;
+    }
+    expect(&make("eu-west-1").await?, 200)?;
+    let asked = suite.send(Ask::new("GET", format!("/{name}?location"))).await?;
+    holds("its location is the one asked for", asked.text().contains(">eu-west-1</LocationConstraint>"))?;
+    let head = suite.send(Ask::new("HEAD", format!("/{name}"))).await?;
+    same("region", head.header("x-amz-bucket-region"), "eu-west-1")?;
     expect(&suite.send(Ask::new("DELETE", format!("/{name}"))).await?, 204)
+}
+
+/// Uploads in parts that nobody finished end with their bucket, and are not those of the next one of its name.
+pub(super) async fn unfinished(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    let mut ids = Vec::new();
+    for key in ["a", "b", "b"] {
+        let id = multipart::begin(&place, key).await?;
+        expect(&place.send(multipart::part(&place, key, &id, 1, pattern(100_000))).await?, 200)?;
+        ids.push((key, id));
+    }
+    expect(&place.send(place.about("DELETE", "")).await?, 204)?;
+    refused(&place.send(place.about("GET", "?uploads")).await?, 404, "NoSuchBucket")?;
+    expect(&place.send(place.about("PUT", "")).await?, 200)?;
+    let list = place.send(place.about("GET", "?uploads")).await?;
+    same("none", list.elements("UploadId").len(), 0)?;
+    for (key, id) in &ids {
+        let target = format!("?uploadId={id}");
+        refused(&place.send(place.ask("GET", key, &target)).await?, 404, "NoSuchUpload")?;
+        refused(&place.send(place.ask("DELETE", key, &target)).await?, 404, "NoSuchUpload")?;
+    }
+    place.clean().await
 }
 
 /// Off is silent, then on, then suspended.

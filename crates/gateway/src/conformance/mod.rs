@@ -82,7 +82,7 @@ macro_rules! checks {
 }
 
 checks! {
-    buckets: life, names, location, versioning_states, list_pages, not_empty, unknown;
+    buckets: life, names, location, unfinished, versioning_states, list_pages, not_empty, unknown;
     objects: round_trip, empty, headers, metadata, unicode_metadata, odd_keys, ranges, conditional_reads,
         conditional_writes, if_range, overrides, delete_is_idempotent, head_of_nothing, large_stream, many_deletes;
     listings: first_version, second_version, delimiters, pages, unicode, start_after, encoding, empty_page;

@@ -5,7 +5,10 @@ use s3s::dto;
 
 use super::reply::{Reply, read_xml};
 use super::{Call, documents, headers};
-use crate::service::{CreateBucket, Outcome, ServiceError, Services};
+use crate::service::{CreateBucket, ErrorKind, Outcome, ServiceError, Services};
+
+/// Bytes of a location.
+const LOCATION_BYTES: usize = 64;
 
 /// Creates a bucket; the only configuration taken is its location.
 pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
@@ -25,5 +28,17 @@ fn location(document: &[u8]) -> Outcome<Option<String>> {
     documents::check_elements(document, &["CreateBucketConfiguration", "LocationConstraint"])?;
     let configuration: dto::CreateBucketConfiguration = read_xml(document)?;
     let constraint = configuration.location_constraint.map(|constraint| constraint.as_str().to_owned());
-    Ok(constraint.filter(|name| !name.is_empty()))
+    let constraint = constraint.filter(|name| !name.is_empty());
+    match constraint.as_deref().is_none_or(is_location) {
+        true => Ok(constraint),
+        false => Err(ServiceError::new(
+            ErrorKind::InvalidLocationConstraint,
+            "The specified location-constraint is not valid: letters, digits and hyphens, 64 of them at most",
+        )),
+    }
+}
+
+/// Whether it can be the name of a region: it is kept with the bucket at every site, and comes back in a header.
+fn is_location(name: &str) -> bool {
+    name.len() <= LOCATION_BYTES && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }

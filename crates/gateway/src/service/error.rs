@@ -62,6 +62,8 @@ kinds! {
     BucketNotEmpty = 409 "BucketNotEmpty";
     /// Not a bucket name.
     InvalidBucketName = 400 "InvalidBucketName";
+    /// Not a name of a place.
+    InvalidLocationConstraint = 400 "InvalidLocationConstraint";
     /// A key of more than 1024 bytes.
     KeyTooLong = 400 "KeyTooLongError";
     /// An argument that cannot be used.

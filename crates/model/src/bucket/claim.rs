@@ -173,6 +173,36 @@ pub(super) fn claims_of(
     Ok(all_claims(view, system)?.into_iter().filter(|claim| claim.bucket == bucket).collect())
 }
 
+/// The buckets whose deletion was said no later than this, and their names.
+pub fn deleted_before(
+    view: &dyn View,
+    system: BucketId,
+    before: WallTime,
+) -> Result<BTreeMap<BucketId, String>, SpaceError> {
+    let mut gone: BTreeMap<BucketId, String> = BTreeMap::new();
+    each_document(view, system, "claim/", &mut |key, record| {
+        if let (SystemKey::Claim { name, bucket }, Some(claim)) = (key, document::<ClaimDocument>(&record)?)
+            && claim.state != ClaimState::Live
+            && record.clock.wall() <= before
+        {
+            gone.insert(bucket, name);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(gone)
+}
+
+/// Whether a bucket that was claimed under this name is deleted, as far as is known here.
+pub fn is_deleted(
+    view: &dyn View,
+    system: BucketId,
+    name: &str,
+    bucket: BucketId,
+) -> Result<bool, SpaceError> {
+    let found = claims_on(view, system, name)?.into_iter().find(|found| found.claim.bucket == bucket);
+    Ok(found.is_some_and(|found| found.claim.state != ClaimState::Live))
+}
+
 /// The living claims on one name with the names that find them, the keeper first: one that asked the register before
 /// it was made, else the earliest.
 fn named(found: Vec<Found>) -> Vec<Resolved> {

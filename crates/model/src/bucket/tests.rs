@@ -186,6 +186,24 @@ fn a_bucket_with_something_in_it_is_not_deleted() {
 }
 
 #[test]
+fn deletions_are_found_by_when_they_were_said() {
+    let mut oslo = Site::new(1, "oslo");
+    let (first, living) = (oslo.create("photos", "ann"), oslo.create("films", "ann"));
+    oslo.delete("photos").unwrap();
+    let at = oslo.wall;
+    let second = oslo.create("photos", "ann");
+    let before = |oslo: &Site, wall| {
+        let found = deleted_before(&oslo.tables, system(), WallTime(wall)).unwrap();
+        found.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(before(&oslo, at), [(first, "photos".to_owned())]);
+    assert_eq!(before(&oslo, at - 1), []);
+    let is_deleted = |name, bucket| is_deleted(&oslo.tables, system(), name, bucket).unwrap();
+    assert!(is_deleted("photos", first));
+    assert!(!is_deleted("photos", second) && !is_deleted("films", living) && !is_deleted("none", first));
+}
+
+#[test]
 fn a_deletion_where_the_bucket_is_not_kept_is_not_undone_by_a_member_that_lags() {
     let [mut oslo, mut bergen] = [Site::new(1, "oslo"), Site::new(2, "bergen")];
     let mut here = Site::new(3, "here");

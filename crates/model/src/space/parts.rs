@@ -48,6 +48,25 @@ pub fn list_uploads(
     found.iter().map(row).collect()
 }
 
+/// Buckets in which uploads are in progress here.
+pub fn uploading(view: &dyn View) -> Result<Vec<BucketId>, SpaceError> {
+    let mut found = Vec::new();
+    let mut from = Vec::new();
+    loop {
+        let mut first = None;
+        view.scan(Table::Uploads, Bound::Included(&from), Bound::Unbounded, &mut |name, _| {
+            first = name.first_chunk::<16>().copied();
+            ControlFlow::Break(())
+        })?;
+        let Some(bucket) = first else { return Ok(found) };
+        found.push(BucketId(bucket));
+        match prefix_end(&bucket) {
+            Some(next) => from = next,
+            None => return Ok(found),
+        }
+    }
+}
+
 /// One part of an upload.
 pub fn part(
     view: &dyn View,

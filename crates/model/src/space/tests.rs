@@ -393,6 +393,10 @@ fn uploads_and_parts() {
     for (key, n) in [("a", 1), ("a", 2), ("b", 0)] {
         apply(&mut tables, &Entry::Upload(Box::new(begin(key, n))));
     }
+    let other = BucketId([3; 16]);
+    apply(&mut tables, &Entry::Upload(Box::new(Upload { bucket: other, ..begin("z", 4) })));
+    assert_eq!(uploading(&tables).unwrap(), [other, BUCKET]);
+    assert!(uploading(&Tables::default()).unwrap().is_empty());
     let ids = |list: Vec<Upload>| list.into_iter().map(|upload| upload.id.draw[0]).collect::<Vec<_>>();
     assert_eq!(ids(list_uploads(&tables, BUCKET, "", None, 9).unwrap()), [1, 2, 0]);
     assert_eq!(ids(list_uploads(&tables, BUCKET, "", Some(("a", Some(id(1)))), 9).unwrap()), [2, 0]);

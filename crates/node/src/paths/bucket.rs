@@ -255,18 +255,25 @@ pub(crate) struct Declared {
     pub(crate) documents: Vec<(String, Object)>,
     /// This site becomes a member of this bucket with it.
     pub(crate) join: Option<BucketId>,
+    /// Uploads in parts that end with it.
+    pub(crate) ends: Vec<Entry>,
 }
 
 impl Declared {
     /// One document.
     pub(crate) fn document(key: String, object: Object) -> Self {
-        Self { documents: vec![(key, object)], join: None }
+        Self { documents: vec![(key, object)], join: None, ends: Vec::new() }
     }
 
     /// Of a claim.
     pub(crate) fn claim(claimed: Claimed, join: bool) -> Self {
         let join = join.then_some(claimed.bucket);
-        Self { documents: vec![(claimed.key, claimed.object)], join }
+        Self { documents: vec![(claimed.key, claimed.object)], join, ends: Vec::new() }
+    }
+
+    /// With the end of these uploads.
+    pub(crate) fn ending(self, ends: Vec<Entry>) -> Self {
+        Self { ends, ..self }
     }
 
     /// With the document that names a home.
@@ -319,6 +326,8 @@ impl Declarer<'_> {
         if let Some(bucket) = declared.join {
             drafted.add(view, &crate::drive::stored::membership(bucket, true))?;
         }
+        // Nothing that is decided here looks at them.
+        drafted.entries.extend(declared.ends.iter().map(entry));
         Ok(())
     }
 

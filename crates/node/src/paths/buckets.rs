@@ -15,7 +15,7 @@ use skerry_model::policy::Action;
 use skerry_model::space;
 
 use super::bucket::{Bucket, Declared, refused_claim};
-use super::{home, members, refusal, shape};
+use super::{home, members, refusal, shape, unfinished};
 use crate::duties::Act;
 use crate::peers::PeerError;
 use crate::peers::message::{ClaimName, List, Request, Response};
@@ -136,8 +136,14 @@ fn check_reserved(site: &Site, name: &str, own: &str) -> Outcome<bool> {
     }
 }
 
-/// Makes a bucket for an owner.
-pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &str) -> Outcome<()> {
+/// Makes a bucket for an owner; `location` is what its client calls the place.
+pub(crate) async fn create(
+    site: &Arc<Site>,
+    writer: &str,
+    owner: &str,
+    name: &str,
+    location: Option<String>,
+) -> Outcome<()> {
     site.duties.check(Act::Write)?;
     let sites = site.peers.roster.all();
     let own = sites.get(&site.id).map_or_else(|| site.called(), |known| known.name.clone());
@@ -146,7 +152,8 @@ pub(crate) async fn create(site: &Arc<Site>, writer: &str, owner: &str, name: &s
     let (wanted, owner, named) = (name.to_owned(), owner.to_owned(), name.to_owned());
     let new_site = own.clone();
     let decide = move |view: &dyn View, wall| {
-        let config = BucketConfig { copies: COPIES, ..BucketConfig::default() };
+        let mut config = BucketConfig { copies: COPIES, ..BucketConfig::default() };
+        config.set_location(location);
         let new = NewBucket { name: &wanted, owner: &owner, site: id, site_name: &own, config };
         let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &wanted))?;
         // Nobody else may claim a name of this site's own, and nobody else names homes if this is the register.
@@ -195,7 +202,7 @@ impl BucketService for Buckets {
         self.0.may(context, Action::CreateBucket, None).await?;
         let principal = &context.principal;
         let name = name_here(&self.0, &request.name);
-        create(&self.0, &principal.access_key, &principal.owner, &name).await?;
+        create(&self.0, &principal.access_key, &principal.owner, &name, request.location).await?;
         Ok(CreatedBucket { name, receipt: receipt() })
     }
 
@@ -216,15 +223,20 @@ impl BucketService for Buckets {
             let claim = found.ok_or_else(|| ServiceError::no_such_bucket(&name))?.claim;
             let claimed = model::unclaim_after(view, &claim, heard, wall);
             let claimed = claimed.map_err(|error| refused_claim(error, &name))?;
-            Ok(((), Some(Declared::claim(claimed, false))))
+            let ends = unfinished::ends(view, claim.bucket)?;
+            Ok(((claim.bucket, claim.name), Some(Declared::claim(claimed, false).ending(ends))))
         };
-        self.0.declare(&context.principal.access_key, decide).await?;
+        let (id, claimed) = self.0.declare(&context.principal.access_key, decide).await?;
+        // The bucket is gone whatever becomes of these; what is left then is found by the worker.
+        if let Err(error) = unfinished::end(&self.0, id, claimed).await {
+            tracing::warn!(bucket = bucket.name, %error, "uploads of a deleted bucket are left for later");
+        }
         Ok(receipt())
     }
 
     async fn location(&self, context: &RequestContext, bucket: &str) -> Outcome<Option<String>> {
-        self.0.allowed(context, bucket, Action::Read).await?;
-        Ok(None)
+        let bucket = self.0.allowed(context, bucket, Action::Read).await?;
+        Ok(bucket.config.location().map(str::to_owned))
     }
 
     async fn versioning(&self, context: &RequestContext, bucket: &str) -> Outcome<Versioning> {

@@ -31,6 +31,7 @@ pub(crate) mod shape;
 pub(crate) mod source;
 pub(crate) mod tenure;
 mod through;
+pub(crate) mod unfinished;
 pub(crate) mod upload;
 pub(crate) mod within;
 pub(crate) mod write;

@@ -320,6 +320,24 @@ pub(crate) async fn decided(site: &Arc<Site>, bucket: &Bucket, written: &Written
     Ok(())
 }
 
+/// What this node decided before is answered once more as it was the first time: when all holders of the view have it.
+pub(crate) async fn again(site: &Arc<Site>, bucket: &Bucket, written: &Written) -> Outcome<()> {
+    let Written::Record(record) = written else { return Ok(()) };
+    let is_own = record.home.is_some() && record.dot.origin.node == site.stamps.origin.node;
+    if !is_own || !keeps(site, bucket.id) {
+        return Ok(());
+    }
+    for _ in 0..STEPS {
+        let (of, id) = (site.clone(), bucket.id);
+        match site.commit(id, (), move |view| Ok((turn(view, &of, id)?, Vec::new()))).await? {
+            Turned::Decides { within: Some(made), .. } => return decided(site, bucket, written, made).await,
+            Turned::Decides { within: None, .. } => return Ok(()),
+            Turned::Not(turn) => step(site, id, turn).await?,
+        }
+    }
+    Err(doubt("the home has passed on meanwhile"))
+}
+
 /// What a refusal rests on is the site's before it is answered.
 pub(crate) async fn rests(
     site: &Arc<Site>,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
+use skerry_base::limits::PUT_BYTES;
 use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, WallTime};
 use skerry_federation::budget::Class as Urgency;
 use skerry_gateway::service::{
@@ -124,20 +125,30 @@ pub(crate) async fn copy_part(
     let target = Target::of(site, context, &request.target, Action::Write).await?;
     let (wanted, record) = copy::source(site, context, &request.source).await?;
     let (info, object) = get::described(&wanted.bucket, &record)?;
-    let range = match request.range {
-        None => 0..object.size,
-        Some((first, last)) if first <= last && last < object.size => first..last + 1,
-        Some(_) => {
-            let message = format!("the range is not within the {} bytes of the source", object.size);
-            return Err(ServiceError::new(ErrorKind::InvalidRange, message));
-        }
-    };
+    let range = copied(request.range, object.size)?;
     let length = Some(range.end - range.start);
     let chunks = Chunks::new(site, &wanted.bucket, record.site);
     let stream = chunks.stream(object.chunks.clone(), range);
     let upload = UploadBody::new(stream, Expected { length, ..Expected::default() });
     let outcome = store_part(site, context, &target, request.number, upload).await?;
     Ok(PutPartOutcome { source_version: info.version, ..outcome })
+}
+
+/// What of a source of this size becomes a part: said before a byte of it is read.
+pub(crate) fn copied(range: Option<(u64, u64)>, size: u64) -> Outcome<std::ops::Range<u64>> {
+    let range = match range {
+        None => 0..size,
+        Some((first, last)) if first <= last && last < size => first..last + 1,
+        Some(_) => {
+            let message = format!("the range is not within the {size} bytes of the source");
+            return Err(ServiceError::new(ErrorKind::InvalidRange, message));
+        }
+    };
+    if range.end - range.start > PUT_BYTES {
+        let message = "a part has at most 5 GiB; copy the source in ranges of that size at most";
+        return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
+    }
+    Ok(range)
 }
 
 async fn store_part(
@@ -267,7 +278,9 @@ pub(crate) async fn complete_here(
 ) -> Outcome<Written> {
     match try_complete(site, writer, target, request).await {
         Err(error) if error.kind() == ErrorKind::NoSuchUpload => {
-            completed_before(site, target).await?.ok_or(error)
+            let written = completed_before(site, target).await?.ok_or(error)?;
+            super::tenure::again(site, &target.bucket, &written).await?;
+            Ok(written)
         }
         other => other,
     }
@@ -310,9 +323,7 @@ async fn try_complete(
         with: vec![Entry::UploadEnd { bucket, key: target.key.clone(), id }],
         upload: Some(id),
     };
-    let written = super::write::write(site, asked).await?;
-    remember(site, target, &written).await?;
-    Ok(written)
+    super::write::write(site, asked).await
 }
 
 /// Keeps what the parts consist of until the object counts it: a part that is put once more meanwhile counts other
@@ -354,12 +365,11 @@ fn completed_key(id: UploadId) -> Bytes {
     [COMPLETED, &id.to_bytes()].concat().into()
 }
 
-async fn remember(site: &Arc<Site>, target: &Target, written: &Written) -> Outcome<()> {
-    let Written::Record(record) = written else { return Ok(()) };
-    let completed = Completed { dot: record.dot, at: site.clock.wall() };
-    let value = Some(Bytes::from(codec::encode(&completed)));
-    let entry = entry(&Entry::Local { key: completed_key(target.id), value });
-    site.commit(target.bucket.id, (), move |_| Ok(((), vec![entry]))).await
+/// What an upload became: to be committed with the record, so that whoever repeats the completion is told, whatever
+/// became of the first answer.
+pub(crate) fn completed(id: UploadId, dot: Dot, at: WallTime) -> Entry {
+    let value = Some(Bytes::from(codec::encode(&Completed { dot, at })));
+    Entry::Local { key: completed_key(id), value }
 }
 
 async fn completed_before(site: &Arc<Site>, target: &Target) -> Outcome<Option<Written>> {

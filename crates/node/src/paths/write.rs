@@ -373,6 +373,9 @@ impl Proposal {
             Proposed::Nothing => Written::Nothing,
         };
         entries.extend(self.with.iter().map(entry));
+        if let (Some(id), Written::Record(record)) = (self.upload, &written) {
+            entries.push(entry(&upload::completed(id, record.dot, self.stamps.wall())));
+        }
         if self.lazy {
             entries = entries.into_iter().map(skerry_storage::Entry::lazy).collect();
         }
@@ -458,7 +461,8 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
     };
     match response {
         Response::Decided(record) => {
-            let written = decided(site, bucket, &record, (pins, asked.pins), asked.with).await?;
+            let ends = (asked.with, asked.upload);
+            let written = decided(site, bucket, &record, (pins, asked.pins), ends).await?;
             if let Written::Record(record) = &written {
                 tenure::heard_decided(site, home, record);
             }
@@ -508,10 +512,11 @@ async fn decided(
     bucket: BucketId,
     record: &Bytes,
     pins: (Option<Pin>, Vec<Pin>),
-    with: Vec<Entry>,
+    (mut with, completes): (Vec<Entry>, Option<UploadId>),
 ) -> Outcome<Written> {
     let record = Record::admit(record)
         .map_err(|error| ServiceError::new(ErrorKind::Internal, format!("the home's decision: {error}")))?;
+    with.extend(completes.map(|id| upload::completed(id, record.dot, site.clock.wall())));
     let record = Box::new(record);
     let holds = pins.0.is_some() || !pins.1.is_empty();
     let (pins, with) = (Arc::new(pins), Arc::new(with));

@@ -1,12 +1,18 @@
 //! Multipart uploads, at the site where they live and from others.
 
+use std::time::Duration;
+
 use bytes::BytesMut;
+use skerry_base::limits::PUT_BYTES;
 use skerry_gateway::service::{
     ChecksumKind, ChecksumShape, CompleteUpload, CompletedPart, CreateUpload, ErrorKind, ListParts,
     ObjectHeaders, PutPart, UploadBody, UploadTarget, WriteCondition,
 };
 
+use skerry_model::space;
+
 use super::world::{TestSite, TestWorld, context, noise};
+use crate::paths::{unfinished, upload};
 
 pub(super) async fn begin(site: &TestSite, bucket: &str, key: &str) -> UploadTarget {
     let request = CreateUpload {
@@ -86,4 +92,91 @@ async fn an_upload_of_a_site_that_is_cut_off_says_where_it_lives() {
     let gone = one.services().objects.abort_upload(&context(), target).await.unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NoSuchUpload);
     world.stop().await;
+}
+
+/// Whether an upload or a part of it is left at a site.
+async fn is_left(site: &TestSite, bucket: skerry_base::BucketId, target: &UploadTarget) -> bool {
+    let id = target.upload.parse().unwrap();
+    let look = move |view: &dyn skerry_base::kv::View| {
+        let uploads = space::list_uploads(view, bucket, "", None, 9).unwrap().len();
+        Ok(uploads + space::list_parts(view, bucket, id, 0, 9).unwrap().len())
+    };
+    site.site().read(look).await.unwrap() > 0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_end_with_their_bucket_wherever_they_live() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("films").await.unwrap();
+    one.create_bucket("kept").await.unwrap();
+    let bucket = one.site().bucket("films").await.unwrap().unwrap().id;
+    let kept = one.site().bucket("kept").await.unwrap().unwrap().id;
+    two.until("the buckets are known", || async { two.site().bucket("kept").await.unwrap().is_some() }).await;
+    // More than end in one commit.
+    let mut here = Vec::new();
+    for number in 0..20 {
+        here.push(begin(one, "films", &format!("film {number}")).await);
+    }
+    part(one, &here[0], 1, &noise(100_000, 1)).await;
+    let there = begin(two, "films", "film").await;
+    part(two, &there, 1, &noise(100_000, 2)).await;
+    let other = begin(two, "kept", "film").await;
+    one.services().buckets.delete(&context(), "films").await.unwrap();
+    for target in &here {
+        assert!(!is_left(one, bucket, target).await, "{}", target.key);
+    }
+    two.until("the deletion is known", || async { two.site().bucket("films").await.unwrap().is_none() })
+        .await;
+    assert_eq!(unfinished::sweep(two.site(), unfinished::REST).await.unwrap(), 0, "the bucket may come back");
+    assert!(is_left(two, bucket, &there).await);
+    assert_eq!(unfinished::sweep(two.site(), Duration::ZERO).await.unwrap(), 1);
+    assert!(!is_left(two, bucket, &there).await);
+    assert!(is_left(two, kept, &other).await, "its bucket lives");
+    world.stop().await;
+}
+
+/// The client goes away as soon as the object is made: whoever completes again finds it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_whose_client_went_away_is_answered_when_it_is_repeated() {
+    let world = TestWorld::new(1).await;
+    let site = &world.sites[0];
+    site.create_bucket("films").await.unwrap();
+    for condition in [WriteCondition::default(), WriteCondition { absent: true, matches: None }] {
+        let key = if condition.absent { "conditional" } else { "plain" };
+        let target = begin(site, "films", key).await;
+        let parts = vec![part(site, &target, 1, &noise(50_000, 1)).await];
+        let ask = CompleteUpload { condition, ..completion(&target, parts) };
+        let bucket = site.site().bucket("films").await.unwrap().unwrap().id;
+        let asked = context();
+        let mut first = site.services().objects.complete_upload(&asked, ask.clone());
+        // Not polled any more once the upload has ended: as when the stream is reset.
+        let mut changes = site.site().changes.follow();
+        let ended = async {
+            while is_left(site, bucket, &target).await {
+                changes.mark_unchanged();
+                let polled = futures::poll!(&mut first);
+                assert!(polled.is_pending() || !is_left(site, bucket, &target).await, "{polled:?}");
+                tokio::time::timeout(Duration::from_millis(50), changes.changed()).await.ok();
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(60), ended).await.is_ok(), "it never ends");
+        drop(first);
+        let again = site.services().objects.complete_upload(&context(), ask).await.unwrap();
+        assert!(again.etag.ends_with("-1"), "{}", again.etag);
+        assert_eq!(site.get("films", key).await.unwrap().len(), 50_000);
+    }
+    world.stop().await;
+}
+
+#[test]
+fn a_part_that_would_be_too_large_is_refused_before_it_is_copied() {
+    let large = PUT_BYTES + 1;
+    let kind = |range, size| upload::copied(range, size).unwrap_err().kind();
+    assert_eq!(kind(None, large), ErrorKind::InvalidRequest);
+    assert_eq!(kind(Some((0, PUT_BYTES)), large), ErrorKind::InvalidRequest);
+    assert_eq!(kind(Some((0, large)), large), ErrorKind::InvalidRange);
+    assert_eq!(kind(Some((2, 1)), large), ErrorKind::InvalidRange);
+    assert_eq!(upload::copied(Some((1, PUT_BYTES)), large).unwrap(), 1..large);
+    assert_eq!(upload::copied(None, PUT_BYTES).unwrap(), 0..PUT_BYTES);
 }

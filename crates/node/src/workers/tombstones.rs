@@ -1,4 +1,5 @@
-//! Drops tombstones that every member has seen, so that deletes cost no space for ever; forgets old uploads.
+//! Drops tombstones that every member has seen, so that deletes cost no space for ever; forgets old uploads, and ends those
+//! whose bucket is gone.
 //!
 //! Invariant: nothing is dropped of a bucket while one of its members has not said how far it has seen, nor
 //! before feeds had time to carry it.
@@ -17,6 +18,7 @@ use skerry_model::retire::{Settled, Sweep, droppable};
 
 use super::Worker;
 use crate::drive::live::raised_horizon;
+use crate::paths::unfinished;
 use crate::paths::upload::{COMPLETED, Completed};
 use crate::site::{Site, entry, unreadable};
 
@@ -113,6 +115,11 @@ impl Worker for Tombstones {
     async fn turn(&mut self) -> bool {
         if let Err(error) = forget_completed(&self.site).await {
             tracing::warn!(%error, "completed uploads could not be looked through");
+        }
+        match unfinished::sweep(&self.site, unfinished::REST).await {
+            Ok(0) => {}
+            Ok(ended) => tracing::info!(ended, "uploads of deleted buckets are gone"),
+            Err(error) => tracing::warn!(%error, "uploads of deleted buckets could not be looked for"),
         }
         for bucket in self.site.memberships() {
             match self.sweep(bucket).await {
