@@ -22,7 +22,7 @@ pub use address::{AddressDocument, assign_address, dialled};
 pub use area::{AreaDocument, area, areas, assign_area, configure_area, is_area_name};
 pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, all_buckets, claim,
-    deleted_before, is_deleted, list_buckets, resolve, revivals, unclaim, unclaim_after,
+    deleted_buckets, is_deleted, list_buckets, resolve, revivals, unclaim, unclaim_after,
 };
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{

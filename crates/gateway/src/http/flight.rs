@@ -43,12 +43,16 @@ impl Activity {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an answer waits longer than it takes a slow client to read all that was given to this connection.
+    /// Whether each request of this connection is an answer that waits longer than it takes a slow client to read all that
+    /// was given. One that waits beside others that go on is left: a client pauses one and reads or writes another.
     pub(super) fn is_stuck(&self, stall_time: Duration) -> bool {
+        let in_flight = self.begun.load(Ordering::Acquire) - self.ended.load(Ordering::Acquire);
         let handed = self.handed();
         let bytes: u64 = handed.values().map(|handed| handed.bytes).sum();
         let most = stall_time.saturating_add(Duration::from_secs(bytes / TAKEN));
-        handed.values().any(|handed| handed.since.elapsed() > most)
+        in_flight > 0
+            && handed.len() as u64 == in_flight
+            && handed.values().all(|handed| handed.since.elapsed() > most)
     }
 
     /// How many were begun, and whether none is in flight.

@@ -33,12 +33,12 @@ fn location(document: &[u8]) -> Outcome<Option<String>> {
         true => Ok(constraint),
         false => Err(ServiceError::new(
             ErrorKind::InvalidLocationConstraint,
-            "The specified location-constraint is not valid: letters, digits and hyphens, 64 of them at most",
+            "The specified location-constraint is not valid: letters, digits and -_.:, 64 of them at most",
         )),
     }
 }
 
 /// Whether it can be the name of a region: it is kept with the bucket at every site, and comes back in a header.
 fn is_location(name: &str) -> bool {
-    name.len() <= LOCATION_BYTES && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    name.len() <= LOCATION_BYTES && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
 }

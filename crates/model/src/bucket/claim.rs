@@ -173,17 +173,12 @@ pub(super) fn claims_of(
     Ok(all_claims(view, system)?.into_iter().filter(|claim| claim.bucket == bucket).collect())
 }
 
-/// The buckets whose deletion was said no later than this, and their names.
-pub fn deleted_before(
-    view: &dyn View,
-    system: BucketId,
-    before: WallTime,
-) -> Result<BTreeMap<BucketId, String>, SpaceError> {
+/// The buckets that are deleted, as far as is known here, and their names.
+pub fn deleted_buckets(view: &dyn View, system: BucketId) -> Result<BTreeMap<BucketId, String>, SpaceError> {
     let mut gone: BTreeMap<BucketId, String> = BTreeMap::new();
     each_document(view, system, "claim/", &mut |key, record| {
         if let (SystemKey::Claim { name, bucket }, Some(claim)) = (key, document::<ClaimDocument>(&record)?)
             && claim.state != ClaimState::Live
-            && record.clock.wall() <= before
         {
             gone.insert(bucket, name);
         }

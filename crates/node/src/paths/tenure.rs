@@ -324,7 +324,9 @@ pub(crate) async fn decided(site: &Arc<Site>, bucket: &Bucket, written: &Written
 pub(crate) async fn again(site: &Arc<Site>, bucket: &Bucket, written: &Written) -> Outcome<()> {
     let Written::Record(record) = written else { return Ok(()) };
     let is_own = record.home.is_some() && record.dot.origin.node == site.stamps.origin.node;
-    if !is_own || !keeps(site, bucket.id) {
+    // Where it was settled once the home may have passed on since.
+    let is_settled = site.nodes.has_settled_whole(bucket.id, record.dot);
+    if !is_own || is_settled || !keeps(site, bucket.id) {
         return Ok(());
     }
     for _ in 0..STEPS {

@@ -29,11 +29,13 @@ const STEP: usize = 256;
 
 pub(super) struct Tombstones {
     site: Arc<Site>,
+    /// Of deletions that end uploads here.
+    heard: unfinished::Heard,
 }
 
 impl Tombstones {
     pub(super) const fn new(site: Arc<Site>) -> Self {
-        Self { site }
+        Self { site, heard: unfinished::Heard::new() }
     }
 
     async fn sweep(&self, bucket: BucketId) -> Outcome<u64> {
@@ -116,7 +118,7 @@ impl Worker for Tombstones {
         if let Err(error) = forget_completed(&self.site).await {
             tracing::warn!(%error, "completed uploads could not be looked through");
         }
-        match unfinished::sweep(&self.site, unfinished::REST).await {
+        match unfinished::sweep(&self.site, unfinished::REST, &mut self.heard).await {
             Ok(0) => {}
             Ok(ended) => tracing::info!(ended, "uploads of deleted buckets are gone"),
             Err(error) => tracing::warn!(%error, "uploads of deleted buckets could not be looked for"),
