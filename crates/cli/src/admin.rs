@@ -40,6 +40,8 @@ pub(crate) struct Client {
     pub(crate) authority: Option<PathBuf>,
     /// How long to wait for an answer.
     pub(crate) timeout: Duration,
+    /// Whether endpoint and token are those of a site's directory.
+    pub(crate) is_directory_s: bool,
 }
 
 /// An answer with its status.
@@ -54,6 +56,15 @@ impl Client {
         self.json(Method::GET, path, Bytes::new()).await
     }
 
+    /// Asks for what may not be there: none if it is not.
+    pub(crate) async fn find<T: DeserializeOwned>(&self, path: &str) -> Outcome<Option<T>> {
+        let answer = self.send(Method::GET, path, Bytes::new()).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => self.read(&answer, path).map(Some),
+        }
+    }
+
     /// Acts.
     pub(crate) async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Outcome<T> {
         self.json(Method::POST, path, encode(body)?).await
@@ -66,8 +77,12 @@ impl Client {
 
     async fn json<T: DeserializeOwned>(&self, method: Method, path: &str, body: Bytes) -> Outcome<T> {
         let answer = self.send(method, path, body).await?;
+        self.read(&answer, path)
+    }
+
+    fn read<T: DeserializeOwned>(&self, answer: &Answer, path: &str) -> Outcome<T> {
         if !answer.status.is_success() {
-            return Err(self.refusal(&answer));
+            return Err(self.refusal(answer));
         }
         let unreadable =
             |error| Failure::failed(format!("{}{path}: unreadable answer: {error}", self.endpoint));
@@ -152,6 +167,16 @@ impl Client {
         Failure::unreachable(format!("{}: {error}", self.endpoint))
     }
 
+    /// Why a token may be refused.
+    const fn hint(&self) -> &'static str {
+        match self.is_directory_s {
+            true => {
+                "the token is the one in the directory: does this site run, or does another one listen at its address?"
+            }
+            false => "is the admin token right, and of the site that listens there?",
+        }
+    }
+
     /// What an answer that is no success means.
     fn refusal(&self, answer: &Answer) -> Failure {
         let text = String::from_utf8_lossy(&answer.body);
@@ -159,12 +184,9 @@ impl Client {
         let said = said.unwrap_or_else(|| text.chars().take(400).collect());
         let message = format!("{}: {said}", self.endpoint);
         match answer.status.as_u16() {
-            401 | 403 => Failure::refused(format!(
-                "{message} (HTTP {}; is the admin token right?)",
-                answer.status.as_u16()
-            )),
+            401 => Failure::refused(format!("{message} (HTTP 401; {})", self.hint())),
             // Whoever answers 503 is there, and will not now.
-            404 | 409 | 503 => Failure::refused(message),
+            403 | 404 | 409 | 503 => Failure::refused(message),
             400 | 422 => Failure::usage(message),
             502 | 504 => Failure::unreachable(message),
             status => Failure::failed(format!("{message} (HTTP {status})")),
@@ -204,10 +226,12 @@ mod tests {
             token: None,
             authority: None,
             timeout: Duration::from_secs(1),
+            is_directory_s: false,
         };
         for (status, exit) in [
             (400, Exit::Usage),
             (401, Exit::Refused),
+            (403, Exit::Refused),
             (404, Exit::Refused),
             (409, Exit::Refused),
             (503, Exit::Refused),
@@ -219,6 +243,7 @@ mod tests {
             let failure = client.refusal(&Answer { status: StatusCode::from_u16(status).unwrap(), body });
             assert_eq!(failure.exit, exit, "{status}");
             assert!(failure.message.contains("oslo is frozen"), "{}", failure.message);
+            assert_eq!(failure.message.contains("token"), status == 401, "{}", failure.message);
         }
     }
 }

@@ -34,9 +34,9 @@ pub(crate) struct Globals {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// How long to wait for an answer, such as 500ms, 30s, 5m
-    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = words::duration)]
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = words::wait)]
     pub(crate) timeout: Duration,
-    /// Say what would be done and do nothing
+    /// Say what would be done and do nothing; the site is asked whether what is named is there, and refuses as for the act
     #[arg(long, global = true)]
     pub(crate) dry_run: bool,
     /// Do not ask before what cannot be undone
@@ -81,8 +81,8 @@ pub(crate) enum Verb {
     Config(verbs::config::Config),
     /// Sites, round-trip times, lag, storage and conflicts
     ///
-    /// Asks every site of a demo's directory, or the one that is named. Ends with 4 if some did not answer and
-    /// with 3 if none did.
+    /// Asks every site of a demo's directory, or the one that is named. Ends with 4 if some did not answer; if none did with 3,
+    /// or with 5 if one was there and refused (another token). docs/operations.md says what the columns mean.
     Status(verbs::status::Status),
     /// Which sites a site tells what it holds and asks for what it lacks, and how far everybody is
     ///

@@ -16,7 +16,7 @@ pub(crate) enum Exit {
     Unreachable = 3,
     /// Some sites did it, some did not; or some operations of a load.
     Partial = 4,
-    /// It was understood and refused.
+    /// It was understood and refused, or names what is not known where it was asked.
     Refused = 5,
 }
 
@@ -45,7 +45,9 @@ impl Exit {
             Self::Usage => "the command line, or the configuration it names, is wrong",
             Self::Unreachable => "nobody answered in time",
             Self::Partial => "some sites did it, some did not; or, of many operations, some failed",
-            Self::Refused => "understood and refused: not allowed, not confirmed, in use, or in conflict",
+            Self::Refused => {
+                "understood and refused: not allowed, not confirmed, in use, in conflict, or about a site, bucket or key that is not known there"
+            }
         }
     }
 }

@@ -11,6 +11,18 @@ fn failed(path: &Path, error: &std::io::Error) -> Failure {
     Failure::failed(format!("{}: {error}", path.display()))
 }
 
+/// That a directory is there and may be looked into.
+pub(crate) fn found(directory: &Path) -> Outcome<()> {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    match std::fs::read_dir(directory) {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => {
+            Err(Failure::usage(format!("{}: no such directory", directory.display())))
+        }
+        Err(error) => Err(Failure::failed(format!("cannot read {}: {error}", directory.display()))),
+    }
+}
+
 /// The text of a file; none if there is no such file.
 pub(crate) fn read(path: &Path) -> Outcome<Option<String>> {
     match std::fs::read_to_string(path) {

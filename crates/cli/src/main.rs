@@ -9,6 +9,7 @@ mod arguments;
 mod demo;
 mod exit;
 mod files;
+mod look;
 mod output;
 mod place;
 mod progress;
@@ -44,7 +45,9 @@ fn main() -> ExitCode {
 fn unread(error: &clap::Error) -> ExitCode {
     if error.use_stderr() && std::env::args_os().any(|word| word == "--json") {
         let text = error.render().to_string();
-        let failure = exit::Failure::usage(text.trim().trim_start_matches("error: "));
+        // What follows is the usage, for people.
+        let said = text.split("\n\n").next().unwrap_or_default();
+        let failure = exit::Failure::usage(said.trim().trim_start_matches("error: "));
         output::failure(&failure, true);
         return failure.exit.into();
     }

@@ -91,7 +91,7 @@ impl Place {
             sites.retain(|site| site.name == *only);
             if sites.is_empty() {
                 let there = names.join(", ");
-                return Err(Failure::usage(format!(
+                return Err(Failure::refused(format!(
                     "{} has no site {only}; there is {there}",
                     directory.display()
                 )));
@@ -140,8 +140,7 @@ impl Place {
     pub(crate) fn directory(&self) -> Outcome<PathBuf> {
         let default = Path::new(layout::DEFAULT_DIRECTORY);
         match &self.dir {
-            Some(dir) if dir.is_dir() => Ok(dir.clone()),
-            Some(dir) => Err(Failure::usage(format!("{}: no such directory", dir.display()))),
+            Some(dir) => files::found(dir).map(|()| dir.clone()),
             None if default.is_dir() => Ok(default.to_path_buf()),
             None => Err(Failure::usage("which site? Say --dir DIR, or --endpoint URL with SKERRY_TOKEN")),
         }
@@ -159,6 +158,7 @@ impl Place {
             token: self.token.clone(),
             authority: self.authority.clone(),
             timeout: globals.timeout,
+            is_directory_s: false,
         };
         Ok(Site { name: endpoint.to_string(), client })
     }
@@ -186,8 +186,9 @@ impl Place {
         globals: &Globals,
     ) -> Outcome<Client> {
         let stored = || Ok(files::read(token)?.map(|token| token.trim().to_owned()));
+        let is_directory_s = self.token.is_none();
         let token = self.token.clone().map_or_else(stored, |token| Ok(Some(token)))?;
         let authority = self.authority.clone().or(authority);
-        Ok(Client { endpoint, token, authority, timeout: globals.timeout })
+        Ok(Client { endpoint, token, authority, timeout: globals.timeout, is_directory_s })
     }
 }

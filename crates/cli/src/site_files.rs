@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use skerry_node::config::Config;
-use skerry_node::trust::{SiteTrust, ca};
+use skerry_node::trust::{SiteTrust, TrustError, ca};
 
 use crate::arguments::Globals;
 use crate::demo::layout::Layout;
 use crate::exit::{Failure, Outcome};
+use crate::files;
 
 /// The configuration file that a directory may hold.
 pub(crate) const CONFIGURATION: &str = "skerry.toml";
@@ -29,7 +30,10 @@ impl Source {
     pub(crate) fn load(&self) -> Outcome<Config> {
         match (&self.config, &self.dir) {
             (Some(file), _) => load(Some(file)),
-            (None, Some(directory)) => of_directory(directory),
+            (None, Some(directory)) => {
+                files::found(directory)?;
+                of_directory(directory)
+            }
             (None, None) => load(None),
         }
     }
@@ -55,7 +59,9 @@ pub(crate) fn offline(directory: &Path, globals: &Globals) -> Outcome<PathBuf> {
         Some(name) if names.contains(&name.as_str()) => Ok(layout.site_directory(name)),
         _ => {
             let there = names.join(", ");
-            Err(Failure::usage(format!("{}: which site? Say --site, one of {there}", directory.display())))
+            let message = format!("{}: which site? Say --site, one of {there}", directory.display());
+            // One that is named and not there is unknown; none named is a wrong command line.
+            Err(if globals.only_site.is_some() { Failure::refused(message) } else { Failure::usage(message) })
         }
     }
 }
@@ -72,9 +78,35 @@ pub(crate) struct Known {
     pub(crate) authority: Option<PathBuf>,
 }
 
+/// Whether a directory holds a site.
+pub(crate) fn has_site(directory: &Path) -> Outcome<bool> {
+    let unreadable =
+        |error: TrustError| Failure::failed(format!("cannot read {}: {error}", directory.display()));
+    SiteTrust::exists(directory).map_err(unreadable)
+}
+
+/// Refuses to make a site where there is one.
+pub(crate) fn refuse_site(directory: &Path) -> Outcome<()> {
+    match has_site(directory)? {
+        true => Err(Failure::refused(format!("{} holds a site already", directory.display()))),
+        false => Ok(()),
+    }
+}
+
+/// Refuses to make a site where a demo lies: verbs would find the one and not the other.
+pub(crate) fn refuse_demo(directory: &Path) -> Outcome<()> {
+    match Layout::load(directory)? {
+        Some(_) => Err(Failure::refused(format!(
+            "{} holds a demo; name another directory for a site",
+            directory.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Reads what a site's directory tells.
 pub(crate) fn known(directory: &Path) -> Outcome<Known> {
-    if !SiteTrust::exists(directory) {
+    if !has_site(directory)? {
         let hint = "`skerry init` or `skerry join` makes one";
         return Err(Failure::usage(format!("{} holds no site; {hint}", directory.display())));
     }

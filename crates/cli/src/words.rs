@@ -19,6 +19,14 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     millis.map(Duration::from_millis).ok_or_else(|| format!("{text:?} is too long"))
 }
 
+/// How long to wait for something: not nothing.
+pub(crate) fn wait(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("0 leaves no time to answer; say 500ms, 30s or more".into()),
+        time => Ok(time),
+    }
+}
+
 /// `12 s`, `5 min`, `3 h`.
 pub(crate) fn span(time: Duration) -> String {
     match time.as_secs() {

@@ -7,27 +7,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot, Instant, SiteId, WallTime};
+use skerry_base::{BucketId, Instant, SiteId};
 use skerry_gateway::service::{
     AddressRequest, AdminService, AreaRequest, AreasReport, BucketCreate, BucketList, BucketPatch,
-    BucketStatus, Conflict, ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage,
-    ConflictQuery, DutyRequest, ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite,
-    InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage,
-    LossQuery, LossRequest, LossState, MembershipState, NameConflict, Outcome, PeerStatus, PinList,
-    PinRequest, Readiness, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest,
-    ServiceError, SiteList, SiteStatus, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest,
-    UplinkState, VERSION,
+    BucketStatus, ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery,
+    DutyRequest, ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest,
+    JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery,
+    LossRequest, LossState, MembershipState, Outcome, PeerStatus, PinList, PinRequest, Readiness,
+    RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest, ServiceError, SiteList,
+    SiteStatus, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
 use skerry_model::bucket::{
     self as model, AreaWish, BucketConfig, Follow, KeyDocument, Miss, SystemKey, check_site_name,
     document_object,
 };
 use skerry_model::record::Versioning;
-use skerry_model::{Entry, Record, space, write};
+use skerry_model::space;
 
 use crate::areas;
+use crate::conflicts_admin;
 use crate::copies::{look, loss, only, surplus, wanted};
 use crate::drive::live::Liveness;
 use crate::link_admin;
@@ -37,11 +36,11 @@ use crate::nodes;
 use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::credentials::about;
 use crate::paths::members::{self, Unsent};
-use crate::paths::{buckets, conflicts, home, scope, shape, tenure};
+use crate::paths::{buckets, conflicts, home, scope, tenure};
 use crate::peers::roster::Known;
 use crate::pins;
 use crate::replace_admin;
-use crate::site::{Site, entry, unreadable};
+use crate::site::{Site, unreadable};
 use crate::sites_admin;
 use crate::space_used;
 use crate::trust::access::{self, AccessKey};
@@ -66,6 +65,8 @@ pub(crate) struct Admin {
     pub(crate) liveness: Arc<Liveness>,
     pub(crate) started: Instant,
     pub(crate) advertised: Vec<String>,
+    /// The commit that runs; empty if that is not known.
+    pub(crate) commit: &'static str,
 }
 
 fn millis(span: Duration) -> u64 {
@@ -144,6 +145,7 @@ impl Admin {
         let loss = site.copies.losses().remove(&id).filter(|loss| loss.is_lost);
         let state = match self.liveness.of(id) {
             _ if linked => "alive",
+            _ if site.peers.net().refused_by().contains(&node) => "refuses",
             _ if loss.is_some() => "lost",
             Some(heard) if heard.alive => "suspect",
             Some(_) => "down",
@@ -162,7 +164,8 @@ impl Admin {
             hops: course.hops,
             heard_ms: heard.map(|heard| millis(now.since(heard))),
             lag_ms: match lag {
-                0 => heard.map(|_| 0),
+                // What it has written since is not known while there is no link.
+                0 => heard.filter(|_| linked).map(|_| 0),
                 _ => site.peers.behind_since(id).map(|since| millis(now.since(since))),
             },
             unsent_records: unsent.records,
@@ -341,6 +344,7 @@ impl AdminService for Admin {
         Ok(StatusReport {
             version: VERSION,
             release: env!("CARGO_PKG_VERSION").into(),
+            commit: self.commit.into(),
             site: site.id.to_string(),
             site_name: site.called(),
             node: site.stamps.origin.node.to_string(),
@@ -427,19 +431,19 @@ impl AdminService for Admin {
             None => None,
         };
         let limit = query.limit.unwrap_or(CONFLICTS).clamp(1, CONFLICTS);
-        let after = query.after.as_deref().map(parse_after).transpose()?;
+        let after = query.after.as_deref().map(conflicts_admin::parse_after).transpose()?;
         let system = self.site.system;
         let only = bucket.map(|bucket| bucket.id);
         let first = after.is_none();
         let page = move |view: &dyn View| {
-            let names = if first { contested(view, system, only)? } else { Vec::new() };
-            Ok((conflict_page(view, system, only, after, limit)?, names))
+            let names = if first { conflicts_admin::contested(view, system, only)? } else { Vec::new() };
+            Ok((conflicts_admin::page(view, system, only, after, limit)?, names))
         };
         let ((mut found, next, listed), mut names) = self.site.read(page).await?;
         found.iter_mut().for_each(|conflict| self.name_site(&mut conflict.site));
         names.iter_mut().for_each(|conflict| self.name_site(&mut conflict.site));
         if !query.unseen {
-            self.note_listed(listed).await?;
+            conflicts_admin::note_listed(&self.site, listed).await?;
         }
         Ok(ConflictPage { version: VERSION, conflicts: found, next, names })
     }
@@ -447,11 +451,13 @@ impl AdminService for Admin {
     async fn conflict(&self, key: ConflictKey) -> Outcome<ConflictDetail> {
         let bucket = self.site.known(&key.bucket).await?;
         let (id, unseen) = (bucket.id, key.unseen);
-        let (mut detail, listed) = self.site.read(move |view| detailed(view, &bucket, &key.key)).await?;
+        let (mut detail, listed) =
+            self.site.read(move |view| conflicts_admin::detailed(view, &bucket, &key.key)).await?;
         let all = detail.losers.iter_mut().chain(&mut detail.current);
         all.for_each(|conflict| self.name_site(&mut conflict.site));
         if !unseen {
-            self.note_listed(listed.into_iter().map(|dot| (id, dot)).collect()).await?;
+            conflicts_admin::note_listed(&self.site, listed.into_iter().map(|dot| (id, dot)).collect())
+                .await?;
         }
         Ok(detail)
     }
@@ -523,7 +529,11 @@ impl AdminService for Admin {
 
     async fn disable_key(&self, id: &str) -> Outcome<KeyStatus> {
         let found = self.site.access_key(id).await?;
-        let mut document = found.ok_or_else(crate::paths::bucket::unknown_key)?;
+        let unknown = || {
+            let message = crate::paths::bucket::unknown_key().message().to_owned();
+            ServiceError::new(ErrorKind::NoSuchAccessKey, message)
+        };
+        let mut document = found.ok_or_else(unknown)?;
         document.status = model::KeyStatus::Disabled;
         put_key(&self.site, id, document.clone()).await?;
         Ok(key_status(id, &document))
@@ -630,8 +640,7 @@ impl Admin {
     fn site_named(&self, name: &str) -> Outcome<SiteId> {
         let sites = self.site.peers.roster.all();
         let found = sites.into_iter().find(|(_, known)| known.name == name);
-        let missing = || invalid(format!("there is no site named {name} in the federation"));
-        found.map(|(site, _)| site).ok_or_else(missing)
+        found.map(|(site, _)| site).ok_or_else(|| ServiceError::no_such_site(name))
     }
 
     async fn shift(&self, bucket: BucketId, name: String, request: HomeRequest) -> Outcome<HomeState> {
@@ -657,25 +666,6 @@ impl Admin {
         ids.dedup();
         Ok(ids)
     }
-
-    /// Losers that were listed may go once they are old enough: remembered, so that none goes unseen.
-    async fn note_listed(&self, listed: Vec<(BucketId, Dot)>) -> Outcome<()> {
-        if listed.is_empty() {
-            return Ok(());
-        }
-        let note = move |view: &dyn View| {
-            let mut entries = Vec::new();
-            for (bucket, dot) in &listed {
-                let key = write::listed_fact(*bucket, *dot);
-                if space::local(view, &key).map_err(unreadable)?.is_none() {
-                    let value = Some(Bytes::from_static(&[1]));
-                    entries.push(entry(&Entry::Local { key, value }));
-                }
-            }
-            Ok(((), entries))
-        };
-        self.site.commit(self.site.system, (), note).await
-    }
 }
 
 pub(crate) fn storage_status(
@@ -694,91 +684,5 @@ pub(crate) fn storage_status(
         full: usage.full,
         lazy: usage.lazy,
         unsynced_bytes: usage.unsynced,
-    }
-}
-
-type Page = (Vec<Conflict>, Option<String>, Vec<(BucketId, Dot)>);
-
-fn parse_after(after: &str) -> Outcome<(BucketId, String)> {
-    let wrong = || invalid("`after` is not the `next` of a page");
-    let (bucket, key) = after.split_once('/').ok_or_else(wrong)?;
-    Ok((bucket.parse().map_err(|_| wrong())?, key.into()))
-}
-
-fn conflict_page(
-    view: &dyn View,
-    system: BucketId,
-    only: Option<BucketId>,
-    after: Option<(BucketId, String)>,
-    limit: usize,
-) -> Outcome<Page> {
-    let names = model::list_buckets(view, system, None).map_err(unreadable)?;
-    let name = |id: BucketId| {
-        let found = names.iter().find(|resolved| resolved.claim.bucket == id);
-        found.map_or_else(|| id.to_string(), |resolved| resolved.name.clone())
-    };
-    let from = after.as_ref().map(|(bucket, key)| (*bucket, key.as_str()));
-    let keys = space::conflicts(view, only, from, limit).map_err(unreadable)?;
-    let next = if keys.len() == limit { keys.last() } else { None };
-    let next = next.map(|last| format!("{}/{}", last.bucket, last.key));
-    let (mut found, mut listed) = (Vec::new(), Vec::new());
-    for conflict in keys.iter().filter(|conflict| conflict.bucket != system) {
-        let winner =
-            space::record(view, conflict.bucket, &conflict.key, conflict.current).map_err(unreadable)?;
-        for loser in &conflict.losers {
-            let record =
-                space::record(view, conflict.bucket, &conflict.key, loser.dot).map_err(unreadable)?;
-            let Some(record) = record else { continue };
-            listed.push((conflict.bucket, loser.dot));
-            found.push(shown(&record, name(conflict.bucket), winner.as_ref()));
-        }
-    }
-    Ok((found, next, listed))
-}
-
-/// Buckets that appear under another name than theirs.
-fn contested(view: &dyn View, system: BucketId, only: Option<BucketId>) -> Outcome<Vec<NameConflict>> {
-    let all = model::list_buckets(view, system, None).map_err(unreadable)?;
-    let lost = all.into_iter().filter(|found| found.name != found.claim.name);
-    let asked = lost.filter(|found| only.is_none_or(|only| only == found.claim.bucket));
-    let shown = |found: model::Resolved| NameConflict {
-        name: found.claim.name,
-        appears_as: found.name,
-        bucket: found.claim.bucket.to_string(),
-        owner: found.claim.owner,
-        site: found.claim.site.to_string(),
-        created_ms: found.claim.created.0,
-    };
-    Ok(asked.map(shown).collect())
-}
-
-fn detailed(view: &dyn View, bucket: &Bucket, key: &str) -> Outcome<(ConflictDetail, Vec<Dot>)> {
-    let conflict = conflicts::of_key(view, bucket, key)?;
-    let read = |dot| space::record(view, bucket.id, key, dot).map_err(unreadable);
-    let winner = read(conflict.current)?;
-    let mut losers = Vec::new();
-    for loser in &conflict.losers {
-        losers.extend(read(loser.dot)?.map(|record| shown(&record, bucket.name.clone(), winner.as_ref())));
-    }
-    let current = winner.as_ref().map(|record| shown(record, bucket.name.clone(), None));
-    let listed = conflict.losers.iter().map(|loser| loser.dot).collect();
-    Ok((ConflictDetail { version: VERSION, current, losers, more: conflict.more }, listed))
-}
-
-fn shown(record: &Record, bucket: String, winner: Option<&Record>) -> Conflict {
-    let object = record.object();
-    let modified = object.map_or_else(|| record.clock.wall(), |object| object.modified);
-    let WallTime(modified_ms) = modified;
-    Conflict {
-        bucket,
-        key: record.key.clone(),
-        version_id: shape::dot_id(record).to_string(),
-        site: record.site.to_string(),
-        writer: record.writer.clone(),
-        modified_ms,
-        size: object.map_or(0, |object| object.size),
-        etag: object.map(|object| object.etag.clone()).unwrap_or_default(),
-        delete: record.is_delete(),
-        winner: winner.map(|winner| shape::dot_id(winner).to_string()),
     }
 }

@@ -52,18 +52,20 @@ impl Running {
     /// Starts the site in `config.node.dir`. Call within a tokio runtime.
     pub async fn start(config: &Config, options: Options) -> Result<Self, StartError> {
         // Ports first: a busy one is the most likely reason not to start, and nothing has happened yet.
-        let s3 = listen(&config.s3.listen).await?;
+        let s3 = listen("s3.listen", &config.s3.listen).await?;
         let admin = match config.admin.listen.as_str() {
             "" => None,
-            address => Some(listen(address).await?),
+            address => Some(listen("admin.listen", address).await?),
         };
         let certificates = Certificates::of(config);
         let tls = certificates.as_ref().map(Certificates::load).transpose()?;
         let address = s3.local_addr().map_err(http_error)?;
         http::check_plain(address, tls.is_some(), config.s3.insecure).map_err(http_error)?;
         let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose().map_err(http_error)?;
-        let mut core = Core::start(config, options).await?;
+        // What may not be read is said before anything is opened, and before a word is said to others.
         let token = admin_token(config)?;
+        let mut core = Core::start(config, options).await?;
+        let token = token.map_or_else(|| new_admin_token(config), Ok)?;
         let telemetry = skerry_gateway::telemetry::Telemetry::register(&mut core.registry);
         let registry = Arc::new(Mutex::new(std::mem::take(&mut core.registry)));
         let administration = Administration::new(core.services.admin.clone(), registry, &token);
@@ -100,19 +102,27 @@ impl Running {
 
     /// Lets the requests under way end, then ends everything else.
     pub async fn shutdown(self) {
+        tracing::info!("stopping: requests under way are let end");
         self.stop.cancel();
         self.faces.close();
         self.faces.wait().await;
         self.core.shutdown().await;
+        tracing::info!("stopped");
     }
 }
 
-async fn listen(address: &str) -> Result<TcpListener, StartError> {
+async fn listen(setting: &'static str, address: &str) -> Result<TcpListener, StartError> {
+    let failed = |reason: String, in_use| StartError::Listen { setting, reason, in_use };
     let mut resolved = tokio::net::lookup_host(address)
         .await
-        .map_err(|error| StartError::Http(format!("{address} is no address to listen on: {error}")))?;
-    let first = resolved.next().ok_or_else(|| StartError::Http(format!("{address} names no address")))?;
-    http::bind(first).await.map_err(http_error)
+        .map_err(|error| failed(format!("{address} is no address to listen on: {error}"), false))?;
+    let first = resolved.next().ok_or_else(|| failed(format!("{address} names no address"), false))?;
+    http::bind(first).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            failed(format!("{error}; another site or a demo may be running there"), true)
+        }
+        _ => failed(error.to_string(), false),
+    })
 }
 
 fn settings(config: &Config, core: &Core) -> Settings {
@@ -143,12 +153,18 @@ fn limits(config: &Config, most: usize) -> Limits {
     }
 }
 
-/// The admin token, made at the first start.
-fn admin_token(config: &Config) -> Result<String, StartError> {
+/// The admin token; none before the first start.
+fn admin_token(config: &Config) -> Result<Option<String>, StartError> {
     let path = Path::new(&config.node.dir).join(&config.admin.token_file);
-    if files::exists(&path) {
-        return Ok(files::read_secret(&path)?.trim().to_owned());
+    match files::exists(&path)? {
+        true => Ok(Some(files::read_secret(&path)?.trim().to_owned())),
+        false => Ok(None),
     }
+}
+
+/// Makes the admin token.
+fn new_admin_token(config: &Config) -> Result<String, StartError> {
+    let path = Path::new(&config.node.dir).join(&config.admin.token_file);
     let token = access::admin_token().map_err(TrustError::from)?;
     files::write_secret(&path, &format!("{token}\n"))?;
     Ok(token)
@@ -172,8 +188,9 @@ impl Certificates {
     }
 
     fn load(&self) -> Result<Tls, StartError> {
-        let (chain, key) = self.read()?;
-        Tls::from_pem(chain.as_bytes(), key.as_bytes()).map_err(http_error)
+        let unusable = |error: String| StartError::Certificate(error);
+        let (chain, key) = self.read().map_err(|error| unusable(error.to_string()))?;
+        Tls::from_pem(chain.as_bytes(), key.as_bytes()).map_err(|error| unusable(error.to_string()))
     }
 
     /// Serves new files when they come; a bad pair is said and the old one stays.

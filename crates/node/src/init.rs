@@ -51,7 +51,7 @@ pub async fn join(
     token: &JoinToken,
     addresses: Vec<String>,
 ) -> Result<SiteTrust, InitError> {
-    if SiteTrust::exists(directory) {
+    if SiteTrust::exists(directory)? {
         return Err(InitError::Exists(directory.display().to_string()));
     }
     let identity = Identity::generate()?;
@@ -84,7 +84,7 @@ const KEPT: usize = 64;
 /// The records of sites that the inviting site gave, or that this site knew when its store was emptied.
 pub(crate) fn take_roster(directory: &Path) -> Result<Vec<Vec<u8>>, TrustError> {
     let path = directory.join(ROSTER);
-    if !files::exists(&path) {
+    if !files::exists(&path)? {
         return Ok(Vec::new());
     }
     let text = files::read_secret(&path)?;

@@ -12,6 +12,7 @@ pub mod changes;
 pub mod check;
 pub mod clock;
 pub mod config;
+mod conflicts_admin;
 mod copies;
 mod drive;
 mod duties;

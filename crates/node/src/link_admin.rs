@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use skerry_base::NodeId;
-use skerry_gateway::service::{ErrorKind, LinkRequest, LinkState, Outcome, ServiceError, VERSION};
+use skerry_gateway::service::{LinkRequest, LinkState, Outcome, ServiceError, VERSION};
 use skerry_model::{Entry, space};
 
 use crate::drive::stored::{APART, CUT, nodes};
@@ -54,7 +54,5 @@ pub(crate) async fn set(site: &Arc<Site>, request: LinkRequest) -> Outcome<LinkS
 fn node(site: &Site, name: &str) -> Outcome<NodeId> {
     let all = site.peers.roster.all();
     let found = all.iter().find(|(id, known)| known.name == name && **id != site.id);
-    found.map(|(_, known)| known.key.node()).ok_or_else(|| {
-        ServiceError::new(ErrorKind::InvalidArgument, format!("there is no other site {name}"))
-    })
+    found.map(|(_, known)| known.key.node()).ok_or_else(|| ServiceError::no_such_site(name))
 }

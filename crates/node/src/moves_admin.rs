@@ -33,7 +33,10 @@ async fn member(admin: &Admin, name: &str) -> Outcome<SiteStatus> {
     let known = one(admin, name).await?;
     match known.state.as_str() {
         "member" => Ok(known),
-        state => Err(invalid(format!("{} is {state}: it is no site of the federation any more", known.name))),
+        state => {
+            let message = format!("{} is {state}: it is no site of the federation any more", known.name);
+            Err(ServiceError::new(ErrorKind::NoSuchSite, message))
+        }
     }
 }
 

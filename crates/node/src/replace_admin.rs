@@ -122,11 +122,10 @@ async fn meant(admin: &Admin, name: &str, by: &str) -> Outcome<Meant> {
     };
     let members = || all.iter().filter(|(_, document, _)| document.state == SiteState::Member);
     let found = members().find(|site| is(site, by)).or_else(|| members().find(was));
-    let missing = |name: &str| invalid(format!("there is no site named {name} in the federation"));
-    let (new, of_new, _) = found.ok_or_else(|| missing(by))?;
+    let (new, of_new, _) = found.ok_or_else(|| ServiceError::no_such_site(by))?;
     let mut named: Vec<_> = all.iter().filter(|site| is(site, name)).collect();
     named.sort_by_key(|(id, document, _)| (id == new, document.state != SiteState::Member));
-    let (gone, of_gone, _) = named.first().ok_or_else(|| missing(name))?;
+    let (gone, of_gone, _) = named.first().ok_or_else(|| ServiceError::no_such_site(name))?;
     Ok(Meant { gone: (*gone, of_gone.clone()), by: (*new, of_new.clone()) })
 }
 

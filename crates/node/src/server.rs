@@ -92,6 +92,19 @@ pub enum StartError {
     /// A port.
     #[error("peer.listen {0}")]
     Bind(#[from] BindError),
+    /// An HTTP port.
+    #[error("{setting}: {reason}")]
+    Listen {
+        /// The setting that names it.
+        setting: &'static str,
+        /// What.
+        reason: String,
+        /// Whether another process has it.
+        in_use: bool,
+    },
+    /// The certificate of the HTTP endpoint.
+    #[error("tls.certificate, tls.key: {0}")]
+    Certificate(String),
     /// The HTTP endpoint.
     #[error("{0}")]
     Http(String),
@@ -104,9 +117,13 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Whether another process runs on the directory.
+    /// Whether another process has the directory, or a port.
     pub const fn in_use(&self) -> bool {
-        matches!(self, Self::Storage { error: StorageError::Locked, .. })
+        match self {
+            Self::Storage { error: StorageError::Locked, .. } => true,
+            Self::Bind(BindError { in_use, .. }) | Self::Listen { in_use, .. } => *in_use,
+            _ => false,
+        }
     }
 }
 
@@ -126,6 +143,8 @@ pub struct Options {
     pub md5: Option<Md5Batch>,
     /// Bytes of memory to divide, instead of what the machine has (tests).
     pub memory: Option<u64>,
+    /// The commit that this process was built from; empty if that is not known.
+    pub commit: &'static str,
 }
 
 /// A site without its HTTP faces.
@@ -205,7 +224,7 @@ impl Core {
         };
         net.set_cut(remembered.cut);
         net.set_apart(remembered.apart.clone());
-        let telemetry = Telemetry::register(&mut registry);
+        let telemetry = Telemetry::register(&mut registry, options.commit);
         telemetry.wan.watch(&net);
         let (drive, inbox) = drive::new();
         let circuits = Circuits::new(trust.statement.site, config.peer.relay);
@@ -239,6 +258,7 @@ impl Core {
             liveness: liveness.clone(),
             started: clock.now(),
             advertised: advertised(config),
+            commit: options.commit,
         };
         let services = Services {
             objects: Arc::new(Objects(site.clone())),

@@ -70,9 +70,7 @@ pub(crate) async fn one(admin: &Admin, name: &str) -> Outcome<SiteStatus> {
     let mut named: Vec<SiteStatus> = all(admin).await?;
     named.retain(|site| site.name == name || site.site == name);
     named.sort_by_key(|site| site.state != "member");
-    named.into_iter().next().ok_or_else(|| {
-        invalid(format!("there is no site named {name} in the federation, as far as is known here"))
-    })
+    named.into_iter().next().ok_or_else(|| ServiceError::no_such_site(name))
 }
 
 fn shown(admin: &Admin, said: &Said, (id, document): (SiteId, &SiteDocument), unsent: Unsent) -> SiteStatus {
@@ -214,7 +212,8 @@ pub(crate) async fn set_duty(admin: &Admin, name: &str, request: DutyRequest) ->
     }
     let known = one(admin, name).await?;
     if known.state != "member" {
-        return Err(invalid(format!("{} is {}: it has no duty any more", known.name, known.state)));
+        let message = format!("{} is {}: it has no duty any more", known.name, known.state);
+        return Err(ServiceError::new(ErrorKind::NoSuchSite, message));
     }
     let about = site_id(&known)?;
     let site = &admin.site;

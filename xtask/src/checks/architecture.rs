@@ -1,11 +1,12 @@
 //! ARCHITECTURE.md tells the truth: every path it names is there, every room and module directory is named,
-//! the arrows are the gate's, and the hops of a PUT and of a GET are files.
+//! the arrows are the gate's, and the hops of a PUT and of a GET are files. What a file's head names is there, too.
 
 use std::path::Path;
 
 use super::Findings;
 use super::arrows::ARROWS;
 use crate::run;
+use crate::source::{self, Source};
 
 const PAGE: &str = "ARCHITECTURE.md";
 /// Hops a path through the house has at the least.
@@ -33,7 +34,26 @@ pub(crate) fn check() -> Findings {
             ));
         }
     }
+    findings.extend(heads(&source::all()?));
     Ok(findings)
+}
+
+/// Files that the head of a file names (`Before: …`) and that are nowhere.
+fn heads(all: &[Source]) -> Vec<String> {
+    let is_there =
+        |name: &str| all.iter().any(|source| format!("/{}", source.path).ends_with(&format!("/{name}")));
+    let missing = |source: &Source| {
+        let head: Vec<&str> = source.raw.lines().take_while(|line| line.starts_with("//!")).collect();
+        let head = head.join(" ");
+        let named =
+            head.split('`').skip(1).step_by(2).filter(|word| word.ends_with(".rs") && !word.contains(' '));
+        let named: Vec<String> = named.filter(|name| !is_there(name)).map(str::to_owned).collect();
+        named
+            .into_iter()
+            .map(|name| format!("{}: its head names {name}, which is not there", source.path))
+            .collect::<Vec<_>>()
+    };
+    all.iter().flat_map(missing).collect()
 }
 
 /// Paths of the checkout in backticks: `crates/…`, `xtask/…`, `docs/…`, `journeys/…`.
@@ -100,6 +120,22 @@ fn section<'a>(text: &'a str, word: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_names_files_that_are_there() {
+        let file = |path: &str, raw: &str| Source::new(path.into(), raw.into());
+        let all = [
+            file("crates/a/src/one.rs", "//! Before: `two.rs`, `a/src/one.rs`.\n"),
+            file("crates/a/src/part.rs", "//! After: `gone.rs`.\n\n// `here.rs`\n"),
+        ];
+        assert_eq!(
+            heads(&all),
+            [
+                "crates/a/src/one.rs: its head names two.rs, which is not there",
+                "crates/a/src/part.rs: its head names gone.rs, which is not there"
+            ]
+        );
+    }
 
     #[test]
     fn paths_and_sections_are_found() {

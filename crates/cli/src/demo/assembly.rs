@@ -31,10 +31,14 @@ pub(crate) async fn start(
 ) -> Outcome<()> {
     let waiting = Waiting::new("starting", globals.json);
     let deadline = Instant::now() + globals.timeout;
-    for site in layout.sites.iter().filter(|site| layout.has_joined(site)) {
-        children.push(Child::start(layout, &site.name)?);
+    let mut newcomers = Vec::new();
+    for (number, site) in (1..).zip(&layout.sites) {
+        match layout.has_joined(site)? {
+            true => children.push(Child::start(layout, &site.name)?),
+            false => newcomers.push((number, site)),
+        }
     }
-    for (number, site) in (1..).zip(layout.sites.iter()).filter(|(_, site)| !layout.has_joined(site)) {
+    for (number, site) in newcomers {
         waiting.say(format!("joining {}", site.name));
         let Some(first) = sites.first() else { continue };
         ready(first, children, deadline).await?;

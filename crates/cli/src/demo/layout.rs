@@ -56,7 +56,12 @@ impl Layout {
     /// Reads a demo's notes; none if the directory holds none.
     pub(crate) fn load(directory: &Path) -> Outcome<Option<Self>> {
         let path = directory.join(NOTES);
-        let Some(text) = files::read(&path)? else { return Ok(None) };
+        // Where one may not look nobody knows whether it is there.
+        let unreadable = |failure: Failure| Failure {
+            message: format!("cannot read {}: {}", directory.display(), failure.message),
+            ..failure
+        };
+        let Some(text) = files::read(&path).map_err(unreadable)? else { return Ok(None) };
         let layout: Self = serde_json::from_str(&text)
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         if layout.version != VERSION {

@@ -32,9 +32,12 @@ pub(crate) fn check(s3: u16, peer: u16, sites: u16) -> Outcome<()> {
         for (port, what) in [(s3, "S3"), (peer, "peers")] {
             TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
                 let hint = "say --port P for another range";
-                Failure::failed(format!(
-                    "port {port} ({what} of site-{number}) cannot be taken: {error}; {hint}"
-                ))
+                let message =
+                    format!("port {port} ({what} of site-{number}) cannot be taken: {error}; {hint}");
+                match error.kind() {
+                    std::io::ErrorKind::AddrInUse => Failure::refused(message),
+                    _ => Failure::failed(message),
+                }
             })?;
         }
     }

@@ -6,13 +6,13 @@
 use std::path::Path;
 
 use serde_json::Value;
-use skerry_node::trust::{SiteTrust, access};
+use skerry_node::trust::access;
 
 use super::layout::{Layout, Site};
 use super::ports;
 use crate::exit::{Failure, Outcome};
 use crate::files;
-use crate::site_files::CONFIGURATION;
+use crate::site_files::{CONFIGURATION, has_site};
 use crate::verbs::init;
 
 /// Sites of a new demo.
@@ -72,7 +72,9 @@ pub(crate) fn carry_out(plan: &Plan, directory: &Path, given: Option<(String, St
     for (site, number) in layout.sites.iter().zip(1..) {
         configure(&layout, plan, &site.name, number)?;
     }
-    if let Some(first) = layout.sites.first().filter(|first| !layout.has_joined(first)) {
+    if let Some(first) = layout.sites.first()
+        && !layout.has_joined(first)?
+    {
         init::found(&layout.site_directory(&first.name), &layout.federation_directory(), &first.name)?;
     }
     layout.store()?;
@@ -101,8 +103,8 @@ fn configure(layout: &Layout, plan: &Plan, name: &str, number: u16) -> Outcome<(
 
 impl Layout {
     /// Whether a site has its keys and its admission.
-    pub(crate) fn has_joined(&self, site: &Site) -> bool {
-        SiteTrust::exists(&self.site_directory(&site.name))
+    pub(crate) fn has_joined(&self, site: &Site) -> Outcome<bool> {
+        has_site(&self.site_directory(&site.name))
     }
 }
 
@@ -118,7 +120,7 @@ mod tests {
         assert_eq!((plan.sites, plan.port, plan.peer_port), (3, 7000, 7100));
         let made = carry_out(&plan, directory.path(), None).unwrap();
         assert_eq!(
-            made.sites.iter().map(|site| made.has_joined(site)).collect::<Vec<_>>(),
+            made.sites.iter().map(|site| made.has_joined(site).unwrap()).collect::<Vec<_>>(),
             [true, false, false]
         );
 

@@ -8,8 +8,9 @@ use skerry_node::admin_shapes::{
 use crate::admin::segment;
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::look;
 use crate::output;
-use crate::place::Place;
+use crate::place::{Place, Site};
 use crate::verbs::{membership, pins};
 use crate::words;
 
@@ -189,10 +190,11 @@ impl Bucket {
 
 impl Create {
     async fn run(self, globals: Globals) -> Outcome {
-        if output::dry_run(globals.dry_run, &format!("make the bucket {}", self.name), globals.json)? {
+        let site = self.place.site(&globals).await?;
+        let about = look::no_bucket(&site, &self.name);
+        if look::dry_run(&globals, &format!("make the bucket {}", self.name), about).await? {
             return Ok(Exit::Done);
         }
-        let site = self.place.site(&globals).await?;
         let (copies, copies_in) = copies(self.copies);
         let (name, owner, unique) = (self.name, self.owner, self.unique);
         let request = BucketCreate { name, owner, unique, copies, copies_in };
@@ -203,8 +205,9 @@ impl Create {
 impl Home {
     async fn run(self, globals: Globals) -> Outcome {
         let what = self.name.clone().unwrap_or_else(|| "the register of names".into());
-        if output::dry_run(globals.dry_run, &format!("move the home of {what} to {}", self.to), globals.json)?
-        {
+        let site = self.place.site(&globals).await?;
+        let act = format!("move the home of {what} to {}", self.to);
+        if look::dry_run(&globals, &act, self.look(&site)).await? {
             return Ok(Exit::Done);
         }
         if let Some(lost) = &self.destroyed {
@@ -215,7 +218,6 @@ impl Home {
             Some(name) => format!("/_skerry/v1/buckets/{}/home", segment(name)),
             None => "/_skerry/v1/register".into(),
         };
-        let site = self.place.site(&globals).await?;
         let request = HomeRequest { site: self.to, destroyed: self.destroyed };
         let state: HomeState = site.client.post(&path, &request).await?;
         if globals.json {
@@ -227,6 +229,19 @@ impl Home {
             output::line(&format!("{expelled} is expelled"));
         }
         Ok(Exit::Done)
+    }
+}
+
+impl Home {
+    /// That everything that is named is there.
+    async fn look(&self, site: &Site) -> Outcome<()> {
+        if let Some(name) = &self.name {
+            look::bucket(site, name).await?;
+        }
+        if let Some(lost) = &self.destroyed {
+            look::site(site, lost).await?;
+        }
+        look::member(site, &self.to).await.map(drop)
     }
 }
 
@@ -282,10 +297,16 @@ impl Set {
                 "set what? Name at least one of --versioning, --ack-scope, --copies, --lives-in, --follow, --residency, --miss, --join",
             ));
         }
-        if output::dry_run(globals.dry_run, &format!("change settings of {}", self.name), globals.json)? {
+        let site = self.place.site(&globals).await?;
+        let about = async {
+            for resident in patch.residency.iter().flatten() {
+                look::member(&site, resident).await?;
+            }
+            look::bucket(&site, &self.name).await.map(drop)
+        };
+        if look::dry_run(&globals, &format!("change settings of {}", self.name), about).await? {
             return Ok(Exit::Done);
         }
-        let site = self.place.site(&globals).await?;
         let path = format!("/_skerry/v1/buckets/{}", segment(&self.name));
         show(&site.client.patch(&path, &patch).await?, globals.json)
     }
@@ -353,6 +374,14 @@ fn home(bucket: &BucketStatus) -> String {
     }
 }
 
+/// What dies with one site; with one copy nobody counts it.
+fn unprotected(bucket: &BucketStatus) -> String {
+    match (bucket.copies, bucket.copies_in.as_str()) {
+        (0 | 1, "") => "not counted with copies = 1: what only one site has dies with it".into(),
+        _ => words::bytes(bucket.unprotected_bytes),
+    }
+}
+
 fn pinned(bucket: &BucketStatus) -> String {
     let pins: Vec<String> =
         bucket.pins.iter().map(|pin| format!("{:?}: {}", pin.prefix, pins::state(pin))).collect();
@@ -382,7 +411,7 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
         ("copies", wanted(bucket)),
         ("areas", lacking(bucket)),
         ("lives in", lives_in(bucket)),
-        ("unprotected", words::bytes(bucket.unprotected_bytes)),
+        ("unprotected", unprotected(bucket)),
         ("follow", bucket.follow.clone()),
         ("residency", if bucket.residency.is_empty() { "all".into() } else { bucket.residency.join(", ") }),
         ("miss", bucket.miss.clone()),

@@ -12,6 +12,7 @@ use skerry_node::admin_shapes::{
 use crate::admin::segment;
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::{Place, Site};
 use crate::words;
@@ -110,10 +111,13 @@ fn said(what: &str, conflict: &Conflict) -> Vec<String> {
 impl Resolve {
     async fn run(self, globals: Globals) -> Outcome {
         let what = format!("end the conflict of {} in {}", self.key, self.bucket);
-        if output::dry_run(globals.dry_run, &what, globals.json)? {
+        let site = self.place.site(&globals).await?;
+        let query = format!("bucket={}&key={}{UNSEEN}", segment(&self.bucket), segment(&self.key));
+        let path = format!("/_skerry/v1/conflict?{query}");
+        let about = async { site.client.get::<ConflictDetail>(&path).await.map(drop) };
+        if look::dry_run(&globals, &what, about).await? {
             return Ok(Exit::Done);
         }
-        let site = self.place.site(&globals).await?;
         let request = ConflictEnd { bucket: self.bucket, key: self.key, keep: self.keep };
         let ended: ConflictEnded = site.client.post("/_skerry/v1/conflict", &request).await?;
         if globals.json {

@@ -19,6 +19,7 @@ use crate::files;
 use crate::output;
 use crate::place::{Place, Site};
 use crate::progress::Waiting;
+use crate::site_files::has_site;
 
 /// How often the state is asked for.
 const REFRESH: Duration = Duration::from_secs(2);
@@ -52,6 +53,10 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        if has_site(&self.dir)? {
+            let message = "holds a site; name another --dir for a demo (SKERRY_DIR may be set)";
+            return Err(Failure::refused(format!("{} {message}", self.dir.display())));
+        }
         let plan = Plan::new(&self.dir, self.sites, self.port)?;
         let what = format!("run {} sites in {} from port {}", plan.sites, self.dir.display(), plan.port);
         if output::dry_run(globals.dry_run, &what, globals.json)? {

@@ -6,14 +6,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use serde_json::json;
 use skerry_base::WallTime;
+use skerry_node::trust::TrustError;
 use skerry_node::trust::founding::Founding;
-use skerry_node::trust::{SiteTrust, TrustError};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::reach::Reach;
-use crate::site_files::CONFIGURATION;
+use crate::site_files::{CONFIGURATION, refuse_demo, refuse_site};
 use crate::words;
 
 /// Make a federation and its first site. The root key is written to a directory of its own: carry it away, it
@@ -38,6 +38,8 @@ impl Init {
         let (dir, root) = (self.dir.display(), self.root.display());
         let what =
             format!("make a federation with the site {} in {dir} and its root key in {root}", self.name);
+        refuse_demo(&self.dir)?;
+        refuse_site(&self.dir)?;
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
@@ -71,9 +73,7 @@ impl Init {
 
 /// Makes a federation with its first site. What is there already is refused and stays.
 pub(crate) fn found(dir: &Path, root: &Path, name: &str) -> Outcome<()> {
-    if SiteTrust::exists(dir) {
-        return Err(Failure::refused(format!("{} holds a site already", dir.display())));
-    }
+    refuse_site(dir)?;
     let founding = Founding::new(name, now()).map_err(failed)?;
     founding.store_root(root).map_err(|error| Failure::refused(error.to_string()))?;
     founding.first.store(dir).map_err(failed)

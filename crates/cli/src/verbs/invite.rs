@@ -8,6 +8,7 @@ use skerry_node::admin_shapes::{Invite as Invited, InviteRequest, SeatRequest};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::Place;
 use crate::words;
@@ -37,10 +38,16 @@ pub(crate) struct Invite {
 impl Invite {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
         let what = format!("invite {} for {}", self.newcomer, words::span(self.expires));
-        if output::dry_run(globals.dry_run, &what, globals.json)? {
+        let site = self.place.site(&globals).await?;
+        let about = async {
+            if let Some(of) = &self.node_of {
+                look::member(&site, of).await?;
+            }
+            look::free_name(&site, &self.newcomer, None).await
+        };
+        if look::dry_run(&globals, &what, about).await? {
             return Ok(Exit::Done);
         }
-        let site = self.place.site(&globals).await?;
         let expires_seconds = Some(self.expires.as_secs().max(1));
         let of = self.node_of.clone().zip(self.seat);
         let seat = of.map(|(of, seat)| SeatRequest { of, seat, replace: self.replace });

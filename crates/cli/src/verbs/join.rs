@@ -14,6 +14,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::progress::Waiting;
 use crate::reach::Reach;
+use crate::site_files::{refuse_demo, refuse_site};
 
 /// Make a site of a federation from a token of `skerry invite`. The inviting site must be reachable.
 #[derive(Debug, Args)]
@@ -31,6 +32,8 @@ impl Join {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
         let token = read(&self.token)?;
         let dir = self.dir.display();
+        refuse_demo(&self.dir)?;
+        refuse_site(&self.dir)?;
         if output::dry_run(globals.dry_run, &format!("make the site {} in {dir}", token.site), globals.json)?
         {
             return Ok(Exit::Done);

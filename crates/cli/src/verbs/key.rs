@@ -7,6 +7,7 @@ use skerry_node::admin_shapes::{KeyCreate, KeyCreated, KeyList, KeyStatus};
 use crate::admin::segment;
 use crate::arguments::Globals;
 use crate::exit::{Exit, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::Place;
 use crate::words;
@@ -18,7 +19,9 @@ pub(crate) enum Key {
     Create(Create),
     /// List access keys
     List(List),
-    /// Disable an access key, wherever it is heard
+    /// Disable an access key for ever, wherever it is heard
+    ///
+    /// There is no way back: make another key, move the programs to it, then disable the old one.
     Disable(Disable),
 }
 
@@ -62,10 +65,11 @@ impl Key {
 
 impl Create {
     async fn run(self, globals: Globals) -> Outcome {
-        if output::dry_run(globals.dry_run, "make an access key", globals.json)? {
+        let site = self.place.site(&globals).await?;
+        let about = async { look::keys(&site).await.map(drop) };
+        if look::dry_run(&globals, "make an access key", about).await? {
             return Ok(Exit::Done);
         }
-        let site = self.place.site(&globals).await?;
         let request = KeyCreate { name: self.name, owner: self.owner };
         let created: KeyCreated = site.client.post("/_skerry/v1/keys", &request).await?;
         if globals.json {
@@ -99,13 +103,17 @@ fn row(key: &KeyStatus) -> Vec<String> {
 
 impl Disable {
     async fn run(self, globals: Globals) -> Outcome {
+        let site = self.place.site(&globals).await?;
+        let found = look::key(&site, &self.id).await?;
         if output::dry_run(globals.dry_run, &format!("disable {}", self.id), globals.json)? {
             return Ok(Exit::Done);
         }
-        let question =
-            format!("Disable {}? Programs that use it are refused at every site that hears of it.", self.id);
+        let called = if found.name.is_empty() { String::new() } else { format!(" ({})", found.name) };
+        let question = format!(
+            "Disable {}{called} for ever? Programs that use it are refused at every site that hears of it.",
+            self.id
+        );
         output::confirm(&question, globals.yes)?;
-        let site = self.place.site(&globals).await?;
         let path = format!("/_skerry/v1/keys/{}/disable", segment(&self.id));
         let key: KeyStatus = site.client.post(&path, &json!({})).await?;
         if globals.json {

@@ -8,6 +8,7 @@ use skerry_node::config::kinds::Setting;
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::{Place, Site};
 use crate::words;
@@ -109,10 +110,11 @@ impl Budget {
         } else {
             let what = if self.none { "lift the budget of" } else { "set the budget of" };
             let act = format!("{what} the links of {}", which.target);
-            if output::dry_run(globals.dry_run, &act, globals.json)? {
+            which.check(&site, &globals).await?;
+            let about = async { site.client.get::<UplinkState>(path).await.map(drop) };
+            if look::dry_run(&globals, &act, about).await? {
                 return Ok(Exit::Done);
             }
-            which.check(&site, &globals).await?;
             site.client.post(path, &UplinkRequest { budget }).await?
         };
         if globals.json {
@@ -149,7 +151,7 @@ fn told(site: &str, state: &UplinkState) -> String {
 /// Which site.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// The site
+    /// The site itself: one of the directory, or the one that listens at --endpoint. It is told directly, by nobody else
     #[arg(value_name = "SITE")]
     target: String,
     #[command(flatten)]
@@ -165,10 +167,16 @@ impl Link {
         };
         let site = which.site(&globals)?;
         let verb = if cut { "cut" } else { "heal" };
-        if output::dry_run(globals.dry_run, &format!("{verb} the links of {}", which.target), globals.json)? {
+        which.check(&site, &globals).await?;
+        let about = async {
+            match &from {
+                Some(other) => look::site(&site, other).await.map(drop),
+                None => look::keys(&site).await.map(drop),
+            }
+        };
+        if look::dry_run(&globals, &format!("{verb} the links of {}", which.target), about).await? {
             return Ok(Exit::Done);
         }
-        which.check(&site, &globals).await?;
         let one = from.is_some();
         let state: LinkState = site.client.post("/_skerry/v1/link", &LinkRequest { cut, from }).await?;
         if globals.json {
@@ -194,8 +202,15 @@ impl Link {
 impl Which {
     /// The site of the directory that is named, or who listens at the endpoint.
     fn site(&self, globals: &Globals) -> Outcome<Site> {
-        let sites = self.place.sites(&self.named(globals))?;
-        sites.into_iter().next().ok_or_else(|| Failure::usage(format!("there is no site {}", self.target)))
+        let local = |failure: Failure| match failure.exit {
+            Exit::Refused => {
+                let hint = "this is said at the site itself: its --dir, or its --endpoint with SKERRY_TOKEN";
+                Failure { message: format!("{}; {hint}", failure.message), ..failure }
+            }
+            _ => failure,
+        };
+        let sites = self.place.sites(&self.named(globals)).map_err(local)?;
+        sites.into_iter().next().ok_or_else(|| Failure::refused(format!("there is no site {}", self.target)))
     }
 
     /// Before anything is done: at the endpoint another site may listen than the one that is named.

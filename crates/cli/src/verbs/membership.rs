@@ -8,6 +8,7 @@ use skerry_node::admin_shapes::{JoinRequest, LeaveRequest, MembershipState};
 use crate::admin::segment;
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::{Place, Site};
 use crate::progress::Waiting;
@@ -80,10 +81,11 @@ impl Join {
             Some(when) => format!("set when a read makes this site a member of {}: {when}", self.name),
             None => format!("follow the bucket {}", self.name),
         };
-        if output::dry_run(globals.dry_run, &act, globals.json)? {
+        let site = self.place.site(&globals).await?;
+        let about = async { look::bucket(&site, &self.name).await.map(drop) };
+        if look::dry_run(&globals, &act, about).await? {
             return Ok(Exit::Done);
         }
-        let site = self.place.site(&globals).await?;
         let state = site.client.post(&path(&self.name, "join"), &JoinRequest { when }).await?;
         show(&state, globals.json)
     }
@@ -91,10 +93,11 @@ impl Join {
 
 impl Leave {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
-        if output::dry_run(globals.dry_run, &format!("leave the bucket {}", self.name), globals.json)? {
+        let site = self.place.site(&globals).await?;
+        let about = async { look::bucket(&site, &self.name).await.map(drop) };
+        if look::dry_run(&globals, &format!("leave the bucket {}", self.name), about).await? {
             return Ok(Exit::Done);
         }
-        let site = self.place.site(&globals).await?;
         let begun: MembershipState =
             site.client.post(&path(&self.name, "leave"), &LeaveRequest::default()).await?;
         let state = if self.no_wait { begun } else { self.wait(&site, begun, globals.json).await? };

@@ -7,6 +7,7 @@ use skerry_node::admin_shapes::{PinAct, PinList, PinRequest, PinStatus};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::Place;
 use crate::progress::Waiting;
@@ -54,10 +55,11 @@ impl Pin {
             PinAct::Prefetch => "fetch",
         };
         let what = format!("{verb} what lies below {:?} in {}", self.prefix, self.name);
-        if output::dry_run(globals.dry_run, &what, globals.json)? {
+        let site = self.place.site(&globals).await?;
+        let about = async { look::bucket(&site, &self.name).await.map(drop) };
+        if look::dry_run(&globals, &what, about).await? {
             return Ok(Exit::Done);
         }
-        let site = self.place.site(&globals).await?;
         let request = PinRequest { bucket: self.name, prefix: self.prefix, act };
         show(&site.client.post(PATH, &request).await?, globals.json)
     }
@@ -67,10 +69,11 @@ impl Prefetch {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
         let Pin { name, prefix, place } = self.pin;
         let what = format!("fetch {name} below {prefix:?}");
-        if output::dry_run(globals.dry_run, &what, globals.json)? {
+        let site = place.site(&globals).await?;
+        let about = async { look::bucket(&site, &name).await.map(drop) };
+        if look::dry_run(&globals, &what, about).await? {
             return Ok(Exit::Done);
         }
-        let site = place.site(&globals).await?;
         let request = PinRequest { bucket: name.clone(), prefix: prefix.clone(), act: PinAct::Prefetch };
         let mut list: PinList = site.client.post(PATH, &request).await?;
         let this =

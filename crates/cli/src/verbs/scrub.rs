@@ -6,6 +6,7 @@ use skerry_node::admin_shapes::{ScrubReport, ScrubRequest};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::Place;
 use crate::words;
@@ -46,10 +47,11 @@ impl Scrub {
                 (which, "let the scrub go on", ScrubRequest { pause: Some(false), begin: false })
             }
         };
-        if output::dry_run(globals.dry_run, act, globals.json)? {
+        let site = which.place.site(&globals).await?;
+        let about = async { site.client.get::<ScrubReport>(PATH).await.map(drop) };
+        if look::dry_run(&globals, act, about).await? {
             return Ok(Exit::Done);
         }
-        let site = which.place.site(&globals).await?;
         let report: ScrubReport = site.client.post(PATH, &request).await?;
         show(&site.name, &report, &globals)?;
         Ok(Exit::Done)

@@ -16,6 +16,7 @@ use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::site_files::{self, Source};
+use crate::verbs::version;
 
 /// A thread without work ends after this: shorter than the pause of the workers, which would keep all alive.
 const IDLE_THREAD: std::time::Duration = std::time::Duration::from_secs(2);
@@ -71,7 +72,7 @@ impl Server {
 async fn serve(config: &Config, access_key: Option<AccessKey>, stop_with_stdin: bool) -> Outcome {
     let stop = stop(stop_with_stdin)?;
     tokio::pin!(stop);
-    let options = Options { access_key, ..Options::default() };
+    let options = Options { access_key, commit: version::COMMIT, ..Options::default() };
     let running = tokio::select! {
         started = Running::start(config, options) => started.map_err(failure)?,
         () = &mut stop => return Ok(Exit::Done),
@@ -118,7 +119,7 @@ fn closed_stdin() -> oneshot::Receiver<()> {
 /// The kind of a failed start.
 fn failure(error: StartError) -> Failure {
     match &error {
-        StartError::Config(_) => Failure::usage(error.to_string()),
+        StartError::Config(_) | StartError::Certificate(_) => Failure::usage(error.to_string()),
         _ if error.in_use() => Failure::refused(error.to_string()),
         _ => Failure::failed(error.to_string()),
     }

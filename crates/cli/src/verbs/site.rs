@@ -8,6 +8,7 @@ mod replace;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use serde_json::json;
 use skerry_node::admin_shapes::{
     AddressRequest, AreaRequest, DutyRequest, ExpelRequest, Expelled, RenameRequest, SiteList, SiteStatus,
 };
@@ -15,6 +16,7 @@ use skerry_node::admin_shapes::{
 use crate::admin::segment;
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::{Place, Site as Asked};
 use crate::progress::Waiting;
@@ -195,7 +197,7 @@ impl List {
             output::document("sites", &list)?;
             return Ok(Exit::Done);
         }
-        let heading = ["SITE", "STATE", "DUTY", "LINK", "RTT", "HEARD", "UNSENT", "HOME OF", "ADDRESS"];
+        let heading = ["SITE", "STATE", "DUTY", "LINK", "RTT", "HEARD", "UNACKED", "HOME OF", "ADDRESS"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         rows.extend(list.sites.iter().map(row));
         output::line(&output::table(&rows));
@@ -238,6 +240,7 @@ fn ago(millis: Option<u64>) -> String {
     millis.map_or("-".into(), |millis| words::span(Duration::from_millis(millis)))
 }
 
+/// What the site that was asked has and this one is not known to have.
 fn unsent(site: &SiteStatus) -> String {
     match site.unsent_records {
         0 => "-".into(),
@@ -273,7 +276,7 @@ fn facts(site: &SiteStatus) -> Vec<Vec<String>> {
         ("joined", words::wall(site.joined_ms)),
         ("link", site.link.clone()),
         ("heard", ago(site.heard_ms)),
-        ("unsent", unsent(site)),
+        ("not known to have", unsent(site)),
         ("addresses", or_none(&site.addresses)),
         ("area", area(site)),
         ("home of", or_none(&site.homes)),
@@ -318,10 +321,14 @@ fn told(site: Option<&SiteStatus>, globals: &Globals) -> Outcome {
 impl Rename {
     async fn run(self, globals: Globals) -> Outcome {
         let act = format!("rename {} to {}", self.of.target, self.new);
-        if output::dry_run(globals.dry_run, &act, globals.json)? {
+        let asked = self.of.place.site(&globals).await?;
+        let about = async {
+            let meant = look::member(&asked, &self.of.target).await?;
+            look::free_name(&asked, &self.new, Some(&meant)).await
+        };
+        if look::dry_run(&globals, &act, about).await? {
             return Ok(Exit::Done);
         }
-        let asked = self.of.place.site(&globals).await?;
         let path = format!("/_skerry/v1/sites/{}/name", segment(&self.of.target));
         let site: SiteStatus = asked.client.post(&path, &RenameRequest { name: self.new }).await?;
         if globals.json {
@@ -339,10 +346,11 @@ impl Address {
             true => format!("dial {} only where it says itself", self.of.target),
             false => format!("have {} dialled at {}", self.of.target, self.addresses.join(", ")),
         };
-        if output::dry_run(globals.dry_run, &act, globals.json)? {
+        let asked = self.of.place.site(&globals).await?;
+        let about = async { look::member(&asked, &self.of.target).await.map(drop) };
+        if look::dry_run(&globals, &act, about).await? {
             return Ok(Exit::Done);
         }
-        let asked = self.of.place.site(&globals).await?;
         let path = format!("/_skerry/v1/sites/{}/address", segment(&self.of.target));
         let request = AddressRequest { addresses: self.addresses };
         let site: SiteStatus = asked.client.post(&path, &request).await?;
@@ -366,10 +374,11 @@ impl Area {
             "" => format!("have {} stand in no area", self.of.target),
             name => format!("have {} stand in {name}", self.of.target),
         };
-        if output::dry_run(globals.dry_run, &act, globals.json)? {
+        let asked = self.of.place.site(&globals).await?;
+        let about = async { look::member(&asked, &self.of.target).await.map(drop) };
+        if look::dry_run(&globals, &act, about).await? {
             return Ok(Exit::Done);
         }
-        let asked = self.of.place.site(&globals).await?;
         let path = format!("/_skerry/v1/sites/{}/area", segment(&self.of.target));
         let site: SiteStatus = asked.client.post(&path, &AreaRequest { area: name }).await?;
         if globals.json {
@@ -384,14 +393,20 @@ impl Area {
 impl Expel {
     async fn run(self, globals: Globals) -> Outcome {
         let target = &self.of.target;
-        if output::dry_run(globals.dry_run, &format!("expel {target}"), globals.json)? {
+        let asked = self.of.place.site(&globals).await?;
+        let meant = look::member(&asked, target).await?;
+        if meant.here {
+            let message = "this site cannot expel itself: say it at another one";
+            return Err(Failure::usage(format!("{}: {message}", asked.client.endpoint)));
+        }
+        let follows = Follows { homes: meant.homes, exposed_keys: look::working_keys(&asked).await? };
+        if follows.before(&globals, &format!("expel {target}"), target)? {
             return Ok(Exit::Done);
         }
         let question = format!(
             "Expel {target}? Every site that hears of it refuses it for ever; what only it has is lost to the others."
         );
         output::confirm(&question, globals.yes)?;
-        let asked = self.of.place.site(&globals).await?;
         let path = format!("/_skerry/v1/sites/{}/expel", segment(target));
         let done: Expelled = asked.client.post(&path, &ExpelRequest {}).await?;
         if globals.json {
@@ -416,13 +431,48 @@ impl Expel {
     }
 }
 
+/// What follows for ever when a site belongs no more.
+struct Follows {
+    /// The buckets whose conditions it decides.
+    homes: Vec<String>,
+    /// The access keys whose secrets its disk could open.
+    exposed_keys: Vec<String>,
+}
+
+impl Follows {
+    /// Says it before anybody is asked whether to do it; true if this is a dry run.
+    fn before(&self, globals: &Globals, act: &str, target: &str) -> Outcome<bool> {
+        if globals.json {
+            let body = json!({ "would": act, "homes": self.homes, "exposed_keys": self.exposed_keys });
+            if globals.dry_run {
+                output::document("dry-run", &body)?;
+            }
+            return Ok(globals.dry_run);
+        }
+        for home in &self.homes {
+            output::note(&format!(
+                "{target} decides the conditions of {home}: another site is to be named for it"
+            ));
+        }
+        if !self.exposed_keys.is_empty() {
+            output::note(&format!(
+                "the disk of {target} can open the secrets of {}: {}",
+                words::count(self.exposed_keys.len() as u64, "access key"),
+                self.exposed_keys.join(", "),
+            ));
+        }
+        output::dry_run(globals.dry_run, act, false)
+    }
+}
+
 impl Duty {
     /// What became of it; none for a dry run.
     async fn say(&self, globals: &Globals, verb: &str, request: DutyRequest) -> Outcome<Option<SiteStatus>> {
-        if output::dry_run(globals.dry_run, &format!("{verb} {}", self.target), globals.json)? {
+        let asked = self.place.site(globals).await?;
+        let about = async { look::member(&asked, &self.target).await.map(drop) };
+        if look::dry_run(globals, &format!("{verb} {}", self.target), about).await? {
             return Ok(None);
         }
-        let asked = self.place.site(globals).await?;
         let path = format!("/_skerry/v1/sites/{}/duty", segment(&self.target));
         asked.client.post(&path, &request).await.map(Some)
     }

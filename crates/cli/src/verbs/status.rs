@@ -13,6 +13,9 @@ use crate::place::{Place, Site};
 use crate::progress::Waiting;
 use crate::words;
 
+/// The state of a peer that answers and refuses the key of the site that asks.
+const REFUSES: &str = "refuses";
+
 /// Show sites, round-trip times, lag, storage and conflicts.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
@@ -35,6 +38,8 @@ impl Status {
         }
         drop(waiting);
         let answered = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
+        // A refusal (a wrong token) is not an unreachable site: where nobody answered the first one is the outcome.
+        let refusal = answers.iter().position(|(_, answer)| is_refusal(answer)).filter(|_| answered == 0);
         if globals.json {
             output::document(
                 "status",
@@ -42,15 +47,28 @@ impl Status {
             )?;
         } else {
             print(&answers);
+            for (_, (site, answer)) in (0..).zip(&answers).filter(|(index, _)| Some(*index) != refusal) {
+                if let Err(failure) = answer {
+                    output::note(&said(site, failure));
+                }
+            }
         }
-        // A refusal (a wrong token) is not an unreachable site.
-        match answers
-            .into_iter()
-            .find_map(|(_, answer)| answer.err().filter(|failure| failure.exit != Exit::Unreachable))
-        {
-            Some(failure) if answered == 0 => Err(failure),
-            _ => Ok(output::exit_of(answered, sites.len())),
+        match refusal.and_then(|index| answers.into_iter().nth(index)?.1.err()) {
+            Some(failure) => Err(failure),
+            None => Ok(output::exit_of(answered, sites.len())),
         }
+    }
+}
+
+fn is_refusal(answer: &Outcome<StatusReport>) -> bool {
+    answer.as_ref().is_err_and(|failure| failure.exit != Exit::Unreachable)
+}
+
+/// Why a site did not answer. The message of an endpoint begins with it already.
+fn said(site: &Site, failure: &Failure) -> String {
+    match failure.message.starts_with(&site.name) {
+        true => failure.message.clone(),
+        false => format!("{}: {}", site.name, failure.message),
     }
 }
 
@@ -84,7 +102,7 @@ fn print(answers: &[Answered<'_>]) {
     output::line(&output::table(&rows));
     let peers: Vec<Vec<String>> = answers.iter().flat_map(peers).collect();
     if !peers.is_empty() {
-        let mut rows = vec![heading(&["SITE", "SEES", "AS", "RTT", "HEARD", "LAG", "UNSENT"])];
+        let mut rows = vec![heading(&["SITE", "SEES", "AS", "RTT", "HEARD", "LAG", "UNACKED"])];
         rows.extend(peers);
         output::line("");
         output::line(&output::table(&rows));
@@ -127,6 +145,12 @@ fn print(answers: &[Answered<'_>]) {
         }
     }
     for report in answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()) {
+        let refusing = refusing(report).join(", ");
+        if !refusing.is_empty() {
+            let why = "it was expelled or replaced, or has not been heard of there";
+            let hint = "`skerry site list` there says which";
+            output::note(&format!("{}: refused by {refusing}: {why}; {hint}", report.site_name));
+        }
         if report.single_copy_buckets > 0 {
             let buckets = words::count(report.single_copy_buckets, "bucket");
             let what = "what only it has of them is not counted in AT RISK";
@@ -135,9 +159,6 @@ fn print(answers: &[Answered<'_>]) {
     }
     for note in losses(answers) {
         output::note(&note);
-    }
-    for (site, failure) in answers.iter().filter_map(|(site, answer)| Some((site, answer.as_ref().err()?))) {
-        output::note(&format!("{}: {}", site.name, failure.message));
     }
 }
 
@@ -163,25 +184,46 @@ fn heading(names: &[&str]) -> Vec<String> {
 
 fn row((site, answer): &Answered<'_>) -> Vec<String> {
     let endpoint = site.client.endpoint.to_string();
-    let Ok(report) = answer else { return vec![site.name.clone(), endpoint, "not answering".into()] };
-    let state = match (report.cut, report.duty.as_str(), report.storage.full) {
-        (true, ..) => "cut",
-        (_, duty @ ("frozen" | "draining" | "empty"), _) => duty,
-        (.., true) => "full",
-        _ if report.storage.lazy => "serving, unsynced",
-        _ => "serving",
+    let report = match answer {
+        Ok(report) => report,
+        Err(failure) if failure.exit == Exit::Unreachable => {
+            return vec![site.name.clone(), endpoint, "not answering".into()];
+        }
+        Err(_) => return vec![site.name.clone(), endpoint, "refused".into()],
     };
+    let state = match (report.cut, report.duty.as_str(), report.storage.full) {
+        (true, ..) => "cut".into(),
+        _ if is_out(report) => format!("refused by {}", refusing(report).join(", ")),
+        (_, duty @ ("frozen" | "draining" | "empty"), _) => duty.into(),
+        (.., true) => "full".into(),
+        _ if report.storage.lazy => "serving, unsynced".into(),
+        _ => "serving".into(),
+    };
+    // Where every bucket has one copy there is nothing that is counted.
+    let is_counted = report.unprotected_bytes > 0 || report.single_copy_buckets < report.buckets;
+    let risk = if is_counted { words::bytes(report.unprotected_bytes) } else { "-".into() };
     vec![
         report.site_name.clone(),
         endpoint,
-        state.into(),
+        state,
         words::span(std::time::Duration::from_secs(report.uptime_seconds)),
         report.buckets.to_string(),
         words::bytes(report.storage.live_bytes),
-        words::bytes(report.unprotected_bytes),
+        risk,
         words::bytes(report.storage.free_bytes),
         report.conflicts.to_string(),
     ]
+}
+
+/// The sites that refuse this one's key.
+fn refusing(report: &StatusReport) -> Vec<String> {
+    report.peers.iter().filter(|peer| peer.state == REFUSES).map(|peer| peer.name.clone()).collect()
+}
+
+/// Whether a site is refused, and linked with nobody.
+fn is_out(report: &StatusReport) -> bool {
+    report.peers.iter().any(|peer| peer.state == REFUSES)
+        && report.peers.iter().all(|peer| peer.state != "alive")
 }
 
 fn peers<'a>((_, answer): &'a Answered<'a>) -> impl Iterator<Item = Vec<String>> + 'a {
@@ -245,6 +287,7 @@ fn peer_row(site: &str, peer: &PeerStatus) -> Vec<String> {
         site.to_owned(),
         peer.name.clone(),
         match peer.duty.as_str() {
+            _ if peer.state == REFUSES => "refuses it".into(),
             "" | "serves" => peer.state.clone(),
             duty => format!("{}, {duty}", peer.state),
         },

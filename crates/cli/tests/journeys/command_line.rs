@@ -11,6 +11,7 @@ fn version_is_printed_for_people_and_scripts() {
     let document = json(&["version", "--json"], 0);
     assert_eq!((&document["version"], &document["kind"]), (&1.into(), &"version".into()));
     assert_eq!(document["release"], env!("CARGO_PKG_VERSION"));
+    assert!(document["commit"].is_string(), "{document}");
 }
 
 #[test]
@@ -20,6 +21,7 @@ fn a_wrong_command_line_is_usage() {
         &[],
         &["link", "cut"],
         &["status", "--timeout", "soon"],
+        &["status", "--timeout", "0s"],
         &["demo", "--sites", "0"],
     ] {
         let (code, out, err) = told(&run(line));
@@ -29,6 +31,7 @@ fn a_wrong_command_line_is_usage() {
         let error: serde_json::Value = serde_json::from_str(&err).unwrap();
         assert_eq!((code, &error["kind"], &error["exit"]), (2, &"error".into(), &2.into()), "{line:?}");
         assert!(out.is_empty() && !error["message"].as_str().unwrap().starts_with("error"), "{error}");
+        assert!(!error["message"].as_str().unwrap().contains("Usage:"), "{error}");
     }
     assert!(told(&run(&["status", "--help", "--json"])).1.contains("--endpoint"), "help is help");
     assert_eq!(told(&run(&["help"])).0, 0);
@@ -100,30 +103,68 @@ fn a_silent_endpoint_is_given_up_after_the_timeout() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_refused_without_a_yes() {
-    let (code, _, err) = told(&run(&["key", "disable", "SKX", "--endpoint", "http://127.0.0.1:1"]));
-    assert_eq!(code, 5, "{err}");
-    let (code, out, _) =
-        told(&run(&["key", "disable", "SKX", "--dry-run", "--endpoint", "http://127.0.0.1:1"]));
-    assert_eq!((code, out.trim()), (0, "would disable SKX"));
-}
-
-#[test]
-fn a_dry_run_names_the_act_and_asks_nobody() {
-    for (line, act) in [
-        (&["site", "address", "oslo", "--clear"][..], "dial oslo only where it says itself"),
-        (&["site", "address", "oslo", "a:1", "b:2"], "have oslo dialled at a:1, b:2"),
-        (&["bucket", "join", "x"], "follow the bucket x"),
-        (&["bucket", "join", "x", "--when", "never"], "set when a read makes this site a member of x: never"),
-        (&["bucket", "pin", "x", "--prefix", "a/"], "pin what lies below \"a/\" in x"),
-        (&["bucket", "unpin", "x"], "unpin what lies below \"\" in x"),
-        (&["scrub", "pause"], "pause the scrub"),
-        (&["scrub", "start"], "begin a round of the scrub"),
-        (&["link", "cut", "oslo"], "cut the links of oslo"),
+fn a_dry_run_says_nothing_of_a_site_that_is_away() {
+    for line in [
+        &["site", "freeze", "oslo"][..],
+        &["site", "expel", "oslo"],
+        &["site", "replace", "oslo", "--by", "bergen"],
+        &["site", "address", "oslo", "a:1", "b:2"],
+        &["bucket", "create", "x"],
+        &["bucket", "set", "x", "--copies", "2"],
+        &["bucket", "join", "x"],
+        &["bucket", "unpin", "x"],
+        &["bucket", "prefetch", "x"],
+        &["key", "create"],
+        &["key", "disable", "SKX"],
+        &["invite", "oslo"],
+        &["conflicts", "resolve", "x", "k"],
+        &["scrub", "start"],
+        &["link", "cut", "oslo"],
+        &["link", "budget", "oslo", "--none"],
     ] {
         let nobody = ["--dry-run", "--endpoint", "http://127.0.0.1:1"];
         let (code, out, err) = told(&run(&[line, &nobody].concat()));
-        assert_eq!((code, out.trim()), (0, format!("would {act}").as_str()), "{line:?}: {err}");
+        assert!(code == 3 && out.is_empty(), "{line:?}: {code}: {out}{err}");
+    }
+}
+
+#[test]
+fn a_demo_and_a_site_do_not_share_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let (site, root) = (directory.path().join("shop"), directory.path().join("root"));
+    let (shop, root) = (site.to_str().unwrap(), root.to_str().unwrap());
+    assert_eq!(told(&run(&["init", "--dir", shop, "--root", root])).0, 0);
+    for more in [&["--dry-run"][..], &[]] {
+        let (code, _, err) = told(&run(&[&["demo", "--dir", shop], more].concat()));
+        assert!(code == 5 && err.contains("holds a site"), "{code}: {err}");
+        let (code, _, err) = told(&run(&[&["init", "--dir", shop, "--root", root], more].concat()));
+        assert!(code == 5 && err.contains("holds a site"), "{code}: {err}");
+    }
+    assert!(!site.join("demo.json").exists());
+    let demo = directory.path().join("demo");
+    std::fs::create_dir(&demo).unwrap();
+    let notes = r#"{"version":1,"port":1,"peer_port":2,"sites":[],"access_key":"","secret_key":""}"#;
+    std::fs::write(demo.join("demo.json"), notes).unwrap();
+    let (code, _, err) = told(&run(&["init", "--dir", demo.to_str().unwrap(), "--root", "r"]));
+    assert!(code == 5 && err.contains("holds a demo"), "{code}: {err}");
+    assert!(!demo.join("trust.json").exists());
+}
+
+/// Whoever may not look (a forgotten sudo) is not told to make a new federation.
+#[test]
+fn a_directory_that_cannot_be_read_is_not_taken_for_an_empty_one() {
+    let directory = tempfile::tempdir().unwrap();
+    // Root may read everything but a link that leads to itself.
+    let trust = directory.path().join("trust.json");
+    std::os::unix::fs::symlink(&trust, &trust).unwrap();
+    let path = directory.path().to_str().unwrap();
+    for line in [&["server", path][..], &["status", "--dir", path], &["init", "--dir", path]] {
+        let (code, _, err) = told(&run(line));
+        assert!(code == 1 && err.contains("cannot read") && !err.contains("skerry init"), "{line:?}: {err}");
+    }
+    for line in [&["config", "show", "/nonexistent"][..], &["status", "--dir", "/nonexistent"]] {
+        let (code, _, err) = told(&run(line));
+        assert!(code == 2 && err.contains("no such directory"), "{line:?}: {err}");
     }
 }
 
@@ -169,7 +210,7 @@ fn a_busy_port_is_named_before_anything_is_made() {
     let dir = directory.path().join("demo");
     let line = ["demo", "--dir", dir.to_str().unwrap(), "--port", &port.to_string()];
     let (code, _, err) = told(&run(&line));
-    assert_eq!(code, 1, "{err}");
+    assert_eq!(code, 5, "{err}");
     assert!(err.contains(&format!("port {} (S3 of site-2)", port + 1)), "{err}");
     assert!(!dir.join("demo.json").exists() && !dir.join("site-1").exists());
 }

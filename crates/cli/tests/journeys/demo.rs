@@ -64,7 +64,7 @@ fn a_cut_site_goes_on_alone_and_is_healed() {
     });
     assert_eq!(demo.json(&["conflicts", "list"], 0)["conflicts"].as_array().unwrap().len(), 0);
     let (code, _, err) = told(&run(&["link", "cut", "site-9", "--dir", directory.path().to_str().unwrap()]));
-    assert!(code == 2 && err.contains("site-1, site-2, site-3"), "{err}");
+    assert!(code == 5 && err.contains("site-1, site-2, site-3") && err.contains("--endpoint"), "{err}");
     assert_eq!(demo.stop(), 0);
 }
 
@@ -94,6 +94,99 @@ fn what_is_meant_for_one_site_is_done_at_no_other_endpoint() {
     assert_eq!(demo.json(&["status", "--site", "site-2"], 0)["sites"][0]["status"]["cut"], true);
     let id = status["sites"][0]["status"]["site"].as_str().unwrap();
     assert_eq!(told(&run(&[&["link", "heal", id], &at[..]].concat())).0, 0, "its id names it as well");
+    assert_eq!(demo.stop(), 0);
+}
+
+/// Runs a verb at the first site of a demo.
+fn at_one(demo: &Demo, line: &[&str]) -> (i32, String, String) {
+    let place = ["--dir", demo.directory.to_str().unwrap(), "--site", "site-1"];
+    told(&run(&[line, &place].concat()))
+}
+
+/// Another site listens where a directory's should.
+fn whose_token_is_refused_elsewhere_is_told_so(demo: &Demo) {
+    let (one, two) = (demo.directory.join("site-1"), demo.directory.join("site-2"));
+    std::fs::copy(one.join("skerry.toml"), two.join("skerry.toml")).unwrap();
+    let (code, _, err) = told(&run(&["key", "list", "--dir", two.to_str().unwrap()]));
+    assert!(code == 5 && err.contains("another one listen"), "{err}");
+    let (code, out, _) = told(&run(&["status", "--dir", two.to_str().unwrap()]));
+    assert!(code == 5 && out.contains("refused") && !out.contains("not answering"), "{out}");
+}
+
+#[test]
+fn a_dry_run_looks_first_and_says_what_follows() {
+    let directory = tempfile::tempdir().unwrap();
+    let demo = Demo::start(directory.path(), free_port());
+    sees_all(&demo);
+    demo.json(&["bucket", "create", "photos", "--site", "site-1"], 0);
+    let key =
+        demo.json(&["key", "list", "--site", "site-1"], 0)["keys"][0]["id"].as_str().unwrap().to_owned();
+    for (line, act) in [
+        (&["site", "freeze", "site-2"][..], "freeze site-2"),
+        (&["site", "address", "site-2", "--clear"], "dial site-2 only where it says itself"),
+        (&["site", "rename", "site-2", "oslo"], "rename site-2 to oslo"),
+        (&["site", "area", "site-2", "north"], "have site-2 stand in north"),
+        (&["site", "declare-found", "site-2"], "declare site-2 found"),
+        (&["site", "expel", "site-2"], "expel site-2"),
+        (&["bucket", "create", "films"], "make the bucket films"),
+        (&["bucket", "set", "photos", "--copies", "2"], "change settings of photos"),
+        (
+            &["bucket", "join", "photos", "--when", "never"],
+            "set when a read makes this site a member of photos: never",
+        ),
+        (&["bucket", "leave", "photos"], "leave the bucket photos"),
+        (&["bucket", "pin", "photos", "--prefix", "a/"], "pin what lies below \"a/\" in photos"),
+        (&["bucket", "home", "photos", "--to", "site-2"], "move the home of photos to site-2"),
+        (&["key", "create"], "make an access key"),
+        (&["key", "disable", &key], &format!("disable {key}")),
+        (&["invite", "oslo"], "invite oslo for 24 h"),
+        (&["scrub", "pause"], "pause the scrub"),
+        (&["link", "cut", "site-1"], "cut the links of site-1"),
+    ] {
+        let (code, out, err) = at_one(&demo, &[line, &["--dry-run"]].concat());
+        assert_eq!((code, out.trim()), (0, format!("would {act}").as_str()), "{line:?}: {err}");
+    }
+    let (_, _, err) = at_one(&demo, &["site", "expel", "site-2", "--dry-run"]);
+    assert!(err.contains(&key), "what its disk knows is said before: {err}");
+    let (code, _, err) = at_one(&demo, &["site", "expel", "site-2"]);
+    assert!(code == 5 && err.contains(&key) && err.contains("--yes"), "and before the question: {err}");
+    let (code, _, err) = at_one(&demo, &["key", "disable", &key]);
+    assert!(code == 5 && err.contains("--yes"), "{err}");
+    // What is not known is one exit code, for the act and for its dry run.
+    for line in [
+        &["site", "freeze", "nosuch"][..],
+        &["site", "show", "nosuch"],
+        &["site", "rename", "nosuch", "oslo"],
+        &["site", "expel", "nosuch"],
+        &["site", "replace", "nosuch", "--by", "site-2"],
+        &["site", "replace", "site-2", "--by", "nosuch"],
+        &["site", "declare-lost", "nosuch"],
+        &["site", "declare-found", "nosuch"],
+        &["bucket", "create", "photos"],
+        &["bucket", "set", "nosuch", "--copies", "2"],
+        &["bucket", "set", "photos", "--residency", "nosuch"],
+        &["bucket", "info", "nosuch"],
+        &["bucket", "leave", "nosuch"],
+        &["bucket", "pin", "nosuch"],
+        &["bucket", "home", "nosuch", "--to", "site-2"],
+        &["bucket", "home", "photos", "--to", "nosuch"],
+        &["key", "disable", "NOSUCH"],
+        &["conflicts", "show", "photos", "nosuch"],
+        &["conflicts", "resolve", "photos", "nosuch"],
+        &["link", "cut", "site-1", "--from", "nosuch"],
+        &["invite", "oslo", "--node-of", "nosuch", "--seat", "1"],
+    ] {
+        for more in [&["--dry-run"][..], &["--yes"]] {
+            let (code, out, err) = at_one(&demo, &[line, more].concat());
+            assert_eq!(code, 5, "{line:?} {more:?}: {out}{err}");
+            assert!(!err.contains("token"), "{line:?}: {err}");
+        }
+    }
+    let (code, _, err) = at_one(&demo, &["invite", "site-2", "--dry-run"]);
+    assert!(code == 2 && err.contains("already"), "{err}");
+    let sites = demo.json(&["site", "list", "--site", "site-1"], 0);
+    assert!(sites["sites"].as_array().unwrap().iter().all(|site| site["duty"] == "serves"), "{sites}");
+    whose_token_is_refused_elsewhere_is_told_so(&demo);
     assert_eq!(demo.stop(), 0);
 }
 

@@ -1,7 +1,7 @@
 //! Administration under `/_skerry/`: health, metrics, and the verbs of an operator as JSON.
 //!
-//! Invariants: only health, and metrics from loopback, answer without the token, which is compared in constant
-//! time; every JSON answer carries `version`; unknown paths, methods and fields are refused.
+//! Invariants: only health, and metrics from loopback that no proxy passed on, answer without the token, which is compared in
+//! constant time; every JSON answer carries `version`; unknown paths, methods and fields are refused.
 
 mod json;
 mod verbs;
@@ -63,7 +63,7 @@ impl Administration {
             "/health/live" if reads => Ok(text("live\n", "text/plain; charset=utf-8")),
             "/health/ready" if reads => self.ready().await,
             "/metrics" if reads => {
-                if !loopback {
+                if !loopback || is_passed_on(&request) {
                     self.check_token(&request)?;
                 }
                 self.metrics()
@@ -99,6 +99,14 @@ impl Administration {
         let given = header.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
         hmac::verify(&self.key, given.trim().as_bytes(), self.token.as_ref()).map_err(|_| Failure::token())
     }
+}
+
+/// What a proxy adds to the requests of others: behind one on this machine everybody comes from loopback.
+const PASSED_ON: [&str; 6] =
+    ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via"];
+
+fn is_passed_on(request: &Request<Inflow>) -> bool {
+    PASSED_ON.iter().any(|name| request.headers().contains_key(*name))
 }
 
 fn text(body: impl Into<bytes::Bytes>, kind: &'static str) -> Response<Outflow> {

@@ -47,6 +47,15 @@ async fn only_health_answers_without_the_token() {
         assert_eq!(face.answer(request(&Method::GET, path, "", None), false).await.status(), StatusCode::OK);
     }
     assert_eq!(face.answer(request(&Method::GET, "metrics", "", None), true).await.status(), StatusCode::OK);
+    // Behind a proxy on the same machine everybody comes from loopback.
+    for header in ["forwarded", "x-forwarded-for", "x-real-ip", "via"] {
+        let mut asked = request(&Method::GET, "metrics", "", None);
+        asked.headers_mut().insert(header, HeaderValue::from_static("203.0.113.7"));
+        assert_eq!(face.answer(asked, true).await.status(), StatusCode::UNAUTHORIZED, "{header}");
+        let mut asked = request(&Method::GET, "metrics", "", Some("the token"));
+        asked.headers_mut().insert(header, HeaderValue::from_static("203.0.113.7"));
+        assert_eq!(face.answer(asked, true).await.status(), StatusCode::OK, "{header}");
+    }
     let verb = face.answer(request(&Method::GET, "v1/status", "", None), true).await;
     assert_eq!(verb.status(), StatusCode::UNAUTHORIZED, "loopback is no token for verbs");
 }
@@ -102,7 +111,7 @@ async fn refusals_are_json_and_name_themselves() {
         (&get, "v1/nothing", "", 404, "NotFound"),
         (&get, "v2/status", "", 404, "NotFound"),
         (&post, "v1/status", "", 405, "MethodNotAllowed"),
-        (&get, "v1/sites/nowhere", "", 400, "InvalidArgument"),
+        (&get, "v1/sites/nowhere", "", 404, "NoSuchSite"),
         (&post, "v1/sites", "", 405, "MethodNotAllowed"),
         (&post, "v1/sites/memory/duty", r#"{"duty":"rest"}"#, 400, "InvalidArgument"),
         (&post, "v1/sites/memory/duty", r#"{"duties":"serve"}"#, 400, "InvalidArgument"),
@@ -111,6 +120,7 @@ async fn refusals_are_json_and_name_themselves() {
         (&post, "v1/link", "", 400, "InvalidArgument"),
         (&post, "v1/link", r#"{"cut":true,"site":"x"}"#, 400, "InvalidArgument"),
         (&post, "v1/link", "{", 400, "InvalidArgument"),
+        (&post, "v1/keys/NOBODY/disable", "", 404, "NoSuchAccessKey"),
         (&post, "v1/scrub", r#"{"paused":true}"#, 400, "InvalidArgument"),
         (&Method::DELETE, "v1/scrub", "", 405, "MethodNotAllowed"),
         (&post, "v1/buckets", r#"{"name":"NO"}"#, 400, "InvalidBucketName"),
@@ -124,11 +134,11 @@ async fn refusals_are_json_and_name_themselves() {
         (&get, "v1/conflicts?unseen=perhaps", "", 400, "InvalidArgument"),
         (&post, "v1/conflict", r#"{"bucket":"abc","key":"x"}"#, 400, "InvalidArgument"),
         (&post, "v1/conflict", r#"{"bucket":"abc"}"#, 400, "InvalidArgument"),
-        (&post, "v1/register", r#"{"site":"elsewhere"}"#, 400, "InvalidArgument"),
+        (&post, "v1/register", r#"{"site":"elsewhere"}"#, 404, "NoSuchSite"),
         (&post, "v1/buckets/abc/home", r#"{"site":"memory"}"#, 404, "NoSuchBucket"),
         (&get, "v1/register", "", 405, "MethodNotAllowed"),
         (&post, "v1/sites/memory/lost", r#"{"lost":true}"#, 400, "InvalidArgument"),
-        (&get, "v1/sites/elsewhere/lost", "", 400, "InvalidArgument"),
+        (&get, "v1/sites/elsewhere/lost", "", 404, "NoSuchSite"),
         (&get, "v1/sites/memory/only?bucket=x", "", 400, "InvalidArgument"),
         (&Method::DELETE, "v1/sites/memory/lost", "", 405, "MethodNotAllowed"),
     ] {

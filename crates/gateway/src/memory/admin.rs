@@ -18,13 +18,13 @@ use crate::service::{
 const DAY: u64 = 24 * 3600;
 
 fn no_conflict() -> ServiceError {
-    ServiceError::new(ErrorKind::InvalidArgument, "the key has no conflict")
+    ServiceError::new(ErrorKind::NoSuchConflict, "the key has no conflict")
 }
 
 /// The double is the only site there is.
 fn alone(bucket: &str, request: HomeRequest) -> Outcome<HomeState> {
     if request.site != "memory" || request.destroyed.is_some() {
-        return Err(ServiceError::new(ErrorKind::InvalidArgument, "there is no such site in the federation"));
+        return Err(ServiceError::no_such_site(&request.site));
     }
     let (bucket, site) = (bucket.to_owned(), request.site);
     Ok(HomeState { version: VERSION, bucket, site, epoch: 1, expelled: None })
@@ -33,7 +33,7 @@ fn alone(bucket: &str, request: HomeRequest) -> Outcome<HomeState> {
 fn only_this(site: &str) -> Outcome<()> {
     match site {
         "memory" => Ok(()),
-        _ => Err(ServiceError::new(ErrorKind::InvalidArgument, "there is no such site in the federation")),
+        other => Err(ServiceError::no_such_site(other)),
     }
 }
 
@@ -89,6 +89,7 @@ impl AdminService for Memory {
         Ok(StatusReport {
             version: VERSION,
             release: env!("CARGO_PKG_VERSION").into(),
+            commit: String::new(),
             site: "memory".into(),
             site_name: "memory".into(),
             node: "memory".into(),
@@ -115,10 +116,7 @@ impl AdminService for Memory {
 
     async fn site(&self, name: &str) -> Outcome<SiteStatus> {
         if name != "memory" {
-            return Err(ServiceError::new(
-                ErrorKind::InvalidArgument,
-                format!("there is no site named {name}"),
-            ));
+            return Err(ServiceError::no_such_site(name));
         }
         Ok(SiteStatus {
             version: VERSION,
@@ -191,7 +189,7 @@ impl AdminService for Memory {
 
     async fn set_link(&self, request: LinkRequest) -> Outcome<LinkState> {
         if let Some(from) = request.from {
-            return Err(ServiceError::new(ErrorKind::InvalidArgument, format!("there is no site {from}")));
+            return Err(ServiceError::no_such_site(&from));
         }
         self.lock().cut = request.cut;
         Ok(LinkState { version: VERSION, cut: request.cut, apart: Vec::new() })
@@ -263,7 +261,7 @@ impl AdminService for Memory {
                 status.enabled = false;
                 Ok(status.clone())
             }
-            None => Err(ServiceError::new(ErrorKind::InvalidAccessKeyId, "there is no such key")),
+            None => Err(ServiceError::new(ErrorKind::NoSuchAccessKey, "there is no such key")),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Administration: the JSON shapes of `/_skerry/v1/…` and the trait behind them.
 //!
-//! Invariants: every answer carries `version`; fields are added, never changed; unknown fields of a request
-//! are refused, so that a mistyped one is not ignored.
+//! Invariants: every answer carries `version`; fields are added, never changed; unknown ones of a request are refused.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -34,6 +33,9 @@ pub struct StatusReport {
     pub version: u32,
     /// The release that runs.
     pub release: String,
+    /// The commit that it was built from; empty if that is not known.
+    #[serde(default)]
+    pub commit: String,
     /// Site id.
     pub site: String,
     /// Site name.
@@ -54,8 +56,7 @@ pub struct StatusReport {
     pub buckets: u64,
     /// Conflicts kept.
     pub conflicts: u64,
-    /// Bytes that die if one site burns now: of buckets with two copies or more, what this site sees to and one only is known to
-    /// hold.
+    /// Bytes that die if one site burns now: of what this site sees to, and asks for copies, what one only is known to hold.
     #[serde(default)]
     pub unprotected_bytes: u64,
     /// Buckets with one copy of which this site is a member: not counted there.
@@ -101,7 +102,7 @@ pub struct PeerStatus {
     pub site: String,
     /// Site name.
     pub name: String,
-    /// `alive`, `suspect`, `down`, `unknown`, or `lost`: declared so, and not there.
+    /// `alive`, `suspect`, `down`, `unknown`, `refuses` (this site's key), or `lost`: declared so, and not there.
     pub state: String,
     /// Where it is dialled.
     pub addresses: Vec<String>,

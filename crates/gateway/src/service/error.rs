@@ -52,6 +52,12 @@ kinds! {
     NoSuchVersion = 404 "NoSuchVersion";
     /// No such multipart upload.
     NoSuchUpload = 404 "NoSuchUpload";
+    /// No such site in the federation, as far as is known here, or it belongs to it no more.
+    NoSuchSite = 404 "NoSuchSite";
+    /// No such access key to act on, as far as is known here.
+    NoSuchAccessKey = 404 "NoSuchAccessKey";
+    /// The key has no conflict, as far as is known here.
+    NoSuchConflict = 404 "NoSuchConflict";
     /// What was named is a delete marker.
     MethodNotAllowed = 405 "MethodNotAllowed";
     /// The name belongs to somebody else.
@@ -184,6 +190,12 @@ impl ServiceError {
     /// No such key.
     pub fn no_such_key(key: &str) -> Self {
         Self::new(ErrorKind::NoSuchKey, format!("no object has the key {key}"))
+    }
+
+    /// No such site.
+    pub fn no_such_site(site: &str) -> Self {
+        let message = format!("there is no site named {site} in the federation, as far as is known here");
+        Self::new(ErrorKind::NoSuchSite, message)
     }
 
     /// No such upload.

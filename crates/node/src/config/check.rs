@@ -9,7 +9,7 @@ use super::{Config, ConfigError};
 const CONGESTION_BYTES: usize = 15;
 
 fn wrong(field: &'static str, reason: impl Into<String>) -> ConfigError {
-    ConfigError::Value { field, reason: reason.into() }
+    ConfigError::Value { place: String::new(), field, reason: reason.into() }
 }
 
 /// Host and port of `host:port` or `[v6]:port`.

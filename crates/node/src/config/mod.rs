@@ -48,8 +48,10 @@ pub enum ConfigError {
         reason: String,
     },
     /// The values do not go together.
-    #[error("{field}: {reason}")]
+    #[error("{place}{field}: {reason}")]
     Value {
+        /// Where the value comes from, with a colon; empty if it is the default.
+        place: String,
         /// `section.field`.
         field: &'static str,
         /// Why.
@@ -64,15 +66,15 @@ impl Config {
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let mut config = match file {
-            None => Self::default(),
-            Some(path) => {
-                let text = files::read_text(path).map_err(|error| ConfigError::File(error.to_string()))?;
-                Self::from_toml(&path.display().to_string(), &text)?
-            }
-        };
-        config.overlay(environment)?;
-        config.check()?;
+        let (mut config, mut text) = (Self::default(), String::new());
+        let path = file.map(|path| path.display().to_string()).unwrap_or_default();
+        if let Some(file) = file {
+            text = files::read_text(file).map_err(|error| ConfigError::File(error.to_string()))?;
+            config = Self::from_toml(&path, &text)?;
+        }
+        let environment: Vec<(String, String)> = environment.into_iter().collect();
+        config.overlay(environment.clone())?;
+        config.check().map_err(|error| error.placed(&path, &text, &environment))?;
         Ok(config)
     }
 
@@ -97,6 +99,39 @@ impl Config {
         }
         Ok(())
     }
+}
+
+impl ConfigError {
+    /// The same with the place that the value comes from.
+    fn placed(self, path: &str, text: &str, environment: &[(String, String)]) -> Self {
+        let Self::Value { field, reason, .. } = self else { return self };
+        let variable = format!("{PREFIX}_{}", field.replace('.', "_").to_uppercase());
+        let place = match environment.iter().any(|(name, _)| *name == variable) {
+            true => format!("environment variable {variable}: "),
+            false => match line_of(text, field) {
+                Some(line) => format!("{path}, line {line}: "),
+                None => String::new(),
+            },
+        };
+        Self::Value { place, field, reason }
+    }
+}
+
+/// The line on which a file gives a field, as `field = …` below its section or as `section.field = …` before any.
+fn line_of(text: &str, field: &str) -> Option<usize> {
+    let (section, name) = field.split_once('.')?;
+    let mut inside = String::new();
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        if let Some(header) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            inside = header.0.trim().to_owned();
+        } else if let Some((key, _)) = line.split_once('=') {
+            let key = key.trim();
+            if (inside == section && key == name) || (inside.is_empty() && key == field) {
+                return Some(number);
+            }
+        }
+    }
+    None
 }
 
 /// Section and field of a variable of ours.

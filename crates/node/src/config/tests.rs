@@ -133,7 +133,26 @@ fn a_wrong_variable_is_named() {
     assert!(error.contains("SKERRY_S3_LISEN") && error.contains("`lisen`"), "{error}");
     let error = environment("SKERRY_S3_INSECURE", "maybe").unwrap_err().to_string();
     assert!(error.contains("SKERRY_S3_INSECURE") && error.contains("`maybe`"), "{error}");
-    assert!(environment("SKERRY_S3_LISTEN", "nowhere").unwrap_err().to_string().starts_with("s3.listen"));
+    let error = environment("SKERRY_S3_LISTEN", "nowhere").unwrap_err().to_string();
+    assert!(error.starts_with("environment variable SKERRY_S3_LISTEN: s3.listen: "), "{error}");
+}
+
+#[test]
+fn a_value_that_fits_its_form_only_is_named_with_its_file_and_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("skerry.toml");
+    for (text, line) in [
+        ("[site]\n# how many nodes\nseats = 9\n", 3),
+        ("site.seats = 9\n", 1),
+        ("[s3]\nregion = \"a\"\n\n[ site ]\nseats=9\n", 5),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let error = Config::load(Some(&path), []).unwrap_err().to_string();
+        assert_eq!(error, format!("{}, line {line}: site.seats: 9 is not from 1 to 4", path.display()));
+    }
+    std::fs::write(&path, "[s3]\nlisten = \"0.0.0.0:7700\"\ninsecure = true\n").unwrap();
+    let error = Config::load(Some(&path), []).unwrap_err().to_string();
+    assert!(error.contains("peer.listen") && !error.contains("line"), "a default is on no line: {error}");
 }
 
 #[test]

@@ -76,13 +76,7 @@ pub(crate) async fn named(site: &Site, name: &str) -> Outcome<(SiteId, SiteDocum
     let fits = |(id, document): &(SiteId, SiteDocument)| document.name == name || id.to_string() == name;
     let mut found: Vec<_> = all.into_iter().filter(fits).collect();
     found.sort_by_key(|(_, document)| document.state != SiteState::Member);
-    let missing = || {
-        ServiceError::new(
-            ErrorKind::InvalidArgument,
-            format!("there is no site named {name} in the federation"),
-        )
-    };
-    found.into_iter().next().ok_or_else(missing)
+    found.into_iter().next().ok_or_else(|| ServiceError::no_such_site(name))
 }
 
 /// Declares a site lost or found.

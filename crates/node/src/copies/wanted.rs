@@ -43,9 +43,10 @@ impl Rules {
         self.demand.all()
     }
 
-    /// Whether what is at one place only is at risk: more are wanted, and there are others or were once.
-    pub(crate) fn endangers(&self) -> bool {
-        self.wished > 1 && self.sites.len() > 1
+    /// Whether what is at one place only is at risk: more are wanted. Whether there is another place for them does not matter: where
+    /// there is none, because the last was expelled or none ever joined, a fire here takes everything.
+    pub(crate) const fn endangers(&self) -> bool {
+        self.wished > 1
     }
 
     /// Whether what a site holds is to go, because the bucket lives in an area that it is not in.

@@ -84,6 +84,12 @@ pub enum NetError {
     /// The endpoint was closed.
     #[error("the network endpoint is closed")]
     Closed,
+    /// The wanted node answered, and refused the key of this one.
+    #[error("{address}: refuses this site")]
+    Refused {
+        /// Where.
+        address: String,
+    },
     /// None of the addresses answered as the wanted node.
     #[error("{address}: {reason}")]
     Dial {
@@ -140,6 +146,12 @@ pub trait Net: Send + Sync + 'static {
 
     /// Links as they come and go, those that stand first.
     fn links(&self) -> LinkEvents;
+
+    /// Nodes that answer when they are dialled and refuse this one, again and again: it was expelled, or they have not heard of
+    /// it.
+    fn refused_by(&self) -> BTreeSet<NodeId> {
+        BTreeSet::new()
+    }
 
     /// Smoothed round-trip time of the link to `peer`, if there is one and it was measured.
     fn rtt(&self, peer: NodeId) -> Option<Duration>;

@@ -47,6 +47,8 @@ pub const TURNED_AWAY: usize = 32;
 pub const TURNING_AWAY: Duration = Duration::from_secs(5);
 /// The longest life of a stranger's connection.
 pub const STRANGER: Duration = Duration::from_secs(60);
+/// A peer that refused this node so often in a row is said to: who has just joined is refused until it has been heard of.
+const REFUSALS: u32 = 3;
 /// Streams that wait for [`Net::accept`]; more are dropped.
 const WAITING_STREAMS: usize = 256;
 
@@ -120,6 +122,8 @@ struct PeerState {
     link: Option<Arc<Link>>,
     /// The last link that stood, for greetings.
     last: greet::LinkId,
+    /// How often in a row it answered and refused the key of this node.
+    refusals: u32,
     /// Wake the dialling task.
     wakers: dial::Wakers,
     /// Ends the dialling task.
@@ -168,8 +172,11 @@ impl TcpNet {
         identity: &Identity,
         tuning: Tuning,
     ) -> Result<Arc<Self>, BindError> {
-        let failed = |reason: String| BindError { address: listen.into(), reason };
-        let listener = TcpListener::bind(listen).await.map_err(|error| failed(error.to_string()))?;
+        let failed = |reason: String| BindError { address: listen.into(), reason, in_use: false };
+        let listener = TcpListener::bind(listen).await.map_err(|error| BindError {
+            in_use: error.kind() == std::io::ErrorKind::AddrInUse,
+            ..failed(error.to_string())
+        })?;
         let tuning = tuning.offered(&listener);
         let address = listener.local_addr().map_err(|error| failed(error.to_string()))?;
         let known: KnownKeys = Arc::new(RwLock::default());
@@ -227,6 +234,8 @@ pub struct BindError {
     pub address: String,
     /// Why not.
     pub reason: String,
+    /// Whether another process has it.
+    pub in_use: bool,
 }
 
 #[async_trait]
@@ -286,6 +295,13 @@ impl Net for TcpNet {
 
     fn links(&self) -> LinkEvents {
         self.shared.links.follow()
+    }
+
+    fn refused_by(&self) -> BTreeSet<NodeId> {
+        self.shared.state(|state| {
+            let refuses = |peer: &PeerState| peer.refusals >= REFUSALS && peer.link.is_none();
+            state.peers.iter().filter(|(_, peer)| refuses(peer)).map(|(&node, _)| node).collect()
+        })
     }
 
     fn rtt(&self, peer: NodeId) -> Option<Duration> {
@@ -381,6 +397,7 @@ impl PeerState {
             standing: None,
             link: None,
             last: greet::LinkId::default(),
+            refusals: 0,
             wakers: dial::Wakers::default(),
             stop: CancellationToken::new(),
         }

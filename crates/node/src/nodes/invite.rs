@@ -32,7 +32,7 @@ pub(crate) async fn offer(site: &Site, root: PublicKey, request: &SeatRequest) -
     let roster = &site.peers.roster;
     let admitted = admitted(site, root).await?;
     let Some(&(_, of, place)) = admitted.iter().find(|(name, ..)| *name == request.of) else {
-        return Err(invalid(format!("there is no site named {}", request.of)));
+        return Err(ServiceError::no_such_site(&request.of));
     };
     if place.site != of {
         let message = format!(

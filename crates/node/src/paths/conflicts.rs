@@ -29,7 +29,7 @@ pub(crate) fn of_key(view: &dyn View, bucket: &Bucket, key: &str) -> Outcome<Con
     let found = space::conflict(view, bucket.id, key).map_err(unreadable)?;
     found.ok_or_else(|| {
         let message = format!("{key} in {} has no conflict, as far as is known here", bucket.name);
-        ServiceError::new(ErrorKind::InvalidArgument, message)
+        ServiceError::new(ErrorKind::NoSuchConflict, message)
     })
 }
 

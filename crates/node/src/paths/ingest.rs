@@ -1,6 +1,6 @@
 //! A body on its way in: cut into chunks, named, written unsynced, with bounded memory.
 //!
-//! Before: `paths/put.rs` or `paths/part.rs` with the gateway's body. After: the commit of a record that
+//! Before: `paths/put.rs` or `paths/upload.rs` with the gateway's body. After: the commit of a record that
 //! refers to the chunks. Invariants: at most three chunks of a body are in memory; a body that fails leaves
 //! only chunks that nothing refers to; what is pinned stays until the record is committed.
 

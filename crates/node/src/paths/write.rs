@@ -1,6 +1,6 @@
 //! One write, from what was asked to what is durable: here, or at the bucket's home when it is conditional.
 //!
-//! Before: `put.rs`, `delete.rs`, `copy.rs`, `complete.rs` with a body that is written. After: the commit
+//! Before: `put.rs`, `delete.rs`, `copy.rs`, `upload.rs` with a body that is written. After: the commit
 //! thread. Invariants: a condition is decided at the home or the write is refused, never ignored; what the
 //! home decides is stored here before it is answered; payload stays pinned until its record is durable.
 

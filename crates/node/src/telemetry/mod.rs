@@ -110,8 +110,8 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Registers all metrics of the node.
-    pub fn register(registry: &mut Registry) -> Self {
+    /// Registers all metrics of a node that was built from this commit; empty if that is not known.
+    pub fn register(registry: &mut Registry, commit: &'static str) -> Self {
         let labels = Arc::new(PeerLabels::default());
         let sync_seconds = Histogram::new([
             0.0001, 0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0,
@@ -140,12 +140,14 @@ impl Telemetry {
             unprotected_bytes: Family::default(),
             area_lacking_bytes: Family::default(),
         };
-        telemetry.enter(registry);
+        telemetry.enter(registry, commit);
         telemetry
     }
 
-    fn enter(&self, registry: &mut Registry) {
-        let build = Info::new(vec![("version", env!("CARGO_PKG_VERSION")), ("arch", std::env::consts::ARCH)]);
+    fn enter(&self, registry: &mut Registry, commit: &'static str) {
+        let release = env!("CARGO_PKG_VERSION");
+        let build =
+            Info::new(vec![("version", release), ("commit", commit), ("arch", std::env::consts::ARCH)]);
         registry.register("skerry_build", "The release that runs", build);
         self.feed_lag.register(registry);
         registry.register(

@@ -32,7 +32,7 @@ fn node(n: usize) -> NodeId {
 #[test]
 fn every_contract_metric_is_there() {
     let mut registry = Registry::default();
-    let telemetry = Telemetry::register(&mut registry);
+    let telemetry = Telemetry::register(&mut registry, "0123abc");
     telemetry.disk_bytes("journal", 5);
     telemetry.feed_lag.set(node(1), "south", 3, 1.5);
     telemetry.sync_seconds.observe(0.004);
@@ -44,7 +44,10 @@ fn every_contract_metric_is_there() {
     telemetry.wan.peer(node(1), "south").sent(Kind::Record, 10);
     let text = told(&registry);
     assert!(
-        text.contains(&format!("skerry_build_info{{version=\"{}\"", env!("CARGO_PKG_VERSION"))),
+        text.contains(&format!(
+            "skerry_build_info{{version=\"{}\",commit=\"0123abc\"",
+            env!("CARGO_PKG_VERSION")
+        )),
         "{text}"
     );
     assert_eq!(value(&text, "skerry_feed_lag_records{peer=\"south\"}"), 3.0);
@@ -76,7 +79,7 @@ async fn control_is_what_the_wire_carried_besides() {
     a.set_peers(peer(second));
     b.set_peers(peer(first));
     let mut registry = Registry::default();
-    let telemetry = Telemetry::register(&mut registry);
+    let telemetry = Telemetry::register(&mut registry, "0123abc");
     let net: Arc<dyn Net> = a.clone();
     telemetry.wan.watch(&net);
     let counted = telemetry.wan.peer(b.node(), "south");
@@ -101,7 +104,7 @@ async fn control_is_what_the_wire_carried_besides() {
 #[test]
 fn peers_and_buckets_beyond_the_limit_are_summed() {
     let mut registry = Registry::default();
-    let telemetry = Telemetry::register(&mut registry);
+    let telemetry = Telemetry::register(&mut registry, "0123abc");
     for n in 0..limits::METRIC_PEERS + 3 {
         let name = format!("site-{n}");
         telemetry.feed_lag.set(node(n), &name, 2, n as f64);

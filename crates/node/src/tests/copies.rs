@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use skerry_base::kv::{Table, View};
-use skerry_gateway::service::BucketPatch;
+use skerry_gateway::service::{BucketPatch, ExpelRequest};
 
 use super::world::{TestSite, TestWorld, noise};
 
@@ -94,6 +94,27 @@ async fn a_holder_that_comes_back_empty_is_no_holder_and_gets_it_again() {
         assert_eq!(world.sites[1].get("safe", &format!("{n}")).await.unwrap(), noise(40_000, n));
     }
     world.stop().await;
+}
+
+/// The last other holder is thrown out: what is here only dies with this site, and the number must say so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_nowhere_to_go_is_at_risk() {
+    let mut world = TestWorld::new(2).await;
+    create(&world.sites[0], "safe").await;
+    world.sites[0].put("safe", "k", noise(70_000, 1)).await.unwrap();
+    protected(&world.sites[0], "safe").await;
+    world.sites[1].stop().await;
+    let one = &world.sites[0];
+    one.services().admin.expel("site-2", ExpelRequest {}).await.unwrap();
+    one.until("nobody else counts", || async { unprotected(one, "safe").await == 70_000 }).await;
+    let status = one.services().admin.status().await.unwrap();
+    assert_eq!((status.unprotected_bytes, status.single_copy_buckets), (70_000, 0));
+    world.stop().await;
+    let alone = TestWorld::new(1).await;
+    create(&alone.sites[0], "two").await;
+    alone.sites[0].put("two", "k", noise(80_000, 2)).await.unwrap();
+    assert_eq!(unprotected(&alone.sites[0], "two").await, 80_000, "nobody ever joined");
+    alone.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

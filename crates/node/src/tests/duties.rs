@@ -269,14 +269,31 @@ async fn an_expelled_site_is_refused_by_all_who_hear_of_it() {
         assert_eq!(shown(site, "site-3").await.state, "expelled");
     }
     let again = one.services().admin.expel("site-3", ExpelRequest {}).await.unwrap_err();
-    assert_eq!(again.kind(), ErrorKind::InvalidArgument, "{again}");
+    assert_eq!(again.kind(), ErrorKind::NoSuchSite, "{again}");
     let refused = DutyRequest { duty: "freeze".into(), abandon_uploads: false };
-    assert!(one.services().admin.set_duty("site-3", refused).await.is_err());
+    let refused = one.services().admin.set_duty("site-3", refused).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoSuchSite, "{refused}");
     // What it writes from now on stays with it; what the others write comes to each of them, so that there was time.
     three.put("theirs", "late", "x").await.unwrap();
     one.create_bucket("marker").await.unwrap();
     knows(two, "marker").await;
     let found = two.services().admin.buckets().await.unwrap().buckets;
     assert!(found.iter().all(|bucket| bucket.objects == 0), "{found:?}");
+    world.stop().await;
+}
+
+/// Its operator would look at firewalls else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expelled_site_is_told_that_it_is_refused() {
+    let world = TestWorld::over_tcp(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.services().admin.expel("site-3", ExpelRequest {}).await.unwrap();
+    two.until("all have heard", || async { two.site().peers.roster.all().len() == 2 }).await;
+    let peers = || async { three.services().admin.status().await.unwrap().peers };
+    three
+        .until("it is refused by both", || async { peers().await.iter().all(|peer| peer.state == "refuses") })
+        .await;
+    assert!(peers().await.iter().all(|peer| peer.lag_ms.is_none()), "who does not answer may have written");
+    assert!(one.services().admin.status().await.unwrap().peers.iter().all(|peer| peer.state == "alive"));
     world.stop().await;
 }

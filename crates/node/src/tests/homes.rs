@@ -78,7 +78,7 @@ async fn a_home_is_handed_over_and_nobody_decides_twice() {
     let refused = two.services().admin.move_home("locks", to("site-2", None)).await.unwrap_err();
     assert!(refused.message().contains("site-1"), "{}", refused.message());
     let refused = one.services().admin.move_home("locks", to("atlantis", None)).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(refused.kind(), ErrorKind::NoSuchSite);
     let moved = one.services().admin.move_home("locks", to("site-2", None)).await.unwrap();
     assert_eq!((&*moved.site, moved.epoch), ("site-2", 2));
     home_is(two, "locks", "site-2", 2).await;
@@ -161,7 +161,7 @@ async fn a_conflict_is_shown_and_ended_everywhere() {
     }
     let none = ConflictEnd { bucket: "photos".into(), key: "a".into(), keep: None };
     let refused = one.services().admin.end_conflict(none).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    assert_eq!(refused.kind(), ErrorKind::NoSuchConflict);
     world.stop().await;
 }
 

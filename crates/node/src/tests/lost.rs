@@ -298,7 +298,9 @@ async fn a_word_that_cannot_be_given_is_refused() {
     let world = TestWorld::new(2).await;
     heard(&world).await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
-    for (at, name) in [(one, "nowhere"), (one, "site-1"), (two, "site-2")] {
+    let unknown = declare(one, "nowhere", true).await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::NoSuchSite, "{unknown}");
+    for (at, name) in [(one, "site-1"), (two, "site-2")] {
         assert_eq!(declare(at, name, true).await.unwrap_err().kind(), ErrorKind::InvalidArgument, "{name}");
     }
     let never = declare(one, "site-2", false).await.unwrap();

@@ -87,7 +87,7 @@ impl TestSite {
         config.s3.listen = "127.0.0.1:0".into();
         // Uploads take each other along, as in a build that is optimised.
         let md5 = Some(Md5Batch::with_company(usize::MAX));
-        (config, Options { net: Some(net), access_key: Some(key()), md5, memory: None })
+        (config, Options { net: Some(net), access_key: Some(key()), md5, ..Options::default() })
     }
 
     pub(super) async fn stop(&mut self) {

@@ -75,7 +75,7 @@ pub fn store(directory: &Path, federation: &str, names: &[String]) -> Result<(),
     files::private_directory(directory)?;
     let (ca_path, key_path) = (directory.join(CA_CERTIFICATE), directory.join(CA_KEY));
     let name = format!("Skerry {federation}");
-    let ca = if files::exists(&ca_path) {
+    let ca = if files::exists(&ca_path)? {
         Certified { certificate: files::read_text(&ca_path)?, key: files::read_secret(&key_path)? }
     } else {
         let made = authority(&name)?;

@@ -32,9 +32,9 @@ pub fn private_directory(path: &Path) -> Result<(), TrustError> {
     made.map_err(|error| failed(path, error))
 }
 
-/// Whether a file is there.
-pub fn exists(path: &Path) -> bool {
-    path.exists()
+/// Whether a file is there; who may not look does not know.
+pub fn exists(path: &Path) -> Result<bool, TrustError> {
+    path.try_exists().map_err(|error| failed(path, error))
 }
 
 /// Reads a text file.

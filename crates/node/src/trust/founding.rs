@@ -55,7 +55,7 @@ impl Founding {
     /// there is refused.
     pub fn store_root(&self, directory: &Path) -> Result<(), TrustError> {
         let path = directory.join(ROOT_KEY);
-        if files::exists(&path) {
+        if files::exists(&path)? {
             let reason = "there is a federation already; its root key is never overwritten".into();
             return Err(TrustError::File { path: path.display().to_string(), reason });
         }

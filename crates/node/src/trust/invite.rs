@@ -119,7 +119,7 @@ impl InviteBook {
     /// Opens the book at `path`; a missing file is an empty book.
     pub fn open(path: &Path) -> Result<Self, TrustError> {
         let damaged = |reason: String| TrustError::File { path: path.display().to_string(), reason };
-        let file = if files::exists(path) {
+        let file = if files::exists(path)? {
             serde_json::from_str(&files::read_secret(path)?).map_err(|error| damaged(error.to_string()))?
         } else {
             InviteFile { version: 1, invites: Vec::new() }

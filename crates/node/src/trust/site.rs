@@ -54,8 +54,8 @@ struct TrustFile {
 }
 
 impl SiteTrust {
-    /// Whether a directory holds a site.
-    pub fn exists(directory: &Path) -> bool {
+    /// Whether a directory holds a site; who may not look into it does not know.
+    pub fn exists(directory: &Path) -> Result<bool, TrustError> {
         files::exists(&directory.join(TRUST))
     }
 
@@ -97,9 +97,10 @@ impl SiteTrust {
         }
         let credentials = load_credentials(&directory.join(CREDENTIAL_KEY))?;
         let admin_path = directory.join(ADMIN_KEY);
-        let admin = if files::exists(&admin_path) { Some(AdminKey::load(&admin_path, &root)?) } else { None };
+        let admin =
+            if files::exists(&admin_path)? { Some(AdminKey::load(&admin_path, &root)?) } else { None };
         let seat_path = directory.join(SEAT);
-        let seat = if files::exists(&seat_path) { Some(load_seat(&seat_path)?) } else { None };
+        let seat = if files::exists(&seat_path)? { Some(load_seat(&seat_path)?) } else { None };
         if let Some(seat) = &seat {
             seat.verify(&root, statement.site, &identity.public())?;
         }
@@ -113,7 +114,7 @@ impl SiteTrust {
 
     /// Whether the site in a directory was never started.
     pub fn is_unstarted(directory: &Path) -> bool {
-        files::exists(&directory.join(UNSTARTED))
+        files::exists(&directory.join(UNSTARTED)).unwrap_or(false)
     }
 
     /// It was: what its disk has from now on is all that there is.

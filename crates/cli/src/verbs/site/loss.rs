@@ -12,6 +12,7 @@ use skerry_node::admin_shapes::{LossPage, LossRequest, LossState, LostVersion};
 use crate::admin::segment;
 use crate::arguments::Globals;
 use crate::exit::{Exit, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::{Place, Site};
 use crate::progress::Waiting;
@@ -129,10 +130,11 @@ impl DeclareLost {
 
 impl DeclareFound {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
-        if output::dry_run(globals.dry_run, &format!("declare {} found", self.name), globals.json)? {
+        let at = self.place.site(&globals).await?;
+        let about = async { at.client.get::<LossState>(&path(&self.name, "lost")).await.map(drop) };
+        if look::dry_run(&globals, &format!("declare {} found", self.name), about).await? {
             return Ok(Exit::Done);
         }
-        let at = self.place.site(&globals).await?;
         let state: LossState =
             at.client.post(&path(&self.name, "lost"), &LossRequest { lost: false }).await?;
         show(&state, globals.json)?;

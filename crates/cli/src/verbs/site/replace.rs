@@ -1,13 +1,15 @@
 //! `skerry site replace GONE --by NEW`: a new machine in the place of a site that is gone for ever.
 
 use clap::Args;
-use skerry_node::admin_shapes::{RecoveryStatus, ReplaceRequest, ReplacedSite};
+use skerry_node::admin_shapes::{RecoveryStatus, ReplaceRequest, ReplacedSite, SiteStatus};
 
-use super::{Duty, or_none};
+use super::{Duty, Follows, or_none};
 use crate::admin::segment;
 use crate::arguments::Globals;
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::look;
 use crate::output;
+use crate::place::Site;
 use crate::words;
 
 /// Who takes whose place.
@@ -27,7 +29,17 @@ impl Replace {
     pub(super) async fn run(self, globals: Globals) -> Outcome {
         let Self { of, by, keep_name } = self;
         let target = &of.target;
-        if output::dry_run(globals.dry_run, &format!("have {by} take the place of {target}"), globals.json)? {
+        let asked = of.place.site(&globals).await?;
+        let gone = look::site(&asked, target).await?;
+        let act = format!("have {by} take the place of {target}");
+        if globals.dry_run {
+            may_be_replaced(&asked, &gone, &by).await?;
+        }
+        // Said once more, the newcomer may be called as the gone one was: it loses nothing.
+        let is_gone = gone.link != "alive" && !gone.here;
+        let homes = if is_gone { gone.homes } else { Vec::new() };
+        let follows = Follows { homes, exposed_keys: look::working_keys(&asked).await? };
+        if follows.before(&globals, &act, target)? {
             return Ok(Exit::Done);
         }
         let question = format!(
@@ -35,7 +47,6 @@ impl Replace {
              for ever; what only it had is lost."
         );
         output::confirm(&question, globals.yes)?;
-        let asked = of.place.site(&globals).await?;
         let path = format!("/_skerry/v1/sites/{}/replace", segment(target));
         let request = ReplaceRequest { by: by.clone(), keep_name };
         let done: ReplacedSite = asked.client.post(&path, &request).await?;
@@ -46,6 +57,19 @@ impl Replace {
         say(target, &by, &done);
         Ok(Exit::Done)
     }
+}
+
+/// What the site would refuse: the newcomer is to belong, and who answers is not gone.
+async fn may_be_replaced(asked: &Site, gone: &SiteStatus, by: &str) -> Outcome<()> {
+    if gone.state == "replaced" {
+        return Ok(());
+    }
+    let newcomer = look::member(asked, by).await?;
+    if newcomer.site != gone.site && (gone.link == "alive" || gone.here) {
+        let message = format!("{} is not gone: it answers", gone.name);
+        return Err(Failure::usage(format!("{}: {message}", asked.client.endpoint)));
+    }
+    Ok(())
 }
 
 fn say(target: &str, by: &str, done: &ReplacedSite) {

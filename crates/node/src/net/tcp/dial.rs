@@ -19,7 +19,7 @@ use super::super::sever::Severable;
 use super::super::tls;
 use super::super::traffic::{Counters, Meter};
 use super::super::{Course, Duplex, NetError, PeerAddress, Stream};
-use super::{HANDSHAKE, Shared, greet};
+use super::{HANDSHAKE, REFUSALS, Shared, greet};
 use crate::trust::{PublicKey, entropy};
 
 /// Time for TCP to connect to one address.
@@ -144,8 +144,28 @@ async fn dial(shared: &Arc<Shared>, node: NodeId, want: Wanted) -> Result<greet:
     let greeting = greet::greet(shared, connection.socket, (node, Course::default()), Some(last), token);
     let failed = |reason: String| NetError::Dial { address: connection.address.clone(), reason };
     match timeout(HANDSHAKE, greeting).await {
+        Ok(Err(error)) if greet::is_refusal(&error) => {
+            refused(shared, node, &connection.address);
+            Err(NetError::Refused { address: connection.address })
+        }
         Ok(greeted) => greeted.map_err(|error| failed(error.to_string())),
         Err(_) => Err(failed("no greeting in time".into())),
+    }
+}
+
+/// Takes note of a refusal; one that is meant is said once.
+fn refused(shared: &Shared, node: NodeId, address: &str) {
+    let refusals = shared.state(|state| {
+        let peer = state.peers.get_mut(&node)?;
+        peer.refusals = peer.refusals.saturating_add(1);
+        Some(peer.refusals)
+    });
+    if refusals == Some(REFUSALS) {
+        tracing::warn!(
+            peer = %node,
+            address,
+            "this site is refused there: it was expelled or replaced, or that site has not heard of it; see `skerry status`"
+        );
     }
 }
 

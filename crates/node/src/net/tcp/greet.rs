@@ -58,6 +58,11 @@ impl Hello {
         bytes
     }
 
+    async fn write(self, stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        stream.write_all(&self.encode()).await?;
+        stream.flush().await
+    }
+
     async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let version = stream.read_u8().await?;
         if version != VERSION {
@@ -68,6 +73,12 @@ impl Hello {
         let (arbiter, number) = (stream.read_u64().await?, stream.read_u64().await?);
         Ok(Self { instance, last: LinkId { arbiter, number } })
     }
+}
+
+/// Whether the other end said that it does not take the key of this node.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    inner == Some(&rustls::Error::AlertReceived(rustls::AlertDescription::AccessDenied))
 }
 
 /// How a greeting ended.
@@ -91,8 +102,10 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let own = Hello { instance: shared.instance, last: dialled.unwrap_or_default() };
-    stream.write_all(&own.encode()).await?;
-    stream.flush().await?;
+    if let Err(error) = own.write(&mut stream).await {
+        // Who refuses the key of this node says so and hangs up, perhaps before this was written: that says more.
+        return Err(Hello::read(&mut stream).await.err().filter(is_refusal).unwrap_or(error));
+    }
     let theirs = Hello::read(&mut stream).await?;
     let reserved = if shared.node < peer {
         let reserved = decide(shared, (peer, course), theirs, dialled.is_some(), &token);
@@ -205,6 +218,7 @@ where
         }
         entry.link = Some(Arc::new(link));
         entry.last = standing.id;
+        entry.refusals = 0;
         shared.links.up(*peer, standing.number);
         Some(())
     });
