@@ -6,6 +6,7 @@
 //! Invariants: a bucket's id is derived ([`incarnation`]), never drawn, so that two cut-off sites that make the
 //! same bucket for the same owner make the same one; data and policies of two incarnations never merge.
 
+mod ack;
 mod address;
 mod area;
 mod claim;
@@ -18,6 +19,7 @@ mod system;
 mod tenure;
 mod wish;
 
+pub use ack::AREA_PLACES;
 pub use address::{AddressDocument, assign_address, dialled};
 pub use area::{AreaDocument, area, areas, assign_area, configure_area, is_area_name};
 pub use claim::{
@@ -72,7 +74,7 @@ pub struct BucketConfig {
     pub versioning: Versioning,
     /// Copies of the payload at distinct sites.
     pub copies: u8,
-    /// How far a write must be durable before it is acknowledged.
+    /// How far a write must be durable before it is acknowledged, as every release knows it ([`Self::ack_scope`]).
     pub scope: Scope,
     /// Acknowledge though the scope was not reached.
     pub accept_less: bool,

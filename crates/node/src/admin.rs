@@ -196,7 +196,7 @@ impl Admin {
             owner: bucket.owner.clone(),
             created_ms: bucket.created.0,
             versioning: versioning_name(bucket.versioning).into(),
-            ack_scope: scope::name(bucket.config.scope),
+            ack_scope: scope::shown(&bucket.config),
             copies: u32::from(bucket.config.copies_in_all()),
             copies_in: copies_in(&bucket.config),
             lives_in: bucket.config.lives_in().unwrap_or_default().to_owned(),
@@ -276,7 +276,7 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
         };
     }
     if let Some(scope) = &patch.ack_scope {
-        config.scope = scope::parse(scope)?;
+        scope::set(config, scope)?;
     }
     set_copies(config, patch.copies, patch.copies_in.as_deref())?;
     match patch.lives_in.as_deref() {

@@ -25,6 +25,7 @@ mod faults;
 mod judge;
 mod nodes;
 mod reads;
+mod scopes;
 mod trim;
 
 /// The only bucket.
@@ -71,6 +72,18 @@ pub enum Mistake {
     DecliningCounts,
     /// What another node of a site holds is taken for held by each of them.
     NeighbourCounts,
+    /// A write that is to be durable in its area counts a site of another one.
+    ForeignCounts,
+    /// It counts sites where they were when it came in.
+    MovedCounts,
+    /// It counts two nodes of a site as two places.
+    NodesCount,
+    /// It counts who does not answer.
+    SilentCounts,
+    /// It counts who is lost, or about to go.
+    LostCount,
+    /// Who lets go of copies does not look at what the record says of how many a write was answered for.
+    PromiseForgotten,
 }
 
 /// What can happen next.
@@ -109,6 +122,8 @@ enum Event {
     Trim(trim::Act),
     /// A node finds that it lost what it wrote.
     Rot,
+    /// A write waits for its scope.
+    Press(u64),
 }
 
 /// What is known of another site: what it holds, and in which life it said so.
@@ -182,6 +197,8 @@ struct World {
     fire: Instant,
     /// Sites that said that they are empty.
     emptied: BTreeSet<usize>,
+    /// Writes that wait for others, where there are any.
+    scopes: scopes::Scopes,
     outcome: Outcome,
 }
 
@@ -191,6 +208,8 @@ enum Kind {
     Plain,
     Areas,
     Nodes,
+    ScopesInAreas,
+    ScopesOfNodes,
 }
 
 /// Runs one seed.
@@ -207,6 +226,13 @@ pub fn run_of_nodes(seed: u64, mistake: Option<Mistake>) -> Outcome {
 /// site that takes nothing.
 pub fn run_in_areas(seed: u64, mistake: Option<Mistake>) -> Outcome {
     run_by(Draw::from_seed(seed).fork("copies in areas"), mistake, Kind::Areas)
+}
+
+/// Runs one seed in which writes wait until they are durable in their area, or where their bucket wants copies; in a quarter of
+/// them two of the sites are nodes of one.
+pub fn run_of_scopes(seed: u64, mistake: Option<Mistake>) -> Outcome {
+    let kind = if seed % 4 == 3 { Kind::ScopesOfNodes } else { Kind::ScopesInAreas };
+    run_by(Draw::from_seed(seed).fork("copies of scopes"), mistake, kind)
 }
 
 fn run_by(mut draw: Draw, mistake: Option<Mistake>, kind: Kind) -> Outcome {
@@ -231,12 +257,21 @@ fn run_by(mut draw: Draw, mistake: Option<Mistake>, kind: Kind) -> Outcome {
         excused: BTreeSet::new(),
         fire: Instant(0),
         emptied: BTreeSet::new(),
+        scopes: scopes::Scopes::default(),
         outcome: Outcome::default(),
     };
     match kind {
         Kind::Plain => {}
         Kind::Areas => world.name_areas(),
         Kind::Nodes => world.join_nodes(),
+        Kind::ScopesInAreas => {
+            world.ask_for_scopes();
+            world.name_areas();
+        }
+        Kind::ScopesOfNodes => {
+            world.ask_for_scopes();
+            world.join_nodes();
+        }
     }
     world.begin();
     world.go_until(Instant(0).after(seconds(180)));
@@ -350,6 +385,7 @@ impl World {
             Event::Level => self.level(),
             Event::Move => self.move_site(),
             Event::Rot => self.rot(),
+            Event::Press(id) => self.press(id),
         }
     }
 
@@ -408,12 +444,16 @@ impl World {
             }
             return;
         }
+        let Some(scope) = self.scope_of_write(site) else { return };
         self.count("writes");
         let dot = self.next_dot(site);
         let place = &mut self.sites[site];
         place.records.insert(dot, site);
         place.bodies.insert(dot);
         self.share(site, dot);
+        if let Some(scope) = scope {
+            self.wait_for_scope(site, dot, scope);
+        }
     }
 
     fn level(&mut self) {
@@ -426,6 +466,7 @@ impl World {
             self.count("copies lowered");
         }
         self.copies = now;
+        self.ask_for_fewer();
         self.wish_anew();
     }
 
@@ -646,6 +687,7 @@ impl World {
             }
             self.input(site, input);
         }
+        self.answered_for_scope(site, dot, by, result);
     }
 
     /// Feeds, in short: who can reach another takes its records, deaths and declarations.

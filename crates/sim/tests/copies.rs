@@ -4,7 +4,7 @@ mod many;
 
 use std::collections::BTreeSet;
 
-use skerry_sim::copies::{Mistake, backlog, run, run_in_areas, run_of_nodes};
+use skerry_sim::copies::{Mistake, backlog, run, run_in_areas, run_of_nodes, run_of_scopes};
 
 /// `SKERRY_COPIES_SEEDS` runs more seeds.
 #[test]
@@ -235,5 +235,50 @@ fn buckets_that_share_one_queue_starve() {
         let found = (0..20).find(caught);
         println!("{mistake:?}: seed {found:?}");
         assert!(found.is_some(), "no seed found it");
+    }
+}
+
+/// `SKERRY_SCOPE_SEEDS` runs more seeds.
+#[test]
+fn what_is_answered_for_an_area_or_as_durable_is_where_it_is_asked_for() {
+    many::hold(
+        |seed| run_of_scopes(seed, None),
+        ("SKERRY_SCOPE_SEEDS", 60),
+        &[
+            "areas reached",
+            "durable reached",
+            "scopes not reached",
+            "scopes refused at once",
+            "moved while a write waited",
+            "waiting when it crashed",
+            "answered and burned",
+            "declared too early",
+            "emptied and burned",
+            "declined",
+            "let go",
+            "copies lowered",
+            "shared",
+        ],
+    );
+    for seed in 0..4 {
+        assert_eq!(run_of_scopes(seed, None), run_of_scopes(seed, None));
+    }
+}
+
+#[test]
+fn mistakes_of_who_counts_for_a_scope() {
+    for mistake in [
+        Mistake::ForeignCounts,
+        Mistake::MovedCounts,
+        Mistake::NodesCount,
+        Mistake::SilentCounts,
+        Mistake::LostCount,
+        Mistake::PromiseForgotten,
+    ] {
+        let caught =
+            |seed: &u64| run_of_scopes(*seed, Some(mistake)).violations.iter().any(|(by, _)| *by == "scopes");
+        let found = (0..200).find(caught);
+        println!("{mistake:?}: seed {found:?}");
+        assert!(found.is_some(), "no seed found {mistake:?}");
     }
 }

@@ -111,7 +111,7 @@ pub(crate) struct Set {
     /// Whether every version of a key is kept
     #[arg(long, value_enum)]
     versioning: Option<Versioning>,
-    /// What a write waits for: node, site or sites=N
+    /// What a write waits for: node, site, area, sites=N or durable; with ' or less' behind it: answered all the same
     #[arg(long, value_name = "SCOPE")]
     ack_scope: Option<String>,
     /// Copies wanted at distinct sites: N, 'N in AREA', 'N in each area', or several: '3, 1 in oslo, 1 in bergen'

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::BucketConfig;
 use super::area::is_area_name;
+use crate::record::Scope;
 
 /// Names of the settings among [`BucketConfig::more`].
 const IN: &str = "copies-in";
@@ -86,12 +87,12 @@ impl fmt::Display for AreaWish {
 }
 
 impl BucketConfig {
-    fn setting(&self, name: &str) -> &str {
+    pub(super) fn setting(&self, name: &str) -> &str {
         let found = self.more.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
-    fn set(&mut self, name: &str, value: String) {
+    pub(super) fn set(&mut self, name: &str, value: String) {
         self.more.retain(|(known, _)| known != name);
         if !value.is_empty() {
             self.more.push((name.to_owned(), value));
@@ -129,8 +130,12 @@ impl BucketConfig {
 
     /// Says how many copies are wanted in all, and of areas.
     pub fn set_copies(&mut self, copies: u8, wish: &AreaWish) {
+        let scope = self.ack_scope();
         self.copies = copies;
         self.set(IN, wish.to_string());
+        if scope == Scope::Durable {
+            self.set_ack_scope(scope);
+        }
     }
 
     /// The area that the bucket lives in; none for everywhere.

@@ -95,31 +95,40 @@ impl There<'_> {
     }
 }
 
-/// What a bucket wants of those that are there.
-fn demand(config: &BucketConfig, there: &There<'_>) -> (Demand, Vec<AreaNeed>) {
-    let all = usize::from(config.copies_in_all()).min(there.all);
+/// How many copies a bucket wants of which area: of those that it names, also where it lives, and of each that has sites if it
+/// wants some in each.
+pub(crate) fn of_areas(
+    config: &BucketConfig,
+    there: &BTreeMap<String, BTreeSet<SiteId>>,
+) -> BTreeMap<String, usize> {
     let wish = config.area_wish().unwrap_or_default();
     let lives = config.lives_in().filter(|area| is_area_name(area));
     let mut named: BTreeSet<&str> = wish.areas.keys().map(String::as_str).chain(lives).collect();
     if wish.each > 0 {
-        named.extend(there.areas.keys().map(String::as_str));
+        named.extend(there.keys().map(String::as_str));
     }
+    let wanted = |area: &str| match lives == Some(area) {
+        true => wish.of(area).max(config.copies_in_all()),
+        false => wish.of(area),
+    };
+    named.into_iter().map(|area| (area.to_owned(), usize::from(wanted(area)))).collect()
+}
+
+/// What a bucket wants of those that are there.
+fn demand(config: &BucketConfig, there: &There<'_>) -> (Demand, Vec<AreaNeed>) {
+    let all = usize::from(config.copies_in_all()).min(there.all);
     let (mut demand, mut needs) = (Demand::anywhere(all), Vec::new());
-    for area in named {
-        let sites = there.areas.get(area).cloned().unwrap_or_default();
+    for (area, wanted) in of_areas(config, &there.areas) {
+        let sites = there.areas.get(&area).cloned().unwrap_or_default();
         let counts = sites.difference(there.lost).copied();
         let takes = counts.clone().filter(|site| !there.refusing.contains(site));
         let (count, taking) = (there.together.count(counts), there.together.count(takes));
-        let wanted = match lives == Some(area) {
-            true => wish.of(area).max(config.copies_in_all()),
-            false => wish.of(area),
-        };
-        let wanted = usize::from(wanted);
         demand = demand.and_in(wanted.min(count), sites);
         let is_asked = wanted.min(count) > 0;
-        needs.push(AreaNeed { area: area.to_owned(), wanted, there: taking, is_asked });
+        needs.push(AreaNeed { area, wanted, there: taking, is_asked });
     }
     demand = demand.closed(&there.closed());
+    let lives = config.lives_in();
     let moves = lives.is_some_and(|area| needs.iter().any(|need| need.area == area && need.there > 0));
     (if moves { demand.moving() } else { demand }, needs)
 }
@@ -127,11 +136,8 @@ fn demand(config: &BucketConfig, there: &There<'_>) -> (Demand, Vec<AreaNeed>) {
 /// How many copies a bucket wants now, and who counts.
 pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
     let lost = site.copies.uncounted();
-    let (known, together) = (site.peers.roster.all(), site.peers.roster.together());
-    let all = known.keys().copied().chain([site.id]);
-    let sites: BTreeSet<SiteId> = all.filter(|other| bucket.may_lie_at(*other)).collect();
-    let said = known.into_iter().filter(|(other, _)| sites.contains(other));
-    let areas = areas(said.map(|(other, found)| (other, found.area)), &together);
+    let together = site.peers.roster.together();
+    let Standing { sites, areas } = Standing::of(site, bucket, &together);
     // The nodes of one site burn together: it counts once, wherever in it a copy lies.
     let all = together.count(sites.difference(&lost).copied());
     let (refusing, frozen) = (site.copies.refusing(bucket.id), site.duties.frozen());
@@ -147,6 +153,30 @@ pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
     let wished =
         needs.iter().map(|need| need.wanted).sum::<usize>().max(usize::from(bucket.config.copies_in_all()));
     Rules { demand, at_hand, wished, needs, is_unread: bucket.config.is_unread(), lost, sites }
+}
+
+/// Which sites may hold copies of a bucket, lost ones among them, and in which areas they are.
+pub(crate) struct Standing {
+    pub(crate) sites: BTreeSet<SiteId>,
+    pub(crate) areas: BTreeMap<String, BTreeSet<SiteId>>,
+}
+
+impl Standing {
+    pub(crate) fn of(site: &Site, bucket: &Bucket, together: &Together) -> Self {
+        let known = site.peers.roster.all();
+        let all = known.keys().copied().chain([site.id]);
+        let sites: BTreeSet<SiteId> = all.filter(|other| bucket.may_lie_at(*other)).collect();
+        let said = known.into_iter().filter(|(other, _)| sites.contains(other));
+        let areas = areas(said.map(|(other, found)| (other, found.area)), together);
+        Self { sites, areas }
+    }
+}
+
+/// The area that this site is in.
+pub(crate) fn own_area(site: &Site, together: &Together) -> Option<String> {
+    let said = site.peers.roster.all().into_iter().map(|(other, found)| (other, found.area));
+    let mut all = areas(said, together).into_iter();
+    all.find(|(_, sites)| sites.contains(&site.id)).map(|(area, _)| area)
 }
 
 /// Which sites are in which area. The nodes of a site stand in one place, whatever is said of each: where its first node is

@@ -33,6 +33,8 @@ struct World {
     links: BTreeMap<(NodeId, NodeId), CancellationToken>,
     /// What round trips are said to take, of who is not next door.
     distances: BTreeMap<(NodeId, NodeId), Duration>,
+    /// What a question and its answer wait, of those whose links are slow indeed.
+    delays: BTreeMap<(NodeId, NodeId), Duration>,
     numbers: u64,
 }
 
@@ -81,6 +83,13 @@ impl MemoryWorld {
     /// Says how long a round trip between two nodes takes; nothing takes longer for it.
     pub fn set_rtt(&self, one: NodeId, other: NodeId, rtt: Duration) {
         self.change(|world| world.distances.insert((one.min(other), one.max(other)), rtt));
+    }
+
+    /// Makes every stream between two nodes wait so long before it opens: as a question and its answer do that are as far
+    /// apart. What follows on the stream waits no more.
+    pub fn set_delay(&self, one: NodeId, other: NodeId, rtt: Duration) {
+        self.set_rtt(one, other, rtt);
+        self.change(|world| world.delays.insert((one.min(other), one.max(other)), rtt));
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
@@ -190,6 +199,10 @@ impl Net for MemoryNet {
         }
         if self.is_cut() {
             return Err(NetError::Cut);
+        }
+        let pair = (self.node().min(peer), self.node().max(peer));
+        if let Some(delay) = self.world.change(|world| world.delays.get(&pair).copied()) {
+            tokio::time::timeout(delay, std::future::pending::<()>()).await.ok();
         }
         self.world.change(|world| world.connect(self.node(), peer))
     }

@@ -198,9 +198,6 @@ impl Site {
         let bucket = self.known(name).await?;
         let target = Target { name: &bucket.name, owner: &bucket.owner };
         self.may(context, action, Some(target)).await?;
-        if action == Action::Write {
-            super::scope::wanted(self, context, &bucket)?;
-        }
         Ok(bucket)
     }
 

@@ -32,6 +32,7 @@ pub(crate) async fn copy(
     request: CopyObject,
 ) -> Outcome<CopyOutcome> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    scope::check(site, context, &bucket)?;
     bucket.check_residency(site)?;
     site.duties.check(Act::Write)?;
     let (wanted, record) = source(site, context, &request.source).await?;
@@ -57,7 +58,7 @@ pub(crate) async fn copy(
             copied.user_metadata = user_metadata;
         }
     }
-    let asked = put::asked(bucket.clone(), request.key, context, copied, body);
+    let asked = put::asked(site, (&bucket, request.key), context, copied, body);
     let written = write::write(site, Asked { condition: request.condition, ..asked }).await?;
     let modified = match &written {
         Written::Record(record) => record.object().map(|object| object.modified),

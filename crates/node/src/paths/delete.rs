@@ -29,6 +29,7 @@ pub(crate) async fn delete(
     request: DeleteObject,
 ) -> Outcome<DeleteOutcome> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    scope::check(site, context, &bucket)?;
     one(site, context, &bucket, request.target).await
 }
 
@@ -40,6 +41,7 @@ pub(crate) async fn delete_many(
     targets: Vec<DeleteTarget>,
 ) -> Outcome<Vec<Outcome<DeleteOutcome>>> {
     let bucket = site.allowed(context, bucket, Action::Write).await?;
+    scope::check(site, context, &bucket)?;
     let deletes = targets.into_iter().map(|target| one(site, context, &bucket, target));
     Ok(futures::stream::iter(deletes).buffered(AT_ONCE).collect().await)
 }

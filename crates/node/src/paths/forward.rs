@@ -101,7 +101,8 @@ pub(crate) async fn put(
         length: body.announced(),
     }));
     let cause = why.message().to_owned();
-    let mut taker = taker(site, bucket, &asked, why).await?;
+    let near = scope::near(site, context, bucket, scope::candidates(site, bucket).await)?;
+    let mut taker = taker(site, near, &asked, why).await?;
     let ending = pour(site, &mut taker, &mut body, &cause).await?;
     let digests = body.finish()?;
     let ending =
@@ -128,9 +129,9 @@ pub(crate) async fn put(
 }
 
 /// The first of the nearest sites that has room.
-async fn taker(site: &Arc<Site>, bucket: &Bucket, asked: &Request, why: ServiceError) -> Outcome<Taker> {
+async fn taker(site: &Arc<Site>, near: Vec<SiteId>, asked: &Request, why: ServiceError) -> Outcome<Taker> {
     let mut failed = Vec::new();
-    for other in scope::candidates(site, bucket).await.into_iter().take(TRIES) {
+    for other in near.into_iter().take(TRIES) {
         let Some(node) = site.peers.roster.node(other) else { continue };
         let name = || site.peers.roster.name(other);
         let room = match site.peers.uplink.may_ask(node, asked) {

@@ -23,6 +23,7 @@ pub(crate) async fn put(
     request: PutObject,
 ) -> Outcome<PutOutcome> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    scope::check(site, context, &bucket)?;
     if site.duties.is_frozen() {
         site.duties.check(Act::Write)?;
     }
@@ -40,7 +41,7 @@ pub(crate) async fn put(
         modified: site.clock.wall(),
         ..Object::default()
     };
-    let asked = asked(bucket.clone(), request.key, context, object, body);
+    let asked = asked(site, (&bucket, request.key), context, object, body);
     let written = write::write(site, Asked { condition: request.condition, ..asked }).await?;
     let receipt = scope::reach(site, context, &bucket, &written).await?;
     Ok(outcome(&bucket, &written, receipt))
@@ -48,20 +49,19 @@ pub(crate) async fn put(
 
 /// A plain write of an object whose body is written.
 pub(crate) fn asked(
-    bucket: Bucket,
-    key: String,
+    site: &Site,
+    (bucket, key): (&Bucket, String),
     context: &RequestContext,
     object: Object,
     body: Body,
 ) -> Asked {
-    let scope = scope::recorded(context, &bucket);
     Asked {
-        bucket,
+        bucket: bucket.clone(),
         key,
         condition: skerry_gateway::service::WriteCondition::default(),
         ask: Ask::Put(Box::new(object)),
         writer: context.principal.access_key.clone(),
-        scope,
+        scope: scope::recorded(site, context, bucket),
         small: body.small,
         pins: body.pins,
         with: Vec::new(),

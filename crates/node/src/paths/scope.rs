@@ -1,10 +1,11 @@
-//! How far a write must be durable before it is answered, and how it gets there: scope `sites=n`; of scope `site` at a site
-//! of several nodes what a holder does (who asks it is in `within.rs`).
+//! How far a write must be durable before it is answered, and how it gets there: scopes `sites=n`, `area` and `durable`; of
+//! scope `site` at a site of several nodes what a holder does (who asks it is in `within.rs`).
 //!
 //! Before: `put.rs`, `delete.rs`, `copy.rs`, `upload.rs` with a record that is durable here. After: other sites, which
-//! hold record and payload as their own (never an evictable copy) and answer once both are durable. The machine that
-//! says whom to ask next is `federation::scope`. Invariants: the answer names a scope that was reached; a write
-//! that did not reach its scope is kept, and the refusal says so; a repeated PUT tries again without a new version.
+//! hold record and payload as their own (never an evictable copy) and answer once both are durable. What a scope asks for of
+//! sites is in `goal.rs`, the machine that says whom to ask next is `federation::scope`. Invariants: the answer names a scope
+//! that was reached, by what is known of the sites when it is given; a write that did not reach its scope is kept, and the
+//! refusal says so; a repeated PUT tries again without a new version.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,11 +21,13 @@ use skerry_federation::budget::Class as Urgency;
 use skerry_federation::scope::{Reach, Reached};
 use skerry_gateway::service::{ErrorKind, Outcome, Receipt, RequestContext, ServiceError};
 use skerry_model::body::{Step, Walk};
+use skerry_model::bucket::BucketConfig;
 use skerry_model::record::Scope;
 use skerry_model::{Object, Record, space};
 use skerry_storage::{Class, Pin, SmallBody};
 
 use super::bucket::Bucket;
+use super::goal::Target;
 use super::source::Chunks;
 use super::write::Written;
 use super::{far, members, refusal, within};
@@ -45,17 +48,23 @@ const WAIT: Duration = Duration::from_secs(45);
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// And this much more for so many bytes: what a slow link carries in a second.
 const PATIENCE_BYTES: u64 = 512 << 10;
+/// How often it is looked where sites stand while nobody answers.
+const LOOK: Duration = Duration::from_secs(2);
 /// How long a site that holds a large body works before it answers how far it is.
 const TURN: Duration = Duration::from_secs(8);
 
 /// How long what came in a turn stays for the next: longer than whoever asked rests after a question that failed.
 const NEXT_TURN: Duration = Duration::from_secs(60);
 
+/// What stands behind the scope of a bucket that answers writes though they did not get so far.
+const OR_LESS: &str = " or less";
+
 /// Reads a scope as people write it.
 pub(crate) fn parse(text: &str) -> Outcome<Scope> {
     let invalid = |message: String| ServiceError::new(ErrorKind::InvalidArgument, message);
     if let Some(count) = text.strip_prefix("sites=") {
-        let count = count.parse().ok().filter(|count| (1..=64).contains(count));
+        let digits = count.bytes().all(|byte| byte.is_ascii_digit());
+        let count = count.parse().ok().filter(|count| digits && (1..=64).contains(count));
         return count
             .map(Scope::Sites)
             .ok_or_else(|| invalid(format!("sites=N has N from 1 to 64, not {text}")));
@@ -63,11 +72,26 @@ pub(crate) fn parse(text: &str) -> Outcome<Scope> {
     match text {
         "node" => Ok(Scope::Node),
         "site" => Ok(Scope::Site),
-        "area" | "durable" => {
-            Err(ServiceError::not_implemented(&format!("the acknowledgement scope {text}")))
-        }
-        _ => Err(invalid(format!("the acknowledgement scope is node, site or sites=N, not {text}"))),
+        "area" => Ok(Scope::Area),
+        "durable" => Ok(Scope::Durable),
+        _ => Err(invalid(format!(
+            "the acknowledgement scope is node, site, area, sites=N or durable, of a bucket also with ` or less` behind it, \
+             not {text}"
+        ))),
     }
+}
+
+/// Sets what the writes of a bucket wait for, and whether they are answered though they did not get so far.
+pub(crate) fn set(config: &mut BucketConfig, text: &str) -> Outcome<()> {
+    let bare = text.strip_suffix(OR_LESS);
+    config.set_ack_scope(parse(bare.unwrap_or(text))?);
+    config.accept_less = bare.is_some();
+    Ok(())
+}
+
+/// What the writes of a bucket wait for, as people write it.
+pub(crate) fn shown(config: &BucketConfig) -> String {
+    name(config.ack_scope()) + if config.accept_less { OR_LESS } else { "" }
 }
 
 /// As people write it.
@@ -81,19 +105,25 @@ pub(crate) fn name(scope: Scope) -> String {
     }
 }
 
-/// What its record says of the scope of a write: so many copies are kept, be it more than the bucket wants later.
-pub(crate) fn recorded(context: &RequestContext, bucket: &Bucket) -> Scope {
-    match context.scope.as_deref().map(parse) {
-        Some(Ok(scope @ Scope::Sites(_))) => scope,
-        Some(_) => Scope::Site,
-        None => of_bucket(bucket),
+/// What its record says of the scope of a write: so many copies are kept, be it more than the bucket wants later. Of an area
+/// it says the number; `durable` promises what the bucket wants, also when that is less one day.
+pub(crate) fn recorded(site: &Site, context: &RequestContext, bucket: &Bucket) -> Scope {
+    match asked(context, bucket) {
+        Ok(scope @ (Scope::Sites(_) | Scope::Durable)) => scope,
+        Ok(Scope::Area) => match Target::of(site, bucket, Scope::Area).places() {
+            0 | 1 => Scope::Site,
+            places => Scope::Sites(places),
+        },
+        _ => Scope::Site,
     }
 }
 
-/// The same of a write that asks for none by itself.
+/// The same of a write that asks for none by itself, as far as every site says it alike.
 pub(crate) fn of_bucket(bucket: &Bucket) -> Scope {
-    match bucket.config.scope {
-        scope @ Scope::Sites(_) => scope,
+    match (bucket.config.ack_scope(), bucket.config.scope) {
+        (Scope::Durable, _) => Scope::Durable,
+        // Of an area what releases before are told: who makes the record may stand in another one.
+        (_, scope @ Scope::Sites(_)) => scope,
         _ => Scope::Site,
     }
 }
@@ -115,20 +145,36 @@ pub(crate) fn level(bucket: &Bucket) -> u16 {
     u16::from(bucket.config.copies_in_all()).max(sites_of(bucket.config.scope))
 }
 
-/// The scope that a write asks for: of the request, else of its bucket. Refused before anything is written if the
-/// federation has too few sites.
-pub(crate) fn wanted(site: &Site, context: &RequestContext, bucket: &Bucket) -> Outcome<Scope> {
-    let wanted = context.scope.as_deref().map_or(Ok(bucket.config.scope), parse)?;
-    let sites = site.peers.roster.sites_beside(site.id) + 1;
-    match wanted {
-        Scope::Sites(count) if usize::from(count) > sites && !bucket.config.accept_less => {
-            let message = format!(
-                "the scope sites={count} cannot be reached: the federation has {sites} sites; nothing was written"
-            );
-            Err(ServiceError::new(ErrorKind::ScopeNotReached, message))
-        }
-        wanted => Ok(wanted),
+/// The scope that a write asks for: of the request, else of its bucket.
+fn asked(context: &RequestContext, bucket: &Bucket) -> Outcome<Scope> {
+    context.scope.as_deref().map_or_else(|| Ok(bucket.config.ack_scope()), parse)
+}
+
+/// Refuses a write before anything is written if there are too few sites for the scope that it asks for, whoever answers.
+pub(crate) fn check(site: &Site, context: &RequestContext, bucket: &Bucket) -> Outcome<()> {
+    let wanted = asked(context, bucket)?;
+    if bucket.config.accept_less || matches!(wanted, Scope::Node | Scope::Site) {
+        return Ok(());
     }
+    let Some(why) = Target::of(site, bucket, wanted).impossible else { return Ok(()) };
+    let message = format!("the scope {} cannot be reached: {why}; nothing was written", name(wanted));
+    Err(ServiceError::new(ErrorKind::ScopeNotReached, message))
+}
+
+/// Who may be handed a write that this site cannot keep: for scope `area` who is in it.
+pub(crate) fn near(
+    site: &Site,
+    context: &RequestContext,
+    bucket: &Bucket,
+    others: Vec<SiteId>,
+) -> Outcome<Vec<SiteId>> {
+    if asked(context, bucket)? != Scope::Area {
+        return Ok(others);
+    }
+    let target = Target::of(site, bucket, Scope::Area);
+    let areas = target.goal.demand.areas();
+    let is_there = |other: &SiteId| areas.iter().any(|area| area.sites.contains(other));
+    Ok(others.into_iter().filter(is_there).collect())
 }
 
 /// Takes a write that is durable here as far as it asks for; what the answer carries then.
@@ -138,21 +184,41 @@ pub(crate) async fn reach(
     bucket: &Bucket,
     written: &Written,
 ) -> Outcome<Receipt> {
-    let wanted = wanted(site, context, bucket)?;
-    let counts = matches!(wanted, Scope::Sites(_));
-    if site.lazy && !counts && context.scope.is_none() {
+    let wanted = asked(context, bucket)?;
+    let is_plain = matches!(wanted, Scope::Node | Scope::Site);
+    if site.lazy && is_plain && context.scope.is_none() {
         return Ok(written.receipt(UNSYNCED.into()));
     }
     // Whoever names a scope waits for the disk, and this site counts only once it is there.
     site.settle_lazy().await?;
-    if wanted == Scope::Site && site.nodes.are_several() {
-        return within::reach(site, context, bucket, written).await;
+    let target = Target::of(site, bucket, wanted);
+    let is_sites = matches!(wanted, Scope::Site | Scope::Area | Scope::Durable) && target.is_met_at(site.id);
+    if is_sites && site.nodes.are_several() {
+        let insists = context.scope.is_some() || !is_plain;
+        let reached = match within::reach(site, insists, bucket, written).await? {
+            Scope::Site => wanted,
+            less => less,
+        };
+        return Ok(written.receipt(name(reached)));
     }
     // Of several nodes one has it: that is not the site.
-    let own = name(if site.nodes.are_several() { Scope::Node } else { Scope::Site });
-    let (Written::Record(record), Scope::Sites(count)) = (written, wanted) else {
-        return Ok(written.receipt(own));
-    };
+    let own = if site.nodes.are_several() { Scope::Node } else { Scope::Site };
+    match written {
+        Written::Record(record) if !is_plain => {
+            let reached = beyond(site, bucket, record, (wanted, target)).await?;
+            Ok(written.receipt(name(reached.unwrap_or(own))))
+        }
+        _ => Ok(written.receipt(name(own))),
+    }
+}
+
+/// Has other sites hold a version until the scope is reached, or says that it is not; none if no more than this site counts.
+async fn beyond(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    record: &Record,
+    (wanted, mut target): (Scope, Target),
+) -> Outcome<Option<Scope>> {
     // A record that was made elsewhere (an equal PUT before, an upload of another site) proves nothing of its payload
     // now: its site is asked like any other, and so is this one.
     // Its own body may have moved since. From here on it is not let go of.
@@ -160,37 +226,54 @@ pub(crate) async fn reach(
     let here = holds(site, bucket, record).await?.then_some(site.id);
     let first = Some(record.site).filter(|other| *other != site.id && site.linked(*other));
     // Of several nodes of a site one is asked: they burn together. Another node of this one only if it wrote the record.
-    let together = site.peers.roster.together();
-    let mut places = together.among(here);
-    let is_apart = |other: &SiteId| together.of(*other) != together.of(site.id);
-    let apart = candidates(site, bucket).await.into_iter().filter(is_apart);
+    let is_apart = |other: &SiteId| target.goal.together.of(*other) != target.goal.together.of(site.id);
+    let apart: Vec<SiteId> = candidates(site, bucket).await.into_iter().filter(is_apart).collect();
     let others = first.into_iter().chain(apart).chain([site.id]);
-    let others = others.filter(|other| places.insert(together.of(*other)));
     let size = record.object().map_or(0, |object| object.size);
     let patience = PATIENCE.saturating_add(Duration::from_secs(size / PATIENCE_BYTES));
-    let mut reach = Reach::new(usize::from(count), here, others).with_patience(patience);
+    let mut reach = Reach::new(target.goal.clone(), here, others).with_patience(patience);
+    site.copies.held(bucket.id, record.dot, here);
     let mut failed = Vec::new();
     if reach.reached() == Reached::Waiting {
         let request = question(site, bucket, record).await?;
-        let spread = spread(site, &request, &mut reach, &mut failed);
+        let of = Spread { site, bucket, record, wanted, request: &request };
+        let spread = of.until_reached(&mut reach, &mut failed);
         if tokio::time::timeout(WAIT, spread).await.is_err() {
-            failed.push(format!("the others did not answer within {} s", WAIT.as_secs()));
+            let silent: Vec<String> = reach.asked().map(|other| site.peers.roster.name(other)).collect();
+            failed.push(format!("{}: no answer within {} s", silent.join(", "), WAIT.as_secs()));
         }
+        target = Target::of(site, bucket, wanted);
+        reach.revise(target.goal.clone());
     }
-    site.copies.held(bucket.id, record.dot, reach.held_at());
-    let holders = reach.holders();
-    let promises = record.object().is_some() && count > sites_of(record.scope);
-    if reach.reached() == Reached::Enough && promises {
-        // The record does not say so: another site decided it, or it was there before.
-        let promise = book::promise(bucket.id, record.dot, count);
-        site.commit(bucket.id, (), move |_| Ok(((), vec![entry(&promise)]))).await?;
+    let is_reached = target.impossible.is_none() && reach.reached() == Reached::Enough;
+    if is_reached && wanted != Scope::Durable {
+        promise(site, bucket, record, target.places()).await?;
     }
-    if reach.reached() == Reached::Enough || bucket.config.accept_less {
-        let reached =
-            if holders > 1 { name(Scope::Sites(u16::try_from(holders).unwrap_or(count))) } else { own };
-        return Ok(written.receipt(reached));
+    let places = u16::try_from(reach.places()).unwrap_or(u16::MAX);
+    let counted = (places > 1).then_some(Scope::Sites(places));
+    match (is_reached, wanted) {
+        (true, Scope::Area | Scope::Durable) => Ok(Some(wanted)),
+        (true, _) => Ok(counted),
+        (false, _) if bucket.config.accept_less => Ok(counted),
+        (false, _) => Err(short(site, (wanted, &target), &reach, &failed)),
     }
-    Err(short(holders, count, &failed))
+}
+
+/// Writes down at how many sites a version is to be kept where its record does not say so: another site decided it, or it
+/// was there before.
+async fn promise(site: &Arc<Site>, bucket: &Bucket, record: &Record, count: u16) -> Outcome<()> {
+    if record.object().is_none() || count <= sites_of(record.scope) {
+        return Ok(());
+    }
+    let promise = book::promise(bucket.id, record.dot, count);
+    let kept = site.commit(bucket.id, (), move |_| Ok(((), vec![entry(&promise)]))).await;
+    kept.map_err(|error| {
+        let message = format!(
+            "the write is kept, and durable at {count} sites; that so many are to be kept could not be written down at {}: {error}",
+            site.called()
+        );
+        ServiceError::new(ErrorKind::ScopeNotReached, message)
+    })
 }
 
 /// Whether a version that was written here is here, and not about to go.
@@ -204,11 +287,20 @@ async fn holds(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<bo
     tokio::task::spawn_blocking(look).await.map_err(refusal::task)
 }
 
-fn short(holders: usize, wanted: u16, failed: &[String]) -> ServiceError {
+fn short(site: &Site, (wanted, target): (Scope, &Target), reach: &Reach, failed: &[String]) -> ServiceError {
     let reasons = if failed.is_empty() { "no other site can be reached".into() } else { failed.join("; ") };
+    let held: Vec<String> = reach.held_at().map(|other| site.peers.roster.name(other)).collect();
+    let (count, held) = (reach.places(), if held.is_empty() { "no site".into() } else { held.join(", ") });
+    let found = match wanted {
+        Scope::Sites(wanted) => format!("durable at {count} of {wanted} sites ({reasons})"),
+        _ => {
+            let lacking = target.impossible.clone().unwrap_or_else(|| target.lacking(site, reach));
+            format!("durable at {held}; for the scope {} it lacks {lacking} ({reasons})", name(wanted))
+        }
+    };
     let message = format!(
-        "the write is kept and durable at {holders} of {wanted} sites ({reasons}); its record spreads when the links are back, \
-         its payload when it is read or written again; ask for a smaller scope, or repeat it without a condition"
+        "the write is kept and {found}; its record spreads when the links are back, its payload when it is read or written \
+         again, or as the bucket wants copies; ask for a smaller scope, or repeat it without a condition"
     );
     ServiceError::new(ErrorKind::ScopeNotReached, message)
 }
@@ -237,27 +329,46 @@ pub(crate) async fn question(site: &Arc<Site>, bucket: &Bucket, record: &Record)
     Ok(Request::Hold(Hold { bucket: bucket.id, record: record.encode().into(), payload }))
 }
 
-/// Asks site after site until enough hold it or nobody is left; one more for each that is slow.
-async fn spread(site: &Arc<Site>, request: &Request, reach: &mut Reach, failed: &mut Vec<String>) {
-    let mut asked = FuturesUnordered::new();
-    loop {
-        while let Some(next) = reach.ask(site.clock.now()) {
-            asked.push(async move { (next, held_by(site, Urgency::Read, next, request).await) });
-        }
-        let now = site.clock.now();
-        let pause = reach.next_wake(now).map_or(WAIT, |at| at.since(now));
-        // Nobody answered in time: the next is asked as well.
-        let Ok(answered) = tokio::time::timeout(pause, asked.next()).await else { continue };
-        let Some((other, answer)) = answered else { return };
-        match answer {
-            Ok(()) => reach.held(other),
-            Err(why) => {
-                failed.push(format!("{}: {why}", site.peers.roster.name(other)));
-                reach.failed(other);
+/// One version on its way to the sites of its scope.
+struct Spread<'a> {
+    site: &'a Arc<Site>,
+    bucket: &'a Bucket,
+    record: &'a Record,
+    wanted: Scope,
+    request: &'a Request,
+}
+
+impl Spread<'_> {
+    /// Asks site after site until enough hold it or nobody is left; one more for each that is slow.
+    async fn until_reached(&self, reach: &mut Reach, failed: &mut Vec<String>) {
+        let (site, id) = (self.site, self.bucket.id);
+        let mut asked = FuturesUnordered::new();
+        loop {
+            while let Some(next) = reach.ask(site.clock.now()) {
+                asked.push(async move { (next, held_by(site, Urgency::Read, next, self.request).await) });
             }
-        }
-        if reach.reached() != Reached::Waiting {
-            return;
+            let now = site.clock.now();
+            let pause = reach.next_wake(now).map_or(LOOK, |at| at.since(now).min(LOOK));
+            let answered = tokio::time::timeout(pause, asked.next()).await;
+            // Sites may have moved, or be lost, since they were asked.
+            reach.revise(Target::of(site, self.bucket, self.wanted).goal);
+            match answered {
+                // Nobody answered in time: the next is asked as well.
+                Err(_) => {}
+                Ok(None) => return,
+                Ok(Some((other, Ok(())))) => {
+                    // At once: what it says next over a new link stands above this.
+                    site.copies.held(id, self.record.dot, [other]);
+                    reach.held(other);
+                }
+                Ok(Some((other, Err(why)))) => {
+                    failed.push(format!("{}: {why}", site.peers.roster.name(other)));
+                    reach.failed(other);
+                }
+            }
+            if reach.reached() != Reached::Waiting {
+                return;
+            }
         }
     }
 }

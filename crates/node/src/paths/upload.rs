@@ -85,6 +85,7 @@ pub(crate) async fn create(
     request: CreateUpload,
 ) -> Outcome<CreatedUpload> {
     let bucket = site.allowed(context, &request.bucket, Action::Write).await?;
+    super::scope::check(site, context, &bucket)?;
     bucket.check_residency(site)?;
     site.duties.check(Act::Write)?;
     let draw = entropy::bytes().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
@@ -261,6 +262,7 @@ pub(crate) async fn complete(
     request: CompleteUpload,
 ) -> Outcome<PutOutcome> {
     let target = Target::of(site, context, &request.target, Action::Write).await?;
+    super::scope::check(site, context, &target.bucket)?;
     if !target.is_here(site) {
         return relay::complete(site, context, &target, &request).await;
     }

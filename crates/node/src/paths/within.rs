@@ -33,19 +33,18 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long a large body may take to reach the other nodes.
 const STAGED: Duration = Duration::from_secs(45);
 
-/// What is answered for a write that is the site's if all of its live nodes have it.
+/// The scope that a write has, `site` if all of the site's live nodes have it, else `node`; `insists`: else it is refused.
 pub(crate) async fn reach(
     site: &Arc<Site>,
-    context: &RequestContext,
+    insists: bool,
     bucket: &Bucket,
     written: &Written,
-) -> Outcome<Receipt> {
-    let is_asked = context.scope.is_some();
+) -> Outcome<Scope> {
     let reached = match written {
         // Whoever knows that there is nothing has said so in `nothing`.
         Written::Nothing => Err("this node does not read for the site now".into()),
         // Nobody asked for it, and it could only come to nothing.
-        Written::Record(_) if !is_asked && !site.nodes.can_settle(site.clock.since_boot()) => {
+        Written::Record(_) if !insists && !site.nodes.can_settle(site.clock.since_boot()) => {
             Err("this node hears no majority of the site's nodes".into())
         }
         // As it was decided.
@@ -53,10 +52,10 @@ pub(crate) async fn reach(
         Written::Record(record) => settle(site, bucket, record).await?,
     };
     match reached {
-        Ok(()) => Ok(written.receipt(scope::name(Scope::Site))),
-        Err(why) if !is_asked || bucket.config.accept_less => {
+        Ok(()) => Ok(Scope::Site),
+        Err(why) if !insists || bucket.config.accept_less => {
             tracing::debug!(bucket = bucket.name, why, "a write is this node's, not the site's");
-            Ok(written.receipt(scope::name(Scope::Node)))
+            Ok(Scope::Node)
         }
         Err(why) => Err(short(site, &why)),
     }

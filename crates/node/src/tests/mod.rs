@@ -27,6 +27,8 @@ mod pins;
 mod replaced;
 mod room;
 mod scope;
+mod scope_areas;
+mod scope_paths;
 mod several_sites;
 mod space;
 mod sums;

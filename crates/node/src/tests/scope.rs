@@ -77,7 +77,9 @@ async fn a_scope_that_cannot_be_is_refused_before_anything_is_written() {
         ("sites=0", ErrorKind::InvalidArgument),
         ("sites=many", ErrorKind::InvalidArgument),
         ("everywhere", ErrorKind::InvalidArgument),
-        ("durable", ErrorKind::NotImplemented),
+        ("durable or less", ErrorKind::InvalidArgument),
+        ("2 in oslo", ErrorKind::InvalidArgument),
+        ("area", ErrorKind::ScopeNotReached),
     ] {
         assert_eq!(put(one, scope, "k", noise(10, 1)).await.unwrap_err().kind(), kind, "{scope}");
     }

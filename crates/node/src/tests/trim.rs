@@ -25,7 +25,7 @@ pub(super) async fn holds(site: &TestSite, key: &str) -> bool {
     holds_of(site, BUCKET, key).await
 }
 
-async fn holds_of(site: &TestSite, bucket: &str, key: &str) -> bool {
+pub(super) async fn holds_of(site: &TestSite, bucket: &str, key: &str) -> bool {
     let Some(bucket) = site.site().bucket(bucket).await.unwrap() else { return false };
     let (key, id, store) = (key.to_owned(), bucket.id, site.site().store.clone());
     let look = move |view: &dyn skerry_base::kv::View| {

@@ -146,6 +146,11 @@ impl TestSite {
         self.net.set_rtt(self.node(), other.node(), rtt);
     }
 
+    /// Puts another site so far away.
+    pub(super) fn set_delay(&self, other: &Self, rtt: Duration) {
+        self.net.set_delay(self.node(), other.node(), rtt);
+    }
+
     /// Bytes that came from another site so far.
     pub(super) fn received_from(&self, other: &Self) -> u64 {
         let traffic = self.site().peers.net().traffic();

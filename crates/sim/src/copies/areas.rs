@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use skerry_base::{Dot, SiteId};
 use skerry_federation::Together;
 use skerry_federation::placement::{Demand, Failure};
-use skerry_scenario::clock::{millis, seconds};
+use skerry_scenario::clock::millis;
 
 use super::{Event, Mistake, World};
 
@@ -29,6 +29,14 @@ pub(super) struct Wish {
     moves: bool,
 }
 
+impl Wish {
+    /// Copies in the area of this number.
+    pub(super) fn of(&self, area: u8) -> usize {
+        let at = usize::from(area).checked_sub(1);
+        at.and_then(|at| self.copies.get(at)).copied().unwrap_or_default()
+    }
+}
+
 impl World {
     /// Everybody knows where everybody is.
     pub(super) fn name_areas(&mut self) {
@@ -36,7 +44,7 @@ impl World {
         self.sites.iter_mut().for_each(|site| site.map.clone_from(&map));
         self.areas = Some(Wish { copies: [0; 2], moves: false });
         self.wish_anew();
-        self.plan(seconds(5)..=seconds(40), Event::Move);
+        self.plan(self.moves_within(), Event::Move);
         if self.sites.len() > 3 && self.draw.below(2) == 0 {
             self.count("sites that take nothing");
             let site = self.draw.below(self.sites.len() as u64) as usize;
@@ -93,7 +101,7 @@ impl World {
         if self.resting {
             return;
         }
-        self.plan(seconds(5)..=seconds(40), Event::Move);
+        self.plan(self.moves_within(), Event::Move);
         let site = self.draw.below(self.sites.len() as u64) as usize;
         let area = self.area();
         let up: Vec<usize> = (0..self.sites.len()).filter(|other| self.sites[*other].up).collect();
@@ -209,9 +217,11 @@ impl World {
 
     /// Copies of a version that nobody asks for, in the end.
     pub(super) fn surplus_in_areas(&self, dot: Dot) -> Vec<(&'static str, String)> {
-        let (demand, holders) = (self.in_the_end(), self.bodies_of(dot));
+        let demand = self.in_the_end().at_least(self.promised(dot));
+        let holders = self.bodies_of(dot);
         let writer = self.sites.iter().find_map(|site| site.records.get(&dot));
         let Some(writer) = writer.map(|writer| self.sites[*writer].id) else { return Vec::new() };
+        // Of what a fire took of what was promised no more is made than is asked for: then nothing is too many.
         let Some(kept) = demand.kept(writer, &holders, &Together::default()) else { return Vec::new() };
         let own = |site: &SiteId| *site == writer && !demand.moves();
         let many: Vec<&SiteId> = holders.iter().filter(|site| !kept.contains(site) && !own(site)).collect();

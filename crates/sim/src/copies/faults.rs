@@ -91,6 +91,7 @@ impl World {
 
     /// The disk is gone, with all that was on it.
     pub(super) fn lose_disk(&mut self, site: usize) {
+        self.judge_answered(site);
         self.fire = self.queue.now();
         // Another disk has not said that it is empty.
         if !self.gone.contains(&site) {

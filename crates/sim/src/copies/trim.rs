@@ -140,7 +140,7 @@ impl World {
             let ids = || self.sites.iter().map(|other| other.id);
             first = ids().filter(|other| *other > me).min().or_else(|| ids().min()).unwrap_or(me);
         }
-        Copy { dot, writer: first, copies: self.copies }
+        Copy { dot, writer: first, copies: self.kept_at(dot) }
     }
 
     fn look_for_surplus(&mut self, site: usize) {
@@ -253,11 +253,16 @@ impl World {
                 let writer = place.records.get(&dot).map(|writer| self.sites[*writer].id);
                 let mine = writer.and_then(|writer| custodian(writer, &all, &out));
                 let mine = mine.is_some_and(|now| now.site == place.id) && objects;
-                Stake { mine, here: place.bodies.contains(&dot), copies: self.copies }
+                Stake { mine, here: place.bodies.contains(&dot), copies: self.kept_at(dot) }
             };
-            let stakes: Vec<(Dot, Stake)> = asked.into_iter().map(|dot| (dot, stake(dot))).collect();
+            // What a write waits for others to hold is counted on, whatever is known of who does.
+            let (waited, free): (Vec<Dot>, Vec<Dot>) =
+                asked.into_iter().partition(|dot| self.waits_for(to, *dot));
+            let stakes: Vec<(Dot, Stake)> = free.into_iter().map(|dot| (dot, stake(dot))).collect();
             let demand = self.spared_by(to);
-            self.sites[to].machine.spare(BUCKET, from, &demand, stakes)
+            let mut keeps = self.sites[to].machine.spare(BUCKET, from, &demand, stakes);
+            waited.into_iter().for_each(|dot| keeps.insert(dot));
+            keeps
         };
         if !keeps.is_empty() {
             self.count("counted on");
@@ -317,6 +322,7 @@ impl World {
             if left < copies && !fire {
                 wrong.push(("trimmed", format!("site-{site} let {dot} go, {left} of {} are left", copies)));
             }
+            wrong.extend(self.judge_promised(site, *dot, left).filter(|_| !fire));
             let demand = trimming.demand.as_ref().filter(|_| !fire && agreed);
             if demand.is_some_and(|demand| !self.is_met(*dot, demand)) {
                 wrong.push(("trimmed", format!("site-{site} let {dot} go, which its area needs")));

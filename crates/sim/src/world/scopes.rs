@@ -1,6 +1,7 @@
 //! Writes that wait until several sites hold them (scope `sites=n`), and what is expected of who said that it does.
 //!
-//! Whom to ask next is the production machine `federation::scope`. Asking, holding and answering are as in the node's
+//! Scopes `area` and `durable` are judged in the world of copies, which has areas. Whom to ask next is the production machine
+//! `federation::scope`. Asking, holding and answering are as in the node's
 //! shell: the write is durable at its own site first; a holder takes record and payload and answers once both are
 //! durable. What an answer promises is kept here and judged at once, at every start of a holder, and in the end.
 
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use skerry_base::chunk::Tree;
 use skerry_base::{BucketId, ChunkKind, ChunkRef, Dot, Instant, SiteId, limits};
 use skerry_federation::Input;
-use skerry_federation::scope::{Reach, Reached};
+use skerry_federation::scope::{Goal, Reach, Reached};
 use skerry_model::{Record, space};
 use skerry_storage::{Class, Pin, SmallBody, StorageError, Store};
 
@@ -132,7 +133,7 @@ impl World {
         let others = self.candidates(site, place.0);
         let first = (here.is_none() && others.contains(&written)).then_some(written);
         let others = first.into_iter().chain(others).chain([me]);
-        let reach = Reach::new(asked.scope, here, others).with_patience(PATIENCE);
+        let reach = Reach::new(Goal::anywhere(asked.scope), here, others).with_patience(PATIENCE);
         let held = here.map(|_| (site, self.scopes.losses(site))).into_iter().collect();
         let gives_up = self.queue.now().after(WAIT);
         let id = self.scopes.next;
@@ -167,7 +168,7 @@ impl World {
         let Some(one) = self.scopes.reaching.get(&id) else { return };
         match one.reach.reached() {
             Reached::Enough => self.end_reach(id, true),
-            Reached::Short(_) => self.end_reach(id, false),
+            Reached::Short => self.end_reach(id, false),
             Reached::Waiting if one.gives_up <= now => self.end_reach(id, false),
             Reached::Waiting => {
                 let at = one.reach.next_wake(now).map_or(one.gives_up, |at| at.min(one.gives_up));
