@@ -36,7 +36,7 @@ use crate::nodes;
 use crate::paths::bucket::{Bucket, Declared};
 use crate::paths::credentials::about;
 use crate::paths::members::{self, Unsent};
-use crate::paths::{buckets, conflicts, home, scope, tenure};
+use crate::paths::{buckets, conflicts, declared, home, scope, tenure};
 use crate::peers::roster::Known;
 use crate::pins;
 use crate::replace_admin;
@@ -123,7 +123,11 @@ async fn put_key(site: &Arc<Site>, id: &str, document: KeyDocument) -> Outcome<(
     let key = SystemKey::AccessKey(id.into()).to_string();
     let decide =
         move |_: &dyn View, wall| Ok(((), Some(Declared::document(key, document_object(&document, wall)))));
-    site.declare(WRITER, decide).await
+    let ((), reached) = declared::declare(site, WRITER, decide).await?;
+    if let Err(why) = reached {
+        tracing::info!(why, "the other nodes of the site hear of an access key in a moment");
+    }
+    Ok(())
 }
 
 fn key_status(id: &str, document: &KeyDocument) -> KeyStatus {
@@ -557,7 +561,8 @@ impl AdminService for Admin {
         set_copies(&mut BucketConfig::default(), request.copies, request.copies_in.as_deref())?;
         match request.unique {
             true => buckets::create_unique(&self.site, WRITER, owner, &name).await?,
-            false => buckets::create(&self.site, WRITER, owner, &name, None).await?,
+            // Whether the other nodes have it is not told here: they hear of it.
+            false => drop(buckets::create(&self.site, WRITER, owner, &name, None).await?),
         }
         if request.copies.is_none() && request.copies_in.is_none() {
             return self.bucket(&name).await;
@@ -609,7 +614,7 @@ impl AdminService for Admin {
             }
             patch(config, &request)
         };
-        buckets::change(&self.site, WRITER, &bucket, change).await?;
+        drop(buckets::change(&self.site, WRITER, &bucket, change).await?);
         self.bucket(name).await
     }
 }

@@ -99,8 +99,8 @@ impl Duties {
         all.iter().filter(|(_, on)| on.duty == Duty::Freeze).map(|(site, _)| *site).collect()
     }
 
-    /// Refuses what this site is not there for.
-    pub(crate) fn check(&self, act: Act) -> Outcome<()> {
+    /// Whether this site is there for it.
+    pub(crate) fn allows(&self, act: Act) -> bool {
         let now = self.now.load(Ordering::SeqCst);
         let ends = now == Duty::Drain as u8
             && match act {
@@ -109,10 +109,16 @@ impl Duties {
                 Act::Leave => true,
                 Act::Write | Act::Hold => false,
             };
+        now == Duty::Serve as u8 || ends
+    }
+
+    /// Refuses what this site is not there for.
+    pub(crate) fn check(&self, act: Act) -> Outcome<()> {
         // Every write asks: whoever serves takes no lock for it.
-        if now == Duty::Serve as u8 || ends {
+        if self.allows(act) {
             return Ok(());
         }
+        let now = self.now.load(Ordering::SeqCst);
         let name = self.name.read().unwrap_or_else(PoisonError::into_inner);
         let message = if now == Duty::Freeze as u8 {
             format!(
@@ -156,6 +162,7 @@ mod tests {
         ] {
             set(duty);
             for act in [Act::Write, Act::Upload, Act::Hold, Act::Leave] {
+                assert_eq!(duties.allows(act), allowed.contains(&act), "{duty:?} {act:?}");
                 assert_eq!(refused(act).is_none(), allowed.contains(&act), "{duty:?} {act:?}");
             }
         }

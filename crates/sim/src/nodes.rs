@@ -33,6 +33,7 @@ mod homes;
 mod judge;
 mod kept;
 mod mistake;
+mod refusing;
 mod shell;
 mod tenures;
 
@@ -41,6 +42,7 @@ pub use mistake::{MISTAKES, Mistake, RARE};
 use chain::Asked;
 use clock::Clock;
 use kept::{Kept, Order};
+use refusing::{Room, Rooms};
 
 /// How long clients ask and faults strike.
 const ACTIVE: Duration = seconds(40);
@@ -193,6 +195,8 @@ enum Event {
     Gossip { one: usize, other: usize },
     Strike,
     Ambush { node: usize },
+    Spell,
+    Trickle { node: usize },
     FarCut,
     Move,
     Operator,
@@ -228,6 +232,7 @@ struct Node {
     wakes_at: Instant,
     slow_wire: Duration,
     slow_disk: Duration,
+    room: Room,
 }
 
 /// The world.
@@ -277,6 +282,7 @@ struct World {
     won: BTreeMap<(usize, Option<u64>), u64>,
     views: BTreeMap<u64, View>,
     burned_at: Option<Instant>,
+    rooms: Rooms,
     outcome: Outcome,
 }
 
@@ -303,6 +309,7 @@ impl World {
         };
         match mistake {
             Some(Mistake::Patience) => (weather, clocks) = (Weather::Calm, Clocks::Right),
+            Some(mistake) if mistake.is_of_rooms() => (weather, clocks) = (Weather::Calm, Clocks::Right),
             Some(Mistake::TrustedClock) => (weather, clocks) = (Weather::Storm, Clocks::Beyond),
             Some(_) => weather = Weather::Storm,
             None => {}
@@ -364,6 +371,7 @@ impl World {
             won: BTreeMap::new(),
             views: BTreeMap::new(),
             burned_at: None,
+            rooms: Rooms::new(seed, mistake),
             outcome: Outcome::default(),
         }
     }
@@ -399,6 +407,8 @@ impl World {
         }
         self.plan(seconds(8)..=seconds(9), Event::Strike);
         self.plan(seconds(1)..=seconds(5), Event::Rates);
+        let at = Instant(0).after(seconds(9));
+        self.queue.plan(at, Event::Spell);
         if self.weather == Weather::Storm {
             self.plan(seconds(2)..=seconds(9), Event::FarCut);
             self.plan(seconds(2)..=seconds(9), Event::Move);
@@ -453,6 +463,8 @@ impl World {
             Event::Gossip { one, other } => self.gossip(one, other),
             Event::Strike => self.strike(),
             Event::Ambush { node } => self.ambush(node),
+            Event::Spell => self.spell(),
+            Event::Trickle { node } => self.trickle(node),
             Event::FarCut => self.cut_far(),
             Event::Move => self.move_home(),
             Event::Operator => self.operator(),
@@ -496,6 +508,7 @@ impl Node {
             wakes_at: Instant(u64::MAX),
             slow_wire: Duration::ZERO,
             slow_disk: Duration::ZERO,
+            room: Room::Plenty,
         }
     }
 }

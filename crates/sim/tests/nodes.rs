@@ -36,6 +36,13 @@ fn a_site_of_several_nodes_keeps_its_promises() {
             "heirs not settled",
             "sites that grew",
             "buckets that decide in the end",
+            "nodes frozen",
+            "disks filled",
+            "records that did not fit",
+            "disks with room again",
+            "spells of a node that cannot hold",
+            "spells of a site that cannot go on",
+            "writes answered at once: the site cannot hold them",
         ],
     );
 }
@@ -79,6 +86,9 @@ fn every_mistake_is_found() {
             Mistake::EmptyCatchUp => (4, &["reads", "undone"]),
             Mistake::UnboundDecision => (25, &["races"]),
             Mistake::Patience => (3, &["stall"]),
+            Mistake::Unsaid => (4, &["flapping"]),
+            Mistake::NoMargin => (4, &["flapping"]),
+            Mistake::EmptyPromise => (6, &["holders"]),
             rare => unreachable!("{rare:?} is not among those that are found"),
         };
         let caught = caught(mistake, seeds);

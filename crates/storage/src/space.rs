@@ -159,6 +159,13 @@ impl Space {
         self.margin
     }
 
+    /// With so much room a disk that was full is not full again at once: the margin, or an eighth of a small capacity, but no
+    /// less than what the next segment of the journal takes.
+    pub(crate) fn spare(&self) -> u64 {
+        let eighth = self.capacity.map_or(u64::MAX, |capacity| capacity / 8);
+        self.margin.min(eighth.max(self.margin - self.moving))
+    }
+
     /// Bytes that the disk itself has left, what is kept for the index among them.
     pub(crate) fn disk_free(&self) -> u64 {
         self.disk.free_bytes().unwrap_or(0)

@@ -262,16 +262,21 @@ fn nodes<'a>((_, answer): &'a Answered<'a>) -> impl Iterator<Item = Vec<String>>
     })
 }
 
-/// Which node does not listen to which, and why.
+/// Which node does not listen to which, which cannot hold what the others write, and why.
 fn refusals(answers: &[Answered<'_>]) -> Vec<String> {
     let reports = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
     let of = |report: &StatusReport| {
         let nodes = report.nodes.iter().flat_map(|nodes| &nodes.nodes);
         let note = |node: &NodeStatus| {
-            let why = node.refuses.as_ref()?;
-            Some(format!("{}: the node in seat {} does not listen to it: {why}", report.site_name, node.seat))
+            let (name, seat) = (&report.site_name, node.seat);
+            let deaf = |why: &String| format!("{name}: the node in seat {seat} does not listen to it: {why}");
+            let unable = |why: &String| {
+                format!("{name}: the node in seat {seat} is left out if the others can: {why}")
+            };
+            let notes = [node.refuses.as_ref().map(deaf), node.unable.as_ref().map(unable)];
+            notes.into_iter().flatten().collect::<Vec<_>>()
         };
-        nodes.filter_map(note).collect::<Vec<_>>()
+        nodes.flat_map(note).collect::<Vec<_>>()
     };
     reports.flat_map(of).collect()
 }

@@ -2,7 +2,7 @@
 //!
 //! Only a live node proposes, and only while a majority answers it promptly (a slow one would find the others slow): the
 //! one with the lowest seat at once, the others a moment later if nothing happened. What it proposes are the nodes that
-//! hear each other, answer in time and trust their clocks.
+//! hear each other, answer in time, can hold what the others write and trust their clocks.
 //!
 //! Invariants: what is proposed follows what is agreed on ([`View::follows`]); a node that is late in this one's eyes is left
 //! out only if a majority stays; one round at a time.
@@ -64,7 +64,8 @@ impl SiteView {
         let view = self.view()?;
         let majority = self.majority();
         let is_sound = self.lease.is_steady(majority, now) && self.lease.is_prompt(majority, now);
-        if !view.live.contains(self.me) || !is_sound {
+        // Who cannot hold leaves it to those who can: without one of them there is no view to go on with.
+        if !view.live.contains(self.me) || !is_sound || self.refuses {
             return None;
         }
         let fit = self.fit(view, now);
@@ -81,9 +82,10 @@ impl SiteView {
         (is_new && next.follows(view, self.all)).then_some(next)
     }
 
-    /// This node and those that hear it and each other, answer in time and trust their clocks; members come first.
+    /// This node and those that hear it and each other, answer in time, hold what they are asked to and trust their clocks;
+    /// members come first.
     fn fit(&self, view: &View, now: Instant) -> Seats {
-        let late = self.late(view, now);
+        let late = self.late(view, now).or(self.refusing(now));
         let hears = self.lease.hears(now).and(self.all).minus(late);
         let order = [view.live, view.joining, self.all.minus(view.holders())];
         let candidates = order.iter().flat_map(|seats| seats.and(hears).iter());

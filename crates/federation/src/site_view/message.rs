@@ -37,12 +37,27 @@ pub struct Said {
 pub struct Condition {
     /// The nodes that answer it in time.
     pub hears: Seats,
-    /// Whether it can trust its clock: compared with those of a majority.
+    /// Whether it can trust its clock: compared with those of a majority. See [`Condition::refuses`].
     pub steady: bool,
     /// The epoch in which it has caught up as far as its place in the view needs.
     pub ready: Option<u64>,
     /// Whether it asks to join.
     pub joins: bool,
+}
+
+impl Condition {
+    /// Of a node that cannot hold what others write now (frozen, being emptied, full): no clock that counts, and yet a wish to
+    /// join. No release says both otherwise. One that does not know what it means takes it for a clock that is not to be
+    /// trusted, and goes on without that node after [`super::limits::UNSTEADY`].
+    #[must_use]
+    pub const fn refusing(self) -> Self {
+        Self { steady: false, joins: true, ..self }
+    }
+
+    /// Whether it says so.
+    pub const fn refuses(&self) -> bool {
+        self.joins && !self.steady
+    }
 }
 
 /// What.

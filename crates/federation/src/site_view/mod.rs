@@ -11,7 +11,9 @@
 //!   first fetched what that one may have left at the others ([`Output::CatchUp`]).
 //!
 //! A node that does not answer, or answers late, is left out by the next view once its lease has run out; it comes back as
-//! *joining* (every write must reach it, it serves nothing), fetches what it lacks, and is live in the view after.
+//! *joining* (every write must reach it, it serves nothing), fetches what it lacks, and is live in the view after. One that
+//! knows that it cannot hold what others write says so ([`Input::Refuses`]) and is left out before it is found late, as long
+//! as a majority is left; it asks to come back when it can.
 //! Without a majority there is no lease and no scope `site`: the node goes on in scope `node`.
 //!
 //! Order: everything in `out` that follows an [`Output::Store`] must wait until that is durable; stores are carried out in
@@ -89,6 +91,8 @@ pub enum Input {
     },
     /// The client of a write is answered otherwise.
     GiveUp(u64),
+    /// This node cannot hold what others write (it is frozen, being emptied, full), or it can again.
+    Refuses(bool),
     /// Everything that a live node held when it was asked in this epoch has arrived here. Said apart from the next, so that
     /// nobody is found late whom this node's own disk keeps waiting.
     Arrived {
@@ -194,6 +198,7 @@ pub struct SiteView {
     proposes_at: Option<Instant>,
     rests_until: Instant,
     away: Away,
+    refuses: bool,
     next_beat: Instant,
 }
 
@@ -226,6 +231,7 @@ impl SiteView {
             proposes_at: None,
             rests_until: now,
             away: Away { next: limits::AWAY_MIN, until: now, member_since: None },
+            refuses: false,
             next_beat: now,
         }
     }
@@ -249,6 +255,12 @@ impl SiteView {
             // Said in another view.
             Input::Held { .. } | Input::CaughtUp { .. } | Input::Arrived { .. } => {}
             Input::GiveUp(write) => self.writes.give_up(write),
+            Input::Refuses(refuses) if refuses != self.refuses => {
+                self.refuses = refuses;
+                // The others hear of it at once.
+                self.next_beat = now;
+            }
+            Input::Refuses(_) => {}
         }
         self.accept_deferred(now, out);
         self.settle(out);
@@ -308,6 +320,28 @@ impl SiteView {
     /// Who takes a bucket's home over if that is gone, as far as this node knows.
     pub fn owner(&self, bucket: BucketId) -> Option<Seat> {
         self.view()?.owner(bucket)
+    }
+
+    /// The nodes that cannot hold what others write, as far as they said so lately; this one if it cannot.
+    pub fn refusing(&self, now: Instant) -> Seats {
+        let says = |seat: &Seat| match *seat == self.me {
+            true => self.refuses,
+            false => self.presence.refuses(*seat, now),
+        };
+        self.all.iter().filter(says).collect()
+    }
+
+    /// Those of them without which the view cannot go on: nothing reaches scope `site` until one of them can hold again.
+    pub fn stuck(&self, now: Instant) -> Seats {
+        let Some(view) = self.view() else { return Seats::NONE };
+        let refusing = view.live.and(self.refusing(now));
+        let goes_on = view.live.minus(refusing).len() >= self.majority();
+        if goes_on { Seats::NONE } else { refusing }
+    }
+
+    /// Whether a holder of the view cannot hold what others write: what is decided now would wait for it.
+    pub fn awaits_change(&self, now: Instant) -> bool {
+        self.view().is_some_and(|view| !view.holders().and(self.refusing(now)).is_empty())
     }
 
     /// Whether this node may let in, and answer for, a write that was asked for in an epoch.
@@ -396,15 +430,17 @@ impl SiteView {
         let steady = self.lease.is_steady(self.majority(), now);
         let hears = self.lease.hears(now);
         let is_member = self.view().is_some_and(|view| view.holders().contains(self.me));
-        // Who is left out waits before it comes back, unless one of those that count is gone now.
+        // Who is left out waits before it comes back, unless one of those that count is gone now, or cannot hold.
         let is_sound = steady && self.lease.is_prompt(self.majority(), now);
-        let is_needed = self.view().is_some_and(|view| !view.live.is_within(hears));
-        Condition {
+        let counts = hears.minus(self.refusing(now));
+        let is_needed = self.view().is_some_and(|view| !view.live.is_within(counts));
+        let condition = Condition {
             hears,
             steady,
             ready: self.epoch().filter(|_| self.is_caught_up()),
             joins: !is_member && is_sound && (is_needed || now >= self.away.until),
-        }
+        };
+        if self.refuses { condition.refusing() } else { condition }
     }
 }
 

@@ -51,6 +51,11 @@ impl Presence {
         (now.since(peer.heard?) <= SILENCE && peer.blank.is_none()).then_some(&peer.condition)
     }
 
+    /// Whether a node said lately that it cannot hold what others write.
+    pub(super) fn refuses(&self, seat: Seat, now: Instant) -> bool {
+        self.condition(seat, now).is_some_and(Condition::refuses)
+    }
+
     /// Whether a node may be live: heard lately, and not without a trusted clock for long.
     pub(super) fn is_fit(&self, seat: Seat, now: Instant) -> bool {
         let unsteady = self.0[seat.index()].unsteady_since;

@@ -12,6 +12,8 @@ struct Table {
     now: Instant,
     nodes: Vec<SiteView>,
     silent: BTreeSet<usize>,
+    /// Nodes that hold nothing of others.
+    full: BTreeSet<usize>,
     wire: VecDeque<(Seat, Input)>,
     settled: BTreeMap<u64, Instant>,
     abandoned: BTreeSet<u64>,
@@ -35,6 +37,7 @@ impl Table {
             now: Instant(MS),
             nodes: all.iter().map(node).collect(),
             silent: BTreeSet::new(),
+            full: BTreeSet::new(),
             wire: VecDeque::new(),
             settled: BTreeMap::new(),
             abandoned: BTreeSet::new(),
@@ -50,7 +53,8 @@ impl Table {
                 Output::Store(memory) => self.stored[node] = memory,
                 Output::Send(to, said) => self.wire.push_back((to, Input::Heard(said))),
                 Output::Hold { to, write, epoch } if self.reaches(node, to.index()) => {
-                    if self.nodes[to.index()].may_hold(epoch) {
+                    let is_full = to.index() != node && self.full.contains(&to.index());
+                    if !is_full && self.nodes[to.index()].may_hold(epoch) {
                         self.wire.push_back((seat(node), Input::Held { write, epoch, by: to }));
                     }
                 }
@@ -99,6 +103,29 @@ impl Table {
 
     fn live(&self, node: usize) -> Seats {
         self.nodes[node].view().map_or(Seats::NONE, |view| view.live)
+    }
+
+    /// A node finds that it can hold nothing more, or that it can again.
+    fn refuse(&mut self, node: usize, refuses: bool) {
+        if refuses {
+            self.full.insert(node)
+        } else {
+            self.full.remove(&node)
+        };
+        self.give(node, Input::Refuses(refuses));
+    }
+
+    fn epochs(&self) -> Vec<Option<u64>> {
+        self.nodes.iter().map(SiteView::epoch).collect()
+    }
+
+    /// How long a write through a node takes to be the site's; none if it is not within 2 s.
+    fn write(&mut self, node: usize, write: u64) -> Option<Duration> {
+        let begun = self.now;
+        self.give(node, Input::Write { write, bound: None });
+        self.run(2000);
+        self.give(node, Input::GiveUp(write));
+        self.settled.get(&write).map(|at| at.since(begun))
     }
 
     fn restart(&mut self, node: usize, memory: Memory) {
@@ -250,4 +277,81 @@ fn an_idle_node_is_woken_for_its_beats_only() {
         "{wakes} wakes, {:?}: ten in a second",
         table.now
     );
+}
+
+#[test]
+fn a_node_that_cannot_hold_leaves_before_it_is_found_late_and_comes_back() {
+    for (count, leaver) in [(3, 0), (3, 1), (3, 2), (4, 3)] {
+        let mut table = Table::new(count);
+        table.run(6000);
+        table.refuse(leaver, true);
+        let writer = (leaver + 1) % count;
+        let waited = table.write(writer, 1);
+        assert!(waited.is_some_and(|waited| waited < Duration::from_millis(400)), "{leaver}: {waited:?}");
+        let left = table.epochs();
+        assert!(left.iter().all(|epoch| *epoch == left[0]), "{left:?}");
+        assert_eq!(table.live(leaver), Seats::first(count).without(seat(leaver)));
+        assert_eq!(table.standings()[leaver], Standing::Apart);
+        for write in 2..12 {
+            assert!(table.write(writer, write).is_some_and(|waited| waited < Duration::from_millis(10)));
+        }
+        assert_eq!(table.epochs(), left, "it does not come back before it can hold");
+        table.refuse(leaver, false);
+        table.run(2000);
+        assert_eq!(table.standings(), vec![Standing::Leased; count], "{leaver}");
+        assert_eq!(table.nodes[0].epoch(), left[0].map(|epoch| epoch + 2), "it joins, and is live");
+    }
+}
+
+#[test]
+fn where_most_cannot_hold_the_view_stays_and_says_that_it_is_stuck() {
+    for (count, refusing) in [(2, vec![1]), (3, vec![1, 2]), (3, vec![0, 1, 2]), (4, vec![0, 3])] {
+        let mut table = Table::new(count);
+        table.run(6000);
+        let before = table.epochs();
+        refusing.iter().for_each(|node| table.refuse(*node, true));
+        table.run(300);
+        // Of two that say so at once the first to be heard may have left alone.
+        let stuck = table.nodes[1].stuck(table.now);
+        assert!(!stuck.is_empty() && stuck.is_within(seats(&refusing)), "{count} {refusing:?}: {stuck:?}");
+        let (after, now) = (table.epochs(), table.now);
+        assert!(table.nodes.iter().all(|node| node.awaits_change(now)));
+        let writer = (0..count).find(|node| !refusing.contains(node)).unwrap_or_default();
+        assert_eq!(table.write(writer, 1), None, "{count} {refusing:?}");
+        table.run(20_000);
+        assert_eq!(table.epochs(), after, "nobody changes a view that cannot go on: {before:?}");
+        let live = table.live(1);
+        let leased = |node: &usize| table.standings()[*node] == Standing::Leased;
+        assert!(
+            (0..count).filter(|node| live.contains(seat(*node))).all(|node| leased(&node)),
+            "reads go on"
+        );
+        refusing.iter().for_each(|node| table.refuse(*node, false));
+        table.run(4000);
+        assert_eq!(table.standings(), vec![Standing::Leased; count]);
+        assert!(table.write(0, 2).is_some());
+    }
+}
+
+#[test]
+fn a_node_that_was_left_out_comes_back_at_once_for_one_that_cannot_hold() {
+    let mut table = Table::new(3);
+    table.run(5000);
+    for wait in [2000, 3500, 5500] {
+        table.refuse(2, true);
+        table.run(400);
+        assert_eq!(table.live(0), seats(&[0, 1]));
+        table.refuse(2, false);
+        table.run(wait);
+        assert_eq!(table.live(0), seats(&[0, 1, 2]), "after {wait} ms");
+    }
+    table.refuse(2, true);
+    table.run(400);
+    table.refuse(2, false);
+    table.run(3000);
+    assert_eq!(table.live(0), seats(&[0, 1]), "who left again and again waits longer");
+    table.refuse(1, true);
+    table.run(1500);
+    assert_eq!((table.live(0), table.nodes[0].stuck(table.now)), (seats(&[0, 2]), Seats::NONE));
+    assert!(table.write(2, 1).is_some());
 }

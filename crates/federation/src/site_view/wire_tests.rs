@@ -64,6 +64,23 @@ fn version_1_is_what_it_was() {
     }
 }
 
+/// A release that does not know the word reads one that it knows: of a node whose clock does not count.
+#[test]
+fn who_cannot_hold_says_so_in_the_words_of_version_1() {
+    let condition = Condition { hears: Seats::first(3), steady: true, ready: Some(300), joins: false };
+    let refusing = condition.refusing();
+    assert!(refusing.refuses() && !refusing.steady && !condition.refuses());
+    assert!(!Condition { joins: true, ..condition }.refuses(), "it wishes to join");
+    assert!(!Condition { steady: false, ..condition }.refuses(), "it has just been started");
+    let said = |condition| Said {
+        message: Message::Beat { number: 501, asks: Some(300), chosen: None, condition },
+        ..samples()[0]
+    };
+    let (plain, word) = (said(condition).encode(), said(refusing).encode());
+    assert_eq!(hex(&word), "01010003".to_owned() + "00f50301ac02000700" + "01ac0201");
+    assert_eq!((plain.len(), Said::decode(&word)), (word.len(), Ok(said(refusing))));
+}
+
 #[test]
 fn what_no_machine_says_is_refused() {
     let refused = |change: &dyn Fn(&mut View)| {

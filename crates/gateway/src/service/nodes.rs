@@ -38,6 +38,9 @@ pub struct NodeStatus {
     /// Why it does not listen to this node, if it said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refuses: Option<String>,
+    /// Why it cannot hold what the others write, if it said so: it is left out of the view meanwhile, if that can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unable: Option<String>,
 }
 
 /// Which seat an invitation is for.

@@ -66,12 +66,15 @@ pub(super) async fn fetch(site: Arc<Site>, from: Seat, epoch: u64) {
     };
     tokio::select! {
         () = is_over => {}
-        fetched = fetched(&site, from, epoch) => match fetched {
-            Ok(()) => tell(nodes, Input::CaughtUp { from, epoch }).await,
-            Err(error) => {
-                tracing::debug!(seat = from.index(), epoch, %error, "what a node holds was not fetched; it is asked again");
+        fetched = fetched(&site, from, epoch) => {
+            nodes.note_room(&fetched);
+            match fetched {
+                Ok(()) => tell(nodes, Input::CaughtUp { from, epoch }).await,
+                Err(error) => {
+                    tracing::debug!(seat = from.index(), epoch, %error, "what a node holds was not fetched; it is asked again");
+                }
             }
-        },
+        }
     }
     let mut fetching = lock(&nodes.fetching);
     if fetching.get(&from) == Some(&epoch) {

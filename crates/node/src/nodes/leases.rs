@@ -28,9 +28,11 @@ impl Nodes {
         self.heard(seat).is_some_and(|at| now.since(at) <= SILENCE)
     }
 
-    /// Whether writes can be the site's now, as far as this node knows: it holds them in a view, and it hears a majority.
+    /// Whether writes can be the site's now, as far as this node knows: it holds them in a view, and it hears a majority of
+    /// such as can.
     pub(crate) fn can_settle(&self, now: Instant) -> bool {
-        let near = self.all.iter().filter(|seat| *seat != self.me && self.is_near(*seat, now)).count();
+        let others = self.all.iter().filter(|seat| *seat != self.me && self.is_near(*seat, now));
+        let near = others.filter(|seat| !self.does_refuse(*seat)).count();
         self.holders().is_some() && near + 1 >= self.all.majority()
     }
 

@@ -6,7 +6,8 @@
 //! lies on the disk, [`run`] steps the machine, [`talk`] carries its words, [`word`] is how they are written, [`met`] tells
 //! a disk that was rolled back or cloned from an honest one. On the view rest [`writes`] of scope `site`, which the others
 //! are [asked](ask) to [hold](holding); what a node [fetches](catch_up) before it counts; and who may answer
-//! [reads](leases) for the site. On those together rest [decisions](settled) of homes among the nodes.
+//! [reads](leases) for the site. On those together rest [decisions](settled) of homes among the nodes. A node that
+//! [cannot hold](refusing) what others write leaves the view for as long as that is so.
 //!
 //! Invariants: with `site.seats = 1` nothing of this runs; what follows a store waits until that is durable; what the
 //! machine says is said after it is shown, so that who reads or holds beside it goes by nothing that is over; time is
@@ -28,6 +29,7 @@ mod invite;
 mod leases;
 mod memory;
 mod met;
+mod refusing;
 mod report;
 mod run;
 mod settled;
@@ -38,6 +40,7 @@ mod writes;
 pub(crate) use holding::Fence;
 pub(crate) use invite::offer;
 pub(crate) use leases::{heads, page};
+pub(crate) use refusing::hindrance;
 pub(crate) use report::report;
 pub(crate) use run::{Start, Unready, run, start};
 pub(crate) use talk::{hear, hold_ahead};
@@ -45,6 +48,7 @@ pub(crate) use word::is_word;
 pub(crate) use writes::{Load, Unsettled, settle};
 
 use met::Met;
+use refusing::Refusing;
 use settled::{Settled, Unkept};
 use writes::Writes;
 
@@ -73,6 +77,9 @@ struct Shown {
     view: Option<View>,
     /// Until when this node reads for the site.
     reads_until: Option<Instant>,
+    /// Who says that it cannot hold what others write, and which of them the view cannot go on without.
+    refusing: Seats,
+    stuck: Seats,
     /// When each seat was heard last.
     heard: [Option<Instant>; limits::SEATS],
 }
@@ -123,6 +130,8 @@ pub(crate) struct Nodes {
     taken_over: AtomicU64,
     /// Room for questions of other nodes.
     asked: Arc<Semaphore>,
+    /// What keeps this node from holding what others write.
+    refusing: Refusing,
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -160,6 +169,11 @@ impl Nodes {
         }
         let epoch = view.map(|view| view.epoch);
         self.turned.send_if_modified(|known| std::mem::replace(known, epoch) != epoch);
+    }
+
+    fn show_refusing(&self, refusing: Seats, stuck: Seats) {
+        let mut shown = lock(&self.shown);
+        (shown.refusing, shown.stuck) = (refusing, stuck);
     }
 
     /// The view, if so many are live that writes can be the site's and this node holds them.

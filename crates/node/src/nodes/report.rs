@@ -3,7 +3,7 @@
 use skerry_federation::site_view::{Seat, Standing, View};
 use skerry_gateway::service::{NodeStatus, NodesReport};
 
-use super::lock;
+use super::{lock, refusing};
 use crate::site::Site;
 
 /// As one word.
@@ -56,5 +56,6 @@ fn node(site: &Site, seat: Seat, view: Option<&View>) -> NodeStatus {
         role: role.into(),
         heard_ms: if seat == nodes.me { None } else { heard },
         refuses: refused,
+        unable: refusing::why(site, seat),
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::memory::{Begun, Unusable, ViewFile, begin};
 use super::met::Met;
+use super::refusing::{Look, Refusing, hindrance};
 use super::writes::{Question, UNITS, Unsettled, Writes, have_held};
 use super::{ANSWERED, Door, Event, LEAVING, Nodes, Shown, WAITING, catch_up, lock, talk};
 use crate::clock::Clock;
@@ -73,8 +74,14 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         Memory::Kept(durable) => Some(*durable),
         Memory::Blank(_) => None,
     };
-    let shown =
-        Shown { standing: Standing::Apart, view: None, reads_until: None, heard: [None; limits::SEATS] };
+    let shown = Shown {
+        standing: Standing::Apart,
+        view: None,
+        reads_until: None,
+        refusing: Seats::NONE,
+        stuck: Seats::NONE,
+        heard: [None; limits::SEATS],
+    };
     let mut nodes = Nodes {
         site,
         me: seat,
@@ -96,6 +103,7 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         passing: tokio::sync::Mutex::default(),
         taken_over: AtomicU64::new(0),
         asked: Arc::new(Semaphore::new(ANSWERED)),
+        refusing: Refusing::default(),
     };
     // One node is its site. Only that its disk was emptied is remembered, for when there are more.
     let was_emptied = of.life == 0 && !of.is_unstarted;
@@ -126,8 +134,9 @@ pub(crate) fn run(site: &Arc<Site>, ready: Ready, tasks: &Tasks) {
     let (store, nodes, inbox) = (site.store.clone(), nodes.clone(), ready.inbox);
     let (site, tasks) = (site.clone(), tasks.clone());
     let (storing, waiting) = (None, VecDeque::new());
+    let (look, tasks_of) = (Look::default(), tasks.clone());
     let stepper =
-        Stepper { machine, nodes, store, clock, inbox, storing, waiting, site, tasks: tasks.clone() };
+        Stepper { machine, nodes, store, clock, inbox, storing, waiting, site, look, tasks: tasks_of };
     tasks.spawn(stepper.run());
 }
 
@@ -154,6 +163,8 @@ struct Stepper {
     waiting: VecDeque<(Durable, Vec<Output>)>,
     /// For what is asked of other nodes.
     site: Arc<Site>,
+    /// Whether this node can hold what others write.
+    look: Look,
     tasks: Tasks,
 }
 
@@ -167,6 +178,7 @@ impl Stepper {
     async fn run(mut self) {
         self.input(Input::Wake);
         loop {
+            self.look();
             let pause = self.machine.next_wake().since(self.clock.since_boot());
             match tokio::time::timeout(pause, self.next()).await {
                 Err(_) => self.input(Input::Wake),
@@ -213,8 +225,21 @@ impl Stepper {
     }
 
     fn show(&self) {
-        let standing = self.machine.standing(self.clock.since_boot());
+        let now = self.clock.since_boot();
+        let standing = self.machine.standing(now);
+        self.nodes.show_refusing(self.machine.refusing(now), self.machine.stuck(now));
         self.nodes.show(standing, self.machine.view().copied(), self.machine.reads_until());
+        if let Some(why) = hindrance(&self.site) {
+            self.nodes.end_all(&why);
+        }
+    }
+
+    /// Whether this node can hold what others write: looked at ten times a second at least.
+    fn look(&mut self) {
+        let now = self.clock.since_boot();
+        if let Some(news) = self.look.again(&self.nodes, (&self.site.duties, &self.store), now) {
+            self.input(news);
+        }
     }
 
     /// Everything up to the first store at once; each store waits for the disk, and what follows it for the store.
@@ -299,6 +324,7 @@ impl Stepper {
         drop(store(&self.store, ViewFile::new(self.nodes.all.len(), None)));
         self.storing = None;
         self.nodes.has_caught_up.store(false, Ordering::Release);
+        self.look = Look::default();
         self.input(Input::Wake);
     }
 }

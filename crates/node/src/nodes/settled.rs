@@ -145,9 +145,10 @@ impl Site {
     /// thread.
     pub(crate) fn within(&self, bucket: BucketId) -> Within {
         let (nodes, roster) = (&self.nodes, &self.peers.roster);
-        let (view, is_leased) = {
+        let (view, is_leased, refusing) = {
             let shown = lock(&nodes.shown);
-            (shown.view, shown.reads_until.is_some_and(|until| self.clock.since_boot() < until))
+            let is_leased = shown.reads_until.is_some_and(|until| self.clock.since_boot() < until);
+            (shown.view, is_leased, shown.refusing)
         };
         let mut members = roster.ever_of(nodes.site);
         members.extend([nodes.site, self.id]);
@@ -163,7 +164,9 @@ impl Site {
         // Who is joining decides nothing, and may be for hours if its disk was emptied: its homes pass on.
         let live: BTreeSet<SiteId> = view.live.iter().filter_map(|seat| self.member_in(seat)).collect();
         let owner = owner(self, &view, bucket);
-        let reads = is_leased && keeps_it && is_filled && owner.is_some();
+        // What is decided while a holder cannot hold would be abandoned with the view: the next one is waited for.
+        let can_settle = view.holders().and(refusing).is_empty();
+        let reads = is_leased && keeps_it && is_filled && can_settle && owner.is_some();
         let owner = owner.unwrap_or(self.id);
         Within { me: self.id, view: view.epoch, reads, nodes: members, live, owner }
     }

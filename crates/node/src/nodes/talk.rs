@@ -156,6 +156,7 @@ async fn answer(site: &Arc<Site>, node: NodeId, ask: Ask, mut stream: Stream) ->
         return Err(PeerError::Senseless("a question of a node of another site"));
     };
     let _permit = site.nodes.asked.clone().acquire_owned().await.ok();
+    let is_hold = matches!(ask, Ask::Hold { .. } | Ask::Have { .. });
     let told = match ask {
         Ask::Hold { epoch, is_bound, hold } => holding::hold(site, from, (epoch, is_bound), hold).await,
         Ask::Have { epoch, bucket, records } => holding::have(site, (from, epoch), bucket, records).await,
@@ -163,6 +164,9 @@ async fn answer(site: &Arc<Site>, node: NodeId, ask: Ask, mut stream: Stream) ->
         Ask::Heads { bucket, key, version } => leases::answer_heads(site, bucket, key, version).await,
         Ask::Page { list, versions } => leases::answer_page(site, list, versions).await,
     };
+    if is_hold {
+        site.nodes.note_room(&told);
+    }
     let told = told.unwrap_or_else(|error| Told::Not(error.to_string()));
     frame::write(&mut stream, &codec::encode(&Word::Told(told))).await?;
     Ok(stream.shutdown().await?)

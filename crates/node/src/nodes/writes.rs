@@ -19,6 +19,7 @@ use skerry_federation::site_view::{Input, Seat};
 use tokio::sync::{SemaphorePermit, oneshot};
 
 use super::ask::{Ask, Told, ask};
+use super::refusing::hindrance;
 use super::{Event, Nodes, lock};
 use crate::peers::message::Hold;
 use crate::site::Site;
@@ -71,6 +72,9 @@ pub(crate) enum Unsettled {
     /// A node does not keep what it is about.
     #[error("{0}")]
     Never(String),
+    /// It would wait for nodes that cannot hold what others write.
+    #[error("{0}")]
+    Refused(String),
     /// Not in time; who kept it waiting.
     #[error("{0}")]
     Late(String),
@@ -183,6 +187,13 @@ impl Nodes {
         }
     }
 
+    /// Nobody need wait: a node that cannot hold is in the view, and the view cannot go on without it.
+    pub(super) fn end_all(&self, why: &str) {
+        for (_, open) in std::mem::take(&mut lock(&self.writes).open) {
+            open.end.send(Err(Unsettled::Refused(why.to_owned()))).ok();
+        }
+    }
+
     fn reasons(&self, write: u64) -> BTreeMap<Seat, String> {
         let writes = lock(&self.writes);
         let Some(open) = writes.open.get(&write) else { return BTreeMap::new() };
@@ -225,6 +236,9 @@ pub(super) async fn have_held(site: Arc<Site>, to: Seat, (write, epoch): (u64, u
 /// Waits until what is durable here is durable at all live nodes of the site, those of one view if it is bound to that; or
 /// says who kept it waiting.
 pub(crate) async fn settle(site: &Arc<Site>, load: Load, bound: Option<u64>) -> Result<(), Unsettled> {
+    if let Some(why) = hindrance(site) {
+        return Err(Unsettled::Refused(why));
+    }
     let mut began = None;
     let ending = async {
         let (waiting, ended) = site.nodes.begin(load, bound).await?;

@@ -15,6 +15,7 @@ use skerry_model::policy::Action;
 use skerry_model::space;
 
 use super::bucket::{Bucket, Declared, refused_claim};
+use super::declared::{self, Reached};
 use super::{home, members, refusal, shape, unfinished};
 use crate::duties::Act;
 use crate::peers::PeerError;
@@ -29,11 +30,6 @@ const COPIES: u8 = 1;
 
 /// Buckets of a site.
 pub(crate) struct Buckets(pub(crate) Arc<Site>);
-
-/// What a write to the system bucket answers.
-fn receipt() -> Receipt {
-    Receipt { scope: Some("site".into()), ..Receipt::default() }
-}
 
 fn info(bucket: Bucket) -> BucketInfo {
     BucketInfo { name: bucket.name, created: bucket.created, owner: bucket.owner }
@@ -143,7 +139,7 @@ pub(crate) async fn create(
     owner: &str,
     name: &str,
     location: Option<String>,
-) -> Outcome<()> {
+) -> Outcome<Reached> {
     site.duties.check(Act::Write)?;
     let sites = site.peers.roster.all();
     let own = sites.get(&site.id).map_or_else(|| site.called(), |known| known.name.clone());
@@ -164,10 +160,10 @@ pub(crate) async fn create(
         let home = (first && !known).then(|| Named::first(claimed.bucket, id, false, wall));
         Ok((claimed.bucket, Some(Declared::claim(claimed, true).with(home))))
     };
-    let bucket = site.declare(writer, decide).await?;
+    let (bucket, reached) = declared::declare(site, writer, decide).await?;
     site.joined(bucket, true);
     tracing::info!(bucket = named, %bucket, "bucket created");
-    Ok(())
+    Ok(reached)
 }
 
 /// Changes the claim of a bucket.
@@ -176,7 +172,7 @@ pub(crate) async fn change(
     writer: &str,
     bucket: &Bucket,
     change: impl FnOnce(&mut BucketConfig) -> Outcome<()> + Send + 'static,
-) -> Outcome<()> {
+) -> Outcome<Reached> {
     site.duties.check(Act::Write)?;
     let (system, name) = (site.system, bucket.name.clone());
     let decide = move |view: &dyn View, wall| {
@@ -185,7 +181,8 @@ pub(crate) async fn change(
         change(&mut claim.config)?;
         Ok(((), Some(Declared::claim(Claimed::new(&claim, wall), false))))
     };
-    site.declare(writer, decide).await
+    let ((), reached) = declared::declare(site, writer, decide).await?;
+    Ok(reached)
 }
 
 #[async_trait]
@@ -202,8 +199,9 @@ impl BucketService for Buckets {
         self.0.may(context, Action::CreateBucket, None).await?;
         let principal = &context.principal;
         let name = name_here(&self.0, &request.name);
-        create(&self.0, &principal.access_key, &principal.owner, &name, request.location).await?;
-        Ok(CreatedBucket { name, receipt: receipt() })
+        let made = create(&self.0, &principal.access_key, &principal.owner, &name, request.location);
+        let reached = made.await?;
+        Ok(CreatedBucket { name, receipt: declared::receipt(&self.0, context, reached)? })
     }
 
     async fn head(&self, context: &RequestContext, bucket: &str) -> Outcome<BucketInfo> {
@@ -226,12 +224,13 @@ impl BucketService for Buckets {
             let ends = unfinished::ends(view, claim.bucket)?;
             Ok(((claim.bucket, claim.name), Some(Declared::claim(claimed, false).ending(ends))))
         };
-        let (id, claimed) = self.0.declare(&context.principal.access_key, decide).await?;
+        let ((id, claimed), reached) =
+            declared::declare(&self.0, &context.principal.access_key, decide).await?;
         // The bucket is gone whatever becomes of these; what is left then is found by the worker.
         if let Err(error) = unfinished::end(&self.0, id, claimed).await {
             tracing::warn!(bucket = bucket.name, %error, "uploads of a deleted bucket are left for later");
         }
-        Ok(receipt())
+        declared::receipt(&self.0, context, reached)
     }
 
     async fn location(&self, context: &RequestContext, bucket: &str) -> Outcome<Option<String>> {
@@ -256,8 +255,8 @@ impl BucketService for Buckets {
             config.versioning = wanted;
             Ok(())
         };
-        change(&self.0, &context.principal.access_key, &bucket, set).await?;
-        Ok(receipt())
+        let reached = change(&self.0, &context.principal.access_key, &bucket, set).await?;
+        declared::receipt(&self.0, context, reached)
     }
 }
 

@@ -96,7 +96,18 @@ pub(crate) fn check(site: &Site, bucket: &Bucket) -> Outcome<()> {
     let may_not = site.holding_members().into_iter().find(|node| !bucket.may_lie_at(*node));
     let away = |node: SiteId| format!("{} may not lie at {}", bucket.name, site.peers.roster.name(node));
     let why = may_not.map(away).or_else(|| site.nodes.unkept(bucket.id, site.clock.now()));
-    why.map_or(Ok(()), |why| Err(unkept(&why)))
+    if let Some(why) = why {
+        return Err(unkept(&why));
+    }
+    nodes::hindrance(site).map_or(Ok(()), |why| Err(hindered(&why)))
+}
+
+fn hindered(why: &str) -> ServiceError {
+    let message = format!(
+        "a condition is decided only if a majority of the site's nodes can hold what is decided, so that one of them can be \
+         lost ({why}); make room or take a node into service again, or write without the condition"
+    );
+    ServiceError::new(ErrorKind::HomeUnreachable, message)
 }
 
 fn unkept(why: &str) -> ServiceError {

@@ -49,7 +49,10 @@ pub(crate) async fn reach(
         }
         // As it was decided.
         Written::Record(record) if site.nodes.has_settled_whole(bucket.id, record.dot) => Ok(()),
-        Written::Record(record) => settle(site, bucket, record).await?,
+        Written::Record(record) => match nodes::hindrance(site) {
+            Some(why) => Err(why),
+            None => settle(site, bucket, record).await?,
+        },
     };
     match reached {
         Ok(()) => Ok(Scope::Site),
@@ -71,7 +74,7 @@ pub(crate) fn nothing(context: &RequestContext, is_sites: bool) -> Outcome<Recei
     Ok(Written::Nothing.receipt(told(is_sites)))
 }
 
-fn short(site: &Site, why: &str) -> ServiceError {
+pub(super) fn short(site: &Site, why: &str) -> ServiceError {
     let message = format!(
         "the write is kept and durable at {}, not at all live nodes of its site ({why}); it reaches them when it can; ask for \
          the scope node, or repeat it without a condition",

@@ -7,6 +7,7 @@
 mod checking;
 mod circuits;
 mod copies;
+mod declared;
 mod dialects;
 mod duties;
 mod flips;
@@ -24,6 +25,7 @@ mod nodes;
 mod one_site;
 mod orphans;
 mod pins;
+mod refusing;
 mod replaced;
 mod room;
 mod scope;

@@ -63,7 +63,7 @@ async fn tenure(node: &TestSite) -> Option<TenureDocument> {
 }
 
 /// Waits until each of them can take the home over: it has all of a bucket that was just made.
-async fn ready(nodes: &[TestSite]) {
+pub(super) async fn ready(nodes: &[TestSite]) {
     for node in nodes {
         node.until("the tenure is open, and it has all", || async {
             let found = node.site().bucket(BUCKET).await.unwrap();

@@ -167,7 +167,7 @@ async fn what_a_later_release_asks_of_areas_lets_nothing_go() {
         config.more.push(("copies-in".into(), "2 in every cellar".into()));
         Ok(())
     };
-    buckets::change(site, "test", &bucket, later).await.unwrap();
+    drop(buckets::change(site, "test", &bucket, later).await.unwrap());
     assert!(status(&world.sites[0]).await.copies_in.contains("every cellar"));
     assert!(crate::copies::wanted::rules(site, &site.known(BUCKET).await.unwrap()).is_unread);
     // Another setting passes it on; only one that says how many copies there are to be takes its place.
@@ -184,7 +184,7 @@ async fn what_a_later_release_asks_of_areas_lets_nothing_go() {
         Ok(())
     };
     let bucket = site.known(BUCKET).await.unwrap();
-    buckets::change(site, "test", &bucket, lives).await.unwrap();
+    drop(buckets::change(site, "test", &bucket, lives).await.unwrap());
     let rules = crate::copies::wanted::rules(site, &site.known(BUCKET).await.unwrap());
     assert!(rules.is_unread && rules.needs.is_empty(), "{rules:?}");
     live_in(&world.sites[1], "all").await;

@@ -23,7 +23,7 @@ fn asking() -> RequestContext {
 const TRIES: usize = 10;
 
 /// Writes in scope `site`; the same again is no second version.
-async fn put(node: &TestSite, key: &str, body: impl Into<Bytes>) -> Outcome<()> {
+pub(super) async fn put(node: &TestSite, key: &str, body: impl Into<Bytes>) -> Outcome<()> {
     let body = body.into();
     for _ in 1..TRIES {
         match node.put_in(&asking(), "photos", key, body.clone()).await {
@@ -35,7 +35,7 @@ async fn put(node: &TestSite, key: &str, body: impl Into<Bytes>) -> Outcome<()> 
 }
 
 /// Reads through a node what it must see at once, and then also as the site's.
-async fn sees(node: &TestSite, key: &str, body: &Bytes) {
+pub(super) async fn sees(node: &TestSite, key: &str, body: &Bytes) {
     node.until("it reads for the site", || async {
         let (found, scope) = get(node, key).await.unwrap();
         assert_eq!(found, body, "{key}");
@@ -57,7 +57,7 @@ fn key(key: &str) -> GetObject {
 }
 
 /// The body of a key, and in which scope it was answered.
-async fn get(node: &TestSite, name: &str) -> Outcome<(Bytes, String)> {
+pub(super) async fn get(node: &TestSite, name: &str) -> Outcome<(Bytes, String)> {
     let read = node.services().objects.get(&context(), key(name)).await?;
     let scope = read.info.receipt.scope.clone().unwrap();
     let mut stream = read.body.into_stream();

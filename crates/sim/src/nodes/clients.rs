@@ -31,7 +31,7 @@ impl World {
             // Some writes are of scope `node`: the others hear of them by and by.
             let is_own = self.mistake != Some(Mistake::Patience) && self.draw.below(4) == 0;
             let why = if is_own { Why::Quiet } else { Why::Plain };
-            if self.nodes[node].excused != Some(bucket) {
+            if self.nodes[node].excused != Some(bucket) && self.fits(node) {
                 self.take_in(node, (bucket, What::Plain), why, None);
             }
             return;

@@ -16,6 +16,7 @@ pub(super) enum Mend {
     Link(usize, usize),
     Wire(usize),
     Disk(usize),
+    Room(usize),
 }
 
 impl World {
@@ -57,6 +58,9 @@ impl World {
             self.plan(seconds(9)..=seconds(12), Event::Strike);
             self.nodes[self.target].slow_disk = seconds(4);
             return self.plan(seconds(5)..=seconds(6), Event::Mend(Mend::Disk(self.target)));
+        }
+        if self.strikes_rooms() {
+            return self.begin_spell();
         }
         let count = self.seated() as u64;
         let storm = self.weather == Weather::Storm;
@@ -244,11 +248,13 @@ impl World {
             }
             Mend::Wire(node) => self.nodes[node].slow_wire = millis(0),
             Mend::Disk(node) => self.mend_disk(node),
+            Mend::Room(node) => self.mend_room(node),
         }
     }
 
     /// Everything is mended; nobody writes any more. A node that did not keep a bucket does, from a new start on.
     pub(super) fn rest(&mut self) {
+        self.rest_rooms();
         if self.weather == Weather::Calm {
             (0..BUCKETS.len()).for_each(|bucket| self.judge_wait(bucket));
         }

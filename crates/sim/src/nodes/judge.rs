@@ -8,7 +8,8 @@
 //! `holders`: a decision that is answered is at all who hold the writes of the view, and so is what an answer "no" rests on.
 //! `minority`: what is acknowledged in scope `site` is on the disks of a majority. `views`: an epoch is one view, the same
 //! for all. `stall`: with one node lost or slow a write at another reaches scope `site` within 2 s, and no bucket is
-//! without decisions for long. `recovery`: once all is whole, every node is live, serves, holds everything that was
+//! without decisions for long. `flapping`, `stuck`: for a node that cannot hold the view changes once, and not at all where it
+//! cannot go on; reads do. `recovery`: once all is whole, every node is live, serves, holds everything that was
 //! acknowledged, all agree on what was decided, and each bucket has a home that decides.
 
 use skerry_base::SiteId;
@@ -20,7 +21,7 @@ use super::chain::{self, Answer, Made};
 use super::{BUCKETS, Job, PROBED_FROM, UNDECIDED, Weather, What, Why, World};
 
 impl World {
-    fn violated(&mut self, checker: &'static str, what: String) {
+    pub(super) fn violated(&mut self, checker: &'static str, what: String) {
         let at = self.queue.now().0 / 1_000_000;
         self.outcome.violations.push((checker, format!("at {at} ms: {what}")));
     }

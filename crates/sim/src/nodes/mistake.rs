@@ -47,9 +47,20 @@ pub enum Mistake {
     UnheardHome,
     /// A home answers what it decided though meanwhile an heir was proposed, who may have decided otherwise.
     LateAnswer,
+    /// Who cannot hold does not say so: it is found late, as with releases before.
+    Unsaid,
+    /// A full disk counts as one with room as soon as anything has come free.
+    NoMargin,
+    /// Who has no room answers for what did not fit.
+    EmptyPromise,
 }
 
 impl Mistake {
+    /// Whether it is one about nodes that cannot hold.
+    pub(super) const fn is_of_rooms(self) -> bool {
+        matches!(self, Self::Unsaid | Self::NoMargin | Self::EmptyPromise)
+    }
+
     /// Whether it shows only at a site that had fewer nodes.
     pub(super) const fn needs_growth(self) -> bool {
         matches!(self, Self::UnopenedTaken)
@@ -73,7 +84,7 @@ impl Mistake {
 }
 
 /// Those that are found within a test's seeds.
-pub const MISTAKES: [Mistake; 14] = [
+pub const MISTAKES: [Mistake; 17] = [
     Mistake::EarlyAnswer,
     Mistake::NoLease,
     Mistake::EarlyScope,
@@ -88,6 +99,9 @@ pub const MISTAKES: [Mistake; 14] = [
     Mistake::OtherHeir,
     Mistake::ExcusedHolder,
     Mistake::UnopenedTaken,
+    Mistake::Unsaid,
+    Mistake::NoMargin,
+    Mistake::EmptyPromise,
 ];
 
 /// Those that are found in some seeds only, or in none yet: no test rests on them.

@@ -29,6 +29,9 @@ impl World {
         let since = place.clock.read(now);
         place.machine = Some(SiteView::new(place.seat, all, memory, since));
         self.give(node, Input::Wake);
+        if self.refuses(node) {
+            self.tell_room(node);
+        }
     }
 
     /// A process dies. Of what was on its way to the disk, so many operations got there.
@@ -62,6 +65,7 @@ impl World {
         self.carry_out(node, out);
         self.plan_wake(node);
         self.judge_leases();
+        self.answer_in_vain(node);
         // Whoever serves in a view from now on takes over what is its own in it.
         if reads && (!read || self.nodes[node].machine.as_ref().and_then(SiteView::epoch) != before) {
             (0..BUCKETS.len()).for_each(|bucket| self.stir(node, bucket));
@@ -190,6 +194,12 @@ impl World {
         let is_held = self.nodes[node].kept.held.contains(&write);
         if is_held || self.mistake == Some(Mistake::EarlyAnswer) {
             self.answer_for(node, asker, epoch);
+        }
+        if !is_held && !self.fits(node) {
+            if self.mistake == Some(Mistake::EmptyPromise) {
+                self.answer_for(node, asker, epoch);
+            }
+            return;
         }
         let storing = Storing { epoch, asker: Some(asker) };
         if !is_held && self.nodes[node].storing.insert(write, storing).is_none() {

@@ -48,7 +48,8 @@ impl World {
         let place = &self.nodes[node];
         let machine = place.machine.as_ref()?;
         let view = machine.view()?;
-        let reads = machine.may_read(self.local(node)) && place.excused != Some(bucket);
+        let now = self.local(node);
+        let reads = machine.may_read(now) && !machine.awaits_change(now) && place.excused != Some(bucket);
         let live = view.live.iter().filter_map(|seat| self.occupant(view, seat)).collect();
         let owner = self.occupant(view, view.owner(BUCKETS[bucket])?)?;
         Some(Within { me: place.id, view: view.epoch, reads, nodes: self.ever.clone(), live, owner })
@@ -154,6 +155,9 @@ impl World {
 
     fn decide_here(&mut self, node: usize, op: usize, epoch: u64) {
         let Some(asked) = self.asked.get(op).copied() else { return };
+        if self.refuses(node) {
+            return self.count("conditions refused: the home cannot hold");
+        }
         let bucket = asked.bucket;
         let current = self.nodes[node].kept.current(bucket);
         let is_alone = self.is_alone(node);

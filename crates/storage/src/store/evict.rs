@@ -139,6 +139,22 @@ impl Store {
         !self.space.is_full() && self.space.free() + self.space.cached() >= wanted
     }
 
+    /// Whether whoever asked for room last was refused.
+    pub fn is_full(&self) -> bool {
+        self.space.is_full()
+    }
+
+    /// Whether so much has come free since, with copies that could be given up, that the disk is not full again at once: a
+    /// payload segment and two of the journal, or an eighth of a small capacity. Then the refusal is forgotten.
+    pub fn has_room_again(&self) -> bool {
+        let copies = self.space.cached().saturating_sub(self.kept_bytes());
+        let has_room = self.space.free() + copies >= self.space.spare();
+        if has_room {
+            self.space.note_full(false);
+        }
+        has_room
+    }
+
     /// Keeps copies that are here from eviction, or lets them go with the others again. Not remembered when the index is
     /// rebuilt: who keeps says so anew when the store is opened.
     pub fn keep_copies(&self, domain: BucketId, ids: &[ChunkId], kept: bool) -> Result<(), StorageError> {

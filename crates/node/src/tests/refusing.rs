@@ -1,0 +1,204 @@
+//! Nodes that cannot hold what the others of their site write (frozen, full): they leave the view by themselves, and come back
+//! when they can.
+
+use std::time::Duration;
+
+use skerry_base::WallTime;
+use skerry_base::limits::CHUNK_REST_MS;
+use skerry_gateway::service::{
+    DeleteObject, DeleteTarget, DutyRequest, ErrorKind, NodesReport, RequestContext, WriteCondition,
+};
+
+use super::nodes::leased;
+use super::tenures::ready;
+use super::within::{get, put, sees, site_of};
+use super::world::{TestSite, TestWorld, context, noise};
+use crate::server::Core;
+
+const NAMES: [&str; 3] = ["site-1", "site-1-1", "site-1-2"];
+
+fn absent() -> WriteCondition {
+    WriteCondition { absent: true, matches: None }
+}
+
+async fn say(at: &TestSite, about: &str, duty: &str) {
+    let request = DutyRequest { duty: duty.into(), abandon_uploads: false };
+    at.services().admin.set_duty(about, request).await.unwrap();
+}
+
+async fn view(node: &TestSite) -> NodesReport {
+    node.services().admin.status().await.unwrap().nodes.unwrap()
+}
+
+/// Waits until a node has these in its view, and knows who cannot hold.
+async fn settles(node: &TestSite, live: &[u32], unable: &[u32]) {
+    node.until("the view is as it should be", || async {
+        let nodes = view(node).await.nodes;
+        let of = |is: fn(&skerry_gateway::service::NodeStatus) -> bool| -> Vec<u32> {
+            nodes.iter().filter(|of| is(of)).map(|of| of.seat).collect()
+        };
+        of(|of| of.role == "live") == live && of(|of| of.unable.is_some()) == unable
+    })
+    .await;
+}
+
+/// How long writes through a node take, each as the site's; the longest.
+async fn writes(node: &TestSite, count: usize, prefix: &str) -> Duration {
+    let mut longest = Duration::ZERO;
+    for n in 0..count {
+        let begun = node.site().clock.now();
+        put(node, &format!("{prefix}-{n}"), noise(20_000, n as u64)).await.unwrap();
+        longest = longest.max(node.site().clock.now().since(begun));
+    }
+    longest
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_node_leaves_the_view_and_its_homes_pass_and_it_comes_back() {
+    let world = site_of(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three nodes") };
+    put(two, "before", "body").await.unwrap();
+    // A home that was frozen before it had said so to the others could be followed by nobody.
+    ready(&world.sites).await;
+    say(three, NAMES[0], "freeze").await;
+    let longest = writes(two, 40, "a").await;
+    println!("{longest:?} was the longest write while a node left");
+    assert!(longest < Duration::from_secs(2), "{longest:?}");
+    for node in [one, two, three] {
+        settles(node, &[1, 2], &[0]).await;
+    }
+    let (epoch, standing) = (view(two).await.epoch, view(one).await.standing);
+    assert_eq!(standing, "apart");
+    // It answers reads, with what the others have.
+    sees(one, "a-39", &noise(20_000, 39)).await;
+    let refused = one.put("photos", "k", "x").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotServing, "{refused}");
+    // Conditions are decided by another node.
+    two.until("a condition is decided", || async {
+        match two.put_if("photos", "lock", "x", absent()).await {
+            Ok(_) => true,
+            Err(error) => error.kind() == ErrorKind::PreconditionFailed,
+        }
+    })
+    .await;
+    let lost = three.put_if("photos", "lock", "y", absent()).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{lost}");
+    let began = two.site().clock.now();
+    while two.site().clock.now().since(began) < Duration::from_secs(4) {
+        assert!(writes(two, 1, "b").await < Duration::from_secs(2));
+    }
+    assert_eq!(view(two).await.epoch, epoch, "nothing changes while it is frozen");
+    say(two, NAMES[0], "serve").await;
+    for node in [one, two, three] {
+        leased(node, &[0, 1, 2]).await;
+        settles(node, &[0, 1, 2], &[]).await;
+    }
+    put(one, "after", "body").await.unwrap();
+    assert_eq!(get(one, "b-0").await.unwrap(), (noise(20_000, 0), "site".into()));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_most_nodes_are_frozen_writes_are_answered_at_once_and_reads_go_on() {
+    let world = site_of(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three nodes") };
+    put(one, "before", "body").await.unwrap();
+    for name in &NAMES[1..] {
+        say(one, name, "freeze").await;
+    }
+    one.until("two cannot hold", || async {
+        view(one).await.nodes.iter().filter(|of| of.unable.is_some()).count() == 2
+    })
+    .await;
+    let epoch = view(one).await.epoch;
+    let asks = RequestContext { scope: Some("site".into()), ..context() };
+    for n in 0..5 {
+        let begun = one.site().clock.now();
+        let refused = one.put_in(&asks, "photos", &format!("asked-{n}"), "x").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ScopeNotReached, "{refused}");
+        assert!(refused.message().contains("frozen"), "{refused}");
+        let kept = one.put("photos", &format!("plain-{n}"), "x").await.unwrap();
+        assert_eq!(kept.receipt.scope.as_deref(), Some("node"));
+        let refused = one.put_if("photos", &format!("lock-{n}"), "x", absent()).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::HomeUnreachable, "{refused}");
+        assert!(refused.message().contains("frozen"), "{refused}");
+        let took = one.site().clock.now().since(begun);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+    assert_eq!(get(one, "before").await.unwrap(), ("body".into(), "site".into()));
+    assert_eq!(view(one).await.epoch, epoch, "the view stays");
+    say(one, NAMES[1], "serve").await;
+    for node in [one, two] {
+        settles(node, &[0, 1], &[2]).await;
+    }
+    put(two, "after", "body").await.unwrap();
+    say(one, NAMES[2], "serve").await;
+    leased(three, &[0, 1, 2]).await;
+    assert_eq!(get(three, "after").await.unwrap(), ("body".into(), "site".into()));
+    // What was answered for one node is the others' as well by now, or soon.
+    three.until("it has it", || async { three.get("photos", "plain-4").await.is_ok() }).await;
+    world.stop().await;
+}
+
+async fn remove(node: &TestSite, key: String) {
+    let target = DeleteTarget { key, version: None, condition: WriteCondition::default() };
+    let request = DeleteObject { bucket: "photos".into(), target };
+    node.services().objects.delete(&context(), request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_node_leaves_the_view_and_comes_back_when_there_is_room_again() {
+    let mut world = TestWorld::of_nodes(3, 0).await;
+    world.sites[2].stop().await;
+    let (mut config, options) = world.sites[2].settings();
+    config.storage.capacity.0 = 100 << 20;
+    world.sites[2].core = Some(Core::start(&config, options).await.unwrap());
+    let [one, two, three] = &world.sites[..] else { panic!("three nodes") };
+    for node in [one, two, three] {
+        leased(node, &[0, 1, 2]).await;
+    }
+    one.create_bucket("photos").await.unwrap();
+    let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+    three.until("it follows the bucket", || async { three.site().is_complete(id) }).await;
+    let (mut count, mut longest) = (0, Duration::ZERO);
+    while view(one).await.nodes[2].role == "live" {
+        let begun = one.site().clock.now();
+        put(one, &format!("{count}"), noise(4 << 20, count)).await.unwrap();
+        longest = longest.max(one.site().clock.now().since(begun));
+        count += 1;
+        assert!(count < 100, "never full");
+    }
+    println!("{count} bodies, {longest:?} was the longest write");
+    assert!(count > 5);
+    for node in [one, two, three] {
+        settles(node, &[0, 1], &[2]).await;
+    }
+    let epoch = view(one).await.epoch;
+    for n in 0..4 {
+        put(two, &format!("more-{n}"), noise(4 << 20, 500 + n)).await.unwrap();
+    }
+    // What is put there is written at another node, and read there.
+    three.put("photos", "put", noise(1 << 20, 900)).await.unwrap();
+    sees(three, "more-3", &noise(4 << 20, 503)).await;
+    assert_eq!(view(one).await.epoch, epoch, "nothing changes while it is full");
+    for n in 0..count {
+        remove(one, format!("{n}")).await;
+    }
+    let store = three.site().store.clone();
+    let mut later = 0;
+    three
+        .until("the deletes are heard, and the space is back", || {
+            later += CHUNK_REST_MS;
+            let at = WallTime(three.site().clock.wall().0 + later);
+            let store = store.clone();
+            async move {
+                tokio::task::spawn_blocking(move || store.collect(at)).await.unwrap().unwrap();
+                view(three).await.nodes.iter().all(|of| of.role == "live" && of.unable.is_none())
+            }
+        })
+        .await;
+    leased(three, &[0, 1, 2]).await;
+    assert_eq!(get(three, "more-0").await.unwrap(), (noise(4 << 20, 500), "site".into()));
+    put(three, "after", noise(1 << 20, 901)).await.unwrap();
+    world.stop().await;
+}
