@@ -321,7 +321,9 @@ impl Site {
     /// when this returns: nothing that it wants stored comes later.
     pub(crate) async fn close(&self, bucket: BucketId) -> bool {
         // What was written here for the site goes; whoever joins again has it from somebody who may know less.
-        self.nodes.excuse(bucket);
+        if let Err(error) = self.excuse(bucket).await {
+            tracing::warn!(%bucket, %error, "that a bucket is not read for the site could not be stored");
+        }
         let known = self.members.write().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
         self.drive.tell(Input::Leave { bucket });
         self.drive.ask(|_, _| ()).await;

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use skerry_base::{BucketId, Instant, SiteId};
-use skerry_federation::site_view::{Durable, Input, Output, Said, Seat, Seats, SiteView, View};
+use skerry_federation::site_view::{Durable, Gaps, Input, Output, Said, Seat, Seats, SiteView, View};
 use skerry_model::bucket::{HomeDocument, TenureDocument};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::{Draw, Ppm};
@@ -158,6 +158,7 @@ enum Packet {
     Gave {
         epoch: u64,
         writes: Vec<u64>,
+        gaps: BTreeSet<BucketId>,
     },
     Decide {
         op: usize,
@@ -171,7 +172,17 @@ enum Operation {
     /// Keep this, then go on with the rest of what the machine wants done.
     Memory(Durable, Vec<Output>),
     Record(u64),
-    Records(Vec<u64>, Option<(Seat, u64)>),
+    Records(Vec<u64>, Option<Gave>),
+}
+
+/// All that a live node had, and of which buckets that may be less than the site acknowledged.
+#[derive(Debug, Clone)]
+struct Gave {
+    from: Seat,
+    view: View,
+    /// [`Gaps::turn`] when it came.
+    since: u64,
+    gaps: BTreeSet<BucketId>,
 }
 
 /// A write on its way to a disk.
@@ -221,6 +232,8 @@ struct Node {
     kept: Kept,
     /// The bucket that it does not keep.
     excused: Option<usize>,
+    /// Durable: the buckets that it does not read for the site.
+    gaps: Gaps,
     /// What was acknowledged in scope `site` and it does not hold.
     lacks: BTreeSet<u64>,
     doing: VecDeque<Operation>,
@@ -319,7 +332,7 @@ impl World {
         }
         let storm = weather == Weather::Storm && count > 2;
         let grows = storm && (draw.below(5) == 0 || mistake.is_some_and(Mistake::needs_growth));
-        let excuses = storm && (draw.below(6) == 0 || mistake == Some(Mistake::ExcusedHolder));
+        let excuses = storm && (draw.below(6) == 0 || mistake.is_some_and(Mistake::needs_excuse));
         let hunts = storm && (draw.below(3) == 0 || mistake.is_some_and(Mistake::is_of_tenures));
         let feeds = if draw.below(if hunts { 2 } else { 4 }) == 0 { seconds(12) } else { seconds(3) };
         let seated = if grows { 1 + draw.below(2) as usize } else { count };
@@ -333,6 +346,7 @@ impl World {
         if excuses {
             let place = &mut nodes[1 + draw.below(count as u64 - 1) as usize];
             place.excused = excused;
+            place.gaps = Gaps::new(excused.map(|bucket| BUCKETS[bucket]).into_iter().collect());
         }
         let loss = match (weather, mistake) {
             (Weather::Calm, _) => Ppm::NEVER,
@@ -499,6 +513,7 @@ impl Node {
             memory: Some(Durable::genesis()),
             kept: Kept::default(),
             excused: None,
+            gaps: Gaps::default(),
             lacks: BTreeSet::new(),
             doing: VecDeque::new(),
             disk_free: Instant(0),

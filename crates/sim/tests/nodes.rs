@@ -76,6 +76,7 @@ fn every_mistake_is_found() {
             Mistake::EarlyHeir => (5, &["holders"]),
             Mistake::OtherHeir => (20, &["homes"]),
             Mistake::ExcusedHolder => (4, &["holders"]),
+            Mistake::SilentGaps => (40, &["reads"]),
             Mistake::UnopenedTaken => (3, &["homes"]),
             Mistake::EarlyAnswer => (5, &["minority", "reads"]),
             Mistake::NoLease => (6, &["reads", "undone"]),
@@ -92,6 +93,7 @@ fn every_mistake_is_found() {
             rare => unreachable!("{rare:?} is not among those that are found"),
         };
         let caught = caught(mistake, seeds);
+        println!("{mistake:?}: {caught:?}");
         assert!(by.iter().all(|checker| caught.contains(checker)), "{mistake:?}: {caught:?}");
     }
 }

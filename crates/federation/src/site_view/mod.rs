@@ -28,6 +28,7 @@ use skerry_base::{BucketId, Instant};
 
 mod change;
 mod clock;
+mod gaps;
 mod grants;
 mod hear;
 mod lease;
@@ -41,6 +42,7 @@ mod view;
 mod wire;
 mod writes;
 
+pub use gaps::{Fetched, Gaps};
 pub use message::{Condition, Message, Released, Said, Term};
 pub use register::{Ballot, Durable, Start};
 pub use seat::{Seat, Seats};

@@ -132,7 +132,7 @@ async fn refusals_are_json_and_name_themselves() {
         (&get, "v1/conflict?bucket=abc&key=x&y=z", "", 400, "InvalidArgument"),
         (&get, "v1/conflict?bucket=abc&key=x&unseen=perhaps", "", 400, "InvalidArgument"),
         (&get, "v1/conflicts?unseen=perhaps", "", 400, "InvalidArgument"),
-        (&post, "v1/conflict", r#"{"bucket":"abc","key":"x"}"#, 400, "InvalidArgument"),
+        (&post, "v1/conflict", r#"{"bucket":"abc","key":"x"}"#, 404, "NoSuchConflict"),
         (&post, "v1/conflict", r#"{"bucket":"abc"}"#, 400, "InvalidArgument"),
         (&post, "v1/register", r#"{"site":"elsewhere"}"#, 404, "NoSuchSite"),
         (&post, "v1/buckets/abc/home", r#"{"site":"memory"}"#, 404, "NoSuchBucket"),

@@ -40,5 +40,6 @@ fn location(document: &[u8]) -> Outcome<Option<String>> {
 
 /// Whether it can be the name of a region: it is kept with the bucket at every site, and comes back in a header.
 fn is_location(name: &str) -> bool {
-    name.len() <= LOCATION_BYTES && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
+    name.len() <= LOCATION_BYTES
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte))
 }

@@ -25,6 +25,8 @@ pub(crate) enum Stored {
     Left,
     /// When it becomes a member, whatever the bucket says.
     Join,
+    /// At a site of several nodes: this one may lack what the site acknowledged.
+    Gap,
 }
 
 impl Stored {
@@ -37,6 +39,7 @@ impl Stored {
             Self::Leaving => b"leaving/",
             Self::Left => b"left/",
             Self::Join => b"join/",
+            Self::Gap => b"gap/",
         }
     }
 

@@ -65,6 +65,11 @@ pub(crate) enum Ask {
         /// Encoded.
         records: Vec<Bytes>,
     },
+    /// Say which buckets you do not read for the site, in this epoch.
+    Gaps {
+        /// The epoch.
+        epoch: u64,
+    },
 }
 
 /// Where a page of holdings ended.
@@ -104,6 +109,8 @@ pub(crate) enum Told {
     Not(String),
     /// Not as long as this is so: nothing that a decision in this bucket rests on.
     Never(String),
+    /// Of these it may lack what the site acknowledged.
+    Gaps(Vec<BucketId>),
 }
 
 /// Asks another node of this site.

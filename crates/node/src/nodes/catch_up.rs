@@ -27,7 +27,7 @@ use skerry_storage::{CommitError, Store};
 use tokio::sync::oneshot;
 
 use super::ask::{After, Ask, Held, Told, ask};
-use super::{Event, Nodes, holding, lock};
+use super::{Event, Nodes, gaps, holding, lock};
 use crate::copies::look::is_here;
 use crate::paths::scope::{self, Terms};
 use crate::paths::{far, refusal};
@@ -36,9 +36,9 @@ use crate::peers::serve::Asker;
 use crate::site::{Site, unreadable};
 
 /// How long a node that has not heard of an epoch yet may take to.
-const TURNED: Duration = Duration::from_secs(1);
+pub(super) const TURNED: Duration = Duration::from_secs(1);
 /// How long a page of what is held may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the feeds may take for what was named; then what is held is asked for anew.
 const FED: Duration = Duration::from_secs(60);
 /// Bytes of one page.
@@ -93,14 +93,16 @@ async fn fetched(site: &Arc<Site>, from: Seat, epoch: u64) -> Outcome<()> {
     let holder = site.peers.roster.holder(nodes.site, from);
     let (member, node) = holder.ok_or_else(|| refusal::unreachable("nobody fills its seat"))?;
     let joins = nodes.holders().is_some_and(|view| view.joining.contains(nodes.me));
-    let all = joins || !nodes.has_caught_up.load(Ordering::Acquire);
+    let all = joins || !nodes.has_caught_up.load(Ordering::Acquire) || site.follows_gaps();
+    let said = gaps::asked(site, (from, node), epoch).await?;
     let asked = Exchange::of(site, joins.then_some(member)).ask(node, (epoch, all)).await?;
     tell(nodes, Input::Arrived { from, epoch }).await;
     let mut held = asked.kept().await?;
     // Which buckets there are is told by the system bucket.
     let system = held.remove(&site.system).unwrap_or_default();
     covered(site, BTreeMap::from([(site.system, system)])).await?;
-    if joined(site, held.keys().copied().collect()).await? {
+    let (is_new, unkept) = joined(site, held.keys().copied().collect()).await?;
+    if is_new {
         // Records ahead of vectors were passed over where the bucket was not followed.
         let asked = Exchange::of(site, joins.then_some(member)).ask(node, (epoch, all)).await?;
         held = asked.kept().await?;
@@ -112,7 +114,7 @@ async fn fetched(site: &Arc<Site>, from: Seat, epoch: u64) -> Outcome<()> {
             bodies(site, member, bucket).await?;
         }
     }
-    Ok(())
+    gaps::fetched(site, said, &unkept).await
 }
 
 /// What a node holds, as it comes: what vectors cover, and records ahead of them, which are kept here with their bodies from
@@ -233,9 +235,9 @@ fn lacking(view: &dyn View, mut goals: BTreeMap<BucketId, Vector>) -> Outcome<BT
     Ok(goals)
 }
 
-/// Becomes a member of those that this node may keep; whether there was one.
-async fn joined(site: &Arc<Site>, mut buckets: Vec<BucketId>) -> Outcome<bool> {
-    let mut any = false;
+/// Becomes a member of those that this node may keep; whether there was one, and which it does not keep.
+async fn joined(site: &Arc<Site>, mut buckets: Vec<BucketId>) -> Outcome<(bool, BTreeSet<BucketId>)> {
+    let (mut any, mut unkept) = (false, BTreeSet::new());
     buckets.retain(|id| !site.is_member(*id));
     for id in buckets {
         let bucket = site.bucket_of(id).await?;
@@ -244,10 +246,10 @@ async fn joined(site: &Arc<Site>, mut buckets: Vec<BucketId>) -> Outcome<bool> {
             any = true;
         } else {
             // Should it follow it later, that is from somebody who may know less.
-            site.nodes.excuse(id);
+            unkept.insert(id);
         }
     }
-    Ok(any)
+    Ok((any, unkept))
 }
 
 /// Fetches the bodies of a bucket that are not here and that this node holds.
@@ -342,7 +344,7 @@ pub(super) async fn answer(site: &Arc<Site>, epoch: u64, after: Option<After>, a
     Ok(Told::Holdings(page, more))
 }
 
-fn check(nodes: &Nodes, epoch: u64) -> Outcome<()> {
+pub(super) fn check(nodes: &Nodes, epoch: u64) -> Outcome<()> {
     let another = || ServiceError::new(ErrorKind::Unavailable, "this node is in another view");
     nodes.is_in(epoch).then_some(()).ok_or_else(another)
 }

@@ -2,8 +2,8 @@
 //!
 //! Before: [`super::talk`] with a question of a node that fills a seat. After: [`crate::paths::scope`], where versions are
 //! held for other sites as well. Invariants: nothing is let in, and nothing is answered for, in another epoch than was
-//! asked for; what this node may not keep (residency, `join = never`) it answers for all the same, and then never reads
-//! that bucket for the site; but nothing that a decision rests on: whoever decides next would not find it here.
+//! asked for; what this node may not keep (residency, `join = never`) it answers for all the same, and then does not
+//! read that bucket for the site; but nothing that a decision rests on: whoever decides next would not find it here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,6 @@ use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::{Record, space};
 
 use super::ask::Told;
-use super::seat_of;
 use crate::duties::Act;
 use crate::paths::bucket::Bucket;
 use crate::paths::refusal;
@@ -44,9 +43,10 @@ pub(crate) struct Fence {
 impl Fence {
     /// Refuses in any other epoch, and whoever has lost its seat: this node may have taken over what that one decided.
     pub(crate) fn check(&self) -> Outcome<()> {
-        let node = self.site.peers.roster.node(self.from);
-        let is_seated = node.and_then(|node| seat_of(&self.site, node)).is_some();
-        match is_seated && self.site.nodes.may_hold(self.epoch) {
+        let nodes = &self.site.nodes;
+        let seat = self.site.peers.roster.seat(nodes.site, self.from);
+        let is_seated = seat.is_some_and(|seat| nodes.all.without(nodes.me).contains(seat));
+        match is_seated && nodes.may_hold(self.epoch) {
             true => Ok(()),
             false => Err(ServiceError::new(ErrorKind::Unavailable, "the view of this site is another one")),
         }
@@ -69,7 +69,7 @@ pub(super) async fn hold(
         if is_bound {
             return Ok(Told::Never(why));
         }
-        site.nodes.excuse(bucket.id);
+        site.excuse(bucket.id).await?;
         fence.iter().try_for_each(Fence::check)?;
         return Ok(Told::Held);
     }

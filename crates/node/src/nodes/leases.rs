@@ -51,7 +51,7 @@ impl Site {
 
     /// Whether what is in the tables of a bucket from now on is what the site has.
     pub(crate) fn reads_for_site(&self, bucket: BucketId) -> bool {
-        self.is_leased() && self.is_complete(bucket) && !lock(&self.nodes.excused).contains(&bucket)
+        self.is_leased() && self.is_complete(bucket) && !self.nodes.has_gap(bucket)
     }
 
     /// Other nodes that may hold a lease, those that were heard lately.

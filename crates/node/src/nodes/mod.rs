@@ -19,11 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use skerry_base::{BucketId, Instant, NodeId, SiteId};
-use skerry_federation::site_view::{Durable, Input, Said, Seat, Seats, Standing, View, limits};
+use skerry_federation::site_view::{Durable, Gaps, Input, Said, Seat, Seats, Standing, View, limits};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 mod ask;
 mod catch_up;
+mod gaps;
 mod holding;
 mod invite;
 mod leases;
@@ -117,9 +118,10 @@ pub(crate) struct Nodes {
     fetching: Mutex<BTreeMap<Seat, u64>>,
     /// Whether this process has held a lease.
     has_caught_up: AtomicBool,
-    /// Buckets that this node answered for without keeping what was written: it does not read them for the site until
-    /// it is started anew.
-    excused: Mutex<BTreeSet<BucketId>>,
+    /// Buckets that this node does not read for the site.
+    gaps: Mutex<Gaps>,
+    /// Those that its disk knows of.
+    stored_gaps: tokio::sync::Mutex<BTreeSet<BucketId>>,
     /// What is known to be the site's.
     settled: Mutex<Settled>,
     /// Buckets in which a node of the site keeps decisions from being made.
@@ -200,13 +202,6 @@ impl Nodes {
     /// Whether this node is in an epoch.
     fn is_in(&self, epoch: u64) -> bool {
         lock(&self.shown).view.is_some_and(|view| view.epoch == epoch)
-    }
-
-    /// Answers for what is written into a bucket though it is not kept here.
-    pub(crate) fn excuse(&self, bucket: BucketId) {
-        if self.are_several() {
-            lock(&self.excused).insert(bucket);
-        }
     }
 
     /// What another node has against this one, for people; none: it listens.

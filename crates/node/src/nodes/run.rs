@@ -17,7 +17,7 @@ use super::memory::{Begun, Unusable, ViewFile, begin};
 use super::met::Met;
 use super::refusing::{Look, Refusing, hindrance};
 use super::writes::{Question, UNITS, Unsettled, Writes, have_held};
-use super::{ANSWERED, Door, Event, LEAVING, Nodes, Shown, WAITING, catch_up, lock, talk};
+use super::{ANSWERED, Door, Event, LEAVING, Nodes, Shown, WAITING, catch_up, gaps, lock, talk};
 use crate::clock::Clock;
 use crate::site::Site;
 use crate::tasks::Tasks;
@@ -74,6 +74,7 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         Memory::Kept(durable) => Some(*durable),
         Memory::Blank(_) => None,
     };
+    let stored_gaps = gaps::read(&view).map_err(|error| Unready::Store(error.to_string()))?;
     let shown = Shown {
         standing: Standing::Apart,
         view: None,
@@ -97,7 +98,8 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         room: Semaphore::new(UNITS),
         fetching: Mutex::default(),
         has_caught_up: AtomicBool::new(false),
-        excused: Mutex::default(),
+        gaps: Mutex::new(gaps::begin(&stored_gaps)),
+        stored_gaps: tokio::sync::Mutex::new(stored_gaps),
         settled: Mutex::default(),
         unkept: Mutex::default(),
         passing: tokio::sync::Mutex::default(),

@@ -157,7 +157,7 @@ impl Site {
             let (live, owner) = (members.clone(), self.id);
             return Within { me: self.id, view: 0, reads: false, nodes: members, live, owner };
         };
-        let keeps_it = self.is_complete(bucket) && !lock(&nodes.excused).contains(&bucket);
+        let keeps_it = self.is_complete(bucket) && !nodes.has_gap(bucket);
         let filled = view.holders().iter().filter_map(|seat| self.member_in(seat)).count();
         // A seat that nobody fills has nothing: until the view goes on without it nothing is settled either.
         let is_filled = filled == view.holders().len() && view.holders().contains(nodes.me);

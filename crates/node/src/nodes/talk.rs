@@ -24,7 +24,7 @@ use super::ask::{Ask, Told, ask};
 use super::memory::{MET, Unusable};
 use super::met::Met;
 use super::word::{Hello, Refusal, WORD_BYTES, Word, decode, is_former};
-use super::{Event, Nodes, catch_up, holding, holds, leases, lock, seat_of};
+use super::{Event, Nodes, catch_up, gaps, holding, holds, leases, lock, seat_of};
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
 use crate::peers::message::Hold;
@@ -161,6 +161,7 @@ async fn answer(site: &Arc<Site>, node: NodeId, ask: Ask, mut stream: Stream) ->
         Ask::Hold { epoch, is_bound, hold } => holding::hold(site, from, (epoch, is_bound), hold).await,
         Ask::Have { epoch, bucket, records } => holding::have(site, (from, epoch), bucket, records).await,
         Ask::Holdings { epoch, after, all } => catch_up::answer(site, epoch, after, all).await,
+        Ask::Gaps { epoch } => gaps::answer(site, epoch).await,
         Ask::Heads { bucket, key, version } => leases::answer_heads(site, bucket, key, version).await,
         Ask::Page { list, versions } => leases::answer_page(site, list, versions).await,
     };

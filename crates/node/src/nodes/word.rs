@@ -145,6 +145,7 @@ mod tests {
             Ask::Heads { bucket, key: "k".into(), version: Some(Which::Null) },
             Ask::Page { list, versions: true },
             Ask::Have { epoch: 300, bucket, records: vec![record.clone()] },
+            Ask::Gaps { epoch: 300 },
         ];
         let held = Held { bucket, vector, loose: vec![(record.clone(), true)] };
         let told = [
@@ -155,6 +156,7 @@ mod tests {
             Told::Page(Page { entries: Vec::new(), more: true }),
             Told::Not("no".into()),
             Told::Never("no".into()),
+            Told::Gaps(vec![bucket]),
         ];
         asks.map(|ask| Word::Ask(Box::new(ask))).into_iter().chain(told.map(Word::Told)).collect()
     }
@@ -193,6 +195,7 @@ mod tests {
             "830402".to_owned() + BUCKET + "016b0101",
             "830403".to_owned() + BUCKET + "01700000000901",
             "830404ac02".to_owned() + BUCKET + "010172",
+            "830405ac02".into(),
             "830500".into(),
             "830501ac02".into(),
             "83050201".to_owned() + BUCKET + "01" + DOT + "0101720100",
@@ -200,6 +203,7 @@ mod tests {
             "8305040001".into(),
             "830505026e6f".into(),
             "830506026e6f".into(),
+            "83050701".to_owned() + BUCKET,
         ];
         assert_eq!(samples().iter().map(hex).collect::<Vec<_>>(), known);
         for word in samples() {
@@ -223,7 +227,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_break_the_reader(which in 0usize..20, at: usize, with: u8, tail: Vec<u8>) {
+        fn no_bytes_break_the_reader(which in 0usize..22, at: usize, with: u8, tail: Vec<u8>) {
             let mut bytes = codec::encode(&samples()[which]);
             let at = at % bytes.len();
             bytes[at] = with;

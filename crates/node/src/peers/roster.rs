@@ -53,8 +53,24 @@ impl Place {
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     known: RwLock<BTreeMap<SiteId, Known>>,
+    /// By site and seat, the machine that fills it and how many did before: asked for with each write that is held.
+    seats: RwLock<BTreeMap<(SiteId, Seat), (SiteId, u32)>>,
     /// The site of each node that ever belonged.
     ever: RwLock<BTreeMap<SiteId, SiteId>>,
+}
+
+/// Of each seat the latest machine.
+fn seats(known: &BTreeMap<SiteId, Known>) -> BTreeMap<(SiteId, Seat), (SiteId, u32)> {
+    let mut seats = BTreeMap::new();
+    for (member, known) in known {
+        let Place { site, seat, turn } = known.place;
+        let latest = seats.entry((site, seat)).or_insert((*member, turn));
+        // In the order of ids: the greatest of the latest.
+        if turn >= latest.1 {
+            *latest = (*member, turn);
+        }
+    }
+    seats
 }
 
 impl Roster {
@@ -62,6 +78,9 @@ impl Roster {
     pub(crate) fn replace(&self, sites: BTreeMap<SiteId, Known>) -> bool {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let changed = *known != sites;
+        if changed {
+            *self.seats.write().unwrap_or_else(PoisonError::into_inner) = seats(&sites);
+        }
         *known = sites;
         changed
     }
@@ -121,10 +140,14 @@ impl Roster {
     /// The machine that fills a seat now, and how many did before it. Should two have been given the same turn, which an
     /// inviter never does, everybody finds the same one.
     pub(crate) fn turn(&self, site: SiteId, seat: Seat) -> Option<(SiteId, u32)> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let fills = |known: &&Known| known.place.site == site && known.place.seat == seat;
-        let all = known.iter().filter(|(_, known)| fills(known));
-        all.map(|(member, known)| (known.place.turn, *member)).max().map(|(turn, member)| (member, turn))
+        self.seats.read().unwrap_or_else(PoisonError::into_inner).get(&(site, seat)).copied()
+    }
+
+    /// The seat of a site that a member fills now.
+    pub(crate) fn seat(&self, site: SiteId, member: SiteId) -> Option<Seat> {
+        let place = self.known.read().unwrap_or_else(PoisonError::into_inner).get(&member)?.place;
+        let fills = |(holder, _)| place.site == site && holder == member;
+        self.turn(site, place.seat).is_some_and(fills).then_some(place.seat)
     }
 
     /// Its id and node.
@@ -207,6 +230,8 @@ mod tests {
             (of(0), of(1), of(2), of(3)),
             (Some((site(1), 0)), Some((site(2), 0)), Some((site(4), 1)), None)
         );
+        let fills = |member: u8| roster.seat(site(1), site(member)).map(Seat::index);
+        assert_eq!([1, 2, 3, 4, 5, 9].map(fills), [Some(0), Some(1), None, Some(2), None, None]);
     }
 
     #[test]

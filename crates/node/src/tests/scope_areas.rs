@@ -10,6 +10,7 @@ use skerry_gateway::service::{
 use super::trim::holds_of;
 use super::uploads::{begin, completion, part};
 use super::world::{TestSite, TestWorld, context, noise};
+use crate::paths::scope;
 
 pub(super) const BUCKET: &str = "safe";
 
@@ -252,7 +253,13 @@ async fn a_site_that_is_being_emptied_is_none_of_its_area() {
     let done = completion(&target, uploaded);
     let refused = one.services().objects.complete_upload(&asking("area"), done.clone()).await.unwrap_err();
     assert!(refused.message().contains("oslo has 1 site "), "{}", refused.message());
-    set(one, BucketPatch { ack_scope: Some("area or less".into()), ..BucketPatch::default() }).await;
+    // It takes no settings either.
+    set(two, BucketPatch { ack_scope: Some("area or less".into()), ..BucketPatch::default() }).await;
+    one.until("the setting is known", || async {
+        let found = one.site().bucket(BUCKET).await.unwrap();
+        found.is_some_and(|found| scope::shown(&found.config) == "area or less")
+    })
+    .await;
     let done = one.services().objects.complete_upload(&context(), done).await.unwrap();
     assert_eq!(done.receipt.scope.as_deref(), Some("site"), "what it says counts: one that stays");
     assert!(holds_of(two, BUCKET, "film").await);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::BytesMut;
 use futures::StreamExt;
 use skerry_gateway::service::{
-    BucketPatch, ErrorKind, EtagTest, GetObject, HomeRequest, Outcome, PutOutcome, ReadConditions,
-    ServiceError, WriteCondition,
+    BucketPatch, ErrorKind, EtagTest, GetObject, HomeRequest, JoinRequest, Outcome, PutOutcome,
+    ReadConditions, ServiceError, WriteCondition,
 };
 use skerry_model::bucket::{Known, TenureDocument};
 
@@ -317,6 +317,33 @@ async fn nothing_is_decided_where_a_live_node_does_not_keep_the_bucket() {
     assert!(refused.message().contains("only if all live nodes of the site keep it"), "{refused}");
     assert_eq!(one.get(BUCKET, "fourth").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
     leased(one, &[0, 1, 2]).await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_does_not_keep_it_does_not_read_for_the_site_before_it_has_fetched_it() {
+    let mut world = site_of(3).await;
+    win(&world.sites[0], "first", absent()).await;
+    let id = world.sites[0].site().bucket(BUCKET).await.unwrap().unwrap().id;
+    let gap = |node: &TestSite| node.site().nodes.has_gap(id);
+    let three = &world.sites[2];
+    three.services().admin.leave_bucket(BUCKET).await.unwrap();
+    three.until("it has left", || async { !three.site().is_member(id) }).await;
+    assert_eq!([0, 1, 2].map(|node| gap(&world.sites[node])), [false, false, true]);
+    world.sites[2].stop().await;
+    world.sites[2].start().await;
+    let three = &world.sites[2];
+    leased(three, &[0, 1, 2]).await;
+    assert!(gap(three), "it is remembered, and it does not keep it");
+    three.services().admin.join_bucket(BUCKET, JoinRequest::default()).await.unwrap();
+    three.until("it follows it whole", || async { three.site().is_complete(id) }).await;
+    assert!(!three.site().reads_for_site(id), "the feeds bring no records ahead of vectors");
+    world.sites[2].stop().await;
+    world.sites[2].start().await;
+    let three = &world.sites[2];
+    leased(three, &[0, 1, 2]).await;
+    three.until("it reads it for the site", || async { three.site().reads_for_site(id) }).await;
+    assert!(!gap(three));
     world.stop().await;
 }
 

@@ -7,7 +7,7 @@ use skerry_scenario::clock::{millis, seconds};
 use skerry_base::SiteId;
 
 use super::kept::Kept;
-use super::{BUCKETS, Clocks, Event, Mistake, Weather, World};
+use super::{BUCKETS, Clocks, Event, Gaps, Mistake, Weather, World};
 
 /// A fault ends.
 #[derive(Debug, Clone, Copy)]
@@ -214,10 +214,8 @@ impl World {
         // The last view that counts on nobody else: what it has, also of before there were others, is here only.
         let seat = self.nodes[node].seat;
         let is_last = self.views.last_key_value().is_none_or(|(_, view)| view.live.without(seat).is_empty());
-        // Who fills the seat may fetch from the node that does not keep a bucket: docs/limits.md says so.
-        let has_excused = self.nodes.iter().any(|place| place.excused.is_some());
         let is_kept = self.acked.iter().all(is_at_site) && self.alone.iter().all(is_anywhere);
-        if self.seated() < 3 || is_last || !is_alone || !is_kept || has_excused {
+        if self.seated() < 3 || is_last || !is_alone || !is_kept {
             return;
         }
         self.count("burned disks");
@@ -228,6 +226,7 @@ impl World {
         let place = &mut self.nodes[node];
         place.memory = (!is_blank).then_some(genesis);
         place.kept = Kept::default();
+        place.gaps = Gaps::default();
         place.lacks = self.acked.clone();
         if is_blank {
             // Its key has burned, too.

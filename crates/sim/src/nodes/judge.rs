@@ -65,7 +65,9 @@ impl World {
     }
 
     pub(super) fn judge_read(&mut self, node: usize) {
-        if let Some(write) = self.nodes[node].lacks.first().copied() {
+        let is_read = |write: &&u64| self.writes.get(write).is_some_and(|of| self.reads(node, of.bucket));
+        let lacking = self.nodes[node].lacks.iter().find(is_read).copied();
+        if let Some(write) = lacking {
             self.violated("reads", format!("node {node} serves and lacks write {write}"));
         }
         for bucket in 0..BUCKETS.len() {
@@ -78,7 +80,7 @@ impl World {
         // What a home that decides alone has answered nobody else need have.
         let last = if is_decision { self.last_told[bucket] } else { self.last_acked[bucket] };
         let current = self.nodes[node].kept.current(bucket);
-        if self.nodes[node].excused != Some(bucket) && !self.descends(current, last) {
+        if self.reads(node, bucket) && !self.descends(current, last) {
             let text = format!("a {what} at node {node} finds {current:?}, acknowledged was {last:?}");
             self.violated("undone", text);
         }
@@ -122,13 +124,11 @@ impl World {
         let write = job.write;
         let Some(bucket) = self.writes.get(&write).map(|of| of.bucket) else { return };
         self.judge_holders(node, job, bucket);
-        // A node that does not keep a bucket answers for plain writes all the same, and does not read it.
-        if self.excused == Some(bucket) && matches!(job.why, Why::Plain) {
-            return;
-        }
         let on_disk = self.site().filter(|other| self.nodes[*other].kept.held.contains(&write)).count();
         let burned = self.burned_at.is_some_and(|at| self.queue.now().since(at) < seconds(3));
-        if on_disk + usize::from(burned) < self.all.majority() {
+        // Who does not keep a bucket answers for plain writes all the same.
+        let is_excused = self.excused == Some(bucket) && matches!(job.why, Why::Plain);
+        if on_disk + usize::from(burned) < self.all.majority() && !is_excused {
             self.violated("minority", format!("write {write} of node {node} is on {on_disk} disks"));
         }
         self.acked.insert(write);
@@ -222,6 +222,9 @@ impl World {
                 self.violated("recovery", format!("node {node} is {standing:?} in {view:?}"));
             }
             self.judge_read(node);
+            if let Some(bucket) = (0..BUCKETS.len()).find(|bucket| !self.reads(node, *bucket)) {
+                self.violated("recovery", format!("node {node} does not read bucket {bucket}"));
+            }
         }
         for node in 0..self.nodes.len() {
             if self.nodes[0].kept.held != self.nodes[node].kept.held {

@@ -1,12 +1,14 @@
 //! What a shell does around the machine: carries out what it wants, in order behind its stores; keeps the disk; answers
 //! for writes and for who catches up, as [`Output`] asks for.
 
-use skerry_base::Instant;
-use skerry_federation::site_view::{Input, Memory, Message, Output, Said, SiteView};
+use std::collections::BTreeSet;
+
+use skerry_base::{BucketId, Instant};
+use skerry_federation::site_view::{Fetched, Input, Memory, Message, Output, Said, Seat, SiteView};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::Ppm;
 
-use super::{BUCKETS, Event, Mistake, Operation, Packet, Storing, What, World};
+use super::{BUCKETS, Event, Gave, Mistake, Operation, Packet, Storing, What, World};
 
 impl World {
     /// A process starts: with what its disk kept, or as a stranger.
@@ -150,19 +152,34 @@ impl World {
                 self.abandon(to, job, "decisions refused: a node does not keep the bucket")
             }
             Packet::Fetch { epoch } => self.fetched_from(to, from, epoch),
-            Packet::Gave { epoch, writes } => {
-                self.give(to, Input::Arrived { from: seat, epoch });
-                let of = Some((seat, epoch));
-                let is_same = |doing: &Operation| matches!(doing, Operation::Records(_, from) if *from == of);
-                if !self.nodes[to].doing.iter().any(is_same) {
-                    let lacking =
-                        writes.into_iter().filter(|write| !self.nodes[to].kept.held.contains(write));
-                    let lacking = self.taken(to, lacking.collect());
-                    self.put(to, Operation::Records(lacking, of));
-                }
-            }
+            Packet::Gave { epoch, writes, gaps } => self.given(to, (seat, epoch), writes, gaps),
             Packet::Decide { op, hops } => self.decide(to, op, hops),
         }
+    }
+
+    /// Another node has said all that it has.
+    fn given(&mut self, node: usize, (from, epoch): (Seat, u64), writes: Vec<u64>, gaps: BTreeSet<BucketId>) {
+        self.give(node, Input::Arrived { from, epoch });
+        let place = &self.nodes[node];
+        let view = place.machine.as_ref().and_then(|machine| machine.view().copied());
+        let is_same = |doing: &Operation| matches!(doing, Operation::Records(_, Some(of)) if (of.from, of.view.epoch) == (from, epoch));
+        let Some(view) = view.filter(|view| view.epoch == epoch) else { return };
+        if !place.doing.iter().any(is_same) {
+            let gave = Gave { from, view, since: place.gaps.turn(), gaps };
+            let lacking = writes.into_iter().filter(|write| !place.kept.held.contains(write)).collect();
+            let lacking = self.taken(node, lacking);
+            self.put(node, Operation::Records(lacking, Some(gave)));
+        }
+    }
+
+    /// What another node had is durable here, and with it what may be lacking still.
+    fn fetched(&mut self, node: usize, gave: &Gave) {
+        let filled = self.all;
+        let place = &mut self.nodes[node];
+        let unkept = place.excused.map(|bucket| BUCKETS[bucket]).into_iter().collect();
+        let (me, view) = (place.seat, &gave.view);
+        let Gave { from, since, ref gaps, .. } = *gave;
+        place.gaps.fetch(Fetched { view, me, filled, from, since, theirs: gaps, unkept: &unkept });
     }
 
     fn tampered(&self, to: usize, mut said: Said) -> Said {
@@ -187,7 +204,12 @@ impl World {
         if !self.is_kept(node, write) {
             let holds = !is_bound || self.mistake == Some(Mistake::ExcusedHolder);
             return match holds {
-                true => self.answer_for(node, asker, epoch),
+                true => {
+                    if let Some(bucket) = self.nodes[node].excused {
+                        self.nodes[node].gaps.open(BUCKETS[bucket]);
+                    }
+                    self.answer_for(node, asker, epoch);
+                }
                 false => self.send(node, asker.0, Packet::NotHeld { job: asker.1 }),
             };
         }
@@ -222,7 +244,11 @@ impl World {
             Some(Mistake::EmptyCatchUp) => Vec::new(),
             _ => place.kept.held.iter().copied().collect(),
         };
-        self.send(node, by, Packet::Gave { epoch, writes });
+        let gaps = match self.mistake {
+            Some(Mistake::SilentGaps) => BTreeSet::new(),
+            _ => self.nodes[node].gaps.all(),
+        };
+        self.send(node, by, Packet::Gave { epoch, writes, gaps });
     }
 
     pub(super) fn put(&mut self, node: usize, operation: Operation) {
@@ -259,7 +285,9 @@ impl World {
             }
             Operation::Record(write) => self.recorded(node, write),
             Operation::Records(_, None) => {}
-            Operation::Records(_, Some((from, epoch))) => self.give(node, Input::CaughtUp { from, epoch }),
+            Operation::Records(_, Some(gave)) => {
+                self.give(node, Input::CaughtUp { from: gave.from, epoch: gave.view.epoch });
+            }
         }
     }
 
@@ -281,8 +309,9 @@ impl World {
                 }
             }
             Operation::Record(write) => self.hold_durably(node, *write),
-            Operation::Records(writes, _) => {
+            Operation::Records(writes, gave) => {
                 writes.iter().for_each(|write| self.hold_durably(node, *write));
+                gave.iter().for_each(|gave| self.fetched(node, gave));
             }
         }
     }

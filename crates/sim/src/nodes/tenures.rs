@@ -49,10 +49,16 @@ impl World {
         let machine = place.machine.as_ref()?;
         let view = machine.view()?;
         let now = self.local(node);
-        let reads = machine.may_read(now) && !machine.awaits_change(now) && place.excused != Some(bucket);
+        let reads = machine.may_read(now) && !machine.awaits_change(now) && self.reads(node, bucket);
         let live = view.live.iter().filter_map(|seat| self.occupant(view, seat)).collect();
         let owner = self.occupant(view, view.owner(BUCKETS[bucket])?)?;
         Some(Within { me: place.id, view: view.epoch, reads, nodes: self.ever.clone(), live, owner })
+    }
+
+    /// Whether a node has all of a bucket that the site acknowledged, when it has a lease.
+    pub(super) fn reads(&self, node: usize, bucket: usize) -> bool {
+        let place = &self.nodes[node];
+        place.excused != Some(bucket) && !place.gaps.contain(BUCKETS[bucket])
     }
 
     /// What a node may do about a condition.
