@@ -6,6 +6,7 @@
 //! Invariants: the tables are a function of the set of records and vector entries applied (`Local`, `Uploads`
 //! and `Parts` apart, which are this node's own); a page of a listing costs the page.
 
+mod below;
 mod census;
 mod change;
 mod fallback;
@@ -20,7 +21,9 @@ mod read;
 mod reduce;
 mod round;
 mod rows;
+mod subscription;
 
+pub use below::{Asked, Below, Changes, Range, changes_below, range_below};
 pub use census::{Census, Standing, census};
 pub use fallback::fallbacks;
 pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
@@ -36,6 +39,10 @@ pub use read::{
 pub use reduce::SpaceReducer;
 pub use round::{Incoming, Progress, seen, take};
 pub use rows::{Listed, Loser, Sums};
+pub use subscription::{
+    Ranges, Step, Subscription, completes, followed, held_below, left_below, next, rested, subscription,
+    subscriptions, subscriptions_of, take_changes, take_range,
+};
 
 pub(crate) use change::{State, for_each_alive};
 pub(crate) use read::{aimed, keys_with_heads};
@@ -55,6 +62,14 @@ pub enum SpaceError {
     /// Two rows contradict each other.
     #[error("index is inconsistent: {0}")]
     Inconsistent(&'static str),
+    /// A range of keys cannot be told: one of them has too many versions for a message.
+    #[error("the versions of {0} are too many to follow it by its prefix; follow the whole bucket")]
+    TooManyVersions(String),
+    /// What has changed below a prefix cannot be told: too much of it lies beyond the vector.
+    #[error(
+        "too many records below the prefix lie ahead of their feeds; they are on their way, or follow the whole bucket"
+    )]
+    TooManyLoose,
 }
 
 /// What an arriving record means here.

@@ -12,9 +12,9 @@ use skerry_base::{BucketId, Instant, SiteId};
 use skerry_gateway::service::{
     AddressRequest, AdminService, AreaRequest, AreasReport, BucketCreate, BucketList, BucketPatch,
     BucketStatus, ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery,
-    DutyRequest, ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest,
-    JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery,
-    LossRequest, LossState, MembershipState, Outcome, PeerStatus, PinList, PinRequest, Readiness,
+    DutyRequest, ErrorKind, ExpelRequest, Expelled, FollowRequest, HomeRequest, HomeState, Invite,
+    InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage,
+    LossQuery, LossRequest, LossState, MembershipState, Outcome, PeerStatus, PinList, PinRequest, Readiness,
     RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest, ServiceError, SiteList,
     SiteStatus, SpaceQuery, SpaceReport, StatusReport, StorageStatus, UplinkRequest, UplinkState, VERSION,
 };
@@ -29,6 +29,7 @@ use crate::areas;
 use crate::conflicts_admin;
 use crate::copies::{look, loss, only, surplus, wanted};
 use crate::drive::live::Liveness;
+use crate::following;
 use crate::link_admin;
 use crate::membership_admin;
 use crate::moves_admin;
@@ -222,6 +223,7 @@ impl Admin {
             join_here: self.site.joins_here(id).map(|joins| joins.name().into()).unwrap_or_default(),
             pins: pins::of_bucket(&self.site, &bucket),
             standing: membership_admin::standing(&self.site, &bucket).into(),
+            prefixes: following::status(&self.site, id).await?,
         })
     }
 }
@@ -330,6 +332,7 @@ impl AdminService for Admin {
             })
             .await?;
         let is_single = |bucket: &Bucket| site.is_member(bucket.id) && wanted::rules(site, bucket).wished < 2;
+        let (followed_prefixes, followed_behind) = site.following.counts();
         let single_copy_buckets = single.into_iter().filter(is_single).count() as u64;
         let lags = self.lag().await;
         let counted = look::counted_by_bucket(site).await?;
@@ -361,6 +364,8 @@ impl AdminService for Admin {
             conflicts,
             unprotected_bytes,
             single_copy_buckets,
+            followed_prefixes,
+            followed_behind,
             surplus: surplus::status(site),
             areas,
             duty: sites_admin::duty_word(&site.duties.own()).into(),
@@ -595,6 +600,10 @@ impl AdminService for Admin {
 
     async fn join_bucket(&self, name: &str, request: JoinRequest) -> Outcome<MembershipState> {
         membership_admin::join(&self.site, name, request).await
+    }
+
+    async fn follow_prefix(&self, name: &str, request: FollowRequest) -> Outcome<MembershipState> {
+        membership_admin::follow(&self.site, name, request).await
     }
 
     async fn leave_bucket(&self, name: &str) -> Outcome<MembershipState> {

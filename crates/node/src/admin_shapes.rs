@@ -4,11 +4,11 @@
 pub use skerry_gateway::service::{
     AddressRequest, AreaCopies, AreaRequest, AreaStatus, AreasReport, BucketCreate, BucketList, BucketPatch,
     BucketStatus, Conflict, ConflictDetail, ConflictEnd, ConflictEnded, ConflictPage, ConflictQuery,
-    DrainStatus, DutyRequest, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest,
-    JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LeaveRequest, LinkRequest, LinkState, LossPage,
-    LossRequest, LossState, LostVersion, MembershipState, NameConflict, NearStatus, NodeStatus, NodesReport,
-    PeerStatus, PinAct, PinList, PinRequest, PinStatus, PlaceStatus, Readiness, RecoveryStatus,
-    RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest, SeatRequest, SiteList,
-    SiteStatus, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget, UplinkClass, UplinkRequest,
-    UplinkState,
+    DrainStatus, DutyRequest, ExpelRequest, Expelled, FollowedPrefix, HomeRequest, HomeState, Invite,
+    InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LeaveRequest, LinkRequest,
+    LinkState, LossPage, LossRequest, LossState, LostVersion, MembershipState, NameConflict, NearStatus,
+    NodeStatus, NodesReport, PeerStatus, PinAct, PinList, PinRequest, PinStatus, PlaceStatus, Readiness,
+    RecoveryStatus, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest, SeatRequest,
+    SiteList, SiteStatus, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget, UplinkClass,
+    UplinkRequest, UplinkState,
 };

@@ -202,18 +202,19 @@ impl Site {
     /// Refuses to hold what this site is about to let go of, or has: copies would make it a member again.
     pub(crate) fn check_takes(&self, bucket: &Bucket) -> Outcome<()> {
         let state = self.leaving.state();
-        let out = matches!(state.joins.get(&bucket.id), Some(Joins::Manual | Joins::Never));
+        let is_part = self.following.any_of(bucket.id);
+        let out = is_part || matches!(state.joins.get(&bucket.id), Some(Joins::Manual | Joins::Never));
         if !state.machine.is_going(bucket.id) && (!out || self.is_member(bucket.id)) {
             return Ok(());
         }
-        let message =
-            format!("{} keeps no copies of {}: it has left it, or is about to", self.called(), bucket.name);
+        let why = if is_part { "it follows only a prefix of it" } else { "it has left it, or is about to" };
+        let message = format!("{} keeps no copies of {}: {why}", self.called(), bucket.name);
         Err(ServiceError::new(ErrorKind::NotResident, message))
     }
 
-    /// Whether it is no member and may not become one.
+    /// Whether it is no member and may not become one: nobody wants it, or its writes go to members.
     pub(crate) fn stays_out(&self, bucket: &Bucket) -> bool {
-        !self.is_member(bucket.id) && self.joins(bucket) == Joins::Never
+        !self.is_member(bucket.id) && (self.joins(bucket) == Joins::Never || self.writes_through(bucket.id))
     }
 }
 
@@ -268,7 +269,7 @@ pub(crate) async fn begin(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
         return set_joins(site, bucket.id, Some(least(site.joins(bucket)))).await;
     }
     refuse_home(site, bucket)?;
-    if site.pins.any_of(bucket.id) {
+    if site.pins.any_of(bucket.id, |prefix| !site.following.has(bucket.id, prefix)) {
         let message =
             format!("something of {0} is pinned here: `skerry bucket unpin {0}` first", bucket.name);
         return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
@@ -592,6 +593,7 @@ async fn let_go(site: &Arc<Site>, bucket: &Bucket, said: Attempt) -> Outcome<()>
     let (id, copies) = (bucket.id, usize::from(bucket.config.copies_in_all()));
     let members = others(site, id).await;
     site.close(id).await;
+    site.following.begin_anew(id);
     // What a feed brought since it was asked.
     let stay = said.others(&members);
     let last = hand_over::turn(site, bucket, &stay);
@@ -626,6 +628,7 @@ fn something_came() -> ServiceError {
 
 /// It was let go.
 fn gone(site: &Arc<Site>, bucket: BucketId) {
+    site.following.begin_anew(bucket);
     let mut state = site.leaving.state();
     // Before the leaving ends: whoever asks sees it leaving, or sweeping, or gone.
     state.sweeps.insert(bucket);

@@ -17,6 +17,7 @@ mod copies;
 mod drive;
 mod duties;
 mod faces;
+mod following;
 mod growth;
 pub mod init;
 mod leaving;

@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 
-use skerry_gateway::service::{ErrorKind, JoinRequest, MembershipState, Outcome, ServiceError, VERSION};
+use skerry_gateway::service::{
+    ErrorKind, FollowRequest, JoinRequest, MembershipState, Outcome, ServiceError, VERSION,
+};
 use skerry_model::bucket::Joins;
 
+use crate::following;
 use crate::leaving;
 use crate::paths::bucket::Bucket;
 use crate::site::Site;
@@ -39,6 +42,7 @@ pub(crate) async fn state(site: &Arc<Site>, name: &str) -> Outcome<MembershipSta
         versions: note.versions,
         bytes: note.bytes,
         sweeping: site.leaving.sweeps(bucket.id),
+        prefixes: following::status(site, bucket.id).await?,
     })
 }
 
@@ -63,6 +67,12 @@ pub(crate) async fn join(site: &Arc<Site>, name: &str, request: JoinRequest) -> 
         Some("bucket") => leaving::set_joins(site, bucket.id, None).await?,
         Some(when) => leaving::set_joins(site, bucket.id, Some(parse(when)?)).await?,
     }
+    state(site, name).await
+}
+
+/// Begins to follow a prefix of it, or ends that.
+pub(crate) async fn follow(site: &Arc<Site>, name: &str, request: FollowRequest) -> Outcome<MembershipState> {
+    following::act(site, &site.known(name).await?, request).await?;
     state(site, name).await
 }
 

@@ -25,6 +25,7 @@ use skerry_model::{Entry, Record};
 use tokio::sync::Notify;
 
 use crate::copies::look::{lies_here, stays_here};
+use crate::following;
 use crate::paths::bucket::{self, Bucket};
 use crate::paths::refusal;
 use crate::paths::source::Chunks;
@@ -101,9 +102,15 @@ impl Pins {
         Ok(pins)
     }
 
-    /// Whether anything of a bucket is pinned here, or being fetched.
-    pub(crate) fn any_of(&self, bucket: BucketId) -> bool {
-        self.all().iter().any(|((of, _), progress)| *of == bucket && !progress.done)
+    /// Whether anything of a bucket is pinned here, or being fetched, below a prefix that counts.
+    pub(crate) fn any_of(&self, bucket: BucketId, counts: impl Fn(&str) -> bool) -> bool {
+        let all = self.all();
+        all.iter().any(|((of, prefix), progress)| *of == bucket && !progress.done && counts(prefix))
+    }
+
+    /// Whether anything below a prefix of a bucket is pinned here, or being fetched.
+    pub(crate) fn any_below(&self, bucket: BucketId, prefix: &str) -> bool {
+        self.any_of(bucket, |pinned| pinned.starts_with(prefix))
     }
 
     fn status(&self, name: impl Fn(BucketId) -> String, only: Option<BucketId>) -> Vec<PinStatus> {
@@ -177,8 +184,7 @@ pub(crate) async fn act(site: &Arc<Site>, request: PinRequest) -> Outcome<PinLis
 }
 
 async fn begin(site: &Arc<Site>, bucket: &Bucket, pin: Pin, act: PinAct, known: Option<bool>) -> Outcome<()> {
-    refuse_outside(site, bucket)?;
-    bucket.check_residency(site)?;
+    refuse_outside(site, bucket, &pin.1)?;
     if site.leaving.note(bucket.id).is_some() {
         return Err(invalid(format!(
             "this site is about to leave {0}; `skerry bucket join {0}`",
@@ -196,18 +202,32 @@ async fn begin(site: &Arc<Site>, bucket: &Bucket, pin: Pin, act: PinAct, known: 
     if known == Some(false) && prefetch {
         return Ok(());
     }
-    site.join(bucket.id).await?;
+    if !following::covers(site, bucket.id, &pin.1) {
+        site.join(bucket.id).await?;
+    }
     keep(site, &pin, Some(if prefetch { PREFETCHED } else { PINNED })).await?;
     site.pins.all().insert(pin, Progress { prefetch, ..Progress::default() });
     Ok(())
 }
 
 /// A pin needs the whole bucket's records, and this site may not follow it.
-fn refuse_outside(site: &Site, bucket: &Bucket) -> Outcome<()> {
+fn refuse_outside(site: &Site, bucket: &Bucket, prefix: &str) -> Outcome<()> {
+    if following::covers(site, bucket.id, prefix) {
+        return bucket.check_lies_here(site);
+    }
+    // Of a bucket of which something else is followed it would take all.
+    if site.follows_part(bucket.id) {
+        return Err(invalid(format!(
+            "{0} follows only a prefix of {1}, and {prefix:?} does not lie below it; follow that as well: `skerry bucket \
+             join {1} --prefix …`",
+            site.called(),
+            bucket.name
+        )));
+    }
     // Having left the bucket says "manual" for this site, too: that is no word of an operator against the bucket's.
     let never = bucket.config.joins() == Joins::Never && !site.is_member(bucket.id);
     if !never && !site.stays_out(bucket) {
-        return Ok(());
+        return bucket.check_residency(site);
     }
     let how = match site.joins_here(bucket.id) {
         Some(_) if !never => format!("`skerry bucket join {} --when manual` here", bucket.name),
@@ -255,11 +275,16 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
     let Some(bucket) = site.read(move |view| bucket::claim_of(view, system, id)).await? else {
         return Ok(());
     };
-    refuse_outside(site, &bucket)?;
-    bucket.check_residency(site)?;
+    refuse_outside(site, &bucket, &pin.1)?;
     let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
-    let (whole, unpinned) = (site.is_complete(id), site.pins.unpinned.load(Ordering::Acquire));
-    let seen = site.read(move |view| space::vector(view, id).map_err(unreadable)).await?;
+    let unpinned = site.pins.unpinned.load(Ordering::Acquire);
+    let (whole, seen) = match following::pinned(site, id, &pin.1).await? {
+        Some(followed) => followed,
+        None => {
+            let whole = site.is_complete(id);
+            (whole, site.read(move |view| space::vector(view, id).map_err(unreadable)).await?)
+        }
+    };
     if known.done || (known.walked && known.reason.is_none() && known.seen.as_ref() == Some(&seen)) {
         return Ok(());
     }

@@ -31,6 +31,7 @@ use crate::drive::replica::StoreReplicas;
 use crate::drive::stored::{APART, CUT, LIFE, Stored, is_complete, nodes};
 use crate::drive::{self, Drive};
 use crate::duties::Duties;
+use crate::following::Following;
 use crate::leaving;
 use crate::machine;
 use crate::net::Net;
@@ -232,6 +233,8 @@ impl Core {
         peers.uplink.resume(&store.view())?;
         let book = std::mem::take(&mut remembered.copies);
         let pins = Pins::resume(&store.view()).map_err(|error| unread(&directory, &error))?;
+        let following = Following::resume(&store.view()).map_err(|error| unread(&directory, &error))?;
+        let kept = (pins, following);
         let seat = nodes::Start {
             member: trust.statement.site,
             seated: trust.seated(),
@@ -242,7 +245,7 @@ impl Core {
         };
         let (nodes, view) = nodes::start(seat).await.map_err(NodesError)?;
         let mut site =
-            new_site((&trust, config), store, peers, drive, &remembered, (book, pins, nodes, rooms))?;
+            new_site((&trust, config), store, peers, drive, &remembered, (book, kept, nodes, rooms))?;
         telemetry::room::watch(&mut registry, &site, rooms.memory);
         site.md5 = options.md5.map_or(site.md5, Arc::new);
         let site = Arc::new(site);
@@ -361,7 +364,7 @@ fn new_site(
     peers: Arc<Peers>,
     drive: Drive,
     remembered: &Remembered,
-    (book, pins, nodes, rooms): (Book, Pins, Nodes, Rooms),
+    (book, (pins, following), nodes, rooms): (Book, (Pins, Following), Nodes, Rooms),
 ) -> Result<Site, StartError> {
     let clock = peers.clock();
     let system = system_bucket(&admission::federation_id(&trust.root));
@@ -398,6 +401,7 @@ fn new_site(
         duties: Arc::new(Duties::new(trust.statement.site, &trust.statement.name)),
         replacing: crate::replacing::Replacing::default(),
         leaving: remembered.leaving.resume(),
+        following,
         pins,
         scrub: tokio::sync::Notify::new(),
         members: RwLock::new(remembered.members.clone()),

@@ -15,7 +15,7 @@ use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Hlc, Origin, SiteId, WallTime};
 use skerry_federation::Input;
 use skerry_gateway::service::{Md5Batch, Outcome, ServiceError};
-use skerry_model::Entry;
+use skerry_model::{Entry, space};
 use skerry_storage::Store;
 use tokio::sync::oneshot;
 
@@ -26,6 +26,7 @@ use crate::copies::Copies;
 use crate::drive::Drive;
 use crate::drive::stored::{Stored, membership, swept};
 use crate::duties::Duties;
+use crate::following::Following;
 use crate::leaving::Leavings;
 use crate::nodes::Nodes;
 use crate::own_site::OwnSite;
@@ -100,6 +101,8 @@ pub(crate) struct Site {
     pub(crate) replacing: Replacing,
     /// Buckets that this site is about to leave, and what it says of joining.
     pub(crate) leaving: Leavings,
+    /// Prefixes that are followed without being a member.
+    pub(crate) following: Following,
     /// What is pinned here.
     pub(crate) pins: Pins,
     /// Wakes the scrub.
@@ -291,11 +294,12 @@ impl Site {
     }
 
     async fn begin_membership(&self, bucket: BucketId, complete: bool) -> Outcome<()> {
-        let entries = vec![entry(&membership(bucket, complete)), entry(&swept(bucket))];
         let stamps = self.stamps.clone();
-        let joins = move |_: &dyn View| {
+        let joins = move |view: &dyn View| {
             stamps.enter(bucket);
-            Ok(((), entries))
+            let mut entries = vec![membership(bucket, complete), swept(bucket)];
+            entries.extend(space::rested(view, bucket).map_err(unreadable)?);
+            Ok(((), entries.iter().map(entry).collect()))
         };
         self.commit(bucket, (), joins).await?;
         self.joined(bucket, complete);
@@ -336,6 +340,7 @@ impl Site {
         let known = members.entry(bucket).or_insert(complete);
         *known |= complete;
         drop(members);
+        self.following.begin_anew(bucket);
         self.stamps.enter(bucket);
         self.drive.tell(Input::Join { bucket });
         self.changes.world();

@@ -14,6 +14,7 @@ pub mod circuits;
 pub mod copies;
 pub mod disk;
 pub mod environment;
+pub mod followed;
 pub mod goings;
 pub mod histories;
 pub mod history;

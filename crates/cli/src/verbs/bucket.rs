@@ -25,7 +25,11 @@ pub(crate) enum Bucket {
     Info(Info),
     /// Change settings of a bucket; what is not named stays
     Set(Set),
-    /// Make a site a member of a bucket: it takes all records and follows them
+    /// Make a site a member of a bucket: it takes all records and follows them; or have it follow a prefix only
+    ///
+    /// With --prefix the site keeps the records of the keys that begin so, lists and reads them when it is cut off, and is no
+    /// member: nobody counts on it. `bucket pin --prefix` below it keeps their payload as well. A write here makes the site a
+    /// member of the whole bucket, unless --writes through was said.
     Join(membership::Join),
     /// Have a site leave a bucket, once others have all that it holds
     ///
@@ -388,6 +392,15 @@ fn pinned(bucket: &BucketStatus) -> String {
     if pins.is_empty() { "nothing".into() } else { pins.join("; ") }
 }
 
+fn followed(bucket: &BucketStatus) -> String {
+    let prefixes: Vec<String> = bucket.prefixes.iter().map(membership::followed).collect();
+    match bucket.standing.as_str() {
+        "none" if prefixes.is_empty() => "nothing".into(),
+        _ if prefixes.is_empty() => "the whole bucket".into(),
+        _ => prefixes.join("; "),
+    }
+}
+
 fn join(bucket: &BucketStatus) -> String {
     match bucket.join_here.as_str() {
         "" => bucket.join.clone(),
@@ -419,6 +432,7 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
         ("home", home(bucket)),
         ("join", join(bucket)),
         ("pinned here", pinned(bucket)),
+        ("followed here", followed(bucket)),
         ("this site", bucket.standing.clone()),
         ("members", bucket.members.join(", ")),
     ];

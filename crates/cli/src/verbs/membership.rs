@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use skerry_node::admin_shapes::{JoinRequest, LeaveRequest, MembershipState};
+use skerry_node::admin_shapes::{FollowedPrefix, JoinRequest, LeaveRequest, MembershipState};
 
 use crate::admin::segment;
 use crate::arguments::Globals;
@@ -25,6 +25,12 @@ pub(crate) struct Join {
     /// Only say when a read makes this site a member, whatever the bucket says; `bucket` for as it says
     #[arg(long, value_enum)]
     when: Option<When>,
+    /// Follow only the keys that begin so: the site keeps their records and is no member
+    #[arg(long, value_name = "PREFIX", conflicts_with = "when")]
+    prefix: Option<String>,
+    /// With --prefix: what a write here does
+    #[arg(long, value_enum, requires = "prefix")]
+    writes: Option<Writes>,
     #[command(flatten)]
     place: Place,
 }
@@ -34,6 +40,9 @@ pub(crate) struct Join {
 pub(crate) struct Leave {
     /// Its name
     name: String,
+    /// Follow the keys that begin so no more; what is here of them goes
+    #[arg(long, value_name = "PREFIX")]
+    prefix: Option<String>,
     /// Begin and return; `skerry bucket info` tells how far it is
     #[arg(long)]
     no_wait: bool,
@@ -69,6 +78,15 @@ enum When {
     Bucket,
 }
 
+/// What a write does at a site that follows a prefix.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Writes {
+    /// It is accepted and makes the site a member of the whole bucket
+    Join,
+    /// It is written at the nearest member; refused while none can be reached
+    Through,
+}
+
 fn path(name: &str, verb: &str) -> String {
     format!("/_skerry/v1/buckets/{}/{verb}", segment(name))
 }
@@ -77,7 +95,16 @@ impl Join {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
         let when = self.when.and_then(|when| when.to_possible_value());
         let when = when.map(|value| value.get_name().to_owned());
+        let writes = self.writes.and_then(|writes| writes.to_possible_value());
+        let writes = writes.map(|value| value.get_name().to_owned());
         let act = match &when {
+            _ if self.prefix.is_some() => {
+                format!(
+                    "follow the keys of {} below {:?}",
+                    self.name,
+                    self.prefix.as_deref().unwrap_or_default()
+                )
+            }
             Some(when) => format!("set when a read makes this site a member of {}: {when}", self.name),
             None => format!("follow the bucket {}", self.name),
         };
@@ -86,20 +113,28 @@ impl Join {
         if look::dry_run(&globals, &act, about).await? {
             return Ok(Exit::Done);
         }
-        let state = site.client.post(&path(&self.name, "join"), &JoinRequest { when }).await?;
+        let request = JoinRequest { when, prefix: self.prefix, writes };
+        let state = site.client.post(&path(&self.name, "join"), &request).await?;
         show(&state, globals.json)
     }
 }
 
 impl Leave {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
+        let act = match &self.prefix {
+            Some(prefix) => format!("follow the keys of {} below {prefix:?} no more", self.name),
+            None => format!("leave the bucket {}", self.name),
+        };
         let site = self.place.site(&globals).await?;
         let about = async { look::bucket(&site, &self.name).await.map(drop) };
-        if look::dry_run(&globals, &format!("leave the bucket {}", self.name), about).await? {
+        if look::dry_run(&globals, &act, about).await? {
             return Ok(Exit::Done);
         }
-        let begun: MembershipState =
-            site.client.post(&path(&self.name, "leave"), &LeaveRequest::default()).await?;
+        let request = LeaveRequest { prefix: self.prefix.clone() };
+        let begun: MembershipState = site.client.post(&path(&self.name, "leave"), &request).await?;
+        if self.prefix.is_some() {
+            return show(&begun, globals.json);
+        }
         let state = if self.no_wait { begun } else { self.wait(&site, begun, globals.json).await? };
         show(&state, globals.json)
     }
@@ -130,6 +165,21 @@ fn progress(state: &MembershipState) -> String {
     format!("{} leaves {}{left}: {}", state.site, state.bucket, state.reason)
 }
 
+/// A followed prefix in words.
+pub(crate) fn followed(prefix: &FollowedPrefix) -> String {
+    let FollowedPrefix { prefix: keys, state, records, bytes, writes, reason, .. } = prefix;
+    let held = format!("{} ({})", words::count(*records, "record"), words::bytes(*bytes));
+    let state = match state.as_str() {
+        "taking" => "taking what members have",
+        "ending" => "being dropped",
+        "member" => "asleep: the site is a member of the whole bucket",
+        other => other,
+    };
+    let through = if writes == "through" { ", writes go to members" } else { "" };
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("{keys:?}: {state}, {held} here{through}{reason}")
+}
+
 fn show(state: &MembershipState, json: bool) -> Outcome {
     if json {
         output::document("membership", state)?;
@@ -143,6 +193,7 @@ fn show(state: &MembershipState, json: bool) -> Outcome {
         _ => format!("{site} is no member of {bucket}"),
     };
     output::line(&what);
+    state.prefixes.iter().for_each(|prefix| output::line(&followed(prefix)));
     let whose = if state.join_here { "said for this site" } else { "as the bucket says" };
     output::line(&format!("join: {} ({whose})", state.join));
     Ok(Exit::Done)

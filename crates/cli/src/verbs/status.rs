@@ -119,46 +119,61 @@ fn print(answers: &[Answered<'_>]) {
         output::note(&note);
     }
     for report in answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()) {
-        let (chunks, segments) = (report.storage.damaged_chunks, report.storage.damaged_segments);
-        if chunks + segments > 0 {
-            let found = format!("{chunks} damaged chunks, {segments} damaged journal segments");
-            output::note(&format!("{}: {found}: see `skerry scrub status`", report.site_name));
-        }
-        if report.surplus.versions > 0 {
-            let (versions, bytes) = (report.surplus.versions, words::bytes(report.surplus.bytes));
-            let what = format!("{versions} copies too many ({bytes}): {}", report.surplus.reason);
-            output::note(&format!("{}: {what}", report.site_name));
-        }
-        for place in &report.replacing {
-            let what = format!("in the place of {}: {}", place.name, super::site::progress(&place.recovery));
-            output::note(&format!("{}: {what}", report.site_name));
-        }
-        for lacks in &report.areas {
-            let what = format!("{}: {}", lacks.bucket, super::bucket::area(lacks));
-            output::note(&format!("{}: {what}", report.site_name));
-        }
-        if report.storage.lazy {
-            let unsynced = words::bytes(report.storage.unsynced_bytes);
-            let what =
-                format!("storage.sync = os: a power cut loses what was answered last ({unsynced} now)");
-            output::note(&format!("{}: {what}", report.site_name));
-        }
-    }
-    for report in answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()) {
-        let refusing = refusing(report).join(", ");
-        if !refusing.is_empty() {
-            let why = "it was expelled or replaced, or has not been heard of there";
-            let hint = "`skerry site list` there says which";
-            output::note(&format!("{}: refused by {refusing}: {why}; {hint}", report.site_name));
-        }
-        if report.single_copy_buckets > 0 {
-            let buckets = words::count(report.single_copy_buckets, "bucket");
-            let what = "what only it has of them is not counted in AT RISK";
-            output::note(&format!("{}: {buckets} with copies = 1: {what}", report.site_name));
-        }
+        note_storage(report);
+        note_standing(report);
     }
     for note in losses(answers) {
         output::note(&note);
+    }
+}
+
+/// What is to be said of a site's disk and of the copies on it.
+fn note_storage(report: &StatusReport) {
+    let (chunks, segments) = (report.storage.damaged_chunks, report.storage.damaged_segments);
+    if chunks + segments > 0 {
+        let found = format!("{chunks} damaged chunks, {segments} damaged journal segments");
+        output::note(&format!("{}: {found}: see `skerry scrub status`", report.site_name));
+    }
+    if report.surplus.versions > 0 {
+        let (versions, bytes) = (report.surplus.versions, words::bytes(report.surplus.bytes));
+        let what = format!("{versions} copies too many ({bytes}): {}", report.surplus.reason);
+        output::note(&format!("{}: {what}", report.site_name));
+    }
+    for place in &report.replacing {
+        let what = format!("in the place of {}: {}", place.name, super::site::progress(&place.recovery));
+        output::note(&format!("{}: {what}", report.site_name));
+    }
+    for lacks in &report.areas {
+        let what = format!("{}: {}", lacks.bucket, super::bucket::area(lacks));
+        output::note(&format!("{}: {what}", report.site_name));
+    }
+    if report.storage.lazy {
+        let unsynced = words::bytes(report.storage.unsynced_bytes);
+        let what = format!("storage.sync = os: a power cut loses what was answered last ({unsynced} now)");
+        output::note(&format!("{}: {what}", report.site_name));
+    }
+}
+
+/// What is to be said of a site among the others.
+fn note_standing(report: &StatusReport) {
+    let refusing = refusing(report).join(", ");
+    if !refusing.is_empty() {
+        let why = "it was expelled or replaced, or has not been heard of there";
+        let hint = "`skerry site list` there says which";
+        output::note(&format!("{}: refused by {refusing}: {why}; {hint}", report.site_name));
+    }
+    if report.followed_prefixes > 0 {
+        let prefixes = match report.followed_prefixes {
+            1 => "1 prefix".to_owned(),
+            many => format!("{many} prefixes"),
+        };
+        let behind = report.followed_behind;
+        output::note(&format!("{}: follows {prefixes}, {behind} of them behind", report.site_name));
+    }
+    if report.single_copy_buckets > 0 {
+        let buckets = words::count(report.single_copy_buckets, "bucket");
+        let what = "what only it has of them is not counted in AT RISK";
+        output::note(&format!("{}: {buckets} with copies = 1: {what}", report.site_name));
     }
 }
 

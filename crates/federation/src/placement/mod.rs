@@ -245,6 +245,16 @@ impl Placement {
         self.bytes = 0;
     }
 
+    /// Sites that count no more, as it was last told.
+    pub const fn lost(&self) -> &BTreeSet<SiteId> {
+        &self.lost
+    }
+
+    /// Who burns together, as it was last told.
+    pub const fn together(&self) -> &Together {
+        &self.together
+    }
+
     /// What a site is known to hold of a bucket.
     pub fn known(&self, bucket: BucketId, site: SiteId) -> Option<&Spans> {
         self.held.get(&(bucket, site))

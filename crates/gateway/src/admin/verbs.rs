@@ -9,8 +9,8 @@ use super::json::{self, Failure};
 use crate::http::body::{Inflow, Outflow};
 use crate::s3::uri::Query;
 use crate::service::{
-    AdminService, ConflictKey, ConflictQuery, ErrorKind, LeaveRequest, LossQuery, Outcome, ServiceError,
-    SpaceQuery,
+    AdminService, ConflictKey, ConflictQuery, ErrorKind, FollowRequest, JoinRequest, LeaveRequest, LossQuery,
+    Outcome, ServiceError, SpaceQuery,
 };
 
 /// Carries out the verb at a path below `/_skerry/v1/`.
@@ -63,13 +63,8 @@ pub(super) async fn run(
         ("POST", ["buckets", name, "home"]) => {
             ok(service.move_home(name, json::request(request).await?).await)
         }
-        ("POST", ["buckets", name, "join"]) => {
-            ok(service.join_bucket(name, json::request(request).await?).await)
-        }
-        ("POST", ["buckets", name, "leave"]) => {
-            let LeaveRequest {} = json::request(request).await?;
-            ok(service.leave_bucket(name).await)
-        }
+        ("POST", ["buckets", name, "join"]) => join(service, name, json::request(request).await?).await,
+        ("POST", ["buckets", name, "leave"]) => leave(service, name, json::request(request).await?).await,
         ("GET", ["buckets", name, "leave"]) => ok(service.membership(name).await),
         ("GET", ["pins"]) => ok(service.pins().await),
         ("POST", ["pins"]) => ok(service.set_pin(json::request(request).await?).await),
@@ -90,6 +85,40 @@ pub(super) async fn run(
             | ["buckets", _, "home" | "join" | "leave"],
         ) => Err(Failure::method(&method)),
         _ => Err(Failure::path(&format!("/v1/{verb}"))),
+    }
+}
+
+/// The whole bucket, or what lies below a prefix.
+async fn join(
+    service: &dyn AdminService,
+    name: &str,
+    request: JoinRequest,
+) -> Result<Response<Outflow>, Failure> {
+    let JoinRequest { when, prefix, writes } = request;
+    match (prefix, when, writes) {
+        (Some(prefix), None, writes) => {
+            ok(service.follow_prefix(name, FollowRequest { prefix, writes, ends: false }).await)
+        }
+        (None, when, None) => {
+            ok(service.join_bucket(name, JoinRequest { when, ..JoinRequest::default() }).await)
+        }
+        _ => {
+            let what = "prefix goes without when, and writes only with prefix";
+            Err(ServiceError::new(ErrorKind::InvalidArgument, what).into())
+        }
+    }
+}
+
+async fn leave(
+    service: &dyn AdminService,
+    name: &str,
+    request: LeaveRequest,
+) -> Result<Response<Outflow>, Failure> {
+    match request.prefix {
+        None => ok(service.leave_bucket(name).await),
+        Some(prefix) => {
+            ok(service.follow_prefix(name, FollowRequest { prefix, writes: None, ends: true }).await)
+        }
     }
 }
 

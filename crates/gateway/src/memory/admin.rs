@@ -74,6 +74,7 @@ fn status(name: &str, bucket: &Bucket) -> BucketStatus {
         join_here: String::new(),
         pins: Vec::new(),
         standing: "member".into(),
+        prefixes: Vec::new(),
     }
 }
 
@@ -102,6 +103,8 @@ impl AdminService for Memory {
             conflicts: 0,
             unprotected_bytes: 0,
             single_copy_buckets: 0,
+            followed_prefixes: 0,
+            followed_behind: 0,
             areas: Vec::new(),
             surplus: SurplusStatus::default(),
             duty: "serves".into(),

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AddressRequest, AreaCopies, AreaRequest, AreasReport, DutyRequest, ExpelRequest, Expelled, JoinRequest,
-    LossPage, LossQuery, LossRequest, LossState, MembershipState, NodesReport, Outcome, PinList, PinRequest,
-    PinStatus, RenameRequest, ReplaceRequest, ReplacedSite, Replacing, SeatRequest, ServiceError, SiteList,
-    SiteStatus,
+    AddressRequest, AreaCopies, AreaRequest, AreasReport, DutyRequest, ExpelRequest, Expelled, FollowRequest,
+    FollowedPrefix, HomeRequest, HomeState, JoinRequest, LossPage, LossQuery, LossRequest, LossState,
+    MembershipState, NodesReport, Outcome, PinList, PinRequest, PinStatus, RenameRequest, ReplaceRequest,
+    ReplacedSite, Replacing, SeatRequest, ServiceError, SiteList, SiteStatus,
 };
 
 /// The version of all shapes here.
@@ -62,6 +62,12 @@ pub struct StatusReport {
     /// Buckets with one copy of which this site is a member: not counted there.
     #[serde(default)]
     pub single_copy_buckets: u64,
+    /// Prefixes that it follows without being a member of their buckets.
+    #[serde(default)]
+    pub followed_prefixes: u64,
+    /// Those of which more may be elsewhere.
+    #[serde(default)]
+    pub followed_behind: u64,
     /// Copies too many at this site: what it holds beyond what its buckets want, and is to let go of.
     #[serde(default)]
     pub surplus: SurplusStatus,
@@ -568,32 +574,6 @@ pub struct BucketCreate {
     pub copies_in: Option<String>,
 }
 
-/// `POST buckets/{name}/home` and `POST register`: who decides conditions from now on, or keeps the names.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HomeRequest {
-    /// Name of the site that shall.
-    pub site: String,
-    /// The operator's word that the former one is lost for good: its name. It is expelled.
-    #[serde(default)]
-    pub destroyed: Option<String>,
-}
-
-/// What they answer.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct HomeState {
-    /// Shape version.
-    pub version: u32,
-    /// The bucket; empty for the register of names.
-    pub bucket: String,
-    /// Name of the site.
-    pub site: String,
-    /// Counts the homes of this bucket.
-    pub epoch: u64,
-    /// The site that was expelled for it.
-    pub expelled: Option<String>,
-}
-
 /// A bucket with its settings and figures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketStatus {
@@ -664,6 +644,9 @@ pub struct BucketStatus {
     /// What this site is to it: `member`, `joining`, `leaving` or `none`.
     #[serde(default)]
     pub standing: String,
+    /// Prefixes of it that this site follows without being a member.
+    #[serde(default)]
+    pub prefixes: Vec<FollowedPrefix>,
 }
 
 /// `GET buckets`.
@@ -791,6 +774,10 @@ pub trait AdminService: Send + Sync + 'static {
     }
     /// This site leaves a bucket once others have all that it holds.
     async fn leave_bucket(&self, _name: &str) -> Outcome<MembershipState> {
+        Err(ServiceError::not_implemented("memberships of a single site"))
+    }
+    /// This site follows keys below a prefix of a bucket, or ends that.
+    async fn follow_prefix(&self, _name: &str, _request: FollowRequest) -> Outcome<MembershipState> {
         Err(ServiceError::not_implemented("memberships of a single site"))
     }
     /// What this site is to a bucket.

@@ -19,6 +19,7 @@ mod credential;
 pub mod date;
 mod error;
 mod fold;
+mod homes;
 mod list;
 mod loss;
 mod md5_batch;
@@ -35,9 +36,9 @@ use std::sync::Arc;
 
 pub use admin::{
     AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
-    ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, HomeRequest, HomeState, Invite, InviteRequest,
-    KeyCreate, KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness,
-    ScrubReport, ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus,
+    ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, Invite, InviteRequest, KeyCreate, KeyCreated,
+    KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness, ScrubReport,
+    ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus,
     UplinkBudget, UplinkClass, UplinkRequest, UplinkState, VERSION,
 };
 pub use areas::{AreaStatus, AreasReport, NearStatus, PlaceStatus};
@@ -51,6 +52,7 @@ pub use context::{Principal, ReadMode, Receipt, RequestContext};
 pub use credential::{Credential, CredentialService};
 pub use error::{ErrorKind, Outcome, ServiceError};
 pub use fold::{Fold, Folder};
+pub use homes::{HomeRequest, HomeState};
 pub use list::{
     ListEntry, ListPage, ListQuery, ObjectSummary, UploadEntry, UploadPage, UploadQuery, UploadSummary,
     VersionEntry, VersionPage, VersionQuery, VersionSummary,
@@ -58,7 +60,7 @@ pub use list::{
 pub use loss::{LossPage, LossQuery, LossRequest, LossState, LostVersion};
 pub use md5_batch::{Md5Batch, Md5Ticket};
 pub use md5_lanes::Md5Stream;
-pub use membership::{JoinRequest, LeaveRequest, MembershipState};
+pub use membership::{FollowRequest, FollowedPrefix, JoinRequest, LeaveRequest, MembershipState};
 pub use multipart::{
     CompleteUpload, CompletedPart, CopyPart, CreateUpload, CreatedUpload, ListParts, PartPage, PartSummary,
     PutPart, PutPartOutcome, UploadTarget,

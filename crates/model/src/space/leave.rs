@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use skerry_base::kv::{Batch, Table, View};
 use skerry_base::{BucketId, Dot};
 
-use super::{SpaceError, feed, keys, loose, round};
+use super::{SpaceError, feed, keys, loose, round, subscription};
 
 /// Vector and rounds go; what is stored is loose.
 pub(super) fn forget(bucket: BucketId, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
@@ -25,7 +25,7 @@ pub(super) fn forget(bucket: BucketId, view: &dyn View, batch: &mut Batch) -> Re
     for progress in round::open(view, bucket)? {
         round::put_progress(bucket, progress.source, None, batch);
     }
-    Ok(())
+    subscription::forget(bucket, view, batch)
 }
 
 /// The dots of one key, in the order in which they may go: older versions first, what they were killed by last.
@@ -50,9 +50,14 @@ impl OfKey {
 /// The next records of a bucket that is left, for [`crate::Entry::Drop`]: whole keys, at most `max` records unless one
 /// key alone has more; then its oldest. None are left when it is empty.
 pub fn left(view: &dyn View, bucket: BucketId, max: usize) -> Result<Vec<Dot>, SpaceError> {
+    left_in(view, &bucket.0, max)
+}
+
+/// The same of the keys whose names begin so.
+pub(super) fn left_in(view: &dyn View, first: &[u8], max: usize) -> Result<Vec<Dot>, SpaceError> {
     let (mut found, mut key) = (Vec::new(), OfKey::default());
     let mut strange = false;
-    view.scan_prefix(Table::Versions, &bucket.0, &mut |name, _| {
+    view.scan_prefix(Table::Versions, first, &mut |name, _| {
         let Some((object, region, dot)) = split(name) else {
             strange = true;
             return ControlFlow::Break(());

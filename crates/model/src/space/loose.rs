@@ -18,7 +18,7 @@ use skerry_base::{BucketId, Dot, Origin, Vector};
 use super::feed::{Item, for_each_row, vector_entry};
 use super::prints::{self, DotRange, Fingerprint};
 use super::rows::Pointer;
-use super::{SpaceError, keys, read, round};
+use super::{SpaceError, keys, read, round, subscription};
 use crate::entry::Entry;
 use crate::record::{Record, Statement};
 
@@ -137,6 +137,7 @@ fn may_kill(record: &Record, seen: &Vector) -> bool {
 /// The entries that store admitted records which no feed has brought. What an unfinished round has passed over
 /// is dead at its source: it goes when the round ends, as if it had been here before.
 pub fn keep(view: &dyn View, bucket: BucketId, records: Vec<Record>) -> Result<Vec<Entry>, SpaceError> {
+    let (records, told) = subscription::admit(view, bucket, records)?;
     let mut fresh = Vec::new();
     for record in &records {
         if read::known(view, record)?.is_none() {
@@ -144,6 +145,7 @@ pub fn keep(view: &dyn View, bucket: BucketId, records: Vec<Record>) -> Result<V
         }
     }
     let mut entries: Vec<Entry> = records.into_iter().map(|record| Entry::Record(Box::new(record))).collect();
+    entries.extend(told);
     for mut progress in round::open(view, bucket)? {
         let passed: Vec<Dot> = fresh.iter().copied().filter(|dot| progress.upto.covers(*dot)).collect();
         if !passed.is_empty() {

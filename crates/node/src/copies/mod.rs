@@ -156,7 +156,13 @@ impl Copies {
     pub(crate) fn tell(&self, input: Input, now: Instant) -> Vec<(BucketId, Dot, SiteId)> {
         let mut out = Vec::new();
         let mut state = self.state();
-        state.changes += u64::from(matches!(input, Input::Held(..) | Input::Known(..)));
+        // Who counts no more is heard by the rules first: what was counted in between was counted with the old ones.
+        let is_news = match &input {
+            Input::Held(..) | Input::Known(..) => true,
+            Input::Sites(_, lost) => state.machine.lost() != lost,
+            _ => false,
+        };
+        state.changes += u64::from(is_news);
         state.machine.handle(input, now, &mut out);
         let mut asks = Vec::new();
         for output in out {
@@ -194,6 +200,7 @@ impl Copies {
     /// Takes note of who burns together: what is held there is held once.
     pub(crate) fn set_together(&self, together: Together) {
         let mut state = self.state();
+        state.changes += u64::from(*state.machine.together() != together);
         state.trimming.machine.set_together(together.clone());
         state.machine.set_together(together);
     }
@@ -479,5 +486,21 @@ mod tests {
         assert!(quick.stands(&of, at(150)) && !quick.stands(&of, at(160)), "disks are found damaged, too");
         assert!(!quick.stands(&other, at(101)));
         assert!(slow.stands(&other, at(139)) && !slow.stands(&other, at(140)));
+    }
+
+    /// The rules hear of it first: what is counted in between is counted with those who held something before.
+    #[test]
+    fn what_was_counted_before_a_site_was_lost_is_counted_anew() {
+        let copies = Copies::resume(SiteId([1; 16]), Book::default());
+        let tell = |lost: &[SiteId]| {
+            let before = copies.changes();
+            copies.tell(Input::Sites(Vec::new(), lost.iter().copied().collect()), Instant(0));
+            copies.changes() - before
+        };
+        assert_eq!(tell(&[]), 0);
+        assert_eq!((tell(&[SiteId([2; 16])]), tell(&[SiteId([2; 16])]), tell(&[])), (1, 0, 1));
+        let before = copies.changes();
+        copies.set_together(Together::default());
+        assert_eq!(copies.changes(), before);
     }
 }

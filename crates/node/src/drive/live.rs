@@ -262,7 +262,8 @@ fn with_bodies(taken: &Entry, bodies: &mut BTreeMap<Dot, &[Bytes]>) -> skerry_st
         .fold(whole, skerry_storage::Entry::with_body)
 }
 
-fn read(view: &dyn View, what: Stored, bucket: BucketId) -> Result<Vector, String> {
+/// What is stored of a bucket under a kind of facts that are vectors.
+pub(crate) fn read(view: &dyn View, what: Stored, bucket: BucketId) -> Result<Vector, String> {
     let found = view.get(Table::Local, &what.key(bucket)).map_err(|error| error.to_string())?;
     let decode = |bytes: Bytes| codec::decode::<VectorFile>(&bytes).map_err(|error| error.to_string());
     Ok(found.map(decode).transpose()?.map(|file| file.0).unwrap_or_default())

@@ -107,6 +107,7 @@ impl Answers {
             Request::Spare(asked) => plain(crate::copies::surplus::answer(site, from.site, asked).await),
             Request::Replaced(asked) => plain(crate::replacing::answer(site, from.site, *asked).await),
             Request::Have(asked) => plain(lost::answer(site, asked).await),
+            Request::Below(asked) => plain(crate::following::answer::answer(site, *asked).await),
             Request::Standing { bucket } => plain(crate::leaving::answer(site, bucket).await),
             Request::Follow { bucket } => plain(members::follow_asked(site, bucket).await),
         }

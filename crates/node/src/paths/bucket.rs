@@ -65,10 +65,24 @@ impl Bucket {
 
     /// Refuses what would leave payload at this site though the bucket may not lie here, or not be followed.
     pub(crate) fn check_residency(&self, site: &Site) -> Outcome<()> {
+        if site.writes_through(self.id) {
+            let message = format!(
+                "{0} follows only a prefix of {1}, and its writes go to members (--writes through); `skerry bucket join \
+                 {1} --prefix … --writes join` has it follow the whole bucket from its next write on",
+                site.called(),
+                self.name
+            );
+            return Err(ServiceError::new(ErrorKind::NotResident, message));
+        }
         if site.stays_out(self) {
             let message = format!("{} follows {} never (join = never)", site.called(), self.name);
             return Err(ServiceError::new(ErrorKind::NotResident, message));
         }
+        self.check_lies_here(site)
+    }
+
+    /// Refuses to have payload here though the bucket may not lie here.
+    pub(crate) fn check_lies_here(&self, site: &Site) -> Outcome<()> {
         if self.may_lie_at(site.id) {
             return Ok(());
         }

@@ -225,6 +225,10 @@ async fn ready(site: &Arc<Site>, asked: &Forward) -> Outcome<(Bucket, OwnedSemap
     if let Some(why) = reason(site, &bucket, asked.length) {
         return Err(why);
     }
+    // A write of another site makes no member of one that wants a prefix only.
+    if site.follows_part(bucket.id) {
+        site.check_takes(&bucket)?;
+    }
     let busy = || ServiceError::new(ErrorKind::SlowDown, "too many bodies of other sites are on their way");
     let taken = site.taken.clone().try_acquire_owned().map_err(|_| busy())?;
     Ok((bucket, taken))

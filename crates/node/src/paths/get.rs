@@ -23,6 +23,7 @@ use super::lost::{self, Shown};
 use super::members::{self, Asking};
 use super::source::Chunks;
 use super::{far, newer, shape, within};
+use crate::following::Trust;
 use crate::peers::message::Part;
 use crate::site::{Site, unreadable};
 
@@ -224,9 +225,17 @@ async fn of_site(site: &Arc<Site>, wanted: &Wanted, part: Part) -> Outcome<(Foun
 /// the other nodes of that can say.
 async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part, is_sites: bool) -> Outcome<Found> {
     let (local, id) = (wanted.clone(), wanted.bucket.id);
+    // Below a prefix that is followed, before and after it was looked up: then it is as at a member.
+    let before = site.trusts(id, &wanted.key);
     let found = site.look(move |view| local.local(view)).await?;
+    let trust = before.and_then(|_| site.trusts(id, &wanted.key));
     let asking = match &found {
-        Found::Object(_) if site.is_member(id) => return Ok(found),
+        Found::Object(_) if site.is_member(id) || trust.is_some() => return Ok(found),
+        _ if trust == Some(Trust::Current)
+            || (trust.is_some() && wanted.bucket.config.miss == Miss::Local) =>
+        {
+            return Ok(found);
+        }
         _ if !site.is_complete(id) => members::nearest(site, &wanted.bucket).await,
         _ if wanted.bucket.config.miss == Miss::Local => return Ok(found),
         _ => match members::ahead_of(site, id, is_sites).await {
@@ -241,6 +250,8 @@ async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part, is_sites: 
     match (asked, found) {
         // A stale copy is better than none.
         (Err(_), found @ Found::Object(_)) => Ok(found),
+        // On an island what it follows is all that there is.
+        (Err(error), found) if trust.is_some() && error.kind() == ErrorKind::Unreachable => Ok(found),
         (asked, _) => asked,
     }
 }

@@ -133,6 +133,14 @@ async fn page(
             return Ok(page);
         }
     }
+    // Below a prefix that is followed.
+    if *mode == ReadMode::Local && site.trusts(bucket.id, &list.prefix).is_some() {
+        let here = list.clone();
+        let page = site.read(move |view| local(view, &here, versions)).await?;
+        if site.trusts(bucket.id, &list.prefix).is_some() {
+            return Ok(page);
+        }
+    }
     let request = if versions { Request::Versions(list.clone()) } else { Request::List(list.clone()) };
     let asking = members::nearest(site, bucket).await?;
     match far(site, &asking, &request).await {

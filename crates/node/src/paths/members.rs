@@ -309,7 +309,8 @@ pub(crate) async fn ahead_of(site: &Arc<Site>, bucket: BucketId, is_sites: bool)
 
 /// After a first use of a bucket whose records are few, this site keeps them all.
 pub(crate) async fn follow(site: &Arc<Site>, bucket: &Bucket, from: Option<SiteId>) {
-    let Some(from) = from.filter(|_| matches!(site.joins(bucket), Joins::OnRead | Joins::Always)) else {
+    let may = !site.follows_part(bucket.id) && matches!(site.joins(bucket), Joins::OnRead | Joins::Always);
+    let Some(from) = from.filter(|_| may) else {
         return;
     };
     let request = Request::Size { bucket: bucket.id };
@@ -321,6 +322,10 @@ pub(crate) async fn follow(site: &Arc<Site>, bucket: &Bucket, from: Option<SiteI
 
 /// The same when the size is known. Whether a read makes a member is said by the bucket, or for this site.
 pub(crate) async fn follow_if_small(site: &Arc<Site>, bucket: &Bucket, bytes: u64) {
+    // Who follows a prefix wants that, and not the rest.
+    if site.follows_part(bucket.id) {
+        return;
+    }
     let joins = match site.joins(bucket) {
         Joins::OnRead => bytes <= MEMBERSHIP_ON_READ_BYTES,
         Joins::Always => true,
@@ -338,6 +343,9 @@ pub(crate) async fn follow_if_small(site: &Arc<Site>, bucket: &Bucket, bytes: u6
 pub(crate) async fn follow_asked(site: &Arc<Site>, bucket: BucketId) -> Outcome<Response> {
     site.duties.check(Act::Hold)?;
     let bucket = super::scope::claimed(site, bucket).await?;
+    if site.follows_part(bucket.id) {
+        site.check_takes(&bucket)?;
+    }
     site.join(bucket.id).await?;
     Ok(Response::Done)
 }

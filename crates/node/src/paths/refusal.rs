@@ -48,6 +48,17 @@ pub(crate) fn unreachable(message: impl Into<String>) -> ServiceError {
     ServiceError::new(ErrorKind::Unreachable, message)
 }
 
+/// Why what is below a prefix cannot be told.
+pub(crate) fn untold(error: skerry_model::space::SpaceError) -> ServiceError {
+    use skerry_model::space::SpaceError;
+    match error {
+        SpaceError::TooManyVersions(_) | SpaceError::TooManyLoose => {
+            ServiceError::new(ErrorKind::InvalidRequest, error.to_string())
+        }
+        error => crate::site::unreadable(error),
+    }
+}
+
 /// The site left the bucket while it was asked.
 pub(crate) fn has_left() -> ServiceError {
     ServiceError::new(ErrorKind::Unreachable, "this site has just left the bucket; ask another, or try again")

@@ -28,6 +28,7 @@ use super::home::{self, Standpoint, Turned};
 use super::{far, members, refusal, shape, tenure, upload};
 use crate::copies::look::is_here;
 use crate::duties::Act;
+use crate::following;
 use crate::peers::PeerError;
 use crate::peers::message::{self, Decide, Part, Request, Response, Which};
 use crate::site::{Site, Stamps, entry, unreadable};
@@ -521,7 +522,8 @@ async fn decided(
     let holds = pins.0.is_some() || !pins.1.is_empty();
     let (pins, with) = (Arc::new(pins), Arc::new(with));
     for _ in 0..JOINED_AGAIN {
-        let decision = Decision { record: record.clone(), with: with.clone(), stamps: site.stamps.clone() };
+        let (record_here, with_it, stamps) = (record.clone(), with.clone(), site.stamps.clone());
+        let decision = Decision { record: record_here, with: with_it, stamps, holds };
         if site.commit(bucket, pins.clone(), move |view| decision.store(view)).await? {
             // A decision that a feed brought first refers to nothing new: its commit has synced no payload.
             if holds {
@@ -544,13 +546,17 @@ struct Decision {
     record: Box<Record>,
     with: Arc<Vec<Entry>>,
     stamps: Arc<Stamps>,
+    /// Whether a body lies here only.
+    holds: bool,
 }
 
 impl Decision {
     /// False if the site has left the bucket: what is left of it is being dropped, and this would go with it.
     fn store(self, view: &dyn View) -> Outcome<(bool, Vec<skerry_storage::Entry>)> {
         let bucket = self.record.bucket;
-        if self.stamps.is_out(bucket) {
+        // Who follows a prefix keeps its record; what else comes with it needs a member.
+        let is_more = self.holds || !self.with.is_empty();
+        if self.stamps.is_out(bucket) && (is_more || !following::stores(view, bucket, &self.record.key)?) {
             return Ok((false, Vec::new()));
         }
         let kept = space::keep(view, bucket, vec![*self.record]).map_err(unreadable)?;

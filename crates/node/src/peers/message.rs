@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
 use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, Origin, SiteId, Vector};
 use skerry_federation::circuits::{Way, Why};
+use skerry_model::space;
 
 /// What a stream is opened for: always its first frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +74,66 @@ pub(crate) enum Request {
     Spare(Spare),
     /// In which buckets a site was whose place the asker has taken.
     Replaced(Box<Replaced>),
+    /// What there is below a prefix, for a site that follows only that. Releases before that close.
+    Below(Box<AskedBelow>),
+}
+
+/// Asks what there is below a prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AskedBelow {
+    /// The bucket.
+    pub(crate) bucket: BucketId,
+    /// How the keys begin.
+    pub(crate) prefix: String,
+    /// What of them.
+    pub(crate) question: Question,
+}
+
+/// What is asked of the keys below a prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Question {
+    /// What has changed.
+    Changes {
+        /// Beyond this.
+        seen: Vector,
+        /// What the asker was told last of records beyond the vector of who told it.
+        loose: space::Fingerprint,
+        /// It may be answered so much later, if there is nothing.
+        wait_ms: u32,
+    },
+    /// What there is in a range of keys.
+    Range(space::Asked),
+}
+
+/// What there is below a prefix. Records in their own encoding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ToldBelow {
+    /// See [`space::Changes`].
+    Changes {
+        /// The answerer's life in the bucket.
+        source: Origin,
+        /// Ranges are to be compared first.
+        far: bool,
+        /// What has changed.
+        records: Vec<Bytes>,
+        /// Up to here.
+        upto: Vector,
+        /// Whether there is more.
+        more: bool,
+        /// Over what lies beyond the answerer's vector.
+        loose: space::Fingerprint,
+    },
+    /// See [`space::Range`].
+    Range {
+        /// The asker has the same of what it covers.
+        same: bool,
+        /// What there is, or is more.
+        records: Vec<Bytes>,
+        /// What of it this covers and is not told is dead.
+        upto: Vector,
+        /// Up to this key; none: all that was asked for.
+        end: Option<String>,
+    },
 }
 
 /// Asks what is known of a site that is gone.
@@ -471,6 +532,8 @@ pub(crate) enum Response {
     Spared(Box<Spared>),
     /// In which buckets a gone site was.
     KnownIn(Box<KnownIn>),
+    /// What there is below a prefix.
+    Below(Box<ToldBelow>),
 }
 
 /// An object that was found.
@@ -518,6 +581,13 @@ pub(crate) enum Listed {
     Prefix(String),
 }
 
+impl ToldBelow {
+    /// Whether nothing has changed.
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self, Self::Changes { far: false, more: false, records, .. } if records.is_empty())
+    }
+}
+
 impl Versioned for Request {
     const NAME: &'static str = "request between sites";
     const VERSION: u8 = 1;
@@ -529,119 +599,5 @@ impl Versioned for Response {
 }
 
 #[cfg(test)]
-mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
-    use skerry_base::{NodeId, codec};
-
-    use super::*;
-
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    #[test]
-    fn follow_v1_fixture() {
-        let request = Request::Follow { bucket: BucketId([1; 16]) };
-        assert_eq!(hex(&codec::encode(&request)), format!("0110{}", "01".repeat(16)));
-    }
-
-    /// Fixtures of version 1 of what was added last: they also pin how many variants come before.
-    #[test]
-    fn holdings_v1_fixtures() {
-        let asked = Holdings { bucket: BucketId([1; 16]), life: None, from: Vector::new() };
-        let request = Request::Holdings(asked);
-        assert_eq!(hex(&codec::encode(&request)), format!("010d{}0000", "01".repeat(16)));
-        let life = Origin { node: NodeId([2; 16]), incarnation: 3 };
-        let held = Held { life, spans: vec![1, 0].into(), upto: Vector::new(), more: true };
-        let response = Response::Holdings(Box::new(held));
-        assert_eq!(hex(&codec::encode(&response)), format!("0111{}030201000001", "02".repeat(16)));
-        assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
-    }
-
-    #[test]
-    fn have_v1_fixtures() {
-        let request = Request::Have(Have { domain: BucketId([1; 16]), chunks: vec![ChunkId([2; 32])] });
-        let expected = format!("010e{}01{}", "01".repeat(16), "02".repeat(32));
-        assert_eq!(hex(&codec::encode(&request)), expected);
-        assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
-        assert_eq!(hex(&codec::encode(&Response::Have(vec![true, false]))), "0112020100");
-    }
-
-    #[test]
-    fn circuit_v1_fixtures() {
-        let (from, to) = (SiteId([1; 16]), SiteId([2; 16]));
-        for (act, bytes) in [(Act::Ask(3), "0003"), (Act::Carry(2), "0102"), (Act::Take(1), "0201")] {
-            let request = Request::Circuit(Circuit { from, to, act });
-            assert_eq!(
-                hex(&codec::encode(&request)),
-                format!("0111{}{}{bytes}", "01".repeat(16), "02".repeat(16))
-            );
-            assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
-        }
-        let kind = skerry_base::ChunkKind::Leaf;
-        let chunk = ChunkRef { id: ChunkId([3; 32]), kind, stored: 300, length: 299 };
-        let through = Through { holder: to, domain: BucketId([1; 16]), chunk, most: 2 };
-        let tail = format!("{}00ac02ab0202", "03".repeat(32));
-        let expected = format!("0112{}{}{tail}", "02".repeat(16), "01".repeat(16));
-        assert_eq!(hex(&codec::encode(&Request::Through(through))), expected);
-        let way = Way { hops: 1, rtt_micros: 300 };
-        let whys = [Why::Apart, Why::Off, Why::Metered, Why::Full, Why::Far, Why::Silent, Why::Unable];
-        let refusals = whys.into_iter().enumerate().map(|(n, why)| (Err(why), format!("0114010{n}")));
-        for (answer, bytes) in refusals.chain([(Ok(way), "01140001ac02".into())]) {
-            let response = Response::Circuit(answer);
-            assert_eq!(hex(&codec::encode(&response)), bytes);
-            assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
-        }
-    }
-
-    #[test]
-    fn spare_v1_fixtures() {
-        let asked = Spare { bucket: BucketId([1; 16]), copies: 300, versions: vec![1, 0].into() };
-        let request = Request::Spare(asked);
-        assert_eq!(hex(&codec::encode(&request)), format!("0113{}ac02020100", "01".repeat(16)));
-        assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
-        let spared = Spared { holds: vec![1, 0].into(), keeps: vec![9].into() };
-        let response = Response::Spared(Box::new(spared));
-        assert_eq!(hex(&codec::encode(&response)), "01150201000109");
-        assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
-    }
-
-    #[test]
-    fn replaced_v1_fixtures() {
-        let (gone, bucket) = (SiteId([1; 16]), BucketId([2; 16]));
-        let (ones, twos) = ("01".repeat(16), "02".repeat(16));
-        let first = Replaced { gone, after: None, also: vec![bucket] };
-        let next = Replaced { gone, after: Some(bucket), also: Vec::new() };
-        for (asked, bytes) in [(first, format!("{ones}0001{twos}")), (next, format!("{ones}01{twos}00"))] {
-            let request = Request::Replaced(Box::new(asked));
-            assert_eq!(hex(&codec::encode(&request)), format!("0114{bytes}"));
-            assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
-        }
-        let origin = Origin { node: NodeId([3; 16]), incarnation: 4 };
-        let member = KnownBucket { bucket, vector: Some(Vector::from_iter([(origin, 5)])) };
-        let only_known = KnownBucket { bucket, vector: None };
-        let known =
-            KnownIn { heard: true, buckets: vec![member, only_known], more: true, life: 300, left: 2 };
-        let bytes = format!("0102{twos}0101{}0405{twos}0001ac0202", "03".repeat(16));
-        for (answer, bytes) in [(KnownIn::default(), "0000000000".to_owned()), (known, bytes)] {
-            let response = Response::KnownIn(Box::new(answer));
-            assert_eq!(hex(&codec::encode(&response)), format!("0116{bytes}"));
-            assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
-        }
-    }
-
-    #[test]
-    fn standing_v1_fixtures() {
-        use skerry_federation::departure::Standing;
-        let request = Request::Standing { bucket: BucketId([1; 16]) };
-        assert_eq!(hex(&codec::encode(&request)), format!("010f{}", "01".repeat(16)));
-        let stays = Standing::Stays { vector: Vector::new(), loose: Vec::new() };
-        for (standing, bytes) in
-            [(stays, "000000"), (Standing::Leaves, "01"), (Standing::Joins, "02"), (Standing::Absent, "03")]
-        {
-            let response = Response::Standing(Box::new(standing));
-            assert_eq!(hex(&codec::encode(&response)), format!("0113{bytes}"));
-            assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
-        }
-    }
-}
+#[path = "message_tests.rs"]
+mod tests;

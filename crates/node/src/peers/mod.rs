@@ -355,9 +355,14 @@ const fn patience(request: &Request) -> Duration {
     match request {
         // It begins when the chunk is whole where it is asked for.
         Request::Through(_) => PAYLOAD_WAIT,
+        // It may wait there for something to tell.
+        Request::Below(_) => BELOW_WAIT,
         _ => ANSWER_WAIT,
     }
 }
+
+/// How long an answer about a prefix may take: what it may wait at most where it is asked, and an answer's time.
+const BELOW_WAIT: Duration = Duration::from_secs(45);
 
 /// How long one chunk may take: 70 kbit/s at the slowest.
 const PAYLOAD_WAIT: Duration = Duration::from_secs(120);
@@ -389,5 +394,6 @@ pub(crate) const fn carries_records(response: &Response) -> bool {
             | Response::Decided(_)
             | Response::Upload(_)
             | Response::Parts(..)
+            | Response::Below(_)
     )
 }

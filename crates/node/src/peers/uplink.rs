@@ -83,6 +83,7 @@ pub(crate) const fn class(request: &Request) -> Option<Class> {
         // What is said on it is judged message by message; what is carried, by who carries it.
         Request::Control | Request::Circuit(_) => None,
         Request::Decide(_) | Request::NameHome(_) | Request::ClaimName(_) => Some(Class::Decision),
+        Request::Below(_) => Some(Class::Record),
         _ => Some(Class::Read),
     }
 }

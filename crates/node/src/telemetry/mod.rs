@@ -80,6 +80,10 @@ pub struct Telemetry {
     pub clock_offset_seconds: FloatGauge,
     /// How long syncs took.
     pub sync_seconds: Histogram,
+    /// Prefixes that are followed.
+    pub followed: Gauge,
+    /// Those of which more may be elsewhere.
+    pub followed_behind: Gauge,
     /// Bytes answered before they were on disk.
     pub unsynced_bytes: Gauge,
     /// Whether that may happen.
@@ -124,6 +128,8 @@ impl Telemetry {
             name_conflicts: Gauge::default(),
             clock_offset_seconds: FloatGauge::default(),
             sync_seconds,
+            followed: Gauge::default(),
+            followed_behind: Gauge::default(),
             unsynced_bytes: Gauge::default(),
             sync_os: Gauge::default(),
             moved_bytes: Counter::default(),
@@ -185,6 +191,7 @@ impl Telemetry {
             "1 where plain writes are answered before they are on disk (storage.sync = os), else 0",
             self.sync_os.clone(),
         );
+        self.enter_followed(registry);
         registry.register(
             "skerry_unsynced_bytes",
             "Bytes answered before they were on disk: what a power cut would lose now",
@@ -216,6 +223,19 @@ impl Telemetry {
         self.panics.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));
+    }
+
+    fn enter_followed(&self, registry: &mut Registry) {
+        registry.register(
+            "skerry_followed_prefixes",
+            "Prefixes that this site follows without being a member of their buckets",
+            self.followed.clone(),
+        );
+        registry.register(
+            "skerry_followed_prefixes_behind",
+            "Those of which more may be at members: not taken whole yet, or no member answers",
+            self.followed_behind.clone(),
+        );
     }
 
     /// Sets the bytes of a class of the disk.

@@ -266,7 +266,7 @@ async fn a_bucket_or_a_site_says_whether_a_read_makes_a_member() {
     assert_eq!(two.list("photos").await.unwrap(), ["a"]);
     assert_eq!(state(two, "photos").await.standing, "none");
     // For this site alone, over a restart of nothing: said and taken back.
-    let when = |when: &str| JoinRequest { when: Some(when.into()) };
+    let when = |when: &str| JoinRequest { when: Some(when.into()), ..JoinRequest::default() };
     let said = two.services().admin.join_bucket("photos", when("always")).await.unwrap();
     assert!(said.join == "always" && said.join_here && said.standing == "none");
     let said = two.services().admin.join_bucket("photos", when("bucket")).await.unwrap();

@@ -11,6 +11,7 @@ mod declared;
 mod dialects;
 mod duties;
 mod flips;
+mod followed;
 mod going;
 mod homes;
 mod island;

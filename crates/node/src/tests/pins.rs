@@ -98,7 +98,7 @@ async fn a_pin_makes_no_member_where_none_may_join() {
     let refused = act(two, "menu/", PinAct::Pin).await.unwrap_err();
     assert!(refused.message().contains("bucket set photos --join manual"), "{refused}");
     set("manual").await;
-    let when = JoinRequest { when: Some("never".into()) };
+    let when = JoinRequest { when: Some("never".into()), ..JoinRequest::default() };
     two.services().admin.join_bucket("photos", when).await.unwrap();
     let refused = act(two, "menu/", PinAct::Pin).await.unwrap_err();
     assert!(refused.message().contains("--when manual"), "{refused}");

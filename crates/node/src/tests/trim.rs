@@ -143,7 +143,7 @@ async fn a_holder_that_could_not_be_asked_is_asked_once_it_is_back() {
     one.set_copies(name, 2).await.unwrap();
     let known = &world.sites[away];
     known.until("it is known", || async { known.site().bucket(name).await.unwrap().is_some() }).await;
-    let never = JoinRequest { when: Some("never".into()) };
+    let never = JoinRequest { when: Some("never".into()), ..JoinRequest::default() };
     known.services().admin.join_bucket(name, never).await.unwrap();
     one.put(name, "0", body(0)).await.unwrap();
     let gone = world.sites[away].id();

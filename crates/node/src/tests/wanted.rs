@@ -234,7 +234,7 @@ async fn a_site_that_keeps_nothing_of_a_bucket_is_none_of_its_area() {
     let world = founded(4, "3").await;
     let four = &world.sites[3];
     until_known(four).await;
-    let join = |when: &str| JoinRequest { when: Some(when.into()) };
+    let join = |when: &str| JoinRequest { when: Some(when.into()), ..JoinRequest::default() };
     four.services().admin.join_bucket(BUCKET, join("never")).await.unwrap();
     write(&world.sites[0], 0..3).await;
     until_at(&world, 0..3, &[1, 2, 3]).await;

@@ -5,12 +5,13 @@ use skerry_gateway::service::{PinAct, PinRequest};
 use super::world::{TestWorld, noise};
 
 /// What a site of one node does by itself.
-const WORKERS: [&str; 19] = [
+const WORKERS: [&str; 20] = [
     "circuits",
     "collector",
     "copies",
     "drain",
     "fellows",
+    "followed prefixes",
     "homes",
     "leaving",
     "members",

@@ -255,7 +255,13 @@ impl TestSite {
     }
 
     pub(super) async fn list(&self, bucket: &str) -> Outcome<Vec<String>> {
-        let query = ListQuery { bucket: bucket.into(), limit: 1000, ..ListQuery::default() };
+        self.list_prefix(bucket, "").await
+    }
+
+    /// The keys of a page below a prefix.
+    pub(super) async fn list_prefix(&self, bucket: &str, prefix: &str) -> Outcome<Vec<String>> {
+        let query =
+            ListQuery { bucket: bucket.into(), prefix: prefix.into(), limit: 1000, ..ListQuery::default() };
         let page = self.services().objects.list(&context(), query).await?;
         Ok(page.entries.iter().map(|entry| entry.name().to_owned()).collect())
     }

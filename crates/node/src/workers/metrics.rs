@@ -164,6 +164,9 @@ impl Worker for Metrics {
         self.uplink();
         self.telemetry.homes.set(self.site.nodes.taken_over());
         self.telemetry.losses.set(self.site.copies.lost().len(), self.site.copies.lost_reads());
+        let (followed, behind) = self.site.following.counts();
+        self.telemetry.followed.set(i64::try_from(followed).unwrap_or(i64::MAX));
+        self.telemetry.followed_behind.set(i64::try_from(behind).unwrap_or(i64::MAX));
         let surplus = surplus::status(&self.site);
         let released = (surplus.released_versions, surplus.released_bytes);
         self.telemetry.surplus.set(surplus.bytes, released);

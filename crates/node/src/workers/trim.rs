@@ -161,7 +161,7 @@ impl Trimmer {
     async fn pass(&self, bucket: &Bucket, rules: &(u16, Rules)) -> Outcome<Pass> {
         let (site, id) = (&self.site, bucket.id);
         let mut pass = Pass::default();
-        let rests = site.leaving.note(id).is_some() || site.pins.any_of(id) || rules.1.is_unread;
+        let rests = site.leaving.note(id).is_some() || site.pins.any_of(id, |_| true) || rules.1.is_unread;
         pass.is_unsettled = !rules.1.demand.areas().is_empty();
         if rests {
             return Ok(pass);
