@@ -29,7 +29,7 @@ use crate::telemetry::Kind;
 use crate::trust::PublicKey;
 
 /// Questions of one peer that are answered at once; more wait in the link.
-const QUESTIONS: usize = 64;
+pub(crate) const QUESTIONS: usize = 64;
 /// Messages of one peer that may wait for the machine.
 const WAITING: usize = 16;
 /// How long a stream may be open without a word, also after a chunk.
@@ -145,15 +145,15 @@ async fn questions(
         stream.rank(class);
         // Who says marks reads them.
         let asker = Asker { site, class, unpacks: marked.is_some() };
-        let _held = match peers.uplink.may_ask(node, &request) {
+        let held = match peers.uplink.may_ask(node, &request) {
             Ok(held) => held,
             Err(message) => return refuse(&mut stream, message).await,
         };
-        let _permit = room.clone().acquire_owned().await.ok();
-        match answerer.answer(asker, request, stream).await? {
-            Some(kept) => stream = kept,
-            None => return Ok(()),
-        }
+        let permit = room.clone().acquire_owned().await.ok();
+        let Some(kept) = answerer.answer(asker, request, stream).await? else { return Ok(()) };
+        stream = kept;
+        // A stream that waits takes nothing from questions that are asked.
+        drop((held, permit));
         next = another(&mut stream).await?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Vector, codec};
 use skerry_federation::Message;
@@ -14,6 +15,7 @@ use super::world::{TestSite, TestWorld, noise};
 use crate::net::memory::MemoryNet;
 use crate::net::{Net, PeerAddress, Stream, frame};
 use crate::peers::message::{List, Request, Response};
+use crate::peers::serve::QUESTIONS;
 use crate::peers::{mark, packed};
 
 const OBJECTS: u64 = 60;
@@ -354,5 +356,34 @@ async fn chunks_follow_each_other_on_a_stream_and_nothing_else_does() {
     }
     frame::write(&mut stream, &codec::encode(&Request::Size { bucket })).await.unwrap();
     assert!(!matches!(frame::read(&mut stream).await, Ok(Some(_))), "another question has no place here");
+    world.stop().await;
+}
+
+/// More streams that gave a chunk and wait than questions of one site are answered at once: they take no room from the next.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_wait_keep_no_question_waiting() {
+    let mut world = TestWorld::new(2).await;
+    let bucket = full_bucket(&world.sites[0]).await;
+    let body = noise(100_000, 7);
+    world.sites[0].put("photos", "large", body.clone()).await.unwrap();
+    world.sites[1].stop().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let release = Release::start(one, two, Some(mark::DIALECT));
+    one.until("they are linked", || async { one.site().linked(two.id()) }).await;
+    let question = codec::encode(&Request::Chunk { domain: bucket, chunk: ChunkId::of(&body) });
+    let mut waiting = Vec::new();
+    for _ in 0..QUESTIONS + 1 {
+        let asked = async {
+            let mut stream = release.net.open(one.node()).await.unwrap();
+            frame::write(&mut stream, &question).await.unwrap();
+            frame::read(&mut stream).await.unwrap().unwrap();
+            let mut bytes = vec![0; body.len()];
+            stream.read_exact(&mut bytes).await.unwrap();
+            waiting.push(stream);
+        };
+        tokio::time::timeout(Duration::from_secs(10), asked)
+            .await
+            .expect("a question waits for idle streams");
+    }
     world.stop().await;
 }
