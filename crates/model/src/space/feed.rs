@@ -107,13 +107,24 @@ pub fn absent(
     upto: &Vector,
     items: &BTreeSet<Dot>,
 ) -> Result<Vec<Dot>, SpaceError> {
+    absent_of(view, bucket, (seen, upto), items, &|_| true)
+}
+
+/// The same of some keys only.
+pub(super) fn absent_of(
+    view: &dyn View,
+    bucket: BucketId,
+    (seen, upto): (&Vector, &Vector),
+    items: &BTreeSet<Dot>,
+    is_asked: &dyn Fn(&str) -> bool,
+) -> Result<Vec<Dot>, SpaceError> {
     let mut dead = Vec::new();
     for (origin, last) in upto.iter() {
         let first = seen.get(origin).saturating_add(1);
         if first <= last {
             let range = (Dot { origin, seq: first }, Dot { origin, seq: last });
-            let _all = for_each_row(view, bucket, range, &mut |dot, _| {
-                if !items.contains(&dot) {
+            let _all = for_each_row(view, bucket, range, &mut |dot, place| {
+                if !items.contains(&dot) && is_asked(&place.key) {
                     dead.push(dot);
                 }
                 Ok(ControlFlow::Continue(()))

@@ -18,7 +18,7 @@ use skerry_base::kv::{Batch, Table, View};
 use skerry_base::{BucketId, Dot, Origin, Vector};
 
 use super::below::{Asked, Below, Changes, Range, covered_print, dots_below, key_ahead};
-use super::feed::for_each_row;
+use super::feed::absent_of;
 use super::prints::Fingerprint;
 use super::read::{self, get, row};
 use super::round::Progress;
@@ -202,7 +202,8 @@ pub fn take_changes(
     let mut round = round.unwrap_or(Progress { source, ..Progress::default() });
     let mut from = row.upto.clone();
     from.merge(base);
-    round.dead.extend(absent(view, below, (&from, &changes.upto), &told)?);
+    let is_below = |key: &str| below.has(key);
+    round.dead.extend(absent_of(view, below.bucket, (&from, &changes.upto), &told, &is_below)?);
     round.upto.merge(&changes.upto);
     let mut entries: Vec<Entry> = records(came);
     if changes.more {
@@ -239,30 +240,7 @@ fn records(records: Vec<Record>) -> Vec<Entry> {
     records.into_iter().map(|record| Entry::Record(Box::new(record))).collect()
 }
 
-/// Of the dots in (`seen`, `upto`] below the prefix that are stored here, those that a member did not tell: dead.
-fn absent(
-    view: &dyn View,
-    below: &Below,
-    (seen, upto): (&Vector, &Vector),
-    told: &BTreeSet<Dot>,
-) -> Result<Vec<Dot>, SpaceError> {
-    let mut dead = Vec::new();
-    for (origin, last) in upto.iter() {
-        let first = seen.get(origin).saturating_add(1);
-        if first <= last {
-            let range = (Dot { origin, seq: first }, Dot { origin, seq: last });
-            let _all = for_each_row(view, below.bucket, range, &mut |dot, place| {
-                if below.has(&place.key) && !told.contains(&dot) {
-                    dead.push(dot);
-                }
-                Ok(ControlFlow::Continue(()))
-            })?;
-        }
-    }
-    Ok(dead)
-}
-
-/// The same for a range that was asked for.
+/// The entries that carry out what a member told of a range that was asked for, likewise.
 pub fn take_range(
     view: &dyn View,
     below: &Below,
