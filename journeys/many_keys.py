@@ -4,8 +4,8 @@ rebuilding cost with all of them.
 python journeys/many_keys.py --binary target/release/skerry --work target/many [--keys 1000,100000,1000000,10000000] [--rounds 3] [--seconds 5]
 
 All buckets lie at one site and are measured in turn, round by round, by the same client with keys drawn at random, so that ratios count on
-a busy machine. Bodies of 1 KiB. After the first round the creating process has ended: figures are of a site that was started again. The
-last line is a rebuild of the index from the journal alone. Ten million take some 15 GB and half an hour. Prints Markdown.
+a busy machine. Bodies of 1 KiB. The site is started again between creating and measuring. Last comes a rebuild of the index from the journal
+and payload alone. Ten million keys want some 20 GB of disk. Prints Markdown.
 """
 
 import argparse
@@ -82,7 +82,7 @@ def restarts(options, site):
 
 
 def rebuild(site):
-    """The index is thrown away and made from the journal."""
+    """The index is thrown away and made from journal and payload."""
     end(site, signal.SIGTERM)
     (index,) = (site.directory / "site").rglob("index")
     shutil.rmtree(index)

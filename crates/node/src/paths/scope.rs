@@ -5,7 +5,7 @@
 //! hold record and payload as their own (never an evictable copy) and answer once both are durable. What a scope asks for of
 //! sites is in `goal.rs`, the machine that says whom to ask next is `federation::scope`. Invariants: the answer names a scope
 //! that was reached, by what is known of the sites when it is given; a write that did not reach its scope is kept, and the
-//! refusal says so; a repeated PUT tries again without a new version.
+//! refusal says so; a PUT that is repeated within minutes tries again without a new version, unless versioning is enabled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
