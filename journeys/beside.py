@@ -1,6 +1,6 @@
 """One store beside others on this machine: the same operations by the same client, in turn.
 
-python journeys/beside.py --binary target/release/skerry --garage PATH --minio PATH --work target/beside [--rounds N] [--seconds N]
+python journeys/beside.py --binary target/release/skerry --garage PATH --minio PATH --weed PATH --work target/beside [--rounds N] [--seconds N] [--multipart]
 
 Each round starts every system anew on an empty directory, one at a time, and runs all cells against it; the figures are medians over the
 rounds. `garage-sync` is Garage told to sync, so that durable stands beside durable. CPU and memory are those of the server's process,
@@ -8,6 +8,7 @@ bytes written those that the kernel counts for it. The client (`skerry bench`) s
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -168,6 +169,41 @@ class GarageSync(Garage):
     sync = "true"
 
 
+class Weed(System):
+    """SeaweedFS: master, volume server, filer and S3 in one process; it does not sync what it acknowledges."""
+
+    endpoint = "http://127.0.0.1:17630"
+    ports = {"master": 17631, "volume": 17632, "filer": 17633}
+
+    def start(self):
+        may = {"name": "bench", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin", "Read", "List", "Tagging", "Write"]}
+        (self.directory / "s3.json").write_text(json.dumps({"identities": [may]}))
+        drive = self.directory / "drive"
+        drive.mkdir()
+        ports = [word for name, port in self.ports.items() for word in (f"-{name}.port={port}", f"-{name}.port.grpc={port + 10}")]
+        self.spawn("server", f"-dir={drive}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false", "-master.volumeSizeLimitMB=1024",
+                   "-volume.max=200", "-volume.preStopSeconds=0", "-s3", f"-s3.config={self.directory}/s3.json", "-s3.port=17630",
+                   "-s3.port.grpc=17640", "-s3.port.iceberg=0", "-s3.port.lance=0", *ports)
+        wait_for("SeaweedFS to take a write", self.takes_a_write, 120, 0.05)
+
+    def takes_a_write(self):
+        """It answers long before it has volumes."""
+        s3 = client(self)
+        with contextlib.suppress(Exception):  # it may be there from the try before
+            s3.create_bucket(Bucket="ready")
+        try:
+            s3.put_object(Bucket="ready", Key="ready", Body=b"ready")
+        except Exception:  # whatever it says meanwhile
+            return False
+        return True
+
+
+def client(system):
+    """A client of a system, that does not try again."""
+    return boto3.client("s3", endpoint_url=system.endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name=system.region,
+                        config=Config(s3={"addressing_style": "path"}, signature_version="s3v4", retries={"total_max_attempts": 1}))
+
+
 def bench(options, system, cell):
     """One cell: operations a second, median and 99th of a hundred in ms, and what failed."""
     _, mix, size, objects, bucket, threads = cell
@@ -203,9 +239,7 @@ def load(options, system, arguments, size, objects, bucket, threads):
 
 def multipart(options, system):
     """256 MiB in 16 parts, four at a time, up; then down by one GET: MiB/s and CPU ms/MiB of each."""
-    s3 = boto3.client("s3", endpoint_url=system.endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET,
-                      region_name=system.region,
-                      config=Config(s3={"addressing_style": "path"}, signature_version="s3v4"))
+    s3 = client(system)
     s3.create_bucket(Bucket="parts")
     bodies = [options.work / f"part-{number}" for number in range(PARTS)]
     for body in bodies:
@@ -305,6 +339,7 @@ def main():
     parser.add_argument("--binary", type=Path, required=True)
     parser.add_argument("--garage", type=Path)
     parser.add_argument("--minio", type=Path)
+    parser.add_argument("--weed", type=Path, help="SeaweedFS")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3)
@@ -318,6 +353,8 @@ def main():
         systems["minio"] = (Minio, options.minio)
     if options.garage:
         systems |= {"garage": (Garage, options.garage), "garage-sync": (GarageSync, options.garage)}
+    if options.weed:
+        systems["seaweedfs"] = (Weed, options.weed)
     all_results, floors, loads = {name: [] for name in systems}, [], []
     for number in range(options.rounds):
         for name, (kind, binary) in systems.items():
