@@ -89,6 +89,7 @@ def stale_list(demo):
 
 def unreachable_payload(demo):
     sites = shared(demo, "unreachable-payload", ["key"])
+    demo.one_copy("unreachable-payload")
     body = content(3 << 20, "unreachable")
     sites[1].put_object(Bucket="unreachable-payload", Key="large", Body=body)
     wait_for("the record at site 2", lambda: "large" in snapshot(sites[2], "unreachable-payload"))

@@ -146,6 +146,10 @@ class Demo:
         expect(done.returncode in codes, f"{' '.join(arguments)}: exit {done.returncode}: {done.stdout}{done.stderr}")
         return done.stdout
 
+    def one_copy(self, bucket):
+        """Payload of the bucket stays where it is written until somebody reads it: what crosses is counted."""
+        self.run("bucket", "set", bucket, "--copies", "1", "--site", self.site(1).name)
+
     def status(self, number, codes=(0,)):
         return json.loads(self.run("status", "--json", "--site", self.site(number).name, codes=codes))["sites"][0]["status"]
 

@@ -20,6 +20,7 @@ def apart(checks, demo):
     sites = {number: boto(demo, number) for number in (1, 2, 3)}
     one, two, three = sites[1], sites[2], sites[3]
     one.create_bucket(Bucket=bucket)
+    demo.one_copy(bucket)
     body = content(5 << 20, "only at one")
 
     with checks.check("circuits: sites 1 and 3 are kept apart and linked by way of site 2"):

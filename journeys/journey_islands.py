@@ -110,6 +110,7 @@ def locality(checks, demo):
     bucket = "locality"
     one, two = boto(demo, 1), boto(demo, 2)
     one.create_bucket(Bucket=bucket)
+    demo.one_copy(bucket)
     body = content(24 << 20, "locality")
     one.put_object(Bucket=bucket, Key="large", Body=body)
 

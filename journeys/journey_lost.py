@@ -33,6 +33,7 @@ def lost(checks, demo):
     sites = {number: boto(demo, number) for number in (1, 2, 3)}
     one, two, three = sites[1], sites[2], sites[3]
     one.create_bucket(Bucket=bucket)
+    demo.one_copy(bucket)
     one.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     old, new, alone = (content(40_000, seed) for seed in ("old", "new", "alone"))
     one.put_object(Bucket=bucket, Key="both", Body=old)

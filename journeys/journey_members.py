@@ -21,6 +21,7 @@ def leaves(checks, demo):
     clients = {number: boto(demo, number) for number in (1, 2, 3)}
     names = {number: demo.site(number).name for number in (1, 2, 3)}
     clients[1].create_bucket(Bucket=bucket)
+    demo.one_copy(bucket)
     bodies = {f"small/{n}": content(n * 97, f"small {n}") for n in range(40)}
     bodies |= {f"large/{n}": content(2 << 20, f"large {n}") for n in range(4)}
 

@@ -77,6 +77,7 @@ def tree_up_and_down(table, demo, work, options):
     table.row("tree", f"{files + 1} files, {mib(total)}, the largest {mib(size)}")
     sums = tree_sums(tree)
     run(1, "s3", "mb", "s3://tree")
+    demo.one_copy("tree")
     begin = time.monotonic()
     run(1, "s3", "sync", tree, "s3://tree", "--only-show-errors", timeout=7200)
     took = time.monotonic() - begin
@@ -117,6 +118,7 @@ def big_multipart(table, demo, work, options):
     try:
         run = Aws(installed("aws"), demo, work)
         run(1, "s3", "mb", "s3://five")
+        demo.one_copy("five")
         run(1, "s3", "cp", path, "s3://five/five.bin", "--only-show-errors", timeout=7200)
     finally:
         took = time.monotonic() - begin

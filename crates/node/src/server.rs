@@ -383,6 +383,7 @@ fn new_site(
         own: OwnSite::new(trust, advertised(config), config.site.area.clone()),
         first_name: trust.statement.name.clone(),
         scoped: config.s3.bucket_scope == BucketScope::Site,
+        new_copies: config.bucket.copies,
         system,
         sealing: trust.credentials.clone(),
         links_by: clock.now().after(config.peer.start_wait.0),

@@ -65,6 +65,8 @@ pub(crate) struct Site {
     pub(crate) first_name: String,
     /// Whether buckets made here get names of this site's own (`bucket_scope = site`).
     pub(crate) scoped: bool,
+    /// At how many sites what is in buckets made here is to be.
+    pub(crate) new_copies: crate::config::Copies,
     /// The bucket of site, claim and key records.
     pub(crate) system: BucketId,
     /// Opens the secrets of access keys.

@@ -104,7 +104,7 @@ impl Site {
 
 /// Variables that would lay the same setting over every site: where it listens, where its directory is.
 fn foreign_settings() -> impl Iterator<Item = String> {
-    let alike = ["SKERRY_LOG_", "SKERRY_STORAGE_", "SKERRY_LIMITS_", "SKERRY_AUTH_"];
+    let alike = ["SKERRY_LOG_", "SKERRY_STORAGE_", "SKERRY_LIMITS_", "SKERRY_AUTH_", "SKERRY_BUCKET_"];
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     names.filter(move |name| {
         name.starts_with("SKERRY_") && !alike.iter().any(|prefix| name.starts_with(prefix))

@@ -65,7 +65,7 @@ pub(crate) struct Create {
     /// Ask the register of names first, so that no cut-off site can have the same name; refused if it cannot be asked
     #[arg(long)]
     unique: bool,
-    /// Copies wanted at distinct sites: N (1 by default), 'N in AREA', 'N in each area', or several with commas
+    /// Copies wanted at distinct sites: N (by default 2 where the site knows of another one, else 1), 'N in AREA', 'N in each area', or several with commas
     #[arg(long, value_name = "COPIES")]
     copies: Option<String>,
     #[command(flatten)]

@@ -172,7 +172,7 @@ fn note_standing(report: &StatusReport) {
     }
     if report.single_copy_buckets > 0 {
         let buckets = words::count(report.single_copy_buckets, "bucket");
-        let what = "what only it has of them is not counted in AT RISK";
+        let what = "what only it has of them is not counted in AT RISK; `skerry bucket set NAME --copies 2` asks for a second one";
         output::note(&format!("{}: {buckets} with copies = 1: {what}", report.site_name));
     }
 }

@@ -177,6 +177,39 @@ impl Setting for Cap {
     }
 }
 
+/// At how many sites what is in a new bucket is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// At two where there are two.
+    Auto,
+    /// At so many.
+    Number(u8),
+}
+
+impl Copies {
+    /// The most that can be asked for.
+    pub const MOST: u8 = 16;
+}
+
+impl Setting for Copies {
+    const FORM: &'static str = "auto, or a number from 1 to 16";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let number = text.parse().ok().filter(|copies| (1..=Self::MOST).contains(copies));
+        number.map(Self::Number).ok_or_else(|| format!("`{text}` is neither `auto` nor a number from 1 to 16"))
+    }
+
+    fn toml(&self) -> String {
+        match self {
+            Self::Auto => quoted("auto"),
+            Self::Number(copies) => copies.to_string(),
+        }
+    }
+}
+
 /// A span of time: `30s`, `24h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
@@ -315,4 +348,4 @@ macro_rules! read_as_text {
     )*};
 }
 
-read_as_text!(Size, Span, Sync, Engine, Clock, BucketScope, Seal, LogFormat, Cap);
+read_as_text!(Size, Span, Sync, Engine, Clock, BucketScope, Seal, LogFormat, Cap, Copies);

@@ -17,7 +17,7 @@ pub mod table;
 mod text;
 
 pub use check::is_dialable;
-pub use kinds::{BucketScope, Cap, Clock, Engine, LogFormat, Seal, Size, Span, Sync};
+pub use kinds::{BucketScope, Cap, Clock, Copies, Engine, LogFormat, Seal, Size, Span, Sync};
 pub use ports::ports;
 pub use table::{Config, Scrub};
 pub use text::{reference, show};

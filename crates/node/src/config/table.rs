@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::kinds::{BucketScope, Cap, Clock, Engine, LogFormat, Seal, Setting, Size, Span, Sync};
+use super::kinds::{BucketScope, Cap, Clock, Copies, Engine, LogFormat, Seal, Setting, Size, Span, Sync};
 
 /// One field, for docs and the environment.
 #[derive(Debug, Clone)]
@@ -103,6 +103,11 @@ settings! {
         bucket_scope: BucketScope = BucketScope::Federation,
         /// Allows plain HTTP off loopback: bodies then cross the network readable.
         insecure: bool = false,
+    }
+    /// What buckets get that are made here, where nobody says otherwise.
+    bucket: NewBuckets {
+        /// At how many sites everything in them is to be. `auto`: at 2, in the background, once this site knows of another one; a bucket that is made while it is alone stays at 1. `skerry bucket set NAME --copies N` changes it at any time.
+        copies: Copies = Copies::Auto,
     }
     /// The admin interface under `/_skerry/`.
     admin: Admin {

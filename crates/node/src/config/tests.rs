@@ -59,6 +59,8 @@ fn bad_values_are_named_with_their_line() {
         ("[limits]\nbody_timeout = 60", "`60` is not a span of time like `30s`"),
         ("[limits]\nconnections = -1", "-1"),
         ("[s3]\ninsecure = \"true\"", "boolean"),
+        ("[bucket]\ncopies = 17", "`17` is neither `auto` nor a number from 1 to 16"),
+        ("[bucket]\ncopies = \"many\"", "`many` is neither"),
     ] {
         let error = refused(text);
         assert!(error.contains(says) && error.contains("line 2"), "{text}: {error}");

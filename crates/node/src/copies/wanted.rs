@@ -155,6 +155,13 @@ pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
     Rules { demand, at_hand, wished, needs, is_unread: bucket.config.is_unread(), lost, sites }
 }
 
+/// Whether this site knows of another one that counts.
+pub(crate) fn has_others(site: &Site) -> bool {
+    let (roster, lost) = (&site.peers.roster, site.copies.uncounted());
+    let together = roster.together();
+    roster.all().into_keys().any(|other| !lost.contains(&other) && together.of(other) != together.of(site.id))
+}
+
 /// Which sites may hold copies of a bucket, lost ones among them, and in which areas they are.
 pub(crate) struct Standing {
     pub(crate) sites: BTreeSet<SiteId>,

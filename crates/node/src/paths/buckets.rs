@@ -17,6 +17,8 @@ use skerry_model::space;
 use super::bucket::{Bucket, Declared, refused_claim};
 use super::declared::{self, Reached};
 use super::{home, members, refusal, shape, unfinished};
+use crate::config::Copies;
+use crate::copies::wanted;
 use crate::duties::Act;
 use crate::peers::PeerError;
 use crate::peers::message::{ClaimName, List, Request, Response};
@@ -24,9 +26,8 @@ use crate::site::{Site, unreadable};
 
 /// How long a client waits for the register of names.
 const ASKED: Duration = Duration::from_secs(5);
-/// Copies of a new bucket. The design's 2 waits for trimming and for budgets of metered links; until then copies are
-/// made where they are asked for.
-const COPIES: u8 = 1;
+/// Copies that a new bucket wants where there is another site: a burnt box then loses nothing but the last moments.
+const COPIES: u8 = 2;
 
 /// Buckets of a site.
 pub(crate) struct Buckets(pub(crate) Arc<Site>);
@@ -47,6 +48,16 @@ pub(crate) fn name_here(site: &Site, name: &str) -> String {
         true => [name, &suffix].concat(),
         false => name.to_owned(),
     }
+}
+
+/// Settings of a bucket that is made here, as long as nobody says otherwise.
+fn first_settings(site: &Site) -> BucketConfig {
+    let copies = match site.new_copies {
+        Copies::Number(copies) => copies,
+        Copies::Auto if wanted::has_others(site) => COPIES,
+        Copies::Auto => 1,
+    };
+    BucketConfig { copies, ..BucketConfig::default() }
 }
 
 /// Makes a bucket for an owner under a name that the register of names has given to nobody.
@@ -97,9 +108,9 @@ pub(crate) async fn claimed_for(site: &Arc<Site>, asker: SiteId, claim: ClaimNam
     check_reserved(site, &claim.name, &site_name)?;
     let name = claim.name.clone();
     let ClaimName { owner, writer, .. } = claim;
+    let config = first_settings(site);
     let decide = move |view: &dyn View, wall| {
         model::keeps_register(view, system, me).map_err(home::refused_home)?;
-        let config = BucketConfig::default();
         let new = NewBucket { name: &name, owner: &owner, site: asker, site_name: &site_name, config };
         let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &name))?;
         let keys = [claimed.key.clone(), SystemKey::Home(claimed.bucket).to_string()];
@@ -147,9 +158,9 @@ pub(crate) async fn create(
     let (id, system) = (site.id, site.system);
     let (wanted, owner, named) = (name.to_owned(), owner.to_owned(), name.to_owned());
     let new_site = own.clone();
+    let mut config = first_settings(site);
+    config.set_location(location);
     let decide = move |view: &dyn View, wall| {
-        let mut config = BucketConfig { copies: COPIES, ..BucketConfig::default() };
-        config.set_location(location);
         let new = NewBucket { name: &wanted, owner: &owner, site: id, site_name: &own, config };
         let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &wanted))?;
         // Nobody else may claim a name of this site's own, and nobody else names homes if this is the register.

@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use skerry_base::kv::{Table, View};
-use skerry_gateway::service::{BucketPatch, ExpelRequest};
+use skerry_gateway::service::{BucketCreate, BucketPatch, ExpelRequest, LossRequest};
 
 use super::world::{TestSite, TestWorld, noise};
+use crate::config::Copies;
 
 /// What dies of a bucket if this site burns.
 async fn unprotected(site: &TestSite, bucket: &str) -> u64 {
@@ -29,6 +30,51 @@ fn is_written_down(site: &TestSite) -> bool {
 async fn create(site: &TestSite, bucket: &str) {
     site.create_bucket(bucket).await.unwrap();
     site.set_copies(bucket, 2).await.unwrap();
+}
+
+/// At how many sites what is in a bucket is to be that is made now.
+async fn copies_of_new(site: &TestSite, bucket: &str) -> u32 {
+    site.create_bucket(bucket).await.unwrap();
+    site.services().admin.bucket(bucket).await.unwrap().copies
+}
+
+async fn restart_with(site: &mut TestSite, copies: Copies) {
+    site.new_copies = copies;
+    site.stop().await;
+    site.start().await;
+}
+
+/// Nobody has to ask for the second copy where there is a second site, and none is missed where there is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_made_beside_another_site_is_at_two() {
+    let mut world = TestWorld::new(2).await;
+    restart_with(&mut world.sites[0], Copies::Auto).await;
+    world.introduce().await;
+    let one = &world.sites[0];
+    assert_eq!(copies_of_new(one, "safe").await, 2);
+    let made = async |name: &str, unique, copies| {
+        let request = BucketCreate { name: name.into(), owner: None, unique, copies, copies_in: None };
+        one.services().admin.create_bucket(request).await.unwrap().copies
+    };
+    assert_eq!(made("unique", true, None).await, 2);
+    assert_eq!(made("asked", false, Some(1)).await, 1, "what is asked for counts");
+    one.put("safe", "key", noise(50_000, 1)).await.unwrap();
+    protected(one, "safe").await;
+    let name = world.sites[1].trust.statement.name.clone();
+    one.services().admin.declare_loss(&name, LossRequest { lost: true }).await.unwrap();
+    assert_eq!(copies_of_new(one, "alone").await, 1, "the only other site is lost");
+    restart_with(&mut world.sites[0], Copies::Number(3)).await;
+    assert_eq!(copies_of_new(&world.sites[0], "three").await, 3, "as configured");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_of_a_lone_site_is_at_one() {
+    let mut world = TestWorld::of_nodes(2, 0).await;
+    restart_with(&mut world.sites[0], Copies::Auto).await;
+    world.introduce().await;
+    assert_eq!(copies_of_new(&world.sites[0], "here").await, 1, "nodes of one site burn together");
+    world.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

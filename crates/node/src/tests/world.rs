@@ -16,7 +16,7 @@ use skerry_gateway::service::{
 use skerry_model::{Entry, Record, bucket, space};
 use tempfile::TempDir;
 
-use crate::config::Config;
+use crate::config::{Config, Copies};
 use crate::net::memory::{MemoryNet, MemoryWorld};
 use crate::net::tcp::TcpNet;
 use crate::server::{Core, Options};
@@ -55,6 +55,8 @@ pub(super) struct TestSite {
     pub(super) carries: bool,
     /// How many nodes its site has.
     seats: u32,
+    /// At how many sites what is in buckets made here is to be: at one unless a test is about more, so that bytes can be counted.
+    pub(super) new_copies: Copies,
 }
 
 impl TestSite {
@@ -75,6 +77,7 @@ impl TestSite {
         config.node.dir = self.directory.path().display().to_string();
         config.peer.listen = "127.0.0.1:1".into();
         config.site.seats = self.seats;
+        config.bucket.copies = self.new_copies;
         config.storage.journal_segment.0 = 4 << 20;
         config.storage.payload_segment.0 = 16 << 20;
         // Rounds begin when a test says so.
@@ -333,7 +336,8 @@ impl TestWorld {
             let directory = TempDir::new().unwrap();
             trust.store(directory.path()).unwrap();
             let (net, carries) = (net.clone(), true);
-            let mut site = TestSite { directory, core: None, trust, net, over_tcp, carries, seats };
+            let new_copies = Copies::Number(1);
+            let mut site = TestSite { directory, core: None, trust, net, over_tcp, carries, seats, new_copies };
             site.start().await;
             sites.push(site);
         }
