@@ -60,7 +60,7 @@ async fn a_bucket_made_beside_another_site_is_at_two() {
     assert_eq!(made("asked", false, Some(1)).await, 1, "what is asked for counts");
     one.put("safe", "key", noise(50_000, 1)).await.unwrap();
     protected(one, "safe").await;
-    let name = world.sites[1].trust.statement.name.clone();
+    let name = one.site().peers.roster.name(world.sites[1].id());
     one.services().admin.declare_loss(&name, LossRequest { lost: true }).await.unwrap();
     assert_eq!(copies_of_new(one, "alone").await, 1, "the only other site is lost");
     restart_with(&mut world.sites[0], Copies::Number(3)).await;
