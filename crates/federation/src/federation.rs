@@ -15,7 +15,7 @@ use crate::message::Message;
 use crate::peers::Peers;
 use crate::places::Places;
 use crate::reconcile::{Next, Reconcile};
-use crate::{AreasReport, Config, Input, Lag, Output, Replica, SiteEntry, Stats, Ticket};
+use crate::{AreasReport, Config, Input, Lag, Output, Replica, Report, SiteEntry, Stats, Ticket};
 
 /// All of a node's decisions about other sites.
 ///
@@ -100,7 +100,15 @@ impl Federation {
 
     /// Members that are linked and known to have records of a bucket that are missing here, nearest first.
     pub fn ahead(&self, bucket: BucketId, replica: &dyn Replica) -> Vec<SiteId> {
-        self.peers.nearest(self.feed.ahead(bucket, replica).into_iter())
+        self.ahead_by(bucket, replica).into_iter().map(|(site, _)| site).collect()
+    }
+
+    /// The same members, each with what it is known to have that is missing here.
+    pub fn ahead_by(&self, bucket: BucketId, replica: &dyn Replica) -> Vec<(SiteId, Vector)> {
+        let mut ahead = self.feed.ahead_by(bucket, replica);
+        ahead.retain(|(site, _)| self.peers.is_linked(*site));
+        ahead.sort_by_key(|(site, _)| self.peers.distance(*site));
+        ahead
     }
 
     /// The known members of a bucket but this site, nearest first, reachable or not.
@@ -128,6 +136,12 @@ impl Federation {
     /// Whether every member of a bucket is known: only then is what all of [`Self::seen`] have seen by all.
     pub fn knows_all_members(&self, bucket: BucketId) -> bool {
         self.location.knows_all_members(bucket)
+    }
+
+    /// The same, and that none of them is known from before this machine's start only: what a site that is away has not seen may
+    /// not be taken for seen by all.
+    pub fn has_heard_all(&self, bucket: BucketId) -> bool {
+        self.location.has_heard_all(bucket, &self.peers)
     }
 
     /// Sites that have said, since this machine's start, of what they are members, and not of this bucket: to this site, or
@@ -211,6 +225,7 @@ impl Hands<'_> {
             Input::Locate { ticket, bucket } => self.location.locate(ticket, bucket, &mut self.cx),
             Input::Refuted { bucket, site } => self.not_member(site, bucket),
             Input::Reconcile { bucket, with } => self.feed.reconcile(bucket, with, &mut self.cx),
+            Input::Spent(sites) => self.feed.spent(sites, &mut self.cx),
             Input::Wake => {}
         }
     }
@@ -263,8 +278,12 @@ impl Hands<'_> {
 
     fn join(&mut self, bucket: BucketId) {
         let members = self.location.members(bucket, &self.cx);
-        self.feed.join(bucket, members, &mut self.cx);
-        self.location.join(bucket, &mut self.cx);
+        if self.feed.join(bucket, members, &mut self.cx) {
+            self.location.join(bucket, &mut self.cx);
+        } else {
+            // Who is told that this site is a member would count on it.
+            self.cx.out.push(Output::Report(Report::NotFollowed { bucket }));
+        }
     }
 
     fn leave(&mut self, bucket: BucketId) {

@@ -1,6 +1,7 @@
 //! What can happen to a [`crate::Federation`].
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use skerry_base::{BucketId, SiteId};
 
@@ -87,6 +88,9 @@ pub enum Input {
         /// Who.
         site: SiteId,
     },
+    /// All sites to and from which no records may cross now, because the metered link of this site has no room left for them;
+    /// replaces what was said before.
+    Spent(BTreeSet<SiteId>),
     /// Compare all live dots of a bucket with one member now.
     Reconcile {
         /// Which.

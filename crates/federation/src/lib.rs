@@ -15,6 +15,7 @@
 //! depends on a hash; every queue has a bound in [`limits`]; what peers send is refused and counted, never
 //! asserted on; own state is checked on every transition and reported as [`Output::Violation`].
 
+pub mod absence;
 pub mod areas;
 pub mod budget;
 pub mod circuits;

@@ -5,7 +5,7 @@ use core::time::Duration;
 /// Sites of a roster; beyond it entries are refused. Landmarks are proven for ten times as many, but every site keeps
 /// a link to every other until there are messages without links.
 pub const SITES: usize = 1024;
-/// Buckets of which this site may be a member.
+/// Buckets of which this site may be a member. The shell refuses the last thousand: several may be joined at once.
 pub const BUCKETS: usize = 65_536;
 /// Batches that one pull may ask for: 8 MiB on the way fill 500 Mbit/s at 100 ms.
 pub const BATCHES_PER_PULL: u8 = 8;
@@ -13,6 +13,8 @@ pub const BATCHES_PER_PULL: u8 = 8;
 pub const BATCHES_UNAPPLIED: usize = 12;
 /// Pulls on the way at once over all buckets: bounds what can arrive to 32 MiB.
 pub const PULLS_AT_ONCE: usize = 4;
+/// Those of them from one source: its silence leaves one for the others.
+pub const PULLS_PER_SOURCE: usize = 3;
 /// Smallest batch asked for: passes 13 kbit/s within [`PULL_TIMEOUT`].
 pub const BATCH_BYTES_MIN: u32 = 16 << 10;
 /// Bytes of the first pull from a source.

@@ -156,6 +156,12 @@ pub enum Report {
         /// Why.
         reason: &'static str,
     },
+    /// This site is a member of more buckets than [`crate::limits::BUCKETS`]: nothing of this one is fed, and nobody is told that
+    /// it is a member.
+    NotFollowed {
+        /// Which.
+        bucket: BucketId,
+    },
     /// The replica could not be read; what needed it was left undone and will be tried again.
     Unreadable {
         /// The store's words.

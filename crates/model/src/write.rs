@@ -355,7 +355,8 @@ struct Parts {
 }
 
 fn finish(view: &dyn View, intent: &Intent<'_>, parts: Parts) -> Result<Proposed, WriteRefusal> {
-    let seq = space::vector_entry(view, intent.bucket, intent.origin)? + 1;
+    let last = space::vector_entry(view, intent.bucket, intent.origin)?;
+    let seq = last.checked_add(1).ok_or(SpaceError::Inconsistent("a life that has written all there is"))?;
     let record = Record {
         bucket: intent.bucket,
         dot: Dot { origin: intent.origin, seq },

@@ -14,7 +14,7 @@ use skerry_base::kv::{Table, View};
 use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Hlc, Origin, SiteId, WallTime};
 use skerry_federation::Input;
-use skerry_gateway::service::{Md5Batch, Outcome, ServiceError};
+use skerry_gateway::service::{ErrorKind, Md5Batch, Outcome, ServiceError};
 use skerry_model::{Entry, space};
 use skerry_storage::Store;
 use tokio::sync::oneshot;
@@ -38,6 +38,10 @@ use crate::pins::Pins;
 use crate::quick::Quick;
 use crate::replacing::Replacing;
 use crate::trust::SealingKey;
+
+/// Buckets that a site may follow. The machine takes a thousand more: several may be joined at once, and its system bucket is
+/// one of them.
+pub(crate) const MEMBERSHIPS: usize = skerry_federation::limits::BUCKETS - 1024;
 
 /// A running site.
 pub(crate) struct Site {
@@ -289,6 +293,20 @@ impl Site {
         if self.is_member(bucket) { Ok(()) } else { self.begin_membership(bucket, false).await }
     }
 
+    /// Refuses what would make this site a member of more buckets than it can feed others of.
+    pub(crate) fn check_room_for_one_more(&self) -> Outcome<()> {
+        let followed = self.members.read().unwrap_or_else(PoisonError::into_inner).len();
+        if followed < MEMBERSHIPS {
+            return Ok(());
+        }
+        let message = format!(
+            "{} follows {followed} buckets, and a site can follow {MEMBERSHIPS}: let it leave some (skerry bucket leave), \
+             delete some, or use this one at another site",
+            self.called()
+        );
+        Err(ServiceError::new(ErrorKind::TooManyBuckets, message))
+    }
+
     /// Remembers a membership and takes note of it. What is left of a former one stays.
     pub(crate) async fn remember_membership(&self, bucket: BucketId, complete: bool) -> Outcome<()> {
         let _gate = self.leaving.gate().await;
@@ -296,6 +314,9 @@ impl Site {
     }
 
     async fn begin_membership(&self, bucket: BucketId, complete: bool) -> Outcome<()> {
+        if !self.is_member(bucket) {
+            self.check_room_for_one_more()?;
+        }
         let stamps = self.stamps.clone();
         let joins = move |view: &dyn View| {
             stamps.enter(bucket);

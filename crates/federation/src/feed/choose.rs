@@ -3,9 +3,12 @@
 //! A source's vector tells what it can give: who is known to have more comes first, the nearest of them, one
 //! that is not in doubt before one that is. Sites in backoff and without a link are passed over.
 
+use std::collections::BTreeSet;
+
 use skerry_base::{Instant, SiteId, Vector};
 
-use super::bucket::Bucket;
+use super::bucket::{Bucket, Source};
+use super::sites::{Sites, Turn};
 use crate::context::Context;
 use crate::limits;
 
@@ -13,20 +16,32 @@ use crate::limits;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Ask(SiteId),
+    /// When a pull from this one has ended.
+    Behind(SiteId),
     Later(Instant),
     Nobody,
 }
 
 impl Bucket {
-    /// The source of the next pull, for who has (or will have) `mine`.
-    pub(super) fn choose(&self, mine: &Vector, cx: &Context<'_>) -> Choice {
+    /// The source of the next pull, for who has (or will have) `mine`. From those that are `spent` nothing may come.
+    pub(super) fn choose(
+        &self,
+        mine: &Vector,
+        (sites, spent): (&Sites, &BTreeSet<SiteId>),
+        cx: &Context<'_>,
+    ) -> Choice {
         let useful = |site: &SiteId| {
-            self.sources.get(site).is_some_and(|source| source.ask || !mine.includes(&source.vector))
+            let gives = |source: &Source| source.ask || !mine.includes(&source.vector);
+            self.sources.get(site).is_some_and(gives) && !spent.contains(site)
         };
         let near = cx.peers.nearest(self.members.iter().copied());
         let useful: Vec<SiteId> = near.into_iter().filter(useful).collect();
-        let until = |site: &SiteId| {
-            self.sources.get(site).and_then(|source| source.until).filter(|until| *until > cx.now)
+        let turn = |site: &SiteId| {
+            let until = self.sources.get(site).and_then(|source| source.until);
+            match until.filter(|until| *until > cx.now) {
+                Some(until) => Turn::Later(until),
+                None => sites.turn(*site, cx.now),
+            }
         };
         let rank = |site: &SiteId| {
             let source = self.sources.get(site);
@@ -34,12 +49,18 @@ impl Bucket {
             let news = source.is_some_and(|source| !mine.includes(&source.vector));
             (self.settling != Some(*site), doubtful, !news, cx.peers.distance(*site))
         };
-        let ready = useful.iter().copied().filter(|site| until(site).is_none()).min_by_key(rank);
-        match (ready, useful.iter().filter_map(until).min()) {
-            (Some(site), _) => Choice::Ask(site),
-            (None, Some(at)) => Choice::Later(at),
-            (None, None) => Choice::Nobody,
+        let best = |wanted: Turn| useful.iter().copied().filter(|site| turn(site) == wanted).min_by_key(rank);
+        if let Some(site) = best(Turn::Now) {
+            return Choice::Ask(site);
         }
+        if let Some(site) = best(Turn::Behind) {
+            return Choice::Behind(site);
+        }
+        let later = |site: &SiteId| match turn(site) {
+            Turn::Later(until) => Some(until),
+            Turn::Now | Turn::Behind => None,
+        };
+        useful.iter().filter_map(later).min().map_or(Choice::Nobody, Choice::Later)
     }
 
     /// The members that are listened to: the nearest, and one drawn anew with each round of checks, so that

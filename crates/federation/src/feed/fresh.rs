@@ -18,7 +18,7 @@ use skerry_base::{BucketId, Instant, Origin, SiteId, Vector};
 
 use super::Feed;
 use super::bucket::{Bucket, Pending};
-use super::pull::is_full;
+use super::pull::{forges, is_full};
 use crate::context::Context;
 use crate::message::{Batch, Message};
 use crate::{FeedItem, Fresh, Output, Report, Span, limits};
@@ -80,6 +80,9 @@ impl Feed {
 
     /// A batch that nobody asked for: its records are taken if they follow on what is here, else it is news.
     pub(super) fn pushed(&mut self, from: SiteId, batch: Batch, cx: &mut Context<'_>) {
+        if self.has_joined(batch.bucket) && forges(batch.bucket, &batch, cx) {
+            return cx.refuse(from, "records of this site that it has not written");
+        }
         let Batch { bucket: id, source, items, vector, .. } = batch;
         if !are_dense(&items) || items.iter().any(|item| item.dot.origin != source) {
             return cx.refuse(from, "fresh records with gaps between");

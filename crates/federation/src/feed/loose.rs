@@ -70,7 +70,10 @@ impl Feed {
             return;
         }
         let Some(bucket) = self.buckets.get(&id) else { return };
-        let Some(rest) = cx.read(bucket.lacking(id, &theirs, cx)) else { return };
+        let Some(mut rest) = cx.read(bucket.lacking(id, &theirs, cx)) else { return };
+        // What this store has written in its present life it has.
+        let own = cx.replica.origin(id);
+        rest.retain(|(origin, _)| *origin != own);
         self.gather(id, from, rest, cx);
         self.reschedule(id);
     }

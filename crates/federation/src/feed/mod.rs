@@ -2,14 +2,14 @@
 //!
 //! The cursor is the vector, so it does not matter who serves: records pass from A by B to C when A and C cannot
 //! reach each other. [`pull`] asks and takes, [`serve`] gives and tells news, [`fresh`] sends small records with the
-//! news, [`check`] is the safety net under lost news, [`choose`] says whom to ask, [`loose`] is for what no feed can
-//! bring, [`bucket`] is the state of one bucket.
+//! news, [`check`] is the safety net under lost news, [`choose`] says whom to ask, [`sites`] who may be asked, [`loose`] is for
+//! what no feed can bring, [`bucket`] is the state of one bucket.
 //!
 //! Invariants: one pull on its way per bucket, [`limits::PULLS_AT_ONCE`] in all; at most
 //! [`limits::BATCHES_UNAPPLIED`] batches of a bucket wait for the store; a batch is handed over only if it
 //! continues exactly what was handed over before.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -26,8 +26,10 @@ mod fresh;
 mod loose;
 mod pull;
 mod serve;
+mod sites;
 
 use bucket::Bucket;
+use sites::{Line, Sites};
 
 /// A comparison that the feed asks for: caught up with this site, and in doubt or asked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,8 +49,11 @@ pub(crate) struct Feed {
     /// Loose records on their way to the store.
     keeps: BTreeMap<Ticket, BucketId>,
     /// Buckets that would pull if fewer pulls were on their way.
-    queue: VecDeque<BucketId>,
+    queue: Line,
     pulls: usize,
+    sites: Sites,
+    /// Sites to and from which no records may cross now.
+    spent: BTreeSet<SiteId>,
     wishes: Vec<Wish>,
     /// Whether small records may go and come with their news.
     fresh: bool,
@@ -64,8 +69,10 @@ impl Feed {
             agenda: BTreeSet::new(),
             applies: BTreeMap::new(),
             keeps: BTreeMap::new(),
-            queue: VecDeque::new(),
+            queue: Line::default(),
             pulls: 0,
+            sites: Sites::default(),
+            spent: BTreeSet::new(),
             wishes: Vec::new(),
             fresh,
             wanted: fresh::Wanted::default(),
@@ -74,7 +81,7 @@ impl Feed {
     }
 
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        self.agenda.first().map(|(at, _)| *at)
+        [self.agenda.first().map(|(at, _)| *at), self.sites.next_wake()].into_iter().flatten().min()
     }
 
     pub(crate) fn take_wishes(&mut self) -> Vec<Wish> {
@@ -86,15 +93,20 @@ impl Feed {
     }
 
     /// Becomes a member: catch up from the nearest, listen to two more; to all where members are not told of each other.
-    pub(crate) fn join(&mut self, id: BucketId, members: BTreeSet<SiteId>, cx: &mut Context<'_>) {
-        if self.buckets.contains_key(&id) || self.buckets.len() >= limits::BUCKETS {
-            return;
+    /// False if this site is a member of too many.
+    pub(crate) fn join(&mut self, id: BucketId, members: BTreeSet<SiteId>, cx: &mut Context<'_>) -> bool {
+        if self.buckets.contains_key(&id) {
+            return true;
+        }
+        if self.buckets.len() >= limits::BUCKETS {
+            return false;
         }
         let mut bucket = Bucket::new(cx.now);
         bucket.members = members;
         self.buckets.insert(id, bucket);
         self.look_for_doubt(id, cx);
         self.greet(id, cx);
+        true
     }
 
     fn greet(&mut self, id: BucketId, cx: &mut Context<'_>) {
@@ -115,10 +127,14 @@ impl Feed {
     /// Stops following. Batches on their way to the store are no longer waited for.
     pub(crate) fn leave(&mut self, id: BucketId, cx: &mut Context<'_>) {
         let Some(bucket) = self.buckets.remove(&id) else { return };
-        self.pulls -= usize::from(bucket.pull.is_some());
+        if let Some(pull) = &bucket.pull {
+            self.pulls -= 1;
+            self.sites.ended(pull.source);
+        }
+        self.sites.forget(id);
         self.applies.retain(|_, of| *of != id);
         self.keeps.retain(|_, of| *of != id);
-        self.queue.retain(|queued| *queued != id);
+        self.queue.remove(id);
         self.agenda.retain(|(_, of)| *of != id);
         self.start_queued(cx);
     }
@@ -129,6 +145,7 @@ impl Feed {
             return;
         }
         self.want_fresh(site, cx);
+        self.sites.well(site);
         let shared = self.shared(site);
         for id in &shared {
             if let Some(bucket) = self.buckets.get_mut(id) {
@@ -143,6 +160,7 @@ impl Feed {
 
     pub(crate) fn link_down(&mut self, site: SiteId, cx: &mut Context<'_>) {
         self.wanted.part(site);
+        self.sites.part(site);
         for id in self.shared(site) {
             let Some(bucket) = self.buckets.get_mut(&id) else { continue };
             bucket.listeners.remove(&site);
@@ -177,6 +195,16 @@ impl Feed {
         for change in changes {
             self.look_for_doubt(change.bucket, cx);
             self.proceed(change.bucket, cx);
+        }
+    }
+
+    /// The metered link of this site has room for records of all sites but these: from others nothing is asked for, and who
+    /// asks hears at once that there is none.
+    pub(crate) fn spent(&mut self, sites: BTreeSet<SiteId>, cx: &mut Context<'_>) {
+        let before = core::mem::replace(&mut self.spent, sites);
+        let back: Vec<SiteId> = before.difference(&self.spent).copied().collect();
+        for site in back {
+            self.shared(site).into_iter().for_each(|id| self.proceed(id, cx));
         }
     }
 
@@ -258,7 +286,11 @@ impl Feed {
             }
             self.proceed(id, cx);
         }
+        if self.sites.rested(cx.now) {
+            self.start_queued(cx);
+        }
         cx.hold(self.pulls <= limits::PULLS_AT_ONCE, "more pulls on their way than may");
+        cx.hold(self.pulls == self.sites.running(), "pulls from nobody");
         cx.hold(
             self.applies.len() <= self.buckets.len() * limits::BATCHES_UNAPPLIED,
             "batches without a bucket",
@@ -279,11 +311,11 @@ impl Feed {
         lags
     }
 
-    /// Sources that are known to have records of a bucket that are missing here.
-    pub(crate) fn ahead(&self, id: BucketId, replica: &dyn Replica) -> Vec<SiteId> {
+    /// Sources that are known to have records of a bucket that are missing here, and which.
+    pub(crate) fn ahead_by(&self, id: BucketId, replica: &dyn Replica) -> Vec<(SiteId, Vector)> {
         let (Some(bucket), Ok(mine)) = (self.buckets.get(&id), replica.vector(id)) else { return Vec::new() };
         let ahead = bucket.sources.iter().filter(|(_, source)| !mine.includes(&source.vector));
-        ahead.map(|(site, _)| *site).collect()
+        ahead.map(|(site, source)| (*site, beyond(&source.vector, &mine))).collect()
     }
 
     /// What a site is known to have of a bucket at least; none if it has not said.

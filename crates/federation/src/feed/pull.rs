@@ -14,7 +14,32 @@ use super::choose::Choice;
 use super::{Feed, Wish, beyond};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
-use crate::{Apply, Output, Report, Ticket, limits};
+use crate::{Apply, FeedItem, Output, Report, Ticket, limits};
+
+/// Why a pull failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    Silent,
+    Busy,
+    NotMember,
+    Senseless,
+}
+
+impl Failure {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Silent => "silence",
+            Self::Busy => "busy",
+            Self::NotMember => "not a member",
+            Self::Senseless => "senseless",
+        }
+    }
+
+    /// Whether a pull of another bucket would hardly have fared better.
+    const fn is_of_site(self) -> bool {
+        matches!(self, Self::Silent | Self::Busy)
+    }
+}
 
 impl Feed {
     /// Starts what can be started for this bucket, and puts it on the agenda.
@@ -39,13 +64,12 @@ impl Feed {
             return;
         };
         mine.merge(&bucket.handed);
-        match bucket.choose(&mine, cx) {
+        match bucket.choose(&mine, (&self.sites, &self.spent), cx) {
             Choice::Nobody => {}
+            Choice::Behind(site) => self.sites.wait(site, id),
             Choice::Later(at) => bucket.retry_at = Some(at),
             Choice::Ask(_) if self.pulls >= limits::PULLS_AT_ONCE => {
-                if !self.queue.contains(&id) {
-                    self.queue.push_back(id);
-                }
+                self.queue.push(id);
             }
             // A round is with one source: what another one sent is taken first.
             Choice::Ask(source) if bucket.pending.back().is_some_and(|pending| pending.source != source) => {}
@@ -58,15 +82,16 @@ impl Feed {
                 };
                 mine.merge(&seen);
                 self.pulls += 1;
+                self.sites.began(source);
                 ask(id, bucket, source, mine, cx);
             }
         }
     }
 
-    /// Lets waiting buckets pull, oldest first.
+    /// Lets waiting buckets pull, oldest first: those that wait for any source, then those that wait for a certain one.
     pub(super) fn start_queued(&mut self, cx: &mut Context<'_>) {
         while self.pulls < limits::PULLS_AT_ONCE {
-            let Some(id) = self.queue.pop_front() else { return };
+            let Some(id) = self.queue.pop().or_else(|| self.sites.next(cx.now)) else { return };
             self.proceed(id, cx);
         }
     }
@@ -75,14 +100,24 @@ impl Feed {
     pub(super) fn end_pull(&mut self, id: BucketId, cx: &mut Context<'_>) -> Option<Running> {
         let pull = self.buckets.get_mut(&id)?.pull.take()?;
         self.pulls = self.pulls.saturating_sub(1);
+        self.sites.ended(pull.source);
         self.start_queued(cx);
         Some(pull)
     }
 
     /// Gives a pull up and its source a pause.
-    pub(super) fn fail_pull(&mut self, id: BucketId, reason: &'static str, cx: &mut Context<'_>) {
+    pub(super) fn fail_pull(&mut self, id: BucketId, why: Failure, cx: &mut Context<'_>) {
+        let source = self.buckets.get(&id).and_then(|bucket| Some(bucket.pull.as_ref()?.source));
+        // Before others begin that wait for the same source.
+        if let Some(source) = source.filter(|_| why.is_of_site())
+            && let Some(tries) = self.sites.tries(source, cx.now)
+        {
+            let until = cx.backoff(limits::BACKOFF_MIN, tries);
+            self.sites.failed(source, until);
+        }
         let Some(pull) = self.end_pull(id, cx) else { return };
         cx.stats.pulls_failed += 1;
+        let reason = why.words();
         cx.out.push(Output::Report(Report::PullFailed { bucket: id, source: pull.source, reason }));
         if let Some(bucket) = self.buckets.get_mut(&id) {
             let source = bucket.source(pull.source);
@@ -103,7 +138,7 @@ impl Feed {
     pub(super) fn time_out(&mut self, id: BucketId, cx: &mut Context<'_>) {
         let late = |bucket: &Bucket| bucket.pull.as_ref().is_some_and(|pull| pull.deadline <= cx.now);
         if self.buckets.get(&id).is_some_and(late) {
-            self.fail_pull(id, "silence", cx);
+            self.fail_pull(id, Failure::Silent, cx);
         }
         let slow = |bucket: &Bucket| {
             let deadline = bucket.gathering.as_ref().and_then(|gathering| gathering.deadline);
@@ -126,16 +161,16 @@ impl Feed {
         if !self.is_pulling(id, from, ticket) {
             return cx.stale();
         }
-        let reason = match why {
-            Refusal::NotMember => "not a member",
-            Refusal::Busy => "busy",
+        let failure = match why {
+            Refusal::NotMember => Failure::NotMember,
+            Refusal::Busy => Failure::Busy,
         };
         if let Some(bucket) = self.buckets.get_mut(&id) {
             // Nothing is known to be there any more; news will say so if there is.
             let source = bucket.source(from);
             (source.vector, source.ask) = (Vector::new(), why == Refusal::Busy);
         }
-        self.fail_pull(id, reason, cx);
+        self.fail_pull(id, failure, cx);
     }
 
     fn is_pulling(&self, id: BucketId, from: SiteId, ticket: u64) -> bool {
@@ -159,12 +194,26 @@ impl Feed {
         pull.deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(from) * 4);
         pull.received += batch.items.iter().map(|item| item.len() as u64).sum::<u64>();
         pull.early.insert(batch.index, batch);
+        if self.sites.well(from) {
+            self.recovered(from, cx);
+        }
         while let Some(next) = self.next_in_order(id) {
             if !self.take(id, next, cx) {
                 break;
             }
         }
         self.proceed(id, cx);
+    }
+
+    /// A site that was silent, or had too much to do, gives records again: of all buckets.
+    fn recovered(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        for id in self.shared(site) {
+            let source = self.buckets.get_mut(&id).and_then(|bucket| bucket.sources.get_mut(&site));
+            if source.is_some_and(|source| source.until.take().is_some()) {
+                self.proceed(id, cx);
+            }
+        }
+        self.start_queued(cx);
     }
 
     fn next_in_order(&mut self, id: BucketId) -> Option<Batch> {
@@ -177,6 +226,11 @@ impl Feed {
         let Some(bucket) = self.buckets.get_mut(&id) else { return false };
         let Some(pull) = bucket.pull.as_mut() else { return false };
         let from = pull.source;
+        if forges(id, &batch, cx) {
+            cx.refuse(from, "records of this site that it has not written");
+            self.fail_pull(id, Failure::Senseless, cx);
+            return false;
+        }
         let mut upto = pull.base.clone();
         upto.merge(&batch.upto);
         let fits = |item: &crate::FeedItem| !pull.base.covers(item.dot);
@@ -184,7 +238,7 @@ impl Feed {
         let empty_end = batch.end && batch.items.is_empty();
         if !batch.items.iter().all(fits) || !(progress || empty_end) {
             cx.refuse(from, "a batch that does not continue the feed");
-            self.fail_pull(id, "senseless", cx);
+            self.fail_pull(id, Failure::Senseless, cx);
             return false;
         }
         // An end that brings nothing still ends the round that earlier batches began.
@@ -308,6 +362,17 @@ fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut
     cx.send(source, Message::Pull(pull));
 }
 
+/// Whether a batch speaks of more of this store's present life than it has lived: whoever believed it would give dots twice, or
+/// none any more. What others have of it came from here, and only after it was durable.
+pub(super) fn forges(id: BucketId, batch: &Batch, cx: &mut Context<'_>) -> bool {
+    let own = cx.replica.origin(id);
+    let vectors = [&batch.upto, &batch.vector, &batch.horizon, &batch.doubt];
+    let told = vectors.into_iter().map(|vector| vector.get(own));
+    let items = batch.items.iter().filter(|item| item.dot.origin == own).map(|item| item.dot.seq);
+    let most = told.chain(items).max().unwrap_or(0);
+    most > 0 && cx.read(cx.replica.vector(id)).is_none_or(|mine| most > mine.get(own))
+}
+
 /// What must be remembered as doubtful with this batch: the source dropped tombstones that we never saw, and we
 /// have (or take from others before we reach its end) what they killed; or the source is in doubt itself.
 fn doubt_of(batch: &Batch, base: &Vector) -> Vector {
@@ -335,6 +400,13 @@ fn note_source(bucket: &mut Bucket, from: SiteId, batch: &Batch, again: bool) {
     source.vector.merge(&batch.upto);
 }
 
+/// Whether a doubt is more than what is doubted here already. What a tombstone that was passed over may have killed is covered
+/// by the doubt of it: records beyond that, as those that are written meanwhile, put nothing in doubt that was compared.
+fn grows(id: BucketId, doubt: &Vector, items: &[FeedItem], cx: &mut Context<'_>) -> bool {
+    let Some(stored) = cx.read(cx.replica.doubt(id)) else { return true };
+    !stored.includes(doubt) || items.iter().any(|item| stored.covers(item.dot))
+}
+
 /// Where a batch starts.
 struct Start {
     from: SiteId,
@@ -351,8 +423,10 @@ fn hand_over(id: BucketId, bucket: &mut Bucket, batch: Batch, start: Start, cx: 
     bucket.handed.merge(&upto);
     if !doubt.is_empty() {
         bucket.doubtful = true;
-        bucket.compared.clear();
-        bucket.void = bucket.comparing.is_some();
+        if grows(id, &doubt, &batch.items, cx) {
+            bucket.compared.clear();
+            bucket.void = bucket.comparing.is_some();
+        }
     }
     bucket.pending.push_back(Pending { ticket, source: from, end: batch.end && !again, fresh: false });
     bucket.rest(cx.now);

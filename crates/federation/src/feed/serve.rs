@@ -3,7 +3,7 @@
 //! Only what is durable is fed, and news are told after durability: both read the store, not the outputs. News of a
 //! few small records bring them along ([`super::fresh`]).
 
-use skerry_base::{BucketId, SiteId, Vector, limits as bounds};
+use skerry_base::{BucketId, Origin, SiteId, Vector, limits as bounds};
 
 use super::bucket::Listener;
 use super::fresh::Packing;
@@ -28,12 +28,21 @@ impl Feed {
         if listener.is_some_and(|listener| listener.served.replace(ticket) == Some(ticket)) {
             return cx.stale();
         }
+        if self.spent.contains(&from) {
+            return cx.send(from, refuse(Refusal::Busy));
+        }
         let state = || Ok((cx.replica.vector(id)?, cx.replica.horizon(id)?, cx.replica.doubt(id)?));
         let Some((vector, horizon, doubt)) = cx.read(state()) else {
             return cx.send(from, refuse(Refusal::Busy));
         };
-        let bytes = pull.max_bytes.clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32) as usize;
         let takes_ahead = pull.batches & Pull::AHEAD != 0;
+        let least = limits::BATCH_BYTES_MIN as usize;
+        let room = room_beside([&vector, &vector, &horizon, &doubt], takes_ahead);
+        if room < least {
+            cx.send(from, refuse(Refusal::Busy));
+            return cx.refuse(from, "a pull of a bucket of more origins than a message has room for");
+        }
+        let bytes = (pull.max_bytes as usize).clamp(least, room.min(bounds::FEED_BATCH_BYTES));
         let count = (pull.batches & !Pull::AHEAD).clamp(1, most);
         let mut seen = pull.seen;
         for index in 0..count {
@@ -111,7 +120,7 @@ impl Feed {
             }
             let news = beyond(&vector, &listener.told);
             if !news.is_empty() && cx.peers.is_linked(*site) {
-                let wanted = self.wanted.is_taker(*site);
+                let wanted = self.wanted.is_taker(*site) && !self.spent.contains(site);
                 let with = if wanted { packing.message(&listener.told, &news, cx) } else { None };
                 listener.told.merge(&news);
                 cx.send(*site, with.unwrap_or(Message::News { bucket: id, vector: news }));
@@ -145,4 +154,22 @@ impl Feed {
         }
         self.proceed(id, cx);
     }
+}
+
+/// Bytes of records that fit into a batch beside these vectors, whole as they may have to be said, and beside what goes along
+/// beyond the vector. Origins are few where sites are: only many lives of many sites leave less than a batch may have.
+fn room_beside(vectors: [&Vector; 4], takes_ahead: bool) -> usize {
+    let seqs = |vector: &Vector| vector.iter().map(|(origin, seq)| entry_bytes(origin, seq)).sum::<usize>();
+    let said: usize = vectors.into_iter().map(seqs).sum();
+    let ahead = if takes_ahead { limits::AHEAD_BYTES } else { 0 };
+    bounds::MESSAGE_BYTES.saturating_sub(said + ahead + HEAD_BYTES)
+}
+
+/// What a batch holds beside vectors and records; one record, which goes whatever its size, and more.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// An entry of a vector on the wire.
+fn entry_bytes(origin: Origin, seq: u64) -> usize {
+    let number = |value: u64| (u64::BITS - value.leading_zeros()).div_ceil(7).max(1) as usize;
+    size_of_val(&origin.node) + number(origin.incarnation) + number(seq)
 }

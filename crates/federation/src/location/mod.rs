@@ -119,6 +119,17 @@ impl Location {
             || self.census.unheard(bucket).is_some_and(BTreeSet::is_empty)
     }
 
+    /// Whether every site has said since this machine's start whether it is a member, those that are away among them: who was
+    /// remembered before it may be one.
+    pub(crate) fn has_heard_all(&self, bucket: BucketId, peers: &Peers) -> bool {
+        if self.system.contains(&bucket) || !peers.one_level() {
+            return self.knows_all_members(bucket);
+        }
+        let members = self.holders.of(bucket);
+        let said = |site: &SiteId| members.contains(site) || self.holders.is_surely_no_member(*site, bucket);
+        peers.roster().iter().all(said)
+    }
+
     /// With more than one level: who may be a member though nothing is known of it.
     fn unheard(&self, bucket: BucketId, cx: &Context<'_>) -> Option<BTreeSet<SiteId>> {
         let own = || self.own_unheard(cx).map(|unheard| unheard.into_iter().collect());

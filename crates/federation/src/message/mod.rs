@@ -406,6 +406,16 @@ impl Message {
         }
     }
 
+    /// What can be said in place of this where no records may cross: that there is something, or that it is not given now.
+    pub fn without_records(&self) -> Option<Self> {
+        let Self::Batch(Batch { ticket, bucket, vector, .. }) = self else { return None };
+        let (ticket, bucket) = (*ticket, *bucket);
+        Some(match ticket {
+            Batch::FRESH => Self::News { bucket, vector: vector.clone() },
+            _ => Self::PullRefused { ticket, bucket, reason: Refusal::Busy },
+        })
+    }
+
     /// What the receiver must understand for this to be said to it.
     pub const fn dialect(&self) -> u8 {
         match self {

@@ -195,3 +195,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_said_where_no_records_may_cross() {
+    let refused = Message::PullRefused { ticket: 300, bucket: BUCKET, reason: Refusal::Busy };
+    assert_eq!(Message::Batch(batch()).without_records(), Some(refused));
+    let fresh = Message::Batch(Batch { ticket: Batch::FRESH, ..batch() });
+    assert_eq!(fresh.without_records(), Some(Message::News { bucket: BUCKET, vector: vector(6) }));
+    assert_eq!(place().without_records(), None);
+}

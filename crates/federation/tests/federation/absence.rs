@@ -141,3 +141,25 @@ fn an_explicit_comparison_goes_both_ways() {
     assert_eq!(world.sites[2].store.held(SHARED).live.values().filter(|record| record.tombstone).count(), 0);
     world.assert_converged(SHARED, &[0, 1, 2]);
 }
+
+/// Records that are written meanwhile were killed by nothing that is doubted: what was compared stays compared.
+#[test]
+fn a_doubt_of_all_members_settles_while_writes_go_on() {
+    let mut world = three();
+    (0..50).for_each(|key| world.put(0, SHARED, key));
+    world.run(seconds(30));
+    let doubt = world.sites[0].store.held(SHARED).vector.clone();
+    for n in 0..3 {
+        world.sites[n].store.held(SHARED).doubt = doubt.clone();
+        world.restart(n);
+    }
+    for key in 100..340 {
+        world.put(key as usize % 3, SHARED, key);
+        world.run(millis(500));
+    }
+    for n in 0..3 {
+        assert!(world.sites[n].store.held(SHARED).doubt.is_empty(), "site {n} doubts for ever");
+    }
+    world.run(seconds(30));
+    world.assert_converged(SHARED, &[0, 1, 2]);
+}

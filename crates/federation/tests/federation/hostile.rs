@@ -7,7 +7,7 @@ use skerry_federation::message::{
     Batch, Census, Compare, Gather, Gathered, Holding, Membership, Message, Place, Probe, Publish, Pull,
     Refusal, Rolls, Said, Verdict,
 };
-use skerry_federation::{FeedItem, Fingerprint, Input, Loose, Output, Span};
+use skerry_federation::{Config, Federation, FeedItem, Fingerprint, Input, Loose, Output, SiteEntry, Span};
 
 use crate::world::{SYSTEM, World, bucket, millis, seconds, site_id};
 
@@ -146,5 +146,65 @@ fn no_message_breaks_the_machine() {
             assert!(site.machine.next_wake().is_none_or(|at| at > now), "a wake in the past");
         }
         assert!(world.sites[0].machine.stats().refused + world.sites[0].machine.stats().stale > 100);
+    }
+}
+
+/// Who believed it would write dots that are taken, or none any more.
+#[test]
+fn more_of_this_sites_life_than_it_has_lived_is_refused() {
+    let mut world = World::pair();
+    world.put(0, bucket(1), 1);
+    world.run(seconds(1));
+    let life =
+        |n: usize, world: &World| Origin { node: NodeId(site_id(n).0), incarnation: world.sites[n].life };
+    let (own, other) = (life(0, &world), life(1, &world));
+    let batch = |ticket: u64, told: u64| {
+        let dot = Dot { origin: other, seq: 1 };
+        let vector = Vector::from_iter([(own, told), (other, 1)]);
+        let item = FeedItem { dot, record: Bytes::from_static(b"x"), bodies: vec![] };
+        Message::Batch(Batch {
+            ticket,
+            bucket: bucket(1),
+            source: other,
+            index: 0,
+            last: true,
+            items: vec![item],
+            upto: vector.clone(),
+            end: true,
+            vector,
+            horizon: Vector::new(),
+            doubt: Vector::new(),
+        })
+    };
+    for (told, is_believed) in [(u64::MAX, false), (2, false), (1, true)] {
+        for ticket in [None, Some(Batch::FRESH)] {
+            let from = site_id(1);
+            let (now, mut out) = (world.now, Vec::new());
+            let site = &mut world.sites[0];
+            // A machine that pulls from it, each time.
+            let config = Config::new(site_id(0), site.life, 7).with_system(SYSTEM);
+            let mut machine = Federation::new(config.with_fresh(true));
+            let roster = [0, 1].map(|n| SiteEntry { site: site_id(n) }).to_vec();
+            let news = Message::News { bucket: bucket(1), vector: Vector::from_iter([(other, 1)]) };
+            for input in [
+                Input::Roster(roster),
+                Input::LinkUp(from),
+                Input::Join { bucket: bucket(1) },
+                Input::Received { from, message: news },
+            ] {
+                machine.handle(input, now, &site.store, &mut out);
+            }
+            let asked = out.iter().find_map(|output| match output {
+                Output::Send { message: Message::Pull(pull), .. } if pull.bucket == bucket(1) => {
+                    Some(pull.ticket)
+                }
+                _ => None,
+            });
+            out.clear();
+            let message = batch(ticket.unwrap_or(asked.unwrap()), told);
+            machine.handle(Input::Received { from, message }, now, &site.store, &mut out);
+            let taken = out.iter().any(|output| matches!(output, Output::Apply(_) | Output::Fresh(_)));
+            assert_eq!(taken, is_believed, "{told} {ticket:?}");
+        }
     }
 }

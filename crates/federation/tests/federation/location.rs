@@ -1,7 +1,7 @@
 //! A member is found whenever one can be reached; negatives are honest.
 
-use skerry_base::SiteId;
-use skerry_federation::{Answer, Input, Ticket};
+use skerry_base::{BucketId, SiteId};
+use skerry_federation::{Answer, Input, Report, Ticket, limits};
 
 use crate::world::{Weather, World, bucket, millis, seconds, site_id};
 
@@ -236,4 +236,47 @@ fn a_burnt_site_is_alive_again_whatever_its_lives_were() {
     for at in [0, 1] {
         assert!(world.alive.contains(&(at, site_id(2))), "at {at}");
     }
+}
+
+/// What is beyond the bound is said, and not published: who counted on it would be wrong.
+#[test]
+fn a_bucket_beyond_the_bound_is_reported_and_nobody_is_told_of_it() {
+    let mut world = World::new(2, 1, millis(20));
+    world.start();
+    world.run(seconds(1));
+    let id = |n: u32| BucketId([[0; 4], [1; 4], [2; 4], n.to_be_bytes()].concat().try_into().unwrap());
+    // One is the system bucket.
+    for n in 1..limits::BUCKETS as u32 {
+        world.join(0, id(n));
+    }
+    let said = |world: &World, bucket: BucketId| {
+        world.reports.iter().any(|(_, report)| *report == Report::NotFollowed { bucket })
+    };
+    assert!(!said(&world, id(1)) && !said(&world, id(limits::BUCKETS as u32 - 1)));
+    let last = id(limits::BUCKETS as u32);
+    world.join(0, last);
+    assert!(said(&world, last));
+    world.run(seconds(10));
+    assert!(world.sites[1].machine.members(id(7)).contains(&site_id(0)));
+    assert!(world.sites[1].machine.members(last).is_empty());
+}
+
+/// A site that is away while this one is started anew may be a member that nobody here remembers.
+#[test]
+fn not_all_are_heard_before_who_is_away_has_said_of_what_it_is_a_member() {
+    let mut world = World::new(3, 1, millis(20));
+    world.start();
+    (0..2).for_each(|n| world.join(n, bucket(1)));
+    world.run(seconds(5));
+    let heard = |world: &World| world.sites[0].machine.has_heard_all(bucket(1));
+    assert!(heard(&world), "one that follows nothing says so, too");
+    world.stop(1);
+    world.run(seconds(300));
+    assert!(heard(&world), "it has said that it is a member, and what it has seen");
+    world.restart(0);
+    world.run(seconds(300));
+    assert!(!heard(&world));
+    world.restart(1);
+    world.run(seconds(5));
+    assert!(heard(&world));
 }

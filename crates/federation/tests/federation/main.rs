@@ -11,6 +11,7 @@ mod location;
 mod loose;
 mod memory;
 mod quiet;
+mod silent;
 mod throughput;
 mod transcript;
 mod world;

@@ -130,6 +130,8 @@ kinds! {
     Damaged = 409 "ObjectDamaged";
     /// The disk is full: reads and deletes go on.
     StorageFull = 507 "InsufficientStorage";
+    /// A site follows no more buckets than this.
+    TooManyBuckets = 400 "TooManyBuckets";
     /// The bucket's or the principal's quota is used up.
     QuotaFull = 507 "QuotaExceeded";
     /// Never carried out by this release.

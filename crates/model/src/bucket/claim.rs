@@ -199,8 +199,9 @@ pub fn is_deleted(
 }
 
 /// The living claims on one name with the names that find them, the keeper first: one that asked the register before
-/// it was made, else the earliest.
-fn named(found: Vec<Found>) -> Vec<Resolved> {
+/// it was made, else the earliest. None has a name that is claimed as such: there another bucket is found, and this one would
+/// be nowhere.
+fn named(view: &dyn View, system: BucketId, found: Vec<Found>) -> Result<Vec<Resolved>, SpaceError> {
     let mut live: Vec<Found> =
         found.into_iter().filter(|found| found.claim.state == ClaimState::Live).collect();
     let unique = |found: &Found| found.home.as_ref().is_some_and(|home| home.unique);
@@ -209,19 +210,29 @@ fn named(found: Vec<Found>) -> Vec<Resolved> {
     for Found { claim, home, .. } in live {
         let with_site = [&claim.name, SITE_SEPARATOR, &claim.site_name].concat();
         let with_id = format!("{with_site}{SITE_SEPARATOR}{}", claim.bucket);
-        let taken = |name: &String| named.iter().any(|other| other.name == *name);
-        let wishes = [claim.name.clone(), with_site, with_id];
-        let name = wishes.into_iter().find(|wish| !taken(wish)).unwrap_or_else(|| claim.bucket.to_string());
+        let mut name = claim.bucket.to_string();
+        for wish in [claim.name.clone(), with_site, with_id] {
+            let shown = named.iter().any(|other| other.name == wish);
+            if !shown && (wish == claim.name || !is_claimed(view, system, &wish)?) {
+                name = wish;
+                break;
+            }
+        }
         named.push(Resolved { name, claim, home });
     }
-    named
+    Ok(named)
+}
+
+/// Whether a living bucket was claimed under just this name.
+fn is_claimed(view: &dyn View, system: BucketId, name: &str) -> Result<bool, SpaceError> {
+    Ok(claims_on(view, system, name)?.iter().any(|found| found.claim.state == ClaimState::Live))
 }
 
 /// The bucket that a name finds: the keeper of the name, else the one that appears under it.
 pub fn resolve(view: &dyn View, system: BucketId, name: &str) -> Result<Option<Resolved>, SpaceError> {
     let mut base = name;
     loop {
-        let named = named(claims_on(view, system, base)?);
+        let named = named(view, system, claims_on(view, system, base)?)?;
         if let Some(found) = named.into_iter().find(|resolved| resolved.name == name) {
             return Ok(Some(found));
         }
@@ -232,33 +243,29 @@ pub fn resolve(view: &dyn View, system: BucketId, name: &str) -> Result<Option<R
     }
 }
 
-/// All buckets, also one that appears under a name by which another is found.
+/// All buckets, each under a name of its own.
 pub fn all_buckets(view: &dyn View, system: BucketId) -> Result<Vec<Resolved>, SpaceError> {
     let mut by_name: BTreeMap<String, Vec<Found>> = BTreeMap::new();
     for found in claims_below(view, system, "claim/")? {
         by_name.entry(found.claim.name.clone()).or_default().push(found);
     }
-    Ok(by_name.into_values().flat_map(named).collect())
+    let mut buckets = Vec::new();
+    for found in by_name.into_values() {
+        buckets.append(&mut named(view, system, found)?);
+    }
+    Ok(buckets)
 }
 
-/// All buckets, or one owner's, by name. A claim on a name as such hides one that only appears under it.
+/// All buckets, or one owner's, by name.
 pub fn list_buckets(
     view: &dyn View,
     system: BucketId,
     owner: Option<&str>,
 ) -> Result<Vec<Resolved>, SpaceError> {
-    let mut by_name: BTreeMap<String, Vec<Found>> = BTreeMap::new();
-    for found in claims_below(view, system, "claim/")? {
-        by_name.entry(found.claim.name.clone()).or_default().push(found);
-    }
-    let mut buckets: BTreeMap<String, Resolved> = BTreeMap::new();
-    for resolved in by_name.into_values().flat_map(named) {
-        let direct = resolved.name == resolved.claim.name;
-        if direct || !buckets.contains_key(&resolved.name) {
-            buckets.insert(resolved.name.clone(), resolved);
-        }
-    }
-    Ok(buckets.into_values().filter(|found| owner.is_none_or(|owner| found.claim.owner == owner)).collect())
+    let mut buckets = all_buckets(view, system)?;
+    buckets.retain(|found| owner.is_none_or(|owner| found.claim.owner == owner));
+    buckets.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(buckets)
 }
 
 /// A bucket that is asked for.

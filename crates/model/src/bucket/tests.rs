@@ -247,14 +247,23 @@ fn a_put_that_the_deletion_had_not_seen_revives_the_bucket() {
 }
 
 #[test]
-fn a_claim_of_a_name_hides_one_that_only_appears_under_it() {
+fn a_claim_of_a_name_moves_one_that_only_appears_under_it_to_a_name_of_its_own() {
     let (mut oslo, mut bergen) = (Site::new(1, "oslo"), Site::new(2, "bergen"));
-    oslo.create("photos", "ann");
-    bergen.create("photos", "bob");
-    let direct = oslo.create("photos--bergen", "ann");
+    let early = oslo.create("photos", "ann");
+    let late = bergen.create("photos", "bob");
+    let direct = bergen.create("photos--bergen", "bob");
     exchange(&mut oslo, &mut bergen, &[]);
-    assert_eq!(oslo.id_of("photos--bergen"), Some(direct));
-    assert_eq!(oslo.names(), ["photos", "photos--bergen"]);
+    let with_id = format!("photos--bergen--{late}");
+    for site in [&oslo, &bergen] {
+        assert_eq!(site.names(), ["photos", "photos--bergen", &*with_id]);
+        assert_eq!(site.id_of("photos"), Some(early));
+        assert_eq!(site.id_of("photos--bergen"), Some(direct));
+        assert_eq!(site.id_of(&with_id), Some(late), "a bucket that no name finds is as good as lost");
+        assert_eq!(list_buckets(&site.tables, system(), Some("bob")).unwrap().len(), 2);
+    }
+    bergen.delete("photos--bergen").unwrap();
+    assert_eq!(bergen.names(), ["photos", "photos--bergen"]);
+    assert_eq!(bergen.id_of("photos--bergen"), Some(late));
 }
 
 #[test]

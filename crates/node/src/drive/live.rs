@@ -70,8 +70,11 @@ impl Effects for Live {
             && let Some(node) = self.peers.roster.node(to)
             && let Err(why) = self.peers.uplink.may_send(node, Class::Record)
         {
-            // As if it had been lost: who lacks it asks again.
+            // The machine is told of it soon; who waits meanwhile hears that nothing comes.
             tracing::debug!(%to, why, "records were not sent");
+            if let Some(instead) = message.without_records() {
+                self.boxes.send(to, &instead);
+            }
             return;
         }
         if !self.boxes.send(to, &message) {
@@ -164,6 +167,9 @@ impl Effects for Live {
     fn report(&mut self, report: Report) {
         match report {
             Report::Unreadable { reason } => tracing::error!(reason, "the store cannot be read"),
+            Report::NotFollowed { bucket } => {
+                tracing::error!(%bucket, "this site follows too many buckets: this one is not fed; leave some of them");
+            }
             Report::CaughtUp { bucket, source } => {
                 self.caught_up.try_send((bucket, source)).ok();
             }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use skerry_base::NodeId;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -49,8 +49,11 @@ pub const TURNING_AWAY: Duration = Duration::from_secs(5);
 pub const STRANGER: Duration = Duration::from_secs(60);
 /// A peer that refused this node so often in a row is said to: who has just joined is refused until it has been heard of.
 const REFUSALS: u32 = 3;
-/// Streams that wait for [`Net::accept`]; more are dropped.
-const WAITING_STREAMS: usize = 256;
+/// Streams of one link that wait for [`Net::accept`]; more of that one are dropped. Twice what a peer of this release opens
+/// at a time, so that none of its own is: one that opens more takes no room from others.
+const WAITING_STREAMS: usize = 192;
+/// The same of all links together, which each link's own bound keeps it from reaching.
+const ALL_WAITING: usize = WAITING_STREAMS * 2 * skerry_federation::limits::SITES;
 
 /// Incoming connections that were refused, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,7 +80,14 @@ struct Refusals {
 pub struct TcpNet {
     shared: Arc<Shared>,
     address: SocketAddr,
-    streams: tokio::sync::Mutex<mpsc::Receiver<(Peer, Stream)>>,
+    streams: tokio::sync::Mutex<mpsc::Receiver<Waiting>>,
+}
+
+/// A stream that waits to be accepted, and its place among those of its link.
+struct Waiting {
+    peer: Peer,
+    stream: Stream,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// What all tasks of the network share.
@@ -90,7 +100,7 @@ struct Shared {
     known: KnownKeys,
     state: Mutex<State>,
     links: Links,
-    streams: mpsc::Sender<(Peer, Stream)>,
+    streams: mpsc::Sender<Waiting>,
     anonymous: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     turned_away: Arc<Semaphore>,
@@ -182,7 +192,7 @@ impl TcpNet {
         let known: KnownKeys = Arc::new(RwLock::default());
         let tls = Tls::new(identity, known.clone()).map_err(|error| failed(error.to_string()))?;
         let instance = entropy::number().map_err(|error| failed(TrustError::from(error).to_string()))?;
-        let (sender, receiver) = mpsc::channel(WAITING_STREAMS);
+        let (sender, receiver) = mpsc::channel(ALL_WAITING);
         let connected = CancellationToken::new();
         let state = State {
             peers: BTreeMap::new(),
@@ -285,7 +295,7 @@ impl Net for TcpNet {
         let mut streams = self.streams.lock().await;
         tokio::select! {
             () = self.shared.closed.cancelled() => None,
-            stream = streams.recv() => stream,
+            waiting = streams.recv() => waiting.map(|waiting| (waiting.peer, waiting.stream)),
         }
     }
 

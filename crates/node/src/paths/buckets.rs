@@ -63,6 +63,7 @@ fn first_settings(site: &Site) -> BucketConfig {
 /// Makes a bucket for an owner under a name that the register of names has given to nobody.
 pub(crate) async fn create_unique(site: &Arc<Site>, writer: &str, owner: &str, name: &str) -> Outcome<()> {
     site.duties.check(Act::Write)?;
+    site.check_room_for_one_more()?;
     let system = site.system;
     let register = site.read(move |view| model::register(view, system).map_err(unreadable)).await?;
     let Some(register) = register else {
@@ -152,6 +153,7 @@ pub(crate) async fn create(
     location: Option<String>,
 ) -> Outcome<Reached> {
     site.duties.check(Act::Write)?;
+    site.check_room_for_one_more()?;
     let sites = site.peers.roster.all();
     let own = sites.get(&site.id).map_or_else(|| site.called(), |known| known.name.clone());
     let own_name = check_reserved(site, name, &own)?;

@@ -4,12 +4,14 @@
 //! are asked at once; what came is verified, stored and then judged by the tables here, so that a stale answer
 //! cannot bring back what this site knows to be dead.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, SiteId};
+use skerry_federation::absence::Absence;
 use skerry_gateway::service::{Outcome, Selection, ServiceError};
 use skerry_model::body::{Step, Walk};
 use skerry_model::{Object, Record, space};
@@ -84,31 +86,48 @@ pub(crate) struct Taken {
     pub(crate) answer: Answer,
 }
 
-/// The first useful answer; none if nobody has to be asked.
+/// The first useful answer; none if nobody has to be asked. That there is nothing is believed once everything that is known to
+/// be missing here was seen by somebody who said so.
 async fn race(site: &Arc<Site>, asking: &Asking, question: &Request) -> Outcome<Option<Heard>> {
     let mut failed = Vec::new();
     let mut absent = false;
-    for pair in asking.sites.chunks(2) {
-        for (member, answer) in both(site, pair, question).await {
+    let mut absence = Absence::new(asking.missing.clone());
+    let mut rest: VecDeque<SiteId> = asking.sites.iter().copied().collect();
+    while !rest.is_empty() {
+        let pair: Vec<SiteId> = rest.drain(..rest.len().min(2)).collect();
+        let answers = both(site, &pair, question).await;
+        // The second is not waited for when the first was of use.
+        let unheard = pair.iter().filter(|member| answers.iter().all(|(heard, _)| heard != *member));
+        unheard.rev().for_each(|member| rest.push_front(*member));
+        for (member, answer) in answers {
             let name = || site.peers.roster.name(member);
             match answer.map(|answer| (answer.response.clone(), answer)) {
                 Ok((Response::Object(found), answer)) => {
                     return Ok(Some(Heard::Object(member, found, answer)));
                 }
-                Ok((Response::NoObject { .. }, _)) => absent = true,
-                Ok((Response::NotMember, _)) => site.refuted(asking.bucket, member),
+                Ok((Response::NoObject { vector, .. }, _)) => {
+                    absent = true;
+                    absence.denied(member, &vector);
+                }
+                Ok((Response::NotMember, _)) => {
+                    absence.left(member);
+                    site.refuted(asking.bucket, member);
+                }
                 Ok((Response::Joining, _)) => failed.push(members::joining(site, member)),
                 Ok((Response::Refused { code, message }, _)) => return Err(refusal::relayed(&code, message)),
                 Ok(_) => failed.push(format!("{} answered something else", name())),
                 Err(error) => failed.push(format!("{}: {error}", name())),
             }
         }
-        if absent {
+        if absent && absence.is_settled() {
             return Ok(Some(Heard::Nothing));
+        }
+        if absent {
+            rest.retain(|member| absence.wants(*member));
         }
     }
     asking.nobody(site, &failed)?;
-    Ok(None)
+    Ok(absent.then_some(Heard::Nothing))
 }
 
 /// Asks the first, and the second too if the first is slow; what came, the useful answer first.

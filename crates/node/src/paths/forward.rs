@@ -134,7 +134,7 @@ async fn taker(site: &Arc<Site>, near: Vec<SiteId>, asked: &Request, why: Servic
     for other in near.into_iter().take(TRIES) {
         let Some(node) = site.peers.roster.node(other) else { continue };
         let name = || site.peers.roster.name(other);
-        let room = match site.peers.uplink.may_ask(node, asked) {
+        let room = match site.peers.uplink.may_ask(node, asked, Class::Read) {
             Ok(room) => room,
             Err(error) => {
                 failed.push(error);

@@ -20,7 +20,7 @@ use skerry_model::{Object, Record};
 
 use super::bucket::Bucket;
 use super::lost::{self, Shown};
-use super::members::{self, Asking};
+use super::members;
 use super::source::Chunks;
 use super::{far, newer, shape, within};
 use crate::following::Trust;
@@ -238,9 +238,9 @@ async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part, is_sites: 
         }
         _ if !site.is_complete(id) => members::nearest(site, &wanted.bucket).await,
         _ if wanted.bucket.config.miss == Miss::Local => return Ok(found),
-        _ => match members::ahead_of(site, id, is_sites).await {
-            ahead if ahead.is_empty() => return Ok(found),
-            ahead => Ok(Asking::of(id, ahead)),
+        _ => match members::ahead(site, id, is_sites).await {
+            None => return Ok(found),
+            Some(ahead) => Ok(ahead),
         },
     };
     let asked = match asking {

@@ -41,12 +41,14 @@ pub(crate) struct Asking {
     pub(crate) silent: Vec<SiteId>,
     /// Whether nobody could say who is a member.
     pub(crate) unknown: bool,
+    /// What these are known to have that is missing here, at a member: none of them speaks for another.
+    pub(crate) missing: Vec<(SiteId, Vector)>,
 }
 
 impl Asking {
     /// These and nobody else.
     pub(crate) const fn of(bucket: BucketId, sites: Vec<SiteId>) -> Self {
-        Self { bucket, sites, silent: Vec::new(), unknown: false }
+        Self { bucket, sites, silent: Vec::new(), unknown: false, missing: Vec::new() }
     }
 
     /// All who could be asked failed, or there was nobody: is "there is nothing" the truth?
@@ -112,7 +114,7 @@ fn is_given(bucket: &Bucket) -> bool {
 }
 
 async fn located(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
-    let mut asking = Asking { bucket: bucket.id, sites: Vec::new(), silent: Vec::new(), unknown: false };
+    let mut asking = Asking::of(bucket.id, Vec::new());
     for _ in 0..ASKED_AGAIN {
         asking.unknown = false;
         match site.drive.locate(bucket.id).await {
@@ -139,7 +141,7 @@ async fn of_member(site: &Arc<Site>, bucket: &Bucket) -> Asking {
     let id = bucket.id;
     let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
     let (sites, silent) = members.into_iter().partition(|member| site.linked(*member));
-    Asking { bucket: bucket.id, sites, silent, unknown: false }
+    Asking { silent, ..Asking::of(bucket.id, sites) }
 }
 
 /// Why a member that is still taking records was of no help.
@@ -291,20 +293,17 @@ pub(crate) fn bad_token() -> ServiceError {
     ServiceError::new(ErrorKind::InvalidArgument, "x-skerry-token is not one that a write answered")
 }
 
-/// Members with a link that are known to have records of the bucket that this site, a member, lacks; nearest first.
-pub(crate) async fn ahead(site: &Arc<Site>, bucket: BucketId) -> Vec<SiteId> {
-    site.drive.ask(move |machine, replica| machine.ahead(bucket, replica)).await.unwrap_or_default()
-}
-
-/// The same for who may read for its site, if so: of the other nodes of that none can say more, for what they alone know is
-/// not acknowledged.
-pub(crate) async fn ahead_of(site: &Arc<Site>, bucket: BucketId, is_sites: bool) -> Vec<SiteId> {
-    let mut ahead = ahead(site, bucket).await;
+/// Members with a link that are known to have records of the bucket that this site, a member, lacks; nearest first. None if there
+/// are none. For who may read for its site no other node of that can say more: what they alone know is not acknowledged.
+pub(crate) async fn ahead(site: &Arc<Site>, bucket: BucketId, is_sites: bool) -> Option<Asking> {
+    let known = site.drive.ask(move |machine, replica| machine.ahead_by(bucket, replica)).await;
+    let mut missing = known.unwrap_or_default();
     if is_sites {
         let near = site.peers.roster.others(site.id);
-        ahead.retain(|member| !near.contains(member));
+        missing.retain(|(member, _)| !near.contains(member));
     }
-    ahead
+    let sites: Vec<SiteId> = missing.iter().map(|(member, _)| *member).collect();
+    (!sites.is_empty()).then(|| Asking { missing, ..Asking::of(bucket, sites) })
 }
 
 /// After a first use of a bucket whose records are few, this site keeps them all.
@@ -331,7 +330,7 @@ pub(crate) async fn follow_if_small(site: &Arc<Site>, bucket: &Bucket, bytes: u6
         Joins::Always => true,
         Joins::Manual | Joins::Never => false,
     };
-    if !joins {
+    if !joins || site.check_room_for_one_more().is_err() {
         return;
     }
     if let Err(error) = site.join(bucket.id).await {

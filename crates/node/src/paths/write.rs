@@ -150,11 +150,18 @@ async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
     let local = wanted.clone();
     let here = site.look(move |view| local.local(view)).await?;
     let known = !matches!(here, Found::Nothing);
-    if whole && (known || members::ahead_of(site, asked.bucket.id, is_sites).await.is_empty()) {
+    let ahead = match whole && !known {
+        true => members::ahead(site, asked.bucket.id, is_sites).await,
+        false => None,
+    };
+    if whole && ahead.is_none() {
         return Ok(());
     }
     let heard = async {
-        let asking = members::nearest(site, &wanted.bucket).await?;
+        let asking = match ahead {
+            Some(ahead) => ahead,
+            None => members::nearest(site, &wanted.bucket).await?,
+        };
         far::read(site, &wanted, Part::Nothing, &here, asking).await
     };
     let heard = tokio::time::timeout(ACQUAINTED, heard).await;

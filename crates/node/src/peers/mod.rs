@@ -100,6 +100,11 @@ impl Speech {
         self.0.store(dialect, Ordering::Relaxed);
     }
 
+    /// What it said; none as long as it has not.
+    pub(crate) fn said(&self) -> Option<u8> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|dialect| *dialect > 0)
+    }
+
     /// Whether marks may be said to it ([`mark`]).
     pub(crate) fn has_marks(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= mark::MARKS
@@ -109,6 +114,17 @@ impl Speech {
     fn keeps_streams(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= mark::KEEPS
     }
+}
+
+/// The answer to the question which words a site understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// These.
+    Said(u8),
+    /// It ended the stream: a release of before does so, and a site that has too much to do.
+    HungUp,
+    /// There was none.
+    Unheard,
 }
 
 /// What is noted of other sites for status and metrics.
@@ -203,7 +219,7 @@ impl Peers {
         self.call_as(uplink::class(request).unwrap_or(Class::Read), site, request).await
     }
 
-    /// The same, as urgent as this. What a budget lets through is told by the question alone.
+    /// The same, as urgent as this: what a budget lets through is told by the question, or by this where it is less.
     pub(crate) async fn call_as(
         &self,
         class: Class,
@@ -211,7 +227,7 @@ impl Peers {
         request: &Request,
     ) -> Result<Answer, PeerError> {
         let node = self.roster.node(site).ok_or(PeerError::Stranger(site))?;
-        let held = self.uplink.may_ask(node, request).map_err(PeerError::Metered)?;
+        let held = self.uplink.may_ask(node, request, class).map_err(PeerError::Metered)?;
         match tokio::time::timeout(patience(request), self.exchange(node, class, request)).await {
             Ok(Ok(answer)) => Ok(Answer { _held: held, ..answer }),
             Ok(Err(PeerError::Net(NetError::NoLink(_)))) => Err(PeerError::Apart(self.apart(site))),
@@ -266,13 +282,19 @@ impl Peers {
         Ok(Answer { response, stream, node, _held: None })
     }
 
-    /// Which words of the machine a site understands: 1 if it does not know the question. None if there is no answer.
-    pub(crate) async fn dialect(&self, site: SiteId) -> Option<u8> {
+    /// Asks which words a site understands.
+    pub(crate) async fn dialect(&self, site: SiteId) -> Dialect {
         match self.call(site, &Request::Words { dialect: mark::DIALECT }).await.map(|answer| answer.response)
         {
-            Ok(Response::Words { dialect }) => Some(dialect),
-            Err(PeerError::Silent | PeerError::Stranger(_) | PeerError::Net(_) | PeerError::Apart(_)) => None,
-            Ok(_) | Err(_) => Some(1),
+            Ok(Response::Words { dialect }) => Dialect::Said(dialect),
+            Err(
+                PeerError::Silent
+                | PeerError::Stranger(_)
+                | PeerError::Net(_)
+                | PeerError::Apart(_)
+                | PeerError::Metered(_),
+            ) => Dialect::Unheard,
+            Ok(_) | Err(_) => Dialect::HungUp,
         }
     }
 

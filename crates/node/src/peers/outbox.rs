@@ -2,11 +2,13 @@
 //! heap of records on a slow link they would come too late to be any.
 //!
 //! Invariants: sending never waits, what does not fit within the link's bounds is dropped (every message is
-//! idempotent and asked for again); the machine is told of a link only when its outbox stands.
+//! idempotent and asked for again); the machine is told of a link only when its outbox stands; a stream that ends while its
+//! link stands is opened again, and the machine is told as of a new link: what was lost with it is asked for anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use skerry_base::codec;
 use skerry_base::{NodeId, SiteId};
@@ -17,20 +19,33 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::message::Request;
 use super::packed::packed;
-use super::{Peers, Speech};
+use super::{Dialect, PeerError, Peers, Speech};
 use crate::drive::Drive;
-use crate::net::{LinkEvent, frame};
-use crate::tasks::Tasks;
+use crate::net::LinkEvent;
+use crate::net::frame::{self, FrameError};
+use crate::tasks::{Tasks, rest};
 use crate::telemetry::Kind;
 
 /// Bytes that may wait for one link: eight full batches.
 const WAITING_BYTES: usize = 8 << 20;
 /// Bytes of signs of life that may wait beside them: a heap of records keeps none out.
 const SIGNS_BYTES: usize = 64 << 10;
-/// Messages that may wait for one link.
-const WAITING_MESSAGES: usize = 1024;
-/// How often round trips are told to the machine.
-const RTT_PERIOD: std::time::Duration = std::time::Duration::from_secs(10);
+/// Messages that may wait for one link: after a cut there may be news of tens of thousands of buckets at once, and what is
+/// dropped of them is told only with the next check. Their bytes are bounded beside.
+const WAITING_MESSAGES: usize = 32 << 10;
+/// How often round trips are told to the machine, and whether a metered link has room for records.
+const RTT_PERIOD: Duration = Duration::from_secs(10);
+/// The pause before a stream that ended is opened again; twice as long each time that it ends at once.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The longest such pause.
+const AGAIN_AT_MOST: Duration = Duration::from_secs(60);
+/// A stream that was open for so long did not end at once.
+const STOOD: Duration = Duration::from_secs(60);
+/// Who hung up so often on the question what it understands is taken for a release that does not know the question.
+const HUNG_UP: u32 = 3;
+
+/// What who does not know the question understands.
+const OLDEST: u8 = 1;
 
 type Waiting = (Vec<u8>, MessageKind, OwnedSemaphorePermit);
 
@@ -72,6 +87,12 @@ impl Outboxes {
         queue.waiting.try_send((bytes, message.kind(), permit)).is_ok()
     }
 
+    /// Sites with a link, and the node at its other end.
+    fn nodes(&self) -> Vec<(SiteId, NodeId)> {
+        let boxes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        boxes.iter().map(|(site, outbox)| (*site, outbox.node)).collect()
+    }
+
     /// Sites with a link.
     pub(crate) fn linked(&self) -> Vec<SiteId> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
@@ -81,6 +102,21 @@ impl Outboxes {
     pub(crate) fn links(&self) -> BTreeMap<SiteId, u64> {
         let boxes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         boxes.iter().map(|(site, outbox)| (*site, outbox.number)).collect()
+    }
+
+    /// Whether this link to a site stands.
+    fn stands(&self, site: SiteId, number: u64) -> bool {
+        self.while_linked(site, number, || ())
+    }
+
+    /// Says something of a link, unless it is gone: that it is gone is said later then.
+    fn while_linked(&self, site: SiteId, number: u64, say: impl FnOnce()) -> bool {
+        let boxes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let stands = boxes.get(&site).is_some_and(|outbox| outbox.number == number);
+        if stands {
+            say();
+        }
+        stands
     }
 
     fn put(&self, site: SiteId, outbox: Outbox) {
@@ -99,6 +135,7 @@ impl Outboxes {
 pub(crate) async fn follow(peers: Arc<Peers>, boxes: Arc<Outboxes>, drive: Drive, tasks: Tasks) {
     let mut links = peers.net().links();
     let mut ticks = tokio::time::interval(RTT_PERIOD);
+    let mut spent = BTreeSet::new();
     loop {
         tokio::select! {
             event = links.next() => match event {
@@ -106,7 +143,14 @@ pub(crate) async fn follow(peers: Arc<Peers>, boxes: Arc<Outboxes>, drive: Drive
                 Some(LinkEvent::Down(node)) => down(&peers, &boxes, &drive, node),
                 None => return,
             },
-            _ = ticks.tick() => boxes.linked().into_iter().for_each(|site| tell_rtt(&peers, &drive, site)),
+            _ = ticks.tick() => {
+                boxes.linked().into_iter().for_each(|site| tell_rtt(&peers, &drive, site));
+                let now = peers.uplink.spent(Class::Record, boxes.nodes().into_iter());
+                if now != spent {
+                    spent = now;
+                    drive.tell(Input::Spent(spent.clone()));
+                }
+            }
         }
     }
 }
@@ -118,7 +162,7 @@ fn tell_rtt(peers: &Peers, drive: &Drive, site: SiteId) {
     }
 }
 
-fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: NodeId) {
+fn up(peers: &Arc<Peers>, boxes: &Arc<Outboxes>, drive: &Drive, tasks: &Tasks, node: NodeId) {
     let Some(site) = peers.roster.site(node) else { return };
     let (records, waiting) = Queue::of(WAITING_BYTES);
     let (signs, urgent) = Queue::of(SIGNS_BYTES);
@@ -128,20 +172,11 @@ fn up(peers: &Arc<Peers>, boxes: &Outboxes, drive: &Drive, tasks: &Tasks, node: 
     let speech = peers.meet(node);
     tell_rtt(&peers, drive, site);
     drive.tell(Input::LinkUp(site));
-    let (asking, drive, heard) = (peers.clone(), drive.clone(), speech.clone());
-    tasks.spawn(async move {
-        if let Some(dialect) = asking.dialect(site).await {
-            heard.set(dialect);
-            drive.tell(Input::Speaks { site, dialect });
-        }
-    });
+    let (boxes, drive) = (boxes.clone(), drive.clone());
+    let line = Line { peers, boxes, drive, site, node, number, speech };
+    tasks.spawn(line.clone().learn());
     for (class, waiting) in [(Class::Decision, urgent), (Class::Record, waiting)] {
-        let (peers, speech) = (peers.clone(), speech.clone());
-        tasks.spawn(async move {
-            if let Err(error) = pour(&peers, (node, class), &speech, waiting).await {
-                tracing::debug!(%node, %error, "control stream ended");
-            }
-        });
+        tasks.spawn(line.clone().keep_pouring(class, waiting));
     }
 }
 
@@ -152,24 +187,117 @@ fn down(peers: &Peers, boxes: &Outboxes, drive: &Drive, node: NodeId) {
     }
 }
 
-async fn pour(
-    peers: &Peers,
-    (node, class): (NodeId, Class),
-    speech: &Speech,
-    mut waiting: mpsc::Receiver<Waiting>,
-) -> Result<(), super::PeerError> {
-    let mut stream = peers.net().open(node).await?;
-    stream.rank(class);
-    frame::write(&mut stream, &codec::encode(&Request::Control)).await?;
-    while let Some((bytes, kind, permit)) = waiting.recv().await {
-        // Signs of life hold little but names, and those are random bytes.
-        let packs = class == Class::Record && speech.has_marks();
-        let bytes = if packs { packed(bytes).await } else { bytes.into() };
-        frame::write(&mut stream, &bytes).await?;
-        if kind == MessageKind::Record {
-            peers.sent(node, Kind::Record, bytes.len());
+/// One link, as its streams are kept.
+#[derive(Clone)]
+struct Line {
+    peers: Arc<Peers>,
+    boxes: Arc<Outboxes>,
+    drive: Drive,
+    site: SiteId,
+    node: NodeId,
+    number: u64,
+    speech: Speech,
+}
+
+impl Line {
+    /// Asks until it is known what the other end understands. A question whose stream is dropped, as where too many wait, looks
+    /// like one that a release of before does not know: only who hangs up again and again is taken for such a one, and even
+    /// then asked now and then.
+    async fn learn(self) {
+        let (mut hung_up, mut pause) = (0, AGAIN);
+        while self.stands() {
+            let dialect = self.peers.dialect(self.site).await;
+            if !self.stands() {
+                return;
+            }
+            match dialect {
+                Dialect::Said(dialect) => {
+                    self.speech.set(dialect);
+                    return self.speaks(dialect);
+                }
+                Dialect::HungUp => hung_up += 1,
+                Dialect::Unheard => {}
+            }
+            if dialect == Dialect::HungUp && hung_up == HUNG_UP {
+                self.speaks(OLDEST);
+            }
+            rest(pause).await;
+            pause = (pause * 2).min(AGAIN_AT_MOST);
         }
-        drop(permit);
     }
-    Ok(())
+
+    fn stands(&self) -> bool {
+        self.boxes.stands(self.site, self.number)
+    }
+
+    fn speaks(&self, dialect: u8) {
+        let input = Input::Speaks { site: self.site, dialect };
+        self.boxes.while_linked(self.site, self.number, || self.drive.tell(input));
+    }
+
+    /// Keeps a stream open for what waits, until there is no link.
+    async fn keep_pouring(self, class: Class, mut waiting: mpsc::Receiver<Waiting>) {
+        let (mut pause, mut is_again) = (AGAIN, false);
+        loop {
+            let begun = self.peers.clock().now();
+            match self.pour(class, &mut waiting, is_again).await {
+                Ok(()) => return,
+                Err(error) => tracing::debug!(node = %self.node, %error, "a control stream ended"),
+            }
+            if self.peers.clock().now().since(begun) >= STOOD {
+                pause = AGAIN;
+            }
+            // The link may be about to be found broken: then nothing can come any more.
+            if !waiting.is_closed() {
+                rest(pause).await;
+            }
+            if waiting.is_closed() {
+                return;
+            }
+            (pause, is_again) = ((pause * 2).min(AGAIN_AT_MOST), true);
+        }
+    }
+
+    /// Opens a stream and writes what waits, until there is no link.
+    async fn pour(
+        &self,
+        class: Class,
+        waiting: &mut mpsc::Receiver<Waiting>,
+        is_again: bool,
+    ) -> Result<(), PeerError> {
+        let mut stream = self.peers.net().open(self.node).await?;
+        stream.rank(class);
+        frame::write(&mut stream, &codec::encode(&Request::Control)).await?;
+        if is_again && class == Class::Record {
+            self.tell_anew();
+        }
+        while let Some((bytes, kind, permit)) = waiting.recv().await {
+            // Signs of life hold little but names, and those are random bytes.
+            let packs = class == Class::Record && self.speech.has_marks();
+            let bytes = if packs { packed(bytes).await } else { bytes.into() };
+            match frame::write(&mut stream, &bytes).await {
+                Ok(()) => {}
+                // Nothing of it was written: what comes after it may go.
+                Err(FrameError::TooLong { length, most }) => {
+                    tracing::warn!(node = %self.node, length, most, "a message was dropped: it is too long");
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if kind == MessageKind::Record {
+                self.peers.sent(self.node, Kind::Record, bytes.len());
+            }
+            drop(permit);
+        }
+        Ok(())
+    }
+
+    /// What was on its way when a stream ended is lost, and nobody knows what it was.
+    fn tell_anew(&self) {
+        let input = Input::LinkUp(self.site);
+        self.boxes.while_linked(self.site, self.number, || self.drive.tell(input));
+        if let Some(dialect) = self.speech.said() {
+            self.speaks(dialect);
+        }
+    }
 }

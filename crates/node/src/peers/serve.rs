@@ -145,9 +145,9 @@ async fn questions(
         stream.rank(class);
         // Who says marks reads them.
         let asker = Asker { site, class, unpacks: marked.is_some() };
-        let held = match peers.uplink.may_ask(node, &request) {
+        let held = match peers.uplink.may_ask(node, &request, class) {
             Ok(held) => held,
-            Err(message) => return refuse(&mut stream, message).await,
+            Err(message) => return refuse(&mut stream, class, message).await,
         };
         let permit = room.clone().acquire_owned().await.ok();
         let Some(kept) = answerer.answer(asker, request, stream).await? else { return Ok(()) };
@@ -170,9 +170,10 @@ async fn another(stream: &mut Stream) -> Result<Option<(Option<Class>, Request)>
     }
 }
 
-/// This end of the link is metered, too.
-async fn refuse(stream: &mut Stream, message: String) -> Result<(), super::PeerError> {
-    let code = ErrorKind::Unreachable.code().to_owned();
+/// This end of the link is metered, too. Who has copies made asks another site for a while.
+async fn refuse(stream: &mut Stream, class: Class, message: String) -> Result<(), super::PeerError> {
+    let kind = if class == Class::Copy { ErrorKind::Unavailable } else { ErrorKind::Unreachable };
+    let code = kind.code().to_owned();
     frame::write(stream, &codec::encode(&Response::Refused { code, message })).await?;
     Ok(stream.shutdown().await?)
 }

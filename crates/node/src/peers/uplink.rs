@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skerry_base::kv::View;
 use skerry_base::limits::CHUNK_BYTES;
-use skerry_base::{NodeId, WallTime, codec};
+use skerry_base::{NodeId, SiteId, WallTime, codec};
 use skerry_federation::budget::{Account, Budget, Class, Plan, Verdict};
 use skerry_gateway::service::Outcome;
 use skerry_model::space;
@@ -83,9 +83,17 @@ pub(crate) const fn class(request: &Request) -> Option<Class> {
         // What is said on it is judged message by message; what is carried, by who carries it.
         Request::Control | Request::Circuit(_) => None,
         Request::Decide(_) | Request::NameHome(_) | Request::ClaimName(_) => Some(Class::Decision),
+        // Once per link, and nothing else is packed before it.
+        Request::Words { .. } => Some(Class::Decision),
         Request::Below(_) => Some(Class::Record),
         _ => Some(Class::Read),
     }
+}
+
+/// What a question counts as: nothing makes it more urgent than it is, but its asker knows whether somebody waits for it. A
+/// chunk for a copy, or a copy that is to be held, is asked for in the words of a reader.
+pub(crate) fn weight(request: &Request, said: Class) -> Option<Class> {
+    class(request).map(|own| own.max(said))
 }
 
 /// Bytes that a question and its answer take at most, as far as it says.
@@ -181,6 +189,19 @@ impl Uplink {
         self.hold(Some(node), class, 0).map(drop)
     }
 
+    /// Those of these sites, by their nodes, to and from which nothing of this class may cross now.
+    pub(crate) fn spent(
+        &self,
+        class: Class,
+        sites: impl Iterator<Item = (SiteId, NodeId)>,
+    ) -> BTreeSet<SiteId> {
+        if self.may(class).is_ok() {
+            return BTreeSet::new();
+        }
+        let state = self.state();
+        sites.filter(|(_, node)| !state.lan.contains(node)).map(|(site, _)| site).collect()
+    }
+
     /// The same for so many bytes, which are set aside; between the nodes of a site everything may.
     fn hold(&self, node: Option<NodeId>, class: Class, bytes: u64) -> Result<Held, String> {
         let mut state = self.state();
@@ -210,9 +231,15 @@ impl Uplink {
         }
     }
 
-    /// The same for a question to a node or from it.
-    pub(crate) fn may_ask(&self, node: NodeId, request: &Request) -> Result<Option<Held>, String> {
-        class(request).map(|class| self.hold(Some(node), class, size(request))).transpose()
+    /// The same for a question to a node or from it, whose asker says that it is so urgent.
+    pub(crate) fn may_ask(
+        &self,
+        node: NodeId,
+        request: &Request,
+        said: Class,
+    ) -> Result<Option<Held>, String> {
+        let weight = weight(request, said);
+        weight.map(|class| self.hold(Some(node), class, size(request))).transpose()
     }
 
     /// How it stands.
@@ -264,4 +291,27 @@ pub(crate) fn zone(minutes: i16) -> String {
     }
     let (sign, size) = (if minutes < 0 { '-' } else { '+' }, minutes.unsigned_abs());
     format!("{sign}{:02}:{:02}", size / 60, size % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use skerry_base::{BucketId, ChunkId};
+
+    use super::*;
+    use crate::peers::message::{Hold, Holdings};
+
+    #[test]
+    fn what_an_asker_says_makes_a_question_less_urgent_and_never_more() {
+        let bucket = BucketId([1; 16]);
+        let chunk = Request::Chunk { domain: bucket, chunk: ChunkId([2; 32]) };
+        let hold = Request::Hold(Hold { bucket, record: Vec::new().into(), payload: Vec::new() });
+        let holdings = Request::Holdings(Holdings { bucket, life: None, from: Default::default() });
+        for request in [&chunk, &hold, &holdings] {
+            let counts = Class::ALL.map(|said| weight(request, said));
+            assert_eq!(counts, [Class::Read, Class::Read, Class::Read, Class::Copy].map(Some));
+        }
+        let words = Request::Words { dialect: 4 };
+        assert_eq!(Class::ALL.map(|said| weight(&words, said)), Class::ALL.map(Some));
+        assert_eq!(Class::ALL.map(|said| weight(&Request::Control, said)), [None; 4]);
+    }
 }

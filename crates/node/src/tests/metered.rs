@@ -2,7 +2,12 @@
 
 use skerry_gateway::service::{ErrorKind, UplinkBudget, UplinkRequest};
 
+use skerry_federation::placement::Failure;
+use skerry_model::space;
+
 use super::world::{TestSite, TestWorld, noise};
+use crate::site::unreadable;
+use crate::workers::copies::have_held;
 
 type Change = fn(&mut UplinkBudget);
 
@@ -82,5 +87,33 @@ async fn a_budget_that_cannot_be_is_refused_with_what_would_do() {
         assert!(error.message().contains(words), "{error}");
     }
     assert!(admin.uplink().await.unwrap().budget.is_none());
+    world.stop().await;
+}
+
+/// The metered site is asked to hold a copy by one that is not metered, and asks that for its payload.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_wait_for_their_hours_whoever_asks_for_them_while_reads_go_on() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", noise(300_000, 1)).await.unwrap();
+    two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() }).await;
+    let hour = u8::try_from(one.site().clock.wall().0 / 3_600_000 % 24).unwrap();
+    let mut closed = budget(1_000_000_000);
+    if let Some(budget) = &mut closed.budget {
+        (budget.zone_minutes, budget.hours) = (0, Some(((hour + 4) % 24, (hour + 6) % 24)));
+    }
+    two.services().admin.set_uplink(closed).await.unwrap();
+    let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+    let read = move |view: &dyn skerry_base::kv::View| space::current(view, id, "a").map_err(unreadable);
+    let dot = one.site().read(read).await.unwrap().unwrap().dot;
+    // Over a link whose other end has said that it knows marks.
+    one.until("it is known what it speaks", || async { one.site().peers.has_marks(two.node()) }).await;
+    let asked = || have_held(one.site(), id, ("a".into(), dot), two.id());
+    let refused = asked().await.unwrap_err();
+    assert_eq!(refused.failure, Failure::Site, "it is left alone for a while");
+    assert_eq!(two.get("photos", "a").await.unwrap().len(), 300_000, "somebody waits for it");
+    two.services().admin.set_uplink(UplinkRequest { budget: None }).await.unwrap();
+    assert!(asked().await.is_ok());
     world.stop().await;
 }

@@ -10,6 +10,7 @@ mod copies;
 mod declared;
 mod dialects;
 mod duties;
+mod ended_streams;
 mod flips;
 mod followed;
 mod going;

@@ -1,7 +1,10 @@
 //! Reads that want more than what is here: a token, the latest, a miss at a member that is behind, a site just started.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use skerry_base::SiteId;
+use skerry_federation::Input;
 use skerry_gateway::service::{BucketPatch, ErrorKind, ReadMode, RequestContext};
 
 use super::world::{TestSite, TestWorld, context, noise};
@@ -102,6 +105,38 @@ async fn a_miss_at_a_member_is_asked_on_or_not() {
         ErrorKind::NoSuchKey,
         "an island answers"
     );
+    world.stop().await;
+}
+
+/// Two are ahead, and neither has what the other has: one does not speak for the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_miss_at_a_member_is_asked_of_all_who_are_ahead() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", "0").await.unwrap();
+    follows(two, "photos").await;
+    follows(three, "photos").await;
+    world.converged("photos").await;
+    let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+    // Each writes alone; then all are linked, hear of what the others have, and are given none of it.
+    let all: BTreeSet<SiteId> = world.sites.iter().map(TestSite::id).collect();
+    for site in &world.sites {
+        site.cut(true).await;
+        site.site().drive.tell(Input::Spent(all.clone()));
+    }
+    two.put("photos", "of-two", "2").await.unwrap();
+    three.put("photos", "of-three", "3").await.unwrap();
+    for site in &world.sites {
+        site.site().peers.net().set_cut(false);
+    }
+    one.until("both are known to be ahead", || async {
+        one.site().drive.ask(move |machine, replica| machine.ahead(id, replica).len()).await == Some(2)
+    })
+    .await;
+    assert_eq!(one.get("photos", "never").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
+    assert_eq!(one.get("photos", "of-two").await.unwrap(), "2");
+    assert_eq!(one.get("photos", "of-three").await.unwrap(), "3");
     world.stop().await;
 }
 

@@ -1,10 +1,12 @@
 //! One site alone.
 
+use skerry_base::BucketId;
 use skerry_gateway::conformance::{Credentials, run_all};
 use skerry_gateway::service::{ByteRange, ErrorKind, WriteCondition};
 
 use super::world::{TestWorld, context, key, noise};
 use crate::server::Running;
+use crate::site::MEMBERSHIPS;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_of_all_sizes_come_back_whole_and_in_ranges() {
@@ -95,4 +97,23 @@ async fn the_conformance_suite_passes() {
     let report = run_all(&endpoint, &credentials, 1).await;
     assert!(report.passed(), "{report}");
     running.shutdown().await;
+}
+
+/// What is followed beyond that is fed to nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_follows_as_many_buckets_as_it_can_makes_no_more() {
+    let world = TestWorld::new(1).await;
+    let [one] = &world.sites[..] else { panic!("one site") };
+    one.create_bucket("photos").await.unwrap();
+    let many = |n: u64| BucketId(u128::from(n).to_be_bytes());
+    one.site().members.write().unwrap().extend((1..MEMBERSHIPS as u64).map(|n| (many(n), true)));
+    let refused = one.create_bucket("more").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TooManyBuckets, "{refused}");
+    assert!(refused.message().contains("bucket leave"), "{refused}");
+    let refused = one.site().join(many(0)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TooManyBuckets, "{refused}");
+    one.put("photos", "a", "what is followed goes on").await.unwrap();
+    one.site().members.write().unwrap().retain(|id, _| *id != many(1));
+    one.create_bucket("more").await.unwrap();
+    world.stop().await;
 }

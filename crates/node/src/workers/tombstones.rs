@@ -1,9 +1,12 @@
 //! Drops tombstones that every member has seen, so that deletes cost no space for ever; forgets old uploads, and ends those
 //! whose bucket is gone.
 //!
-//! Invariant: nothing is dropped of a bucket while one of its members has not said how far it has seen, nor
-//! before feeds had time to carry it.
+//! Invariants: nothing is dropped of a bucket while one of its members has not said how far it has seen, nor
+//! before feeds had time to carry it; after a start, not before every site has said whether it is a member. A look costs as much
+//! as there are deletes: it is repeated when others have seen more, or when something may have come of age, and takes a
+//! twentieth of the time at most.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, Hlc, Vector, WallTime};
+use skerry_base::{BucketId, Hlc, Instant, Vector, WallTime};
 use skerry_gateway::service::Outcome;
 use skerry_model::Entry;
 use skerry_model::retire::{Settled, Sweep, droppable};
@@ -27,19 +30,52 @@ const REST: Duration = Duration::from_secs(24 * 3600);
 /// Keys looked at in one step.
 const STEP: usize = 256;
 
+/// What looks like the last time is looked at again after this: what was too young then may be old enough.
+const AGED: Duration = Duration::from_secs(3600);
+/// A look that took so long is repeated after this many times as long.
+const SHARE: u32 = 20;
+
+/// The last whole look at a bucket.
+#[derive(Debug)]
+struct Looked {
+    covered: Vector,
+    ended: Instant,
+    took: Duration,
+}
+
+impl Looked {
+    /// Whether another may find more, and may be paid for.
+    fn is_due(&self, covered: &Vector, now: Instant) -> bool {
+        let paid = self.ended.after(self.took * SHARE) <= now;
+        paid && (self.covered != *covered || self.ended.after(AGED) <= now)
+    }
+}
+
 pub(super) struct Tombstones {
     site: Arc<Site>,
+    looked: BTreeMap<BucketId, Looked>,
     /// Of deletions that end uploads here.
     heard: unfinished::Heard,
 }
 
 impl Tombstones {
     pub(super) const fn new(site: Arc<Site>) -> Self {
-        Self { site, heard: unfinished::Heard::new() }
+        Self { site, looked: BTreeMap::new(), heard: unfinished::Heard::new() }
     }
 
-    async fn sweep(&self, bucket: BucketId) -> Outcome<u64> {
+    async fn sweep(&mut self, bucket: BucketId) -> Outcome<u64> {
         let Some(covered) = self.covered_by_all(bucket).await? else { return Ok(0) };
+        let begun = self.site.clock.now();
+        if self.looked.get(&bucket).is_some_and(|looked| !looked.is_due(&covered, begun)) {
+            return Ok(0);
+        }
+        let dropped = self.look(bucket, &covered).await?;
+        let ended = self.site.clock.now();
+        self.looked.insert(bucket, Looked { covered, ended, took: ended.since(begun) });
+        Ok(dropped)
+    }
+
+    async fn look(&self, bucket: BucketId, covered: &Vector) -> Outcome<u64> {
         let rest = u64::try_from(REST.as_millis()).unwrap_or(u64::MAX);
         let before = Hlc::at(WallTime(self.site.clock.wall().0.saturating_sub(rest)));
         let mut from = Sweep::START;
@@ -79,7 +115,7 @@ impl Tombstones {
         let heard = self
             .site
             .drive
-            .ask(move |machine, _| machine.knows_all_members(bucket).then(|| machine.seen(bucket)));
+            .ask(move |machine, _| machine.has_heard_all(bucket).then(|| machine.seen(bucket)));
         Ok(heard
             .await
             .flatten()
@@ -123,7 +159,9 @@ impl Worker for Tombstones {
             Ok(ended) => tracing::info!(ended, "uploads of deleted buckets are gone"),
             Err(error) => tracing::warn!(%error, "uploads of deleted buckets could not be looked for"),
         }
-        for bucket in self.site.memberships() {
+        let followed = self.site.memberships();
+        self.looked.retain(|bucket, _| followed.binary_search(bucket).is_ok());
+        for bucket in followed {
             match self.sweep(bucket).await {
                 Ok(0) => {}
                 Ok(dropped) => {
@@ -133,5 +171,23 @@ impl Worker for Tombstones {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skerry_base::{NodeId, Origin};
+
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_looked_through_when_that_may_find_something_and_is_paid_for() {
+        let vector = |seq| Vector::from_iter([(Origin { node: NodeId([1; 16]), incarnation: 1 }, seq)]);
+        let at = |seconds: u64| Instant(seconds * 1_000_000_000);
+        let looked = Looked { covered: vector(7), ended: at(100), took: Duration::from_secs(10) };
+        assert!(!looked.is_due(&vector(8), at(299)), "a look of ten seconds every 200");
+        assert!(looked.is_due(&vector(8), at(300)));
+        assert!(!looked.is_due(&vector(7), at(300)), "nobody has seen more");
+        assert!(looked.is_due(&vector(7), at(3700)), "something may have come of age");
     }
 }

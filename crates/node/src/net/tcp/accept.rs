@@ -17,7 +17,7 @@ use super::super::sever::Severable;
 use super::super::tls::{self, peer_key};
 use super::super::traffic::Meter;
 use super::super::{Course, Peer, Stream};
-use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, greet};
+use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, Waiting, greet};
 use crate::trust::PublicKey;
 
 /// The pause after the kernel could not accept (no file descriptors): more tries in a row change nothing.
@@ -155,7 +155,7 @@ async fn stranger(shared: &Arc<Shared>, key: PublicKey, socket: Socket, token: C
         return turn_away(shared, socket, &token).await;
     };
     let stream: Stream = Box::new(Severable::new(socket, &token, None).holding(permit));
-    if shared.streams.try_send((Peer::Stranger(key), stream)).is_err() {
+    if shared.streams.try_send(Waiting { peer: Peer::Stranger(key), stream, _place: None }).is_err() {
         return refuse(&shared.refusals.busy, "too many streams wait to be served");
     }
     tokio::select! {

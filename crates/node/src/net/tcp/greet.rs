@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use skerry_base::NodeId;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::super::link::{Inbound, Link};
 use super::super::{Course, Peer};
-use super::{PeerState, Shared, State};
+use super::{PeerState, Shared, State, WAITING_STREAMS, Waiting};
 
 const VERSION: u8 = 1;
 const HELLO_BYTES: usize = 25;
@@ -229,12 +230,18 @@ where
     }
 }
 
-/// Hands the streams that the peer opens to [`super::Net::accept`].
+/// Hands the streams that the peer opens to [`super::Net::accept`]. Each link has places of its own there: however many one
+/// peer opens, none of another is dropped for it.
 fn inbound(shared: &Arc<Shared>, peer: NodeId) -> Inbound {
-    let streams = shared.streams.clone();
+    let (streams, places) = (shared.streams.clone(), Arc::new(Semaphore::new(WAITING_STREAMS)));
     Box::new(move |stream| {
-        if streams.try_send((Peer::Known(peer), stream)).is_err() {
-            tracing::warn!(%peer, "a stream was dropped: too many wait to be served");
+        let place = places.clone().try_acquire_owned().ok();
+        let waits = place.is_some_and(|place| {
+            let waiting = Waiting { peer: Peer::Known(peer), stream, _place: Some(place) };
+            streams.try_send(waiting).is_ok()
+        });
+        if !waits {
+            tracing::warn!(%peer, "a stream was dropped: too many of this peer wait to be served");
         }
     })
 }

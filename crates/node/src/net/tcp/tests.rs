@@ -579,3 +579,40 @@ async fn version_six_addresses_work() {
     a.up(b.node()).await;
     echo(&a, &b, b"six").await;
 }
+
+/// However many streams of some peers wait to be accepted, none of another is dropped for them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_of_many_peers_wait_beside_each_other() {
+    const PEERS: usize = 6;
+    const EACH: usize = 60;
+    let mut hub = Site::new().await;
+    let mut peers = Vec::new();
+    for _ in 0..PEERS {
+        peers.push(Site::new().await);
+    }
+    hub.net.set_peers(peers.iter().map(Site::address).collect());
+    for peer in &mut peers {
+        peer.net.set_peers(vec![hub.address()]);
+        peer.up(hub.node()).await;
+    }
+    for _ in 0..PEERS {
+        assert!(matches!(hub.events.next().await, Some(LinkEvent::Up(_))));
+    }
+    let mut open = Vec::new();
+    for peer in &peers {
+        for _ in 0..EACH {
+            let mut stream = peer.net.open(hub.node()).await.unwrap();
+            frame::write(&mut stream, &[7; 1000]).await.unwrap();
+            open.push(stream);
+        }
+    }
+    // All are here before the first is accepted.
+    let here = || hub.net.traffic().iter().all(|traffic| traffic.received >= 1000 * EACH as u64);
+    while !here() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for n in 0..PEERS * EACH {
+        let next = tokio::time::timeout(Duration::from_secs(10), hub.net.accept()).await;
+        assert!(next.is_ok(), "{n} streams of {} were accepted", PEERS * EACH);
+    }
+}
