@@ -68,6 +68,15 @@ impl Seen {
         Self(vector.iter().map(|(origin, seq)| (short(origin), seq)).collect())
     }
 
+    /// What either has seen.
+    pub fn joined(mut self, other: &Self) -> Self {
+        for (origin, seq) in &other.0 {
+            let known = self.0.entry(*origin).or_default();
+            *known = (*known).max(*seq);
+        }
+        self
+    }
+
     /// Whether the vector covers all of it.
     pub fn is_included_in(&self, vector: &Vector) -> bool {
         let other = Self::of(vector);

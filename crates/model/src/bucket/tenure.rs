@@ -173,9 +173,11 @@ impl Known {
     }
 
     /// What a home says that it had when it opened its tenure: what it may have decided alone, which is among its own
-    /// records. What former homes had decided it waited for itself.
+    /// records, and what former homes elsewhere had decided: it waited for that itself, and the other nodes may not have it
+    /// yet.
     pub fn opening(&self, nodes: &BTreeSet<SiteId>, own: &Vector) -> Seen {
-        if self.inherits(nodes) { self.home.seen.clone() } else { Seen::of(own) }
+        let seen = self.home.seen.clone();
+        if self.inherits(nodes) { seen } else { seen.joined(&Seen::of(own)) }
     }
 
     /// What this node may do.

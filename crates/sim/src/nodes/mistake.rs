@@ -55,6 +55,8 @@ pub enum Mistake {
     NoMargin,
     /// Who has no room answers for what did not fit.
     EmptyPromise,
+    /// A home that another site gave opens its tenure without what that one had.
+    BareOpening,
 }
 
 impl Mistake {
@@ -113,7 +115,7 @@ pub const MISTAKES: [Mistake; 18] = [
 ];
 
 /// Those that this world finds in some seeds only, or in none: `tests/tenures` finds them, in which nothing waits for its time.
-pub const RARE: [Mistake; 8] = [
+pub const RARE: [Mistake; 9] = [
     Mistake::HastyTakeover,
     Mistake::HeirAhead,
     Mistake::UnsettledNo,
@@ -122,4 +124,5 @@ pub const RARE: [Mistake; 8] = [
     Mistake::UnheardHome,
     Mistake::NoWait,
     Mistake::LateAnswer,
+    Mistake::BareOpening,
 ];

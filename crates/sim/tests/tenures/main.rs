@@ -63,7 +63,7 @@ fn begin(mistake: Option<Mistake>, first: First, left: Left) -> (World, State) {
 }
 
 /// Bounds within which every way is gone: from where, after which steps, and what may happen then.
-const BOUNDS: [(First, &[Step], Left); 8] = [
+const BOUNDS: [(First, &[Step], Left); 9] = [
     // A move within the site while two clients ask.
     (First::Opened, &[], Left { decisions: 2, moves: 1, loose: 1, ..NONE }),
     // The home is lost while clients ask.
@@ -84,6 +84,12 @@ const BOUNDS: [(First, &[Step], Left); 8] = [
     (First::Grown, &[], Left { decisions: 1, refusals: 1, views: 2, ..NONE }),
     // It is lost while it is moved to the other site.
     (First::Opened, &[Step::Give(0, FAR)], Left { decisions: 1, views: 1, ..NONE }),
+    // The other site decided, and gave it to a node that gives it to another at once.
+    (
+        First::Far,
+        &[Step::Decide(FAR), Step::Give(FAR, 0), Step::Feed(FAR, 0)],
+        Left { decisions: 1, moves: 1, loose: 1, ..NONE },
+    ),
 ];
 
 /// Node 0 writes something that nobody else gets, decides, and is lost.
@@ -168,7 +174,7 @@ fn long_ways_are_sound() {
 }
 
 /// Within which bound each is found, and by what.
-const FOUND: [(Mistake, usize, &str); 11] = [
+const FOUND: [(Mistake, usize, &str); 12] = [
     (Mistake::EarlyDecision, 1, "undone"),
     (Mistake::EarlyHeir, 2, "homes"),
     (Mistake::OtherHeir, 7, "homes"),
@@ -180,6 +186,7 @@ const FOUND: [(Mistake, usize, &str); 11] = [
     (Mistake::UnheardHome, 5, "undone"),
     (Mistake::NoWait, 0, "undone"),
     (Mistake::LateAnswer, 0, "answers"),
+    (Mistake::BareOpening, 8, "undone"),
 ];
 
 #[test]

@@ -182,7 +182,10 @@ impl World {
             Turn::Open(said) => {
                 let own =
                     self.vector(&held).iter().filter(|(origin, _)| origin.node.0 == site(node).0).collect();
-                let seen = self.known(&held)?.opening(&nodes(), &own);
+                let seen = match self.mistake {
+                    Some(Mistake::BareOpening) => Seen::of(&own),
+                    _ => self.known(&held)?.opening(&nodes(), &own),
+                };
                 self.write(state, node, What::Tenure { said: TenureDocument { seen, ..said }, context });
             }
             Turn::Pass(said) => {
