@@ -36,7 +36,7 @@ pub const INCOMING_BYTES: usize = 64 << 20;
 pub const OUTGOING_BYTES: usize = 32 << 20;
 /// At most for chunks on their way from other sites to clients whose downloads found no room to be read ahead: a 32nd of its memory and 8 MiB a processor if that is less.
 pub const ARRIVING_BYTES: usize = 32 << 20;
-/// At most for chunks that are being made a site's own, as copies that others want held, and a 64th of its memory if that is less: 16 at a time fill any link of a small site.
+/// At most for chunks that are being made a site's own, as copies that others want held, and a 64th of its memory if that is less: 16 at a time fill any link of a small site. Half as much again for those that come for nobody who waits.
 pub const HOLDING_BYTES: usize = 16 << 20;
 /// Bytes of one feed answer: bounds memory on both sides.
 pub const FEED_BATCH_BYTES: usize = 1 << 20;

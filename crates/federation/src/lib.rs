@@ -25,6 +25,7 @@ pub mod departure;
 pub mod drain;
 mod federation;
 mod feed;
+pub mod flow;
 mod input;
 pub mod limits;
 mod location;

@@ -49,6 +49,15 @@ impl Bulk {
         self.room.clone().try_acquire_many_owned(units(bytes)).ok().map(Grant)
     }
 
+    /// The same, however long it takes: for what nobody waits for on the other end of a connection.
+    pub(crate) async fn wait(&self, bytes: usize) -> Outcome<Grant> {
+        // A small machine has no room for a large chunk: then it has all of it.
+        let wanted = units(bytes.min(self.bytes)).max(1);
+        let permit = self.room.clone().acquire_many_owned(wanted).await;
+        let closed = |_| ServiceError::new(ErrorKind::Internal, "the room for payload was closed");
+        permit.map(Grant).map_err(closed)
+    }
+
     /// Room for some bytes, in order of asking.
     pub(crate) async fn take(&self, bytes: usize) -> Outcome<Grant> {
         let wanted = self.room.clone().acquire_many_owned(units(bytes));

@@ -394,6 +394,8 @@ fn new_site(
         outgoing: crate::bulk::Bulk::new(rooms.outgoing),
         arriving: crate::bulk::Bulk::new(rooms.arriving),
         holding: crate::bulk::Bulk::new(rooms.holding),
+        bringing: crate::bulk::Bulk::new(rooms.holding / 2),
+        hands: crate::paths::hands::Hands::default(),
         writing: Arc::new(tokio::sync::Semaphore::new(machine::writes())),
         taken: Arc::new(tokio::sync::Semaphore::new(crate::paths::forward::TAKEN_AT_ONCE)),
         lazy: config.storage.sync == crate::config::Sync::Os,

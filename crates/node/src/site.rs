@@ -31,6 +31,7 @@ use crate::leaving::Leavings;
 use crate::nodes::Nodes;
 use crate::own_site::OwnSite;
 use crate::paths::bucket::Directory;
+use crate::paths::hands::Hands;
 use crate::paths::refusal;
 use crate::peers::Peers;
 use crate::peers::outbox::Outboxes;
@@ -91,6 +92,10 @@ pub(crate) struct Site {
     pub(crate) arriving: Bulk,
     /// Memory for chunks that are held for other sites.
     pub(crate) holding: Bulk,
+    /// The same for copies that nobody waits for: a slow link that they come over leaves room for those that somebody does.
+    pub(crate) bringing: Bulk,
+    /// Chunks that come for other sites while those ask how far they are.
+    pub(crate) hands: Hands,
     /// Chunks of bodies that may be written at once: other work finds a thread beside them.
     pub(crate) writing: Arc<tokio::sync::Semaphore>,
     /// Bodies that other sites forward and this one takes in.

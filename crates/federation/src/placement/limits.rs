@@ -18,6 +18,15 @@ pub const PASSED_OVER_IN_ALL: usize = 64 * PASSED_OVER;
 pub const ASKS_OF_ONE_SITE: usize = 24;
 /// Bytes on their way at once, one version at least: a second of 94 Mbit/s, and what a holder keeps in memory.
 pub const BYTES_AT_ONCE: u64 = 12 << 20;
+/// Bytes on their way at once to a site of which nothing is known yet, one version at least.
+pub const WINDOW_FIRST: u64 = 4 << 20;
+/// The least, again one version at least: what comes in a moment over any link.
+pub const WINDOW_MIN: u64 = 1 << 20;
+/// What a site took in so many seconds lately may be on its way to it: its slow link then brings one body or two at a time,
+/// whole, and other sites' copies have the rest of [`BYTES_AT_ONCE`].
+pub const WINDOW_SECONDS: f64 = 16.0;
+/// A site is taken for so many times what it took before at most.
+pub const WINDOW_GROWTH: u64 = 4;
 /// How long a site that could not take a copy (full, silent, an old release) is left alone.
 pub const REST: Duration = Duration::from_secs(30);
 /// Bytes that a version counts at least: a question and its record.

@@ -10,8 +10,8 @@
 //!
 //! Invariants: a site counts as a holder only after it said so; nobody is asked for what it is known to hold, twice at
 //! once for the same, or while it is lost, not linked or resting; the most endangered first, then the oldest; no more
-//! is on its way than [`limits`] allow, and no bucket keeps another one waiting because its own sites are busy (but a body
-//! larger than all that may be on its way goes alone); copies are only ever added here, so that a cut over-replicates;
+//! is on its way than [`limits`] allow, and to no site more than it took lately in some seconds; no bucket keeps another one waiting because its own sites are busy (but a body
+//! larger than all that may be on its way to its site goes alone there); copies are only ever added here, so that a cut over-replicates;
 //! what is one too many its holder lets go of ([`trim`]).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,11 +21,13 @@ use core::time::Duration;
 use skerry_base::{BucketId, Dot, Instant, SiteId};
 
 use crate::Together;
+use pace::Pace;
 use queue::Queue;
 
 mod custody;
 mod demand;
 pub mod limits;
+mod pace;
 mod queue;
 mod spans;
 pub mod trim;
@@ -123,7 +125,8 @@ struct Waiting {
 struct Flight {
     waiting: Waiting,
     order: u64,
-    asked: BTreeSet<SiteId>,
+    /// What each counts among what is on its way.
+    asked: BTreeMap<SiteId, u64>,
 }
 
 /// The machine.
@@ -138,6 +141,7 @@ pub struct Placement {
     queue: Queue,
     flights: BTreeMap<(BucketId, Dot), Flight>,
     asks: BTreeMap<SiteId, usize>,
+    paces: BTreeMap<SiteId, Pace>,
     bytes: u64,
 }
 
@@ -154,6 +158,7 @@ impl Placement {
             queue: Queue::default(),
             flights: BTreeMap::new(),
             asks: BTreeMap::new(),
+            paces: BTreeMap::new(),
             bytes: 0,
         }
     }
@@ -168,12 +173,12 @@ impl Placement {
             }
             Input::Known(bucket, site, spans) => self.learn(bucket, site, spans),
             Input::Offer { bucket, demand, wants } => self.offer(bucket, &Arc::new(demand), wants),
-            Input::Held(bucket, dot, site) => self.held_by(bucket, dot, site, out),
+            Input::Held(bucket, dot, site) => self.held_by((bucket, dot), site, now, out),
             Input::Failed(bucket, dot, site, failure) => self.failed((bucket, dot), site, failure, now),
             Input::Wake => {}
         }
         self.resting.retain(|_, until| *until > now);
-        self.ask(out);
+        self.ask(now, out);
     }
 
     /// Who burns together: from now on each place counts once, this site's among them.
@@ -204,7 +209,7 @@ impl Placement {
 
     /// Whether this site is being asked to hold it.
     pub fn is_asking(&self, bucket: BucketId, dot: Dot, site: SiteId) -> bool {
-        self.flights.get(&(bucket, dot)).is_some_and(|flight| flight.asked.contains(&site))
+        self.flights.get(&(bucket, dot)).is_some_and(|flight| flight.asked.contains_key(&site))
     }
 
     /// What [`Input::Known`] says, without asking anybody.
@@ -242,6 +247,7 @@ impl Placement {
         self.queue = Queue::default();
         self.flights.clear();
         self.asks.clear();
+        self.paces.clear();
         self.bytes = 0;
     }
 
@@ -349,32 +355,43 @@ impl Placement {
         }
     }
 
-    fn held_by(&mut self, bucket: BucketId, dot: Dot, site: SiteId, out: &mut Vec<Output>) {
+    fn held_by(
+        &mut self,
+        (bucket, dot): (BucketId, Dot),
+        site: SiteId,
+        now: Instant,
+        out: &mut Vec<Output>,
+    ) {
         if site != self.me {
             self.held.entry((bucket, site)).or_default().insert(dot);
             out.push(Output::Noted(bucket, site));
         }
         let here = site == self.me;
-        self.landed((bucket, dot), site, |waiting| waiting.want.here |= here);
+        self.landed((bucket, dot), (site, true), now, |waiting| waiting.want.here |= here);
     }
 
     fn failed(&mut self, of: (BucketId, Dot), site: SiteId, failure: Failure, now: Instant) {
         if failure == Failure::Site && site != self.me {
             self.resting.insert(site, now.after(limits::REST));
         }
-        self.landed(of, site, |waiting| {
+        self.landed(of, (site, false), now, |waiting| {
             waiting.unable.insert(site);
         });
     }
 
     /// A question ended; when it was the last for its version, that waits again if it still lacks holders.
-    fn landed(&mut self, of: (BucketId, Dot), site: SiteId, take: impl FnOnce(&mut Waiting)) {
+    fn landed(
+        &mut self,
+        of: (BucketId, Dot),
+        (site, is_held): (SiteId, bool),
+        now: Instant,
+        take: impl FnOnce(&mut Waiting),
+    ) {
         let Some(flight) = self.flights.get_mut(&of) else { return };
-        if !flight.asked.remove(&site) {
-            return;
-        }
+        let Some(counted) = flight.asked.remove(&site) else { return };
         take(&mut flight.waiting);
-        self.bytes = self.bytes.saturating_sub(weight(&flight.waiting.want));
+        self.bytes = self.bytes.saturating_sub(counted);
+        self.paces.entry(site).or_default().landed(weight(&flight.waiting.want), is_held, now);
         if let Some(asks) = self.asks.get_mut(&site) {
             *asks = asks.saturating_sub(1);
         }
@@ -387,16 +404,16 @@ impl Placement {
 
     /// Asks as long as there is room: first for buckets that have less than an equal part of it on its way, then for whichever.
     /// One whose sites are busy is passed over. So none keeps another one waiting for longer than until something lands.
-    fn ask(&mut self, out: &mut Vec<Output>) {
+    fn ask(&mut self, now: Instant, out: &mut Vec<Output>) {
         let flying: BTreeSet<BucketId> = self.flights.keys().map(|(bucket, _)| *bucket).collect();
         let parts = self.queue.buckets().chain(flying).collect::<BTreeSet<_>>().len();
-        if parts < 2 || self.ask_some(Some(parts), out) {
-            self.ask_some(None, out);
+        if parts < 2 || self.ask_some(Some(parts), now, out) {
+            self.ask_some(None, now, out);
         }
     }
 
     /// `parts`: no bucket gets more than one of so many equal parts of the room. False if the rest of it is to be kept.
-    fn ask_some(&mut self, parts: Option<usize>, out: &mut Vec<Output>) -> bool {
+    fn ask_some(&mut self, parts: Option<usize>, now: Instant, out: &mut Vec<Output>) -> bool {
         let (mut at, mut passed, mut in_all) = (None, BTreeMap::<BucketId, usize>::new(), 0);
         while self.flights.len() < limits::ASKS_AT_ONCE && in_all < limits::PASSED_OVER_IN_ALL {
             let Some((urgency, waiting)) = self.queue.behind(at) else { break };
@@ -407,7 +424,14 @@ impl Placement {
                 continue;
             }
             at = Some(urgency);
-            if self.bytes > 0 && self.bytes + weight(&waiting.want) > limits::BYTES_AT_ONCE {
+            let bytes = weight(&waiting.want);
+            let asked = self.next_for(bucket, waiting).map(|sites| self.with_room(sites, bytes));
+            if asked.as_ref().is_some_and(BTreeMap::is_empty) {
+                (*passed, in_all) = (*passed + 1, in_all + 1);
+                continue;
+            }
+            let in_it = asked.iter().flatten().map(|(_, counted)| *counted).max().unwrap_or_default();
+            if self.bytes > 0 && self.bytes + in_it > limits::BYTES_AT_ONCE {
                 // What has nothing on its way yet comes next: else small ones would pass a large one for ever.
                 if self.flights_of(bucket).next().is_none() {
                     return false;
@@ -415,18 +439,14 @@ impl Placement {
                 *passed = limits::PASSED_OVER;
                 continue;
             }
-            let asked = self.next_for(bucket, waiting);
-            if asked.as_ref().is_some_and(BTreeSet::is_empty) {
-                (*passed, in_all) = (*passed + 1, in_all + 1);
-                continue;
-            }
             let Some(waiting) = self.queue.remove(&urgency) else { break };
             // Nobody can be asked now: the next look at the records finds it again.
             let Some(asked) = asked else { continue };
             let dot = waiting.want.dot;
-            for site in &asked {
+            for (site, counted) in &asked {
                 *self.asks.entry(*site).or_default() += 1;
-                self.bytes += weight(&waiting.want);
+                self.paces.entry(*site).or_default().asked(bytes, now);
+                self.bytes += counted;
                 out.push(Output::Ask(bucket, dot, *site));
             }
             self.flights.insert((bucket, dot), Flight { waiting, order, asked });
@@ -449,13 +469,21 @@ impl Placement {
         let (mut count, mut bytes) = (0, 0);
         for flight in self.flights_of(bucket) {
             count += 1;
-            bytes += weight(&flight.waiting.want) * flight.asked.len() as u64;
+            bytes += flight.asked.values().sum::<u64>();
         }
         count > 0 && (count >= limits::ASKS_AT_ONCE / parts || bytes >= limits::BYTES_AT_ONCE / parts as u64)
     }
 
     fn flights_of(&self, bucket: BucketId) -> impl Iterator<Item = &Flight> {
         self.flights.iter().filter(move |((of, _), _)| *of == bucket).map(|(_, flight)| flight)
+    }
+
+    /// Those of the sites that have room for a version, and what it counts there. The others are asked when they have: nobody
+    /// farther takes it in their place, and nobody faster waits for them.
+    fn with_room(&self, sites: BTreeSet<SiteId>, bytes: u64) -> BTreeMap<SiteId, u64> {
+        let pace = |site: SiteId| self.paces.get(&site).copied().unwrap_or_default();
+        let has_room = sites.into_iter().filter(|site| pace(*site).has_room(bytes));
+        has_room.map(|site| (site, pace(site).counted(bytes))).collect()
     }
 
     fn asks_of(&self, site: SiteId) -> usize {

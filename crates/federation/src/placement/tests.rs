@@ -129,8 +129,9 @@ fn who_is_cut_off_is_not_asked_and_another_copies_instead() {
 fn no_more_at_once_than_the_limits_say() {
     let mut table = Table::new(&[2, 3]);
     let large = (1..=20).map(|seq| want(seq, 5 << 20)).collect();
-    assert_eq!(table.offer(2, large), [(1, 2), (2, 2)]);
-    assert_eq!(table.held(1, 2), [(3, 2)]);
+    assert_eq!(table.offer(2, large), [(1, 2)], "of a site of which nothing is known yet");
+    assert_eq!(table.held(1, 2), [(2, 2), (3, 2)], "it took that at once");
+    assert_eq!(table.held(2, 2), [(4, 2)]);
     let mut table = Table::new(&[2, 3]);
     let small = (1..=3000).map(|seq| want(seq, 10)).collect();
     let asks = table.offer(2, small);
@@ -138,6 +139,56 @@ fn no_more_at_once_than_the_limits_say() {
     assert_eq!((of(2), of(3)), (limits::ASKS_OF_ONE_SITE, limits::ASKS_AT_ONCE - limits::ASKS_OF_ONE_SITE));
     let huge = Want { bytes: u64::MAX / 4, ..want(9000, 0) };
     assert_eq!(Table::new(&[2]).offer(2, vec![huge]), [(9000, 2)], "one at least, however large");
+}
+
+/// Sites that take so many bytes a second, one version after the other; the most that was on its way to each, and what each has.
+fn copied(rates: &[(u8, u64)], copies: usize, seconds: u64) -> BTreeMap<u8, (u64, u64)> {
+    const SIZE: u64 = 1 << 20;
+    let others: Vec<u8> = rates.iter().map(|(site, _)| *site).collect();
+    let mut table = Table::new(&others);
+    let mut coming: BTreeMap<u8, std::collections::VecDeque<(u64, u64)>> = BTreeMap::new();
+    let mut found: BTreeMap<u8, (u64, u64)> = BTreeMap::new();
+    let mut asks = table.offer(copies, (1..=1500).map(|seq| want(seq, SIZE)).collect());
+    for second in 1..=seconds {
+        table.now = Instant(second * 1_000_000_000);
+        for (site, rate) in rates {
+            let mut gives = *rate;
+            while let Some((seq, left)) = coming.entry(*site).or_default().front_mut() {
+                let bytes = gives.min(*left);
+                (*left, gives) = (*left - bytes, gives - bytes);
+                if *left > 0 {
+                    break;
+                }
+                let seq = *seq;
+                coming.entry(*site).or_default().pop_front();
+                found.entry(*site).or_default().1 += SIZE;
+                asks.extend(table.held(seq, *site));
+            }
+        }
+        for (seq, site) in std::mem::take(&mut asks) {
+            let coming = coming.entry(site).or_default();
+            coming.push_back((seq, SIZE));
+            let most = &mut found.entry(site).or_default().0;
+            *most = (*most).max(coming.len() as u64 * SIZE);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_slow_site_has_little_on_its_way_and_keeps_the_others_from_nothing() {
+    let found = copied(&[(2, 20_000), (3, 10 << 20)], 3, 600);
+    assert!(found[&2].0 <= limits::WINDOW_FIRST, "{found:?}");
+    assert!(found[&2].1 >= 20_000 * 500, "{found:?}: and is never idle");
+    assert!(found[&3].1 >= 1400 << 20, "{found:?}: the fast one has all but what is on its way");
+    // What it is asked for once it is known how slow it is.
+    let mut pace = Pace::default();
+    for second in (0..10).map(|n| n * 50) {
+        pace.asked(1 << 20, Instant(second * 1_000_000_000));
+        pace.landed(1 << 20, true, Instant((second + 50) * 1_000_000_000));
+    }
+    pace.asked(1 << 20, Instant(0));
+    assert!(!pace.has_room(1) && pace.counted(u64::MAX) == limits::WINDOW_MIN);
 }
 
 #[test]

@@ -81,6 +81,8 @@ pub(crate) struct Copies {
     state: Mutex<State>,
     /// Held while what others hold is handed over to be written down.
     writing: tokio::sync::Mutex<()>,
+    /// When a site took some of what it was asked to hold last.
+    nearer: Mutex<BTreeMap<SiteId, Instant>>,
     /// A question to another site was answered, or given up.
     answered: tokio::sync::Notify,
     /// Reads of lost versions that got an older one, and that got none.
@@ -143,6 +145,7 @@ impl Copies {
         Self {
             state: Mutex::new(state),
             writing: Default::default(),
+            nearer: Default::default(),
             answered: Default::default(),
             lost_reads: Default::default(),
         }
@@ -174,6 +177,16 @@ impl Copies {
             }
         }
         asks
+    }
+
+    /// A site that holds something for this one has more of it than before.
+    pub(crate) fn note_nearer(&self, site: SiteId, now: Instant) {
+        self.nearer.lock().unwrap_or_else(PoisonError::into_inner).insert(site, now);
+    }
+
+    /// When it was so last.
+    pub(crate) fn nearer(&self, site: SiteId) -> Option<Instant> {
+        self.nearer.lock().unwrap_or_else(PoisonError::into_inner).get(&site).copied()
     }
 
     /// Nobody will tell how what was asked has ended.

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use skerry_base::NodeId;
+use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::links::{LinkEvents, Links};
+use super::narrow::{Narrow, Pipe};
 use super::sever::Severable;
 use super::traffic::{Counters, Meter};
 use super::{Net, NetError, Peer, PeerAddress, PeerTraffic, Stream};
@@ -35,6 +37,8 @@ struct World {
     distances: BTreeMap<(NodeId, NodeId), Duration>,
     /// What a question and its answer wait, of those whose links are slow indeed.
     delays: BTreeMap<(NodeId, NodeId), Duration>,
+    /// What links carry in each direction, of those that are narrow.
+    pipes: BTreeMap<(NodeId, NodeId), Arc<Pipe>>,
     numbers: u64,
 }
 
@@ -90,6 +94,21 @@ impl MemoryWorld {
     pub fn set_delay(&self, one: NodeId, other: NodeId, rtt: Duration) {
         self.set_rtt(one, other, rtt);
         self.change(|world| world.delays.insert((one.min(other), one.max(other)), rtt));
+    }
+
+    /// Makes the link between two nodes carry no more than so many bytes a second in each direction, all streams together;
+    /// those that are open stay as they are.
+    pub fn set_rate(&self, one: NodeId, other: NodeId, bytes_per_second: u64) {
+        self.change(|world| {
+            for pair in [(one, other), (other, one)] {
+                world.pipes.insert(pair, Pipe::new(bytes_per_second));
+            }
+        });
+    }
+
+    /// Breaks the link between two nodes: its streams fail, and it stands again at once.
+    pub fn sever(&self, one: NodeId, other: NodeId) {
+        self.change(|world| world.drop_link((one.min(other), one.max(other))));
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
@@ -166,9 +185,14 @@ impl World {
             }
             Some(Arc::new(meter))
         };
+        let (a, b) = (self.narrow((from, to), a), self.narrow((to, from), b));
         let theirs: Stream = Box::new(Severable::new(b, link, meter(there, from)));
         there.streams.try_send((Peer::Known(from), theirs)).map_err(|_| NetError::NoLink(to))?;
         Ok(Box::new(Severable::new(a, link, meter(here, to))))
+    }
+
+    fn narrow(&self, way: (NodeId, NodeId), end: DuplexStream) -> Narrow<DuplexStream> {
+        Narrow::new(end, self.pipes.get(&way).cloned())
     }
 }
 

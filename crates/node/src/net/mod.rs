@@ -22,6 +22,7 @@ pub mod tcp;
 
 mod link;
 mod links;
+mod narrow;
 mod pace;
 mod sever;
 mod tls;

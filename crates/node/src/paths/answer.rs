@@ -52,7 +52,11 @@ impl Answerer for Answers {
             }
             request => request,
         };
-        let is_chunk = matches!(request, Request::Chunk { .. } | Request::Through(_));
+        // Who asks for such a thing may ask for the next one behind it.
+        let may_follow = matches!(
+            request,
+            Request::Chunk { .. } | Request::Through(_) | Request::Tail(_) | Request::Read(_)
+        );
         let (response, chunks) = self.respond(from, request).await;
         let bytes = codec::encode(&response);
         let bytes = if from.unpacks { packed(bytes).await } else { bytes.into() };
@@ -66,7 +70,7 @@ impl Answerer for Answers {
                 self.site.peers.sent(node, Kind::Payload, chunk.len());
             }
         }
-        if is_chunk {
+        if may_follow {
             stream.flush().await?;
             return Ok(Some(stream));
         }
@@ -94,7 +98,11 @@ impl Answers {
             }
             Request::Through(asked) => through::answer(site, from.class, asked).await,
             Request::Read(read) => object(site, read).await,
-            Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk).await,
+            Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk, 0).await,
+            Request::Tail(tail) => match tail.way {
+                None => one_chunk(site, tail.domain, tail.chunk.id, tail.from).await,
+                Some(way) => through::rest(site, from.class, *tail, way).await,
+            },
             Request::List(list) => (list::answer(site, list, false).await, Vec::new()),
             Request::Versions(list) => (list::answer(site, list, true).await, Vec::new()),
             Request::Decide(decide) => plain(decided(site, decide).await),
@@ -166,11 +174,17 @@ fn found(store: &skerry_storage::Store, read: Read) -> Outcome<(Response, Vec<By
     Ok((Response::Object(Box::new(found)), chunks))
 }
 
-async fn one_chunk(site: &Arc<Site>, domain: BucketId, chunk: ChunkId) -> (Response, Vec<Bytes>) {
+/// A chunk, or what lies of it behind an offset.
+async fn one_chunk(
+    site: &Arc<Site>,
+    domain: BucketId,
+    chunk: ChunkId,
+    from: u32,
+) -> (Response, Vec<Bytes>) {
     let store = site.store.clone();
     let read = tokio::task::spawn_blocking(move || store.read_chunk(domain, chunk, 0..u32::MAX)).await;
     match read {
-        Ok(Ok(bytes)) => (Response::Chunk(u32::try_from(bytes.len()).unwrap_or(u32::MAX)), vec![bytes]),
+        Ok(Ok(bytes)) => tail_of(bytes, from),
         Ok(Err(ReadError::Absent)) => (Response::NoChunk, Vec::new()),
         Ok(Err(error)) => {
             tracing::error!(%chunk, %error, "a chunk here cannot be read");
@@ -178,6 +192,12 @@ async fn one_chunk(site: &Arc<Site>, domain: BucketId, chunk: ChunkId) -> (Respo
         }
         Err(error) => (list::refused(&refusal::task(error)), Vec::new()),
     }
+}
+
+/// What lies of a chunk behind an offset, as an answer.
+pub(super) fn tail_of(bytes: Bytes, from: u32) -> (Response, Vec<Bytes>) {
+    let tail = bytes.slice((from as usize).min(bytes.len())..);
+    (Response::Chunk(u32::try_from(tail.len()).unwrap_or(u32::MAX)), vec![tail])
 }
 
 async fn decided(site: &Arc<Site>, decide: message::Decide) -> Outcome<Response> {

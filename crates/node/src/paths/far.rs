@@ -193,15 +193,27 @@ pub(crate) async fn take(
     {
         let selection = selection(part, object)?;
         let chunks = Chunks::new(site, bucket, member);
-        let mut walk = Walk::new(object.chunks.clone(), selection.bytes);
+        let (mut walk, mut came) = (Walk::new(object.chunks.clone(), selection.bytes), 0);
         for &length in &found.inline {
             let Some(Step::Tree(chunk) | Step::Leaf(chunk, _)) = walk.next() else { break };
-            let bytes =
-                site.peers.receive(&mut answer, chunk.id, length).await.map_err(refusal::malformed)?;
+            let (errand, of) = (chunks.errand(), (chunk.id, length));
+            let bytes = match site.peers.receive(&mut answer, errand, bucket.id, of).await {
+                Ok(bytes) => bytes,
+                // The record is here: the rest is asked for as that of any other body.
+                Err(error) if error.is_apart() => {
+                    tracing::debug!(%error, "the link broke within the first bytes of an object");
+                    break;
+                }
+                Err(error) => return Err(refusal::malformed(error)),
+            };
+            came += 1;
             if chunk.kind == skerry_base::ChunkKind::Tree {
                 walk.supply(&bytes).map_err(refusal::malformed)?;
             }
             chunks.keep(chunk.kind, bytes).await;
+        }
+        if came == found.inline.len() {
+            site.peers.keep_object_stream(answer);
         }
     }
     members::follow_if_small(site, bucket, found.bucket_bytes).await;

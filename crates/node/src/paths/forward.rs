@@ -40,6 +40,8 @@ const OFFER_WAIT: Duration = Duration::from_secs(10);
 /// Forwarded bodies that a site takes in at once: each holds a chunk's room for as long as the other site's client likes,
 /// and the clients here want some, too.
 pub(crate) const TAKEN_AT_ONCE: usize = 16;
+/// What is sent of a body at once: little enough that a slow link takes it within [`PIECE_WAIT`].
+const PIECE_BYTES: usize = 64 << 10;
 /// How long the other side may take for a piece of the body, or to decide.
 const PIECE_WAIT: Duration = Duration::from_secs(60);
 
@@ -176,7 +178,7 @@ async fn pour(site: &Arc<Site>, taker: &mut Taker, body: &mut UploadBody, cause:
     while let Some(bytes) = body.next().await {
         let mut bytes = bytes?;
         while !bytes.is_empty() {
-            let piece = bytes.split_to(bytes.len().min(CHUNK_BYTES));
+            let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
             let sent = tokio::time::timeout(PIECE_WAIT, frame::write(&mut taker.stream, &piece)).await;
             if !matches!(sent, Ok(Ok(()))) {
                 let name = site.peers.roster.name(taker.site);

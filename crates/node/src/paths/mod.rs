@@ -15,6 +15,7 @@ pub(crate) mod far;
 pub(crate) mod forward;
 pub(crate) mod get;
 pub(crate) mod goal;
+pub(crate) mod hands;
 pub(crate) mod home;
 pub(crate) mod ingest;
 pub(crate) mod list;

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use skerry_base::kv::View;
-use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES};
-use skerry_base::{ChunkKind, ChunkRef, SiteId};
+use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_base::{BucketId, ChunkKind, ChunkRef, Instant, SiteId};
 use skerry_federation::budget::Class as Urgency;
 use skerry_federation::scope::{Reach, Reached};
 use skerry_gateway::service::{ErrorKind, Outcome, Receipt, RequestContext, ServiceError};
@@ -28,6 +28,7 @@ use skerry_storage::{Class, Pin, SmallBody};
 
 use super::bucket::Bucket;
 use super::goal::Target;
+use super::hands::{self, Hands};
 use super::source::Chunks;
 use super::write::Written;
 use super::{far, members, refusal, within};
@@ -36,6 +37,7 @@ use crate::copies::{book, look};
 use crate::duties::Act;
 use crate::nodes::Fence;
 use crate::peers::PeerError;
+use crate::peers::chunks::breath;
 use crate::peers::message::{Hold, Part, Request, Response};
 use crate::peers::serve::Asker;
 use crate::site::{Site, entry, unreadable};
@@ -50,12 +52,6 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 const PATIENCE_BYTES: u64 = 512 << 10;
 /// How often it is looked where sites stand while nobody answers.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long a site that holds a large body works before it answers how far it is.
-const TURN: Duration = Duration::from_secs(8);
-
-/// How long what came in a turn stays for the next: longer than whoever asked rests after a question that failed.
-const NEXT_TURN: Duration = Duration::from_secs(60);
-
 /// What stands behind the scope of a bucket that answers writes though they did not get so far.
 const OR_LESS: &str = " or less";
 
@@ -410,34 +406,60 @@ pub(crate) async fn held_by(
     }
 }
 
-/// Has another site hold it; asks again as long as it comes nearer.
+/// Has another site hold it; asks again as long as it comes nearer. A site that came nearer with something a moment ago is not
+/// given up because the link to it broke, nor because it takes another version first.
 async fn hold_at(site: &Arc<Site>, class: Urgency, other: SiteId, request: &Request) -> Result<(), Unheld> {
-    let mut before = None;
+    let (begun, mut most, waits) = (site.clock.now(), None, site.peers.waits());
+    let nearer = || site.copies.nearer(other);
+    let rests = |nearer: Option<Instant>| site.clock.now().since(nearer.map_or(begun, |at| at.max(begun)));
     loop {
-        match site.peers.call_as(class, other, request).await?.response {
-            Response::Held => return Ok(()),
-            Response::Holding(bytes) if before.is_none_or(|before| bytes > before) => before = Some(bytes),
-            Response::Holding(bytes) => return Err(Unheld::Stopped(bytes)),
-            Response::Refused { code, message } => {
+        match site.peers.call_as(class, other, request).await.map(|answer| answer.response) {
+            Ok(Response::Held) => {
+                site.copies.note_nearer(other, site.clock.now());
+                return Ok(());
+            }
+            Ok(Response::Holding(bytes)) if most.is_none_or(|most| bytes > most) => {
+                if bytes > 0 {
+                    site.copies.note_nearer(other, site.clock.now());
+                }
+                most = Some(bytes);
+            }
+            Ok(Response::Holding(bytes)) if rests(nearer()) >= waits.stall => {
+                return Err(Unheld::Stopped(bytes));
+            }
+            Ok(Response::Holding(_)) => breath().await,
+            Ok(Response::Refused { code, message }) => {
                 return Err(Unheld::Refused(refusal::relayed(&code, message)));
             }
-            _ => return Err(Unheld::Senseless),
+            Ok(_) => return Err(Unheld::Senseless),
+            Err(error) => {
+                // A client waits for this very version.
+                let is_copy = class == Urgency::Copy;
+                let came = nearer().filter(|_| is_copy || most.is_some_and(|most| most > 0));
+                let came = came.filter(|at| site.clock.now().since(*at) < waits.stall);
+                let patience = match (&error, came) {
+                    (error, _) if !error.is_apart() => Duration::ZERO,
+                    (_, Some(_)) => waits.stall,
+                    (PeerError::Silent, None) => Duration::ZERO,
+                    (_, None) if is_copy => waits.back,
+                    _ => Duration::ZERO,
+                };
+                if rests(came) >= patience {
+                    return Err(Unheld::Silent(error));
+                }
+                breath().await;
+            }
         }
     }
 }
 
 /// What a version is held under.
+#[derive(Default)]
 pub(crate) struct Terms {
     /// For another node of this site: within one epoch of its view only.
     pub(crate) fence: Option<Fence>,
-    /// How long it works before it answers how far it is.
-    pub(crate) turn: Duration,
-}
-
-impl Default for Terms {
-    fn default() -> Self {
-        Self { fence: None, turn: TURN }
-    }
+    /// How long it works before it answers how far it is; as long as for other sites if it is not said.
+    pub(crate) turn: Option<Duration>,
 }
 
 /// Holds a version for another site: its record and all of its payload, durable here.
@@ -448,6 +470,7 @@ pub(crate) async fn hold(site: &Arc<Site>, from: Asker, hold: Hold) -> Outcome<R
 /// The same on these terms.
 pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Terms) -> Outcome<Response> {
     let Terms { fence, turn } = terms;
+    let turn = turn.unwrap_or_else(|| site.peers.waits().turn);
     fence.iter().try_for_each(Fence::check)?;
     if let Some(node) = site.peers.roster.node(from.site).filter(|_| from.site != site.id) {
         let bytes = hold.payload.iter().map(Bytes::len).sum();
@@ -517,7 +540,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
 }
 
 /// The bucket; its claim may be on its way.
-pub(crate) async fn claimed(site: &Arc<Site>, id: skerry_base::BucketId) -> Outcome<Bucket> {
+pub(crate) async fn claimed(site: &Arc<Site>, id: BucketId) -> Outcome<Bucket> {
     if let Some(bucket) = site.bucket_of(id).await? {
         return Ok(bucket);
     }
@@ -562,8 +585,8 @@ impl Taking {
         Ok(true)
     }
 
-    /// Takes all chunks: those that were sent along, those that are here, the rest from who has them. False after a
-    /// turn: never before a chunk came, and never in the midst of one, which would come no nearer if it were dropped.
+    /// Takes all chunks: those that were sent along, those that are here, the rest from who has them. False after a turn: what
+    /// is on its way then goes on coming, for the next question.
     async fn take(
         &mut self,
         site: &Arc<Site>,
@@ -573,12 +596,13 @@ impl Taking {
         sent: Vec<Bytes>,
     ) -> Outcome<bool> {
         let (begun, mut came) = (site.clock.now(), false);
-        let chunks = Chunks::as_urgent(self.class, site, bucket, record.site);
+        let chunks = Arc::new(Chunks::as_urgent(self.class, site, bucket, record.site));
         let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
         let mut sent = sent.into_iter();
         let mut trees = Vec::new();
         while let Some(step) = walk.next() {
-            if came && site.clock.now().since(begun) >= self.turn {
+            let worked = site.clock.now().since(begun);
+            if came && worked >= self.turn {
                 return Ok(false);
             }
             let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
@@ -587,13 +611,23 @@ impl Taking {
                 sent.next();
                 continue;
             }
-            // Many sites may have many versions held here at once; clients do not wait for them.
-            let _room = site.holding.take((chunk.stored as usize).min(2 * CHUNK_BYTES)).await?;
             let bytes = match sent.next().filter(|bytes| skerry_base::ChunkId::of(bytes) == chunk.id) {
-                Some(bytes) => bytes,
+                Some(bytes) => {
+                    // Many sites may have many versions held here at once; clients do not wait for them.
+                    let room = bytes.len().min(site.holding.bytes());
+                    site.holding.take(room).await?.attach(bytes)
+                }
                 None => {
                     came |= !site.store.has_chunk(bucket.id, chunk.id);
-                    chunks.whole(chunk).await?
+                    // If nothing came at all it is worth to wait a little longer: releases before take that for the end.
+                    let most = self.turn + if came { Duration::ZERO } else { self.turn / 2 };
+                    match fetched(&chunks, bucket.id, chunk, most.saturating_sub(worked)).await {
+                        Some(bytes) => bytes?,
+                        None => {
+                            self.bytes += site.peers.has_of(bucket.id, chunk.id);
+                            return Ok(false);
+                        }
+                    }
                 }
             };
             self.bytes += bytes.len() as u64;
@@ -614,10 +648,32 @@ impl Taking {
     }
 }
 
+/// A chunk from here or from who has it; none if it has not come within this time.
+async fn fetched(
+    chunks: &Arc<Chunks>,
+    domain: BucketId,
+    chunk: ChunkRef,
+    within: Duration,
+) -> Option<Outcome<Bytes>> {
+    let (site, source) = (chunks.site(), chunks.clone());
+    let fetch = async move {
+        let room = source.room().wait(chunk.stored as usize).await?;
+        let bytes = source.whole(chunk).await?;
+        if chunk.kind == ChunkKind::Tree {
+            // Every turn begins with it, and it counts only once its children are here.
+            source.keep(chunk.kind, bytes.clone()).await;
+        }
+        Ok(Some(room.attach(bytes)))
+    };
+    let gone = || refusal::unreachable("the payload is gone where it was fetched from");
+    let came = Hands::fetched(site, (domain, chunk.id), within, fetch).await?;
+    Some(came.and_then(|bytes| bytes.ok_or_else(gone)))
+}
+
 /// What came stays until it is asked for again: nothing refers to it yet, and the collector does not wait.
 fn keep_between_turns(pins: Vec<Pin>) {
     drop(tokio::spawn(async move {
-        tokio::time::timeout(NEXT_TURN, std::future::pending::<()>()).await.ok();
+        tokio::time::timeout(hands::NEXT, std::future::pending::<()>()).await.ok();
         drop(pins);
     }));
 }

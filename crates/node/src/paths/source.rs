@@ -8,12 +8,14 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
-use skerry_base::{BucketId, ChunkKind, ChunkRef, SiteId};
+use skerry_base::{BucketId, ChunkKind, ChunkRef, Instant, SiteId};
 use skerry_federation::budget::Class as Urgency;
+use skerry_federation::flow::Errand;
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::body::{Step, Walk};
 use skerry_storage::{Class, OpenChunk, ReadError};
@@ -22,12 +24,13 @@ use tokio_util::task::AbortOnDropHandle;
 use super::bucket::Bucket;
 use super::nearby::Nearby;
 use super::refusal;
-use crate::bulk::Grant;
+use crate::bulk::{Bulk, Grant};
+use crate::peers::chunks::breath;
 use crate::site::Site;
 
 /// Chunks read ahead while they lie here.
 const AHEAD_NEAR: usize = 2;
-/// Chunks on the way at once while they come from elsewhere.
+/// Chunks on the way at once while they come from elsewhere, where the link has room for so many.
 const AHEAD_FAR: usize = 8;
 /// What is read of a chunk at once when there is no room for all of it: a block, with its checksum.
 const PIECE: u32 = 64 << 10;
@@ -41,6 +44,21 @@ pub(crate) struct Chunks {
     keeps: bool,
     /// How urgent it is to fetch what is not here.
     urgency: Urgency,
+    /// Who this is, of all who fetch something.
+    reader: u64,
+    /// Chunks that were asked for so far.
+    places: AtomicU64,
+    /// When something of this body came from elsewhere last; none if nothing did.
+    came: AtomicU64,
+}
+
+/// Why nobody gave a chunk.
+struct Tried {
+    words: Vec<String>,
+    /// Those who were asked, of whom some may have it.
+    sites: Vec<SiteId>,
+    /// Whether a link broke, or was not there, rather than that somebody said no.
+    is_apart: bool,
 }
 
 impl Chunks {
@@ -52,14 +70,37 @@ impl Chunks {
     /// The same, for something else than a reader who waits.
     pub(crate) fn as_urgent(urgency: Urgency, site: &Arc<Site>, bucket: &Bucket, written: SiteId) -> Self {
         let nearby = Nearby::new(bucket.id, written, bucket.home);
-        let keeps = bucket.may_lie_at(site.id);
-        Self { site: site.clone(), domain: bucket.id, nearby, keeps, urgency }
+        Self::with(site, bucket.id, (nearby, bucket.may_lie_at(site.id), urgency))
     }
 
     /// Chunks of a bucket whichever record names them, to mend them.
     pub(crate) fn mending(site: &Arc<Site>, domain: BucketId, home: SiteId) -> Self {
-        let nearby = Nearby::new(domain, home, home);
-        Self { site: site.clone(), domain, nearby, keeps: true, urgency: Urgency::Copy }
+        Self::with(site, domain, (Nearby::new(domain, home, home), true, Urgency::Copy))
+    }
+
+    fn with(
+        site: &Arc<Site>,
+        domain: BucketId,
+        (nearby, keeps, urgency): (Nearby, bool, Urgency),
+    ) -> Self {
+        let (reader, places, came) = (site.peers.reader(), AtomicU64::new(0), AtomicU64::new(0));
+        Self { site: site.clone(), domain, nearby, keeps, urgency, reader, places, came }
+    }
+
+    /// The site that reads it.
+    pub(super) const fn site(&self) -> &Arc<Site> {
+        &self.site
+    }
+
+    /// Memory for chunks that become this site's own.
+    pub(super) fn room(&self) -> &Bulk {
+        if self.urgency == Urgency::Copy { &self.site.bringing } else { &self.site.holding }
+    }
+
+    /// The next chunk of this body, behind those before it.
+    pub(super) fn errand(&self) -> Errand {
+        let place = self.places.fetch_add(1, Ordering::Relaxed);
+        Errand { class: self.urgency, reader: self.reader, place }
     }
 
     /// Bytes of a chunk that lie here.
@@ -70,7 +111,13 @@ impl Chunks {
     }
 
     /// A piece of a chunk, and whether it had to be fetched. What was fetched but could not be kept is given up to `end`.
-    async fn read(&self, chunk: ChunkRef, piece: Range<u32>, end: u32) -> Outcome<(Bytes, bool)> {
+    async fn read(
+        &self,
+        errand: Errand,
+        chunk: ChunkRef,
+        piece: Range<u32>,
+        end: u32,
+    ) -> Outcome<(Bytes, bool)> {
         let missing = match self.read_here(chunk, piece.clone()).await? {
             Ok(bytes) => return Ok((bytes, false)),
             Err(ReadError::Absent) => "not here".to_owned(),
@@ -82,7 +129,7 @@ impl Chunks {
         let in_pieces = piece.end < end;
         // Held until the chunk is kept; until a slow client has taken it only where nothing may be kept.
         let room = if in_pieces { Some(self.site.arriving.take(chunk.stored as usize).await?) } else { None };
-        let bytes = self.fetch(chunk, &missing).await?;
+        let bytes = self.fetch_for(errand, chunk, &missing).await?;
         if in_pieces && let Ok(piece) = self.read_here(chunk, piece.clone()).await? {
             return Ok((piece, true));
         }
@@ -93,7 +140,11 @@ impl Chunks {
 
     /// A whole chunk from the first holder that has it; a copy stays here.
     pub(crate) async fn fetch(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
-        let bytes = self.ask(chunk, missing).await?;
+        self.fetch_for(self.errand(), chunk, missing).await
+    }
+
+    async fn fetch_for(&self, errand: Errand, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
+        let bytes = self.ask(errand, chunk, missing).await?;
         self.keep(chunk.kind, bytes.clone()).await;
         // It waits for who makes a segment or syncs one.
         let (store, domain) = (self.site.store.clone(), self.domain);
@@ -109,46 +160,97 @@ impl Chunks {
         let read = move || store.read_chunk(domain, chunk.id, 0..u32::MAX);
         match tokio::task::spawn_blocking(read).await.map_err(refusal::task)? {
             Ok(bytes) => Ok(bytes),
-            Err(ReadError::Absent) => self.ask(chunk, "not here").await,
-            Err(error) => self.ask(chunk, &error.to_string()).await,
+            Err(ReadError::Absent) => self.ask(self.errand(), chunk, "not here").await,
+            Err(error) => self.ask(self.errand(), chunk, &error.to_string()).await,
         }
+    }
+
+    /// From whoever has it. Where a link broke over which something of this body came a moment ago, that is waited for, and
+    /// what is still to come is asked for again; where nothing came, the reader hears at once that it is an island.
+    async fn ask(&self, errand: Errand, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
+        let (site, mut had) = (&self.site, self.site.peers.has_of(self.domain, chunk.id));
+        loop {
+            let tried = match self.ask_all(errand, chunk).await {
+                Ok(bytes) => {
+                    self.note_came();
+                    return Ok(bytes);
+                }
+                Err(tried) => tried,
+            };
+            let has = site.peers.has_of(self.domain, chunk.id);
+            if has > had {
+                self.note_came();
+            }
+            had = has;
+            if !tried.is_apart || !self.is_back(&tried.sites).await {
+                return Err(self.lost(&chunk, missing, &tried.words));
+            }
+        }
+    }
+
+    fn note_came(&self) {
+        self.came.store(self.site.clock.now().0, Ordering::Relaxed);
+    }
+
+    /// Waits until one of these has a link, if something of this body came within the time that is waited for; whether one has.
+    async fn is_back(&self, sites: &[SiteId]) -> bool {
+        let (site, came) = (&self.site, self.came.load(Ordering::Relaxed));
+        let until = Instant(came).after(site.peers.waits().stall);
+        while came > 0 && site.clock.now() < until {
+            breath().await;
+            if sites.iter().any(|other| site.linked(*other)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// From who is near and has it, then from who is known to have it; if none of them answers with it, from whoever is
     /// linked and has it: just after a cut not all members are known here again.
-    async fn ask(&self, chunk: ChunkRef, missing: &str) -> Outcome<Bytes> {
-        let (site, mut tried) = (&self.site, Vec::new());
+    async fn ask_all(&self, errand: Errand, chunk: ChunkRef) -> Result<Bytes, Tried> {
+        let site = &self.site;
+        let mut tried = Tried { words: Vec::new(), sites: Vec::new(), is_apart: false };
         let likely = self.nearby.likely(site, chunk.id).await;
         if let Some(likely) = likely {
-            if let Some(bytes) = self.ask_these(chunk, &[likely], &mut tried).await {
+            if let Some(bytes) = self.ask_these(errand, chunk, &[likely], &mut tried).await {
                 return Ok(bytes);
             }
             self.nearby.failed(likely);
         }
         let mut holders = self.nearby.holders(site).await;
         holders.retain(|holder| Some(*holder) != likely);
-        if let Some(bytes) = self.ask_these(chunk, &holders, &mut tried).await {
+        if let Some(bytes) = self.ask_these(errand, chunk, &holders, &mut tried).await {
             return Ok(bytes);
         }
         let others = self.nearby.others_with(site, chunk.id, &holders).await;
-        let found = self.ask_these(chunk, &others, &mut tried).await;
-        found.ok_or_else(|| self.lost(&chunk, missing, &tried))
+        let found = self.ask_these(errand, chunk, &others, &mut tried).await;
+        found.ok_or(tried)
     }
 
-    async fn ask_these(&self, chunk: ChunkRef, holders: &[SiteId], tried: &mut Vec<String>) -> Option<Bytes> {
+    async fn ask_these(
+        &self,
+        errand: Errand,
+        chunk: ChunkRef,
+        holders: &[SiteId],
+        tried: &mut Tried,
+    ) -> Option<Bytes> {
         let peers = &self.site.peers;
         for &site in holders {
-            if let Some(bytes) = peers.chunk_through(self.urgency, site, self.domain, &chunk).await {
+            if let Some(bytes) = peers.chunk_through(errand, site, self.domain, &chunk).await {
                 self.nearby.gave(site);
                 return Some(bytes);
             }
-            match peers.chunk(self.urgency, site, self.domain, &chunk).await {
+            match peers.chunk(errand, site, self.domain, &chunk).await {
                 Ok(Some(bytes)) => {
                     self.nearby.gave(site);
                     return Some(bytes);
                 }
-                Ok(None) => tried.push(format!("{} does not have it", peers.roster.name(site))),
-                Err(error) => tried.push(format!("{}: {error}", peers.roster.name(site))),
+                Ok(None) => tried.words.push(format!("{} does not have it", peers.roster.name(site))),
+                Err(error) => {
+                    tried.words.push(format!("{}: {error}", peers.roster.name(site)));
+                    tried.is_apart |= error.is_apart();
+                    tried.sites.push(site);
+                }
             }
         }
         None
@@ -176,7 +278,7 @@ impl Chunks {
 
     /// Takes the step of a walk over a tree.
     pub(crate) async fn descend(&self, walk: &mut Walk, tree: ChunkRef) -> Outcome<()> {
-        let (bytes, _) = self.read(tree, 0..u32::MAX, u32::MAX).await?;
+        let (bytes, _) = self.read(self.errand(), tree, 0..u32::MAX, u32::MAX).await?;
         walk.supply(&bytes).map_err(|error| ServiceError::new(ErrorKind::Damaged, error.to_string()))
     }
 
@@ -309,8 +411,10 @@ impl Reading {
             self.rest = Some((chunk, piece.end..range.end));
         }
         let (chunks, expected) = (self.chunks.clone(), piece.end - piece.start);
+        // In the order of the body, whichever task comes first.
+        let errand = chunks.errand();
         let read = tokio::spawn(async move {
-            let (bytes, far) = chunks.read(chunk, piece, range.end).await?;
+            let (bytes, far) = chunks.read(errand, chunk, piece, range.end).await?;
             Ok((held(grant, bytes), far))
         });
         self.ahead.push_back((AbortOnDropHandle::new(read), expected));

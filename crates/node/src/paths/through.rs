@@ -4,24 +4,59 @@
 //! Before: `source.rs` at a site whose link to the holder is carried. After: the same from here on, by a way that is shorter
 //! with each site. Why, when the link could carry it: a way that breaks goes on where it broke, chunk by chunk and hop by
 //! hop; and what the next reader behind this site wants is here. Invariants: this site asks for itself, as it may; nothing
-//! lies here that may not; a refusal costs the asker nothing but the question, it then has the chunk carried unread.
+//! lies here that may not; a refusal costs the asker nothing but the question, it then has the chunk carried unread; what is
+//! on its way to here goes on when a question was answered.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
+use skerry_base::{ChunkRef, SiteId};
 use skerry_federation::budget::Class;
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_storage::ReadError;
 
+use super::answer::tail_of;
+use super::bucket::Bucket;
+use super::hands::Hands;
 use super::source::Chunks;
 use super::{bucket, list, refusal};
-use crate::peers::message::{Response, Through};
+use crate::peers::message::{Response, Tail, Through};
 use crate::site::Site;
 
-/// Answers with the chunk.
+/// Answers with the chunk, once it is here.
 pub(crate) async fn answer(site: &Arc<Site>, class: Class, asked: Through) -> (Response, Vec<Bytes>) {
-    match chunk(site, class, asked).await {
-        Ok(Some(bytes)) => (Response::Chunk(u32::try_from(bytes.len()).unwrap_or(u32::MAX)), vec![bytes]),
+    let chunk = match begun(site, class, asked).await {
+        Ok(Begun::Here(bytes)) => Ok(Some(bytes)),
+        Ok(Begun::Fetch(fetch)) => fetch.await,
+        Err(error) => Err(error),
+    };
+    told(chunk, 0)
+}
+
+/// Answers with what the asker lacks of the chunk, or, after a turn, with how far it is; it goes on coming meanwhile.
+pub(crate) async fn rest(
+    site: &Arc<Site>,
+    class: Class,
+    tail: Tail,
+    (holder, most): (SiteId, u8),
+) -> (Response, Vec<Bytes>) {
+    let Tail { domain, chunk, from, .. } = tail;
+    let fetch = match begun(site, class, Through { holder, domain, chunk, most }).await {
+        Ok(Begun::Here(bytes)) => return told(Ok(Some(bytes)), from),
+        Ok(Begun::Fetch(fetch)) => fetch,
+        Err(error) => return told(Err(error), from),
+    };
+    let turn = site.peers.waits().turn;
+    match Hands::fetched(site, (domain, chunk.id), turn, fetch).await {
+        Some(chunk) => told(chunk, from),
+        None => (Response::Holding(site.peers.has_of(domain, chunk.id)), Vec::new()),
+    }
+}
+
+fn told(chunk: Outcome<Option<Bytes>>, from: u32) -> (Response, Vec<Bytes>) {
+    match chunk {
+        Ok(Some(bytes)) => tail_of(bytes, from),
         Ok(None) => (Response::NoChunk, Vec::new()),
         Err(error) => (list::refused(&error), Vec::new()),
     }
@@ -31,7 +66,13 @@ fn refuse(message: impl Into<String>) -> ServiceError {
     ServiceError::new(ErrorKind::Unreachable, message)
 }
 
-async fn chunk(site: &Arc<Site>, class: Class, asked: Through) -> Outcome<Option<Bytes>> {
+/// A chunk that another site asks for.
+enum Begun {
+    Here(Bytes),
+    Fetch(BoxFuture<'static, Outcome<Option<Bytes>>>),
+}
+
+async fn begun(site: &Arc<Site>, class: Class, asked: Through) -> Outcome<Begun> {
     let Through { holder, domain, chunk, most } = asked;
     site.peers.willing().map_err(|why| refuse(format!("{} {why}", site.called())))?;
     let system = site.system;
@@ -41,7 +82,7 @@ async fn chunk(site: &Arc<Site>, class: Class, asked: Through) -> Outcome<Option
     let store = site.store.clone();
     let read = move || store.read_chunk(domain, chunk.id, 0..u32::MAX);
     match tokio::task::spawn_blocking(read).await.map_err(refusal::task)? {
-        Ok(bytes) => return Ok(Some(bytes)),
+        Ok(bytes) => return Ok(Begun::Here(bytes)),
         Err(ReadError::Absent) => {}
         Err(error) => tracing::error!(chunk = %chunk.id, %error, "a chunk here cannot be read"),
     }
@@ -49,19 +90,30 @@ async fn chunk(site: &Arc<Site>, class: Class, asked: Through) -> Outcome<Option
     if !near {
         return Err(refuse(format!("{} has no way to it that is shorter", site.called())));
     }
+    let site = site.clone();
+    Ok(Begun::Fetch(Box::pin(async move { fetch(&site, &bucket, (class, holder), chunk).await })))
+}
+
+async fn fetch(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    (class, holder): (Class, SiteId),
+    chunk: ChunkRef,
+) -> Outcome<Option<Bytes>> {
     let Ok(_room) = site.peers.circuits.through.try_acquire() else {
         return Err(refuse(format!("{} fetches as much for others as it can", site.called())));
     };
-    let further = site.peers.chunk_through(class, holder, domain, &chunk).await;
+    let errand = site.peers.errand(class);
+    let further = site.peers.chunk_through(errand, holder, bucket.id, &chunk).await;
     let fetched = match further {
         Some(bytes) => Some(bytes),
         None => {
-            let fetched = site.peers.chunk(class, holder, domain, &chunk).await;
+            let fetched = site.peers.chunk(errand, holder, bucket.id, &chunk).await;
             fetched.map_err(|error| refuse(error.to_string()))?
         }
     };
     if let Some(bytes) = &fetched {
-        Chunks::new(site, &bucket, holder).keep(chunk.kind, bytes.clone()).await;
+        Chunks::new(site, bucket, holder).keep(chunk.kind, bytes.clone()).await;
     }
     Ok(fetched)
 }

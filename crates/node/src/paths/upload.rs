@@ -228,13 +228,13 @@ pub(crate) async fn take_chunks(
     from: skerry_base::SiteId,
 ) -> Outcome<Vec<Pin>> {
     let mut walk = body::Walk::new(top.to_vec(), 0..size);
+    // What came before a link broke, or the client asked again, is here.
+    let source = Chunks::as_urgent(Urgency::Read, site, bucket, from);
     let mut pins = Vec::new();
     let mut trees = Vec::new();
     while let Some(step) = walk.next() {
         let (body::Step::Tree(chunk) | body::Step::Leaf(chunk, _)) = step;
-        let fetched = site.peers.chunk(Urgency::Read, from, bucket.id, &chunk).await;
-        let bytes = fetched.map_err(|error| refusal::unreachable(error.to_string()))?;
-        let bytes = bytes.ok_or_else(|| refusal::unreachable("the payload is gone where it was written"))?;
+        let bytes = source.whole(chunk).await?;
         if chunk.kind == skerry_base::ChunkKind::Tree {
             walk.supply(&bytes).map_err(refusal::malformed)?;
             // A tree counts its children when it is put, so it comes after them.

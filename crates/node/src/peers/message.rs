@@ -76,6 +76,22 @@ pub(crate) enum Request {
     Replaced(Box<Replaced>),
     /// What there is below a prefix, for a site that follows only that. Releases before that close.
     Below(Box<AskedBelow>),
+    /// What lies behind an offset of a chunk. Said to who speaks [`super::mark::RESUMES`] only.
+    Tail(Box<Tail>),
+}
+
+/// Asks for what the asker lacks of a chunk. Answered by [`Response::Chunk`] with so many bytes, as the whole is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tail {
+    /// The bucket whose chunk it is.
+    pub(crate) domain: BucketId,
+    /// Which.
+    pub(crate) chunk: ChunkRef,
+    /// What the asker has of it.
+    pub(crate) from: u32,
+    /// Of whom the site asked is to fetch it for itself, as in [`Through`], and the sites between those two at most. As long
+    /// as it has not all of it, it answers [`Response::Holding`] with what it has, within seconds.
+    pub(crate) way: Option<(SiteId, u8)>,
 }
 
 /// Asks what there is below a prefix.

@@ -136,6 +136,21 @@ fn below_v1_fixtures() {
 }
 
 #[test]
+fn tail_v1_fixtures() {
+    let chunk =
+        ChunkRef { id: ChunkId([3; 32]), kind: skerry_base::ChunkKind::Leaf, stored: 300, length: 299 };
+    for (way, bytes) in
+        [(None, "00".to_owned()), (Some((SiteId([2; 16]), 2)), format!("01{}02", "02".repeat(16)))]
+    {
+        let tail = Tail { domain: BucketId([1; 16]), chunk, from: 200, way };
+        let request = Request::Tail(Box::new(tail));
+        let expected = format!("0116{}{}00ac02ab02c801{bytes}", "01".repeat(16), "03".repeat(32));
+        assert_eq!(hex(&codec::encode(&request)), expected);
+        assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+    }
+}
+
+#[test]
 fn standing_v1_fixtures() {
     use skerry_federation::departure::Standing;
     let request = Request::Standing { bucket: BucketId([1; 16]) };

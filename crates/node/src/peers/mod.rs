@@ -7,36 +7,38 @@
 //! or waits (payload).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::codec;
-use skerry_base::limits::CHUNK_BYTES;
-use skerry_base::{BucketId, ChunkId, ChunkRef, Instant, NodeId, SiteId};
+use skerry_base::{Instant, NodeId, SiteId};
 use skerry_federation::budget::Class;
-use tokio::io::AsyncReadExt;
+use skerry_federation::flow;
 
 use crate::clock::Clock;
-use crate::net::{Net, NetError, Stream, frame};
+use crate::net::{Net, NetError, PeerTraffic, Stream, frame};
 use crate::telemetry::{Kind, Wan};
 
+pub(crate) mod chunks;
 pub(crate) mod circuits;
+mod flows;
 mod kept;
 pub(crate) mod mark;
 pub(crate) mod message;
 pub(crate) mod outbox;
 pub(crate) mod packed;
+mod parts;
 pub(crate) mod refused;
 pub(crate) mod roster;
 pub(crate) mod serve;
 pub(crate) mod uplink;
 
-use message::{Request, Response, Through};
+use message::{Request, Response};
 use roster::Roster;
 
-/// How long an answer may take to begin: a link that is up but silent must not hold a client for ever.
+/// How long an answer may take to begin.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
 /// Why a question has no answer.
@@ -64,7 +66,7 @@ pub(crate) enum PeerError {
     #[error("{0}")]
     Unreadable(#[from] packed::Unreadable),
     /// Silence.
-    #[error("no answer within {} seconds", ANSWER_WAIT.as_secs())]
+    #[error("no answer within {} seconds, or no further byte of it within a minute", ANSWER_WAIT.as_secs())]
     Silent,
     /// The budget of a metered link is used up, here or there.
     #[error("{0}")]
@@ -72,6 +74,13 @@ pub(crate) enum PeerError {
     /// The answer does not fit the question, or a chunk is not what its name says.
     #[error("{0}")]
     Senseless(&'static str),
+}
+
+impl PeerError {
+    /// Whether it was the link, rather than that who was asked would not or could not.
+    pub(crate) const fn is_apart(&self) -> bool {
+        matches!(self, Self::Apart(_) | Self::Net(_) | Self::Frame(_) | Self::Io(_) | Self::Silent)
+    }
 }
 
 /// Asks other sites.
@@ -88,6 +97,10 @@ pub(crate) struct Peers {
     noted: Mutex<Noted>,
     speech: Mutex<BTreeMap<NodeId, Speech>>,
     kept: kept::Kept,
+    parts: Arc<parts::Parts>,
+    flows: Arc<flows::Flows>,
+    readers: AtomicU64,
+    waits: Mutex<Waits>,
 }
 
 /// What the other end of a link understands: the dialect that it said on this very link.
@@ -105,6 +118,11 @@ impl Speech {
         Some(self.0.load(Ordering::Relaxed)).filter(|dialect| *dialect > 0)
     }
 
+    /// Whether it has said anything.
+    fn is_known(&self) -> bool {
+        self.said().is_some()
+    }
+
     /// Whether marks may be said to it ([`mark`]).
     pub(crate) fn has_marks(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= mark::MARKS
@@ -113,6 +131,11 @@ impl Speech {
     /// Whether it takes another question for a chunk on a stream on which it gave one ([`kept`]).
     fn keeps_streams(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= mark::KEEPS
+    }
+
+    /// Whether it gives the rest of a chunk, and takes further questions behind an object too.
+    fn resumes(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= mark::RESUMES
     }
 }
 
@@ -139,7 +162,38 @@ impl Peers {
     pub(crate) fn new(net: Arc<dyn Net>, wan: Arc<Wan>, clock: Clock, circuits: circuits::Circuits) -> Self {
         let uplink = uplink::Uplink::new(net.clone(), clock);
         let (noted, speech, kept) = (Mutex::default(), Mutex::default(), kept::Kept::default());
-        Self { net, roster: Roster::default(), wan, uplink, circuits, clock, noted, speech, kept }
+        Self {
+            net,
+            roster: Roster::default(),
+            wan,
+            uplink,
+            circuits,
+            clock,
+            noted,
+            speech,
+            kept,
+            parts: parts::Parts::new(clock),
+            flows: flows::Flows::new(clock),
+            readers: AtomicU64::new(0),
+            waits: Mutex::default(),
+        }
+    }
+
+    /// How long is waited for what.
+    pub(crate) fn waits(&self) -> Waits {
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Streams that are kept to a node.
+    #[cfg(test)]
+    pub(crate) fn kept_with(&self, node: NodeId) -> usize {
+        self.kept.count(node)
+    }
+
+    /// The same for tests, whose links are not as slow as slow ones are.
+    #[cfg(test)]
+    pub(crate) fn set_waits(&self, waits: Waits) {
+        *self.waits.lock().unwrap_or_else(PoisonError::into_inner) = waits;
     }
 
     /// There is a new link to a node: nothing is known yet of what it understands.
@@ -176,6 +230,7 @@ impl Peers {
     /// A site said something.
     pub(crate) fn hear(&self, site: SiteId) {
         self.noted().heard.insert(site, self.clock.now());
+        self.parts.purge();
     }
 
     /// When a site was heard last.
@@ -228,17 +283,48 @@ impl Peers {
     ) -> Result<Answer, PeerError> {
         let node = self.roster.node(site).ok_or(PeerError::Stranger(site))?;
         let held = self.uplink.may_ask(node, request, class).map_err(PeerError::Metered)?;
-        match tokio::time::timeout(patience(request), self.exchange(node, class, request)).await {
-            Ok(Ok(answer)) => Ok(Answer { _held: held, ..answer }),
-            Ok(Err(PeerError::Net(NetError::NoLink(_)))) => Err(PeerError::Apart(self.apart(site))),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(PeerError::Silent),
+        match self.patiently(node, request, self.exchange(node, class, request)).await {
+            Some(Ok(answer)) => Ok(Answer { _held: held, ..answer }),
+            Some(Err(PeerError::Net(NetError::NoLink(_)))) => Err(PeerError::Apart(self.apart(site))),
+            Some(Err(error)) => Err(error),
+            None => Err(PeerError::Silent),
         }
     }
 
+    /// What comes of an exchange; none if nothing did. Over a slow link that is busy an answer lies behind other things.
+    async fn patiently<T>(
+        &self,
+        node: NodeId,
+        request: &Request,
+        exchange: impl Future<Output = T>,
+    ) -> Option<T> {
+        let (wait, times) = patience(self.waits(), request);
+        let is_upload = matches!(request, Request::Upload(_));
+        let mut exchange = std::pin::pin!(exchange);
+        let mut before = self.crossed(node);
+        for _ in 0..times {
+            if let Ok(result) = tokio::time::timeout(wait, &mut exchange).await {
+                return Some(result);
+            }
+            let now = self.crossed(node);
+            let bytes = now.saturating_sub(before);
+            // Payload of a part crosses before its answer, be the link slow or fast.
+            if !flow::is_held_up(bytes, wait) && !(is_upload && bytes >= UPLOAD_BYTES) {
+                return None;
+            }
+            before = now;
+        }
+        None
+    }
+
+    /// Bytes that crossed the link to a node, either way.
+    fn crossed(&self, node: NodeId) -> u64 {
+        let of = |traffic: &PeerTraffic| traffic.node == node;
+        self.net.traffic().iter().find(|traffic| of(traffic)).map_or(0, |found| found.sent + found.received)
+    }
+
     async fn exchange(&self, node: NodeId, class: Class, request: &Request) -> Result<Answer, PeerError> {
-        let is_chunk = matches!(request, Request::Chunk { .. } | Request::Through(_));
-        if is_chunk && let Some(stream) = self.kept.take(node, self.clock.now()) {
+        if let Some(stream) = self.warm(node, request) {
             match self.exchange_on(stream, node, class, request).await {
                 Ok(answer) => return Ok(answer),
                 // It ended meanwhile: then the others did, too.
@@ -247,6 +333,17 @@ impl Peers {
         }
         let stream = self.net.open(node).await?;
         self.exchange_on(stream, node, class, request).await
+    }
+
+    /// A stream that was used a while ago, where this question may follow on it.
+    fn warm(&self, node: NodeId, request: &Request) -> Option<Stream> {
+        let resumes = self.speech_of(node).is_some_and(|speech| speech.resumes());
+        let may = match request {
+            Request::Chunk { .. } | Request::Through(_) | Request::Tail(_) => true,
+            Request::Read(read) => resumes && read.part != message::Part::Nothing,
+            _ => false,
+        };
+        may.then(|| self.kept.take(node, self.clock.now(), kept::spell(resumes))).flatten()
     }
 
     async fn exchange_on(
@@ -268,7 +365,11 @@ impl Peers {
         }
         if !matches!(
             request,
-            Request::Chunk { .. } | Request::Through(_) | Request::Size { .. } | Request::Words { .. }
+            Request::Chunk { .. }
+                | Request::Through(_)
+                | Request::Tail(_)
+                | Request::Size { .. }
+                | Request::Words { .. }
         ) {
             self.sent(node, Kind::Record, asked.len() - payload);
         }
@@ -297,97 +398,53 @@ impl Peers {
             Ok(_) | Err(_) => Dialect::HungUp,
         }
     }
-
-    /// One chunk of `site`, verified by its name; none if it is not there.
-    pub(crate) async fn chunk(
-        &self,
-        class: Class,
-        site: SiteId,
-        domain: BucketId,
-        chunk: &ChunkRef,
-    ) -> Result<Option<Bytes>, PeerError> {
-        self.chunk_of((class, site), &Request::Chunk { domain, chunk: chunk.id }, chunk).await
-    }
-
-    /// One chunk of a site that is reached by way of others, fetched by the first of them for itself and given on; none
-    /// if that one will not, or cannot.
-    pub(crate) async fn chunk_through(
-        &self,
-        class: Class,
-        holder: SiteId,
-        domain: BucketId,
-        chunk: &ChunkRef,
-    ) -> Option<Bytes> {
-        let course = self.course(holder).filter(|course| course.hops > 0)?;
-        let relay = self.roster.site(course.via?)?;
-        let asked = Through { holder, domain, chunk: *chunk, most: course.hops - 1 };
-        match self.chunk_of((class, relay), &Request::Through(asked), chunk).await {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                tracing::debug!(relay = self.roster.name(relay), %error, "did not fetch a chunk for this site");
-                None
-            }
-        }
-    }
-
-    async fn chunk_of(
-        &self,
-        (class, site): (Class, SiteId),
-        request: &Request,
-        chunk: &ChunkRef,
-    ) -> Result<Option<Bytes>, PeerError> {
-        let mut answer = self.call_as(class, site, request).await?;
-        match answer.response {
-            Response::Chunk(length) if length == chunk.stored => {
-                let bytes = self.receive(&mut answer, chunk.id, length).await?;
-                if self.speech_of(answer.node).is_some_and(|speech| speech.keeps_streams()) {
-                    self.kept.put(answer.node, answer.stream, self.clock.now());
-                }
-                Ok(Some(bytes))
-            }
-            Response::NoChunk | Response::NotMember => Ok(None),
-            Response::Refused { message, .. } => Err(PeerError::Metered(message)),
-            _ => Err(PeerError::Senseless("another answer than the chunk")),
-        }
-    }
-
-    /// The next chunk that follows an answer on its stream, verified by its name.
-    pub(crate) async fn receive(
-        &self,
-        answer: &mut Answer,
-        id: ChunkId,
-        length: u32,
-    ) -> Result<Bytes, PeerError> {
-        if length as usize > 2 * CHUNK_BYTES {
-            return Err(PeerError::Senseless("a chunk longer than chunks are"));
-        }
-        let mut bytes = vec![0; length as usize];
-        let read = answer.stream.read_exact(&mut bytes);
-        tokio::time::timeout(PAYLOAD_WAIT, read).await.map_err(|_| PeerError::Silent)??;
-        self.received(answer.node, Kind::Payload, bytes.len());
-        if ChunkId::of(&bytes) != id {
-            return Err(PeerError::Senseless("a chunk that is not what its name says"));
-        }
-        Ok(bytes.into())
-    }
 }
 
-/// How long an answer may take to begin.
-const fn patience(request: &Request) -> Duration {
+/// How long is waited, and how often again while a slow link is busy with what comes before the answer.
+fn patience(waits: Waits, request: &Request) -> (Duration, u32) {
     match request {
         // It begins when the chunk is whole where it is asked for.
-        Request::Through(_) => PAYLOAD_WAIT,
+        Request::Through(_) => (waits.stall * 2, 1),
         // It may wait there for something to tell.
-        Request::Below(_) => BELOW_WAIT,
-        _ => ANSWER_WAIT,
+        Request::Below(_) => (BELOW_WAIT, 1),
+        // Answered once the payload of a part is there, or of a copy where releases before fetch it.
+        Request::Upload(_) | Request::Hold(_) => (waits.answer, HELD_UP_LONG),
+        _ => (waits.answer, HELD_UP),
     }
 }
 
 /// How long an answer about a prefix may take: what it may wait at most where it is asked, and an answer's time.
 const BELOW_WAIT: Duration = Duration::from_secs(45);
+/// Fewer in the time of an answer are signs of life.
+const UPLOAD_BYTES: u64 = 16 << 10;
+/// How often an answer is waited for again on a slow link that is busy: two minutes in all.
+const HELD_UP: u32 = 8;
+/// The same where payload must cross before it: ten minutes.
+const HELD_UP_LONG: u32 = 40;
 
-/// How long one chunk may take: 70 kbit/s at the slowest.
-const PAYLOAD_WAIT: Duration = Duration::from_secs(120);
+/// How long is waited for what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waits {
+    /// For an answer to begin: a link that is up but silent must not hold a client for ever.
+    pub(crate) answer: Duration,
+    /// For the next byte of what has begun to come, and for the link to come back that it came over.
+    pub(crate) stall: Duration,
+    /// For a link that broke while a copy was asked for of which nothing has come yet.
+    pub(crate) back: Duration,
+    /// Who holds a large body for another says after this how far it is.
+    pub(crate) turn: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self {
+            answer: ANSWER_WAIT,
+            stall: Duration::from_secs(60),
+            back: Duration::from_secs(5),
+            turn: Duration::from_secs(8),
+        }
+    }
+}
 
 /// The answer to a question.
 pub(crate) struct Answer {

@@ -32,8 +32,10 @@ use crate::trust::PublicKey;
 pub(crate) const QUESTIONS: usize = 64;
 /// Messages of one peer that may wait for the machine.
 const WAITING: usize = 16;
-/// How long a stream may be open without a word, also after a chunk.
+/// How long a stream may be open without a word.
 pub(super) const FIRST_WORD: Duration = Duration::from_secs(30);
+/// The same after an answer behind which another question may follow. Who asked keeps it half as long.
+pub(super) const NEXT_WORD: Duration = Duration::from_secs(120);
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
@@ -130,8 +132,8 @@ async fn one(
     }
 }
 
-/// Answers one question, and those that follow where one gives its stream back: for chunks, one after the other. Each is
-/// as urgent as it says.
+/// Answers one question, and those that follow where one gives its stream back: for chunks and objects, one after the other.
+/// Each is as urgent as it says.
 async fn questions(
     (peers, answerer): (&Peers, &dyn Answerer),
     room: &Arc<Semaphore>,
@@ -159,14 +161,16 @@ async fn questions(
     Ok(())
 }
 
-/// The next question for a chunk; none where the asker has ended the stream, or has asked nothing for long.
+/// The next question for a chunk or an object; none where the asker has ended the stream, or has asked nothing for long.
 async fn another(stream: &mut Stream) -> Result<Option<(Option<Class>, Request)>, super::PeerError> {
-    let Ok(frame) = tokio::time::timeout(FIRST_WORD, frame::read(stream)).await else { return Ok(None) };
+    let Ok(frame) = tokio::time::timeout(NEXT_WORD, frame::read(stream)).await else { return Ok(None) };
     let Some(frame) = frame? else { return Ok(None) };
     let (marked, question) = mark::read(&frame);
     match codec::decode(question)? {
-        request @ (Request::Chunk { .. } | Request::Through(_)) => Ok(Some((marked, request))),
-        _ => Err(super::PeerError::Senseless("another question than for a chunk behind one")),
+        request @ (Request::Chunk { .. } | Request::Through(_) | Request::Tail(_) | Request::Read(_)) => {
+            Ok(Some((marked, request)))
+        }
+        _ => Err(super::PeerError::Senseless("another question than for payload behind one")),
     }
 }
 

@@ -100,6 +100,7 @@ pub(crate) fn weight(request: &Request, said: Class) -> Option<Class> {
 fn size(request: &Request) -> u64 {
     let body = match request {
         Request::Chunk { .. } | Request::Through(_) => CHUNK_BYTES as u64,
+        Request::Tail(tail) => u64::from(tail.chunk.stored.saturating_sub(tail.from)),
         Request::Read(read) if read.part != Part::Nothing => CHUNK_BYTES as u64,
         Request::Hold(hold) => hold.payload.iter().map(|bytes| bytes.len() as u64).sum(),
         // Follows the question, as it comes from the client.

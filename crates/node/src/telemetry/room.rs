@@ -15,7 +15,7 @@ use crate::site::Site;
 #[derive(Debug)]
 struct Rooms {
     memory: u64,
-    rooms: [(&'static str, Bulk); 4],
+    rooms: [(&'static str, Bulk); 5],
 }
 
 /// Tells of the rooms of a site, made out of so many bytes of memory.
@@ -25,6 +25,7 @@ pub(crate) fn watch(registry: &mut Registry, site: &Site, memory: u64) {
         ("outgoing", site.outgoing.clone()),
         ("arriving", site.arriving.clone()),
         ("holding", site.holding.clone()),
+        ("bringing", site.bringing.clone()),
     ];
     registry.register_collector(Box::new(Rooms { memory, rooms }));
 }

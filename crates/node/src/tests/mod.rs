@@ -34,6 +34,7 @@ mod scope;
 mod scope_areas;
 mod scope_paths;
 mod several_sites;
+mod slow;
 mod space;
 mod sums;
 mod tenures;

@@ -154,6 +154,16 @@ impl TestSite {
         self.net.set_delay(self.node(), other.node(), rtt);
     }
 
+    /// Lets the link to another site carry no more than so many bytes a second, each way.
+    pub(super) fn set_rate(&self, other: &Self, rate: u64) {
+        self.net.set_rate(self.node(), other.node(), rate);
+    }
+
+    /// Breaks the link to another site, which stands again at once.
+    pub(super) fn sever(&self, other: &Self) {
+        self.net.sever(self.node(), other.node());
+    }
+
     /// Bytes that came from another site so far.
     pub(super) fn received_from(&self, other: &Self) -> u64 {
         let traffic = self.site().peers.net().traffic();
