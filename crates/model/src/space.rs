@@ -23,7 +23,7 @@ mod round;
 mod rows;
 mod subscription;
 
-pub use below::{Asked, Below, Changes, Range, changes_below, range_below};
+pub use below::{Asked, Below, Changes, Extent, Range, changes_below, extent, range_below};
 pub use census::{Census, Standing, census};
 pub use fallback::fallbacks;
 pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
@@ -40,8 +40,8 @@ pub use reduce::SpaceReducer;
 pub use round::{Incoming, Progress, seen, take};
 pub use rows::{Listed, Loser, Sums};
 pub use subscription::{
-    Ranges, Step, Subscription, completes, followed, held_below, left_below, next, rested, subscription,
-    subscriptions, subscriptions_of, take_changes, take_range,
+    COMPARED, Ranges, Step, Subscription, compares, completes, followed, held_below, left_below, next, rested,
+    subscription, subscriptions, subscriptions_of, take_changes, take_range,
 };
 
 pub(crate) use change::{State, for_each_alive};

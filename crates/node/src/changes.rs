@@ -2,7 +2,7 @@
 //!
 //! Invariant: a waiter that looks, and then waits with what it saw, misses nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use skerry_base::BucketId;
@@ -15,13 +15,15 @@ pub struct Changes {
     dirty: Arc<Mutex<BTreeSet<BucketId>>>,
     system: watch::Sender<u64>,
     system_bucket: BucketId,
+    /// Buckets that somebody follows apart from all others.
+    apart: Arc<Mutex<BTreeMap<BucketId, watch::Sender<u64>>>>,
 }
 
 impl Changes {
     /// Nothing happened yet. Changes of the system bucket are also told apart.
     pub fn new(system_bucket: BucketId) -> Self {
         let (count, system) = (watch::Sender::new(0), watch::Sender::new(0));
-        Self { count, dirty: Arc::default(), system, system_bucket }
+        Self { count, dirty: Arc::default(), system, system_bucket, apart: Arc::default() }
     }
 
     /// An own write of this bucket is durable.
@@ -29,6 +31,15 @@ impl Changes {
         if bucket == self.system_bucket {
             self.system.send_modify(|count| *count += 1);
         }
+        let mut apart = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = apart.get(&bucket) {
+            count.send_modify(|count| *count += 1);
+            // Who followed it has gone.
+            if count.receiver_count() == 0 {
+                apart.remove(&bucket);
+            }
+        }
+        drop(apart);
         self.world();
     }
 
@@ -46,6 +57,14 @@ impl Changes {
     /// Follows every change.
     pub fn follow(&self) -> watch::Receiver<u64> {
         self.count.subscribe()
+    }
+
+    /// Follows changes of one bucket.
+    pub fn follow_bucket(&self, bucket: BucketId) -> watch::Receiver<u64> {
+        let mut apart = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
+        // A bucket in which nothing happens any more would be kept for ever.
+        apart.retain(|of, count| *of == bucket || count.receiver_count() > 0);
+        apart.entry(bucket).or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
     /// How often the system bucket changed.

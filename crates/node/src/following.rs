@@ -7,13 +7,14 @@
 //! and after it was looked up; while the site is a member of the bucket, it reads as a member.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, Instant, Origin, SiteId};
+use skerry_base::{BucketId, Instant, Origin, SiteId, Vector};
 use skerry_gateway::service::{ErrorKind, FollowRequest, FollowedPrefix, Outcome, ServiceError};
 use skerry_model::bucket::Joins;
-use skerry_model::space::{self, Below, SpaceError, Subscription};
+use skerry_model::space::{self, Below, Fingerprint, SpaceError, Subscription};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::drive::stored::Stored;
@@ -22,10 +23,13 @@ use crate::paths::bucket::Bucket;
 use crate::site::{Site, entry, unreadable};
 
 pub(crate) mod answer;
+pub(crate) mod joining;
 pub(crate) mod work;
 
 /// Prefixes that a site follows at most: each is a question that waits at a member.
 const MOST: usize = 16;
+/// Records of a prefix that are counted for who asks how it stands.
+const COUNTED: u64 = 1 << 17;
 /// Questions of others that wait here at once at most; more are answered without waiting.
 const WAITING: usize = 256;
 
@@ -37,12 +41,16 @@ struct Standing {
     ends: bool,
     /// The last question was answered to its end: nothing more is known to be elsewhere.
     current: bool,
-    /// Why the last question was not answered.
+    /// Why the last question was not answered; at a member what made it one, if it was a write.
     reason: Option<String>,
     heard: Option<Instant>,
     compared: Option<Instant>,
     /// Who answered last.
     near: Option<SiteId>,
+    /// Keys that are compared at once.
+    width: usize,
+    /// The write that made the site a member.
+    joined: Option<String>,
     /// Lives of members that answered.
     lives: BTreeMap<SiteId, Origin>,
 }
@@ -50,7 +58,7 @@ struct Standing {
 impl Standing {
     fn of(row: &Subscription) -> Self {
         let Subscription { complete, through, ends, .. } = *row;
-        Self { complete, through, ends, ..Self::default() }
+        Self { complete, through, ends, width: space::COMPARED, ..Self::default() }
     }
 }
 
@@ -71,12 +79,17 @@ pub(crate) struct Following {
     gate: tokio::sync::Mutex<()>,
     wake: Notify,
     waiting: Semaphore,
+    /// How often a bucket was looked at for those who wait.
+    looks: AtomicU64,
+    deciding: joining::Deciding,
 }
 
 impl Default for Following {
     fn default() -> Self {
-        let (all, gate) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self { all, gate, wake: Notify::new(), waiting: Semaphore::new(WAITING) }
+        let (wake, waiting) = (Notify::new(), Semaphore::new(WAITING));
+        let (all, gate, deciding) =
+            (Mutex::default(), tokio::sync::Mutex::default(), joining::Deciding::default());
+        Self { all, gate, wake, waiting, looks: AtomicU64::new(0), deciding }
     }
 }
 
@@ -130,8 +143,31 @@ impl Following {
     /// What is here of a bucket goes: nothing is answered from it any more.
     pub(crate) fn begin_anew(&self, bucket: BucketId) {
         for (_, standing) in self.all().iter_mut().filter(|(below, _)| below.bucket == bucket) {
-            (standing.complete, standing.current) = (false, false);
+            (standing.complete, standing.current, standing.joined) = (false, false, None);
         }
+    }
+
+    /// What is followed of a bucket has become a member's, because of this; whether that was not known.
+    fn note_joined(&self, bucket: BucketId, why: &str) -> bool {
+        let mut all = self.all();
+        let of_bucket = all.iter_mut().filter(|(below, _)| below.bucket == bucket);
+        let fresh = of_bucket.map(|(_, standing)| standing.joined.replace(why.into()).is_none());
+        fresh.fold(false, |any, fresh| any | fresh)
+    }
+
+    /// A bucket is looked at for a question that waits.
+    fn looked(&self) {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was.
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
+    /// Questions that wait here.
+    pub(crate) fn waiting(&self) -> u32 {
+        WAITING.saturating_sub(self.waiting.available_permits()) as u32
     }
 
     /// How many prefixes are followed, and how many of them are not whole or not current.
@@ -159,23 +195,33 @@ impl Site {
         !self.is_member(bucket) && self.following.any_of(bucket)
     }
 
+    /// Whether a record that a member told, and that is not here any more, is answered all the same: what a site drops that
+    /// leaves its bucket lives elsewhere. Below a prefix that it follows it is known to be dead. `swept`: it was being
+    /// dropped when it was asked for.
+    pub(crate) fn outlives(&self, bucket: BucketId, key: &str, swept: bool) -> bool {
+        swept || (self.stamps.is_out(bucket) && self.trusts(bucket, key).is_none())
+    }
+
     /// Whether writes to a bucket go to a member because of a prefix that is followed.
     pub(crate) fn writes_through(&self, bucket: BucketId) -> bool {
         !self.is_member(bucket) && self.following.writes_through(bucket)
     }
 }
 
+/// Up to where records are here, and what was told beyond that.
+pub(crate) type Seen = (Vector, Fingerprint);
+
 /// What a pin rests on: whether what lies below it is here whole, and up to where.
 pub(crate) async fn pinned(
     site: &Arc<Site>,
     bucket: BucketId,
     prefix: &str,
-) -> Outcome<Option<(bool, skerry_base::Vector)>> {
+) -> Outcome<Option<(bool, Seen)>> {
     let Some(below) = site.following.covering(bucket, prefix).filter(|_| !site.is_member(bucket)) else {
         return Ok(None);
     };
     let row = site.read(move |view| space::subscription(view, &below).map_err(unreadable)).await?;
-    Ok(row.map(|row| (row.complete, row.upto)))
+    Ok(row.map(|row| (row.complete, (row.upto, row.loose))))
 }
 
 /// Whether a prefix of a bucket of which this site is no member lies below one that it follows.
@@ -296,17 +342,7 @@ async fn end(site: &Arc<Site>, bucket: &Bucket, below: Below) -> Outcome<()> {
         );
         return Err(ServiceError::new(ErrorKind::InvalidRequest, message));
     }
-    let place = below.clone();
-    let propose = move |view: &dyn View| {
-        let row = space::subscription(view, &place).map_err(unreadable)?;
-        let ends = row.map(|row| space::followed(&place, Some(&Subscription { ends: true, ..row.anew() })));
-        Ok(((), ends.iter().map(entry).collect()))
-    };
-    // From now on nothing is answered from what goes.
-    if let Some(standing) = site.following.all().get_mut(&below) {
-        standing.ends = true;
-    }
-    let ended = site.commit(site.system, (), propose).await;
+    let ended = work::end(site, &below).await;
     if ended.is_err()
         && let Some(standing) = site.following.all().get_mut(&below)
     {
@@ -324,10 +360,13 @@ pub(crate) async fn status(site: &Arc<Site>, bucket: BucketId) -> Outcome<Vec<Fo
         rows.map(|(below, standing)| (below.clone(), standing.clone())).collect()
     };
     let (is_member, now) = (site.is_member(bucket), site.clock.now());
+    // One of them speaks for all writes to the bucket.
+    let through = all.iter().any(|(_, standing)| standing.through && !standing.ends);
     let mut found = Vec::with_capacity(all.len());
     for (below, standing) in all {
         let prefix = below.prefix.clone();
-        let held = site.read(move |view| space::held_below(view, &below).map_err(unreadable)).await?;
+        let held =
+            site.read(move |view| space::held_below(view, &below, COUNTED).map_err(unreadable)).await?;
         let state = match &standing {
             _ if is_member => "member",
             Standing { ends: true, .. } => "ending",
@@ -339,10 +378,11 @@ pub(crate) async fn status(site: &Arc<Site>, bucket: BucketId) -> Outcome<Vec<Fo
             prefix,
             state: state.into(),
             records: held.0,
+            at_least: held.0 >= COUNTED,
             bytes: held.1,
             heard_ms: standing.heard.map(|heard| now.since(heard).as_millis() as u64),
-            writes: if standing.through { "through" } else { "join" }.into(),
-            reason: standing.reason.unwrap_or_default(),
+            writes: if through { "through" } else { "join" }.into(),
+            reason: standing.joined.filter(|_| is_member).or(standing.reason).unwrap_or_default(),
         });
     }
     Ok(found)

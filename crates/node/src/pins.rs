@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Vector};
+use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef};
 use skerry_federation::budget::Class;
 use skerry_gateway::service::{
     ErrorKind, Outcome, PinAct, PinList, PinRequest, PinStatus, ServiceError, VERSION,
@@ -67,7 +67,7 @@ struct Progress {
     done: bool,
     reason: Option<String>,
     /// What had been seen of the bucket when it was walked to its end.
-    seen: Option<Vector>,
+    seen: Option<following::Seen>,
 }
 
 /// The pins of a site.
@@ -282,7 +282,8 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
         Some(followed) => followed,
         None => {
             let whole = site.is_complete(id);
-            (whole, site.read(move |view| space::vector(view, id).map_err(unreadable)).await?)
+            let vector = site.read(move |view| space::vector(view, id).map_err(unreadable)).await?;
+            (whole, (vector, space::Fingerprint::default()))
         }
     };
     if known.done || (known.walked && known.reason.is_none() && known.seen.as_ref() == Some(&seen)) {

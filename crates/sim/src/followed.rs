@@ -491,7 +491,7 @@ impl World {
             self.sure(done);
         }
         self.put_row(None);
-        let held = space::held_below(&self.subscriber, &below());
+        let held = space::held_below(&self.subscriber, &below(), u64::MAX);
         if self.sure(held) != Some((0, 0)) {
             self.fail("outside", "records of a prefix that is followed no more".into());
         }
@@ -513,7 +513,8 @@ impl World {
     fn asked(&mut self, member: usize, row: &Subscription) -> Result<Option<Talk>, space::SpaceError> {
         let (below, life) = (below(), self.origin(member));
         let there = &self.members[member];
-        match space::next(&self.subscriber, &below, row, self.lives.get(&member).copied())? {
+        let source = self.lives.get(&member).copied();
+        match space::next(&self.subscriber, &below, row, (source, space::COMPARED))? {
             Step::End => Ok(None),
             Step::Range(asked) => {
                 let range = space::range_below(&there.tables, &below, &asked, PAGE)?;

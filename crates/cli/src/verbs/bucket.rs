@@ -28,8 +28,10 @@ pub(crate) enum Bucket {
     /// Make a site a member of a bucket: it takes all records and follows them; or have it follow a prefix only
     ///
     /// With --prefix the site keeps the records of the keys that begin so, lists and reads them when it is cut off, and is no
-    /// member: nobody counts on it. `bucket pin --prefix` below it keeps their payload as well. A write here makes the site a
-    /// member of the whole bucket, unless --writes through was said.
+    /// member: nobody counts on it. `bucket pin --prefix` below it keeps their payload as well. The first write here to any key
+    /// of the bucket makes the site a member of the whole bucket: it takes all records, over a metered link as well, until
+    /// `bucket leave` brings it back to its prefixes. With --writes through it never does: writes go to a member, and are
+    /// refused while none can be reached.
     Join(membership::Join),
     /// Have a site leave a bucket, once others have all that it holds
     ///
@@ -256,8 +258,11 @@ impl List {
             output::document("buckets", &list)?;
             return Ok(Exit::Done);
         }
-        let mut rows =
-            vec![["BUCKET", "OWNER", "OBJECTS", "SIZE", "CONFLICTS", "MEMBERS"].map(str::to_owned).to_vec()];
+        let mut rows = vec![
+            ["BUCKET", "OWNER", "OBJECTS", "SIZE", "CONFLICTS", "HERE", "MEMBERS"]
+                .map(str::to_owned)
+                .to_vec(),
+        ];
         rows.extend(list.buckets.iter().map(row));
         output::line(&output::table(&rows));
         Ok(Exit::Done)
@@ -271,8 +276,21 @@ fn row(bucket: &BucketStatus) -> Vec<String> {
         bucket.objects.to_string(),
         words::bytes(bucket.bytes),
         bucket.conflicts.to_string(),
+        here(bucket),
         bucket.members.join(" "),
     ]
+}
+
+/// What the site that is asked is to a bucket, in a few words.
+fn here(bucket: &BucketStatus) -> String {
+    match &bucket.prefixes[..] {
+        [first, rest @ ..] if bucket.standing == "none" => {
+            let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+            format!("below {:?}{more}, writes {}", first.prefix, first.writes)
+        }
+        _ if bucket.standing == "none" => "-".into(),
+        _ => bucket.standing.clone(),
+    }
 }
 
 impl Info {

@@ -99,11 +99,9 @@ impl Join {
         let writes = writes.map(|value| value.get_name().to_owned());
         let act = match &when {
             _ if self.prefix.is_some() => {
-                format!(
-                    "follow the keys of {} below {:?}",
-                    self.name,
-                    self.prefix.as_deref().unwrap_or_default()
-                )
+                let prefix = self.prefix.as_deref().unwrap_or_default();
+                let writes = writes.as_deref().map_or("", written);
+                format!("follow the keys of {} below {prefix:?}{writes}", self.name)
             }
             Some(when) => format!("set when a read makes this site a member of {}: {when}", self.name),
             None => format!("follow the bucket {}", self.name),
@@ -165,19 +163,30 @@ fn progress(state: &MembershipState) -> String {
     format!("{} leaves {}{left}: {}", state.site, state.bucket, state.reason)
 }
 
+const MEMBER: &str = "asleep: the site is a member of the whole bucket";
+
+/// What a write does at a site that follows a prefix.
+fn written(writes: &str) -> &'static str {
+    match writes {
+        "through" => ", writes to the bucket go to members",
+        _ => ", the first write to the bucket makes the site a member of all of it",
+    }
+}
+
 /// A followed prefix in words.
 pub(crate) fn followed(prefix: &FollowedPrefix) -> String {
-    let FollowedPrefix { prefix: keys, state, records, bytes, writes, reason, .. } = prefix;
-    let held = format!("{} ({})", words::count(*records, "record"), words::bytes(*bytes));
+    let FollowedPrefix { prefix: keys, state, records, at_least, bytes, writes, reason, .. } = prefix;
+    let more = if *at_least { "more than " } else { "" };
+    let held = format!("{more}{} ({})", words::count(*records, "record"), words::bytes(*bytes));
     let state = match state.as_str() {
         "taking" => "taking what members have",
         "ending" => "being dropped",
-        "member" => "asleep: the site is a member of the whole bucket",
+        "member" => MEMBER,
         other => other,
     };
-    let through = if writes == "through" { ", writes go to members" } else { "" };
+    let does = if state == MEMBER { "" } else { written(writes) };
     let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    format!("{keys:?}: {state}, {held} here{through}{reason}")
+    format!("{keys:?}: {state}, {held} here{does}{reason}")
 }
 
 fn show(state: &MembershipState, json: bool) -> Outcome {

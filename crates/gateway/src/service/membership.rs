@@ -38,13 +38,16 @@ pub struct FollowedPrefix {
     pub state: String,
     /// Records here.
     pub records: u64,
+    /// Whether they are more than were counted.
+    #[serde(default)]
+    pub at_least: bool,
     /// Their bytes.
     pub bytes: u64,
     /// How long ago a member answered.
     pub heard_ms: Option<u64>,
-    /// `join` or `through`: what a write here does.
+    /// `join` or `through`: what a write to the bucket does here, whatever its key.
     pub writes: String,
-    /// Why the last question was not answered.
+    /// Why the last question was not answered; where the site has become a member, the write that made it one.
     pub reason: String,
 }
 

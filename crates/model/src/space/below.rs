@@ -16,15 +16,17 @@ use skerry_base::kv::{Table, View, Visit, prefix_end};
 use skerry_base::{BucketId, Dot, Vector};
 
 use super::feed::{self, for_each_row};
-use super::loose::marked;
+use super::loose::{self, Loose, marked};
 use super::prints::Fingerprint;
 use super::read::{self, row};
 use super::rows::{DotRow, Pointer};
 use super::{SpaceError, keys};
 use crate::record::Record;
 
-/// Dots looked at for one answer: the other keys of the bucket may be many.
-const SCANNED: usize = 1 << 16;
+/// Dots looked at for one answer: the other keys of the bucket may be many. In tests few are many.
+const SCANNED: usize = if cfg!(test) { 256 } else { 1 << 16 };
+/// Records below a prefix that are looked through for those ahead of their feeds, where too many of all keys are.
+const NAMES: usize = if cfg!(test) { 512 } else { 1 << 18 };
 /// Records of one key, in bytes: a range holds whole keys and must fit a message.
 const KEY_RECORDS: usize = 3 << 20;
 /// Records beyond the vector, in bytes: they are told together, for each may have killed something.
@@ -59,6 +61,18 @@ pub struct Changes {
     pub more: bool,
     /// Over the records below the prefix beyond the own vector. They are among `records` unless the asker has the same.
     pub loose: Fingerprint,
+}
+
+/// How far the records of a bucket reach at a member: as long as it is the same nothing has changed below any prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extent {
+    vector: Vector,
+    ahead: Vec<Loose>,
+}
+
+/// How far they reach now. Reads counts and fingerprints, and no records.
+pub fn extent(view: &dyn View, bucket: BucketId) -> Result<Extent, SpaceError> {
+    Ok(Extent { vector: feed::vector(view, bucket)?, ahead: loose::loose(view, bucket)? })
 }
 
 /// Records below the prefix that `seen` does not cover, at most about `max_bytes` of them.
@@ -118,31 +132,78 @@ impl Below {
         read::load(view, self.bucket, &place.key, pointer).map(Some)
     }
 
-    /// What lies beyond the vector, and its fingerprint.
-    fn loose(&self, view: &dyn View) -> Result<(Fingerprint, Vec<Record>), SpaceError> {
-        let (mut print, mut found) = (Fingerprint::default(), Vec::new());
-        let (mut bytes, mut scanned) = (0, 0);
+    /// What lies beyond the vector, and its fingerprint. Looked for among all that does; where that is too much, as while a
+    /// member catches up with other keys, among all records below the prefix.
+    fn loose(&self, view: &dyn View) -> Result<Ahead, SpaceError> {
+        match self.loose_of_all(view)? {
+            Some(found) => Ok(found.told()),
+            None => self.loose_of_these(view).map(Gathered::told),
+        }
+    }
+
+    /// None if too much lies beyond the vector, of whatever keys.
+    fn loose_of_all(&self, view: &dyn View) -> Result<Option<Gathered>, SpaceError> {
+        let (mut found, mut scanned) = (Gathered::default(), 0);
         for origin in marked(view, self.bucket)? {
             let covered = feed::vector_entry(view, self.bucket, origin)?;
             let range = (Dot { origin, seq: covered.saturating_add(1) }, Dot { origin, seq: u64::MAX });
-            let _all = for_each_row(view, self.bucket, range, &mut |dot, place| {
+            let full = for_each_row(view, self.bucket, range, &mut |dot, place| {
                 scanned += 1;
                 if scanned > SCANNED {
-                    return Err(SpaceError::TooManyLoose);
+                    return Ok(ControlFlow::Break(()));
                 }
-                let Some(record) = self.record(view, dot, place)? else {
-                    return Ok(ControlFlow::Continue(()));
-                };
-                bytes += record.encode().len();
-                if bytes > LOOSE_RECORDS {
-                    return Err(SpaceError::TooManyLoose);
-                }
-                print = print.plus(Fingerprint::of(dot));
-                found.push(record);
+                self.record(view, dot, place)?.map_or(Ok(()), |record| found.add(record))?;
                 Ok(ControlFlow::Continue(()))
             })?;
+            if full.is_break() {
+                return Ok(None);
+            }
         }
-        Ok((print, found))
+        Ok(Some(found))
+    }
+
+    fn loose_of_these(&self, view: &dyn View) -> Result<Gathered, SpaceError> {
+        let vector = feed::vector(view, self.bucket)?;
+        let (mut found, mut scanned, mut fault) = (Gathered::default(), 0, None);
+        scan_names(view, self, (None, None), &mut |name, value| {
+            scanned += 1;
+            let dot = name.last_chunk::<32>().map(|tail| Dot::from_bytes(&tail.map(|byte| !byte)));
+            let next = match dot {
+                _ if scanned > NAMES => Err(SpaceError::TooManyLoose),
+                None => Err(SpaceError::Inconsistent("a version has no dot")),
+                Some(dot) if vector.covers(dot) => Ok(()),
+                Some(_) => row(&Bytes::copy_from_slice(value)).and_then(|record| found.add(record)),
+            };
+            fault = next.err();
+            if fault.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        fault.map_or(Ok(found), Err)
+    }
+}
+
+type Ahead = (Fingerprint, Vec<Record>);
+
+/// Records beyond the vector, within what a message holds.
+#[derive(Default)]
+struct Gathered {
+    print: Fingerprint,
+    records: Vec<Record>,
+    bytes: usize,
+}
+
+impl Gathered {
+    fn add(&mut self, record: Record) -> Result<(), SpaceError> {
+        self.bytes += record.encode().len();
+        if self.bytes > LOOSE_RECORDS {
+            return Err(SpaceError::TooManyLoose);
+        }
+        self.print = self.print.plus(Fingerprint::of(record.dot));
+        self.records.push(record);
+        Ok(())
+    }
+
+    fn told(self) -> Ahead {
+        (self.print, self.records)
     }
 }
 
@@ -332,3 +393,7 @@ pub(super) fn key_ahead(
     })?;
     Ok(last.filter(|_| count > most))
 }
+
+#[cfg(test)]
+#[path = "followed_tests.rs"]
+mod tests;

@@ -26,8 +26,10 @@ use super::{SpaceError, keys};
 use crate::entry::Entry;
 use crate::record::Record;
 
-/// Keys whose dots are compared at once: what differs costs the records of so many.
-const COMPARED: usize = 128;
+/// Keys whose dots are compared at once, to begin with: what differs costs the records of so many.
+pub const COMPARED: usize = 128;
+/// And at most, after so many that were the same.
+const COMPARED_MOST: usize = 2048;
 
 /// How a prefix is followed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -134,12 +136,22 @@ pub fn completes(below: &Below, entries: &[Entry]) -> Result<bool, SpaceError> {
     Ok(last.map(|value| row::<Subscription>(&value)).transpose()?.is_some_and(|row| row.complete))
 }
 
-/// What to ask next of a member in this life of it.
+/// How many keys to compare after so many: twice as many if they were the same, else few again. So what differs costs no
+/// more records than there were keys without a difference before it.
+pub const fn compares(compared: usize, same: bool) -> usize {
+    match same {
+        true if compared < COMPARED_MOST => compared * 2,
+        true => compared,
+        false => COMPARED,
+    }
+}
+
+/// What to ask next of a member in this life of it, so many keys at a time where they are compared.
 pub fn next(
     view: &dyn View,
     below: &Below,
     row: &Subscription,
-    source: Option<Origin>,
+    (source, compared): (Option<Origin>, usize),
 ) -> Result<Step, SpaceError> {
     if row.ends {
         return Ok(Step::End);
@@ -151,7 +163,7 @@ pub fn next(
     if !row.complete {
         return Ok(Step::Range(Asked { after, to: None, held: None }));
     }
-    let to = key_ahead(view, below, after.as_deref(), COMPARED)?;
+    let to = key_ahead(view, below, after.as_deref(), compared)?;
     let print = covered_print(&dots_below(view, below, (after.as_deref(), to.as_deref()))?, &row.upto);
     Ok(Step::Range(Asked { after, to, held: Some((row.upto.clone(), print)) }))
 }
@@ -169,6 +181,11 @@ impl Subscription {
     /// Followed still, or ending, with nothing taken: what is here is not vouched for.
     pub fn anew(&self) -> Self {
         Self { through: self.through, ends: self.ends, ..Self::default() }
+    }
+
+    /// To end: from now on nothing is vouched for, before anything is dropped.
+    pub fn ending(&self) -> Self {
+        Self { ends: true, ..self.anew() }
     }
 
     /// Ranges are to be compared: tombstones may be gone, or it is time.
@@ -343,13 +360,13 @@ pub fn left_below(view: &dyn View, below: &Below, max: usize) -> Result<Vec<Dot>
     super::leave::left_in(view, &keys::prefix(below.bucket, &below.prefix), max)
 }
 
-/// How many records are stored below a prefix, and their bytes.
-pub fn held_below(view: &dyn View, below: &Below) -> Result<(u64, u64), SpaceError> {
+/// How many records are stored below a prefix, and their bytes; counted up to so many.
+pub fn held_below(view: &dyn View, below: &Below, most: u64) -> Result<(u64, u64), SpaceError> {
     let (mut count, mut bytes) = (0, 0);
     view.scan_prefix(Table::Versions, &keys::prefix(below.bucket, &below.prefix), &mut |_, value| {
         count += 1;
         bytes += value.len() as u64;
-        ControlFlow::Continue(())
+        if count < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok((count, bytes))
 }
@@ -437,6 +454,20 @@ mod tests {
         let ends = Subscription { ends: true, ..taken };
         apply(&mut tables, &followed(&below(), Some(&ends)));
         assert_eq!(take(&tables, &ahead), None, "it ends");
-        assert_eq!(next(&tables, &below(), &ends, None).unwrap(), Step::End);
+        assert_eq!(next(&tables, &below(), &ends, (None, COMPARED)).unwrap(), Step::End);
+    }
+
+    #[test]
+    fn the_longer_nothing_differs_the_more_keys_are_compared_at_once() {
+        let mut compared = COMPARED;
+        let mut asked = 0;
+        let mut keys = 0;
+        while keys < 10_000_000 {
+            keys += compared;
+            asked += 1;
+            compared = compares(compared, true);
+        }
+        assert!(asked < 5_000, "{asked} questions");
+        assert_eq!(compares(compared, false), COMPARED);
     }
 }

@@ -27,6 +27,8 @@ pub(crate) enum Stored {
     Join,
     /// At a site of several nodes: this one may lack what the site acknowledged.
     Gap,
+    /// A body that lies here may have been written by the word of the bucket's home, while this site follows a prefix only.
+    Deciding,
 }
 
 impl Stored {
@@ -40,6 +42,7 @@ impl Stored {
             Self::Left => b"left/",
             Self::Join => b"join/",
             Self::Gap => b"gap/",
+            Self::Deciding => b"deciding/",
         }
     }
 

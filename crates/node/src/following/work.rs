@@ -14,11 +14,12 @@ use skerry_base::SiteId;
 use skerry_base::kv::{Table, View};
 use skerry_federation::budget::Class;
 use skerry_gateway::service::Outcome;
+use skerry_model::bucket::all_buckets;
 use skerry_model::space::{self, Asked, Below, Changes, Range, Step, Subscription};
 use skerry_model::{Entry, Record};
 
 use crate::drive::stored::Stored;
-use crate::following::Standing;
+use crate::following::{Standing, joining};
 use crate::paths::{members, refusal};
 use crate::peers::PeerError;
 use crate::peers::message::{AskedBelow, Question, Request, Response, ToldBelow};
@@ -37,6 +38,10 @@ const PACE: Duration = Duration::from_millis(20);
 
 /// Follows all prefixes, for ever.
 pub(crate) async fn work(site: Arc<Site>) {
+    while let Err(error) = joining::pick_up(&site).await {
+        tracing::warn!(%error, "what was being decided when the site ended cannot be read");
+        rest(AGAIN).await;
+    }
     let mut turns = FuturesUnordered::new();
     let mut asking = BTreeSet::new();
     loop {
@@ -82,7 +87,7 @@ fn note(site: &Site, below: &Below, change: impl FnOnce(&mut Standing)) {
 }
 
 /// One question; false if there is nothing to be done for a while.
-async fn step(site: &Arc<Site>, below: &Below) -> Outcome<bool> {
+pub(crate) async fn step(site: &Arc<Site>, below: &Below) -> Outcome<bool> {
     let place = below.clone();
     let Some(row) = site.read(move |view| space::subscription(view, &place).map_err(unreadable)).await?
     else {
@@ -100,7 +105,9 @@ async fn step(site: &Arc<Site>, below: &Below) -> Outcome<bool> {
         compare(site, below).await?;
         return Ok(true);
     }
-    let Some(bucket) = site.bucket_of(below.bucket).await? else { return Ok(false) };
+    let Some(bucket) = site.bucket_of(below.bucket).await? else {
+        return outlived(site, below).await;
+    };
     let asking = members::nearest(site, &bucket).await?;
     let mut failed = Vec::new();
     for &member in &asking.sites {
@@ -116,6 +123,31 @@ async fn step(site: &Arc<Site>, below: &Below) -> Outcome<bool> {
     }
     asking.nobody(site, &failed)?;
     Err(refusal::unreachable("no other site is a member of the bucket"))
+}
+
+/// What is followed of a deleted bucket ends by itself: no name says any more what is to go. One that has no name at the moment
+/// is waited for.
+async fn outlived(site: &Arc<Site>, below: &Below) -> Outcome<bool> {
+    let (system, bucket) = (site.system, below.bucket);
+    let all = site.read(move |view| all_buckets(view, system).map_err(unreadable)).await?;
+    if all.iter().any(|resolved| resolved.claim.bucket == bucket) {
+        return Ok(false);
+    }
+    end(site, below).await?;
+    tracing::info!(prefix = below.prefix, "the bucket of a followed prefix is no more");
+    Ok(true)
+}
+
+/// From now on nothing is answered from what goes.
+pub(super) async fn end(site: &Arc<Site>, below: &Below) -> Outcome<()> {
+    let place = below.clone();
+    let propose = move |view: &dyn View| {
+        let row = space::subscription(view, &place).map_err(unreadable)?;
+        let ends = row.map(|row| space::followed(&place, Some(&row.ending())));
+        Ok(((), ends.iter().map(entry).collect()))
+    };
+    note(site, below, |standing| (standing.ends, standing.complete) = (true, false));
+    site.commit(site.system, (), propose).await
 }
 
 /// Whether it is time to compare all ranges. After a start it is once it was due anyway.
@@ -146,11 +178,16 @@ async fn compare(site: &Arc<Site>, below: &Below) -> Outcome<()> {
 
 /// Asks one member; why it was of no help, if so.
 async fn ask(site: &Arc<Site>, below: &Below, member: SiteId) -> Outcome<Result<(), String>> {
-    let life = site.following.all().get(below).and_then(|standing| standing.lives.get(&member).copied());
+    let known = site
+        .following
+        .all()
+        .get(below)
+        .map(|standing| (standing.lives.get(&member).copied(), standing.width));
+    let known = known.unwrap_or((None, space::COMPARED));
     let place = below.clone();
     let next = move |view: &dyn View| {
         let row = space::subscription(view, &place).map_err(unreadable)?;
-        row.map(|row| space::next(view, &place, &row, life).map_err(unreadable)).transpose()
+        row.map(|row| space::next(view, &place, &row, known).map_err(unreadable)).transpose()
     };
     let Some(next) = site.read(next).await? else { return Ok(Ok(())) };
     let is_current = site.following.all().get(below).is_some_and(|standing| standing.current);
@@ -203,6 +240,7 @@ async fn took(
     (member, next): (SiteId, Step),
     told: ToldBelow,
 ) -> Outcome<bool> {
+    let mut same = None;
     let (current, life, taken) = match (&next, told) {
         (Step::Changes(seen, _), ToldBelow::Changes { source, far, records, upto, more, loose }) => {
             let changes = Changes { far, records: admitted(below, &records)?, upto, more, loose };
@@ -213,11 +251,12 @@ async fn took(
             };
             (current, Some(source), commit(site, below, take).await?)
         }
-        (Step::Range(asked), ToldBelow::Range { same, records, upto, end }) => {
+        (Step::Range(asked), ToldBelow::Range { same: is_same, records, upto, end }) => {
+            same = Some(is_same);
             if !is_ahead(asked, end.as_deref()) {
                 return Err(refusal::malformed("a range that was not asked for"));
             }
-            let range = Range { same, records: admitted(below, &records)?, upto, end };
+            let range = Range { same: is_same, records: admitted(below, &records)?, upto, end };
             let asked: Asked = asked.clone();
             let take = move |view: &dyn View, below: &Below| space::take_range(view, below, &asked, range);
             (false, None, commit(site, below, take).await?)
@@ -228,6 +267,7 @@ async fn took(
     note(site, below, |standing| {
         // Another life of the member, or a member by now: what it was asked for counts no more.
         standing.lives.extend(life.map(|life| (member, life)));
+        standing.width = same.map_or(standing.width, |same| space::compares(standing.width, same));
         if let Some(complete) = taken.filter(|_| !is_member) {
             (standing.complete, standing.current, standing.near) = (complete, current, Some(member));
             (standing.reason, standing.heard) = (None, Some(now));

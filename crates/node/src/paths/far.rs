@@ -225,12 +225,7 @@ pub(crate) async fn take(
     });
     match judged.await? {
         // What a site that leaves drops meanwhile is answered all the same.
-        // Below a prefix that it follows it may be known to be dead.
-        Found::Nothing
-            if sweeps || (site.stamps.is_out(bucket.id) && site.trusts(bucket.id, &wanted.key).is_none()) =>
-        {
-            Ok(Found::of(Some(record)))
-        }
+        Found::Nothing if site.outlives(bucket.id, &wanted.key, sweeps) => Ok(Found::of(Some(record))),
         judged => Ok(judged),
     }
 }

@@ -24,7 +24,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::bucket::Bucket;
 use super::ingest::Intake;
 use super::write::{self, Asked, Written};
-use super::{far, list, put, refusal, scope, shape};
+use super::{far, list, members, put, refusal, scope, shape};
 use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
@@ -103,7 +103,7 @@ pub(crate) async fn put(
         length: body.announced(),
     }));
     let cause = why.message().to_owned();
-    let near = scope::near(site, context, bucket, scope::candidates(site, bucket).await)?;
+    let near = scope::near(site, context, bucket, takers(site, bucket).await?)?;
     let mut taker = taker(site, near, &asked, why).await?;
     let ending = pour(site, &mut taker, &mut body, &cause).await?;
     let digests = body.finish()?;
@@ -128,6 +128,17 @@ pub(crate) async fn put(
     let written = Written::Record(record);
     let receipt = scope::reach(site, context, bucket, &written).await?;
     Ok(put::outcome(bucket, &written, receipt))
+}
+
+/// Who may take it. What is written through a prefix that is followed goes to members alone, as far as they are known: who
+/// is none would become one of the whole bucket.
+async fn takers(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Vec<SiteId>> {
+    if !site.writes_through(bucket.id) {
+        return Ok(scope::candidates(site, bucket).await);
+    }
+    let mut near = members::nearest(site, bucket).await?.sites;
+    near.retain(|other| bucket.may_lie_at(*other));
+    Ok(near)
 }
 
 /// The first of the nearest sites that has room.
@@ -227,8 +238,8 @@ async fn ready(site: &Arc<Site>, asked: &Forward) -> Outcome<(Bucket, OwnedSemap
     if let Some(why) = reason(site, &bucket, asked.length) {
         return Err(why);
     }
-    // A write of another site makes no member of one that wants a prefix only.
-    if site.follows_part(bucket.id) {
+    // A write of another site makes no member of one that wants a prefix only, or has left.
+    if !site.is_member(bucket.id) {
         site.check_takes(&bucket)?;
     }
     let busy = || ServiceError::new(ErrorKind::SlowDown, "too many bodies of other sites are on their way");

@@ -147,10 +147,7 @@ pub(crate) async fn latest(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> 
     let found = here(site, wanted).await?;
     match &found {
         // What was heard went with the rest of a bucket that is being left.
-        Found::Nothing
-            if heard.exists
-                && (sweeps || (site.stamps.is_out(id) && site.trusts(id, &wanted.key).is_none())) =>
-        {
+        Found::Nothing if heard.exists && site.outlives(id, &wanted.key, sweeps) => {
             return Err(refusal::has_left());
         }
         Found::Object(record) if heard.without.covers(record.dot) => {}

@@ -512,9 +512,9 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
             return Ok(((), Vec::new()));
         }
         let kept = space::keep(view, id, vec![record]).map_err(unreadable)?;
-        // A prefix that is followed here knows it to be dead: there is nothing to hold.
+        // A prefix that is followed here knows it to be dead: it is not held, and nobody is to count on it.
         if kept.is_empty() {
-            return Ok(((), Vec::new()));
+            return Err(refusal::has_left());
         }
         let mut entries: Vec<_> = kept.iter().map(entry).collect();
         // The record's own entry is the first; a small body lies beside it.

@@ -28,7 +28,7 @@ use super::home::{self, Standpoint, Turned};
 use super::{far, members, refusal, shape, tenure, upload};
 use crate::copies::look::is_here;
 use crate::duties::Act;
-use crate::following;
+use crate::following::{self, joining};
 use crate::peers::PeerError;
 use crate::peers::message::{self, Decide, Part, Request, Response, Which};
 use crate::site::{Site, Stamps, entry, unreadable};
@@ -110,6 +110,9 @@ pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
         return at_home(site, asked).await;
     }
     if asked.condition.is_none() {
+        if joining::changes_nothing(site, &asked).await? {
+            return Ok(Written::Nothing);
+        }
         return here(site, asked, site.id, Vec::new()).await;
     }
     let asked = Asked { bucket: home(site, asked.bucket).await?, ..asked };
@@ -188,7 +191,7 @@ pub(crate) async fn here(
     if !condition.is_none() {
         tenure::check(site, &resolved)?;
     }
-    let of = resolved.clone();
+    let (of, resolved_key) = (resolved.clone(), key.clone());
     // A decision must not be forgotten, nor what another site was answered.
     let lazy = site.lazy && condition.is_none() && payload == site.id;
     let large = !lazy && !pins.is_empty() && payload == site.id;
@@ -213,7 +216,7 @@ pub(crate) async fn here(
     let pins = Arc::new(pins);
     for _ in 0..JOINED_AGAIN + tenure::STEPS {
         site.leaving.pass(site, bucket).await;
-        site.join(bucket).await?;
+        joining::join(site, bucket, &resolved_key).await?;
         let duties = duties.clone();
         let propose = move |view: &dyn View| {
             // Asked again where it is decided: nothing is written after a duty that forbids it was taken up.
@@ -437,7 +440,8 @@ pub(crate) fn refused(error: WriteRefusal, key: &str) -> ServiceError {
 /// Has the home decide; stores the decision here.
 async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
     let (bucket, home) = (asked.bucket.id, asked.bucket.home);
-    if !site.stays_out(&asked.bucket) {
+    // Who follows a prefix only becomes a member by what is decided, and not by what is refused.
+    if !site.stays_out(&asked.bucket) && !site.follows_part(bucket) {
         site.join(bucket).await?;
     }
     let key = asked.key.clone();
@@ -453,14 +457,25 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
     });
     // Small bodies have no chunk on disk yet; the home may ask for it before the record is here.
     let pins = hold(site, asked.small.as_ref()).await?;
-    let response = match ask_home(site, (home, bucket), &request).await {
+    let undecided = match asked.ask {
+        Ask::Put(_) => joining::begin(site, &asked.bucket).await?,
+        _ => None,
+    };
+    let response = ask_home(site, (home, bucket), &request).await;
+    if let Some(undecided) = undecided {
+        // Its body lies here: what was written, or may have been, makes a member before it is stored.
+        if may_be_written(&response)
+            && let Err(error) = joining::join(site, bucket, &asked.key).await
+        {
+            keep_for_later((pins, asked.pins));
+            return Err(error);
+        }
+        undecided.end(site).await?;
+    }
+    let response = match response {
         Ok(response) => response,
         Err(error) => {
-            let is_unsent = matches!(
-                error,
-                PeerError::Net(_) | PeerError::Apart(_) | PeerError::Stranger(_) | PeerError::Metered(_)
-            );
-            if is_unsent {
+            if is_unsent(&error) {
                 return Err(home_unreachable(site, home, &error.to_string()));
             }
             keep_for_later((pins, asked.pins));
@@ -479,6 +494,25 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
         Response::Done => Ok(Written::Nothing),
         Response::Refused { code, message } => Err(refusal::relayed(&code, message)),
         _ => Err(home_unreachable(site, home, "it answered something else")),
+    }
+}
+
+/// Whether the home was never asked.
+const fn is_unsent(error: &PeerError) -> bool {
+    matches!(error, PeerError::Net(_) | PeerError::Apart(_) | PeerError::Stranger(_) | PeerError::Metered(_))
+}
+
+/// Whether a home wrote something, or may have: of refusals only those that say what is there come before anything is.
+fn may_be_written(response: &Result<Response, PeerError>) -> bool {
+    use ErrorKind::{HomeNotNamed, NoSuchKey, NoSuchVersion, PreconditionFailed};
+    match response {
+        Ok(Response::Done) => false,
+        Ok(Response::Refused { code, .. }) => {
+            let before = [PreconditionFailed, NoSuchKey, NoSuchVersion, HomeNotNamed];
+            !before.iter().any(|kind| kind.code() == code)
+        }
+        Ok(_) => true,
+        Err(error) => !is_unsent(error),
     }
 }
 
@@ -543,7 +577,7 @@ async fn decided(
         if !holds && with.is_empty() {
             return Ok(Written::Record(record));
         }
-        site.join(bucket).await?;
+        joining::join(site, bucket, &record.key).await?;
     }
     Err(refusal::has_left())
 }

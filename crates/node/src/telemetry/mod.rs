@@ -84,6 +84,8 @@ pub struct Telemetry {
     pub followed: Gauge,
     /// Those of which more may be elsewhere.
     pub followed_behind: Gauge,
+    /// How often a bucket was looked at for others that follow a prefix of it.
+    pub followed_looks: Counter,
     /// Bytes answered before they were on disk.
     pub unsynced_bytes: Gauge,
     /// Whether that may happen.
@@ -130,6 +132,7 @@ impl Telemetry {
             sync_seconds,
             followed: Gauge::default(),
             followed_behind: Gauge::default(),
+            followed_looks: Counter::default(),
             unsynced_bytes: Gauge::default(),
             sync_os: Gauge::default(),
             moved_bytes: Counter::default(),
@@ -235,6 +238,11 @@ impl Telemetry {
             "skerry_followed_prefixes_behind",
             "Those of which more may be at members: not taken whole yet, or no member answers",
             self.followed_behind.clone(),
+        );
+        registry.register(
+            "skerry_followed_looks",
+            "Looks at buckets of this member for sites that follow a prefix of them and wait for changes",
+            self.followed_looks.clone(),
         );
     }
 

@@ -11,24 +11,29 @@ use skerry_model::space::{self, Below};
 use super::world::{TestSite, TestWorld, noise};
 use crate::site::unreadable;
 
-const PREFIX: &str = "oslo/";
+pub(super) const PREFIX: &str = "oslo/";
 
-async fn id_of(site: &TestSite) -> BucketId {
+pub(super) async fn id_of(site: &TestSite) -> BucketId {
     site.until("the bucket is known", || async { site.site().bucket("photos").await.unwrap().is_some() })
         .await;
     site.site().bucket("photos").await.unwrap().unwrap().id
 }
 
-async fn say(site: &TestSite, prefix: &str, writes: Option<&str>, ends: bool) -> Outcome<MembershipState> {
+pub(super) async fn say(
+    site: &TestSite,
+    prefix: &str,
+    writes: Option<&str>,
+    ends: bool,
+) -> Outcome<MembershipState> {
     let request = FollowRequest { prefix: prefix.into(), writes: writes.map(Into::into), ends };
     site.services().admin.follow_prefix("photos", request).await
 }
 
-async fn state(site: &TestSite) -> Vec<FollowedPrefix> {
+pub(super) async fn state(site: &TestSite) -> Vec<FollowedPrefix> {
     site.services().admin.membership("photos").await.unwrap().prefixes
 }
 
-async fn current(site: &TestSite, prefix: &str) {
+pub(super) async fn current(site: &TestSite, prefix: &str) {
     site.until("what is followed is current", || async {
         state(site).await.iter().any(|followed| followed.prefix == prefix && followed.state == "current")
     })
@@ -36,24 +41,24 @@ async fn current(site: &TestSite, prefix: &str) {
 }
 
 /// Follows the prefix and has what there is.
-async fn follow(site: &TestSite, writes: Option<&str>) -> BucketId {
+pub(super) async fn follow(site: &TestSite, writes: Option<&str>) -> BucketId {
     let id = id_of(site).await;
     say(site, PREFIX, writes, false).await.unwrap();
     current(site, PREFIX).await;
     id
 }
 
-async fn list(site: &TestSite, prefix: &str) -> Outcome<Vec<String>> {
+pub(super) async fn list(site: &TestSite, prefix: &str) -> Outcome<Vec<String>> {
     site.list_prefix("photos", prefix).await
 }
 
 /// Records of the bucket here: those below the prefix, and all.
-async fn held(site: &TestSite, id: BucketId) -> (u64, u64, Vector) {
+pub(super) async fn held(site: &TestSite, id: BucketId) -> (u64, u64, Vector) {
     let read = move |view: &dyn View| {
         let below = Below { bucket: id, prefix: PREFIX.into() };
         let all = space::sums(view, id).map_err(unreadable)?.records;
         let vector = space::vector(view, id).map_err(unreadable)?;
-        Ok((space::held_below(view, &below).map_err(unreadable)?.0, all, vector))
+        Ok((space::held_below(view, &below, u64::MAX).map_err(unreadable)?.0, all, vector))
     };
     site.site().read(read).await.unwrap()
 }

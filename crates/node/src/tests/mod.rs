@@ -13,6 +13,8 @@ mod duties;
 mod ended_streams;
 mod flips;
 mod followed;
+mod followed_faults;
+mod followed_writes;
 mod going;
 mod homes;
 mod island;

@@ -167,6 +167,8 @@ impl Worker for Metrics {
         let (followed, behind) = self.site.following.counts();
         self.telemetry.followed.set(i64::try_from(followed).unwrap_or(i64::MAX));
         self.telemetry.followed_behind.set(i64::try_from(behind).unwrap_or(i64::MAX));
+        let looks = &self.telemetry.followed_looks;
+        looks.inc_by(self.site.following.looks().saturating_sub(looks.get()));
         let surplus = surplus::status(&self.site);
         let released = (surplus.released_versions, surplus.released_bytes);
         self.telemetry.surplus.set(surplus.bytes, released);
