@@ -8,6 +8,10 @@
 //! Only what was said in this attempt counts, and an attempt is in memory: who starts anew asks anew. What was said stays
 //! true: vectors only grow, and a member that has said that it stays and then leaves hands on all that it had.
 //!
+//! What others are to hold of a version before that ([`left_behind`]) is what its bucket wants, of those who can be asked now:
+//! whoever stays goes on seeing to that; and no fewer places than its write was answered for, of all that there are, for
+//! nobody would see to those later.
+//!
 //! Invariants: nothing is concluded from silence; records beyond the vector (loose ones) are handed over as well; the
 //! judgement is made on the very view that the commit which lets go is made on.
 
@@ -16,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
 
+use crate::placement::Demand;
 use crate::{Fingerprint, Loose, Together, limits};
 
 /// What a site is to a bucket, for one who wants to leave it.
@@ -195,6 +200,20 @@ impl Attempt {
     }
 }
 
+/// What others are to hold of a version before a holder of it goes. `wish`: what the bucket wants; `near`: those who can be
+/// asked now; `promised`: at how many places it is kept because its write was answered so; `all`: everybody who may hold it,
+/// reached or not. One place at the least, whoever there is.
+pub fn left_behind(
+    wish: &Demand,
+    promised: usize,
+    near: &BTreeSet<SiteId>,
+    all: &BTreeSet<SiteId>,
+    together: &Together,
+) -> Demand {
+    let promised = promised.min(together.count(all.iter().copied()));
+    wish.clone().among(near, together).at_least(promised.max(1))
+}
+
 /// Whether who has this has everything of `own`.
 fn has_all(vector: &Vector, loose: &[Loose], own: &Own) -> bool {
     let has = |(origin, seqs): &(Origin, Option<Vec<u64>>)| {
@@ -254,6 +273,26 @@ mod tests {
             Verdict::Go => Wait { have: usize::MAX, ..Wait::default() },
             Verdict::Wait(wait) => wait.clone(),
         }
+    }
+
+    #[test]
+    fn what_a_write_was_answered_for_is_left_behind_and_what_the_bucket_wants_as_far_as_it_can_be() {
+        let sites = |numbers: &[u8]| -> BTreeSet<SiteId> { numbers.iter().copied().map(site).collect() };
+        let apart = Together::default();
+        let wish = Demand::anywhere(2).and_in(1, sites(&[5, 6]));
+        let all = sites(&[2, 3, 4, 5]);
+        let met = |promised, near: &[u8], holders: &[u8]| {
+            left_behind(&wish, promised, &sites(near), &all, &apart).is_met(&sites(holders), &apart)
+        };
+        assert!(met(0, &[2, 3, 5], &[2, 5]) && !met(0, &[2, 3, 5], &[2, 3]), "one of them in its area");
+        assert!(met(0, &[2, 3], &[2, 3]), "nobody of the area can be asked: those who stay see to it");
+        assert!(met(0, &[2], &[2]) && !met(0, &[], &[]), "nobody who could be asked has it");
+        assert!(!met(3, &[2], &[2]) && !met(3, &[2], &[2, 3]), "of what was promised the silent ones are waited for");
+        assert!(met(3, &[2], &[2, 3, 4]));
+        assert!(met(9, &[2], &[2, 3, 4, 5]), "there are no more");
+        let nodes: Together = [(site(3), site(2))].into_iter().collect();
+        let behind = left_behind(&Demand::anywhere(1), 2, &all, &all, &nodes);
+        assert!(!behind.is_met(&sites(&[2, 3]), &nodes) && behind.is_met(&sites(&[2, 4]), &nodes));
     }
 
     #[test]

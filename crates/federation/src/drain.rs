@@ -20,7 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
 
-use crate::placement::Spans;
+use crate::Together;
+use crate::departure::left_behind;
+use crate::placement::{Demand, Spans};
 
 /// What this site has of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -255,6 +257,46 @@ impl Drain {
             let known = self.known.get(&(bucket, *site));
             known.is_some_and(|known| known.life.is_some() && known.held.contains(dot))
         })
+    }
+
+    /// Who that can be asked now is known to hold a body, and has not said that it goes.
+    pub fn holders(&self, bucket: BucketId, dot: Dot) -> BTreeSet<SiteId> {
+        let holds = |site: &&SiteId| {
+            let known = self.known.get(&(bucket, **site)).filter(|_| self.stays(bucket, **site));
+            known.is_some_and(|known| known.life.is_some() && known.held.contains(dot))
+        };
+        self.sites.iter().filter(holds).copied().collect()
+    }
+
+    /// Whether enough others hold a body before this site goes: see [`left_behind`]. `may`: all that may hold it, whether or not
+    /// they can be asked now.
+    pub fn is_kept(
+        &self,
+        (bucket, dot): (BucketId, Dot),
+        (wish, promised): (&Demand, usize),
+        may: &BTreeSet<SiteId>,
+        together: &Together,
+    ) -> bool {
+        let demand = self.demand(bucket, (wish, promised), may, together);
+        demand.is_met(&self.holders(bucket, dot), together)
+    }
+
+    /// What that asks for.
+    pub fn demand(
+        &self,
+        bucket: BucketId,
+        (wish, promised): (&Demand, usize),
+        may: &BTreeSet<SiteId>,
+        together: &Together,
+    ) -> Demand {
+        let all: BTreeSet<SiteId> = may.iter().copied().filter(|site| self.stays(bucket, *site)).collect();
+        let near = self.sites.iter().copied().filter(|site| all.contains(site)).collect();
+        left_behind(wish, promised, &near, &all, together)
+    }
+
+    /// Whether a site has not said in this look that it goes.
+    fn stays(&self, bucket: BucketId, site: SiteId) -> bool {
+        !self.going.contains(&(bucket, site))
     }
 
     /// Whether somebody who answered in this look has a record.

@@ -208,3 +208,26 @@ fn uploads_keep_a_site_and_an_island_is_never_safe() {
     empty.tell(Input::Look(BTreeMap::new()));
     assert_eq!(empty.scan(&[]), [Output::Safe(BTreeMap::new())]);
 }
+
+#[test]
+fn a_body_is_kept_where_enough_hold_it_that_stay() {
+    const AWAY: SiteId = SiteId([4; 16]);
+    let mut run = Run::new(&[NEAR, FAR]);
+    run.tell(Input::Look(own(1, &[NEAR, FAR], false)));
+    run.said(NEAR, word(1, 1, Some(&[1])));
+    let (once, twice, apart) = (Demand::anywhere(1), Demand::anywhere(2), Together::default());
+    let kept = |run: &Run, wish: &Demand, promised: usize, may: &[SiteId]| {
+        run.drain.is_kept((BUCKET, dot(1)), (wish, promised), &may.iter().copied().collect(), &apart)
+    };
+    assert!(kept(&run, &once, 0, &[NEAR, FAR]) && !kept(&run, &twice, 0, &[NEAR, FAR]));
+    assert!(!kept(&run, &once, 2, &[NEAR, FAR]), "what was promised");
+    assert!(kept(&run, &twice, 2, &[NEAR]), "the other one takes nothing of the bucket");
+    assert!(!kept(&run, &once, 2, &[NEAR, AWAY]), "what was promised waits for one that is away");
+    assert!(kept(&run, &twice, 0, &[NEAR, AWAY]), "what the bucket wants is seen to by who stays");
+    // One that goes holds nothing, and nothing is asked of it.
+    run.tell(Input::Goes(BUCKET, FAR));
+    assert!(kept(&run, &twice, 2, &[NEAR, FAR]));
+    run.tell(Input::Look(own(1, &[NEAR, FAR], false)));
+    run.tell(Input::Goes(BUCKET, NEAR));
+    assert!(!kept(&run, &once, 0, &[NEAR, FAR]) && run.drain.holders(BUCKET, dot(1)).is_empty());
+}

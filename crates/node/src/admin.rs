@@ -668,9 +668,9 @@ impl Admin {
             return Err(invalid("this site is not destroyed: it answers you"));
         }
         let asked = home::Move { bucket, to, lost };
-        let epoch = home::shift(&self.site, WRITER, asked).await?;
+        let home::Moved { epoch, unheard } = home::shift(&self.site, WRITER, asked).await?;
         let (site, expelled) = (request.site, request.destroyed);
-        Ok(HomeState { version: VERSION, bucket: name, site, epoch, expelled })
+        Ok(HomeState { version: VERSION, bucket: name, site, epoch, expelled, unheard })
     }
 
     /// The sites of these names.

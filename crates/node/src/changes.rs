@@ -14,6 +14,7 @@ pub struct Changes {
     count: watch::Sender<u64>,
     dirty: Arc<Mutex<BTreeSet<BucketId>>>,
     system: watch::Sender<u64>,
+    belonging: watch::Sender<u64>,
     system_bucket: BucketId,
     /// Buckets that somebody follows apart from all others.
     apart: Arc<Mutex<BTreeMap<BucketId, watch::Sender<u64>>>>,
@@ -22,8 +23,8 @@ pub struct Changes {
 impl Changes {
     /// Nothing happened yet. Changes of the system bucket are also told apart.
     pub fn new(system_bucket: BucketId) -> Self {
-        let (count, system) = (watch::Sender::new(0), watch::Sender::new(0));
-        Self { count, dirty: Arc::default(), system, system_bucket, apart: Arc::default() }
+        let [count, system, belonging] = [0, 0, 0].map(watch::Sender::new);
+        Self { count, dirty: Arc::default(), system, belonging, system_bucket, apart: Arc::default() }
     }
 
     /// An own write of this bucket is durable.
@@ -52,6 +53,18 @@ impl Changes {
     /// Something changed that is not of a bucket: links, liveness.
     pub fn world(&self) {
         self.count.send_modify(|count| *count += 1);
+    }
+
+    /// Who belongs, what they are there for or who counts is known anew: told when it can be seen, which is later than the
+    /// records that say so.
+    pub fn belonging(&self) {
+        self.belonging.send_modify(|count| *count += 1);
+        self.world();
+    }
+
+    /// Follows that.
+    pub fn follow_belonging(&self) -> watch::Receiver<u64> {
+        self.belonging.subscribe()
     }
 
     /// Follows every change.

@@ -54,16 +54,20 @@ impl Duties {
         *self.name.write().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
-    /// Takes over what the records say.
-    pub(crate) fn set(&self, all: BTreeMap<SiteId, OnDuty>) {
+    /// Takes over what the records say; whether that is news.
+    pub(crate) fn set(&self, all: BTreeMap<SiteId, OnDuty>) -> bool {
         let own = all.get(&self.me);
         self.abandons.store(own.is_some_and(OnDuty::abandons_uploads), Ordering::SeqCst);
         let own = own.map(|own| own.duty).unwrap_or_default();
         let before = self.now.swap(own as u8, Ordering::SeqCst);
-        *self.all.write().unwrap_or_else(PoisonError::into_inner) = all;
+        let mut known = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *known != all;
+        *known = all;
+        drop(known);
         if before != own as u8 {
             tracing::warn!(duty = word(own), "this site has another duty now");
         }
+        is_news
     }
 
     /// Of one site.

@@ -321,9 +321,18 @@ fn refuse_home(site: &Site, bucket: &Bucket) -> Outcome<()> {
     Err(ServiceError::new(ErrorKind::InvalidRequest, message))
 }
 
+/// The other members that are known, and who took something for this leave: that made members of them, too.
 async fn others(site: &Site, bucket: BucketId) -> BTreeSet<SiteId> {
     let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
-    members.unwrap_or_default().into_iter().collect()
+    let took = site.leaving.state().handed.get(&bucket).map(|handed| handed.by.keys().copied().collect());
+    let took: Vec<SiteId> = took.unwrap_or_default();
+    members.unwrap_or_default().into_iter().chain(took).collect()
+}
+
+/// At how many members all records are to be: as the bucket wants copies, and as single writes were answered for.
+fn wanted(site: &Site, bucket: &Bucket) -> usize {
+    let promised = site.leaving.state().handed.get(&bucket.id).map_or(0, |handed| handed.places);
+    usize::from(bucket.config.copies_in_all()).max(promised)
 }
 
 /// Answers a site that wants to leave, or is emptied. One that is emptied itself goes as well, of every bucket.
@@ -499,10 +508,10 @@ async fn attempt(site: &Arc<Site>, id: BucketId) -> Outcome<()> {
     site.leaving.begun(id);
     let members = others(site, id).await;
     let Some(said) = ask(site, id, &members).await else { return Ok(()) };
-    let handed = hand_over::turn(site, &bucket, &said.others(&members)).await;
+    let handed = hand_over::turn(site, &bucket, &said, &members).await;
     handed.map_err(|error| nobody_stays(site, &said, error))?;
     let own = site.read(move |view| own(view, id)).await?;
-    let copies = usize::from(bucket.config.copies_in_all());
+    let copies = wanted(site, &bucket);
     if let Verdict::Wait(wait) = said.judge(&own, copies, &members) {
         site.leaving.set_note(id, Note { reason: why(site, &wait), ..Note::default() });
     }
@@ -554,13 +563,13 @@ async fn reopen(site: &Arc<Site>, bucket: BucketId) {
 
 /// Asks until enough others have all that is here; none if it stays after all.
 async fn settled(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Option<Attempt>> {
-    let (id, copies) = (bucket.id, usize::from(bucket.config.copies_in_all()));
+    let id = bucket.id;
     loop {
         let members = others(site, id).await;
         let Some(said) = ask(site, id, &members).await else { return Ok(None) };
-        hand_over::turn(site, bucket, &said.others(&members)).await?;
+        hand_over::turn(site, bucket, &said, &members).await?;
         let own = site.read(move |view| own(view, id)).await?;
-        match said.judge(&own, copies, &members) {
+        match said.judge(&own, wanted(site, bucket), &members) {
             Verdict::Go => return Ok(Some(said)),
             Verdict::Wait(wait) => {
                 site.leaving.set_note(id, Note { reason: why(site, &wait), ..Note::default() });
@@ -590,18 +599,18 @@ async fn end(site: &Arc<Site>, bucket: &Bucket) -> Outcome<()> {
 
 /// The last step. What is once submitted is waited for.
 async fn let_go(site: &Arc<Site>, bucket: &Bucket, said: Attempt) -> Outcome<()> {
-    let (id, copies) = (bucket.id, usize::from(bucket.config.copies_in_all()));
+    let id = bucket.id;
     let members = others(site, id).await;
     site.close(id).await;
     site.following.begin_anew(id);
     // What a feed brought since it was asked.
-    let stay = said.others(&members);
-    let last = hand_over::turn(site, bucket, &stay);
+    let last = hand_over::turn(site, bucket, &said, &members);
     tokio::time::timeout(CLOSED, last).await.map_err(late)??;
     let handed = site.leaving.state().handed.get(&id).cloned().unwrap_or_default();
     let incarnation =
         entropy::number().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
     let joins = site.joins_here(id).map_or(Joins::Manual, least);
+    let copies = wanted(site, bucket);
     let letting = Letting { said, copies, members, handed, incarnation, joins };
     let here = site.clone();
     let propose = move |view: &dyn View| {

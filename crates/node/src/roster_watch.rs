@@ -41,14 +41,21 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
         Ok((documents, on_duty, dialled(view, system).map_err(unreadable)?, areas))
     };
     let (documents, on_duty, moved, areas) = site.read(read).await?;
-    site.duties.set(on_duty);
+    // Each is told once it can be seen: who waits was woken by the records before, and may have looked too early.
+    if site.duties.set(on_duty) {
+        site.changes.belonging();
+    }
     // What a site held that belongs no more, or is declared lost, counts no more, and what it wrote is another's to care for.
     loss::refresh(site).await?;
     // Likewise one that is about to go, but for itself: it cares for what it holds to the last.
-    site.copies.set_leaving(site.duties.leaving().into_iter().filter(|id| *id != site.id).collect());
+    if site.copies.set_leaving(site.duties.leaving().into_iter().filter(|id| *id != site.id).collect()) {
+        site.changes.belonging();
+    }
     let places =
         documents.iter().filter_map(|(id, document)| Some((*id, place_of(&root, *id, document)?.site)));
-    site.peers.roster.set_ever(places.collect());
+    if site.peers.roster.set_ever(places.collect()) {
+        site.changes.belonging();
+    }
     let known =
         |(id, document): (SiteId, SiteDocument)| trusted(&root, id, &document).map(|known| (id, known));
     let mut known: BTreeMap<SiteId, Known> = documents.into_iter().filter_map(known).collect();
@@ -70,7 +77,7 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
         site.peers.uplink.set_lan(site.peers.roster.fellows(site.id));
         site.peers.net().set_peers(site.peers.roster.peers());
         site.drive.tell(Input::Roster(entries));
-        site.changes.world();
+        site.changes.belonging();
         init::keep_roster(site).await;
     }
     site.duties.call(site.called());

@@ -330,7 +330,8 @@ impl Core {
         }
         let answers = Arc::new(Answers { site: site.clone(), door });
         let (peers, drive, tasks) = (site.peers.clone(), site.drive.clone(), &self.tasks);
-        tasks.spawn(outbox::follow(peers.clone(), site.boxes.clone(), drive.clone(), tasks.clone()));
+        let told = (tasks.clone(), site.changes.clone());
+        tasks.spawn(outbox::follow(peers.clone(), site.boxes.clone(), drive.clone(), told));
         let serving = tasks.clone();
         tasks.keep("questions", move || {
             serve::accept(peers.clone(), drive.clone(), answers.clone(), serving.clone())

@@ -217,7 +217,7 @@ impl Site {
             }
             answer.send(result).ok();
         });
-        answered.await.map_err(|_| refusal::stopping())?.map_err(refusal::commit)
+        answered.await.map_err(|_| refusal::unanswered())?.map_err(refusal::commit)
     }
 
     /// Returns when everything that was put or written here is on disk, whatever was answered before; also payload that

@@ -501,7 +501,10 @@ impl World {
             true => custodian(self.sites[writer].id, &all, &lost).is_some_and(|now| now.site == place.id),
             false => writer == site,
         };
-        let want = |dot: &Dot| Want { dot: *dot, bytes: 5000, here: self.takes_for_held(site, *dot) };
+        let want = |dot: &Dot| {
+            let here = self.takes_for_held(site, *dot);
+            Want { dot: *dot, bytes: 5000, here, places: 0 }
+        };
         let mine = place.records.iter().filter(|(_, writer)| is_mine(**writer));
         let wants = mine.map(|(dot, _)| want(dot)).collect();
         let demand = self.placed_by(site);

@@ -3,12 +3,14 @@
 //! Both production machines ([`Departures`], [`Drain`]) at every site, one bucket, no fires: whoever goes must leave behind
 //! what only it has, to somebody who does not go by what it was told meanwhile. Nobody ever hears of the duty of another but
 //! by asking: the worst case. `kept`: what was acknowledged is, record and body, at a site that may not be switched off.
-//! `ended`: once healed, with one site that stays, everybody who wanted to go has gone.
+//! `ended`: once healed, with one site that stays, everybody who wanted to go has gone. In the worlds of [`run_of_promises`]
+//! writes are answered for several sites and the bucket wants copies in an area (`promises.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use core::time::Duration;
 use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId, Vector};
+use skerry_federation::Together;
 use skerry_federation::departure::{self, Attempt, Departures, Standing, Verdict};
 use skerry_federation::drain::{Drain, Held, Input, Output, Own, Word};
 use skerry_scenario::clock::{millis, seconds};
@@ -16,6 +18,9 @@ use skerry_scenario::draw::{Draw, Ppm};
 
 use crate::outcome::Outcome;
 use crate::queue::Queue;
+
+mod handing;
+mod promises;
 
 const BUCKET: BucketId = BucketId([1; 16]);
 /// Copies that the bucket wants.
@@ -31,6 +36,14 @@ pub enum Mistake {
     EmptiedStays,
     /// Who leaves says to who is emptied that it stays, and takes what that one hands over.
     LeaverStays,
+    /// Who goes does not look at how many sites the record of a write was answered for.
+    PromiseForgotten,
+    /// Who goes takes those that it cannot ask for none, where more hold what was promised.
+    AwayForgotten,
+    /// Who goes leaves one copy behind, wherever that is, whatever the bucket wants.
+    WishForgotten,
+    /// Who leaves counts on what a silent site is believed to hold.
+    SilentHolds,
 }
 
 /// What a site says of itself to one that goes.
@@ -84,6 +97,7 @@ enum Event {
         site: usize,
         boot: u64,
         other: usize,
+        life: Origin,
         dot: Dot,
         wish: Option<u64>,
     },
@@ -93,6 +107,15 @@ enum Event {
         boot: u64,
         wish: u64,
         attempt: Attempt,
+        heard: BTreeMap<SiteId, Origin>,
+    },
+    /// A disk is gone; later the site begins anew.
+    Burn,
+    /// A site said that it takes nothing of the bucket.
+    Refused {
+        site: usize,
+        boot: u64,
+        other: usize,
     },
     /// The bodies were looked through.
     Scan {
@@ -126,9 +149,16 @@ struct Site {
     boot: u64,
     up: bool,
     departures: Departures,
-    /// How often it wished to leave; what others said that they hold, to this process and for this wish.
+    /// How often it wished to leave.
     wishes: u64,
-    handed: BTreeSet<Dot>,
+    /// Durable: what others said that they hold, and in which life.
+    book: BTreeMap<Dot, BTreeMap<SiteId, Origin>>,
+    /// Who answered in the round at hand, in which life.
+    heard: BTreeMap<SiteId, Origin>,
+    /// Its disk is gone, and nobody knows it yet.
+    burnt: bool,
+    /// Who said to this process that it takes nothing.
+    refusing: BTreeSet<SiteId>,
     drain: Drain,
 }
 
@@ -142,12 +172,22 @@ struct World {
     acknowledged: BTreeSet<Dot>,
     deletes: BTreeSet<Dot>,
     resting: bool,
+    /// What was promised, where anything is.
+    promises: Option<promises::Promises>,
     outcome: Outcome,
 }
 
 /// Runs a seed.
 pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
-    let mut draw = Draw::from_seed(seed).fork("goings");
+    run_by(Draw::from_seed(seed).fork("goings"), mistake, false)
+}
+
+/// Runs a seed in which writes are answered for several sites, and the bucket wants copies in an area.
+pub fn run_of_promises(seed: u64, mistake: Option<Mistake>) -> Outcome {
+    run_by(Draw::from_seed(seed).fork("goings with promises"), mistake, true)
+}
+
+fn run_by(mut draw: Draw, mistake: Option<Mistake>, promises: bool) -> Outcome {
     let count = 3 + draw.below(2) as usize;
     let sites = (0..count).map(|_| Site::new(&mut draw)).collect();
     let mut world = World {
@@ -159,8 +199,12 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
         acknowledged: BTreeSet::new(),
         deletes: BTreeSet::new(),
         resting: false,
+        promises: None,
         outcome: Outcome::default(),
     };
+    if promises {
+        world.promise();
+    }
     world.begin();
     world.go_until(Instant(0).after(STORM));
     world.rest();
@@ -187,7 +231,10 @@ impl Site {
             up: true,
             departures: Departures::default(),
             wishes: 0,
-            handed: BTreeSet::new(),
+            book: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            burnt: false,
+            refusing: BTreeSet::new(),
             drain: Drain::new(),
         }
     }
@@ -210,7 +257,11 @@ impl Site {
     fn begin(&mut self) {
         (self.up, self.boot, self.life, self.seq) = (true, self.boot + 1, self.life + 1, 0);
         (self.departures, self.drain) = (Departures::default(), Drain::new());
-        self.handed.clear();
+        self.heard.clear();
+        self.refusing.clear();
+        if std::mem::take(&mut self.burnt) {
+            self.member = false;
+        }
         if self.wish {
             self.departures.begin(BUCKET);
         }
@@ -225,7 +276,7 @@ impl Site {
     fn lets_go(&mut self) {
         self.records.clear();
         self.bodies.clear();
-        self.handed.clear();
+        self.book.clear();
         (self.member, self.whole, self.wish, self.out) = (false, false, false, true);
         (self.life, self.seq) = (self.life + 1, 0);
         self.departures.end(BUCKET);
@@ -292,24 +343,28 @@ impl World {
                 }
             }
             Event::Hold { site, boot, other, dot, wish } => self.hold((site, boot), other, dot, wish),
-            Event::Took { site, boot, other, dot, wish } if self.is_up(site, boot) => {
+            Event::Took { site, boot, other, life, dot, wish } if self.is_up(site, boot) => {
                 let id = self.sites[other].id;
-                let place = &mut self.sites[site];
                 match wish {
                     None => self.tell(site, Input::Took(BUCKET, dot, id)),
-                    Some(wish) if place.wish && place.wishes == wish => {
-                        place.handed.insert(dot);
+                    Some(_) => {
+                        self.sites[site].book.entry(dot).or_default().insert(id, life);
                     }
-                    Some(_) => {}
                 }
             }
-            Event::LetGo { site, boot, wish, attempt } if self.is_up(site, boot) => {
-                self.let_go(site, wish, &attempt);
+            Event::LetGo { site, boot, wish, attempt, heard } if self.is_up(site, boot) => {
+                self.let_go(site, wish, (&attempt, &heard));
+            }
+            Event::Burn => self.burn(),
+            Event::Refused { site, boot, other } if self.is_up(site, boot) => {
+                let id = self.sites[other].id;
+                self.sites[site].refusing.insert(id);
             }
             Event::Scan { site, boot } if self.is_up(site, boot) => self.scan(site),
             Event::Strike => self.strike(),
             Event::Heal(one, other) => {
                 self.cuts.remove(&(one, other));
+                self.trouble(one, other);
             }
             Event::Start(site) => {
                 if !self.sites[site].up {
@@ -317,12 +372,13 @@ impl World {
                 }
             }
             Event::Turn { .. } | Event::Answer { .. } | Event::Took { .. } => {}
-            Event::LetGo { .. } | Event::Scan { .. } => {}
+            Event::LetGo { .. } | Event::Scan { .. } | Event::Refused { .. } => {}
         }
     }
 
     fn start(&mut self, site: usize) {
         self.sites[site].begin();
+        self.shaken(site);
         let boot = self.sites[site].boot;
         self.plan(millis(1)..=seconds(1), Event::Turn { site, boot });
     }
@@ -347,6 +403,7 @@ impl World {
         } else {
             self.sites[site].bodies.insert(dot);
         }
+        self.answer_for(site, dot);
         self.count("writes");
     }
 
@@ -385,12 +442,12 @@ impl World {
     }
 
     fn order_of(&mut self, site: usize) {
+        self.turned(site);
         let place = &mut self.sites[site];
         match self.draw.below(5) {
             0 | 1 if place.member && place.up => {
                 if !std::mem::replace(&mut place.wish, true) {
                     place.wishes += 1;
-                    place.handed.clear();
                 }
                 place.departures.begin(BUCKET);
                 self.count("departures");
@@ -414,6 +471,7 @@ impl World {
         self.plan(millis(200)..=seconds(2), Event::Turn { site, boot });
         let others: Vec<usize> = (0..self.sites.len()).filter(|other| *other != site).collect();
         if let Some(round) = self.sites[site].departures.ask(BUCKET) {
+            self.sites[site].heard.clear();
             let linked = others.iter().copied().filter(|other| self.linked(site, *other));
             for other in linked.collect::<Vec<_>>() {
                 self.pass(Event::Ask { site, boot, other, round: Some(round) });
@@ -462,18 +520,21 @@ impl World {
         }
         let Some(attempt) = place.departures.attempt(BUCKET) else { return };
         let (boot, wish) = (place.boot, place.wishes);
-        let stay = attempt.others(&self.other_members(site));
-        let missing: Vec<Dot> =
-            self.sites[site].bodies.difference(&self.sites[site].handed).copied().collect();
-        let takers: Vec<usize> =
-            (0..self.sites.len()).filter(|other| stay.contains(&self.sites[*other].id)).collect();
-        if let Some(&other) = self.draw.pick(&takers) {
-            for dot in &missing {
-                self.pass(Event::Hold { site, boot, other, dot: *dot, wish: Some(wish) });
-            }
+        place.heard.insert(id, said.life);
+        for holders in place.book.values_mut() {
+            holders.remove(&id);
         }
-        if self.may_go(site, &attempt) {
-            self.plan(millis(1)..=seconds(3), Event::LetGo { site, boot, wish, attempt });
+        for dot in said.held {
+            place.book.entry(dot).or_default().insert(id, said.life);
+        }
+        let heard = place.heard.clone();
+        let (near, all) = self.takers(site, &attempt);
+        for dot in self.sites[site].bodies.clone() {
+            let have = self.holders(site, dot, (&all, &heard));
+            self.have_held(site, dot, (&self.left(dot, &near, &all), &have, &near), Some(wish));
+        }
+        if self.may_go(site, (&attempt, &heard)) {
+            self.plan(millis(1)..=seconds(3), Event::LetGo { site, boot, wish, attempt, heard });
         }
     }
 
@@ -483,22 +544,29 @@ impl World {
     }
 
     /// Whether all that is here is at enough others, as they said.
-    fn may_go(&self, site: usize, attempt: &Attempt) -> bool {
+    fn may_go(&self, site: usize, (attempt, heard): (&Attempt, &BTreeMap<SiteId, Origin>)) -> bool {
         let place = &self.sites[site];
         let own = departure::Own { vector: place.vector(), loose: Vec::new() };
         let loose = place.records.iter().any(|dot| !own.vector.covers(*dot));
-        let handed = place.bodies.is_subset(&place.handed);
+        let (near, all) = self.takers(site, attempt);
+        let is_handed = |dot: &Dot| {
+            let have = self.holders(site, *dot, (&all, heard));
+            self.left(*dot, &near, &all).is_met(&have, &Together::default())
+        };
+        let handed = place.bodies.iter().all(is_handed);
         handed && !loose && attempt.judge(&own, COPIES, &self.other_members(site)) == Verdict::Go
     }
 
-    fn let_go(&mut self, site: usize, wish: u64, attempt: &Attempt) {
+    fn let_go(&mut self, site: usize, wish: u64, said: (&Attempt, &BTreeMap<SiteId, Origin>)) {
         let place = &self.sites[site];
-        if !place.wish || place.wishes != wish || !self.may_go(site, attempt) {
+        if !place.wish || place.wishes != wish || !self.may_go(site, said) {
             return self.count("not let go");
         }
+        let held = self.sites[site].bodies.clone();
         self.sites[site].lets_go();
         self.count("left");
         self.judge(site, "left");
+        self.judge_left(site, &held);
     }
 
     /// A body is held by who does not go; of who left only if it joined again.
@@ -512,7 +580,13 @@ impl World {
         let place = &mut self.sites[other];
         let goes = (place.drained && (wish.is_none() || mistake != Some(Mistake::EmptiedStays)))
             || (place.wish && (wish.is_some() || mistake != Some(Mistake::LeaverStays)));
-        if !takes || goes || (place.out && !place.member) {
+        if place.out && !place.member {
+            if self.linked(site, other) {
+                self.pass(Event::Refused { site, boot, other });
+            }
+            return;
+        }
+        if !takes || goes {
             return;
         }
         place.joins();
@@ -520,7 +594,8 @@ impl World {
         if has_body {
             place.bodies.insert(dot);
         }
-        self.pass(Event::Took { site, boot, other, dot, wish });
+        let life = place.origin();
+        self.pass(Event::Took { site, boot, other, life, dot, wish });
     }
 
     fn heard_emptied(&mut self, site: usize, other: usize, said: Option<Said>) {
@@ -575,18 +650,29 @@ impl World {
     fn scan(&mut self, site: usize) {
         let place = &self.sites[site];
         let vector = place.vector();
+        let refuses = |other: &Site| place.refusing.contains(&other.id) && !other.member;
+        let others = self.sites.iter().enumerate();
+        let may = others.filter(|(number, other)| *number != site && !refuses(other));
+        let (numbers, may): (Vec<usize>, BTreeSet<SiteId>) =
+            may.map(|(number, other)| (number, other.id)).unzip();
+        let near = numbers.into_iter().filter(|other| self.linked(site, *other));
+        let near: BTreeSet<SiteId> = near.map(|other| self.sites[other].id).collect();
+        let all = if self.mistake == Some(Mistake::AwayForgotten) { &near } else { &may };
+        let apart = Together::default();
         let lacks = |dot: &Dot| {
-            let held = place.drain.holds(BUCKET, *dot);
-            let loose = !vector.covers(*dot) && !place.drain.has_record(BUCKET, *dot);
-            !held && (place.bodies.contains(dot) || loose)
+            let (wish, promised) = self.asked_of(*dot);
+            let kept = place.drain.is_kept((BUCKET, *dot), (&wish, promised), all, &apart);
+            let held = place.drain.holds(BUCKET, *dot) || place.drain.has_record(BUCKET, *dot);
+            (place.bodies.contains(dot) && !kept) || (!vector.covers(*dot) && !held)
         };
         let lacking: Vec<Dot> = place.records.iter().copied().filter(lacks).collect();
-        let (boot, count) = (place.boot, lacking.len() as u64);
-        let others: Vec<usize> = (0..self.sites.len()).filter(|other| *other != site).collect();
+        let count = lacking.len() as u64;
         for dot in lacking {
-            if let Some(&other) = self.draw.pick(&others) {
-                self.pass(Event::Hold { site, boot, other, dot, wish: None });
-            }
+            let (wish, promised) = self.asked_of(dot);
+            let place = &self.sites[site];
+            let demand = place.drain.demand(BUCKET, (&wish, promised), all, &apart);
+            let have = place.drain.holders(BUCKET, dot);
+            self.have_held(site, dot, (&demand, &have, &near), None);
         }
         self.tell(site, Input::Scanned { bodies: count, bytes: count, others: 0 });
     }
@@ -601,7 +687,9 @@ impl World {
         if !std::mem::replace(&mut self.sites[site].empty, true) {
             self.count("emptied");
         }
+        let held = self.sites[site].bodies.clone();
         self.judge(site, "said that it is empty");
+        self.judge_left(site, &held);
     }
 
     /// Whatever was acknowledged is at somebody who may not be switched off.
@@ -611,14 +699,26 @@ impl World {
             there().any(|place| place.records.contains(dot))
                 && (self.deletes.contains(dot) || there().any(|place| place.bodies.contains(dot)))
         };
+        if self.is_after_fire() {
+            // What was held where it burned since others were asked nobody promised to save.
+            let still: BTreeSet<Dot> = self.acknowledged.iter().copied().filter(|dot| kept(dot)).collect();
+            self.acknowledged = still;
+            return;
+        }
         if let Some(lost) = self.acknowledged.iter().find(|dot| !kept(dot)) {
             let what = format!("{lost} is nowhere after site-{site} {what}");
             self.outcome.violations.push(("kept", what));
         }
     }
 
+    /// Nobody reaches it, or everybody does again.
+    fn shaken(&mut self, site: usize) {
+        (0..self.sites.len()).filter(|other| *other != site).for_each(|other| self.trouble(site, other));
+    }
+
     fn cut(&mut self, one: usize, other: usize) {
         let link = (one.min(other), one.max(other));
+        self.trouble(one, other);
         if self.cuts.insert(link) {
             self.plan(millis(100)..=seconds(15), Event::Heal(link.0, link.1));
         }
@@ -635,6 +735,7 @@ impl World {
             self.cut(site, other);
         } else if self.sites[site].up {
             self.count("crashes");
+            self.shaken(site);
             self.sites[site].up = false;
             self.plan(millis(100)..=seconds(5), Event::Start(site));
         }
@@ -643,7 +744,10 @@ impl World {
     /// Everything is mended, nobody writes, and the first site stays.
     fn rest(&mut self) {
         self.resting = true;
-        self.cuts.clear();
+        for (one, other) in std::mem::take(&mut self.cuts) {
+            self.trouble(one, other);
+        }
+        self.turned(0);
         for site in 0..self.sites.len() {
             if !self.sites[site].up {
                 self.start(site);

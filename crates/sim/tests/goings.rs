@@ -2,7 +2,7 @@
 
 mod many;
 
-use skerry_sim::goings::{Mistake, run};
+use skerry_sim::goings::{Mistake, run, run_of_promises};
 
 /// `SKERRY_GOINGS_SEEDS` runs more seeds.
 #[test]
@@ -34,4 +34,35 @@ fn one_that_leaves_rests_on_one_that_is_emptied() {
 #[test]
 fn one_that_is_emptied_rests_on_one_that_leaves() {
     assert!(caught(Mistake::LeaverStays).is_some(), "no seed found it");
+}
+
+/// `SKERRY_GOINGS_SEEDS` runs more seeds.
+#[test]
+fn whoever_goes_leaves_as_many_copies_behind_as_were_promised_and_are_wanted() {
+    many::hold(
+        |seed| run_of_promises(seed, None),
+        ("SKERRY_GOINGS_SEEDS", 80),
+        &["writes", "promises", "crashes", "fires", "left", "emptied", "judged by what was promised"],
+    );
+}
+
+fn found(mistake: Mistake, by: &str) -> Option<u64> {
+    let is_wrong =
+        |seed: &u64| run_of_promises(*seed, Some(mistake)).violations.iter().any(|(found, _)| *found == by);
+    (0..300).find(is_wrong)
+}
+
+#[test]
+fn mistakes_of_those_who_go_are_found_by_what_they_leave_behind() {
+    let mistakes = [
+        (Mistake::PromiseForgotten, "promised"),
+        (Mistake::AwayForgotten, "promised"),
+        (Mistake::WishForgotten, "wished"),
+        (Mistake::SilentHolds, "kept"),
+    ];
+    for (mistake, by) in mistakes {
+        let seed = found(mistake, by);
+        println!("{mistake:?}: {seed:?}");
+        assert!(seed.is_some(), "no seed found {mistake:?}");
+    }
 }

@@ -234,6 +234,10 @@ impl Home {
         if let Some(expelled) = state.expelled {
             output::line(&format!("{expelled} is expelled"));
         }
+        if !state.unheard.is_empty() {
+            let names = state.unheard.join(", ");
+            output::line(&format!("not heard: {names}; names that only they know of count once they are linked"));
+        }
         Ok(Exit::Done)
     }
 }

@@ -89,6 +89,16 @@ impl Demand {
         self
     }
 
+    /// What of it these sites can meet, be they all there are.
+    #[must_use]
+    pub fn among(mut self, sites: &BTreeSet<SiteId>, together: &Together) -> Self {
+        self.all = self.all.min(together.count(sites.iter().copied()));
+        for area in &mut self.areas {
+            area.copies = area.copies.min(together.count(area.sites.intersection(sites).copied()));
+        }
+        self
+    }
+
     /// No fewer places in all than these.
     #[must_use]
     pub fn at_least(mut self, all: usize) -> Self {

@@ -58,6 +58,8 @@ pub struct Want {
     pub bytes: u64,
     /// Whether this site holds it itself, as a copy that counts.
     pub here: bool,
+    /// No fewer places than these, whatever is asked for its bucket; 0: as that says.
+    pub places: usize,
 }
 
 /// What a site has to do with a version of which another one wants to let go.
@@ -184,6 +186,11 @@ impl Placement {
     /// Who burns together: from now on each place counts once, this site's among them.
     pub fn set_together(&mut self, together: Together) {
         self.together = together;
+    }
+
+    /// Who counts no more, from now on.
+    pub fn set_lost(&mut self, lost: BTreeSet<SiteId>) {
+        self.lost = lost;
     }
 
     /// When a site that rests may be asked again.
@@ -341,7 +348,11 @@ impl Placement {
         self.queue.forget(bucket);
         for (order, want) in wants.into_iter().take(limits::QUEUE).enumerate() {
             if !self.flights.contains_key(&(bucket, want.dot)) {
-                let waiting = Waiting { want, demand: demand.clone(), unable: BTreeSet::new() };
+                let demand = match want.places > demand.all() {
+                    true => Arc::new(Demand::clone(demand).at_least(want.places)),
+                    false => demand.clone(),
+                };
+                let waiting = Waiting { want, demand, unable: BTreeSet::new() };
                 self.enqueue(bucket, order as u64, waiting);
             }
         }

@@ -14,7 +14,7 @@ fn dot(seq: u64) -> Dot {
 }
 
 fn want(seq: u64, bytes: u64) -> Want {
-    Want { dot: dot(seq), bytes, here: true }
+    Want { dot: dot(seq), bytes, here: true, places: 0 }
 }
 
 fn candidate(number: u8, linked: bool) -> Candidate {

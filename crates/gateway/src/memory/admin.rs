@@ -27,7 +27,7 @@ fn alone(bucket: &str, request: HomeRequest) -> Outcome<HomeState> {
         return Err(ServiceError::no_such_site(&request.site));
     }
     let (bucket, site) = (bucket.to_owned(), request.site);
-    Ok(HomeState { version: VERSION, bucket, site, epoch: 1, expelled: None })
+    Ok(HomeState { version: VERSION, bucket, site, epoch: 1, ..HomeState::default() })
 }
 
 fn only_this(site: &str) -> Outcome<()> {

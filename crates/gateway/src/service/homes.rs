@@ -26,4 +26,8 @@ pub struct HomeState {
     pub epoch: u64,
     /// The site that was expelled for it.
     pub expelled: Option<String>,
+    /// With a lost register of names: sites that did not answer. What only they have heard of names is not known to the new one
+    /// until they are linked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unheard: Vec<String>,
 }

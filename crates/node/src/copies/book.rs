@@ -51,6 +51,18 @@ pub(crate) fn promised(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<us
     Ok(file.map_or(0, |PromisedFile(copies)| usize::from(copies)))
 }
 
+/// All that this site promised of a bucket's versions though their records do not say it.
+pub(crate) fn promises(view: &dyn View, bucket: BucketId) -> Result<BTreeMap<Dot, usize>, SpaceError> {
+    let (mut all, prefix) = (BTreeMap::new(), [PROMISED, &bucket.0].concat());
+    view.scan_prefix(Table::Local, &prefix, &mut |key, value| {
+        let dot = key.strip_prefix(&prefix[..]).and_then(|dot| dot.try_into().ok()).map(Dot::from_bytes);
+        let file = codec::decode::<PromisedFile>(value).ok();
+        all.extend(dot.zip(file).map(|(dot, PromisedFile(copies))| (dot, usize::from(copies))));
+        ControlFlow::Continue(())
+    })?;
+    Ok(all)
+}
+
 /// What a site holds of a bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeldFile {

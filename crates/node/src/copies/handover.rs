@@ -14,10 +14,12 @@ use skerry_federation::drain::{Held, Input, Own, Word};
 use skerry_federation::placement::{Candidate, Spans, Want};
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{self as model, list_buckets};
+use skerry_model::record::Scope;
 use skerry_model::space::{self, Item};
 use skerry_storage::Store;
 
 use super::look::is_here;
+use crate::paths::bucket::Bucket;
 use crate::paths::refusal;
 use crate::peers::message::{Holdings, Request, Response};
 use crate::site::{Site, unreadable};
@@ -55,6 +57,13 @@ pub(crate) async fn buckets(site: &Arc<Site>) -> Outcome<Vec<BucketId>> {
         Ok(all.into_iter().filter(|bucket| *bucket == system || alive.contains(bucket)).collect())
     };
     site.read(read).await
+}
+
+/// The settings of those that exist.
+pub(crate) async fn claims(site: &Arc<Site>) -> Outcome<BTreeMap<BucketId, Bucket>> {
+    let system = site.system;
+    let found = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
+    Ok(found.into_iter().map(Bucket::of).map(|bucket| (bucket.id, bucket)).collect())
 }
 
 /// The buckets that exist.
@@ -152,6 +161,8 @@ pub(crate) struct Kept {
     pub(crate) key: String,
     /// Whether its body lies here; else its record alone is to be had by name.
     pub(crate) body: bool,
+    /// What its record says that its write was answered for.
+    pub(crate) scope: Scope,
 }
 
 impl Kept {
@@ -160,8 +171,8 @@ impl Kept {
         let object = item.record.object().filter(|_| !item.spent);
         let bytes = object.map_or(0, |object| object.size);
         let body = object.is_some_and(|object| object.size > 0 && is_here(store, bucket, object));
-        let want = Want { dot: item.dot, bytes, here: false };
-        (body || loose).then(|| Self { want, key: item.record.key.clone(), body })
+        let want = Want { dot: item.dot, bytes, here: false, places: 0 };
+        (body || loose).then(|| Self { want, key: item.record.key.clone(), body, scope: item.record.scope })
     }
 }
 

@@ -192,7 +192,7 @@ impl Looker<'_> {
             let (upto, more) = self.page(&found.upto, &mut |record, object| {
                 let here = is_here(self.store, self.bucket, object);
                 if !self.lack(record, here).is_none() {
-                    let want = Want { dot: record.dot, bytes: object.size, here };
+                    let want = Want { dot: record.dot, bytes: object.size, here, places: 0 };
                     wants.push((want, record.key.clone()));
                 }
             })?;

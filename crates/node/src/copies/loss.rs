@@ -104,7 +104,7 @@ pub(crate) async fn refresh(site: &Site) -> Outcome<bool> {
     let losses = site.read(read).await?;
     let changed = site.copies.set_losses(losses);
     if changed {
-        site.changes.world();
+        site.changes.belonging();
     }
     Ok(changed)
 }

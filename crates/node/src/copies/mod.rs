@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
 use skerry_federation::Together;
-use skerry_federation::placement::{Input, Output, Placement, Spans};
+use skerry_federation::placement::{Candidate, Input, Output, Placement, Spans};
 
+pub(crate) mod behind;
 pub(crate) mod book;
 pub(crate) mod claims;
 pub(crate) mod handover;
@@ -72,7 +73,8 @@ impl Counted {
     fn stands(&self, of: &Counting, now: Instant) -> bool {
         let age = now.since(self.begun);
         let long = self.took.saturating_mul(SHARE).min(OLDEST);
-        age < long || (self.of == *of && age < OLDEST)
+        // By other rules than are asked for it is no answer: an operator who expels a site looks at once what is at risk.
+        self.of.2 == of.2 && (age < long || (self.of == *of && age < OLDEST))
     }
 }
 
@@ -109,6 +111,39 @@ struct State {
 }
 
 impl State {
+    /// Sites whose copies count no more: lost ones, and those that are about to go.
+    fn uncounted(&self) -> BTreeSet<SiteId> {
+        let lost = self.losses.iter().filter(|(_, loss)| loss.is_lost).map(|(site, _)| site);
+        lost.chain(&self.leaving).copied().collect()
+    }
+
+    /// The machine counts by the same ones as the rules, from the moment on in which these hear of them: what is counted does
+    /// not wait for the worker's next look.
+    fn recount(&mut self) {
+        let uncounted = self.uncounted();
+        if *self.machine.lost() != uncounted {
+            self.changes += 1;
+            self.machine.set_lost(uncounted);
+        }
+    }
+
+    /// Tells the machine; who is to be asked now.
+    fn tell(&mut self, input: Input, now: Instant) -> Vec<(BucketId, Dot, SiteId)> {
+        let mut out = Vec::new();
+        self.changes += u64::from(matches!(&input, Input::Held(..) | Input::Known(..)));
+        self.machine.handle(input, now, &mut out);
+        let mut asks = Vec::new();
+        for output in out {
+            match output {
+                Output::Ask(bucket, dot, site) => asks.push((bucket, dot, site)),
+                Output::Noted(bucket, site) => {
+                    self.dirty.insert((bucket, site));
+                }
+            }
+        }
+        asks
+    }
+
     /// What had its copies may have fewer.
     fn doubt(&mut self, bucket: BucketId) {
         self.covered.remove(&bucket);
@@ -157,26 +192,19 @@ impl Copies {
 
     /// Tells the machine; who is to be asked now.
     pub(crate) fn tell(&self, input: Input, now: Instant) -> Vec<(BucketId, Dot, SiteId)> {
-        let mut out = Vec::new();
+        self.state().tell(input, now)
+    }
+
+    /// Tells the machine who could hold copies. Who counts no more it knows already: what the worker heard when it began to
+    /// look may be old by now.
+    pub(crate) fn tell_sites(
+        &self,
+        candidates: Vec<Candidate>,
+        now: Instant,
+    ) -> Vec<(BucketId, Dot, SiteId)> {
         let mut state = self.state();
-        // Who counts no more is heard by the rules first: what was counted in between was counted with the old ones.
-        let is_news = match &input {
-            Input::Held(..) | Input::Known(..) => true,
-            Input::Sites(_, lost) => state.machine.lost() != lost,
-            _ => false,
-        };
-        state.changes += u64::from(is_news);
-        state.machine.handle(input, now, &mut out);
-        let mut asks = Vec::new();
-        for output in out {
-            match output {
-                Output::Ask(bucket, dot, site) => asks.push((bucket, dot, site)),
-                Output::Noted(bucket, site) => {
-                    state.dirty.insert((bucket, site));
-                }
-            }
-        }
-        asks
+        let lost = state.uncounted();
+        state.tell(Input::Sites(candidates, lost), now)
     }
 
     /// A site that holds something for this one has more of it than before.
@@ -226,14 +254,16 @@ impl Copies {
 
     /// Sites whose copies count no more: lost ones, and those that are about to go. What these have can still be read.
     pub(crate) fn uncounted(&self) -> BTreeSet<SiteId> {
-        let state = self.state();
-        let lost = state.losses.iter().filter(|(_, loss)| loss.is_lost).map(|(site, _)| site);
-        lost.chain(&state.leaving).copied().collect()
+        self.state().uncounted()
     }
 
-    /// Takes note of the sites that are about to go.
-    pub(crate) fn set_leaving(&self, leaving: BTreeSet<SiteId>) {
-        self.state().leaving = leaving;
+    /// Takes note of the sites that are about to go; whether that is news.
+    pub(crate) fn set_leaving(&self, leaving: BTreeSet<SiteId>) -> bool {
+        let mut state = self.state();
+        let changed = state.leaving != leaving;
+        state.leaving = leaving;
+        state.recount();
+        changed
     }
 
     /// Sites that are lost, or were.
@@ -246,6 +276,7 @@ impl Copies {
         let mut state = self.state();
         let changed = state.losses != losses;
         state.losses = losses;
+        state.recount();
         changed
     }
 
@@ -499,19 +530,39 @@ mod tests {
         assert!(quick.stands(&of, at(150)) && !quick.stands(&of, at(160)), "disks are found damaged, too");
         assert!(!quick.stands(&other, at(101)));
         assert!(slow.stands(&other, at(139)) && !slow.stands(&other, at(140)));
+        let lost = Rules { lost: [SiteId([2; 16])].into(), ..Rules::default() };
+        assert!(!slow.stands(&(2, Vector::new(), lost), at(101)), "by other rules");
     }
 
-    /// The rules hear of it first: what is counted in between is counted with those who held something before.
+    /// The rules hear of it, and with them the machine: nothing is counted in between with those who held something before.
     #[test]
-    fn what_was_counted_before_a_site_was_lost_is_counted_anew() {
+    fn who_is_lost_or_goes_counts_no_more_from_that_moment_on() {
+        let (one, two, bucket) = (SiteId([2; 16]), SiteId([3; 16]), BucketId([9; 16]));
         let copies = Copies::resume(SiteId([1; 16]), Book::default());
-        let tell = |lost: &[SiteId]| {
+        let origin = Origin { node: skerry_base::NodeId([3; 16]), incarnation: 1 };
+        let dot = Dot { origin, seq: 1 };
+        copies.held(bucket, dot, [one, two]);
+        let holders = || copies.with(|machine| machine.holders(bucket, dot).collect::<Vec<_>>());
+        let changes = |act: &dyn Fn()| {
             let before = copies.changes();
-            copies.tell(Input::Sites(Vec::new(), lost.iter().copied().collect()), Instant(0));
+            act();
             copies.changes() - before
         };
-        assert_eq!(tell(&[]), 0);
-        assert_eq!((tell(&[SiteId([2; 16])]), tell(&[SiteId([2; 16])]), tell(&[])), (1, 0, 1));
+        let expel = |sites: &[SiteId]| {
+            let loss = |site: &SiteId| {
+                let loss = Loss { name: String::new(), since: None, is_lost: true, is_gone: true };
+                (*site, loss)
+            };
+            copies.set_losses(sites.iter().map(loss).collect());
+        };
+        assert_eq!(holders(), [one, two]);
+        assert_eq!(changes(&|| expel(&[one])), 1);
+        assert_eq!((holders(), changes(&|| expel(&[one]))), (vec![two], 0));
+        assert!(copies.set_leaving([two].into()) && holders().is_empty() && !copies.set_leaving([two].into()));
+        // A look that began before does not bring them back.
+        copies.tell_sites(Vec::new(), Instant(0));
+        assert!(holders().is_empty());
+        assert!(copies.set_leaving(BTreeSet::new()) && holders() == [two]);
         let before = copies.changes();
         copies.set_together(Together::default());
         assert_eq!(copies.changes(), before);

@@ -1,9 +1,10 @@
 //! What only a site that leaves holds is held by others first: payload, version by version.
 //!
-//! Before: each try to leave. After: `paths/scope.rs`, by which others hold record and payload as their own. Invariants:
-//! a version counts as handed over once as many members that stay have said that they hold it as the bucket wants copies,
-//! or all of them if they are fewer, one at least (of several nodes of a site one); what was handed over is not asked for again in the same life, but
-//! if somebody who took it is known to be lost, to leave, or to have begun another life.
+//! Before: each try to leave. After: `paths/scope.rs`, by which others hold record and payload as their own. How many others
+//! are to hold what is said in [`Behind`]. Invariants: a version counts as handed over once as many of those who answered in
+//! this try have it as its bucket wants copies and its write was answered for; who is silent is counted for nothing, whatever
+//! it is believed to hold, and where a promise needs it it is waited for; what was handed over is not asked for again in the
+//! same life, but if somebody who took it is known to be lost, to leave, to have begun another life, or says nothing for long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,19 +14,22 @@ use futures::StreamExt;
 use futures::future::join_all;
 use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
-use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
+use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
 use skerry_federation::budget::Class;
-use skerry_federation::departure::Own;
-use skerry_gateway::service::{Outcome, ServiceError};
+use skerry_federation::departure::{Attempt, Own};
+use skerry_federation::placement::Demand;
+use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::{Record, space};
 use skerry_storage::Store;
 
 use super::Note;
+use crate::copies::behind::{Behind, answered_for};
 use crate::copies::claims;
 use crate::copies::look::{is_here, lies_here};
 use crate::copies::surplus::Question;
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
+use crate::paths::scope::Unheld;
 use crate::paths::{refusal, scope};
 use crate::peers::message::{Hold, Part, Request};
 use crate::site::{Site, unreadable};
@@ -34,6 +38,8 @@ use crate::site::{Site, unreadable};
 const PAGE: usize = 256 << 10;
 /// Versions on their way at once.
 const AT_ONCE: usize = 8;
+/// Somebody who took something and is silent is waited for so long before others are asked to hold it as well.
+const SILENT: Duration = Duration::from_secs(60);
 
 /// What was handed over so far.
 #[derive(Debug, Clone, Default)]
@@ -41,22 +47,45 @@ pub(super) struct Handed {
     upto: Vector,
     loose: BTreeSet<Dot>,
     /// Who was relied on for it, and the life in which they said what they hold.
-    by: BTreeMap<SiteId, Option<Origin>>,
+    pub(super) by: BTreeMap<SiteId, Option<Origin>>,
+    /// What the bucket wanted.
+    wish: Demand,
+    /// The largest number of sites that a write was answered for.
+    pub(super) places: usize,
+    /// Since when somebody of them is silent.
+    silent: Option<Instant>,
+}
+
+/// Whether those who were relied on can be.
+#[derive(Debug, PartialEq, Eq)]
+enum Reliance {
+    /// All have said so in this try.
+    Stands,
+    /// These say nothing.
+    Silent(BTreeSet<SiteId>),
+    /// Somebody has less than was said, or may.
+    Over,
 }
 
 impl Handed {
-    /// Whether nobody who was relied on is known to have less now: `heard` are those who answer, with their lives.
-    /// Silence says nothing: what was said stays true until something else is heard.
-    fn stands(
+    /// `heard` are those who answer, with their lives.
+    fn reliance(
         &self,
         stay: &BTreeSet<SiteId>,
         lost: &BTreeSet<SiteId>,
         heard: &BTreeMap<SiteId, Origin>,
-    ) -> bool {
-        self.by.iter().all(|(site, life)| {
+    ) -> Reliance {
+        let stands = self.by.iter().all(|(site, life)| {
             let is_same = heard.get(site).is_none_or(|now| Some(*now) == *life);
             stay.contains(site) && !lost.contains(site) && is_same
-        })
+        });
+        let silent: BTreeSet<SiteId> =
+            self.by.keys().filter(|site| !heard.contains_key(site)).copied().collect();
+        match (stands, silent.is_empty()) {
+            (false, _) => Reliance::Over,
+            (true, false) => Reliance::Silent(silent),
+            (true, true) => Reliance::Stands,
+        }
     }
 
     /// Whether it is all that this is.
@@ -75,20 +104,51 @@ struct Page {
     upto: Vector,
     loose: Vec<Dot>,
     more: bool,
+    /// The largest number of sites that one of them was answered for.
+    places: usize,
+}
+
+/// What is handed over to whom.
+struct Handing {
+    site: Arc<Site>,
+    bucket: Bucket,
+    behind: Behind,
+    /// Members that stay, as far as is known.
+    stay: BTreeSet<SiteId>,
+    /// Who can be asked: those, and who else is linked.
+    near: BTreeSet<SiteId>,
+    /// Who said in this try what it holds.
+    heard: BTreeSet<SiteId>,
+    /// What is asked for where nothing was promised, as of most versions.
+    plain: Demand,
 }
 
 /// Hands over what is not yet; an error says what lacks a holder.
-pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<SiteId>) -> Outcome<()> {
-    let id = bucket.id;
-    let mut handed = site.leaving.state().handed.get(&id).cloned().unwrap_or_default();
-    let heard = heard(site, id, stay).await;
-    if !handed.stands(stay, &site.copies.lost(), &heard) {
-        tracing::info!(
-            bucket = bucket.name,
-            "who took payload may have it no more: all is looked through again"
-        );
-        handed = Handed::default();
-    }
+pub(super) async fn turn(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    said: &Attempt,
+    members: &BTreeSet<SiteId>,
+) -> Outcome<()> {
+    let (id, stay) = (bucket.id, said.others(members));
+    let heard = heard(site, id, &stay).await;
+    let mut behind = Behind::of(site, id, Some(bucket)).await?;
+    let leaving: BTreeSet<SiteId> = said.leaving().collect();
+    behind.all.retain(|other| !leaving.contains(other));
+    let mut handed = begin(site, bucket, &behind.wish, (&stay, &heard))?;
+    let linked = site.boxes.linked().into_iter().filter(|other| behind.all.contains(other));
+    let near = stay.intersection(&behind.all).copied().chain(linked).collect();
+    let plain = behind.demand(0, &near);
+    handed.places = handed.places.max(behind.most_promised());
+    let handing = Arc::new(Handing {
+        site: site.clone(),
+        bucket: bucket.clone(),
+        behind,
+        stay,
+        near,
+        heard: heard.into_keys().collect(),
+        plain,
+    });
     let lost: Arc<BTreeSet<SiteId>> = Arc::new(site.copies.losses().into_keys().collect());
     loop {
         let (store, from, done) = (site.store.clone(), handed.upto.clone(), handed.loose.clone());
@@ -96,10 +156,12 @@ pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<Site
         let read = tokio::task::spawn_blocking(move || page(&store, id, &from, (&done, &*lost))).await;
         let page = read.map_err(refusal::task)??;
         let fresh = page.wants.into_iter().filter(|record| !handed.loose.contains(&record.dot));
-        let handing: Vec<_> =
-            fresh.map(|record| one(site.clone(), bucket.clone(), record, stay.clone())).collect();
+        let of = |record| {
+            let handing = handing.clone();
+            async move { handing.one(&record).await }
+        };
         let results: Vec<Result<BTreeSet<SiteId>, Lacking>> =
-            futures::stream::iter(handing).buffer_unordered(AT_ONCE).collect().await;
+            futures::stream::iter(fresh.map(of).collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
         let mut failed = Vec::new();
         for result in results {
             match result {
@@ -114,11 +176,43 @@ pub(super) async fn turn(site: &Arc<Site>, bucket: &Bucket, stay: &BTreeSet<Site
         }
         handed.upto.merge(&page.upto);
         handed.loose.extend(page.loose);
+        handed.places = handed.places.max(page.places);
         site.leaving.state().handed.insert(id, handed.clone());
         if !page.more {
             return Ok(());
         }
     }
+}
+
+/// What was handed over before, if those who took it still have it.
+fn begin(
+    site: &Site,
+    bucket: &Bucket,
+    wish: &Demand,
+    (stay, heard): (&BTreeSet<SiteId>, &BTreeMap<SiteId, Origin>),
+) -> Outcome<Handed> {
+    let (id, now) = (bucket.id, site.clock.now());
+    let fresh = || Handed { wish: wish.clone(), ..Handed::default() };
+    let mut handed = site.leaving.state().handed.get(&id).cloned().unwrap_or_else(fresh);
+    match handed.reliance(stay, &site.copies.lost(), heard) {
+        Reliance::Stands if handed.wish == *wish => handed.silent = None,
+        Reliance::Silent(silent) if now.since(*handed.silent.get_or_insert(now)) < SILENT => {
+            // What it said may be so no more, and what it took others would have to be sent.
+            let names: Vec<String> = silent.iter().map(|other| site.peers.roster.name(*other)).collect();
+            site.leaving.state().handed.insert(id, handed);
+            let why = format!("{} took payload of it and does not answer", names.join(", "));
+            site.leaving.set_note(id, Note { reason: why.clone(), ..Note::default() });
+            return Err(refusal::unreachable(why));
+        }
+        _ => {
+            tracing::info!(
+                bucket = bucket.name,
+                "who took payload may have it no more, or more is asked for: all is looked through again"
+            );
+            handed = fresh();
+        }
+    }
+    Ok(handed)
 }
 
 /// In which lives those who stay answer; what they hold is known here afterwards.
@@ -158,7 +252,8 @@ fn page(
 ) -> Outcome<Page> {
     let view = store.view();
     let found = space::records_after(&view, bucket, from, PAGE).map_err(unreadable)?;
-    let mut page = Page { wants: Vec::new(), upto: found.upto, loose: Vec::new(), more: found.more };
+    let mut page =
+        Page { wants: Vec::new(), upto: found.upto, loose: Vec::new(), more: found.more, places: 0 };
     let mut items = found.items;
     if !page.more {
         for loose in space::loose(&view as &dyn View, bucket).map_err(unreadable)? {
@@ -172,6 +267,8 @@ fn page(
             items.extend(beyond);
         }
     }
+    let living = || items.iter().filter(|item| !item.spent);
+    page.places = living().map(|item| answered_for(item.record.scope)).max().unwrap_or_default();
     let bodies = items.into_iter().filter(|item| !item.spent).map(|item| item.record);
     let holds = |record: &Record| {
         let lies = |object| lost.contains(&record.site) && lies_here(store, bucket, object);
@@ -182,54 +279,94 @@ fn page(
     Ok(page)
 }
 
-/// Has enough others hold one version; who they are.
-async fn one(
-    site: Arc<Site>,
-    bucket: Bucket,
-    record: Record,
-    stay: BTreeSet<SiteId>,
-) -> Result<BTreeSet<SiteId>, Lacking> {
-    let (site, bucket, record) = (&site, &bucket, &record);
-    let (id, dot) = (bucket.id, record.dot);
-    let bytes = record.object().map_or(0, |object| object.size);
-    let lacks = |why: String| Lacking { key: record.key.clone(), bytes, why };
-    let may: BTreeSet<SiteId> = stay.iter().copied().filter(|other| bucket.may_lie_at(*other)).collect();
-    // The nodes of one site hold it once, whichever they are.
-    let together = site.peers.roster.together();
-    let there = together.count(may.iter().copied());
-    let wanted = usize::from(bucket.config.copies_in_all()).clamp(1, there.max(1));
-    let mut have: BTreeSet<SiteId> =
-        site.copies.with(|machine| machine.holders(id, dot).filter(|other| may.contains(other)).collect());
-    let mut at = together.among(have.iter().copied());
-    if at.len() >= wanted {
-        return Ok(have);
+impl Handing {
+    /// Has enough others hold one version; who they are.
+    async fn one(&self, record: &Record) -> Result<BTreeSet<SiteId>, Lacking> {
+        let Self { site, bucket, stay, heard, .. } = self;
+        let (id, dot, promised) = (bucket.id, record.dot, self.behind.promised(record.dot, record.scope));
+        let bytes = record.object().map_or(0, |object| object.size);
+        let lacks = |why: String| Lacking { key: record.key.clone(), bytes, why };
+        let counts = |other: &SiteId| self.behind.all.contains(other) && heard.contains(other);
+        let mut have: BTreeSet<SiteId> =
+            site.copies.with(|machine| machine.holders(id, dot).filter(counts).collect());
+        if promised <= 1 && self.plain.is_met(&have, &self.behind.together) {
+            return Ok(have);
+        }
+        let (mut behind, mut near) = (self.behind.clone(), self.near.clone());
+        if behind.demand(promised, &near).is_met(&have, &behind.together) {
+            return Ok(have);
+        }
+        let request =
+            question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;
+        let mut able = scope::candidates(site, bucket).await;
+        able.retain(|other| behind.all.contains(other) && !have.contains(other));
+        let mut failed = Vec::new();
+        loop {
+            let demand = behind.demand(promised, &near);
+            if demand.is_met(&have, &behind.together) {
+                return Ok(have);
+            }
+            let picked = demand.pick(&able, &|_| true, &have, &behind.together);
+            let Some(at) = able.iter().position(|other| picked.contains(other)) else { break };
+            let other = able.remove(at);
+            let why = match self.have_held(other, &request, (dot, bytes)).await {
+                Ok(()) => {
+                    have.insert(other);
+                    continue;
+                }
+                Err(why) => why,
+            };
+            // Who is no member need not take what the bucket wants: there is another one, or later who stays sees to it.
+            if !stay.contains(&other) {
+                near.remove(&other);
+            }
+            if why.is_for_good {
+                near.remove(&other);
+                behind.all.remove(&other);
+            }
+            failed.push(format!("{}: {}", site.peers.roster.name(other), why.text));
+        }
+        Err(lacks(self.why(&behind.all, &have, failed)))
     }
-    let request = question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;
-    let mut failed = Vec::new();
-    for other in scope::candidates(site, bucket).await {
-        if at.len() >= wanted {
-            break;
-        }
-        if !may.contains(&other) || at.contains(&together.of(other)) {
-            continue;
-        }
+
+    async fn have_held(&self, other: SiteId, request: &Request, (dot, bytes): (Dot, u64)) -> Result<(), NotHeld> {
+        let (site, id) = (&self.site, self.bucket.id);
         let patience = Duration::from_secs(30 + bytes / (256 << 10));
         let _asking = site.copies.asking(id, Question::Hold(dot));
-        match tokio::time::timeout(patience, scope::held_by(site, Class::Copy, other, &request)).await {
+        match tokio::time::timeout(patience, scope::held_by(site, Class::Copy, other, request)).await {
             Ok(Ok(())) => {
                 site.copies.held(id, dot, [other]);
-                have.insert(other);
-                at.insert(together.of(other));
+                Ok(())
             }
-            Ok(Err(why)) => failed.push(format!("{}: {why}", site.peers.roster.name(other))),
-            Err(_) => failed.push(format!("{} does not answer", site.peers.roster.name(other))),
+            Ok(Err(why)) => {
+                let is_for_good =
+                    matches!(&why, Unheld::Refused(error) if error.kind() == ErrorKind::NotResident);
+                Err(NotHeld { text: why.to_string(), is_for_good })
+            }
+            Err(_) => Err(NotHeld { text: "it does not answer".into(), is_for_good: false }),
         }
     }
-    match at.len() >= wanted {
-        true => Ok(have),
-        false if failed.is_empty() => Err(lacks("no other member can be reached that may hold it".into())),
-        false => Err(lacks(failed.join("; "))),
+
+    /// Why too few hold it.
+    fn why(&self, all: &BTreeSet<SiteId>, have: &BTreeSet<SiteId>, mut failed: Vec<String>) -> String {
+        let linked: BTreeSet<SiteId> = self.site.boxes.linked().into_iter().collect();
+        let away = all.iter().filter(|other| !linked.contains(other) && !have.contains(other));
+        let away: Vec<String> = away.map(|other| self.site.peers.roster.name(*other)).collect();
+        if !away.is_empty() {
+            failed.push(format!("no link to {}", away.join(", ")));
+        }
+        match failed.is_empty() {
+            true => "no other member can be reached that may hold it".into(),
+            false => failed.join("; "),
+        }
     }
+}
+
+/// Why a site did not take a version.
+struct NotHeld {
+    text: String,
+    /// It takes nothing of the bucket.
+    is_for_good: bool,
 }
 
 /// Small payload goes along; larger is fetched by who takes it.
@@ -260,11 +397,14 @@ mod tests {
         let handed = Handed { by: [(site(2), Some(life(1)))].into(), ..Handed::default() };
         let (stay, nobody) = (BTreeSet::from([site(2), site(3)]), BTreeSet::new());
         let heard = |incarnation| BTreeMap::from([(site(2), life(incarnation))]);
-        assert!(handed.stands(&stay, &nobody, &heard(1)));
-        assert!(handed.stands(&stay, &nobody, &BTreeMap::new()), "silence says nothing");
-        assert!(!handed.stands(&stay, &nobody, &heard(2)), "its disk may be another one");
-        assert!(!handed.stands(&stay, &BTreeSet::from([site(2)]), &heard(1)), "it is declared lost");
-        assert!(!handed.stands(&BTreeSet::from([site(3)]), &nobody, &heard(1)), "it leaves, or is no member");
-        assert!(Handed::default().stands(&stay, &nobody, &heard(2)));
+        let silence = BTreeMap::new();
+        assert_eq!(handed.reliance(&stay, &nobody, &heard(1)), Reliance::Stands);
+        let silent = Reliance::Silent([site(2)].into());
+        assert_eq!(handed.reliance(&stay, &nobody, &silence), silent, "its disk may be gone");
+        assert_eq!(handed.reliance(&stay, &nobody, &heard(2)), Reliance::Over, "its disk may be another one");
+        assert_eq!(handed.reliance(&stay, &BTreeSet::from([site(2)]), &heard(1)), Reliance::Over, "it is lost");
+        let others = BTreeSet::from([site(3)]);
+        assert_eq!(handed.reliance(&others, &nobody, &silence), Reliance::Over, "it leaves, or is no member");
+        assert_eq!(Handed::default().reliance(&stay, &nobody, &heard(2)), Reliance::Stands);
     }
 }

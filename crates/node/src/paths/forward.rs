@@ -109,11 +109,12 @@ pub(crate) async fn put(
     let digests = body.finish()?;
     let ending =
         Ending { size: ending, etag: digests.etag(), checksums: shape::stored_checksums(&digests.checksums) };
+    let then = refusal::in_doubt(bucket.versioning, !request.condition.is_none());
     let broke = |error: PeerError| {
         let name = site.peers.roster.name(taker.site);
         refusal::unreachable(format!(
             "{cause}: the write was handed to {name}, and the link broke before it answered ({error}): it may have \
-             happened, repeat it"
+             happened; {then}"
         ))
     };
     let record = match end(&mut taker.stream, &ending).await.map_err(broke)? {

@@ -218,18 +218,31 @@ pub(crate) struct Move {
     pub(crate) lost: Option<SiteId>,
 }
 
-/// Moves a home by command; its epoch then.
-pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcome<u64> {
+/// What came of it.
+pub(crate) struct Moved {
+    /// The epoch of the home now.
+    pub(crate) epoch: u64,
+    /// Who was not heard, by name: it may know of names that nobody else does.
+    pub(crate) unheard: Vec<String>,
+}
+
+/// Moves a home by command.
+pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcome<Moved> {
     let (system, me) = (site.system, site.id);
     let Move { bucket, to, lost } = asked;
     if lost.is_none() && tenure::keeps(site, bucket) {
         tenure::give(site, writer, bucket, to).await?;
         return moved(site, bucket).await;
     }
+    let mut unheard = Vec::new();
     let heard = match lost {
         Some(lost) => {
-            // The lost home may have handed over already.
+            // The lost home may have handed over already, and names be claimed that are on their way.
             super::members::hear_claims(site).await;
+            unheard = hear_of_names(site, lost).await?;
+            if bucket != system && !unheard.is_empty() {
+                return Err(not_heard(&unheard));
+            }
             hear_of_home(site, bucket, lost).await?;
             heard_of(site, bucket, lost).await?
         }
@@ -256,15 +269,44 @@ pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcom
         Ok(((), Some(declared)))
     };
     site.declare(writer, decide).await?;
-    moved(site, bucket).await
+    Ok(Moved { unheard, ..moved(site, bucket).await? })
 }
 
-async fn moved(site: &Arc<Site>, bucket: BucketId) -> Outcome<u64> {
+async fn moved(site: &Arc<Site>, bucket: BucketId) -> Outcome<Moved> {
     let system = site.system;
     let home = site.read(move |view| model::home(view, system, bucket).map_err(unreadable)).await?;
     let home = home.ok_or_else(|| refused_home(HomeRefusal::NoBucket))?;
     tracing::warn!(%bucket, home = site.peers.roster.name(home.site), epoch = home.epoch, "a home moved");
-    Ok(home.epoch)
+    Ok(Moved { epoch: home.epoch, unheard: Vec::new() })
+}
+
+/// Has what the others know of names and homes arrive here, of all that answer, or refuses; who does not answer.
+async fn hear_of_names(site: &Arc<Site>, lost: SiteId) -> Outcome<Vec<String>> {
+    let others = site.peers.roster.all().into_keys().filter(|other| ![lost, site.id].contains(other));
+    let request = &Request::Size { bucket: site.system };
+    let asked = others.map(|other| async move { (other, site.peers.call(other, request).await) });
+    let (mut ahead, mut goal, mut unheard) = (Vec::new(), Vector::new(), Vec::new());
+    for (other, answer) in futures::future::join_all(asked).await {
+        match answer.map(|answer| answer.response) {
+            Ok(Response::Size { vector, .. }) => {
+                goal.merge(&vector);
+                ahead.push((other, vector));
+            }
+            _ => unheard.push(site.peers.roster.name(other)),
+        }
+    }
+    if super::members::seen(site, site.system, &goal).await.is_ok() {
+        return Ok(unheard);
+    }
+    let system = site.system;
+    let own = site.read(move |view| space::vector(view, system).map_err(unreadable)).await?;
+    ahead.retain(|(_, vector)| !own.includes(vector));
+    let names: Vec<String> = ahead.iter().map(|(other, _)| site.peers.roster.name(*other)).collect();
+    Err(refusal::unreachable(format!(
+        "what {} knows of names and homes has not arrived here yet, and a name may be claimed or a home handed over in it: \
+         nothing was done; try again in a moment",
+        names.join(", ")
+    )))
 }
 
 /// Has heard from all others what they know of a home and of its tenure: at a site of several nodes those of them that are

@@ -4,6 +4,7 @@
 //! 4xx that says what to do, because S3 clients retry 5xx several times.
 
 use skerry_gateway::service::{ErrorKind, ServiceError};
+use skerry_model::record::Versioning;
 use skerry_storage::{CommitError, StorageError};
 
 /// The disk could not.
@@ -43,6 +44,41 @@ pub(crate) fn stopping() -> ServiceError {
     ServiceError::new(ErrorKind::Unavailable, "the server is stopping; try again shortly")
 }
 
+/// The server is stopping, and nobody is left to say what became of a write.
+pub(crate) fn unanswered() -> ServiceError {
+    let message = "the server is stopping, and whether this was written is not known; try again shortly: where versions are \
+                   kept that may write one more, look first (HEAD)";
+    ServiceError::new(ErrorKind::Unavailable, message)
+}
+
+/// What may be done about a write that is kept and did not get as far as it asked for.
+pub(crate) const fn kept(versioning: Versioning) -> &'static str {
+    match versioning {
+        Versioning::Enabled => {
+            "it is the newest version (HEAD shows it): as this bucket keeps versions, a PUT that is repeated tries for the scope \
+             again and writes one more"
+        }
+        Versioning::Off | Versioning::Suspended => {
+            "a PUT that is repeated without a condition within five minutes tries for the scope again and is no second write"
+        }
+    }
+}
+
+/// What may be done about a write of which it is not known whether it happened.
+pub(crate) const fn in_doubt(versioning: Versioning, is_conditional: bool) -> &'static str {
+    match (versioning, is_conditional) {
+        (_, true) => {
+            "look first (HEAD) whether it did: a condition that is repeated finds its own write, and does not hold of it"
+        }
+        (Versioning::Enabled, false) => {
+            "look first (HEAD) whether it did: as this bucket keeps versions, a repeat would write one more"
+        }
+        (Versioning::Off | Versioning::Suspended, false) => {
+            "repeat it: within five minutes that is no second write"
+        }
+    }
+}
+
 /// What was asked for may exist where nobody can be reached.
 pub(crate) fn unreachable(message: impl Into<String>) -> ServiceError {
     ServiceError::new(ErrorKind::Unreachable, message)
@@ -76,4 +112,21 @@ pub(crate) fn malformed(error: impl ToString) -> ServiceError {
         ErrorKind::Internal,
         format!("another site's answer is unreadable: {}", error.to_string()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeat_is_called_harmless_only_where_it_is() {
+        let states = [Versioning::Off, Versioning::Suspended, Versioning::Enabled];
+        assert_eq!(states.map(|state| kept(state).contains("no second write")), [true, true, false]);
+        assert_eq!(states.map(|state| in_doubt(state, false).contains("no second write")), [true, true, false]);
+        for text in [kept(Versioning::Enabled), in_doubt(Versioning::Enabled, false)] {
+            assert!(text.contains("HEAD") && text.contains("one more"), "{text}");
+        }
+        // It would find its own write and be told that somebody else was faster.
+        assert!(states.iter().all(|state| in_doubt(*state, true).starts_with("look first (HEAD)")));
+    }
 }

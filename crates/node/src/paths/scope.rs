@@ -251,7 +251,7 @@ async fn beyond(
         (true, Scope::Area | Scope::Durable) => Ok(Some(wanted)),
         (true, _) => Ok(counted),
         (false, _) if bucket.config.accept_less => Ok(counted),
-        (false, _) => Err(short(site, (wanted, &target), &reach, &failed)),
+        (false, _) => Err(short((site, bucket), (wanted, &target), &reach, &failed)),
     }
 }
 
@@ -265,8 +265,10 @@ async fn promise(site: &Arc<Site>, bucket: &Bucket, record: &Record, count: u16)
     let kept = site.commit(bucket.id, (), move |_| Ok(((), vec![entry(&promise)]))).await;
     kept.map_err(|error| {
         let message = format!(
-            "the write is kept, and durable at {count} sites; that so many are to be kept could not be written down at {}: {error}",
-            site.called()
+            "the write is kept, and durable at {count} sites; that so many are to be kept could not be written down at {}: \
+             {error}; once that is mended {}",
+            site.called(),
+            refusal::kept(bucket.versioning)
         );
         ServiceError::new(ErrorKind::ScopeNotReached, message)
     })
@@ -283,7 +285,12 @@ async fn holds(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<bo
     tokio::task::spawn_blocking(look).await.map_err(refusal::task)
 }
 
-fn short(site: &Site, (wanted, target): (Scope, &Target), reach: &Reach, failed: &[String]) -> ServiceError {
+fn short(
+    (site, bucket): (&Site, &Bucket),
+    (wanted, target): (Scope, &Target),
+    reach: &Reach,
+    failed: &[String],
+) -> ServiceError {
     let reasons = if failed.is_empty() { "no other site can be reached".into() } else { failed.join("; ") };
     let held: Vec<String> = reach.held_at().map(|other| site.peers.roster.name(other)).collect();
     let (count, held) = (reach.places(), if held.is_empty() { "no site".into() } else { held.join(", ") });
@@ -296,7 +303,8 @@ fn short(site: &Site, (wanted, target): (Scope, &Target), reach: &Reach, failed:
     };
     let message = format!(
         "the write is kept and {found}; its record spreads when the links are back, its payload when it is read or written \
-         again, or as the bucket wants copies; ask for a smaller scope, or repeat it without a condition"
+         again, or as the bucket wants copies; {}; or ask for a smaller scope next time",
+        refusal::kept(bucket.versioning)
     );
     ServiceError::new(ErrorKind::ScopeNotReached, message)
 }

@@ -22,7 +22,7 @@ use skerry_model::{Record, space};
 use super::bucket::Bucket;
 use super::get::{Found, Wanted};
 use super::write::Written;
-use super::{far, scope};
+use super::{far, refusal, scope};
 use crate::copies::look::is_here;
 use crate::nodes::{self, Load};
 use crate::peers::message::{Hold, List, Page, Request};
@@ -60,7 +60,7 @@ pub(crate) async fn reach(
             tracing::debug!(bucket = bucket.name, why, "a write is this node's, not the site's");
             Ok(Scope::Node)
         }
-        Err(why) => Err(short(site, &why)),
+        Err(why) => Err(short(site, &why, refusal::kept(bucket.versioning))),
     }
 }
 
@@ -74,10 +74,11 @@ pub(crate) fn nothing(context: &RequestContext, is_sites: bool) -> Outcome<Recei
     Ok(Written::Nothing.receipt(told(is_sites)))
 }
 
-pub(super) fn short(site: &Site, why: &str) -> ServiceError {
+/// `then`: what may be done about it.
+pub(super) fn short(site: &Site, why: &str, then: &str) -> ServiceError {
     let message = format!(
-        "the write is kept and durable at {}, not at all live nodes of its site ({why}); it reaches them when it can; ask for \
-         the scope node, or repeat it without a condition",
+        "the write is kept and durable at {}, not at all live nodes of its site ({why}); it reaches them when it can; {then}; \
+         or ask for the scope node next time",
         site.called()
     );
     ServiceError::new(ErrorKind::ScopeNotReached, message)

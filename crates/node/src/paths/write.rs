@@ -16,7 +16,7 @@ use skerry_gateway::service::{
 };
 use skerry_model::bucket::Turn;
 use skerry_model::multipart::UploadId;
-use skerry_model::record::{HomeDecision, RecordError, Scope};
+use skerry_model::record::{HomeDecision, RecordError, Scope, Versioning};
 use skerry_model::space::{self, SpaceReducer};
 use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, WriteRefusal};
 use skerry_model::{Entry, Object, Record};
@@ -479,7 +479,7 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
                 return Err(home_unreachable(site, home, &error.to_string()));
             }
             keep_for_later((pins, asked.pins));
-            return Err(home_unreachable(site, home, &format!("{error}; it may have decided already")));
+            return Err(home_unheard(site, home, &error));
         }
     };
     match response {
@@ -603,6 +603,16 @@ impl Decision {
         let kept = space::keep(view, bucket, vec![*self.record]).map_err(unreadable)?;
         Ok((true, kept.iter().chain(self.with.iter()).map(entry).collect()))
     }
+}
+
+/// It was asked, and what it answered is not known: then nothing is as harmless as it is where it could not be asked.
+fn home_unheard(site: &Site, home: SiteId, error: &PeerError) -> ServiceError {
+    let message = format!(
+        "only {}, the bucket's home, can decide this condition, and it did not answer ({error}): it may have decided already; {}",
+        site.peers.roster.name(home),
+        refusal::in_doubt(Versioning::Off, true)
+    );
+    ServiceError::new(ErrorKind::HomeUnreachable, message)
 }
 
 fn home_unreachable(site: &Site, home: SiteId, why: &str) -> ServiceError {

@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::message::Request;
 use super::packed::packed;
 use super::{Dialect, PeerError, Peers, Speech};
+use crate::changes::Changes;
 use crate::drive::Drive;
 use crate::net::LinkEvent;
 use crate::net::frame::{self, FrameError};
@@ -131,18 +132,27 @@ impl Outboxes {
     }
 }
 
-/// Follows the links until the network closes: makes outboxes, tells the machine.
-pub(crate) async fn follow(peers: Arc<Peers>, boxes: Arc<Outboxes>, drive: Drive, tasks: Tasks) {
+/// Follows the links until the network closes: makes outboxes, tells the machine, and then whoever waits.
+pub(crate) async fn follow(
+    peers: Arc<Peers>,
+    boxes: Arc<Outboxes>,
+    drive: Drive,
+    (tasks, changes): (Tasks, Changes),
+) {
     let mut links = peers.net().links();
     let mut ticks = tokio::time::interval(RTT_PERIOD);
     let mut spent = BTreeSet::new();
     loop {
         tokio::select! {
-            event = links.next() => match event {
-                Some(LinkEvent::Up(node)) => up(&peers, &boxes, &drive, &tasks, node),
-                Some(LinkEvent::Down(node)) => down(&peers, &boxes, &drive, node),
-                None => return,
-            },
+            event = links.next() => {
+                match event {
+                    Some(LinkEvent::Up(node)) => up(&peers, &boxes, &drive, &tasks, node),
+                    Some(LinkEvent::Down(node)) => down(&peers, &boxes, &drive, node),
+                    None => return,
+                }
+                // Whoever waits for somebody to be reached looks now, not when the machine says next that a site lives.
+                changes.world();
+            }
             _ = ticks.tick() => {
                 boxes.linked().into_iter().for_each(|site| tell_rtt(&peers, &drive, site));
                 let now = peers.uplink.spent(Class::Record, boxes.nodes().into_iter());

@@ -85,9 +85,13 @@ impl Roster {
         changed
     }
 
-    /// Replaces what is known of everybody who ever belonged, also who was expelled: of which site a node was.
-    pub(crate) fn set_ever(&self, places: BTreeMap<SiteId, SiteId>) {
-        *self.ever.write().unwrap_or_else(PoisonError::into_inner) = places;
+    /// Replaces what is known of everybody who ever belonged, also who was expelled: of which site a node was. False if
+    /// nothing changed.
+    pub(crate) fn set_ever(&self, places: BTreeMap<SiteId, SiteId>) -> bool {
+        let mut ever = self.ever.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = *ever != places;
+        *ever = places;
+        changed
     }
 
     /// Who is or ever was a node of a site.

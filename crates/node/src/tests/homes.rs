@@ -1,14 +1,18 @@
 //! Names that several claim, homes that move, conflicts that end.
 
+use skerry_base::kv::View;
+use skerry_base::{Origin, Vector, codec};
 use skerry_gateway::service::{
     BucketCreate, ConflictEnd, ConflictKey, ConflictQuery, ErrorKind, HomeRequest, WriteCondition,
 };
-
-use skerry_model::{space, write};
+use skerry_model::{bucket, space, write};
 
 use super::world::{TestSite, TestWorld};
 use crate::config::BucketScope;
+use crate::net::{Net, PeerAddress, frame};
+use crate::peers::message::{Request, Response};
 use crate::server::Core;
+use crate::site::unreadable;
 
 fn absent() -> WriteCondition {
     WriteCondition { absent: true, matches: None }
@@ -213,5 +217,43 @@ async fn with_names_of_its_own_every_site_has_its_own_bucket_of_one_name() {
     assert_eq!(one.get("pos", "till").await.unwrap(), "one");
     assert_eq!(two.get("pos", "till").await.unwrap(), "two");
     assert_eq!(one.get("pos--site-2", "till").await.unwrap(), "two");
+    world.stop().await;
+}
+
+/// A lost register is replaced though somebody is silent: that is said. What somebody who answers knows is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_register_is_replaced_with_what_those_know_who_answer_and_the_others_are_named() {
+    let mut world = TestWorld::new(3).await;
+    let (system, lost) = (world.sites[0].site().system, world.sites[0].id());
+    let eldest = move |view: &dyn View| bucket::eldest(view, system, lost).map_err(unreadable);
+    let eldest = world.sites[0].site().read(eldest).await.unwrap();
+    // Nobody else may replace it.
+    let (left, other) = if eldest == Some(world.sites[1].id()) { (1, 2) } else { (2, 1) };
+    let names = |number: usize| format!("site-{}", number + 1);
+    let unknown = Origin { node: world.sites[other].node(), incarnation: u64::MAX };
+    world.sites[other].stop().await;
+    world.sites[0].stop().await;
+    let two = &world.sites[left];
+    // In its place somebody who has seen a record that cannot arrive.
+    let net = world.sites[other].bare();
+    net.set_peers(vec![PeerAddress { key: two.key(), addresses: Vec::new() }]);
+    let answers = tokio::spawn(async move {
+        while let Some((_, mut stream)) = net.accept().await {
+            let Ok(Some(asked)) = frame::read(&mut stream).await else { continue };
+            if codec::decode::<Request>(&asked).is_ok_and(|asked| asked == Request::Size { bucket: system }) {
+                let vector = Vector::from_iter([(unknown, 1)]);
+                let answer = codec::encode(&Response::Size { bytes: 0, vector });
+                frame::write(&mut stream, &answer).await.ok();
+            }
+        }
+    });
+    two.until("it is linked", || async { two.site().linked(world.sites[other].id()) }).await;
+    let replace = || two.services().admin.move_register(to(&names(left), Some("site-1")));
+    let refused = replace().await.unwrap_err();
+    assert!(refused.message().contains(&names(other)) && refused.message().contains("nothing was done"), "{refused}");
+    answers.abort();
+    two.site().peers.net().set_cut(true);
+    let moved = replace().await.unwrap();
+    assert_eq!((moved.epoch, moved.unheard), (2, vec![names(other)]));
     world.stop().await;
 }

@@ -1,9 +1,12 @@
 //! Writes that wait for other sites: scope `sites=n`.
 
+use skerry_base::kv::View;
 use skerry_gateway::service::{BucketPatch, DeleteObject, DeleteTarget, ErrorKind, ObjectHeaders, Outcome};
 use skerry_gateway::service::{PutObject, PutOutcome, RequestContext, UploadBody, WriteCondition};
+use skerry_model::space;
 
 use super::world::{TestSite, TestWorld, context, noise};
+use crate::site::unreadable;
 
 fn asking(scope: &str) -> RequestContext {
     RequestContext { scope: Some(scope.into()), ..context() }
@@ -63,6 +66,36 @@ async fn a_write_that_reaches_too_few_sites_is_kept_and_says_so() {
     world.converged("safe").await;
     for site in [two, three] {
         assert_eq!(site.get("safe", "k").await.unwrap(), noise(50_000, 1));
+    }
+    world.stop().await;
+}
+
+/// The refusal says what a repeat does, and that is what it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_of_a_repeat_is_so_in_each_state_of_versioning() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("safe").await.unwrap();
+    two.cut(true).await;
+    one.until("the cut is seen", || async { one.site().boxes.linked().is_empty() }).await;
+    for (state, makes_another) in [(None, false), (Some("enabled"), true), (Some("suspended"), false)] {
+        if let Some(state) = state {
+            let patch = BucketPatch { versioning: Some(state.into()), ..BucketPatch::default() };
+            one.services().admin.update_bucket("safe", patch).await.unwrap();
+        }
+        let key = state.unwrap_or("off");
+        let id = one.site().bucket("safe").await.unwrap().unwrap().id;
+        let count = || async {
+            let read = move |view: &dyn View| space::sums(view, id).map_err(unreadable);
+            one.site().read(read).await.unwrap().records
+        };
+        let refused = put(one, "sites=2", key, noise(100, 1)).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ScopeNotReached, "{refused}");
+        let before = count().await;
+        put(one, "sites=2", key, noise(100, 1)).await.unwrap_err();
+        assert_eq!(count().await > before, makes_another, "{key}");
+        assert_eq!(refused.message().contains("writes one more"), makes_another, "{key}: {refused}");
+        assert_eq!(refused.message().contains("no second write"), !makes_another, "{key}: {refused}");
     }
     world.stop().await;
 }

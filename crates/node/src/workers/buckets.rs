@@ -6,6 +6,7 @@ use std::sync::Arc;
 use skerry_base::kv::View;
 use skerry_model::bucket::{revivals, unnamed};
 
+use super::again;
 use crate::paths::bucket::Declared;
 use crate::paths::home;
 use crate::site::{Site, unreadable};
@@ -13,17 +14,21 @@ use crate::site::{Site, unreadable};
 /// Looks after every change, as often as one look takes.
 pub(super) async fn revive(site: Arc<Site>) {
     let mut changes = site.changes.follow();
-    changes.mark_changed();
     // Whoever did this before may have taken the marks and not looked.
     let mut looks = true;
-    while changes.changed().await.is_ok() {
+    loop {
+        changes.mark_unchanged();
         // Only a bucket that a feed changed can come back; own writes go to living buckets.
         looks |= !site.changes.take_dirty().is_empty();
-        if !std::mem::take(&mut looks) {
-            continue;
+        if looks {
+            let looked = once(&site).await;
+            looks = looked.is_err();
+            if let Err(error) = looked {
+                tracing::warn!(%error, "deleted buckets could not be looked through; it is tried again");
+            }
         }
-        if let Err(error) = once(&site).await {
-            tracing::warn!(%error, "deleted buckets could not be looked through");
+        if !again(&mut changes, !looks).await {
+            return;
         }
     }
 }
@@ -50,14 +55,31 @@ async fn once(site: &Arc<Site>) -> skerry_gateway::service::Outcome<()> {
 /// At the site that keeps the register: names a home for every bucket that it hears of.
 pub(super) async fn name_homes(site: Arc<Site>) {
     let mut changes = site.changes.follow_system();
-    changes.mark_changed();
-    while changes.changed().await.is_ok() {
-        let (system, me) = (site.system, site.id);
-        let found = site.read(move |view| unnamed(view, system, me).map_err(unreadable)).await;
-        for bucket in found.unwrap_or_default() {
-            if let Err(error) = home::name_here(&site, bucket, Vec::new()).await {
-                tracing::warn!(%bucket, %error, "the home of a bucket was not named");
-            }
+    loop {
+        changes.mark_unchanged();
+        let is_done = name_all(&site).await;
+        if !again(&mut changes, is_done).await {
+            return;
         }
     }
+}
+
+/// Whether none is left that could not be named.
+async fn name_all(site: &Arc<Site>) -> bool {
+    let (system, me) = (site.system, site.id);
+    let found = match site.read(move |view| unnamed(view, system, me).map_err(unreadable)).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!(%error, "buckets without a home could not be looked for; it is tried again");
+            return false;
+        }
+    };
+    let mut is_done = true;
+    for bucket in found {
+        if let Err(error) = home::name_here(site, bucket, Vec::new()).await {
+            tracing::warn!(%bucket, %error, "the home of a bucket was not named; it is tried again");
+            is_done = false;
+        }
+    }
+    is_done
 }

@@ -25,13 +25,17 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Workers;
 use crate::copies::look::{Found, Looker};
 use crate::copies::wanted::rules;
-use crate::copies::{Rules, book, claims, surplus};
+use crate::copies::{Rules, book, surplus};
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
 use crate::paths::refusal;
 use crate::paths::scope::{self, Unheld};
 use crate::peers::message::{Hold, Part, Request};
 use crate::site::{Site, entry, unreadable};
+
+mod hearing;
+
+use hearing::{Hearing, Questions, Word};
 
 /// How often it is seen whether something is due.
 const GLANCE: Duration = Duration::from_millis(250);
@@ -162,7 +166,7 @@ type Landed = (BucketId, Dot, SiteId, Result<(), Refusal>);
 pub(crate) struct Refusal {
     pub(crate) failure: Failure,
     /// None of its bucket would be.
-    whole_bucket: bool,
+    pub(crate) whole_bucket: bool,
 }
 
 impl From<Failure> for Refusal {
@@ -177,8 +181,10 @@ pub(super) struct Copier {
     asks: JoinSet<Landed>,
     keys: BTreeMap<(BucketId, Dot), String>,
     looks: BTreeMap<BucketId, Looks>,
-    /// Links over which a site was asked what it holds.
-    asked: BTreeMap<(BucketId, SiteId), u64>,
+    /// What others are asked that they hold.
+    hearing: Hearing,
+    /// Some bucket was not looked through because others are being asked about it: until when at most.
+    put_off: Option<Instant>,
     /// Sites that said that they keep no copies of a bucket.
     out: BTreeMap<(BucketId, SiteId), Out>,
     /// Looks through all buckets: each begins with another one.
@@ -194,7 +200,8 @@ impl Copier {
             asks: JoinSet::new(),
             keys: BTreeMap::new(),
             looks: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            hearing: Hearing::new(),
+            put_off: None,
             out: BTreeMap::new(),
             turns: 0,
         }
@@ -215,6 +222,10 @@ impl Copier {
                     }
                     write_at.get_or_insert(self.now().after(WRITE));
                 }
+                Some(word) = self.hearing.next() => {
+                    self.heard(&word);
+                    write_at.get_or_insert(self.now().after(WRITE));
+                }
                 changed = changes.changed(), if !dirty => {
                     if changed.is_err() {
                         return;
@@ -227,7 +238,8 @@ impl Copier {
                         self.write_down().await;
                         write_at = None;
                     }
-                    if looked.after(if dirty { PACE } else { IDLE }) <= now {
+                    let is_due = looked.after(if dirty { PACE } else { IDLE }) <= now;
+                    if is_due || self.put_off.is_some_and(|until| until <= now) {
                         changes.mark_unchanged();
                         if let Err(error) = self.turn().await {
                             tracing::warn!(%error, "copies could not be looked after");
@@ -242,6 +254,15 @@ impl Copier {
 
     fn now(&self) -> skerry_base::Instant {
         self.site.clock.now()
+    }
+
+    /// Once all that were asked have answered what was put off waits no more.
+    fn heard(&mut self, word: &Word) {
+        let now = self.now();
+        self.hearing.take(word, now);
+        if self.hearing.is_over() {
+            self.put_off = self.put_off.map(|until| until.min(now));
+        }
     }
 
     fn landed(&mut self, (bucket, dot, site, result): Landed) {
@@ -321,18 +342,18 @@ impl Copier {
     async fn turn(&mut self) -> Outcome<()> {
         let site = self.site.clone();
         let links = site.boxes.links();
-        let lost = site.copies.uncounted();
         let known: BTreeSet<SiteId> = site.peers.roster.all().into_keys().chain([site.id]).collect();
         let candidates = known.iter().map(|other| candidate(&site, *other, &links)).collect();
         site.copies.set_together(site.peers.roster.together());
-        let asks = site.copies.tell(Input::Sites(candidates, lost.clone()), self.now());
+        let asks = site.copies.tell_sites(candidates, self.now());
         self.ask(asks);
         let system = site.system;
         let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
         let live: BTreeSet<BucketId> = buckets.iter().map(|found| found.claim.bucket).collect();
         self.tell_refusing(&live);
         self.forget_deleted(live).await?;
-        let mut silent = BTreeSet::new();
+        self.put_off = None;
+        let mut questions = Questions::new();
         let mut followed: Vec<Bucket> =
             buckets.into_iter().map(Bucket::of).filter(|bucket| site.is_member(bucket.id)).collect();
         // When more waits than may, each has its turn to be the first.
@@ -345,9 +366,13 @@ impl Copier {
                 self.looks.remove(&bucket.id);
                 continue;
             }
-            self.ask_claims(&bucket, &rules, &links, &mut silent).await;
-            self.look(&bucket, rules, &links).await?;
+            self.hear_members(bucket.id).await;
+            match self.ask_claims(&bucket, &rules, &links, &mut questions) {
+                Some(until) => self.put_off = Some(self.put_off.map_or(until, |other| other.min(until))),
+                None => self.look(&bucket, rules, &links).await?,
+            }
         }
+        self.hearing.ask(&site, questions);
         Ok(())
     }
 
@@ -357,7 +382,7 @@ impl Copier {
         for bucket in self.site.copies.beside(&live) {
             self.site.copies.forget(bucket);
             self.looks.remove(&bucket);
-            self.asked.retain(|(of, _), _| *of != bucket);
+            self.hearing.forget(bucket);
             let forget = move |view: &dyn View| {
                 let rows = book::forgotten(view, bucket).map_err(unreadable)?;
                 Ok(((), rows.iter().map(|row| entry(row).freeing()).collect()))
@@ -367,36 +392,46 @@ impl Copier {
         Ok(())
     }
 
-    /// Over a new link a site is asked what it holds: all of it if something is believed of it, else what others are
-    /// about to be asked for.
-    async fn ask_claims(
-        &mut self,
+    /// Takes note of who follows a bucket, as far as that is known.
+    async fn hear_members(&self, id: BucketId) {
+        let known = self.site.drive.ask(move |machine, _| (machine.strangers(id), machine.members(id))).await;
+        let (away, members) = known.unwrap_or_default();
+        self.site.copies.set_away(id, away, members.into_iter().collect());
+    }
+
+    /// Over a new link a site that follows the bucket, or of which something is believed, is asked what it holds: all of it if
+    /// something is believed, else what others are about to be asked for. Until when the bucket is not looked through for
+    /// that.
+    fn ask_claims(
+        &self,
         bucket: &Bucket,
         rules: &Rules,
         links: &BTreeMap<SiteId, u64>,
-        silent: &mut BTreeSet<SiteId>,
-    ) {
-        let covered = self.site.copies.covered(bucket.id, rules);
+        questions: &mut Questions,
+    ) -> Option<Instant> {
+        let (covered, now) = (self.site.copies.covered(bucket.id, rules), self.now());
+        let mut waits = None;
         for (other, link) in links {
-            let of = (bucket.id, *other);
-            let is_new = self.asked.get(&of) != Some(link) && *other != self.site.id;
-            if !is_new || silent.contains(other) || rules.lost.contains(other) {
+            let is_new = self.hearing.lacks(bucket.id, (*other, *link), now);
+            // Whoever else holds something would follow it.
+            let may_hold = || {
+                let copies = &self.site.copies;
+                let is_believed = || copies.with(|machine| machine.known(bucket.id, *other).is_some());
+                copies.follows(bucket.id, *other) || is_believed()
+            };
+            if !is_new || *other == self.site.id || rules.lost.contains(other) || !may_hold() {
                 continue;
             }
-            if claims::ask(&self.site, bucket.id, *other, &covered).await {
-                self.asked.insert(of, *link);
-            } else {
-                silent.insert(*other);
-            }
+            waits = waits.max(self.hearing.waits_until(*other, now));
+            let (_, of) = questions.entry(*other).or_insert_with(|| (*link, Vec::new()));
+            of.push((bucket.id, covered.clone()));
         }
+        waits
     }
 
     /// Looks through the next records and offers what lacks holders.
     async fn look(&mut self, bucket: &Bucket, rules: Rules, links: &BTreeMap<SiteId, u64>) -> Outcome<()> {
         let (id, began) = (bucket.id, self.now());
-        let known = self.site.drive.ask(move |machine, _| (machine.strangers(id), machine.members(id))).await;
-        let (away, members) = known.unwrap_or_default();
-        self.site.copies.set_away(id, away, members.into_iter().collect());
         let own = self.site.read(move |view: &dyn View| space::vector(view, id).map_err(unreadable)).await?;
         let doubts = self.site.copies.doubts(id);
         let covered = self.site.copies.covered(id, &rules);

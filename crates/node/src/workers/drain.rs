@@ -14,14 +14,18 @@ use futures::StreamExt;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, NodeId, SiteId, Vector, WallTime};
 use skerry_federation::drain::{Drain, Input, Lacking, Output};
-use skerry_federation::placement::{Demand, Failure, Input as Placing, Output as Placed, Placement};
+use skerry_federation::placement::{
+    Demand, Failure, Input as Placing, Output as Placed, Placement, Want, limits,
+};
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{self as model, DutyReport, OnDuty, SystemKey};
 use skerry_model::space;
 use tokio::task::JoinSet;
 
+use super::copies::Refusal;
 use super::{Worker, Workers, copies};
-use crate::copies::handover::{self, Loose};
+use crate::copies::behind::Behind;
+use crate::copies::handover::{self, Kept, Loose};
 use crate::copies::lives;
 use crate::paths::bucket::Declared;
 use crate::paths::home;
@@ -43,7 +47,14 @@ const NEWS: Duration = Duration::from_secs(1);
 /// A look that cost so long is repeated after this many times as long.
 const SHARE: u32 = 4;
 
-type Landed = (BucketId, Dot, SiteId, Result<(), Failure>);
+type Landed = (BucketId, Dot, SiteId, Result<(), Refusal>);
+
+/// Bodies that some hold and too few, and who could hold them and is not linked.
+#[derive(Debug, Default)]
+struct Few {
+    bodies: u64,
+    away: BTreeSet<SiteId>,
+}
 
 /// The word that is being carried out.
 struct Under {
@@ -57,6 +68,11 @@ struct Under {
     answered: BTreeSet<SiteId>,
     /// Who could take over when the look began: with others there is news before the next is due.
     looked_with: BTreeSet<SiteId>,
+    /// Who said since then that it takes nothing of a bucket.
+    refusing: BTreeSet<(BucketId, SiteId)>,
+    /// Who follows what, as the look at hand knows it.
+    members: BTreeSet<(BucketId, SiteId)>,
+    few: Few,
     looked: Instant,
     /// Until when what is lacking says nothing: who follows a bucket is forgotten with a start, and heard again.
     settles: Option<Instant>,
@@ -121,6 +137,9 @@ impl Drainer {
                 relied: was_empty.then(|| self.others()),
                 answered: BTreeSet::new(),
                 looked_with: BTreeSet::new(),
+                refusing: BTreeSet::new(),
+                members: BTreeSet::new(),
+                few: Few::default(),
                 looked: now,
                 settles: was_empty.then(|| now.after(SETTLE)),
                 not_before: now,
@@ -160,15 +179,21 @@ impl Drainer {
         let mut steps = VecDeque::new();
         let sites: Vec<SiteId> = fit.iter().map(|candidate| candidate.site).collect();
         under.answered = sites.iter().copied().collect();
-        under.looked_with.clone_from(&under.answered);
+        if under.looked_with != under.answered {
+            under.refusing.clear();
+            under.looked_with.clone_from(&under.answered);
+        }
         self.tell(under, Input::Sites(sites), &mut steps);
         // What a holder was known to hold may be gone with its disk: each look places anew.
         under.placement = Placement::new(self.site.id);
+        under.placement.set_together(self.site.peers.roster.together());
         self.place(under, Placing::Sites(fit, [self.site.id].into()));
         let own = handover::own(&self.site).await?;
         // Taken note of before others are asked: what comes later comes from them.
         let loose = handover::loose(&self.site).await?;
         let covered = own.iter().map(|(bucket, own)| (*bucket, own.vector.clone())).collect();
+        let members = own.iter().flat_map(|(bucket, own)| own.members.iter().map(|site| (*bucket, *site)));
+        under.members = members.collect();
         self.tell(under, Input::Look(own), &mut steps);
         loop {
             let mut questions = Vec::new();
@@ -212,7 +237,7 @@ impl Drainer {
         futures::stream::iter(questions).map(ask).buffer_unordered(QUESTIONS).collect().await
     }
 
-    /// Looks through all bodies and loose records here, and offers those that nobody holds.
+    /// Looks through all bodies and loose records here, and offers those that too few others hold.
     async fn scan(
         &mut self,
         under: &mut Under,
@@ -220,22 +245,23 @@ impl Drainer {
         loose: &Loose,
     ) -> Outcome<Input> {
         let (mut bodies, mut bytes) = (0, 0);
+        let claims = handover::claims(&self.site).await?;
+        under.few = Few::default();
         for (&bucket, covered) in own {
+            let mut behind = Behind::of(&self.site, bucket, claims.get(&bucket)).await?;
+            let refuses = |of| under.refusing.contains(&of) && !under.members.contains(&of);
+            behind.all.retain(|other| !refuses((bucket, *other)));
             let mut from = Some(Vector::new());
-            let mut wants = Vec::new();
+            let (mut wants, mut demands) = (Vec::new(), Demands::new());
             let mut items = loose.get(&bucket).cloned().unwrap_or_default();
             loop {
                 for item in items {
-                    let dot = item.want.dot;
-                    let held = under.machine.holds(bucket, dot);
-                    if held || (!item.body && under.machine.has_record(bucket, dot)) {
-                        continue;
-                    }
+                    let Some(places) = lacks(under, bucket, (&behind, &mut demands), &item) else { continue };
                     bodies += 1;
                     bytes += item.want.bytes;
-                    if wants.len() < skerry_federation::placement::limits::QUEUE {
-                        self.keys.insert((bucket, dot), item.key);
-                        wants.push(item.want);
+                    if wants.len() < limits::QUEUE {
+                        self.keys.insert((bucket, item.want.dot), item.key);
+                        wants.push(Want { places, ..item.want });
                     }
                 }
                 let Some(seen) = from.take() else { break };
@@ -245,7 +271,9 @@ impl Drainer {
                 items.retain(|item| covered.covers(item.want.dot));
             }
             if !wants.is_empty() {
-                self.place(under, Placing::Offer { bucket, demand: Demand::anywhere(1), wants });
+                let wish = (&behind.wish, 0);
+                let demand = under.machine.demand(bucket, wish, &behind.all, &behind.together);
+                self.place(under, Placing::Offer { bucket, demand, wants });
             }
         }
         let others = match under.abandons_uploads {
@@ -267,10 +295,8 @@ impl Drainer {
             let key = self.keys.get(&(bucket, dot)).cloned();
             self.asks.spawn(async move {
                 let result = match key {
-                    Some(key) => copies::have_held(&site, bucket, (key, dot), to)
-                        .await
-                        .map_err(|refusal| refusal.failure),
-                    None => Err(Failure::Version),
+                    Some(key) => copies::have_held(&site, bucket, (key, dot), to).await,
+                    None => Err(Failure::Version.into()),
                 };
                 (bucket, dot, to, result)
             });
@@ -290,7 +316,10 @@ impl Drainer {
                     self.tell(under, Input::Took(bucket, dot, site), &mut VecDeque::new());
                     Placing::Held(bucket, dot, site)
                 }
-                Err(failure) => Placing::Failed(bucket, dot, site, failure),
+                Err(Refusal { failure, whole_bucket }) => {
+                    under.refusing.extend(whole_bucket.then_some((bucket, site)));
+                    Placing::Failed(bucket, dot, site, failure)
+                }
             };
             self.place(under, input);
         }
@@ -329,7 +358,8 @@ impl Drainer {
         }
         let most = going.into_values().max_by_key(BTreeSet::len).unwrap_or_default();
         let names: Vec<String> = most.iter().map(|site| self.site.peers.roster.name(*site)).collect();
-        waits_for(there, &names, lacking)
+        let away = under.few.away.iter().map(|site| self.site.peers.roster.name(*site)).collect();
+        waits_for(there, &names, lacking, (under.few.bodies, away))
     }
 
     /// All other sites.
@@ -412,8 +442,52 @@ fn is_time(under: &Under, now: Instant) -> bool {
     under.reported.is_none_or(|said| said.after(REPORT) <= now)
 }
 
-/// What an operator can do about it. `going`: who could take over and goes itself, of everybody who is there.
-fn waits_for(there: &BTreeSet<SiteId>, going: &[String], lacking: &Lacking) -> String {
+/// What is asked for of versions by what was promised of them: there are few such numbers, and many versions.
+type Demands = BTreeMap<usize, Demand>;
+
+/// What a version lacks that is here: nothing, if enough others have it, else at how many places it is to be.
+fn lacks(
+    under: &mut Under,
+    bucket: BucketId,
+    (behind, demands): (&Behind, &mut Demands),
+    item: &Kept,
+) -> Option<usize> {
+    let (machine, dot) = (&under.machine, item.want.dot);
+    if !item.body {
+        let is_known = machine.holds(bucket, dot) || machine.has_record(bucket, dot);
+        return (!is_known).then_some(0);
+    }
+    // A site that said that it is empty takes that back when nobody else has something, not when somebody comes who could.
+    let (wish, promised) = match under.relied.is_some() {
+        true => (&Demand::anywhere(1), 0),
+        false => (&behind.wish, behind.promised(dot, item.scope)),
+    };
+    let ask = || machine.demand(bucket, (wish, promised), &behind.all, &behind.together);
+    let demand = demands.entry(promised).or_insert_with(ask);
+    let holders = machine.holders(bucket, dot);
+    if demand.is_met(&holders, &behind.together) {
+        return None;
+    }
+    let places = demand.all();
+    if !holders.is_empty() {
+        under.few.bodies += 1;
+        under.few.away.extend(behind.all.difference(&under.looked_with));
+    }
+    // Who is asked next is one that has it not.
+    for holder in holders {
+        under.placement.learn_one(bucket, dot, holder);
+    }
+    Some(places)
+}
+
+/// What an operator can do about it. `going`: who could take over and goes itself, of everybody who is there; `few`: how many
+/// bodies are held by too few, and who could hold them and is not there.
+fn waits_for(
+    there: &BTreeSet<SiteId>,
+    going: &[String],
+    lacking: &Lacking,
+    few: (u64, Vec<String>),
+) -> String {
     if !going.is_empty() && going.len() >= there.len() {
         return format!(
             "all who could take over go themselves: {}; take one back (skerry site resume, skerry bucket join), or link \
@@ -429,6 +503,12 @@ fn waits_for(there: &BTreeSet<SiteId>, going: &[String], lacking: &Lacking) -> S
         Lacking { others: 1.., records: 0, bodies: 0, homes: 0, .. } => {
             "uploads that nobody completed: complete or abort them, or drain with --abandon-uploads".into()
         }
+        // Others lack nothing else, so whoever is there has taken what it takes.
+        Lacking { bodies, records: 0, .. } if *bodies > 0 && *bodies == few.0 && !few.1.is_empty() => format!(
+            "{bodies} bodies are elsewhere, and at fewer sites than their writes were answered for; not linked: {}; bring them \
+             back, or say `skerry site declare-lost`",
+            few.1.join(", ")
+        ),
         _ => String::new(),
     }
 }
@@ -516,10 +596,16 @@ mod tests {
     fn what_holds_a_drain_up_is_told() {
         let one: BTreeSet<SiteId> = [SiteId([1; 16])].into();
         let uploads = Lacking { others: 2, ..Lacking::default() };
-        assert!(waits_for(&BTreeSet::new(), &[], &uploads).contains("linked"));
-        assert!(waits_for(&one, &[], &uploads).contains("--abandon-uploads"));
-        assert_eq!(waits_for(&one, &[], &Lacking { bodies: 1, ..uploads }), "");
-        let goes = waits_for(&one, &["bergen".into()], &Lacking { bodies: 1, ..uploads });
+        let none = || (0, Vec::new());
+        assert!(waits_for(&BTreeSet::new(), &[], &uploads, none()).contains("linked"));
+        assert!(waits_for(&one, &[], &uploads, none()).contains("--abandon-uploads"));
+        let body = Lacking { bodies: 1, ..uploads };
+        assert_eq!(waits_for(&one, &[], &body, none()), "");
+        let few = |away: &[&str]| (1, away.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(waits_for(&one, &[], &body, few(&[])), "", "it is being placed");
+        let away = waits_for(&one, &[], &body, few(&["oslo"]));
+        assert!(away.contains("oslo") && away.contains("declare-lost"), "{away}");
+        let goes = waits_for(&one, &["bergen".into()], &body, none());
         assert!(goes.contains("bergen") && goes.contains("skerry bucket join"), "{goes}");
     }
 }

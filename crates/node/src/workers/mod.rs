@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::site::Site;
 use crate::tasks::Tasks;
@@ -53,6 +54,9 @@ const HOMES: Duration = Duration::from_secs(2);
 /// How often it is seen whether an operator said something about this site.
 const DUTY: Duration = Duration::from_millis(250);
 
+/// A look that failed is repeated after this long, though nothing changes meanwhile.
+const FAILED: Duration = Duration::from_secs(10);
+
 /// Starts them all.
 pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::Scrub) {
     let kept = workers.clone();
@@ -95,6 +99,15 @@ trait Worker: Send {
     async fn turn(&mut self) -> bool;
 }
 
+/// Waits for a change that came since it was last marked as seen, and after a look that failed only a while: what had changed
+/// is not told a second time. False once nobody tells of changes any more.
+async fn again(changes: &mut watch::Receiver<u64>, is_done: bool) -> bool {
+    match is_done {
+        true => changes.changed().await.is_ok(),
+        false => timeout(FAILED, changes.changed()).await.map_or(true, |told| told.is_ok()),
+    }
+}
+
 async fn every(period: Duration, mut worker: impl Worker) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -103,5 +116,45 @@ async fn every(period: Duration, mut worker: impl Worker) {
         while worker.turn().await {
             tokio::task::yield_now().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::tasks::rest;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_failed_is_repeated_though_nothing_changes_and_what_changes_meanwhile_is_looked_at() {
+        let (changes, looks) = (watch::Sender::new(0), Arc::new(AtomicU64::new(0)));
+        let (count, mut follow) = (looks.clone(), changes.subscribe());
+        let worker = tokio::spawn(async move {
+            loop {
+                follow.mark_unchanged();
+                // The first fails, the second takes a second.
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                rest(Duration::from_secs(number % 2)).await;
+                if !again(&mut follow, number != 0).await {
+                    return;
+                }
+            }
+        });
+        let after = async |span: Duration| {
+            rest(span).await;
+            looks.load(Ordering::SeqCst)
+        };
+        let moment = Duration::from_millis(10);
+        assert_eq!(after(moment).await, 1, "at once");
+        assert_eq!((after(FAILED / 2).await, after(FAILED / 2).await), (1, 2), "it failed");
+        changes.send_modify(|count| *count += 1);
+        assert_eq!(after(moment).await, 2, "the second look goes on");
+        assert_eq!((after(Duration::from_secs(1)).await, after(FAILED * 9).await), (3, 3));
+        changes.send_modify(|count| *count += 1);
+        assert_eq!(after(moment).await, 4);
+        drop(changes);
+        assert!(worker.await.is_ok());
     }
 }

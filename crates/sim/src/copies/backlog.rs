@@ -176,7 +176,7 @@ impl World {
 
     fn offer(&mut self, bucket: usize) {
         let (id, found) = (self.id(bucket), &self.buckets[bucket]);
-        let want = |(dot, _): &(Dot, Instant)| Want { dot: *dot, bytes: found.bytes, here: true };
+        let want = |(dot, _): &(Dot, Instant)| Want { dot: *dot, bytes: found.bytes, here: true, places: 0 };
         let wants = found.waiting.iter().take(limits::QUEUE).map(want).collect();
         self.input(Input::Offer { bucket: id, demand: found.demand.clone(), wants });
     }
