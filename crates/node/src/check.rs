@@ -3,7 +3,7 @@
 //! Before: `skerry check`. After: storage reads everything. Invariants: opens the store as a start of the site does
 //! and changes no more than that, unless a repair is asked for; a repair throws nothing away (the old index is moved
 //! aside) and leaves what it cannot mend on the list that the running site mends from others; no index is rebuilt while
-//! only that index says what the journal's base said.
+//! only that index says what a damaged base or segment of the journal said.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,15 +52,15 @@ pub enum CheckError {
         /// What.
         error: StorageError,
     },
-    /// The base of the journal is damaged, and cannot be written anew.
+    /// The base of the journal, or a segment of it, is damaged, and no base can be written anew.
     #[error(
-        "{directory}: the journal's base is damaged ({why}) and no new one could be written ({error}); nothing was rebuilt, \
-         because only the index says what the base said: make room on the disk and run it again"
+        "{directory}: the journal is damaged ({why}) and no new base could be written ({error}); nothing was rebuilt, \
+         because only the index says what that part of the journal said: make room on the disk and run it again"
     )]
     Base {
         /// Where.
         directory: String,
-        /// What is wrong with it.
+        /// What is wrong.
         why: String,
         /// Why there is no new one.
         error: StorageError,
@@ -143,8 +143,7 @@ pub(crate) fn open_offline(
         return Err(CheckError::NoStore(directory.display().to_string()));
     }
     let trust = SiteTrust::load(directory)?;
-    let look =
-        Look { settings: Settings { watch, ..settings(config, &trust, &data, &Rooms::here()) }, data: &data };
+    let look = Look { settings: Settings { watch, ..settings(config, &data, &Rooms::here()) }, data: &data };
     let (store, _) = look.open(false)?;
     Ok((store, trust))
 }
@@ -158,7 +157,7 @@ pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport,
     }
     let trust = SiteTrust::load(directory)?;
     let look = Look {
-        settings: Settings { watch: Some(watch), ..settings(config, &trust, &data, &Rooms::here()) },
+        settings: Settings { watch: Some(watch), ..settings(config, &data, &Rooms::here()) },
         data: &data,
     };
     let mut report = CheckReport { site: trust.statement.name.clone(), ..CheckReport::default() };
@@ -219,7 +218,8 @@ impl Look<'_> {
         Store::open(Arc::new(disk), Arc::new(SpaceReducer), settings).map_err(|error| self.failed(error))
     }
 
-    /// A base that does not read is written anew from the index, if that is whole and was not just built without it.
+    /// What only the index says is written into a new base: what a base that does not read said, if the index is whole and
+    /// was not just built without it, and what damaged segments said, if it was not built without them.
     fn renew_base(
         &self,
         store: &Store,
@@ -227,16 +227,20 @@ impl Look<'_> {
         examined: Option<&ScrubStep>,
         report: &mut CheckReport,
     ) -> Result<(), CheckError> {
-        let Some(why) = examined.and_then(|step| step.base.clone()) else { return Ok(()) };
-        if matches!(recovery.index, IndexState::Rebuilt(_)) {
-            return Ok(());
-        }
+        let Some(step) = examined else { return Ok(()) };
+        let is_rebuilt = matches!(recovery.index, IndexState::Rebuilt(_));
+        let base = step.base.clone().filter(|_| !is_rebuilt);
+        // An index that was built without a damaged base is put over it in no case.
+        let segments = || store.only_the_index_says(step).filter(|_| step.base.is_none());
+        let Some(why) = base.or_else(segments) else { return Ok(()) };
         store.renew_base().map_err(|error| CheckError::Base {
             directory: self.data.display().to_string(),
             why: why.clone(),
             error,
         })?;
         report.base = format!("rewritten: {why}");
+        // What those segments said is in the base; bodies in them were read as chunks.
+        report.journal.retain(|hurt| hurt.lost.is_some() || !store.is_before_base(hurt.segment));
         Ok(())
     }
 

@@ -209,7 +209,7 @@ impl Core {
         let given = |memory| Rooms::of(memory, machine::processors());
         let rooms = options.memory.map_or_else(Rooms::here, given);
         tracing::info!(?rooms, "memory divided");
-        let (store, recovery) = open_store(&directory, config, &trust, &rooms).await?;
+        let (store, recovery) = open_store(&directory, config, &rooms).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
         let mut remembered = Remembered::read(&store.view()).map_err(|error| unread(&directory, &error))?;
         let mut registry = Registry::default();
@@ -448,12 +448,13 @@ fn start_machine(
 async fn open_store(
     directory: &Path,
     config: &Config,
-    trust: &SiteTrust,
     rooms: &Rooms,
 ) -> Result<(Arc<Store>, Recovery), StartError> {
     let data = directory.join(DATA);
     files::private_directory(&data)?;
-    let settings = settings(config, trust, &data, rooms);
+    // Of a new store: what nobody can know, so that nobody can store bytes that pass for the store's own.
+    let salt = entropy::bytes().map_err(TrustError::from)?;
+    let settings = skerry_storage::Settings { salt, ..settings(config, &data, rooms) };
     let (path, lazy) = (data.clone(), settings.lazy);
     let open = move || {
         let disk = RealDisk::new(&path).map_err(|error| StorageError::Io {
@@ -476,12 +477,7 @@ async fn open_store(
     }
 }
 
-pub(crate) fn settings(
-    config: &Config,
-    trust: &SiteTrust,
-    data: &Path,
-    rooms: &Rooms,
-) -> skerry_storage::Settings {
+pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_storage::Settings {
     let storage = &config.storage;
     let capacity = (storage.capacity.0 > 0).then_some(storage.capacity.0);
     // A disk that does not say its size keeps no copies unless told to.
@@ -504,7 +500,6 @@ pub(crate) fn settings(
         dirty_bytes: storage.dirty.0.min(rooms.dirty),
         move_bytes: storage.pace.0.saturating_mul(crate::workers::COLLECT.as_secs()),
         lazy: storage.sync == crate::config::Sync::Os,
-        salt: trust.statement.site.0,
         ..defaults
     }
 }

@@ -95,6 +95,11 @@ impl SimDisk {
         lock(&self.state).manner.sync_fails = share;
     }
 
+    /// Whether syncs fail now and then.
+    pub fn fails_syncs(&self) -> bool {
+        lock(&self.state).manner.sync_fails != skerry_scenario::draw::Ppm::NEVER
+    }
+
     /// Whether syncs do nothing and say that they did: the canary of the durability checkers.
     pub fn set_lying(&self, lying: bool) {
         lock(&self.state).manner.lying = lying;
@@ -217,6 +222,15 @@ impl skerry_storage::File for Handle {
     fn truncate(&self, len: u64) -> io::Result<()> {
         self.enter()?.file(self.id)?.set_len(len);
         Ok(())
+    }
+
+    fn release(&self, _offset: u64, _len: u64) {
+        // All of the file: who asks for a part may get more, never less.
+        if let Ok(mut state) = self.enter()
+            && let Ok(file) = state.file(self.id)
+        {
+            file.release();
+        }
     }
 
     fn len(&self) -> io::Result<u64> {

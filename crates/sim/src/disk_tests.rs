@@ -162,3 +162,24 @@ fn a_failing_sync_says_so() {
     assert!(file.sync().is_err());
     assert!(disk.take_busy() > Duration::ZERO);
 }
+
+/// As kernels have it: told once, and shown on as if it were well.
+#[test]
+fn what_a_failed_sync_dropped_is_seen_until_it_is_released_and_never_becomes_durable() {
+    let disk = disk(1);
+    let file = disk.create("a", 0).unwrap();
+    disk.sync_dir("").unwrap();
+    file.write_at(0, &[b"old"]).unwrap();
+    file.sync().unwrap();
+    file.write_at(0, &[b"new"]).unwrap();
+    disk.set_sync_fails(Ppm::ALWAYS);
+    assert!(disk.fails_syncs() && file.sync().is_err());
+    disk.set_sync_fails(Ppm::NEVER);
+    file.write_at(3, &[b"er"]).unwrap();
+    file.sync().unwrap();
+    assert_eq!(read(&disk, "a"), b"newer");
+    file.release(0, 5);
+    assert_eq!(read(&disk, "a"), b"older");
+    disk.lose_power();
+    assert_eq!(read(&disk, "a"), b"older");
+}

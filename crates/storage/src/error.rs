@@ -55,6 +55,21 @@ impl StorageError {
     }
 }
 
+impl StorageError {
+    /// A failed call that stops the store, for want of room, too: the room that comes back does not start it again.
+    pub(crate) fn stops(what: impl Into<String>, error: &std::io::Error) -> Self {
+        Self::Io { what: what.into(), error: format!("{error}; start it again once that is mended") }
+    }
+
+    /// With what it kept from being done, and what to do.
+    pub(crate) fn within(self, what: &str) -> Self {
+        match self {
+            Self::Io { what: cause, error } => Self::Io { what: format!("{what}: {cause}"), error },
+            other => other,
+        }
+    }
+}
+
 impl From<skerry_base::kv::ViewError> for StorageError {
     fn from(error: skerry_base::kv::ViewError) -> Self {
         Self::Index(error.0)

@@ -91,8 +91,8 @@ pub struct Settings {
     pub group_proposals: usize,
     /// Files held open for reading.
     pub open_files: usize,
-    /// Mixed into every checksum, so that a copy of a segment inside an object is never taken for a segment.
-    /// Fixed when the store is made; later values are ignored.
+    /// Mixed into every checksum, so that a copy of a segment inside an object is never taken for a segment: bytes that nobody
+    /// else can know. Fixed when the store is made; later values are ignored.
     pub salt: [u8; 16],
     /// Moves the index aside at open and builds it anew from journal and payload.
     pub rebuild: bool,

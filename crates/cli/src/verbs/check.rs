@@ -21,7 +21,7 @@ pub(crate) struct Check {
     /// Directory of a site that does not run, or of a demo with --site
     #[arg(long, value_name = "DIR", env = "SKERRY_DIR", default_value = "skerry")]
     dir: PathBuf,
-    /// Rebuild the index from journal and payload (the old one is kept aside), after a damaged base of the journal was written anew from it, and note what is damaged, so that the site mends it from others once it runs
+    /// Rebuild the index from journal and payload (the old one is kept aside), after a new base of the journal was written from it where a part of that is damaged, and note what is damaged, so that the site mends it from others once it runs
     #[arg(long)]
     repair: bool,
 }

@@ -139,6 +139,40 @@ async fn a_damaged_base_of_the_journal_is_told_and_written_anew_before_the_index
     world.stop().await;
 }
 
+/// The site runs well, because its index says what the segment said. A rebuild from the journal alone would lose it, and the
+/// body with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_loses_nothing_that_a_damaged_segment_of_the_journal_said() {
+    let (mut world, bodies) = filled().await;
+    let count = 300;
+    for number in 0..count {
+        world.sites[0]
+            .put("papers", &format!("sheet-{number}-"), noise(20_000, number).to_vec())
+            .await
+            .unwrap();
+    }
+    world.sites[0].stop().await;
+    let segment = world.sites[0].directory.path().join("data/journal/0000000001.seg");
+    let mut content = std::fs::read(&segment).unwrap();
+    let key = b"sheet-50-";
+    let at = content.windows(key.len()).position(|window| window == key).unwrap();
+    content[at] ^= 1;
+    std::fs::write(&segment, content).unwrap();
+    let told = checked(&world.sites[0], false);
+    assert!(!told.is_well && told.journal.len() == 1 && told.journal[0].segment == 1, "{told:?}");
+    let mended = checked(&world.sites[0], true);
+    assert!(mended.is_well && mended.base.starts_with("rewritten: journal segment 1: "), "{mended:?}");
+    let whole = checked(&world.sites[0], false);
+    assert!(whole.is_well && whole.base == "whole", "{whole:?}");
+    world.sites[0].start().await;
+    for number in 0..count {
+        let body = world.sites[0].get("papers", &format!("sheet-{number}-")).await.unwrap();
+        assert_eq!(body, noise(20_000, number), "{number}");
+    }
+    assert_eq!(world.sites[0].get("photos", "tree").await.unwrap(), bodies[2]);
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rebuild_tells_how_far_it_is() {
     let (mut world, _) = filled().await;
@@ -152,5 +186,20 @@ async fn a_rebuild_tells_how_far_it_is() {
     for pair in seen.windows(2) {
         assert!(pair[0].stage != pair[1].stage || pair[0].done <= pair[1].done, "{pair:?}");
     }
+    world.stop().await;
+}
+
+/// An upload id begins with the id of the site: it is no secret.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_store_has_a_salt_of_its_own() {
+    let mut world = TestWorld::new(1).await;
+    let identity =
+        |world: &TestWorld| std::fs::read(world.sites[0].directory.path().join("data/store")).unwrap();
+    let made = identity(&world);
+    assert_ne!(made[8..24], world.sites[0].site().id.0);
+    assert_ne!(made[8..24], [0; 16]);
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    assert_eq!(identity(&world), made);
     world.stop().await;
 }

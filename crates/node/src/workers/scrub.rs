@@ -153,6 +153,8 @@ async fn mend(site: &Arc<Site>, damaged: &DamagedChunk) -> Outcome<()> {
     let store = site.store.clone();
     let stay = move || store.put_chunk(domain, Class::Payload, kind, &bytes).map(drop);
     tokio::task::spawn_blocking(stay).await.map_err(refusal::task)?.map_err(refusal::storage)?;
+    // Off the list only once a power cut cannot have the damaged one back.
+    site.settle().await?;
     if tokio::task::spawn_blocking(recheck).await.map_err(refusal::task)?.map_err(refusal::storage)? {
         tracing::info!(chunk = %damaged.id, "a damaged chunk was mended from another site");
         return Ok(());

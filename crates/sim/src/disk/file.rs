@@ -48,12 +48,14 @@ pub struct File {
     durable: Image,
     current: Image,
     changes: Vec<Change>,
+    /// Whether a failed sync has dropped some of what programs see.
+    dropped: bool,
 }
 
 impl File {
     /// A file that has lain on the disk for long.
     pub fn settled(image: Image) -> Self {
-        Self { durable: image.clone(), current: image, changes: Vec::new() }
+        Self { durable: image.clone(), current: image, ..Self::default() }
     }
 
     /// What programs see.
@@ -103,10 +105,40 @@ impl File {
         }
     }
 
-    /// Everything done so far becomes durable.
+    /// Everything done so far becomes durable, but for what a failed sync has dropped.
     pub fn sync(&mut self) {
+        self.durable = self.medium();
         self.changes.clear();
-        self.durable = self.current.clone();
+    }
+
+    /// A sync fails as in a kernel: nothing arrives, the pages are clean all the same, and programs see them on.
+    pub fn fail_sync(&mut self) {
+        self.dropped |= !self.changes.is_empty();
+        self.changes.clear();
+    }
+
+    /// What lies in memory only is forgotten: programs see what the medium has, and what waits to be written to it.
+    pub fn release(&mut self) {
+        if self.dropped {
+            self.current = self.medium();
+            self.dropped = false;
+        }
+    }
+
+    /// What the medium has once all that waits is written.
+    fn medium(&self) -> Image {
+        if !self.dropped {
+            return self.current.clone();
+        }
+        let mut image = self.durable.clone();
+        for change in &self.changes {
+            match change {
+                Change::Write { offset, bytes } => image.write(*offset, bytes),
+                Change::Punch { offset, length } => image.punch(*offset, *length),
+                Change::Length(length) => image.set_len(*length),
+            }
+        }
+        image
     }
 
     /// The bits of a durable byte rot, unseen by anybody.
@@ -139,6 +171,7 @@ impl File {
         }
         self.durable.set_len(length);
         self.current = self.durable.clone();
+        self.dropped = false;
     }
 }
 

@@ -23,7 +23,7 @@ pub struct Manner {
     pub sync: RangeInclusive<Duration>,
     /// Syncs that take very long: SD cards do that.
     pub stall: Ppm,
-    /// Syncs that fail. Nothing of what they should have synced is durable then.
+    /// Syncs that fail. Nothing of what they should have synced is durable then, nor with the next sync.
     pub sync_fails: Ppm,
     /// Whether syncs do nothing and say that they did.
     pub lying: bool,
@@ -186,6 +186,7 @@ impl State {
     pub(super) fn sync(&mut self, id: FileId) -> io::Result<()> {
         self.take_sync_time();
         if self.draw.chance(self.manner.sync_fails) {
+            self.file(id)?.fail_sync();
             return Err(io::Error::other("the disk reports an error"));
         }
         if !self.manner.lying {

@@ -119,7 +119,16 @@ impl World {
         let (wall, Some(running)) = (place.wall.read(now), place.running.as_ref()) else { return };
         let collected = running.store.collect(wall);
         place.disk.take_busy();
+        let is_ill = place.disk.is_dead() || place.disk.fails_syncs();
         self.tell(crate::trace::Who::Site(site), format_args!("collects {collected:?}"));
+        match &collected {
+            Err(StorageError::Full | StorageError::Poisoned(_)) | Ok(_) => {}
+            // Where it stops space comes back no more.
+            Err(error) if !is_ill => {
+                self.violated(Violation::at("collector", site, format!("the collector stops: {error}")));
+            }
+            Err(_) => {}
+        }
         // A store that stopped writing is started anew though no client has met its refusal.
         self.mourn(site, matches!(collected, Err(StorageError::Poisoned(_))));
     }

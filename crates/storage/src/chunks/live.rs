@@ -23,6 +23,8 @@ pub(crate) struct Fresh {
     pub(crate) children: Arc<[ChunkId]>,
     /// Whether it may enter the index.
     pub(crate) ready: bool,
+    /// Whether it was written because what lay elsewhere was found damaged: it need not be written once more.
+    pub(crate) mends: bool,
 }
 
 /// What the lock protects.
@@ -32,8 +34,8 @@ pub(crate) struct Inner {
     pub(crate) fresh: BTreeMap<Key, Fresh>,
     /// Being written, or being collected: wait.
     busy: BTreeSet<Key>,
-    /// Fresh payload that no sync has covered yet, and its files.
-    unsynced: Vec<Key>,
+    /// Fresh payload that no sync has covered yet, where it lies, and its files.
+    unsynced: Vec<(Key, Place)>,
     /// Whether some may have entered the index although no sync covered it.
     pub(crate) trusted: bool,
     /// The same of what the sync under way covers: it is not on the disk before that comes back.
@@ -142,6 +144,17 @@ impl Inner {
         self.fresh.get(&key).is_some_and(|fresh| !fresh.ready)
     }
 
+    /// Whether this is payload that waits for the index as a leaf.
+    pub(crate) fn is_fresh_leaf(&self, key: Key) -> bool {
+        let is_leaf = |fresh: &Fresh| !fresh.tree && fresh.place.area == Area::Payload;
+        self.fresh.get(&key).is_some_and(is_leaf)
+    }
+
+    /// Whether this is a tree that waits for the index, be it synced.
+    pub(crate) fn is_fresh_tree(&self, key: Key) -> bool {
+        self.fresh.get(&key).is_some_and(|fresh| fresh.tree)
+    }
+
     /// Whether a chunk that was written again because it was damaged is not synced yet: what lists it may refer to it
     /// through a tree that is as it was.
     pub(crate) fn mends_unsynced(&self) -> bool {
@@ -182,7 +195,7 @@ impl Inner {
     /// A chunk was written to `file`.
     pub(crate) fn written(&mut self, key: Key, mut fresh: Fresh, file: &Arc<dyn File>, len: u64) {
         if fresh.place.area == Area::Payload {
-            self.unsynced.push(key);
+            self.unsynced.push((key, fresh.place));
             self.unsynced_files.insert(fresh.place.segment, file.clone());
             self.dirty += len;
         } else {
@@ -207,7 +220,7 @@ impl Inner {
     }
 
     /// Takes what waits for a sync, which ends with [`Inner::sync_ended`]: until then none of it is durable.
-    pub(crate) fn take_unsynced(&mut self) -> (Vec<Key>, Vec<Arc<dyn File>>) {
+    pub(crate) fn take_unsynced(&mut self) -> (Vec<(Key, Place)>, Vec<Arc<dyn File>>) {
         (self.covering, self.syncing) = (self.is_trusted(), true);
         (self.dirty, self.trusted) = (0, false);
         let files = core::mem::take(&mut self.unsynced_files).into_values().collect();
@@ -216,24 +229,25 @@ impl Inner {
 
     /// What was written may enter the index though no sync has covered it.
     pub(crate) fn trust_unsynced(&mut self) {
-        let keys = core::mem::take(&mut self.unsynced);
-        self.trusted |= !keys.is_empty();
-        self.may_enter(keys);
+        let written = core::mem::take(&mut self.unsynced);
+        self.trusted |= !written.is_empty();
+        self.may_enter(written);
     }
 
     /// The sync came back.
-    pub(crate) fn sync_ended(&mut self, keys: Vec<Key>) {
+    pub(crate) fn sync_ended(&mut self, written: Vec<(Key, Place)>) {
         (self.covering, self.syncing) = (false, false);
-        self.may_enter(keys);
+        self.may_enter(written);
     }
 
-    fn may_enter(&mut self, keys: Vec<Key>) {
-        for key in &keys {
-            if let Some(fresh) = self.fresh.get_mut(key) {
+    /// What was written again elsewhere meanwhile waits for a sync of its own.
+    fn may_enter(&mut self, written: Vec<(Key, Place)>) {
+        for (key, place) in written {
+            if let Some(fresh) = self.fresh.get_mut(&key).filter(|fresh| fresh.place == place) {
                 fresh.ready = true;
+                self.ready.push(key);
             }
         }
-        self.ready.extend(keys);
     }
 
     /// Takes the fresh chunks that may enter the index; they stay visible until [`Inner::entered`].

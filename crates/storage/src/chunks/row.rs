@@ -149,6 +149,8 @@ impl Versioned for Account {
 pub(crate) const APPLIED: &[u8] = b"applied";
 /// There while an index is being rebuilt: found at open, the rebuild starts over.
 pub(crate) const REBUILDING: &[u8] = b"rebuilding";
+/// The journal segments that a rebuild could not read whole (numbers, u32 little-endian): only they say what the index lacks.
+pub(crate) const LACKING: &[u8] = b"lacking";
 /// Prefix of unwanted chunks; the value is empty, or the wall time (u64, little-endian) since when.
 pub(crate) const UNWANTED: &[u8] = b"z";
 /// Prefix of space to free, by the mark of the group that let go of it.

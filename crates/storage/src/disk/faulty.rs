@@ -1,7 +1,12 @@
 //! A disk in memory that loses power: what was not synced survives in part, in any order, torn at sectors.
+//!
+//! It fails as kernels let disks fail: a sync that failed has dropped what it was to write, says so once, and what the page
+//! cache still shows is not what the medium has until it is released; a sector that cannot be read is an error to who reads
+//! it. A hook runs where a test needs another thread to be: no test here waits for luck.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +43,16 @@ enum Change {
     Punch(u64, u64),
 }
 
+/// Runs in the place of an operation, without any lock of the disk; an error is the operation's.
+#[derive(Clone)]
+struct Hook(Arc<dyn Fn() -> io::Result<()> + Send + Sync>);
+
+impl core::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 struct Content {
     now: Vec<u8>,
@@ -45,6 +60,32 @@ struct Content {
     pending: Vec<Change>,
     /// Bytes punched out of `now`.
     punched: BTreeSet<u64>,
+    /// Whether a failed sync has dropped some of what `now` shows.
+    dropped: bool,
+    /// What cannot be read.
+    unreadable: Vec<Range<u64>>,
+    /// Before a sync, a write, a hole.
+    on_sync: Option<Hook>,
+    on_write: Option<Hook>,
+    on_punch: Option<Hook>,
+}
+
+impl Content {
+    /// What the medium has once what waits is written.
+    fn written_back(&self) -> Vec<u8> {
+        if !self.dropped {
+            return self.now.clone();
+        }
+        let mut bytes = self.durable.clone();
+        for change in &self.pending {
+            match change {
+                Change::Write(offset, written) => put(&mut bytes, *offset, written),
+                Change::Cut(len) => bytes.resize(*len as usize, 0),
+                Change::Punch(offset, len) => blank(&mut bytes, *offset, *len),
+            }
+        }
+        bytes
+    }
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +97,8 @@ struct State {
     /// The power goes at this operation.
     cut_at: Option<u64>,
     fail_syncs: bool,
+    /// After a file was found by its name, before who opens it has it.
+    on_open: Option<(String, Hook)>,
     locked: bool,
     room: Option<u64>,
     no_holes: bool,
@@ -89,6 +132,40 @@ impl FaultyDisk {
 
     pub(crate) fn fail_syncs(&self, fail: bool) {
         lock(&self.0).fail_syncs = fail;
+    }
+
+    /// These bytes of a file cannot be read from now on, by whoever has it open, too.
+    pub(crate) fn spoil(&self, name: &str, bytes: Range<u64>) {
+        self.edit(name, |content| content.unreadable.push(bytes));
+    }
+
+    /// All of a file can be read again.
+    pub(crate) fn heal(&self, name: &str) {
+        self.edit(name, |content| content.unreadable.clear());
+    }
+
+    /// Runs in front of each sync of this file.
+    pub(crate) fn on_sync(&self, name: &str, hook: impl Fn() -> io::Result<()> + Send + Sync + 'static) {
+        self.edit(name, |content| content.on_sync = Some(Hook(Arc::new(hook))));
+    }
+
+    /// Runs in front of each write to this file.
+    pub(crate) fn on_write(&self, name: &str, hook: impl Fn() -> io::Result<()> + Send + Sync + 'static) {
+        self.edit(name, |content| content.on_write = Some(Hook(Arc::new(hook))));
+    }
+
+    /// Runs in front of each hole that is punched into this file.
+    pub(crate) fn on_punch(&self, name: &str, hook: impl Fn() -> io::Result<()> + Send + Sync + 'static) {
+        self.edit(name, |content| content.on_punch = Some(Hook(Arc::new(hook))));
+    }
+
+    /// Runs each time when this file was found and before who opens it has it.
+    pub(crate) fn on_open(&self, name: &str, hook: impl Fn() -> io::Result<()> + Send + Sync + 'static) {
+        lock(&self.0).on_open = Some((name.to_owned(), Hook(Arc::new(hook))));
+    }
+
+    fn edit(&self, name: &str, change: impl FnOnce(&mut Content)) {
+        change(&mut lock(&lock(&self.0).files[name]));
     }
 
     /// Bytes the disk has; none: no end.
@@ -154,6 +231,7 @@ impl FaultyDisk {
         change(&mut content.now);
         content.durable = content.now.clone();
         content.pending.clear();
+        content.dropped = false;
     }
 
     pub(crate) fn content(&self, name: &str) -> Vec<u8> {
@@ -198,7 +276,7 @@ fn survive(content: &Content, chance: &mut Chance) -> Content {
             _ => {}
         }
     }
-    Content { durable: now.clone(), now, pending: Vec::new(), punched: BTreeSet::new() }
+    Content { durable: now.clone(), now, ..Content::default() }
 }
 
 /// Some sectors of a write arrive.
@@ -232,9 +310,20 @@ struct FaultyFile {
     content: Arc<Mutex<Content>>,
 }
 
+impl FaultyFile {
+    fn run(&self, which: impl FnOnce(&Content) -> &Option<Hook>) -> io::Result<()> {
+        let hook = which(&lock(&self.content)).clone();
+        hook.map_or(Ok(()), |Hook(hook)| hook())
+    }
+}
+
 impl File for FaultyFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let content = lock(&self.content);
+        let end = offset + buf.len() as u64;
+        if content.unreadable.iter().any(|bad| bad.start < end && offset < bad.end) {
+            return Err(io::Error::other("Input/output error"));
+        }
         let bytes = content.now.get(offset as usize..).unwrap_or_default();
         let count = bytes.len().min(buf.len());
         buf[..count].copy_from_slice(&bytes[..count]);
@@ -247,9 +336,13 @@ impl File for FaultyFile {
 
     fn write_at(&self, offset: u64, parts: &[&[u8]]) -> io::Result<()> {
         drop(self.disk.op()?);
+        self.run(|content| &content.on_write)?;
         let bytes = parts.concat();
         let mut content = lock(&self.content);
         put(&mut content.now, offset, &bytes);
+        // A sector that is written anew can be read again.
+        let end = offset + bytes.len() as u64;
+        content.unreadable.retain(|bad| bad.start < offset || end < bad.end);
         content.pending.push(Change::Write(offset, bytes));
         Ok(())
     }
@@ -259,19 +352,37 @@ impl File for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if self.disk.op()?.fail_syncs {
-            return Err(io::Error::other("the sync failed"));
-        }
+        let failed = self.disk.op()?.fail_syncs;
+        let hooked = self.run(|content| &content.on_sync);
         let mut content = lock(&self.content);
-        content.durable = content.now.clone();
+        if failed || hooked.is_err() {
+            // The pages are clean now though nothing of them arrived; who syncs again hears nothing of it.
+            content.dropped |= !content.pending.is_empty();
+            content.pending.clear();
+            return hooked.and(Err(io::Error::other("the sync failed")));
+        }
+        content.durable = content.written_back();
         content.pending.clear();
         Ok(())
+    }
+
+    fn release(&self, offset: u64, len: u64) {
+        let mut content = lock(&self.content);
+        if !content.dropped {
+            return;
+        }
+        let medium = content.written_back();
+        let end = ((offset + len) as usize).min(content.now.len());
+        for at in (offset as usize).min(end)..end {
+            content.now[at] = medium.get(at).copied().unwrap_or(0);
+        }
     }
 
     fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         if self.disk.op()?.no_holes {
             return Err(ErrorKind::Unsupported.into());
         }
+        self.run(|content| &content.on_punch)?;
         let mut content = lock(&self.content);
         blank(&mut content.now, offset, len);
         let sector = SECTOR as u64;
@@ -314,6 +425,9 @@ impl Disk for FaultyDisk {
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let state = lock(&self.0);
         let content = state.files.get(name).ok_or(ErrorKind::NotFound)?.clone();
+        let hook = state.on_open.as_ref().filter(|(hooked, _)| hooked == name).map(|(_, hook)| hook.clone());
+        drop(state);
+        hook.map_or(Ok(()), |Hook(hook)| hook())?;
         Ok(Arc::new(FaultyFile { disk: self.clone(), content }))
     }
 

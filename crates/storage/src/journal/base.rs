@@ -22,8 +22,10 @@ use crate::fields::Fields;
 
 /// The file.
 pub(crate) const FILE: &str = "base";
+/// Where a damaged one is moved when the index is rebuilt without it.
+const BAD: &str = "base.bad";
 /// The file while it is written.
-const STAGED: &str = "base.new";
+pub(crate) const STAGED: &str = "base.new";
 const MAGIC: u32 = u32::from_le_bytes(*b"SKJB");
 const VERSION: u32 = 1;
 const HEADER: usize = 64;
@@ -142,6 +144,13 @@ impl<'a> Writer<'a> {
 /// Puts the finished base into its place; the one before is gone then.
 pub(crate) fn publish(disk: &dyn Disk) -> Result<(), StorageError> {
     disk.rename(STAGED, FILE).map_err(failed)?;
+    disk.sync_dir(".").map_err(failed)
+}
+
+/// A damaged base makes way for a new one, for whoever can read more of it.
+pub(crate) fn set_aside(disk: &dyn Disk) -> Result<(), StorageError> {
+    let failed = |error: std::io::Error| StorageError::io("move the base of the journal aside", &error);
+    disk.rename(FILE, BAD).map_err(failed)?;
     disk.sync_dir(".").map_err(failed)
 }
 

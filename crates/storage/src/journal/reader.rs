@@ -17,6 +17,8 @@ use super::{FOLDER, Position, file_name};
 
 /// Bytes read at once.
 const WINDOW: usize = 128 << 10;
+/// What is passed over where the disk cannot read.
+const SECTOR: u64 = 4096;
 
 /// A frame met on the walk.
 pub(crate) struct Met<'a> {
@@ -86,7 +88,8 @@ pub(crate) fn walk(
     };
     let first = walked.used.first().copied().unwrap_or(active);
     let start = from.unwrap_or(Position { segment: first, offset: 0, lsn: 1, previous: 0 });
-    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, stripped: false, walked };
+    let (stripped, anchored) = (false, false);
+    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, stripped, anchored, walked };
     if start.segment > active {
         return Err(StorageError::Damaged(format!("journal segment {} is missing", start.segment)));
     }
@@ -107,7 +110,9 @@ fn in_use(disk: &dyn Disk, salt: &[u8; 16], number: u32) -> Result<bool, Storage
         .open(&file_name(FOLDER, number))
         .map_err(|error| StorageError::io("open a journal segment", &error))?;
     let mut window = Window::new(&file)?;
-    let headed = SegmentHeader::read(window.get(0, segment::HEADER)?, salt).is_some();
+    // One that the disk cannot read may be anything: it is not taken for blank, and written over.
+    let headed =
+        window.get(0, segment::HEADER).map_or(true, |bytes| SegmentHeader::read(bytes, salt).is_some());
     let framed = read_head(&mut window, segment::HEADER as u64, salt, false).is_ok();
     Ok(headed || framed)
 }
@@ -121,6 +126,8 @@ struct Walk<'a, 'b> {
     sunk_from: Position,
     /// Whether the segment at hand holds no bodies.
     stripped: bool,
+    /// Whether it is known which frame lies where the walk is: the header of the segment reads, or a frame did.
+    anchored: bool,
     walked: Walked,
 }
 
@@ -138,11 +145,11 @@ impl Walk<'_, '_> {
 
     fn segment(&mut self, file: &Arc<dyn File>, number: u32, active: bool) -> Result<(), StorageError> {
         let mut window = Window::new(file)?;
-        let footer = read_footer(&mut window, self.salt)?;
-        let header = SegmentHeader::read(window.get(0, segment::HEADER)?, self.salt);
+        let (header, footer) = ends(&mut window, self.salt);
         self.stripped = header.is_some_and(|header| header.stripped)
             || footer.as_ref().is_some_and(|footer| footer.stripped);
         let resumed = self.sunk_from.segment == number && self.sunk_from.offset > 0;
+        self.anchored = header.is_some() || resumed;
         let mut at = Position { segment: number, offset: segment::HEADER as u64, ..self.expected };
         match header {
             Some(header) => {
@@ -202,6 +209,7 @@ impl Walk<'_, '_> {
         open: bool,
     ) -> Result<Result<Position, String>, StorageError> {
         let at = self.expected;
+        window.unread = false;
         let head = match read_head(window, at.offset, self.salt, self.stripped) {
             Ok(head) => head,
             Err(why) => return Ok(Err(why)),
@@ -220,9 +228,9 @@ impl Walk<'_, '_> {
             previous: head.crc,
         };
         let wanted = at.lsn >= self.sunk_from.lsn;
-        if open && wanted && !bodies_whole(window, at.offset, &head)? {
+        if open && wanted && !bodies_whole(window, at.offset, &head) {
             // Damaged after it was durable: the head still counts, and reading the body will say so.
-            if !proven(window, at.offset + 8, at.lsn, self.salt)? {
+            if !self.proven(window)? {
                 return Ok(Err("a body of the frame is incomplete".into()));
             }
         }
@@ -266,20 +274,24 @@ impl Walk<'_, '_> {
             self.expected = self.sunk_from;
             return Ok(true);
         }
-        if active && !proven(window, at.offset, at.lsn, self.salt)? {
-            let rest = window.get(at.offset, frame::HEADER)?;
-            if rest.iter().any(|&byte| byte != 0) && !why.starts_with("a leftover") {
+        let unread = window.unread;
+        if active && !self.proven(window)? {
+            let is_blank = |rest: &[u8]| rest.iter().all(|&byte| byte == 0);
+            let is_blank = window.get(at.offset, frame::HEADER).is_ok_and(is_blank);
+            if !is_blank && !why.starts_with("a leftover") {
                 let why = why.to_owned();
                 self.walked.torn = Some(TornTail { segment: at.segment, offset: at.offset, why });
             }
+            if unread {
+                // A power cut may leave such a sector, but it may as well have been durable.
+                self.damage(at.offset, at.lsn + 1, why);
+            }
             return Ok(false);
         }
-        let mut later = at.offset;
-        while let Some((offset, head)) = search(window, later + 8, self.salt)? {
-            if head.stamp.lsn > at.lsn {
-                return Ok(self.resume(offset, &head, why));
-            }
-            later = offset;
+        if let Some((offset, head)) =
+            search(window, at.offset + 8, self.salt, &|sought| self.may_follow(sought))?
+        {
+            return Ok(self.resume(offset, &head, why));
         }
         if !active {
             self.damage(at.offset, at.lsn, "the segment is not sealed though others follow");
@@ -287,8 +299,25 @@ impl Walk<'_, '_> {
         Ok(false)
     }
 
+    /// Whether a frame may lie there, behind the one that is expected: between the two there are no more frames than have
+    /// room. Bytes that a client stored can say anything, and each head that is believed so far costs a checksum over it.
+    fn may_follow(&self, sought: &Sought) -> bool {
+        let at = self.expected;
+        let most = sought.offset.saturating_sub(at.offset) / frame::HEADER as u64;
+        let ahead = sought.stamp.lsn.saturating_sub(at.lsn);
+        ahead > 0 && sought.stamp.after < sought.stamp.lsn && (!self.anchored || ahead <= most)
+    }
+
+    /// Whether a frame behind the expected one says that this was durable when it was written.
+    fn proven(&self, window: &mut Window<'_>) -> Result<bool, StorageError> {
+        let at = self.expected;
+        let proves = |sought: &Sought| sought.stamp.after >= at.lsn && self.may_follow(sought);
+        Ok(search(window, at.offset + 8, self.salt, &proves)?.is_some())
+    }
+
     fn resume(&mut self, offset: u64, head: &Head, why: &str) -> bool {
         let at = self.expected;
+        self.anchored = true;
         self.damage(at.offset, head.stamp.lsn, why);
         self.expected = Position { offset, lsn: head.stamp.lsn, previous: head.stamp.previous, ..at };
         true
@@ -303,13 +332,12 @@ pub(crate) fn walk_sealed(
     sink: &mut Sink<'_>,
 ) -> Result<Option<(SegmentHeader, Footer)>, StorageError> {
     let mut window = Window::new(file)?;
-    let footer = read_footer(&mut window, salt)?;
-    let header = SegmentHeader::read(window.get(0, segment::HEADER)?, salt);
+    let (header, footer) = ends(&mut window, salt);
     let (Some(header), Some(footer)) = (header, footer) else { return Ok(None) };
     let (lsn, previous) = (header.first_lsn, header.previous);
     let start = Position { segment: number, offset: segment::HEADER as u64, lsn, previous };
-    let (stripped, walked) = (header.stripped, Walked::default());
-    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, stripped, walked };
+    let (stripped, anchored, walked) = (header.stripped, true, Walked::default());
+    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, stripped, anchored, walked };
     walk.frames(&mut window, Some(&footer), false)?;
     let whole = walk.walked.damage.is_empty() && walk.walked.lines.len() == footer.lines.len();
     Ok(whole.then_some((header, footer)))
@@ -327,46 +355,48 @@ fn read_head(window: &mut Window<'_>, offset: u64, salt: &[u8; 16], stripped: bo
     Head::read(bytes, salt)
 }
 
-fn read_footer(window: &mut Window<'_>, salt: &[u8; 16]) -> Result<Option<Footer>, StorageError> {
-    let Some(at) = window.len.checked_sub(segment::TRAILER as u64) else { return Ok(None) };
+/// Header and table of a segment; what the disk cannot read is as damaged.
+fn ends(window: &mut Window<'_>, salt: &[u8; 16]) -> (Option<SegmentHeader>, Option<Footer>) {
+    let footer = read_footer(window, salt);
+    let header = window.get(0, segment::HEADER).ok().and_then(|bytes| SegmentHeader::read(bytes, salt));
+    (header, footer)
+}
+
+fn read_footer(window: &mut Window<'_>, salt: &[u8; 16]) -> Option<Footer> {
+    let at = window.len.checked_sub(segment::TRAILER as u64)?;
     let file_len = window.len;
-    let trailer = window.get(at, segment::TRAILER)?;
-    let Some((at, len)) = Footer::locate(trailer, file_len) else { return Ok(None) };
-    Ok(Footer::read(window.get(at, len)?, salt))
+    let (at, len) = Footer::locate(window.get(at, segment::TRAILER).ok()?, file_len)?;
+    Footer::read(window.get(at, len).ok()?, salt)
 }
 
-fn bodies_whole(window: &mut Window<'_>, offset: u64, head: &Head) -> Result<bool, StorageError> {
-    for (at, line) in head.body_offsets() {
-        let bytes = window.get(offset + at, line.len as usize)?;
-        if bytes.len() != line.len as usize || crc32c(&[bytes]) != line.crc {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+fn bodies_whole(window: &mut Window<'_>, offset: u64, head: &Head) -> bool {
+    head.body_offsets().all(|(at, line)| {
+        let bytes = window.get(offset + at, line.len as usize);
+        bytes.is_ok_and(|bytes| bytes.len() == line.len as usize && crc32c(&[bytes]) == line.crc)
+    })
 }
 
-/// Whether a frame behind `offset` says that `lsn` was durable when it was written.
-fn proven(window: &mut Window<'_>, offset: u64, lsn: u64, salt: &[u8; 16]) -> Result<bool, StorageError> {
-    let mut from = offset + 8;
-    while let Some((found, head)) = search(window, from, salt)? {
-        if head.stamp.lsn > lsn && head.stamp.after >= lsn {
-            return Ok(true);
-        }
-        from = found + 8;
-    }
-    Ok(false)
+/// What looks like the head of a frame, its checksum not looked at yet.
+struct Sought {
+    offset: u64,
+    stamp: frame::Stamp,
 }
 
-/// The first readable head at or after `offset` (a multiple of 8).
+/// The first readable head at or after `offset` (a multiple of 8) of those that are wanted.
 fn search(
     window: &mut Window<'_>,
     offset: u64,
     salt: &[u8; 16],
+    wanted: &dyn Fn(&Sought) -> bool,
 ) -> Result<Option<(u64, Head)>, StorageError> {
     let magic = frame::MAGIC.to_le_bytes();
     let mut at = offset;
     while at < window.len {
-        let bytes = window.get(at, WINDOW)?;
+        let Some(most) = window.readable(at) else {
+            at = (at + SECTOR) & !(SECTOR - 1);
+            continue;
+        };
+        let bytes = window.get(at, most)?;
         if bytes.is_empty() {
             break;
         }
@@ -379,6 +409,10 @@ fn search(
             .collect();
         let blank = bytes.iter().all(|&byte| byte == 0);
         for hit in hits {
+            let header = window.get(hit, frame::HEADER).ok().and_then(|bytes| Header::read(bytes).ok());
+            if !header.is_some_and(|header| wanted(&Sought { offset: hit, stamp: header.stamp })) {
+                continue;
+            }
             if let Ok(head) = read_head(window, hit, salt, false) {
                 return Ok(Some((hit, head)));
             }
@@ -393,7 +427,15 @@ pub(crate) fn blank(file: &Arc<dyn File>, offset: u64) -> Result<(), StorageErro
     let mut window = Window::new(file)?;
     let mut at = offset;
     while at < window.len {
-        let bytes = window.get(at, WINDOW)?;
+        let Some(most) = window.readable(at) else {
+            // The disk may read it again once it was written.
+            let end = ((at + SECTOR) & !(SECTOR - 1)).min(window.len);
+            let zeros = vec![0; (end - at) as usize];
+            file.write_at(at, &[&zeros]).map_err(|error| StorageError::io("blank a torn tail", &error))?;
+            at = end;
+            continue;
+        };
+        let bytes = window.get(at, most)?;
         let len = bytes.len();
         if bytes.iter().any(|&byte| byte != 0) {
             let zeros = vec![0; len];
@@ -410,12 +452,19 @@ struct Window<'a> {
     len: u64,
     start: u64,
     bytes: Vec<u8>,
+    /// Whether something could not be read since this was reset.
+    unread: bool,
 }
 
 impl<'a> Window<'a> {
     fn new(file: &'a Arc<dyn File>) -> Result<Self, StorageError> {
         let len = file.len().map_err(|error| StorageError::io("measure a journal segment", &error))?;
-        Ok(Self { file, len, start: 0, bytes: Vec::new() })
+        Ok(Self { file, len, start: 0, bytes: Vec::new(), unread: false })
+    }
+
+    /// How much can be read from here on at once; none if the disk cannot read what lies here.
+    fn readable(&mut self, at: u64) -> Option<usize> {
+        [WINDOW, SECTOR as usize].into_iter().find(|most| self.get(at, *most).is_ok())
     }
 
     /// These bytes, or fewer at the end of the file.
@@ -424,14 +473,18 @@ impl<'a> Window<'a> {
         let offset = offset.min(end);
         let held = self.start + self.bytes.len() as u64;
         if offset < self.start || end > held {
-            let want = ((end - offset) as usize).max(WINDOW).min((self.len - offset) as usize);
+            let needed = (end - offset) as usize;
+            let want = needed.max(WINDOW).min((self.len - offset) as usize);
             self.bytes.resize(want, 0);
             self.start = offset;
-            let read = self
-                .file
-                .read_at(offset, &mut self.bytes)
-                .map_err(|error| StorageError::io("read the journal", &error))?;
-            self.bytes.truncate(read);
+            let read = self.file.read_at(offset, &mut self.bytes).or_else(|_| {
+                // What cannot be read may lie behind what is asked for.
+                self.bytes.truncate(needed);
+                self.file.read_at(offset, &mut self.bytes)
+            });
+            self.unread |= read.is_err();
+            self.bytes.truncate(*read.as_ref().unwrap_or(&0));
+            read.map_err(|error| StorageError::io("read the journal", &error))?;
         }
         let from = (offset - self.start) as usize;
         let to = ((end - self.start) as usize).min(self.bytes.len());

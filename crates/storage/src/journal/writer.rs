@@ -65,6 +65,8 @@ pub(crate) struct Writer {
     staged: Vec<Piece>,
     /// The buffer of the last group, for the next.
     buffer: Vec<u8>,
+    /// Spares of another length, which are gone.
+    discarded: Vec<u32>,
 }
 
 impl Writer {
@@ -92,6 +94,7 @@ impl Writer {
             unsynced: 0,
             staged: Vec::new(),
             buffer: Vec::new(),
+            discarded: Vec::new(),
         };
         if walked.tail.is_some() {
             let file = open(tail.segment)?;
@@ -111,6 +114,7 @@ impl Writer {
             } else {
                 disk.remove(&file_name(FOLDER, number))
                     .map_err(|error| StorageError::io("remove a spare segment", &error))?;
+                writer.discarded.push(number);
             }
         }
         Ok(writer)
@@ -119,6 +123,11 @@ impl Writer {
     /// Where the next frame goes.
     pub(crate) const fn tail(&self) -> Position {
         self.tail
+    }
+
+    /// The spares that were removed because segments have another length now.
+    pub(crate) fn discarded(&self) -> &[u32] {
+        &self.discarded
     }
 
     /// Spares at hand.
@@ -153,10 +162,14 @@ impl Writer {
     pub(crate) fn add_spare(&mut self) -> Result<u32, StorageError> {
         let failed = |error: std::io::Error| StorageError::io("make a journal segment", &error);
         let number = self.next_number;
-        let file = self.disk.create(&file_name(FOLDER, number), self.segment_bytes).map_err(failed)?;
+        let name = file_name(FOLDER, number);
+        let file = self.disk.create(&name, self.segment_bytes).map_err(failed)?;
         self.next_number += 1;
-        file.sync().map_err(failed)?;
-        self.disk.sync_dir(FOLDER).map_err(failed)?;
+        if let Err(error) = file.sync().and_then(|()| self.disk.sync_dir(FOLDER)) {
+            // Nobody would account for it.
+            self.disk.remove(&name).map_err(failed)?;
+            return Err(failed(error));
+        }
         self.spares.push_back((number, file));
         Ok(number)
     }
@@ -252,14 +265,14 @@ impl Writer {
         let Some(active) = self.active.as_ref().filter(|_| self.unsynced > 0) else { return Ok(()) };
         // All segments before it were synced when they were sealed.
         let synced = meter.time(&*self.disk, || active.file.sync());
-        synced.map_err(|error| StorageError::io("sync the journal", &error))?;
+        synced.map_err(|error| StorageError::stops("sync the journal", &error))?;
         (self.durable, self.unsynced) = (self.tail.lsn - 1, 0);
         Ok(())
     }
 
     /// Writes what is staged, and syncs it unless it may wait. After an error the journal must not be written again.
     pub(crate) fn write(&mut self, meter: &SyncMeter, waits: bool) -> Result<Vec<Sealed>, StorageError> {
-        let failed = |error: std::io::Error| StorageError::io("write the journal", &error);
+        let failed = |error: std::io::Error| StorageError::stops("write the journal", &error);
         let mut sealed = Vec::new();
         for piece in &self.staged {
             piece.file.write_at(piece.offset, &[&piece.bytes]).map_err(failed)?;

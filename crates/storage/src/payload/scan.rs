@@ -12,29 +12,51 @@ use super::extent::{Extent, extent_len};
 /// Bytes read at once: many small extents, or the header of one large one.
 const WINDOW: usize = 64 << 10;
 
-/// Visits the extents of a segment from `from` on, in order, with their offsets; returns where the last ends.
-/// Holes and torn extents are stepped over.
+/// A segment of which more grains cannot be read is not looked through: its disk is going, and each try takes long.
+const UNREAD: usize = 1024;
+
+/// What a scan came to.
+pub(crate) struct Scanned {
+    /// Where the last extent ends, or what cannot be read behind it.
+    pub(crate) end: u64,
+    /// The grains that cannot be read: what lies there is not known.
+    pub(crate) unread: Vec<u64>,
+}
+
+/// Visits the extents of a segment from `from` on, in order, with their offsets. Holes, torn extents and what the disk cannot
+/// read are stepped over.
 pub(crate) fn scan(
     file: &Arc<dyn File>,
     salt: &[u8; 16],
     number: u32,
     from: u64,
     visit: &mut dyn FnMut(u64, Extent) -> Result<(), StorageError>,
-) -> Result<u64, StorageError> {
+) -> Result<Scanned, StorageError> {
     let failed = |error: std::io::Error| StorageError::io("scan a payload segment", &error);
     let len = file.len().map_err(failed)?;
     let mut at = from.max(GRAIN);
-    let mut end = at;
+    let mut scanned = Scanned { end: at, unread: Vec::new() };
     let mut window = vec![0; WINDOW];
     let mut held = 0..0;
+    // Something before this cannot be read: grain by grain up to there.
+    let mut careful = 0;
     while at < len {
         if at < held.start || at + GRAIN > held.end {
             let Some(data) = file.next_data(at).map_err(failed)? else { break };
             at = data & !(GRAIN - 1);
-            let read = file.read_at(at, &mut window).map_err(failed)?;
-            held = at..at + read as u64;
-            if read == 0 {
-                break;
+            let most = if at < careful { GRAIN as usize } else { WINDOW };
+            match file.read_at(at, window.get_mut(..most).unwrap_or_default()) {
+                Ok(0) => break,
+                Ok(read) => held = at..at + read as u64,
+                Err(_) if at >= careful => {
+                    careful = at + WINDOW as u64;
+                    continue;
+                }
+                Err(error) => {
+                    scanned.pass_over(at, number, &error)?;
+                    at += GRAIN;
+                    continue;
+                }
             }
         }
         let bytes =
@@ -43,15 +65,29 @@ pub(crate) fn scan(
             Some(extent) => {
                 let next = at + extent_len(extent.stored);
                 visit(at, extent)?;
-                (at, end) = (next, next);
+                (at, scanned.end) = (next, next);
             }
             None => at += GRAIN,
         }
     }
-    Ok(end)
+    Ok(scanned)
 }
 
-/// The first extent that begins in `within`; none up to its end or that of the file.
+impl Scanned {
+    fn pass_over(&mut self, at: u64, number: u32, error: &std::io::Error) -> Result<(), StorageError> {
+        if self.unread.is_empty() {
+            tracing::error!(segment = number, at, %error, "part of a segment cannot be read; it is passed over");
+        }
+        self.unread.push(at);
+        self.end = at + GRAIN;
+        if self.unread.len() > UNREAD {
+            return Err(StorageError::io("scan a payload segment", error));
+        }
+        Ok(())
+    }
+}
+
+/// The first extent that begins in `within`; none up to its end or that of the file. What the disk cannot read is passed over.
 pub(crate) fn next(
     file: &Arc<dyn File>,
     salt: &[u8; 16],
@@ -65,7 +101,10 @@ pub(crate) fn next(
     while at < end {
         let Some(data) = file.next_data(at).map_err(failed)?.filter(|data| *data < end) else { break };
         at = data & !(GRAIN - 1);
-        let read = file.read_at(at, &mut block).map_err(failed)?;
+        let read = file.read_at(at, &mut block).unwrap_or_else(|error| {
+            tracing::warn!(segment = number, at, %error, "part of the cache cannot be read; it is passed over");
+            0
+        });
         if let Some(extent) = Extent::read(block.get(..read).unwrap_or_default(), salt, number, at) {
             return Ok(Some((at, extent)));
         }

@@ -96,7 +96,13 @@ impl Segments {
             active.lent = false;
         }
         if !state.active.as_ref().is_some_and(fits) {
-            let made = self.make(state.last_number + 1, len, space, moves)?;
+            let number = state.last_number + 1;
+            let made = self.make(number, len, space, moves).inspect_err(|error| {
+                // Whatever became of its name: the next one is another.
+                if !matches!(error, StorageError::Full) {
+                    state.last_number = number;
+                }
+            })?;
             if let Some(old) = state.active.take() {
                 rolled = true;
                 // Cut to what it holds; a cut that fails only wastes room.
@@ -137,11 +143,10 @@ impl Segments {
             }
             capacity = (capacity / 2).max(least);
         };
-        file.write_at(0, &[&segment_header(&self.salt, number, self.area)]).map_err(failed)?;
-        if self.area != Area::Cache {
-            // The name must be there when a synced chunk is: once per segment, so not worth deferring.
-            file.sync().map_err(failed)?;
-            self.disk.sync_dir(self.area.folder()).map_err(failed)?;
+        if let Err(error) = self.begin(&file, number) {
+            // Nobody would account for it.
+            self.disk.remove(&name).map_err(failed)?;
+            return Err(failed(error));
         }
         if self.area != Area::Cache && !lent {
             space.note_full(false);
@@ -149,6 +154,16 @@ impl Segments {
         space.resized(self.area, number, capacity);
         space.lacks();
         Ok(Active { number, file, tail: GRAIN, capacity, lent })
+    }
+
+    fn begin(&self, file: &Arc<dyn File>, number: u32) -> std::io::Result<()> {
+        file.write_at(0, &[&segment_header(&self.salt, number, self.area)])?;
+        if self.area != Area::Cache {
+            // The name must be there when a synced chunk is: once per segment, so not worth deferring.
+            file.sync()?;
+            self.disk.sync_dir(self.area.folder())?;
+        }
+        Ok(())
     }
 
     /// The active segment and its tail.

@@ -32,6 +32,8 @@ pub(crate) struct Placed {
 struct RowChange {
     before: Row,
     now: Row,
+    /// Whether something came to refer to it, be it in the place of what referred to it before.
+    wanted: bool,
 }
 
 #[derive(Default)]
@@ -107,6 +109,11 @@ impl<'a> Changes<'a> {
         self.rows.keys().copied()
     }
 
+    /// The trees that the index knows and something comes to refer to: what they list need not be what was written with them.
+    pub(crate) fn wants_a_tree(&self) -> bool {
+        self.rows.values().any(|change| change.wanted && change.now.tree)
+    }
+
     /// The chunks that come to lie elsewhere.
     pub(crate) fn moved(&self) -> Vec<Key> {
         let moved = self.rows.iter().filter(|(_, change)| change.before.place != change.now.place);
@@ -124,7 +131,7 @@ impl<'a> Changes<'a> {
             std::collections::btree_map::Entry::Occupied(found) => Ok(found.into_mut()),
             std::collections::btree_map::Entry::Vacant(free) => {
                 let row = load_row(below, key)?;
-                Ok(free.insert(RowChange { before: row, now: row }))
+                Ok(free.insert(RowChange { before: row, now: row, wanted: false }))
             }
         }
     }
@@ -133,6 +140,7 @@ impl<'a> Changes<'a> {
     pub(crate) fn refer(&mut self, key: Key, delta: i64) -> Result<(), StorageError> {
         let change = self.change(key)?;
         change.now.references = change.now.references.saturating_add(delta);
+        change.wanted |= delta > 0;
         Ok(())
     }
 
@@ -140,15 +148,17 @@ impl<'a> Changes<'a> {
         children.iter().try_for_each(|&child| self.refer((key.0, child), delta))
     }
 
-    /// A chunk lies here now; where it lay before is let go.
+    /// A chunk lies here now; where it lay before is let go. What lay here as a tree stays one, though the same bytes came as
+    /// a leaf of something else; what a tree lists is counted once, when it begins to be one.
     pub(crate) fn place(&mut self, key: Key, placed: &Placed) -> Result<(), StorageError> {
         let old = self.row(key)?;
         if old.place == Some(placed.place) {
             return Ok(());
         }
+        let was_tree = old.tree && old.place.is_some();
         let now = Row {
             place: Some(placed.place),
-            tree: placed.tree,
+            tree: placed.tree || was_tree,
             stored: placed.stored,
             references: old.references,
         };
@@ -158,9 +168,8 @@ impl<'a> Changes<'a> {
         if placed.tree && !placed.children.is_empty() {
             self.list(key, &placed.children);
         }
-        if old.place.is_some() {
-            self.let_go(&old, true);
-        } else if placed.tree {
+        self.let_go(&old, true);
+        if placed.tree && !was_tree {
             self.refer_children(key, &placed.children, 1)?;
         }
         Ok(())

@@ -23,8 +23,8 @@ use super::{Collected, Core, Store};
 use crate::StorageError;
 use crate::chunks::Key;
 use crate::chunks::row::{
-    Area, FREEING, Freeing, Note, UNWANTED, decode, freeing_key, read_chunk_key, read_freeing_key,
-    unwanted_key,
+    Area, FREEING, Freeing, Note, Place, Row, UNWANTED, decode, freeing_key, read_chunk_key,
+    read_freeing_key, unwanted_key,
 };
 use crate::journal::file_name;
 use crate::journal::frame::Kind;
@@ -56,8 +56,14 @@ pub(super) struct Sweep {
     pub(super) journal: BTreeMap<u32, Strip>,
     /// The base of the journal.
     pub(super) base: Base,
+    /// Damaged journal segments of which only the index knows what they said: until a base is written from it.
+    pub(super) hurt: BTreeSet<u32>,
+    /// Damaged ones that the index was built without: nobody knows what they said, so they are kept for who can read more.
+    pub(super) lacking: BTreeSet<u32>,
     /// The active journal segment when a base could not be written: tried again when there is another.
     pub(super) base_refused: u32,
+    /// Rows of what could not be given back: tried again once all else is.
+    unfreed: BTreeSet<Vec<u8>>,
     /// Payload segments that could not be emptied, and what lived in them then.
     pub(super) stuck: BTreeMap<u32, u64>,
     /// The last group as of the end of the last step: who finds another was not alone.
@@ -77,8 +83,14 @@ pub(super) struct Waiting {
 
 impl Sweep {
     /// Over a journal with this base.
-    pub(super) fn over(base: Base) -> Self {
-        Self { base, ..Self::default() }
+    pub(super) fn over(base: Base, lacking: BTreeSet<u32>) -> Self {
+        Self { base, lacking, ..Self::default() }
+    }
+
+    /// Segments were found damaged: those that the base makes needless, and those that the index lacks, need no new one.
+    pub(super) fn note_hurt(&mut self, segments: impl Iterator<Item = u32>) {
+        let (base, lacking) = (self.base.segment, &self.lacking);
+        self.hurt.extend(segments.filter(|number| *number >= base && !lacking.contains(number)));
     }
 
     /// Whether unwanted chunks are left that no look has come to.
@@ -104,6 +116,27 @@ struct Due {
     len: u64,
 }
 
+/// The first error of several things that do not wait for each other: what comes behind it is done all the same, unless the
+/// store writes no more. Else one bad sector would keep all space from coming back.
+#[derive(Default)]
+struct First(Option<StorageError>);
+
+impl First {
+    fn keep(&mut self, outcome: Result<(), StorageError>) -> Result<(), StorageError> {
+        match outcome {
+            Err(error) if !matches!(error, StorageError::Poisoned(_)) => {
+                self.0.get_or_insert(error);
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn end(self) -> Result<(), StorageError> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
 /// What finds no room is left to a later step: what gives room back comes behind it.
 fn later_if_full(outcome: Result<(), StorageError>) -> Result<(), StorageError> {
     match outcome {
@@ -115,7 +148,8 @@ fn later_if_full(outcome: Result<(), StorageError>) -> Result<(), StorageError> 
 impl Store {
     /// One paced step of the collector: call it every few seconds. Lets go of what nothing has referred to for
     /// [`skerry_base::limits::CHUNK_REST_MS`] (at once when the disk is nearly full: what is in use is pinned), gives
-    /// space back, evicts cache beyond its cap; syncs what was answered lazily. Returns after a bounded amount of work.
+    /// space back, evicts cache beyond its cap; syncs what was answered lazily. Returns after a bounded amount of work. An
+    /// error is the first of the step: what could be done all the same was done.
     pub fn collect(&self, now: WallTime) -> Result<Collected, StorageError> {
         self.check_poison()?;
         self.buffers.rest();
@@ -129,32 +163,32 @@ impl Store {
             self.sync_payload()?;
             self.own_group(|_, _, _| Ok(Some(())))?;
         }
+        let mut first = First::default();
         for _ in 0..if done.pressed { LOOKS } else { 1 } {
-            later_if_full(self.let_go_unwanted(&mut sweep, now, &mut done))?;
+            first.keep(later_if_full(self.let_go_unwanted(&mut sweep, now, &mut done)))?;
             if !sweep.has_more_to_let_go() {
                 break;
             }
         }
         done.more |= sweep.has_more_to_let_go();
-        self.evict(&mut done)?;
-        self.give_up_thin(&sweep, &mut done)?;
-        later_if_full(self.move_living(&mut sweep, &mut done))?;
-        self.compact(&mut sweep, &mut done)?;
-        let flushed = self.flush_for_space(&sweep, is_idle, &done);
+        first.keep(self.evict(&mut done))?;
+        first.keep(self.give_up_thin(&sweep, &mut done))?;
+        first.keep(later_if_full(self.move_living(&mut sweep, &mut done)))?;
+        first.keep(self.compact(&mut sweep, &mut done))?;
+        first.keep(self.flush_for_space(&sweep, is_idle, &done))?;
         // Also where the index found no room to be flushed: what an earlier flush has freed makes some.
-        self.give_back(&mut sweep, &mut done)?;
-        flushed?;
-        self.condemn(&mut sweep)?;
-        self.rebase(&mut sweep, &mut done)?;
-        self.condemn_journal(&mut sweep)?;
-        later_if_full(self.strip(&mut sweep, &mut done))?;
-        self.remember_uses(now)?;
+        first.keep(self.give_back(&mut sweep, &mut done))?;
+        first.keep(self.condemn(&mut sweep))?;
+        first.keep(self.rebase(&mut sweep, &mut done))?;
+        first.keep(self.condemn_journal(&mut sweep))?;
+        first.keep(later_if_full(self.strip(&mut sweep, &mut done)))?;
+        first.keep(self.remember_uses(now))?;
         if done.pressed {
             self.try_to_resume();
             self.space.lacks();
         }
         sweep.mark = self.core().mark;
-        Ok(done)
+        first.end().map(|()| done)
     }
 
     /// Whether the disk is full, or so nearly that it would be full again at once: pressure ends only when there is
@@ -329,23 +363,34 @@ impl Store {
     }
 
     pub(super) fn give_back(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
-        let due = self.due()?;
+        let due = self.due(&sweep.unfreed)?;
         done.more |= due.len() == GIVE_BACK;
-        let mut freed = Vec::with_capacity(due.len());
+        if due.is_empty() {
+            sweep.unfreed.clear();
+        }
+        let (mut freed, mut first) = (Vec::with_capacity(due.len()), First::default());
         for place in due {
-            let bytes = if place.len == 0 {
-                done.segments += 1;
-                self.remove_segment(place.area, place.segment)?;
-                sweep.condemned.remove(&(place.area, place.segment));
-                0
-            } else {
-                self.punch(&place)?
+            let given_back = match place.len {
+                0 => self.remove_segment(place.area, place.segment).map(|()| 0),
+                _ => self.punch(&place),
             };
-            done.bytes += bytes;
-            freed.push((place, bytes));
+            match given_back {
+                Ok(bytes) => {
+                    if place.len == 0 {
+                        done.segments += 1;
+                        sweep.condemned.remove(&(place.area, place.segment));
+                    }
+                    done.bytes += bytes;
+                    freed.push((place, bytes));
+                }
+                Err(error) => {
+                    sweep.unfreed.insert(place.row);
+                    first.keep(Err(error))?;
+                }
+            }
         }
         if freed.is_empty() {
-            return Ok(());
+            return first.end();
         }
         self.own_group(|_, changes, _| {
             for (place, bytes) in &freed {
@@ -357,12 +402,12 @@ impl Store {
             }
             Ok(Some(()))
         })?;
-        Ok(())
+        first.end()
     }
 
-    /// Places let go of by groups that survive a crash. Bodies in the active journal segment wait until it is
-    /// sealed: recovery must be able to tell a torn body from a punched one.
-    fn due(&self) -> Result<Vec<Due>, StorageError> {
+    /// Places let go of by groups that survive a crash, but for those of these rows. Bodies in the active journal segment wait
+    /// until it is sealed: recovery must be able to tell a torn body from a punched one.
+    fn due(&self, but: &BTreeSet<Vec<u8>>) -> Result<Vec<Due>, StorageError> {
         let durable = self.durable_mark();
         let active = self.core().writer.tail().segment;
         let mut due = Vec::new();
@@ -373,7 +418,7 @@ impl Store {
             if mark > durable || due.len() == GIVE_BACK {
                 return ControlFlow::Break(());
             }
-            let waits = area == Area::Journal && segment == active;
+            let waits = (area == Area::Journal && segment == active) || but.contains(row);
             if let Ok(Freeing { len }) = decode(value)
                 && !waits
             {
@@ -411,15 +456,30 @@ impl Store {
     }
 
     fn remove_segment(&self, area: Area, number: u32) -> Result<(), StorageError> {
-        self.files.forget(area, number);
         if area == Area::Cache {
             self.evicting.sieve().forget(number);
         }
         let failed = |error: std::io::Error| StorageError::io("remove a segment", &error);
-        match self.disk.remove(&file_name(area.folder(), number)) {
+        let removed = self.disk.remove(&file_name(area.folder(), number));
+        self.files.forget(area, number);
+        match removed {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),
             _ => self.disk.sync_dir(area.folder()).map_err(failed),
         }
+    }
+
+    /// What the index says lives in a segment: by a walk of all rows, for a segment that does not say it itself.
+    pub(super) fn rows_in(&self, area: Area, segment: u32) -> Result<Vec<(Key, Place, Row)>, StorageError> {
+        let mut rows = Vec::new();
+        self.view().scan(Table::Chunks, Bound::Unbounded, Bound::Unbounded, &mut |key, value| {
+            if let (Some(key), Ok(row)) = (read_chunk_key(key), decode::<Row>(value))
+                && let Some(place) = row.place.filter(|place| (place.area, place.segment) == (area, segment))
+            {
+                rows.push((key, place, row));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(rows)
     }
 
     /// Sealed segments in which nothing lives are to be removed.

@@ -290,7 +290,13 @@ impl Store {
     pub(super) fn refers_unsynced(&self, changes: &Changes<'_>) -> bool {
         let inner = self.live.lock();
         // What was trusted is in the index, and what this group refers to may be of it.
-        inner.is_trusted() || inner.mends_unsynced() || changes.referred().any(|key| inner.is_unsynced(key))
+        if inner.is_trusted() || inner.mends_unsynced() {
+            return true;
+        }
+        // What a tree lists that was here already may have been lost, and have come again a moment ago.
+        let lists = |key| inner.is_fresh_tree(key) && !inner.is_settled();
+        changes.referred().any(|key| inner.is_unsynced(key) || lists(key))
+            || (changes.wants_a_tree() && !inner.is_settled())
     }
 
     fn note_sealed(&self, sealed: &[Sealed]) {
@@ -349,11 +355,13 @@ impl Store {
     /// Syncs all payload written so far; returns when it is durable, also when another thread was at it.
     pub(super) fn sync_payload(&self) -> Outcome {
         let _one = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who was at it has taken what waited: if that sync failed there is nothing left to sync here, and nothing durable.
+        self.check_poison()?;
         let (keys, files) = self.live.lock().take_unsynced();
         for file in files {
             let synced = self.payload_meter.time(&*self.disk as &dyn Disk, || file.sync());
             // The pages may be gone though a second sync would succeed: only a new start knows what is there.
-            synced.map_err(|error| self.poison(&StorageError::io("sync payload", &error)))?;
+            synced.map_err(|error| self.poison(&StorageError::stops("sync payload", &error)))?;
         }
         self.live.lock().sync_ended(keys);
         Ok(())

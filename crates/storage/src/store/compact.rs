@@ -60,6 +60,11 @@ impl Store {
                     let lives = self.space.of(Area::Payload, number).live;
                     sweep.stuck.insert(number, lives);
                 }
+                // A segment that the disk cannot read stops no other.
+                Err(error @ StorageError::Io { .. }) => {
+                    sweep.stuck.insert(number, self.space.of(Area::Payload, number).live);
+                    return Err(error);
+                }
                 Err(error) => return Err(error),
             }
             if self.space.of(Area::Payload, number).live == used.live && moved > 0 {

@@ -40,6 +40,10 @@ const REMEMBER_MS: u64 = 60 * 60 * 1000;
 const PART: u64 = 64;
 /// A segment of which less than this part lives is given up: what lives moves to the head.
 const THIN: u64 = 8;
+/// Segments that may hold what had not come to the disk by itself when the power went.
+const DOUBTFUL: usize = 3;
+/// Segments that are tried, the coldest first, where nothing of one can go.
+const COLDEST: usize = 4;
 /// Rounds of eviction and collection for one write that finds no room.
 const ROUNDS: usize = 16;
 
@@ -56,6 +60,10 @@ pub(super) struct Evicting {
     kept_bytes: AtomicI64,
     /// Where the log ended when it was looked at last: the hand does not meet what came since.
     met: Mutex<At>,
+    /// Segments that were the last when the store was opened: of them a power cut may have taken some.
+    doubtful: Mutex<Vec<u32>>,
+    /// Segments of which the index says more than is there, and of which nothing could be let go.
+    sought: Mutex<BTreeSet<u32>>,
     remembered: Mutex<Option<WallTime>>,
 }
 
@@ -80,12 +88,18 @@ impl Evicting {
             evicted_bytes: AtomicU64::new(0),
             kept_bytes: AtomicI64::new(0),
             met: Mutex::default(),
+            doubtful: Mutex::new(there.iter().rev().take(DOUBTFUL).copied().collect()),
+            sought: Mutex::default(),
             remembered: Mutex::default(),
         }
     }
 
     pub(super) fn sieve(&self) -> MutexGuard<'_, Sieve> {
         self.sieve.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sought(&self) -> MutexGuard<'_, BTreeSet<u32>> {
+        self.sought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A copy was read.
@@ -426,18 +440,70 @@ impl Store {
         let active = self.cache.tail().0;
         let mut sealed = self.space.each(Area::Cache);
         sealed.retain(|(number, used)| *number < active && used.live > 0);
-        let heat = |number: u32| self.evicting.sieve().heat(number);
-        let Some((number, _)) = sealed.into_iter().min_by_key(|(number, _)| (heat(*number), *number)) else {
-            return Ok(Victims::default());
-        };
+        sealed.sort_by_cached_key(|(number, _)| (self.evicting.sieve().heat(*number), *number));
         let mut victims = Victims::default();
-        for (key, row, place) in self.chunks_of(number)? {
-            if row.place == Some(place) && self.may_go(key) {
-                victims.bytes += row.taken();
-                victims.chunks.insert(key, place);
+        for (number, used) in sealed.into_iter().take(COLDEST) {
+            let found = self.chunks_of(number)?;
+            self.forget_vanished(number, used.live, &found)?;
+            for (key, row, place) in found {
+                if row.place == Some(place) && self.may_go(key) {
+                    victims.bytes += row.taken();
+                    victims.chunks.insert(key, place);
+                }
+            }
+            if !victims.chunks.is_empty() {
+                break;
             }
         }
         Ok(victims)
+    }
+
+    /// Copies are not synced: a power cut takes some of which the index, which is, goes on to speak. No reading of their
+    /// segment meets them, so the index is gone through for them, once the segment holds less than is counted.
+    fn forget_vanished(
+        &self,
+        number: u32,
+        counted: u64,
+        found: &[(Key, Row, Place)],
+    ) -> Result<(), StorageError> {
+        let known = found.iter().filter(|(_, row, place)| row.place == Some(*place));
+        let known: u64 = known.map(|(_, row, _)| row.taken()).sum();
+        if known >= counted || self.evicting.sought().contains(&number) {
+            return Ok(());
+        }
+        let there: BTreeSet<u64> = found.iter().map(|(_, _, place)| place.offset).collect();
+        let rows = self.rows_in(Area::Cache, number)?.into_iter();
+        let gone = rows.filter(|(_, place, _)| !there.contains(&place.offset));
+        let gone: Vec<(Key, Place)> = gone.map(|(key, place, _)| (key, place)).collect();
+        let count = self.give_up(&gone)?;
+        if count == 0 {
+            self.evicting.sought().insert(number);
+        } else {
+            tracing::info!(segment = number, copies = count, "copies that a power cut took are forgotten");
+        }
+        Ok(())
+    }
+
+    /// Looks once through each of the segments that were the last when the store was opened, as soon as it is sealed.
+    fn look_for_vanished(&self, active: u32) -> Result<(), StorageError> {
+        let next = {
+            let mut doubtful = self.evicting.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
+            let sealed = doubtful.iter().position(|number| *number < active);
+            sealed.map(|at| doubtful.swap_remove(at))
+        };
+        let Some(number) = next else { return Ok(()) };
+        let live = self.space.of(Area::Cache, number).live;
+        self.forget_vanished(number, live, &self.chunks_of(number)?)
+    }
+
+    /// Lets go of copies that cannot be read, kept or not; how many.
+    pub(super) fn give_up(&self, copies: &[(Key, Place)]) -> Result<u64, StorageError> {
+        let mut count = 0;
+        for some in copies.chunks(EVICT) {
+            let victims = Victims { chunks: some.iter().copied().collect(), bytes: 0 };
+            count += self.let_go_of(&victims, true)?.0;
+        }
+        Ok(count)
     }
 
     /// What lies in a cache segment.
@@ -456,12 +522,17 @@ impl Store {
     /// and the files of a cache that was turned over many times would be many more than its cap says.
     pub(super) fn give_up_thin(&self, sweep: &Sweep, done: &mut Collected) -> Result<(), StorageError> {
         let active = self.cache.tail().0;
+        self.look_for_vanished(active)?;
         let thin = self.space.each(Area::Cache).into_iter().find(|(number, used)| {
             let is_sealed = *number < active && !sweep.condemned.contains(&(Area::Cache, *number));
-            is_sealed && used.live > 0 && used.live * THIN < used.len
+            // The file itself may be what a power cut took.
+            let is_thin = used.live * THIN < used.len || used.len == 0;
+            is_sealed && used.live > 0 && is_thin && !self.evicting.sought().contains(number)
         });
-        let Some((number, _)) = thin.filter(|_| !done.pressed) else { return Ok(()) };
-        for (key, row, place) in self.chunks_of(number)? {
+        let Some((number, used)) = thin.filter(|_| !done.pressed) else { return Ok(()) };
+        let found = self.chunks_of(number)?;
+        self.forget_vanished(number, used.live, &found)?;
+        for (key, row, place) in found {
             if row.place == Some(place) {
                 self.rewrite(key, place, row)?;
             }

@@ -17,6 +17,8 @@ struct Open {
 struct State {
     open: BTreeMap<(Area, u32), Open>,
     reads: u64,
+    /// Rises with every file that is forgotten.
+    forgotten: u64,
 }
 
 /// The open files of a store.
@@ -44,9 +46,14 @@ impl Files {
             open.used = now;
             return Ok(open.file.clone());
         }
+        let forgotten = state.forgotten;
         drop(state);
         let file = self.disk.open(&file_name(area.folder(), number))?;
         let mut state = self.lock();
+        if state.forgotten != forgotten {
+            // It may have been this one: held on, a removed file would keep its room for as long as the process lives.
+            return Ok(file);
+        }
         if state.open.len() >= self.limit {
             let oldest = state.open.iter().min_by_key(|(_, open)| open.used).map(|(&key, _)| key);
             oldest.and_then(|key| state.open.remove(&key));
@@ -55,9 +62,11 @@ impl Files {
         Ok(file)
     }
 
-    /// Forgets a segment that is removed.
+    /// Forgets a segment that was removed, or replaced: after that was done.
     pub(crate) fn forget(&self, area: Area, number: u32) {
-        self.lock().open.remove(&(area, number));
+        let mut state = self.lock();
+        state.forgotten += 1;
+        state.open.remove(&(area, number));
     }
 
     /// What of this place lies in memory is let go of, so that the next reading comes from the disk.
@@ -66,5 +75,37 @@ impl Files {
         if let Some(file) = open.or_else(|| self.disk.open(&file_name(area.folder(), number)).ok()) {
             file.release(offset, len);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use crate::disk::faulty::FaultyDisk;
+
+    /// A reader of a moment ago has found the file, and comes to note it after the file is gone.
+    #[test]
+    fn a_file_that_goes_while_it_is_opened_is_not_held() {
+        let disk = FaultyDisk::default();
+        let name = file_name("payload", 1);
+        disk.create(&name, 4096).unwrap();
+        let files = Arc::new(Files::new(Arc::new(disk.clone()), 8));
+        let (gone, forgetting, removed) = (disk.clone(), files.clone(), name.clone());
+        disk.on_open(&name, move || {
+            gone.remove(&removed)?;
+            forgetting.forget(Area::Payload, 1);
+            Ok(())
+        });
+        let file = files.get(Area::Payload, 1).unwrap();
+        assert_eq!(file.len().unwrap(), 4096, "who has it reads on");
+        assert_eq!(files.get(Area::Payload, 1).map(drop).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // What comes in its place is found, and held.
+        disk.on_open("none", || Ok(()));
+        disk.create(&name, 512).unwrap();
+        assert_eq!(files.get(Area::Payload, 1).unwrap().len().unwrap(), 512);
+        disk.remove(&name).unwrap();
+        assert_eq!(files.get(Area::Payload, 1).unwrap().len().unwrap(), 512);
     }
 }

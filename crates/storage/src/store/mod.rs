@@ -5,7 +5,7 @@
 //! again, [`committer`] runs the threads.
 
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -78,6 +78,8 @@ pub struct Store {
     journal_meter: SyncMeter,
     payload_meter: SyncMeter,
     sweep: Mutex<collect::Sweep>,
+    /// Journal segments before this are not needed for what they say.
+    base_segment: AtomicU32,
     scrub: Mutex<scrub::Scrub>,
     evicting: evict::Evicting,
     /// Chunks that were asked for or brought, to see whether others are at work.

@@ -1,7 +1,8 @@
 //! Bringing a store up: lock, identity, index, replay, what was left over.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use skerry_base::kv::{Reducer, Table};
@@ -10,7 +11,9 @@ use super::rebase::Base;
 use super::replay::{Replay, Replayed};
 use super::{Core, IndexState, Recovery, Store};
 use crate::checksum::crc32c;
-use crate::chunks::row::{ACCOUNT, APPLIED, Account, Applied, Area, REBUILDING, decode, read_account_key};
+use crate::chunks::row::{
+    ACCOUNT, APPLIED, Account, Applied, Area, LACKING, REBUILDING, decode, read_account_key,
+};
 use crate::disk::Disk;
 use crate::fields::Fields;
 use crate::index::health::{Health, MARKER};
@@ -54,6 +57,7 @@ impl Store {
         })?;
         let is_new = !identified(&*disk)?;
         let salt = if is_new { make_identity(&*disk, settings.salt)? } else { read_identity(&*disk)? };
+        remove_leftovers(&*disk);
         let base = Base::load(&*disk, &salt);
         let opened = open_index(&*disk, &settings, is_new, &base)?;
         let space = Space::new(disk.clone(), &settings);
@@ -99,9 +103,14 @@ fn assemble(
     lock: crate::disk::Lock,
 ) -> Result<Store, StorageError> {
     let writer = Writer::resume(&disk, salt, settings.journal_segment_bytes, &replayed.walked)?;
+    // They were measured before anybody knew.
+    writer.discarded().iter().for_each(|number| space.removed(Area::Journal, *number));
     let segments = |area, bytes, known| Segments::resume(&disk, area, salt, bytes, known);
     let lsn = AtomicU64::new(writer.tail().lsn - 1);
     let scrub = super::scrub::Scrub::load(&*disk, &salt);
+    let mut sweep = super::collect::Sweep::over(replayed.base, lacking_of(&*index)?);
+    let found = replayed.walked.damage.iter().map(|damage| damage.segment);
+    sweep.note_hurt(scrub.segments().chain(found));
     let evicting = super::evict::Evicting::load(&*disk, &salt, settings.cache_bytes, &space);
     let store = Store {
         payload: segments(Area::Payload, settings.payload_segment_bytes, replayed.payload)?,
@@ -120,7 +129,8 @@ fn assemble(
         space,
         journal_meter: Default::default(),
         payload_meter: Default::default(),
-        sweep: Mutex::new(super::collect::Sweep::over(replayed.base)),
+        base_segment: AtomicU32::new(replayed.base.segment),
+        sweep: Mutex::new(sweep),
         scrub: Mutex::new(scrub),
         evicting,
         asked: AtomicU64::new(0),
@@ -171,6 +181,21 @@ fn identified(disk: &dyn Disk) -> Result<bool, StorageError> {
         return Err(StorageError::Damaged(format!("there is a journal but no file `{IDENTITY}` beside it")));
     }
     Ok(found)
+}
+
+/// What was being written when the last run ended, and would be replaced only by another attempt: it takes room that this
+/// may need.
+fn remove_leftovers(disk: &dyn Disk) {
+    let named = |folder: &str| disk.list(folder).unwrap_or_default();
+    let bases = named(".").into_iter().filter(|name| name == crate::journal::base::STAGED);
+    let stripped =
+        named(crate::journal::FOLDER).into_iter().filter(|name| name.ends_with(super::strip::STAGED));
+    let stripped = stripped.map(|name| format!("{}/{name}", crate::journal::FOLDER));
+    for name in bases.chain(stripped) {
+        if let Err(error) = disk.remove(&name) {
+            tracing::warn!(name, %error, "what the last run left unfinished is still there");
+        }
+    }
 }
 
 fn make_identity(disk: &dyn Disk, salt: [u8; 16]) -> Result<[u8; 16], StorageError> {
@@ -256,6 +281,8 @@ fn open_index(
         return Err(failed(error));
     }
     if marked {
+        // The marker must not go before the index that it speaks of.
+        disk.sync_dir(".").map_err(failed)?;
         disk.remove(MARKER).map_err(failed)?;
     }
     disk.sync_dir(".").map_err(failed)?;
@@ -279,6 +306,12 @@ fn applied_of(index: &dyn Index) -> Result<Option<Applied>, String> {
         return Err("its rebuild was interrupted".into());
     }
     get(APPLIED)?.map(|bytes| decode(&bytes).map_err(|error| error.to_string())).transpose()
+}
+
+/// The journal segments that an index was built without.
+pub(super) fn lacking_of(index: &dyn Index) -> Result<BTreeSet<u32>, StorageError> {
+    let noted = index.read().get(Table::Storage, LACKING)?.unwrap_or_default();
+    Ok(noted.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect())
 }
 
 /// The lengths of all segments.

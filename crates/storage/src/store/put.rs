@@ -57,13 +57,13 @@ impl Store {
         }
         let children = children_of(kind, bytes)?;
         let key = (domain, ChunkId::of(bytes));
-        let Some(pin) = self.begin_put(key, class)? else {
+        let Some(pin) = self.begin_put(key, class, kind)? else {
             return Ok(self.pinned(key));
         };
         let busy = self.live.busy(key);
-        let mut written = self.write_unless_here(key, class, kind, bytes, children.clone());
-        if matches!(written, Err(StorageError::Full)) && class == Class::Payload && self.relieve()? {
-            written = self.write_unless_here(key, class, kind, bytes, children);
+        let mut written = self.write_unless_here(key, class, kind, bytes, &children);
+        if matches!(written, Err(StorageError::Full)) && class == Class::Payload && self.makes_room()? {
+            written = self.write_unless_here(key, class, kind, bytes, &children);
         }
         drop(busy);
         written?;
@@ -73,17 +73,37 @@ impl Store {
         Ok(pin)
     }
 
+    /// Whether there is room again. Where copies cannot be given up the disk is full, whatever the reason.
+    fn makes_room(&self) -> Result<bool, StorageError> {
+        match self.relieve() {
+            Err(error) if !matches!(error, StorageError::Poisoned(_)) => {
+                tracing::warn!(%error, "copies could not make room");
+                Ok(false)
+            }
+            outcome => outcome,
+        }
+    }
+
     fn pinned(&self, key: Key) -> Pin {
         Pin { live: self.live.clone(), key }
     }
 
     /// Pins the chunk and marks it as being written; none (but pinned) if it was written a moment ago.
-    fn begin_put(&self, key: Key, class: Class) -> Result<Option<Pin>, StorageError> {
+    fn begin_put(&self, key: Key, class: Class, kind: ChunkKind) -> Result<Option<Pin>, StorageError> {
         let mut inner = self.live.idle(key);
+        while kind == ChunkKind::Tree && inner.is_fresh_leaf(key) {
+            drop(inner);
+            // Somebody's commit may rest on that extent: it is not given up for another before the index knows it.
+            self.sync_payload()?;
+            self.own_group(|_, _, _| Ok(Some(())))?;
+            inner = self.live.idle(key);
+        }
         inner.pin(key);
-        let good = |area| area != Area::Cache || class == Class::Cache;
-        if inner.fresh.get(&key).is_some_and(|fresh| good(fresh.place.area)) && !inner.damaged.contains(&key)
-        {
+        let is_good = |fresh: &Fresh| fresh.place.area != Area::Cache || class == Class::Cache;
+        let is_one = |fresh: &Fresh| fresh.tree || kind == ChunkKind::Leaf;
+        let is_whole = |fresh: &Fresh| fresh.mends || !inner.damaged.contains(&key);
+        let fresh = inner.fresh.get(&key);
+        if fresh.is_some_and(|fresh| is_good(fresh) && is_one(fresh) && is_whole(fresh)) {
             return Ok(None);
         }
         inner.begin(key);
@@ -96,19 +116,32 @@ impl Store {
         class: Class,
         kind: ChunkKind,
         bytes: &[u8],
-        children: Arc<[ChunkId]>,
+        children: &Arc<[ChunkId]>,
     ) -> Result<(), StorageError> {
-        let old = load_row(&self.view(), key)?.place.map(|place| place.area);
-        let damaged = self.live.lock().damaged.contains(&key);
+        let row = load_row(&self.view(), key)?;
+        let old = row.place.map(|place| place.area);
+        let (damaged, fresh_tree) = {
+            let inner = self.live.lock();
+            (inner.damaged.contains(&key), inner.is_fresh_tree(key))
+        };
         let area = match (class, old) {
             (Class::Cache, None | Some(Area::Cache)) => Area::Cache,
             // What counted goes on to count when it is mended.
             _ => Area::Payload,
         };
+        // The same bytes may be a leaf of something else: as such nothing counts what they list. Nor does the journal say
+        // of a body that it is a tree.
+        let is_one = kind == ChunkKind::Leaf || (row.tree && old != Some(Area::Journal));
         let here = old.is_some_and(|old| old != Area::Cache || class == Class::Cache);
-        if here && !damaged {
+        if here && is_one && !damaged {
             return Ok(());
         }
+        // What was a tree stays one, whoever writes it again: its extent says so to a rebuild.
+        let stays_tree = kind == ChunkKind::Leaf && (fresh_tree || (row.tree && row.place.is_some()));
+        let (kind, children) = match stays_tree {
+            true => (ChunkKind::Tree, children_of(ChunkKind::Tree, bytes)?),
+            false => (kind, children.clone()),
+        };
         if area == Area::Cache && self.space.is_short() {
             // Copies do not take what writes will need in a moment.
             return Err(StorageError::Full);
@@ -146,7 +179,8 @@ impl Store {
             return Err(error);
         }
         let place = Place { area, segment: slot.number, offset: slot.offset, crc: 0 };
-        let fresh = Fresh { place, tree: kind == ChunkKind::Tree, stored, children, ready: false };
+        let mends = inner.damaged.contains(&key);
+        let fresh = Fresh { place, tree: kind == ChunkKind::Tree, stored, children, ready: false, mends };
         inner.written(key, fresh, &slot.file, len);
         Ok(())
     }

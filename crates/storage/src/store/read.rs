@@ -92,8 +92,12 @@ impl Store {
         let bytes = self.read_quietly(domain, id, 0..u32::MAX)?;
         let key = (domain, id);
         if ChunkId::of(&bytes) == id {
-            // What could not be read once (too many open files, a loose cable) is well after all.
-            self.live.lock().damaged.remove(&key);
+            let mut inner = self.live.lock();
+            // What could not be read once (too many open files, a loose cable) is well after all. What was written anew a
+            // moment ago is so only when a sync has covered it.
+            if !inner.is_unsynced(key) {
+                inner.damaged.remove(&key);
+            }
             return Ok(());
         }
         let Some(found) = self.find(key)? else { return Err(ReadError::Absent) };
@@ -134,7 +138,13 @@ impl Store {
 
     /// A damaged chunk is absent from now on for who asks, and written anew by who puts it.
     fn note_damage(&self, key: Key, found: Found, why: String) -> ReadError {
-        self.live.lock().damaged.insert(key);
+        {
+            let mut inner = self.live.lock();
+            inner.damaged.insert(key);
+            if let Some(fresh) = inner.fresh.get_mut(&key).filter(|fresh| fresh.place == found.place) {
+                fresh.mends = false;
+            }
+        }
         if found.place.area == Area::Cache {
             return ReadError::Absent;
         }

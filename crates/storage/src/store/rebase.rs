@@ -4,18 +4,22 @@
 //! the heads have become much more than what they come to, the index's tables as of a group are written down as a base
 //! (synced, read back, renamed into place), and sealed segments before its position go once nothing lives in them.
 //!
+//! The same makes a damaged segment needless as long as the index says what it said: one is written as soon as a scrub finds
+//! such damage, and by `skerry check --repair` before it rebuilds the index.
+//!
 //! Order of durability: the base's content, the index up to its position, the base's name, and only then the removal
 //! of a segment, which waits for the index of the group that condemned it. A rebuild takes the extents that lie there,
 //! the base, and the journal from the base's position on.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use skerry_base::kv::Table;
 
 use super::collect::Sweep;
 use super::report::Collected;
-use super::{Store, put};
+use super::{DamagedSegment, ScrubStep, Store, put};
 use crate::StorageError;
 use crate::chunks::Key;
 use crate::chunks::row::{Area, Row, decode, read_chunk_key};
@@ -57,7 +61,8 @@ pub(super) struct Base {
 }
 
 impl Base {
-    /// One that does not read is as none here: nothing is removed for its sake, and a new one is written.
+    /// One that does not read is as none here: nothing is removed for its sake, and a new one is written from an index that is
+    /// there. A rebuild moves it aside.
     pub(super) fn load(disk: &dyn crate::disk::Disk, salt: &[u8; 16]) -> Self {
         match Reader::open(disk, salt) {
             Ok(Some(reader)) => {
@@ -123,7 +128,33 @@ impl Store {
         self.checkpoint()?;
         base::publish(&*self.disk)?;
         sweep.base = Base::load(&*self.disk, &self.salt);
+        self.base_segment.store(sweep.base.segment, Ordering::Relaxed);
+        sweep.hurt.clear();
         Ok(())
+    }
+
+    /// What is damaged of the journal though the index says it still, so that a rebuild would lose it unless the base is
+    /// written anew before; none if there is no such thing.
+    pub fn only_the_index_says(&self, found: &ScrubStep) -> Option<String> {
+        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        sweep.note_hurt(found.segments.iter().map(|damaged| damaged.segment));
+        let number = *sweep.hurt.first()?;
+        let why = found.segments.iter().find(|damaged| damaged.segment == number);
+        let why = why.map_or("part of it that was durable cannot be read", |damaged| damaged.why.as_str());
+        Some(format!("journal segment {number}: {why}"))
+    }
+
+    /// Whether a segment of the journal is not needed any more for what it says.
+    pub fn is_before_base(&self, segment: u32) -> bool {
+        segment < self.base_segment.load(Ordering::Relaxed)
+    }
+
+    /// Segments that were found damaged: the collector writes a base that makes them needless.
+    pub(super) fn note_hurt(&self, found: &[DamagedSegment]) {
+        if !found.is_empty() {
+            let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+            sweep.note_hurt(found.iter().map(|damaged| damaged.segment));
+        }
     }
 
     /// Reads the base; one that does not read whole is written anew by the collector while the index has it all.
@@ -150,8 +181,9 @@ impl Store {
         if active == sweep.base_refused {
             return false;
         }
-        if sweep.base.damaged {
-            return self.space.has_room(sweep.base.len);
+        if sweep.base.damaged || !sweep.hurt.is_empty() {
+            let likely = if sweep.base.len == 0 { self.index.disk_bytes() } else { sweep.base.len };
+            return self.space.has_room(likely);
         }
         if active <= sweep.base.segment {
             return false;
@@ -211,7 +243,8 @@ impl Store {
             let (segment, offset, crc) = (place.segment, place.offset, place.crc);
             writer.put(&Item::Body { domain, id, segment, offset, crc, stored: row.stored })?;
         }
-        if row.tree {
+        // A body in the journal is no tree to a rebuild: nothing is taken off for it.
+        if row.tree && place.area != Area::Journal {
             let children = self
                 .read_quietly(domain, id, 0..u32::MAX)
                 .map_err(|error| StorageError::Damaged(error.to_string()))
@@ -243,7 +276,9 @@ impl Store {
             .each(Area::Journal)
             .into_iter()
             .filter(|(number, used)| {
-                *number < before && used.live == 0 && !sweep.condemned.contains(&(Area::Journal, *number))
+                let is_spared =
+                    sweep.lacking.contains(number) || sweep.condemned.contains(&(Area::Journal, *number));
+                *number < before && used.live == 0 && !is_spared
             })
             .map(|(number, _)| number)
             .collect();

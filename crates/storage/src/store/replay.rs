@@ -4,25 +4,28 @@
 //! position, held back), then the journal is replayed, then what is left over is judged: what a durable record or
 //! tree refers to was whole or is verified, the rest was never acknowledged and goes.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use skerry_base::codec;
-use skerry_base::kv::{Batch, Reducer, Table};
+use skerry_base::kv::{Batch, Reducer, Table, View};
 use skerry_base::{BucketId, ChunkId, ChunkKind};
 
 use super::changes::{Changes, Held, Placed, load_row};
 use super::commit::leaf;
-use super::open::Opened;
+use super::open::{Opened, lacking_of};
 use super::rebase::{Base, table_of};
 use super::{DamagedChunk, IndexState, Recovery, put};
 use crate::checksum::crc32c;
 use crate::chunks::Key;
-use crate::chunks::row::{Applied, Area, Note, Place, REBUILDING, Row, UNWANTED, read_chunk_key};
+use crate::chunks::row::{
+    Applied, Area, FREEING, LACKING, Note, Place, REBUILDING, Row, UNWANTED, read_chunk_key, read_freeing_key,
+};
 use crate::disk::{Disk, File};
 use crate::index::Index;
-use crate::journal::base::{Item, Reader};
+use crate::journal::base::{self, Item, Reader};
 use crate::journal::frame::Kind;
 use crate::journal::reader::{Met, Walked, walk};
 use crate::journal::{Position, file_name, numbers};
@@ -93,7 +96,7 @@ impl Replay<'_> {
     /// Brings the index up to the end of the journal.
     pub(super) fn run(&self, recovery: &mut Recovery) -> Result<Replayed, StorageError> {
         let rebuilds = self.opened.applied.is_none();
-        let applied = self.opened.applied.unwrap_or_default();
+        let (applied, mut base) = (self.opened.applied.unwrap_or_default(), self.base);
         let mut progress = Progress { applied, found: BTreeMap::new(), rotten: BTreeMap::new() };
         if rebuilds && recovery.index != IndexState::New {
             self.apply(&mut progress, |changes| {
@@ -106,9 +109,14 @@ impl Replay<'_> {
         if rebuilds {
             // All of it was taken in: the next open looks from here on.
             (progress.applied.payload, progress.applied.cache) = (payload.end(), cache.end());
-            self.take_base(&mut progress)?;
+            if !self.take_base(&mut progress)? {
+                // What was before its position is needed for what it says, and stays.
+                base = Base::default();
+            }
         }
+        let from = progress.applied.lsn;
         let walked = self.replay_journal(&mut progress, rebuilds, recovery)?;
+        self.note_lacking(&mut progress, &walked, from)?;
         self.adopt(&mut progress, recovery)?;
         if rebuilds {
             self.drop_unwanted(&mut progress, recovery)?;
@@ -118,9 +126,22 @@ impl Replay<'_> {
             })?;
             self.index().checkpoint(None)?;
         }
-        // An index that was built without a damaged base lacks what only that said: nothing is put over it in a hurry.
-        let base = Base { damaged: self.base.damaged && !rebuilds, ..self.base };
         Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base })
+    }
+
+    /// Remembers which damaged segments said something that the index does not: of what lies before `from` it knows all.
+    fn note_lacking(&self, progress: &mut Progress, walked: &Walked, from: u64) -> Result<(), StorageError> {
+        let mut lacking = lacking_of(self.index())?;
+        let known = lacking.len();
+        lacking.extend(walked.damage.iter().filter(|damage| damage.to > from).map(|damage| damage.segment));
+        if lacking.len() == known {
+            return Ok(());
+        }
+        let noted = lacking.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.apply(progress, |changes| {
+            changes.note(LACKING, Some(noted));
+            Ok(())
+        })
     }
 
     /// Applies one batch of changes.
@@ -168,6 +189,8 @@ impl Replay<'_> {
             if area == Area::Payload && (doubtful || !rebuilds) {
                 // What a killed process left in the page cache is read as durable, so it must become so.
                 file.sync().map_err(failed)?;
+                let behind = if rebuilds { 0 } else { start };
+                believe_the_medium(&file, behind).map_err(failed)?;
             }
             let end = if rebuilds {
                 let segment = Segment { area, number, file: &file, doubtful };
@@ -182,6 +205,7 @@ impl Replay<'_> {
                     }
                     Ok(())
                 })?
+                .end
             };
             self.tell(Stage::RebuildChunks, rebuilds, area, number);
             if is_last {
@@ -231,9 +255,10 @@ impl Replay<'_> {
         let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
         let mut end = GRAIN;
         let mut rotten: Vec<(Key, u32)> = Vec::new();
-        scan(file, self.salt, number, 0, &mut |offset, extent| {
+        let mut gaps = Vec::new();
+        let scanned = scan(file, self.salt, number, 0, &mut |offset, extent| {
             if offset > end {
-                changes.free(area, number, end, offset - end);
+                gaps.push(end..offset);
             }
             end = offset + extent_len(extent.stored);
             let place = Place { area, segment: number, offset, crc: 0 };
@@ -255,18 +280,32 @@ impl Replay<'_> {
             Ok(())
         })?;
         progress.rotten.extend(rotten);
+        // Nobody knows what lies where the disk could not read; it may read again.
+        for gap in gaps.iter().filter(|gap| !scanned.unread.iter().any(|at| gap.contains(at))) {
+            changes.free(area, number, gap.start, gap.end - gap.start);
+        }
         self.finish(progress, changes)?;
-        Ok(end)
+        Ok(scanned.end)
     }
 
-    /// Takes in what the journal said before the base's position.
-    fn take_base(&self, progress: &mut Progress) -> Result<(), StorageError> {
-        let Some(reader) = Reader::open(&**self.disk, self.salt).ok().flatten() else { return Ok(()) };
+    /// Takes in what the journal said before the base's position; false if there is no base, or one that is damaged. One that
+    /// cannot be read just now is an error: an index without it would be taken for all there is.
+    fn take_base(&self, progress: &mut Progress) -> Result<bool, StorageError> {
         // All of it is verified before any of it is taken.
-        if let Err(error) = reader.each(&mut |_| Ok(())) {
-            tracing::error!(%error, "the base of the journal is damaged; what only it said is lost here");
-            return Ok(());
-        }
+        let whole = Reader::open(&**self.disk, self.salt).and_then(|reader| {
+            reader.map(|reader| reader.each(&mut |_| Ok(())).map(|()| reader)).transpose()
+        });
+        let reader = match whole {
+            Ok(Some(reader)) => reader,
+            Ok(None) => return Ok(false),
+            Err(error @ StorageError::Damaged(_)) => {
+                tracing::error!(%error, "the base of the journal is damaged; what only it said is lost here");
+                base::set_aside(&**self.disk)?;
+                return Ok(false);
+            }
+            Err(error) => return Err(error.within("the index is to be rebuilt, for which the base of the journal \
+                is needed; if it cannot be read again, move the file `base` away: what only it said is lost then")),
+        };
         let mut items = Vec::with_capacity(BATCH);
         reader.each(&mut |item| {
             items.push(item);
@@ -277,7 +316,7 @@ impl Replay<'_> {
         let applied = &mut progress.applied;
         (applied.segment, applied.offset, applied.lsn, applied.previous) =
             (at.segment, at.offset, at.lsn, at.previous);
-        Ok(())
+        Ok(true)
     }
 
     fn take_items(&self, progress: &mut Progress, items: &mut Vec<Item>) -> Result<(), StorageError> {
@@ -319,7 +358,7 @@ impl Replay<'_> {
             lsn: start.lsn,
             previous: start.previous,
         });
-        self.sync_last()?;
+        self.sync_last((start.segment, start.offset))?;
         let mut reading = self.index().read();
         let mut held: Option<Held> = None;
         let walked = walk(&**self.disk, self.salt, from, &mut |met| {
@@ -357,14 +396,20 @@ impl Replay<'_> {
     }
 
     /// What a killed process left in the page cache is read as durable, so it must become so, before an index that has
-    /// taken it in is flushed. All segments but the last in use were synced when they were sealed.
-    fn sync_last(&self) -> Result<(), StorageError> {
+    /// taken it in is flushed. All segments but the last in use were synced when they were sealed; what the index has taken
+    /// was synced before that was flushed.
+    fn sync_last(&self, taken: (u32, u64)) -> Result<(), StorageError> {
         let failed = |error: std::io::Error| StorageError::io("sync the journal", &error);
         let all = numbers(&self.disk.list(crate::journal::FOLDER).map_err(failed)?);
         let unused = self.settings.reserve_segments as usize + 2;
         for number in all.into_iter().rev().take(unused + 1) {
             let file = self.disk.open(&file_name(crate::journal::FOLDER, number)).map_err(failed)?;
             file.sync().map_err(failed)?;
+            match number.cmp(&taken.0) {
+                Ordering::Less => {}
+                Ordering::Equal => believe_the_medium(&file, taken.1).map_err(failed)?,
+                Ordering::Greater => believe_the_medium(&file, 0).map_err(failed)?,
+            }
         }
         Ok(())
     }
@@ -457,6 +502,8 @@ impl Replay<'_> {
     /// Judges the extents that no replayed commit has settled: what is referred to is adopted if it is whole.
     fn adopt(&self, progress: &mut Progress, recovery: &mut Recovery) -> Result<(), StorageError> {
         let mut left = std::mem::take(&mut progress.found);
+        // What was let go of stays so, though something refers to it: its space is about to be given back.
+        let freeing = freeing(&*self.index().read())?;
         loop {
             let reading = self.index().read();
             let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
@@ -472,7 +519,8 @@ impl Replay<'_> {
                 }
                 // What counts already may have been written anew because it was damaged: the newer is taken if whole.
                 let better = row.place.is_none() || place.area == Area::Payload;
-                if row.references > 0 && better {
+                let stays = !freeing.contains(&(place.area, place.segment, place.offset));
+                if row.references > 0 && better && stays {
                     let file = self.open_segment(place)?;
                     let placed = Some(()).filter(|()| whole(&file, &found.extent, place.offset));
                     if let Some(placed) = placed.and_then(|()| read_placed(&file, &found.extent, place)) {
@@ -557,6 +605,24 @@ impl Replay<'_> {
             recovery.chunks_dropped += dropped;
         }
     }
+}
+
+/// The places that were let go of and are not given back yet.
+fn freeing(view: &dyn View) -> Result<BTreeSet<(Area, u32, u64)>, StorageError> {
+    let mut places = BTreeSet::new();
+    view.scan_prefix(Table::Storage, FREEING, &mut |row, _| {
+        places.extend(read_freeing_key(row).map(|(_, area, segment, offset)| (area, segment, offset)));
+        ControlFlow::Continue(())
+    })?;
+    Ok(places)
+}
+
+/// A sync that failed in the life before has left pages that say they are clean, and the next sync knows nothing of it: what
+/// is read from now on comes from the medium, not from what memory still shows.
+fn believe_the_medium(file: &Arc<dyn File>, from: u64) -> std::io::Result<()> {
+    let len = file.len()?;
+    file.release(from, len.saturating_sub(from));
+    Ok(())
 }
 
 /// Whether all blocks of an extent are what its header says.

@@ -15,12 +15,12 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{MutexGuard, PoisonError};
 
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, ChunkId, WallTime};
+use skerry_base::{BucketId, ChunkId, ChunkKind, WallTime};
 
-use super::Store;
 use super::changes::{listed, load_row};
+use super::{Class, Store};
 use crate::chunks::Key;
-use crate::chunks::row::{self, Area, Row, read_chunk_key};
+use crate::chunks::row::{self, Area, Place, Row, read_chunk_key};
 use crate::disk::Disk;
 use crate::journal::reader::walk_sealed;
 use crate::{ReadError, StorageError, side_file};
@@ -54,6 +54,11 @@ struct Batch {
 }
 
 impl Scrub {
+    /// The damaged journal segments that the last round found.
+    pub(super) fn segments(&self) -> impl Iterator<Item = u32> {
+        self.saved.state.segments.iter().map(|damaged| damaged.segment)
+    }
+
     /// Goes on where the last run was; a position that does not read is one that is lost: a new round begins.
     pub(super) fn load(disk: &dyn Disk, salt: &[u8; 16]) -> Self {
         let saved = match side_file::read(disk, FILE, salt, state::FILE_BYTES) {
@@ -110,7 +115,10 @@ impl Store {
         match scrub.saved.cursor.clone() {
             Cursor::Idle => return Ok(ScrubStep::default()),
             Cursor::Chunks(after) => {
-                let next = self.scrub_chunks(&after, most, &mut step)?;
+                let mut torn = Vec::new();
+                let next = self.scrub_chunks(&after, most, &mut step, &mut torn)?;
+                // They are fetched again when somebody asks, and keep no segment until then.
+                self.give_up(&torn)?;
                 self.list_trees(&after, next.as_deref())?;
                 scrub.saved.cursor = next.map_or(Cursor::Journal(0), Cursor::Chunks);
             }
@@ -130,6 +138,7 @@ impl Store {
             self.save(&mut scrub)?;
         }
         drop(scrub);
+        self.note_hurt(&step.segments);
         if step.finished {
             // Only now: it is read in one go, and others ask how far the scrub is.
             self.check_base();
@@ -144,10 +153,12 @@ impl Store {
         if scrub.saved.note(&step) { self.save(&mut scrub) } else { Ok(()) }
     }
 
-    /// Looks again at a chunk of the list; true if it is off the list now, because it reads well (it was mended)
-    /// or because nothing refers to it any more.
+    /// Looks again at a chunk of the list; true if it is off the list now, because it reads well (it was mended, and that is
+    /// on disk: [`Store::settle`]) or because nothing refers to it any more.
     pub fn recheck(&self, domain: BucketId, id: ChunkId) -> Result<bool, StorageError> {
         let mended = match self.check_chunk(domain, id) {
+            // A power cut would have the damaged one back, and nobody would know.
+            Ok(()) if self.live.lock().is_unsynced((domain, id)) => return Ok(false),
             Ok(()) => true,
             // A rebuild of the index drops what it finds torn: it is wanted still, and is to come back to stay.
             Err(ReadError::Absent) if load_row(&self.view(), (domain, id))?.references > 0 => {
@@ -173,6 +184,7 @@ impl Store {
         after: &[u8],
         most: u64,
         step: &mut ScrubStep,
+        torn: &mut Vec<(Key, Place)>,
     ) -> Result<Option<Vec<u8>>, StorageError> {
         let mut batch = self.next_chunks(after, most)?;
         batch.rows.sort_by_key(|(_, row)| row.place);
@@ -186,7 +198,10 @@ impl Store {
             step.bytes += row.taken();
             match found {
                 Ok(()) => {}
-                Err(ReadError::Absent) if is_copy => step.torn_copies += 1,
+                Err(ReadError::Absent) if is_copy => {
+                    step.torn_copies += 1;
+                    torn.push(((domain, id), place));
+                }
                 Err(ReadError::Absent) => {}
                 Err(ReadError::Io(error)) => return Err(StorageError::Index(error)),
                 Err(ReadError::Damaged(why)) => {
@@ -200,16 +215,27 @@ impl Store {
         Ok(batch.next)
     }
 
-    /// Notes what the trees of a step list that a release before took in without; one that does not read is left.
+    /// Notes what the trees of a step list that a release before took in without; one that does not read is left. One whose
+    /// bytes came as a small body when it was damaged lies in the journal, which does not say of a body that it is a tree: it
+    /// is written again, so that a rebuild counts what it lists.
     fn list_trees(&self, after: &[u8], upto: Option<&[u8]>) -> Result<(), StorageError> {
         let view = self.view();
         let from = if after.is_empty() { Bound::Unbounded } else { Bound::Excluded(after) };
-        let mut trees: Vec<Key> = Vec::new();
+        let (mut trees, mut bodies): (Vec<Key>, Vec<Key>) = Default::default();
         view.scan(Table::Chunks, from, upto.map_or(Bound::Unbounded, Bound::Included), &mut |key, value| {
-            let is_tree = row::decode::<Row>(value).is_ok_and(|row| row.tree && row.place.is_some());
-            trees.extend(read_chunk_key(key).filter(|_| is_tree));
+            let area = |row: Row| row.place.filter(|_| row.tree).map(|place| place.area);
+            let area = row::decode::<Row>(value).ok().and_then(area);
+            trees.extend(read_chunk_key(key).filter(|_| area.is_some()));
+            bodies.extend(read_chunk_key(key).filter(|_| area == Some(Area::Journal)));
             ControlFlow::Continue(())
         })?;
+        for (domain, id) in bodies {
+            let Ok(bytes) = self.read_quietly(domain, id, 0..u32::MAX) else { continue };
+            match self.put_chunk(domain, Class::Payload, ChunkKind::Tree, &bytes) {
+                Ok(_) | Err(StorageError::Full) => {}
+                Err(error) => return Err(error),
+            }
+        }
         for key in trees {
             if listed(&view, key)?.is_some() {
                 continue;
@@ -267,7 +293,9 @@ impl Store {
     ) -> Result<Option<u32>, StorageError> {
         let active = self.core().writer.tail().segment;
         let next = self.space.each(Area::Journal).into_iter().map(|(number, _)| number);
-        let Some(number) = next.into_iter().find(|number| *number > after && *number < active) else {
+        // What those before the base say is not needed; bodies in them are read as chunks.
+        let is_next = |number: &u32| *number > after && *number < active && !self.is_before_base(*number);
+        let Some(number) = next.into_iter().find(is_next) else {
             return Ok(None);
         };
         let failed = |error: std::io::Error| StorageError::io("open a journal segment", &error);

@@ -24,6 +24,8 @@ use crate::journal::reader::{Met, walk_sealed};
 use crate::journal::segment::{self, Footer, Line, SegmentHeader};
 use crate::space::Use;
 
+/// How the name of a segment ends while its heads are written.
+pub(super) const STAGED: &str = ".stripped";
 /// Bytes of bodies moved by one frame.
 const FRAME: usize = 256 << 10;
 /// The least part of a segment that is worth writing it anew: one in this many.
@@ -72,10 +74,13 @@ impl Store {
         Ok(SegmentHeader::read(&bytes, &self.salt).is_none_or(|header| header.stripped))
     }
 
-    fn journal_file(&self, number: u32) -> Result<Arc<dyn File>, StorageError> {
-        self.files
-            .get(Area::Journal, number)
-            .map_err(|error| StorageError::io("open a journal segment", &error))
+    /// None: there is no such file, so there is nothing to be had from it.
+    fn journal_file(&self, number: u32) -> Result<Option<Arc<dyn File>>, StorageError> {
+        match self.files.get(Area::Journal, number) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StorageError::io("open a journal segment", &error)),
+        }
     }
 
     /// Moves what lives out of at most one segment: the one that gives most back for what has to be moved.
@@ -101,7 +106,13 @@ impl Store {
             }
         }
         let Some((number, ..)) = best else { return Ok(()) };
-        let living = self.living(number)?;
+        let living = self.living(number);
+        if !living.as_ref().is_ok_and(|living| !living.is_empty()) {
+            // Counted, but not there, or not to be read: never tried twice.
+            sweep.journal.entry(number).or_default().done = true;
+            return living.map(drop);
+        }
+        let living = living?;
         done.more = true;
         match groups(&living).try_for_each(|group| self.move_group(group)) {
             // It stays where it is, for who can mend it.
@@ -143,8 +154,14 @@ impl Store {
             _ if is_obsolete => 0,
             Some(heads) => heads,
             None => {
-                let file = self.journal_file(number)?;
-                let measured = if self.is_stripped(&file)? { None } else { self.heads_of(&file, number)? };
+                let measured = match self.measure(number) {
+                    // It stays as it is, and keeps no other waiting.
+                    Err(error @ StorageError::Io { .. }) => {
+                        tracing::warn!(segment = number, %error, "a journal segment is not stripped");
+                        None
+                    }
+                    measured => measured?,
+                };
                 known.done = measured.is_none();
                 let Some(heads) = measured else { return Ok(None) };
                 *known.heads.insert(heads)
@@ -154,6 +171,14 @@ impl Store {
         // Under pressure whatever gives a good part of a segment back: a store is not full while it holds dead bytes.
         let bearable = pressed || used.live * WORTH <= gain;
         Ok((gain * WORTH >= used.len && bearable).then_some(gain))
+    }
+
+    /// Bytes that a segment would take without bodies; none if it is not to be stripped.
+    fn measure(&self, number: u32) -> Result<Option<u64>, StorageError> {
+        match self.journal_file(number)? {
+            Some(file) if !self.is_stripped(&file)? => self.heads_of(&file, number),
+            _ => Ok(None),
+        }
     }
 
     /// Bytes of the segment without bodies; none if it is not whole.
@@ -167,12 +192,12 @@ impl Store {
         Ok(walked.map(|(_, footer)| heads + ends(footer.lines.len())))
     }
 
-    /// The bodies of a segment that live.
+    /// The bodies of a segment that live. Those of a damaged one are known to the index alone.
     fn living(&self, number: u32) -> Result<Vec<Living>, StorageError> {
-        let file = self.journal_file(number)?;
+        let Some(file) = self.journal_file(number)? else { return Ok(Vec::new()) };
         let view = self.index.read();
         let mut living = Vec::new();
-        walk_sealed(&file, number, &self.salt, &mut |met: &Met<'_>| {
+        let walked = walk_sealed(&file, number, &self.salt, &mut |met: &Met<'_>| {
             for (at, line) in met.head.body_offsets() {
                 let offset = met.at.offset + at;
                 let place = Place { area: Area::Journal, segment: number, offset, crc: line.crc };
@@ -183,7 +208,11 @@ impl Store {
             }
             Ok(())
         })?;
-        Ok(living)
+        if walked.is_some() {
+            return Ok(living);
+        }
+        let rows = self.rows_in(Area::Journal, number)?.into_iter();
+        Ok(rows.map(|(key, place, row)| Living { key, place, len: row.stored }).collect())
     }
 
     /// Appends some bodies again, those that still live.
@@ -227,7 +256,12 @@ impl Store {
             .find(|(_, known)| !known.done && known.empty_since.is_some_and(|mark| mark <= durable));
         let Some(number) = due.map(|(&number, _)| number) else { return Ok(()) };
         let before = self.space.of(Area::Journal, number);
-        if let Some(len) = self.write_stripped(number)? {
+        let written = self.write_stripped(number);
+        if matches!(written, Err(StorageError::Io { .. })) {
+            // What cannot be written now keeps no other waiting.
+            sweep.journal.insert(number, Strip { done: true, ..Strip::default() });
+        }
+        if let Some(len) = written? {
             self.own_group(|_, changes, _| {
                 self.space.resized(Area::Journal, number, len);
                 changes.rewritten(Area::Journal, number, before.freed);
@@ -243,7 +277,7 @@ impl Store {
     /// Writes the heads beside the segment and puts them in its place; none if the segment is not whole.
     fn write_stripped(&self, number: u32) -> Result<Option<u64>, StorageError> {
         let failed = |error: std::io::Error| StorageError::io("strip a journal segment", &error);
-        let file = self.journal_file(number)?;
+        let Some(file) = self.journal_file(number)? else { return Ok(None) };
         let (mut bytes, mut lines) = (vec![0; segment::HEADER], Vec::new());
         let walked = walk_sealed(&file, number, &self.salt, &mut |met| {
             lines.push(Line { offset: bytes.len() as u32, head_len: met.head.head_len as u32 });
@@ -259,7 +293,7 @@ impl Store {
         let footer = Footer { stripped: true, lines, ..footer };
         let table = footer.encode(bytes.len() as u64, &self.salt);
         bytes.extend_from_slice(&table);
-        let staged = format!("{}/{number:010}.stripped", Area::Journal.folder());
+        let staged = format!("{}/{number:010}{STAGED}", Area::Journal.folder());
         match self.disk.remove(&staged) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}

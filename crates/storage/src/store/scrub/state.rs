@@ -24,7 +24,8 @@ pub struct DamagedChunk {
     pub why: String,
 }
 
-/// A journal segment that does not read. What it said is in the index still; the next rebuild would lack it.
+/// A journal segment that does not read. What it said is in the index still, and the collector writes it into a new base:
+/// else the next rebuild would lack it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DamagedSegment {
     /// Its number.

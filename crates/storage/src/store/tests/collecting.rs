@@ -553,8 +553,10 @@ fn a_base_that_does_not_read_is_said_and_an_index_goes_on_without() {
         assert_eq!(super::world::keys(&store.view()), before);
         drop(store);
         let lost = Settings { kept: Some(Arc::default()), ..settings.clone() };
-        let (_, recovery) = open(&disk, &lost);
+        let copied = disk.copied();
+        let (_, recovery) = open(&copied, &lost);
         assert_eq!(recovery.damage.first().map(|damage| damage.from), Some(1), "never papered over");
+        assert!(copied.names().contains(&"base.bad".to_owned()), "kept for who can read more of it");
         disk.corrupt("base", |bytes| bytes[at] ^= 1);
     }
 }

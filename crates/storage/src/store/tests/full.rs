@@ -162,7 +162,7 @@ fn a_put_for_which_no_room_could_be_made_holds_nobody_up() {
     let bytes = body(1, 60_000);
     let put = || store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).map(drop);
     let refused = put();
-    assert!(matches!(refused, Err(StorageError::Io { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StorageError::Full)), "{refused:?}");
     assert!(!store.live.lock().is_used((DOMAIN, ChunkId::of(&bytes))));
     disk.cut_at(None);
     disk.set_room(None);

@@ -3,13 +3,17 @@
 
 mod collecting;
 mod compacting;
+mod failing;
 mod flips;
 mod full;
 mod journeys;
+mod kinds;
 mod model;
 mod power;
 mod quick;
 mod releasing;
+mod salt;
 mod scrubbing;
+mod sectors;
 mod wear;
 mod world;

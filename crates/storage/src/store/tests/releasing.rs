@@ -4,6 +4,7 @@ use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, WallTime};
 
 use super::world::{DOMAIN, audit, body, delete, kept, open, put_large, put_small, put_tree, rows, tree_of};
+use crate::chunks::row::Area;
 use crate::disk::faulty::FaultyDisk;
 use crate::payload::extent::extent_len;
 use crate::store::Store;
@@ -92,5 +93,26 @@ fn the_leaves_of_a_released_tree_follow_but_for_shared_ones() {
     collect(&store, CHUNK_REST_MS);
     assert!(has(&store, &shared) && !has(&store, &own));
     delete(&store, "a").unwrap();
+    audit(&store);
+}
+
+/// The index knows that it was let go of, and recovery looks at its place once more because a write before it still hung.
+#[test]
+fn what_was_released_behind_a_place_that_is_still_written_is_not_taken_up_again() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let (first, gone) = (body(1, 50_000), body(2, 50_000));
+    put_large(&store, "first", 1, &first).unwrap();
+    // As by another thread that took the place before and did not get to write it.
+    store.live.lock().taken((Area::Payload, 1, 4096));
+    put_large(&store, "gone", 2, &gone).unwrap();
+    assert_eq!(release(&store, &[&[&gone]]), [true]);
+    store.checkpoint().unwrap();
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    assert!(!has(&store, &gone) && has(&store, &first));
+    collect(&store, 0);
+    assert!(!has(&store, &gone) && has(&store, &first));
+    assert_eq!(store.usage().payload.dead, 0);
     audit(&store);
 }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
-use super::world::{DOMAIN, audit, body, delete, kept, open, put_large, put_small, put_tree, rows, small};
+use super::world::{
+    DOMAIN, audit, body, delete, kept, keys, open, put_large, put_small, put_tree, rows, small,
+};
 use crate::chunks::row::{Area, Place};
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
@@ -43,6 +46,11 @@ fn fill(store: &Store) {
     }
     put_tree(store, "tree", 200, &[body(201, 70_000), body(202, 70_000)]).unwrap();
     drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &body(300, 50_000)).unwrap());
+    store.settle(|settled| settled.unwrap());
+    store.pump();
+}
+
+fn settle(store: &Store) {
     store.settle(|settled| settled.unwrap());
     store.pump();
 }
@@ -123,8 +131,7 @@ fn who_puts_the_bytes_again_mends_and_the_list_survives_a_restart() {
     assert!(store.recheck(DOMAIN, id).unwrap());
     let state = store.scrub_state();
     assert_eq!((state.damaged.len(), state.found, state.mended), (0, 1, 1));
-    store.settle(|settled| settled.unwrap());
-    store.pump();
+    settle(&store);
     audit(&store);
     let mended = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
     assert_eq!(mended.area, Area::Payload, "what counted goes on to count");
@@ -288,6 +295,8 @@ fn what_a_rebuild_drops_as_torn_stays_on_the_list_until_it_is_back() {
     assert!(!store.recheck(DOMAIN, id).unwrap());
     assert_eq!(store.scrub_state().damaged.len(), 1);
     drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
+    assert!(!store.recheck(DOMAIN, id).unwrap(), "a power cut would lose it again");
+    settle(&store);
     assert!(store.recheck(DOMAIN, id).unwrap());
     assert_eq!(store.scrub_state().damaged.len(), 0);
 }
@@ -326,4 +335,61 @@ fn a_rebuild_takes_the_body_that_mended_an_extent_and_not_the_rotten_one_that_st
     let (store, _) = open(&disk, &lost);
     assert_eq!(store.read_chunk(DOMAIN, id, 0..u32::MAX).unwrap(), bytes);
     audit(&store);
+}
+
+#[test]
+fn what_a_damaged_segment_said_is_written_into_a_base_before_a_rebuild_could_lose_it() {
+    let (disk, settings) = (FaultyDisk::default(), Settings { journal_heads_bytes: u64::MAX, ..kept() });
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let before = keys(&store.view());
+    flip(&disk, "journal/0000000001.seg", 64 + 50);
+    let found = round(&store, u64::MAX);
+    assert_eq!(found.segments.iter().map(|found| found.segment).collect::<Vec<_>>(), [1]);
+    // It is not forgotten over a restart.
+    store.checkpoint().unwrap();
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    let told = store.only_the_index_says(&ScrubStep::default()).unwrap();
+    assert!(told.starts_with("journal segment 1: "), "{told}");
+    store.collect(NOW).unwrap();
+    assert!(disk.names().contains(&"base".to_owned()));
+    assert_eq!(round(&store, u64::MAX).segments, vec![], "it is not needed any more");
+    assert_eq!(store.only_the_index_says(&found), None);
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.damage, vec![]);
+    assert_eq!(keys(&store.view()), before);
+    audit(&store);
+}
+
+/// The index was built without it: a base written from that would only make who could read more of it let it go.
+#[test]
+fn a_damaged_segment_that_the_index_lacks_is_kept_and_no_base_is_written_for_it() {
+    let (disk, settings) = (FaultyDisk::default(), Settings { journal_heads_bytes: u64::MAX, ..kept() });
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    drop(store);
+    flip(&disk, "journal/0000000001.seg", 64 + 50);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.damage.len(), 1);
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    let found = round(&store, u64::MAX);
+    assert_eq!((found.segments.len(), store.only_the_index_says(&found)), (1, None));
+    store.collect(NOW).unwrap();
+    assert!(!disk.names().contains(&"base".to_owned()));
+    // Nor does it go when a base comes for another reason and nothing lives in it.
+    for n in 0..40 {
+        delete(&store, &format!("small-{n}")).unwrap();
+    }
+    store.renew_base().unwrap();
+    for step in 1..10 {
+        store.checkpoint().unwrap();
+        store.collect(WallTime(step * CHUNK_REST_MS)).unwrap();
+    }
+    assert!(disk.names().contains(&"journal/0000000001.seg".to_owned()));
+    assert!(!disk.names().contains(&"journal/0000000002.seg".to_owned()));
 }

@@ -1,0 +1,343 @@
+//! A sector that cannot be read, a hole that cannot be punched: it costs what lies there, and keeps nothing else from being
+//! read, collected, or brought up again.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use skerry_base::limits::CHUNK_REST_MS;
+use skerry_base::{ChunkId, ChunkKind, WallTime};
+
+use super::world::{
+    DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, rows, say_put,
+};
+use crate::chunks::row::{Area, Place};
+use crate::disk::Disk;
+use crate::disk::faulty::FaultyDisk;
+use crate::journal::file_name;
+use crate::payload::extent::extent_len;
+use crate::store::Store;
+use crate::{Class, Settings, StorageError};
+
+fn place_of(store: &Store, bytes: &[u8]) -> Place {
+    rows(&store.view())[&(DOMAIN, ChunkId::of(bytes))].place.unwrap()
+}
+
+/// The sector at which something begins.
+fn spoil(disk: &FaultyDisk, place: Place) {
+    disk.spoil(&file_name(place.area.folder(), place.segment), place.offset..place.offset + 512);
+}
+
+/// Steps of the collector, of which none may fail.
+fn collect(store: &Store, from: u64) {
+    for step in from..from + 10 {
+        store.checkpoint().unwrap();
+        store.collect(WallTime(step * CHUNK_REST_MS)).unwrap();
+    }
+}
+
+#[test]
+fn the_cache_is_trimmed_past_a_sector_that_cannot_be_read() {
+    let (disk, settings) =
+        (FaultyDisk::default(), Settings { cache_bytes: 12 * extent_len(20_000), ..kept() });
+    let (store, _) = open(&disk, &settings);
+    let copy = |number: u64| {
+        let bytes = body(number, 20_000);
+        commit(&store, vec![say_put(&format!("{number}"), number, ChunkId::of(&bytes))]).unwrap();
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &bytes).unwrap());
+    };
+    (0..4).for_each(copy);
+    store.settle(|result| result.unwrap());
+    store.pump();
+    spoil(&disk, place_of(&store, &body(1, 20_000)));
+    (4..60).for_each(copy);
+    put_large(&store, "gone", 99, &body(99, 50_000)).unwrap();
+    delete(&store, "gone").unwrap();
+    collect(&store, 1);
+    let usage = store.usage();
+    assert!(usage.cache.live <= usage.cached.cap, "{usage:?}");
+    assert_eq!((usage.payload.live, usage.payload.dead), (0, 0), "nor does the rest of the step wait");
+}
+
+#[test]
+fn journal_segments_come_back_past_one_that_cannot_be_read() {
+    // At the head of a frame, at the table, at the header.
+    for part in 0..3 {
+        let (disk, settings) = (FaultyDisk::default(), Settings { journal_heads_bytes: u64::MAX, ..kept() });
+        let (store, _) = open(&disk, &settings);
+        for number in 0..60 {
+            put_small(&store, &format!("{number}"), number, &body(number, 3000)).unwrap();
+        }
+        let name = file_name("journal", 1);
+        let len = disk.content(&name).len() as u64;
+        let bad = [20_480, len - 512, 0][part];
+        disk.spoil(&name, bad..bad + 512);
+        for number in (0..60).filter(|number| number % 20 != 3) {
+            delete(&store, &format!("{number}")).unwrap();
+        }
+        let before = store.usage().journal;
+        collect(&store, 1);
+        let after = store.usage().journal;
+        assert!(before.allocated - after.allocated > 90_000, "part {part}: {before:?} {after:?}");
+        assert_eq!(after.live, 3 * 3000);
+        audit(&store);
+    }
+}
+
+/// Before the base a segment is not needed for what it says: what lives in it is known to the index.
+#[test]
+fn a_damaged_journal_segment_before_the_base_is_emptied_and_goes() {
+    let (disk, settings) = (FaultyDisk::default(), Settings { journal_heads_bytes: u64::MAX, ..kept() });
+    let (store, _) = open(&disk, &settings);
+    for number in 0..60 {
+        put_small(&store, &format!("{number}"), number, &body(number, 3000)).unwrap();
+    }
+    let name = file_name("journal", 1);
+    disk.corrupt(&name, |bytes| bytes[70] ^= 1);
+    store.renew_base().unwrap();
+    for number in (0..60).filter(|number| number % 20 != 3) {
+        delete(&store, &format!("{number}")).unwrap();
+    }
+    collect(&store, 1);
+    assert!(!disk.names().contains(&name));
+    let lives = |number: &u64| store.has_chunk(DOMAIN, ChunkId::of(&body(*number, 3000)));
+    assert_eq!((0..60).filter(lives).collect::<Vec<_>>(), [3, 23, 43]);
+    audit(&store);
+}
+
+#[test]
+fn segments_are_emptied_past_one_that_cannot_be_read() {
+    let disk = FaultyDisk::without_holes();
+    let (store, _) = open(&disk, &Settings { payload_segment_bytes: 128 << 10, ..kept() });
+    for number in 0..40 {
+        put_large(&store, &format!("{number}"), number, &body(number, 20_000)).unwrap();
+    }
+    let place = place_of(&store, &body(0, 20_000));
+    spoil(&disk, place);
+    for number in (0..40).filter(|number| number % 8 != 0) {
+        delete(&store, &format!("{number}")).unwrap();
+    }
+    let before = store.usage().payload.segments;
+    collect(&store, 1);
+    assert!(store.usage().payload.segments + 3 < before, "{:?}", store.usage());
+    let reads = |number: &u64| store.check_chunk(DOMAIN, ChunkId::of(&body(*number, 20_000))).is_ok();
+    assert_eq!((0..40).filter(reads).collect::<Vec<_>>(), [8, 16, 24, 32]);
+    disk.heal(&file_name("payload", place.segment));
+    assert!(reads(&0), "what could not be read stayed where it was");
+    audit(&store);
+}
+
+#[test]
+fn a_hole_that_cannot_be_punched_keeps_no_other_from_it_and_is_tried_again() {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &kept());
+    for number in 0..8 {
+        put_large(&store, &format!("{number}"), number, &body(number, 60_000)).unwrap();
+    }
+    let ill = Arc::new(AtomicBool::new(true));
+    let is_ill = ill.clone();
+    disk.on_punch(&file_name("payload", 1), move || match is_ill.load(Ordering::Relaxed) {
+        true => Err(io::Error::other("Input/output error")),
+        false => Ok(()),
+    });
+    // One of the first segment, which keeps living chunks, and one of the second.
+    delete(&store, "0").unwrap();
+    delete(&store, "4").unwrap();
+    store.collect(WallTime(0)).unwrap();
+    store.checkpoint().unwrap();
+    let mut told = 0;
+    for step in 1..6 {
+        store.checkpoint().unwrap();
+        told += usize::from(store.collect(WallTime(step * CHUNK_REST_MS)).is_err());
+        store.checkpoint().unwrap();
+    }
+    assert!((1..=3).contains(&told), "{told}: it is told, and not at every step");
+    assert_eq!(store.usage().payload.dead, extent_len(60_000), "only that of the first segment");
+    ill.store(false, Ordering::Relaxed);
+    collect(&store, 10);
+    assert_eq!(store.usage().payload.dead, 0);
+    audit(&store);
+}
+
+/// Copies would have to go, and their space does not come back: for who writes the disk is full, whatever the reason.
+#[test]
+fn who_finds_no_room_because_copies_cannot_go_is_told_that_the_disk_is_full() {
+    let disk = FaultyDisk::default();
+    disk.set_room(Some(1 << 20));
+    let (store, _) = open(&disk, &Settings { cache_bytes: 1 << 20, ..kept() });
+    for number in 0..3 {
+        let bytes = body(number, 60_000);
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &bytes).unwrap());
+    }
+    store.settle(|result| result.unwrap());
+    store.pump();
+    for segment in 1..=store.cache.tail().0 {
+        disk.on_punch(&file_name("cache", segment), || Err(io::Error::other("Input/output error")));
+    }
+    for number in 10..40 {
+        let put = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &body(number, 60_000));
+        match put {
+            Ok(_) => {}
+            Err(StorageError::Full) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("there was room for everything");
+}
+
+#[test]
+fn a_rebuild_comes_up_past_sectors_that_cannot_be_read() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    for number in 0..60 {
+        put_small(&store, &format!("s{number}"), number, &body(number, 3000)).unwrap();
+    }
+    for number in 100..112 {
+        put_large(&store, &format!("l{number}"), number, &body(number, 60_000)).unwrap();
+    }
+    for number in 200..204 {
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &body(number, 50_000)).unwrap());
+    }
+    store.settle(|result| result.unwrap());
+    store.pump();
+    let (first, large) = (place_of(&store, &body(0, 3000)), place_of(&store, &body(101, 60_000)));
+    let (copy, head) = (place_of(&store, &body(201, 50_000)), place_of(&store, &body(5, 3000)));
+    assert_eq!(head.segment, first.segment);
+    assert_eq!((first.area, large.area, copy.area), (Area::Journal, Area::Payload, Area::Cache));
+    let before = keys(&store.view());
+    drop(store);
+    spoil(&disk, large);
+    spoil(&disk, copy);
+    // The end of the head of a frame: bodies of a sealed segment are not read.
+    disk.spoil(&file_name("journal", first.segment), head.offset - 60..head.offset);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    let lost: u64 = recovery.damage.iter().map(|damage| damage.to - damage.from).sum();
+    assert!((1..3).contains(&lost), "{recovery:?}");
+    let after = keys(&store.view());
+    assert_eq!(after.len() as u64, before.len() as u64 - lost);
+    collect(&store, 1);
+    for number in (100..112).filter(|number| *number != 101) {
+        store.check_chunk(DOMAIN, ChunkId::of(&body(number, 60_000))).unwrap();
+    }
+    audit(&store);
+    // It is not punched out for that: the sector may be read again one day.
+    drop(store);
+    disk.heal(&file_name("payload", large.segment));
+    disk.heal(&file_name("cache", copy.segment));
+    disk.heal(&file_name("journal", first.segment));
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.damage, vec![]);
+    assert_eq!(keys(&store.view()), before);
+    store.check_chunk(DOMAIN, ChunkId::of(&body(101, 60_000))).unwrap();
+    audit(&store);
+}
+
+/// A power cut may leave such a sector in a torn write; it may also be that of an acknowledged one, so it is told.
+#[test]
+fn an_end_of_the_journal_that_cannot_be_read_is_told_as_damage() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    for number in 0..8 {
+        put_small(&store, &format!("{number}"), number, &body(number, 3000)).unwrap();
+    }
+    let last = place_of(&store, &body(7, 3000));
+    drop(store);
+    disk.spoil(&file_name("journal", last.segment), last.offset + 1024..last.offset + 1536);
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.damage.len(), 1, "{recovery:?}");
+    assert_eq!(keys(&store.view()).len(), 7);
+    put_small(&store, "again", 9, &body(9, 3000)).unwrap();
+    audit(&store);
+}
+
+/// A store whose journal has a base, and whose index is gone.
+fn based(disk: &FaultyDisk, settings: &Settings) {
+    let (store, _) = open(disk, settings);
+    for number in 0..60 {
+        put_small(&store, &format!("{number}"), number, &body(number, 3000)).unwrap();
+    }
+    store.renew_base().unwrap();
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+}
+
+/// An index without what a base says would be taken for all there is, and the next base be written from it.
+#[test]
+fn a_base_that_cannot_be_read_just_now_is_not_taken_for_none() {
+    for at in [0, 5_000] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        based(&disk, &settings);
+        disk.spoil("base", at..at + 512);
+        let opened = Store::open(Arc::new(disk.clone()), Arc::new(super::world::Keys), settings.clone());
+        let refused = opened.map(drop).unwrap_err().to_string();
+        assert!(refused.contains("move the file `base` away"), "{refused}");
+        disk.heal("base");
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!((recovery.damage, keys(&store.view()).len()), (vec![], 60));
+        audit(&store);
+    }
+}
+
+/// What the index was rebuilt from in its place is needed from then on.
+#[test]
+fn a_rebuild_without_a_damaged_base_needs_the_segments_before_it() {
+    for at in [9, 5_000] {
+        let (disk, settings) = (FaultyDisk::default(), Settings { journal_heads_bytes: u64::MAX, ..kept() });
+        based(&disk, &settings);
+        disk.corrupt("base", |bytes| bytes[at] ^= 1);
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!((recovery.damage, keys(&store.view()).len()), (vec![], 60), "the journal has it all");
+        for number in (0..60).filter(|number| number % 20 != 3) {
+            delete(&store, &format!("{number}")).unwrap();
+        }
+        collect(&store, 1);
+        assert_eq!(keys(&store.view()).len(), 3);
+        drop(store);
+        settings.kept.as_ref().unwrap().lose();
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!((recovery.damage, keys(&store.view()).len()), (vec![], 3), "byte {at}");
+        audit(&store);
+    }
+}
+
+/// Copies are not synced, and what the index says of them is. `vanish`: what a power cut took of the first segment.
+fn forgets_vanished_copies(disk: &FaultyDisk, vanish: impl Fn(&FaultyDisk, &str)) {
+    let settings = Settings { cache_bytes: 20 * extent_len(20_000), ..kept() };
+    let (store, _) = open(disk, &settings);
+    let copy = |store: &Store, number: u64| {
+        let bytes = body(number, 20_000);
+        commit(store, vec![say_put(&format!("{number}"), number, ChunkId::of(&bytes))]).unwrap();
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &bytes).unwrap());
+    };
+    (0..12).for_each(|number| copy(&store, number));
+    store.settle(|result| result.unwrap());
+    store.pump();
+    store.checkpoint().unwrap();
+    let first = place_of(&store, &body(0, 20_000)).segment;
+    assert!(
+        store.space.of(Area::Cache, first).live >= 5 * extent_len(20_000) && store.cache.tail().0 > first
+    );
+    drop(store);
+    vanish(disk, &file_name("cache", first));
+    let (store, _) = open(disk, &settings);
+    // Enough to have the rest of the segment make way, and the hand come around.
+    (100..160).for_each(|number| copy(&store, number));
+    collect(&store, 1);
+    (200..260).for_each(|number| copy(&store, number));
+    collect(&store, 20);
+    assert_eq!(store.space.of(Area::Cache, first).live, 0, "{:?}", store.space.of(Area::Cache, first));
+    assert!(!disk.names().contains(&file_name("cache", first)));
+    audit(&store);
+}
+
+#[test]
+fn copies_that_a_power_cut_took_are_forgotten_and_their_segment_goes() {
+    let blank = |disk: &FaultyDisk, name: &str| disk.corrupt(name, |bytes| bytes[4096..60_000].fill(0));
+    let gone = |disk: &FaultyDisk, name: &str| disk.remove(name).unwrap();
+    forgets_vanished_copies(&FaultyDisk::default(), gone);
+    forgets_vanished_copies(&FaultyDisk::default(), blank);
+    forgets_vanished_copies(&FaultyDisk::without_holes(), gone);
+    forgets_vanished_copies(&FaultyDisk::without_holes(), blank);
+}
