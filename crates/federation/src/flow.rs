@@ -196,7 +196,7 @@ impl Flow {
 /// behind them. Where nothing moved, or much, who was asked is silent.
 pub fn is_held_up(bytes: u64, span: Duration) -> bool {
     let rate = bytes as f64 / span.as_secs_f64().max(0.001);
-    rate >= RATE_BUSY && rate <= RATE_SLOW
+    (RATE_BUSY..=RATE_SLOW).contains(&rate)
 }
 
 /// More than signs of life take, in bytes a second.

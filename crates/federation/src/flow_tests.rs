@@ -150,9 +150,8 @@ fn readers_and_small_chunks_go_at_once_and_one_copy_goes_beside_them() {
     link.run(300);
     link.read(Class::Read, 8);
     link.run(1);
-    let on_their_way = |link: &Link, reader: u64| {
-        link.flow.readers.range((reader, 0, 0)..(reader + 1, 0, 0)).count()
-    };
+    let on_their_way =
+        |link: &Link, reader: u64| link.flow.readers.range((reader, 0, 0)..(reader + 1, 0, 0)).count();
     assert_eq!(on_their_way(&link, 2), 1, "another reader's first chunk");
     assert_eq!(on_their_way(&link, 0), 1, "a copy, and no more beside reads");
     let errand = Errand { class: Class::Read, reader: 1, place: 1000 };

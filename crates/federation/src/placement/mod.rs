@@ -366,13 +366,7 @@ impl Placement {
         }
     }
 
-    fn held_by(
-        &mut self,
-        (bucket, dot): (BucketId, Dot),
-        site: SiteId,
-        now: Instant,
-        out: &mut Vec<Output>,
-    ) {
+    fn held_by(&mut self, (bucket, dot): (BucketId, Dot), site: SiteId, now: Instant, out: &mut Vec<Output>) {
         if site != self.me {
             self.held.entry((bucket, site)).or_default().insert(dot);
             out.push(Output::Noted(bucket, site));

@@ -175,12 +175,7 @@ fn found(store: &skerry_storage::Store, read: Read) -> Outcome<(Response, Vec<By
 }
 
 /// A chunk, or what lies of it behind an offset.
-async fn one_chunk(
-    site: &Arc<Site>,
-    domain: BucketId,
-    chunk: ChunkId,
-    from: u32,
-) -> (Response, Vec<Bytes>) {
+async fn one_chunk(site: &Arc<Site>, domain: BucketId, chunk: ChunkId, from: u32) -> (Response, Vec<Bytes>) {
     let store = site.store.clone();
     let read = tokio::task::spawn_blocking(move || store.read_chunk(domain, chunk, 0..u32::MAX)).await;
     match read {

@@ -78,11 +78,7 @@ impl Chunks {
         Self::with(site, domain, (Nearby::new(domain, home, home), true, Urgency::Copy))
     }
 
-    fn with(
-        site: &Arc<Site>,
-        domain: BucketId,
-        (nearby, keeps, urgency): (Nearby, bool, Urgency),
-    ) -> Self {
+    fn with(site: &Arc<Site>, domain: BucketId, (nearby, keeps, urgency): (Nearby, bool, Urgency)) -> Self {
         let (reader, places, came) = (site.peers.reader(), AtomicU64::new(0), AtomicU64::new(0));
         Self { site: site.clone(), domain, nearby, keeps, urgency, reader, places, came }
     }

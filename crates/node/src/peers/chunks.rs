@@ -18,7 +18,7 @@ use skerry_federation::flow::Errand;
 use super::flows::Pass;
 use super::message::{Request, Response, Tail, Through};
 use super::parts::{Part, Parts};
-use super::{Answer, PeerError, Peers, Speech};
+use super::{Answer, PeerError, Peers};
 use crate::telemetry::Kind;
 
 #[cfg(doc)]
@@ -217,8 +217,8 @@ impl Peers {
         let begun = self.clock.now();
         loop {
             let speech = self.speech_of(node);
-            let most = if speech.is_some() { self.waits().answer } else { BREATH };
-            match speech.filter(Speech::is_known) {
+            let most = if speech.is_some() { self.waits().back } else { BREATH };
+            match speech.filter(|speech| speech.said().is_some()) {
                 Some(speech) => return speech.resumes(),
                 None if self.clock.now().since(begun) >= most => return false,
                 None => glance().await,

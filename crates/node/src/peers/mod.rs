@@ -118,11 +118,6 @@ impl Speech {
         Some(self.0.load(Ordering::Relaxed)).filter(|dialect| *dialect > 0)
     }
 
-    /// Whether it has said anything.
-    fn is_known(&self) -> bool {
-        self.said().is_some()
-    }
-
     /// Whether marks may be said to it ([`mark`]).
     pub(crate) fn has_marks(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= mark::MARKS
@@ -429,7 +424,8 @@ pub(crate) struct Waits {
     pub(crate) answer: Duration,
     /// For the next byte of what has begun to come, and for the link to come back that it came over.
     pub(crate) stall: Duration,
-    /// For a link that broke while a copy was asked for of which nothing has come yet.
+    /// For a link that broke while a copy was asked for of which nothing has come yet, and over a link that came back for word
+    /// of what the other end speaks.
     pub(crate) back: Duration,
     /// Who holds a large body for another says after this how far it is.
     pub(crate) turn: Duration,

@@ -59,7 +59,8 @@ impl Parts {
     pub(super) fn take(self: &Arc<Self>, key: Key, stored: u32) -> Part {
         let stored = stored as usize;
         let now = self.clock.now();
-        let kept = self.shelf().take(key).filter(|(since, bytes)| is_fresh(*since, now) && bytes.len() < stored);
+        let kept =
+            self.shelf().take(key).filter(|(since, bytes)| is_fresh(*since, now) && bytes.len() < stored);
         let bytes = kept.map(|(_, bytes)| bytes).unwrap_or_default();
         Part { parts: self.clone(), key, stored, bytes }
     }

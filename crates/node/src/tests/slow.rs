@@ -204,7 +204,9 @@ async fn the_rest_of_a_chunk_comes_from_another_holder() {
         let (sent, is_broken) = oneshot::channel();
         let asked = ask(slow_one);
         tokio::spawn(async move { sent.send(asked.await.is_err()) });
-        reader.until("half of it is here", || async { peers.has_of(domain, chunk.id) > MIB as u64 / 2 }).await;
+        reader
+            .until("half of it is here", || async { peers.has_of(domain, chunk.id) > MIB as u64 / 2 })
+            .await;
         reader.site().peers.net().set_apart([slow_one.node()].into());
         is_broken.await.unwrap()
     };
@@ -225,7 +227,9 @@ async fn objects_are_asked_for_on_streams_that_are_kept() {
     for n in 0..4 {
         writer.put("photos", &format!("{n}"), noise(300_000, n)).await.unwrap();
     }
-    reader.until("it is known what it speaks", || async { reader.site().peers.has_marks(writer.node()) }).await;
+    reader
+        .until("it is known what it speaks", || async { reader.site().peers.has_marks(writer.node()) })
+        .await;
     let bucket = writer.site().bucket("photos").await.unwrap().unwrap().id;
     let (peers, node) = (reader.site().peers.clone(), writer.node());
     for n in 0..4 {
