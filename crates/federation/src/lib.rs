@@ -19,6 +19,7 @@ pub mod absence;
 pub mod areas;
 pub mod budget;
 pub mod circuits;
+pub mod clones;
 mod config;
 mod context;
 pub mod departure;

@@ -26,6 +26,7 @@ use skerry_model::record::Versioning;
 use skerry_model::space;
 
 use crate::areas;
+use crate::clones;
 use crate::conflicts_admin;
 use crate::copies::{look, loss, only, surplus, wanted};
 use crate::drive::live::Liveness;
@@ -150,6 +151,7 @@ impl Admin {
         let loss = site.copies.losses().remove(&id).filter(|loss| loss.is_lost);
         let state = match self.liveness.of(id) {
             _ if linked => "alive",
+            _ if site.peers.net().copied_by().contains(&node) => "copied",
             _ if site.peers.net().refused_by().contains(&node) => "refuses",
             _ if loss.is_some() => "lost",
             Some(heard) if heard.alive => "suspect",
@@ -176,6 +178,7 @@ impl Admin {
             unsent_records: unsent.records,
             unsent_bytes: unsent.bytes,
             lost_ms: loss.and_then(|loss| loss.since).map(|since| since.0),
+            copy_ms: clones::turned_away(site, node).map(millis),
             duty: sites_admin::duty_word(&site.duties.of(id)).into(),
         }
     }
@@ -369,6 +372,8 @@ impl AdminService for Admin {
             surplus: surplus::status(site),
             areas,
             duty: sites_admin::duty_word(&site.duties.own()).into(),
+            copied: site.duties.is_copied(),
+            copy_ms: clones::turned_away(site, site.stamps.origin.node).map(millis),
             replacing: sites_admin::replacing(self).await?,
             nodes: nodes::report(site),
         })

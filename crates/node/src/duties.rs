@@ -35,6 +35,8 @@ pub(crate) struct Duties {
     now: AtomicU8,
     /// Whether uploads that nobody completed may be lost: then nothing more comes into them.
     abandons: AtomicBool,
+    /// Whether this process was told that it runs beside another with its key, and is linked with nobody.
+    copied: AtomicBool,
     all: RwLock<BTreeMap<SiteId, OnDuty>>,
     /// Who reads the records to set this: one after the other, so that nothing older is set last.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -44,9 +46,9 @@ impl Duties {
     /// Nothing is known yet: everything is served.
     pub(crate) fn new(me: SiteId, name: &str) -> Self {
         let name = RwLock::new(name.into());
-        let (now, abandons) = (AtomicU8::new(0), AtomicBool::new(false));
+        let (now, abandons, copied) = (AtomicU8::new(0), AtomicBool::new(false), AtomicBool::new(false));
         let (all, turn) = (RwLock::default(), tokio::sync::Mutex::default());
-        Self { me, name, now, abandons, all, turn }
+        Self { me, name, now, abandons, copied, all, turn }
     }
 
     /// What people call this site.
@@ -68,6 +70,24 @@ impl Duties {
             tracing::warn!(duty = word(own), "this site has another duty now");
         }
         is_news
+    }
+
+    /// Whether this process is a copy that all turn away.
+    pub(crate) fn set_copied(&self, is_copied: bool) {
+        if self.copied.swap(is_copied, Ordering::SeqCst) != is_copied {
+            match is_copied {
+                true => tracing::error!(
+                    "this process runs beside another with the same key and every site that it reaches turns it away: \
+                     it takes no writes; stop one of the two"
+                ),
+                false => tracing::warn!("this process is linked again: it takes writes"),
+            }
+        }
+    }
+
+    /// The same.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.copied.load(Ordering::SeqCst)
     }
 
     /// Of one site.
@@ -105,6 +125,9 @@ impl Duties {
 
     /// Whether this site is there for it.
     pub(crate) fn allows(&self, act: Act) -> bool {
+        if self.is_copied() {
+            return false;
+        }
         let now = self.now.load(Ordering::SeqCst);
         let ends = now == Duty::Drain as u8
             && match act {
@@ -124,7 +147,12 @@ impl Duties {
         }
         let now = self.now.load(Ordering::SeqCst);
         let name = self.name.read().unwrap_or_else(PoisonError::into_inner);
-        let message = if now == Duty::Freeze as u8 {
+        let message = if self.is_copied() {
+            format!(
+                "another process runs with the key of {name}, and the other sites keep that one: this is its copy, and takes \
+                 no writes; stop one of the two (`skerry status`), write at another site"
+            )
+        } else if now == Duty::Freeze as u8 {
             format!(
                 "{name} is frozen for maintenance: it answers reads and takes no writes until `skerry site resume \
                  {name}`; write at another site"
@@ -174,5 +202,19 @@ mod tests {
         assert_eq!(error.kind().status(), 409);
         assert!(error.message().contains("skerry site resume oslo"), "{error}");
         assert_eq!(duties.leaving(), [me].into());
+    }
+
+    #[test]
+    fn a_copy_that_all_turn_away_takes_nothing_until_it_is_linked() {
+        let duties = Duties::new(SiteId([1; 16]), "oslo");
+        duties.set_copied(true);
+        for act in [Act::Write, Act::Upload, Act::Hold, Act::Leave] {
+            assert!(!duties.allows(act), "{act:?}");
+        }
+        let error = duties.check(Act::Write).unwrap_err();
+        assert_eq!(error.kind().status(), 409);
+        assert!(error.message().contains("with the key of oslo"), "{error}");
+        duties.set_copied(false);
+        assert!(duties.check(Act::Write).is_ok());
     }
 }

@@ -11,6 +11,7 @@ mod bulk;
 pub mod changes;
 pub mod check;
 pub mod clock;
+mod clones;
 pub mod config;
 mod conflicts_admin;
 mod copies;

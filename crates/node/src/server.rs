@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use crate::admin::Admin;
 use crate::changes::Changes;
 use crate::clock::Clock;
+use crate::clones::Clones;
 use crate::config::{BucketScope, Config, ConfigError};
 use crate::copies::book::Book;
 use crate::copies::{Copies, lives};
@@ -234,7 +235,8 @@ impl Core {
         let book = std::mem::take(&mut remembered.copies);
         let pins = Pins::resume(&store.view()).map_err(|error| unread(&directory, &error))?;
         let following = Following::resume(&store.view()).map_err(|error| unread(&directory, &error))?;
-        let kept = (pins, following);
+        let clones = Clones::resume(trust.identity.public().node(), &store.view());
+        let kept = (pins, following, clones.map_err(|error| unread(&directory, &error))?);
         let seat = nodes::Start {
             member: trust.statement.site,
             seated: trust.seated(),
@@ -365,7 +367,7 @@ fn new_site(
     peers: Arc<Peers>,
     drive: Drive,
     remembered: &Remembered,
-    (book, (pins, following), nodes, rooms): (Book, (Pins, Following), Nodes, Rooms),
+    (book, (pins, following, clones), nodes, rooms): (Book, (Pins, Following, Clones), Nodes, Rooms),
 ) -> Result<Site, StartError> {
     let clock = peers.clock();
     let system = system_bucket(&admission::federation_id(&trust.root));
@@ -407,6 +409,7 @@ fn new_site(
         leaving: remembered.leaving.resume(),
         following,
         pins,
+        clones,
         scrub: tokio::sync::Notify::new(),
         members: RwLock::new(remembered.members.clone()),
     })

@@ -116,6 +116,8 @@ pub(crate) struct Site {
     pub(crate) following: Following,
     /// What is pinned here.
     pub(crate) pins: Pins,
+    /// Processes that run beside another with the same key.
+    pub(crate) clones: crate::clones::Clones,
     /// Wakes the scrub.
     pub(crate) scrub: tokio::sync::Notify,
     /// Buckets that this site is a member of, and whether it has taken once what a complete member had.

@@ -11,6 +11,7 @@ pub mod arrivals;
 pub mod canary;
 pub mod checkers;
 pub mod circuits;
+pub mod clones;
 pub mod copies;
 pub mod disk;
 pub mod environment;

@@ -16,6 +16,9 @@ use crate::words;
 /// The state of a peer that answers and refuses the key of the site that asks.
 const REFUSES: &str = "refuses";
 
+/// The state of a peer that keeps another process with the key of the site that asks.
+const COPIED: &str = "copied";
+
 /// Show sites, round-trip times, lag, storage and conflicts.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
@@ -162,6 +165,7 @@ fn note_standing(report: &StatusReport) {
         let hint = "`skerry site list` there says which";
         output::note(&format!("{}: refused by {refusing}: {why}; {hint}", report.site_name));
     }
+    note_copies(report);
     if report.followed_prefixes > 0 {
         let prefixes = match report.followed_prefixes {
             1 => "1 prefix".to_owned(),
@@ -174,6 +178,30 @@ fn note_standing(report: &StatusReport) {
         let buckets = words::count(report.single_copy_buckets, "bucket");
         let what = "what only it has of them is not counted in AT RISK; `skerry bucket set NAME --copies 2` asks for a second one";
         output::note(&format!("{}: {buckets} with copies = 1: {what}", report.site_name));
+    }
+}
+
+/// What is to be said of two processes that run with one key.
+fn note_copies(report: &StatusReport) {
+    let ago = |millis| words::span(std::time::Duration::from_millis(millis));
+    let rule = "of a site and its copy only one may run: stop one (docs/operations.md, two copies)";
+    let keeping: Vec<&str> =
+        report.peers.iter().filter(|peer| peer.state == COPIED).map(|peer| peer.name.as_str()).collect();
+    if !keeping.is_empty() {
+        let keeping = keeping.join(", ");
+        let what = if report.copied { "; it takes no writes" } else { "" };
+        let why = format!("turned away by {keeping}, where another process with its key is linked{what}");
+        output::note(&format!("{}: {why}; {rule}", report.site_name));
+    }
+    for peer in &report.peers {
+        if let Some(millis) = peer.copy_ms {
+            let what = format!("turned away a copy of {} {} ago", peer.name, ago(millis));
+            output::note(&format!("{}: {what}; {rule}", report.site_name));
+        }
+    }
+    if let Some(millis) = report.copy_ms {
+        let what = format!("another site turned away a copy of it {} ago", ago(millis));
+        output::note(&format!("{}: {what}; {rule}", report.site_name));
     }
 }
 
@@ -208,6 +236,7 @@ fn row((site, answer): &Answered<'_>) -> Vec<String> {
     };
     let state = match (report.cut, report.duty.as_str(), report.storage.full) {
         (true, ..) => "cut".into(),
+        _ if report.copied => "copy".into(),
         _ if is_out(report) => format!("refused by {}", refusing(report).join(", ")),
         (_, duty @ ("frozen" | "draining" | "empty"), _) => duty.into(),
         (.., true) => "full".into(),
@@ -308,6 +337,7 @@ fn peer_row(site: &str, peer: &PeerStatus) -> Vec<String> {
         peer.name.clone(),
         match peer.duty.as_str() {
             _ if peer.state == REFUSES => "refuses it".into(),
+            _ if peer.state == COPIED => "keeps its copy".into(),
             "" | "serves" => peer.state.clone(),
             duty => format!("{}, {duty}", peer.state),
         },

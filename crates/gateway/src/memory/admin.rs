@@ -108,6 +108,8 @@ impl AdminService for Memory {
             areas: Vec::new(),
             surplus: SurplusStatus::default(),
             duty: "serves".into(),
+            copied: false,
+            copy_ms: None,
             replacing: Vec::new(),
             nodes: None,
         })

@@ -77,6 +77,12 @@ pub struct StatusReport {
     /// What this site is there for: `serves`, `frozen`, `draining` or `empty`.
     #[serde(default)]
     pub duty: String,
+    /// Whether this process runs beside another with the same key that the others keep: it takes no writes.
+    #[serde(default)]
+    pub copied: bool,
+    /// How long ago another site turned away another process with this site's key; none if none did lately.
+    #[serde(default)]
+    pub copy_ms: Option<u64>,
     /// Sites whose place this one takes, and how far that is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replacing: Vec<Replacing>,
@@ -108,7 +114,8 @@ pub struct PeerStatus {
     pub site: String,
     /// Site name.
     pub name: String,
-    /// `alive`, `suspect`, `down`, `unknown`, `refuses` (this site's key), or `lost`: declared so, and not there.
+    /// `alive`, `suspect`, `down`, `unknown`, `refuses` (this site's key), `copied` (it keeps another process with this
+    /// site's key), or `lost`: declared so, and not there.
     pub state: String,
     /// Where it is dialled.
     pub addresses: Vec<String>,
@@ -131,6 +138,9 @@ pub struct PeerStatus {
     /// When it was declared lost, in milliseconds since 1970; none if it is not lost.
     #[serde(default)]
     pub lost_ms: Option<u64>,
+    /// How long ago this site turned away another process with its key; none if it did not lately.
+    #[serde(default)]
+    pub copy_ms: Option<u64>,
     /// What it is there for: `serves`, `frozen`, `draining` or `empty`.
     #[serde(default)]
     pub duty: String,

@@ -43,12 +43,19 @@ const SAMPLES: usize = 5;
 /// The number of the dialler's first stream: the control stream.
 const CONTROL: u32 = 1;
 
+/// Questions whether the other end is there that may wait for their answers.
+const PROBES: usize = 8;
+
+/// Asks the other end of the link whether it is there, now.
+type Probe = oneshot::Sender<()>;
+
 /// Asks the task of the link for a stream.
 type Ask = oneshot::Sender<Result<yamux::Stream, yamux::ConnectionError>>;
 
 /// A link as others hold it.
 pub(super) struct Link {
     asks: mpsc::Sender<Ask>,
+    probes: mpsc::Sender<Probe>,
     permits: Arc<Semaphore>,
     circuits: Arc<Semaphore>,
     gate: Arc<Gate>,
@@ -82,13 +89,14 @@ impl Link {
         let connection = yamux::Connection::new(socket, config, mode);
         let (asks, asked) = mpsc::channel(OPEN_STREAMS);
         let (control, controlled) = oneshot::channel();
+        let (probes, probed) = mpsc::channel(PROBES);
         let rtt = Arc::new(Mutex::new(VecDeque::new()));
         let (permits, circuits) =
             (Arc::new(Semaphore::new(OPEN_STREAMS)), Arc::new(Semaphore::new(CIRCUITS)));
         let (turns, control) = (gate.clone(), Some(control));
         let driver = Driver { connection, asked, waiting: None, control, dialler, turns, inbound };
-        let task = run(driver, token.clone(), controlled, rtt.clone());
-        (Self { asks, permits, circuits, gate, token, rtt }, task)
+        let task = run(driver, token.clone(), (controlled, probed), rtt.clone());
+        (Self { asks, probes, permits, circuits, gate, token, rtt }, task)
     }
 
     /// Opens a stream; `None` when the link has ended.
@@ -117,6 +125,12 @@ impl Link {
         self.rtt.lock().unwrap_or_else(PoisonError::into_inner).iter().min().copied()
     }
 
+    /// Waits until the process at the other end has answered a ping that is sent now; false when the link ends before.
+    pub(super) async fn answers(&self) -> bool {
+        let (probe, answered) = oneshot::channel();
+        self.probes.send(probe).await.is_ok() && answered.await.is_ok()
+    }
+
     /// Ends the link; its streams fail.
     pub(super) fn sever(&self) {
         self.token.cancel();
@@ -138,7 +152,7 @@ fn turned(
 async fn run<S>(
     mut driver: Driver<S>,
     token: CancellationToken,
-    control: oneshot::Receiver<yamux::Stream>,
+    (control, probed): (oneshot::Receiver<yamux::Stream>, mpsc::Receiver<Probe>),
     rtt: Arc<Mutex<VecDeque<Duration>>>,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -147,7 +161,7 @@ async fn run<S>(
     {
         let pinging = async {
             match control.await {
-                Ok(stream) => ping(stream, &rtt).await,
+                Ok(stream) => ping(stream, probed, &rtt).await,
                 Err(_) => std::future::pending().await,
             }
         };
@@ -238,11 +252,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
 const PING: u8 = 0;
 const PONG: u8 = 1;
 
+/// What the task that pings wakes up for.
+enum Woken {
+    Word([u8; 9]),
+    Probe(Probe),
+    Time,
+}
+
 /// Pings and answers pings on the control stream; returns when the other side does not answer.
-async fn ping(stream: yamux::Stream, rtt: &Mutex<VecDeque<Duration>>) {
+async fn ping(stream: yamux::Stream, mut probed: mpsc::Receiver<Probe>, rtt: &Mutex<VecDeque<Duration>>) {
     let (mut reader, mut writer) = tokio::io::split(stream.compat());
     let start = pace::now();
+    let since = || pace::now().saturating_duration_since(start).as_nanos() as u64;
     let (mut next, mut deadline): (Instant, Option<Instant>) = (start, None);
+    // Those that wait, with the time of the ping that was sent for each: only its answer, or a later one's, says that the
+    // other end was there after the question.
+    let mut waiting: VecDeque<(u64, Probe)> = VecDeque::new();
     let (words, mut heard) = mpsc::channel(4);
     let reading = async {
         let mut word = [0; 9];
@@ -251,27 +276,35 @@ async fn ping(stream: yamux::Stream, rtt: &Mutex<VecDeque<Duration>>) {
     let talking = async {
         loop {
             let wake = deadline.unwrap_or(next);
-            let word = tokio::select! {
-                word = heard.recv() => word,
-                () = tokio::time::sleep_until(wake) => None,
+            let woken = tokio::select! {
+                word = heard.recv() => word.map_or(Woken::Time, Woken::Word),
+                Some(probe) = probed.recv(), if waiting.len() < PROBES => Woken::Probe(probe),
+                () = tokio::time::sleep_until(wake) => Woken::Time,
             };
-            match word {
-                Some([PING, rest @ ..]) => {
+            match woken {
+                Woken::Word([PING, rest @ ..]) => {
                     writer.write_all(&said(PONG, rest)).await?;
                     writer.flush().await?;
                 }
-                Some([PONG, rest @ ..]) => {
-                    let sent = start + Duration::from_nanos(u64::from_be_bytes(rest));
-                    note(rtt, pace::now().saturating_duration_since(sent));
+                Woken::Word([PONG, rest @ ..]) => {
+                    let sent = u64::from_be_bytes(rest);
+                    while let Some((_, probe)) = waiting.pop_front_if(|(asked, _)| *asked <= sent) {
+                        // Who asked may have gone.
+                        let _ = probe.send(());
+                    }
+                    note(rtt, Duration::from_nanos(since().saturating_sub(sent)));
                     (next, deadline) = (pace::now() + PING_EVERY, None);
                 }
-                Some(_) => return Err(std::io::ErrorKind::InvalidData.into()),
-                None if deadline.is_some() => return Err(std::io::ErrorKind::TimedOut.into()),
-                None => {
-                    let nanos = pace::now().saturating_duration_since(start).as_nanos() as u64;
+                Woken::Word(_) => return Err(std::io::ErrorKind::InvalidData.into()),
+                Woken::Time if deadline.is_some() => return Err(std::io::ErrorKind::TimedOut.into()),
+                Woken::Probe(_) | Woken::Time => {
+                    let nanos = since();
+                    if let Woken::Probe(probe) = woken {
+                        waiting.push_back((nanos, probe));
+                    }
                     writer.write_all(&said(PING, nanos.to_be_bytes())).await?;
                     writer.flush().await?;
-                    deadline = Some(pace::now() + PONG_WITHIN);
+                    deadline.get_or_insert(pace::now() + PONG_WITHIN);
                 }
             }
         }

@@ -6,7 +6,7 @@
 //! Invariants: both ends of every link have proven their key; at most one link per pair of nodes; a stream of
 //! a link that broke gives an error and never bytes of another link; while cut, nothing goes in or out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -71,6 +71,17 @@ pub struct Course {
     pub hops: u8,
     /// The first of them, as seen from here.
     pub via: Option<NodeId>,
+}
+
+/// Two processes with one key were there at once: the first answered over its link after the second had proven the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meeting {
+    /// Whose key.
+    pub node: NodeId,
+    /// The life that is linked.
+    pub stood: u64,
+    /// The one that came, and was turned away.
+    pub came: u64,
 }
 
 /// Why a stream could not be opened.
@@ -151,6 +162,34 @@ pub trait Net: Send + Sync + 'static {
     /// Nodes that answer when they are dialled and refuse this one, again and again: it was expelled, or they have not heard of
     /// it.
     fn refused_by(&self) -> BTreeSet<NodeId> {
+        BTreeSet::new()
+    }
+
+    /// The lives of the processes that links stand to ([`skerry_federation::clones`]).
+    fn lives(&self) -> BTreeMap<NodeId, u64> {
+        BTreeMap::new()
+    }
+
+    /// Whether the process of this life answers over its link, asked now.
+    async fn answers(&self, _peer: NodeId, _life: u64) -> bool {
+        false
+    }
+
+    /// Processes that are refused, by their lives: each runs beside another with the same key. Replaces the former set.
+    fn set_refused(&self, _lives: BTreeMap<NodeId, BTreeSet<u64>>) {}
+
+    /// Meetings since they were asked for last.
+    fn meetings(&self) -> Vec<Meeting> {
+        Vec::new()
+    }
+
+    /// How long ago a clone of a node was turned away here.
+    fn turned_away(&self) -> BTreeMap<NodeId, Duration> {
+        BTreeMap::new()
+    }
+
+    /// Nodes that said, when this one met them last, that another process with its key is linked there and answers.
+    fn copied_by(&self) -> BTreeSet<NodeId> {
         BTreeSet::new()
     }
 

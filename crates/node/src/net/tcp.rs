@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use skerry_base::NodeId;
 use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,7 +24,7 @@ use super::link::Link;
 use super::links::{LinkEvents, Links};
 use super::tls::{KnownKeys, Tls};
 use super::traffic::Counters;
-use super::{Course, Net, NetError, Peer, PeerAddress, PeerTraffic, Stream};
+use super::{Course, Meeting, Net, NetError, Peer, PeerAddress, PeerTraffic, Stream, pace};
 use crate::trust::{Identity, PublicKey, TrustError, entropy};
 
 mod accept;
@@ -119,6 +120,12 @@ struct State {
     cut: bool,
     /// Nodes that are not connected with directly.
     apart: BTreeSet<NodeId>,
+    /// Lives that run beside another with the same key.
+    refused: BTreeMap<NodeId, BTreeSet<u64>>,
+    /// When one of a node was turned away last.
+    turned_away: BTreeMap<NodeId, Instant>,
+    /// Of two such, for who asks next.
+    meetings: Vec<Meeting>,
     /// Parent of the tokens of all connections: cancelled by a cut, new after it.
     connected: CancellationToken,
 }
@@ -134,6 +141,8 @@ struct PeerState {
     last: greet::LinkId,
     /// How often in a row it answered and refused the key of this node.
     refusals: u32,
+    /// It said that another process with this node's key is linked there.
+    copied: bool,
     /// Wake the dialling task.
     wakers: dial::Wakers,
     /// Ends the dialling task.
@@ -200,6 +209,9 @@ impl TcpNet {
             numbers: 0,
             cut: false,
             apart: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            turned_away: BTreeMap::new(),
+            meetings: Vec::new(),
             connected,
         };
         let shared = Arc::new(Shared {
@@ -314,6 +326,54 @@ impl Net for TcpNet {
         })
     }
 
+    fn lives(&self) -> BTreeMap<NodeId, u64> {
+        let life = |peer: &PeerState| peer.link.as_ref().and(peer.standing.as_ref()).map(Standing::life);
+        self.shared
+            .state(|state| state.peers.iter().filter_map(|(&node, peer)| Some((node, life(peer)?))).collect())
+    }
+
+    async fn answers(&self, peer: NodeId, life: u64) -> bool {
+        let link = self.shared.state(|state| {
+            let peer = state.peers.get(&peer)?;
+            peer.standing.as_ref().filter(|standing| standing.life() == life)?;
+            peer.link.clone()
+        });
+        match link {
+            Some(link) => tokio::time::timeout(HANDSHAKE, link.answers()).await.unwrap_or(false),
+            None => false,
+        }
+    }
+
+    fn set_refused(&self, lives: BTreeMap<NodeId, BTreeSet<u64>>) {
+        self.shared.state(|state| {
+            for (&node, peer) in &mut state.peers {
+                let standing = peer.standing.as_ref().map(Standing::life);
+                let is_refused = |life| lives.get(&node).is_some_and(|lives| lives.contains(&life));
+                if standing.is_some_and(is_refused) {
+                    peer.fall(node, &self.shared.links);
+                    peer.wakers.hurry();
+                }
+            }
+            state.refused = lives;
+        });
+    }
+
+    fn meetings(&self) -> Vec<Meeting> {
+        self.shared.state(|state| std::mem::take(&mut state.meetings))
+    }
+
+    fn turned_away(&self) -> BTreeMap<NodeId, Duration> {
+        let now = pace::now();
+        let since = |at: &Instant| now.saturating_duration_since(*at);
+        self.shared.state(|state| state.turned_away.iter().map(|(&node, at)| (node, since(at))).collect())
+    }
+
+    fn copied_by(&self) -> BTreeSet<NodeId> {
+        self.shared.state(|state| {
+            state.peers.iter().filter(|(_, peer)| peer.copied).map(|(&node, _)| node).collect()
+        })
+    }
+
     fn rtt(&self, peer: NodeId) -> Option<Duration> {
         self.shared.state(|state| state.peers.get(&peer)?.link.as_ref()?.rtt())
     }
@@ -381,6 +441,7 @@ impl State {
             peer.fall(node, links);
         }
         self.peers.retain(|node, _| wanted.contains_key(node));
+        self.turned_away.retain(|node, _| wanted.contains_key(node));
         let mut new = Vec::new();
         for (node, address) in wanted {
             if let Some(peer) = self.peers.get_mut(&node) {
@@ -408,6 +469,7 @@ impl PeerState {
             link: None,
             last: greet::LinkId::default(),
             refusals: 0,
+            copied: false,
             wakers: dial::Wakers::default(),
             stop: CancellationToken::new(),
         }

@@ -117,6 +117,10 @@ impl Answers {
             Request::Have(asked) => plain(lost::answer(site, asked).await),
             Request::Below(asked) => plain(crate::following::answer::answer(site, *asked).await),
             Request::Standing { bucket } => plain(crate::leaving::answer(site, bucket).await),
+            Request::Lives => plain(Ok(Response::Lives(Box::new(crate::clones::word(site))))),
+            Request::IsLive { node, life } => {
+                plain(Ok(Response::IsLive(site.peers.net().answers(node, life).await)))
+            }
             Request::Follow { bucket } => plain(members::follow_asked(site, bucket).await),
         }
     }

@@ -7,8 +7,9 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
-use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, Origin, SiteId, Vector};
+use skerry_base::{BucketId, ChunkId, ChunkRef, Dot, NodeId, Origin, SiteId, Vector};
 use skerry_federation::circuits::{Way, Why};
+use skerry_federation::clones;
 use skerry_model::space;
 
 /// What a stream is opened for: always its first frame.
@@ -76,6 +77,16 @@ pub(crate) enum Request {
     Replaced(Box<Replaced>),
     /// What there is below a prefix, for a site that follows only that. Releases before that close.
     Below(Box<AskedBelow>),
+    /// With which processes the site asked is linked, and which run beside another with the same key. Releases before that
+    /// close.
+    Lives,
+    /// Whether a process that the site asked is linked with answers it, asked when this arrives.
+    IsLive {
+        /// Of this node.
+        node: NodeId,
+        /// In this life.
+        life: u64,
+    },
     /// What lies behind an offset of a chunk. Said to who speaks [`super::mark::RESUMES`] only.
     Tail(Box<Tail>),
 }
@@ -550,6 +561,10 @@ pub(crate) enum Response {
     KnownIn(Box<KnownIn>),
     /// What there is below a prefix.
     Below(Box<ToldBelow>),
+    /// Who is linked, and which processes run beside another.
+    Lives(Box<clones::Word>),
+    /// Whether that process answers.
+    IsLive(bool),
 }
 
 /// An object that was found.

@@ -144,7 +144,7 @@ fn tail_v1_fixtures() {
     {
         let tail = Tail { domain: BucketId([1; 16]), chunk, from: 200, way };
         let request = Request::Tail(Box::new(tail));
-        let expected = format!("0116{}{}00ac02ab02c801{bytes}", "01".repeat(16), "03".repeat(32));
+        let expected = format!("0118{}{}00ac02ab02c801{bytes}", "01".repeat(16), "03".repeat(32));
         assert_eq!(hex(&codec::encode(&request)), expected);
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
     }
@@ -163,4 +163,25 @@ fn standing_v1_fixtures() {
         assert_eq!(hex(&codec::encode(&response)), format!("0113{bytes}"));
         assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
     }
+}
+
+#[test]
+fn clones_v1_fixtures() {
+    use skerry_federation::clones::{Found, Linked, Word};
+    let (node, by) = (NodeId([1; 16]), NodeId([2; 16]));
+    assert_eq!(hex(&codec::encode(&Request::Lives)), "0116");
+    let request = Request::IsLive { node, life: 300 };
+    assert_eq!(hex(&codec::encode(&request)), format!("0117{}ac02", "01".repeat(16)));
+    assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+    let word = Word {
+        linked: vec![(node, Linked { life: 300, for_ms: 5 })],
+        found: vec![(node, Found { by, kept: 300, refused: 7 })],
+        turned_away: vec![(node, 9)],
+    };
+    let (ones, twos) = ("01".repeat(16), "02".repeat(16));
+    let response = Response::Lives(Box::new(word));
+    let expected = format!("011801{ones}ac020501{ones}{twos}ac020701{ones}09");
+    assert_eq!(hex(&codec::encode(&response)), expected);
+    assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
+    assert_eq!(hex(&codec::encode(&Response::IsLive(true))), "011901");
 }

@@ -17,6 +17,7 @@ use skerry_gateway::service::AreaCopies;
 mod areas;
 mod cache;
 mod circuits;
+mod clones;
 mod homes;
 pub mod log;
 mod losses;
@@ -32,6 +33,7 @@ mod wan;
 pub use areas::Areas;
 pub use cache::Cache;
 pub use circuits::Circuits;
+pub use clones::Clones;
 pub use homes::Homes;
 pub use losses::Losses;
 pub use panics::Panics;
@@ -106,6 +108,8 @@ pub struct Telemetry {
     pub losses: Losses,
     /// Homes that came to this node.
     pub homes: Homes,
+    /// Processes that run beside another with the same key.
+    pub clones: Clones,
     /// Copies too many.
     pub surplus: Surplus,
     /// Workers that panicked.
@@ -143,6 +147,7 @@ impl Telemetry {
             areas: Areas::default(),
             losses: Losses::default(),
             homes: Homes::default(),
+            clones: Clones::default(),
             surplus: Surplus::default(),
             panics: Panics::default(),
             disk_bytes: Family::default(),
@@ -222,6 +227,7 @@ impl Telemetry {
         self.areas.register(registry);
         self.losses.register(registry);
         self.homes.register(registry);
+        self.clones.register(registry);
         self.surplus.register(registry);
         self.panics.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));

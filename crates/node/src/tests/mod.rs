@@ -6,6 +6,7 @@
 
 mod checking;
 mod circuits;
+mod clones;
 mod copies;
 mod declared;
 mod dialects;

@@ -123,6 +123,15 @@ impl TestSite {
         panic!("these bytes are nowhere on disk");
     }
 
+    /// The same site once more, from a copy of its directory. Not started.
+    pub(super) fn copy(&self) -> Self {
+        let directory = TempDir::new().unwrap();
+        copy_files(self.directory.path(), directory.path());
+        let trust = SiteTrust::load(directory.path()).unwrap();
+        let (net, over_tcp, carries) = (self.net.clone(), self.over_tcp, self.carries);
+        Self { directory, core: None, trust, net, over_tcp, carries, seats: self.seats }
+    }
+
     pub(super) fn site(&self) -> &Arc<Site> {
         &self.core.as_ref().unwrap().site
     }
@@ -429,6 +438,20 @@ impl TestWorld {
     pub(super) async fn stop(mut self) {
         for site in &mut self.sites {
             site.stop().await;
+        }
+    }
+}
+
+fn copy_files(from: &std::path::Path, to: &std::path::Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let copy = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            std::fs::create_dir(&copy).unwrap();
+            std::fs::set_permissions(&copy, std::fs::metadata(&path).unwrap().permissions()).unwrap();
+            copy_files(&path, &copy);
+        } else {
+            std::fs::copy(&path, &copy).unwrap();
         }
     }
 }

@@ -163,6 +163,7 @@ impl Worker for Metrics {
         self.disk().await;
         self.uplink();
         self.telemetry.homes.set(self.site.nodes.taken_over());
+        self.telemetry.clones.set(crate::clones::copied(&self.site), self.site.duties.is_copied());
         self.telemetry.losses.set(self.site.copies.lost().len(), self.site.copies.lost_reads());
         let (followed, behind) = self.site.following.counts();
         self.telemetry.followed.set(i64::try_from(followed).unwrap_or(i64::MAX));

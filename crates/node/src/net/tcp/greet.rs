@@ -5,20 +5,36 @@
 //! restarted since, or dialled because that very link had failed there: so two dials that cross end as one
 //! link without a flap, and a half-dead link never locks a returning peer out. A link that fewer sites carry takes the
 //! place of one that more do.
+//!
+//! Another life of a peer takes the place of a link only when the process at its other end does not answer any more: else
+//! two run with one key, and the one that came is told so and turned away ([`skerry_federation::clones`]).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use skerry_base::NodeId;
+use skerry_federation::clones::{Door, door};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::super::link::{Inbound, Link};
-use super::super::{Course, Peer};
+use super::super::{Course, Meeting, Peer, pace};
 use super::{PeerState, Shared, State, WAITING_STREAMS, Waiting};
 
 const VERSION: u8 = 1;
+/// In the place of the version: another process with the reader's key is linked here and answers. Releases before take it
+/// for a version that they do not know, and dial again later.
+const COPY: u8 = 0;
+/// The same in the place of a link's number.
+const COPY_NUMBER: u64 = u64::MAX;
+/// How long the process at the other end of a link has to answer when another life of it comes.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(4);
+/// Meetings that wait to be looked at.
+const MEETINGS: usize = 64;
 const HELLO_BYTES: usize = 25;
 
 /// A link as its arbiter numbered it.
@@ -38,6 +54,14 @@ pub(super) struct Standing {
     pub(super) number: u64,
     pub(super) token: CancellationToken,
     pub(super) course: Course,
+    since: Instant,
+}
+
+impl Standing {
+    /// The life of the process at the other end.
+    pub(super) const fn life(&self) -> u64 {
+        self.instance
+    }
 }
 
 /// What both ends say first.
@@ -66,6 +90,9 @@ impl Hello {
 
     async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
         let version = stream.read_u8().await?;
+        if version == COPY {
+            return Err(io::Error::other(Copied));
+        }
         if version != VERSION {
             let reason = format!("greeting of version {version}; this release speaks version {VERSION}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
@@ -74,6 +101,25 @@ impl Hello {
         let (arbiter, number) = (stream.read_u64().await?, stream.read_u64().await?);
         Ok(Self { instance, last: LinkId { arbiter, number } })
     }
+}
+
+/// The other end is linked with another process that has this node's key, and that one answers.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "another process with this site's key is linked there and answers: of a site and its copy only one may run"
+)]
+struct Copied;
+
+/// This process is told that it runs beside another.
+fn copied(shared: &Shared, peer: NodeId) -> io::Error {
+    let is_new = shared.state(|state| {
+        let entry = state.peers.get_mut(&peer)?;
+        Some(!std::mem::replace(&mut entry.copied, true))
+    });
+    if is_new == Some(true) {
+        tracing::warn!(%peer, "this site is refused there as a copy: {Copied}; stop one of them; see `skerry status`");
+    }
+    io::Error::other(Copied)
 }
 
 /// Whether the other end said that it does not take the key of this node.
@@ -103,12 +149,13 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let own = Hello { instance: shared.instance, last: dialled.unwrap_or_default() };
-    if let Err(error) = own.write(&mut stream).await {
-        // Who refuses the key of this node says so and hangs up, perhaps before this was written: that says more.
-        return Err(Hello::read(&mut stream).await.err().filter(is_refusal).unwrap_or(error));
-    }
-    let theirs = Hello::read(&mut stream).await?;
+    let theirs = hellos(shared, &mut stream, peer, own).await?;
     let reserved = if shared.node < peer {
+        if !is_admitted(shared, peer, theirs.instance).await {
+            stream.write_u64(COPY_NUMBER).await?;
+            stream.flush().await?;
+            return Err(turned_away(peer));
+        }
         let reserved = decide(shared, (peer, course), theirs, dialled.is_some(), &token);
         let number = reserved.as_ref().map_or(0, |reserved| reserved.standing.id.number);
         stream.write_u64(number).await?;
@@ -117,12 +164,88 @@ where
     } else {
         let number = stream.read_u64().await?;
         let id = LinkId { arbiter: theirs.instance, number };
-        if number == 0 { None } else { follow(shared, (peer, course), id, &token) }
+        match number {
+            COPY_NUMBER => return Err(copied(shared, peer)),
+            0 => None,
+            _ => follow(shared, (peer, course), id, &token),
+        }
     };
     Ok(match reserved {
         Some(reserved) => Greeted::Link(Box::pin(install(reserved, stream, dialled.is_some()))),
         None => Greeted::Spare,
     })
+}
+
+/// Exchanges greetings. Who follows the other's decision may have to turn it away before it decides, and hears it first then;
+/// the arbiter never waits, so the two never wait for each other.
+async fn hellos<S>(shared: &Arc<Shared>, stream: &mut S, peer: NodeId, own: Hello) -> io::Result<Hello>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let said = |error: io::Error| match error.get_ref().is_some_and(|inner| inner.is::<Copied>()) {
+        true => copied(shared, peer),
+        false => error,
+    };
+    let may_turn_away = |state: &mut State| {
+        let stands = state.peers.get(&peer).is_some_and(|peer| peer.standing.is_some());
+        stands || state.refused.contains_key(&peer)
+    };
+    if shared.node > peer && shared.state(may_turn_away) {
+        let theirs = Hello::read(stream).await.map_err(said)?;
+        if !is_admitted(shared, peer, theirs.instance).await {
+            let refusal = own.encode().map(|_| COPY);
+            stream.write_all(&refusal).await?;
+            stream.flush().await?;
+            return Err(turned_away(peer));
+        }
+        own.write(stream).await?;
+        return Ok(theirs);
+    }
+    if let Err(error) = own.write(stream).await {
+        // Who refuses the key of this node says so and hangs up, perhaps before this was written: that says more.
+        return Err(Hello::read(stream).await.err().filter(is_refusal).unwrap_or(error));
+    }
+    Hello::read(stream).await.map_err(said)
+}
+
+fn turned_away(peer: NodeId) -> io::Error {
+    io::Error::other(format!("a copy of node {peer} was turned away: another process with its key is linked"))
+}
+
+/// Whether a process of this life may be linked: not while another with the same key is and answers, nor when it was found
+/// beside another before.
+async fn is_admitted(shared: &Arc<Shared>, peer: NodeId, came: u64) -> bool {
+    let proven = pace::now();
+    let look = |state: &mut State| {
+        let entry = state.peers.get(&peer)?;
+        let standing = entry.standing.clone().filter(|standing| !standing.token.is_cancelled());
+        let none = BTreeSet::new();
+        let refused = state.refused.get(&peer).unwrap_or(&none);
+        Some((door(standing.as_ref().map(Standing::life), came, refused), standing, entry.link.clone()))
+    };
+    let Some((door, standing, link)) = shared.state(look) else { return true };
+    let is_refused = match (door, standing, link) {
+        (Door::Open, ..) => return true,
+        (Door::Shut, ..) => true,
+        // One that is not a link yet gives way: its end comes again, and finds this one.
+        (Door::Ask, Some(standing), Some(link)) => {
+            let answers = timeout(ANSWERS_WITHIN, link.answers()).await.unwrap_or(false);
+            // Older than that link it may be the last word of a process that is over.
+            if answers && standing.since <= proven {
+                let meeting = Meeting { node: peer, stood: standing.instance, came };
+                shared.state(|state| {
+                    let is_known = state.meetings.len() >= MEETINGS || state.meetings.contains(&meeting);
+                    state.meetings.extend((!is_known).then_some(meeting));
+                });
+            }
+            answers
+        }
+        (Door::Ask, ..) => false,
+    };
+    if is_refused {
+        shared.state(|state| state.turned_away.insert(peer, pace::now()));
+    }
+    !is_refused
 }
 
 /// The right of a connection to be the link. When it is dropped, wherever that happens (a greeting that broke
@@ -198,7 +321,8 @@ fn reserve(
     let entry = state.peers.get_mut(&peer).filter(|_| !token.is_cancelled())?;
     entry.fall(peer, &shared.links);
     state.numbers += 1;
-    let standing = Standing { id, instance, number: state.numbers, token: token.clone(), course };
+    let since = pace::now();
+    let standing = Standing { id, instance, number: state.numbers, token: token.clone(), course, since };
     entry.standing = Some(standing.clone());
     Some(Reserved { shared: shared.clone(), peer, standing })
 }
@@ -220,6 +344,7 @@ where
         entry.link = Some(Arc::new(link));
         entry.last = standing.id;
         entry.refusals = 0;
+        entry.copied = false;
         shared.links.up(*peer, standing.number);
         Some(())
     });

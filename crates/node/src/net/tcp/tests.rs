@@ -410,20 +410,109 @@ async fn a_restarted_peer_is_met_again_at_its_address() {
     echo(&a, &b, b"again").await;
 }
 
+/// A process of this key that is linked with `a` and hangs from then on: its sockets stay open and nobody answers, until what
+/// this returns is dropped.
+async fn hung(a: &mut Site, key: Identity) -> std::sync::mpsc::Sender<()> {
+    let (address, node) = (a.address(), key.node());
+    let (linked, stands) = tokio::sync::oneshot::channel();
+    let (release, hold) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let old = runtime.block_on(async {
+            let mut old = Site::at("127.0.0.1:0", key).await;
+            old.net.set_peers(vec![address.clone()]);
+            old.up(address.key.node()).await;
+            old
+        });
+        linked.send(()).unwrap();
+        // Nobody drives its tasks any more.
+        hold.recv().ok();
+        drop(old);
+    });
+    a.up(node).await;
+    stands.await.unwrap();
+    release
+}
+
 #[tokio::test]
-async fn a_peer_that_came_back_replaces_a_link_that_still_seems_to_stand() {
-    // The old process of b is silent, not gone: its links stay open on the wire.
-    for _ in 0..4 {
-        let (mut a, old) = linked().await;
-        let mut new = Site::at("127.0.0.1:0", Identity::from_pkcs8(old.identity.pkcs8()).unwrap()).await;
-        // Else both would dial for ever.
-        old.net.shared.state(|state| state.peers.values().for_each(|peer| peer.stop.cancel()));
+async fn a_peer_that_came_back_replaces_a_link_whose_end_does_not_answer() {
+    for _ in 0..2 {
+        let (mut a, key) = (Site::new().await, Identity::generate().unwrap());
+        let again = Identity::from_pkcs8(key.pkcs8()).unwrap();
+        a.net.set_peers(vec![PeerAddress { key: key.public(), addresses: Vec::new() }]);
+        let old = hung(&mut a, key).await;
+        let mut new = Site::at("127.0.0.1:0", again).await;
         new.net.set_peers(vec![a.address()]);
-        a.down(old.node()).await;
-        a.up(old.node()).await;
+        a.down(new.node()).await;
+        a.up(new.node()).await;
         new.up(a.node()).await;
         echo(&a, &new, b"new").await;
+        assert_eq!((a.net.meetings(), a.net.turned_away().len()), (Vec::new(), 0));
+        drop(old);
     }
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(30), wait).await.is_ok(), "waited in vain until {what}");
+}
+
+/// Whoever decides between two connections: the one that is linked stays, the copy is told, and takes its place once it is
+/// gone.
+async fn a_copy_is_turned_away(copied_is_lower: bool) {
+    let (mut one, mut other) = (Site::new().await, Site::new().await);
+    if (one.node() < other.node()) != copied_is_lower {
+        (one, other) = (other, one);
+    }
+    let (mut site, mut peer) = (one, other);
+    peer.net.set_peers(vec![site.silent()]);
+    site.net.set_peers(vec![peer.address()]);
+    peer.up(site.node()).await;
+    site.up(peer.node()).await;
+    let mut copy = Site::at("127.0.0.1:0", Identity::from_pkcs8(site.identity.pkcs8()).unwrap()).await;
+    copy.net.set_peers(vec![peer.address()]);
+    until("the copy is told", || copy.net.copied_by() == [peer.node()].into()).await;
+    let lives = |site: &Site| site.net.shared.instance;
+    let meeting = Meeting { node: site.node(), stood: lives(&site), came: lives(&copy) };
+    until("they met", || !peer.net.shared.state(|state| state.meetings.is_empty())).await;
+    assert_eq!(peer.net.meetings(), [meeting]);
+    assert_eq!(peer.net.lives(), [(site.node(), lives(&site))].into());
+    assert!(peer.net.turned_away().contains_key(&site.node()));
+    assert!(peer.net.answers(site.node(), lives(&site)).await);
+    assert!(!peer.net.answers(site.node(), lives(&copy)).await);
+    echo(&peer, &site, b"still").await;
+    assert!(site.net.copied_by().is_empty() && copy.net.lives().is_empty());
+    // Found to be a copy it stays out, though nobody else is there; started anew it is in.
+    peer.net.set_refused([(site.node(), [lives(&copy)].into())].into());
+    site.net.close().await;
+    peer.down(site.node()).await;
+    let before = peer.net.turned_away()[&site.node()];
+    until("it came again", || peer.net.turned_away()[&site.node()] < before).await;
+    assert!(peer.net.lives().is_empty());
+    copy.net.close().await;
+    copy = Site::at("127.0.0.1:0", copy.identity).await;
+    copy.net.set_peers(vec![peer.address()]);
+    peer.up(site.node()).await;
+    copy.up(peer.node()).await;
+    assert!(copy.net.copied_by().is_empty());
+    // What is found while it is linked ends its link.
+    peer.net.set_refused([(site.node(), [lives(&copy)].into())].into());
+    peer.down(site.node()).await;
+    until("it is told", || copy.net.copied_by() == [peer.node()].into()).await;
+}
+
+#[tokio::test]
+async fn a_copy_whose_key_decides_is_turned_away() {
+    a_copy_is_turned_away(true).await;
+}
+
+#[tokio::test]
+async fn a_copy_whose_peer_decides_is_turned_away() {
+    a_copy_is_turned_away(false).await;
 }
 
 #[tokio::test]
