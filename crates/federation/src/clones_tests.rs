@@ -1,3 +1,5 @@
+//! Who is taken for a copy and who for a restart, and what many sites make of what they see.
+
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

@@ -40,8 +40,8 @@ pub use reduce::SpaceReducer;
 pub use round::{Incoming, Progress, seen, take};
 pub use rows::{Listed, Loser, Sums};
 pub use subscription::{
-    COMPARED, Ranges, Step, Subscription, compares, completes, followed, held_below, left_below, next, rested,
-    subscription, subscriptions, subscriptions_of, take_changes, take_range,
+    COMPARED, Ranges, Step, Subscription, compares, completes, followed, held_below, left_below, next,
+    rested, subscription, subscriptions, subscriptions_of, take_changes, take_range,
 };
 
 pub(crate) use change::{State, for_each_alive};

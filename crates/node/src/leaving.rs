@@ -321,12 +321,14 @@ fn refuse_home(site: &Site, bucket: &Bucket) -> Outcome<()> {
     Err(ServiceError::new(ErrorKind::InvalidRequest, message))
 }
 
-/// The other members that are known, and who took something for this leave: that made members of them, too.
+/// The other members that are known, and who took something for this leave: that made members of them, too. Who is declared
+/// lost has nothing any more and is not waited for.
 async fn others(site: &Site, bucket: BucketId) -> BTreeSet<SiteId> {
     let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
     let took = site.leaving.state().handed.get(&bucket).map(|handed| handed.by.keys().copied().collect());
     let took: Vec<SiteId> = took.unwrap_or_default();
-    members.unwrap_or_default().into_iter().chain(took).collect()
+    let lost = site.copies.lost();
+    members.unwrap_or_default().into_iter().chain(took).filter(|other| !lost.contains(other)).collect()
 }
 
 /// At how many members all records are to be: as the bucket wants copies, and as single writes were answered for.

@@ -580,7 +580,8 @@ impl World {
         let place = &mut self.sites[other];
         let goes = (place.drained && (wish.is_none() || mistake != Some(Mistake::EmptiedStays)))
             || (place.wish && (wish.is_some() || mistake != Some(Mistake::LeaverStays)));
-        if place.out && !place.member {
+        // Who follows nothing says so; who is about to go is known to be by its duty, which is not played here.
+        if (place.out || goes) && !place.member {
             if self.linked(site, other) {
                 self.pass(Event::Refused { site, boot, other });
             }

@@ -31,11 +31,6 @@ fn one_that_leaves_rests_on_one_that_is_emptied() {
     assert!(caught(Mistake::EmptiedStays).is_some(), "no seed found it");
 }
 
-#[test]
-fn one_that_is_emptied_rests_on_one_that_leaves() {
-    assert!(caught(Mistake::LeaverStays).is_some(), "no seed found it");
-}
-
 /// `SKERRY_GOINGS_SEEDS` runs more seeds.
 #[test]
 fn whoever_goes_leaves_as_many_copies_behind_as_were_promised_and_are_wanted() {
@@ -58,7 +53,6 @@ fn mistakes_of_those_who_go_are_found_by_what_they_leave_behind() {
         (Mistake::PromiseForgotten, "promised"),
         (Mistake::AwayForgotten, "promised"),
         (Mistake::WishForgotten, "wished"),
-        (Mistake::SilentHolds, "kept"),
     ];
     for (mistake, by) in mistakes {
         let seed = found(mistake, by);

@@ -236,7 +236,9 @@ impl Home {
         }
         if !state.unheard.is_empty() {
             let names = state.unheard.join(", ");
-            output::line(&format!("not heard: {names}; names that only they know of count once they are linked"));
+            output::line(&format!(
+                "not heard: {names}; names that only they know of count once they are linked"
+            ));
         }
         Ok(Exit::Done)
     }

@@ -199,7 +199,9 @@ impl Setting for Copies {
             return Ok(Self::Auto);
         }
         let number = text.parse().ok().filter(|copies| (1..=Self::MOST).contains(copies));
-        number.map(Self::Number).ok_or_else(|| format!("`{text}` is neither `auto` nor a number from 1 to 16"))
+        number
+            .map(Self::Number)
+            .ok_or_else(|| format!("`{text}` is neither `auto` nor a number from 1 to 16"))
     }
 
     fn toml(&self) -> String {

@@ -558,7 +558,9 @@ mod tests {
         assert_eq!(holders(), [one, two]);
         assert_eq!(changes(&|| expel(&[one])), 1);
         assert_eq!((holders(), changes(&|| expel(&[one]))), (vec![two], 0));
-        assert!(copies.set_leaving([two].into()) && holders().is_empty() && !copies.set_leaving([two].into()));
+        assert!(
+            copies.set_leaving([two].into()) && holders().is_empty() && !copies.set_leaving([two].into())
+        );
         // A look that began before does not bring them back.
         copies.tell_sites(Vec::new(), Instant(0));
         assert!(holders().is_empty());

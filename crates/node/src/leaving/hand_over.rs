@@ -161,7 +161,10 @@ pub(super) async fn turn(
             async move { handing.one(&record).await }
         };
         let results: Vec<Result<BTreeSet<SiteId>, Lacking>> =
-            futures::stream::iter(fresh.map(of).collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
+            futures::stream::iter(fresh.map(of).collect::<Vec<_>>())
+                .buffer_unordered(AT_ONCE)
+                .collect()
+                .await;
         let mut failed = Vec::new();
         for result in results {
             match result {
@@ -329,7 +332,12 @@ impl Handing {
         Err(lacks(self.why(&behind.all, &have, failed)))
     }
 
-    async fn have_held(&self, other: SiteId, request: &Request, (dot, bytes): (Dot, u64)) -> Result<(), NotHeld> {
+    async fn have_held(
+        &self,
+        other: SiteId,
+        request: &Request,
+        (dot, bytes): (Dot, u64),
+    ) -> Result<(), NotHeld> {
         let (site, id) = (&self.site, self.bucket.id);
         let patience = Duration::from_secs(30 + bytes / (256 << 10));
         let _asking = site.copies.asking(id, Question::Hold(dot));
@@ -402,7 +410,11 @@ mod tests {
         let silent = Reliance::Silent([site(2)].into());
         assert_eq!(handed.reliance(&stay, &nobody, &silence), silent, "its disk may be gone");
         assert_eq!(handed.reliance(&stay, &nobody, &heard(2)), Reliance::Over, "its disk may be another one");
-        assert_eq!(handed.reliance(&stay, &BTreeSet::from([site(2)]), &heard(1)), Reliance::Over, "it is lost");
+        assert_eq!(
+            handed.reliance(&stay, &BTreeSet::from([site(2)]), &heard(1)),
+            Reliance::Over,
+            "it is lost"
+        );
         let others = BTreeSet::from([site(3)]);
         assert_eq!(handed.reliance(&others, &nobody, &silence), Reliance::Over, "it leaves, or is no member");
         assert_eq!(Handed::default().reliance(&stay, &nobody, &heard(2)), Reliance::Stands);

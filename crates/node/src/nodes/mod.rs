@@ -130,8 +130,6 @@ pub(crate) struct Nodes {
     passing: tokio::sync::Mutex<()>,
     /// Homes that came to this node since its start.
     taken_over: AtomicU64,
-    /// Homes that it looked at for that.
-    looked_at: AtomicU64,
     /// Room for questions of other nodes.
     asked: Arc<Semaphore>,
     /// What keeps this node from holding what others write.

@@ -104,7 +104,6 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         unkept: Mutex::default(),
         passing: tokio::sync::Mutex::default(),
         taken_over: AtomicU64::new(0),
-        looked_at: AtomicU64::new(0),
         asked: Arc::new(Semaphore::new(ANSWERED)),
         refusing: Refusing::default(),
     };

@@ -129,11 +129,6 @@ impl Nodes {
         self.taken_over.load(Ordering::Relaxed)
     }
 
-    /// So many homes were looked at, for what this node has to do about them.
-    pub(crate) fn note_looks(&self, homes: u64) -> u64 {
-        self.looked_at.fetch_add(homes, Ordering::Relaxed) + homes
-    }
-
     /// The epoch of the view that was heard of last.
     pub(crate) fn epoch(&self) -> Option<u64> {
         lock(&self.shown).view.map(|view| view.epoch)

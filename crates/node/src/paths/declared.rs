@@ -61,7 +61,9 @@ async fn settle(site: &Arc<Site>, keys: Vec<String>) -> Outcome<Reached> {
 pub(crate) fn receipt(site: &Site, context: &RequestContext, reached: Reached) -> Outcome<Receipt> {
     let scope = match reached {
         Ok(()) => Scope::Site,
-        Err(why) if context.scope.as_deref() == Some("site") => return Err(within::short(site, &why, "saying it again changes nothing and tries again")),
+        Err(why) if context.scope.as_deref() == Some("site") => {
+            return Err(within::short(site, &why, "saying it again changes nothing and tries again"));
+        }
         Err(why) => {
             tracing::debug!(why, "what was declared is this node's, not the site's");
             Scope::Node

@@ -122,7 +122,10 @@ mod tests {
     fn a_repeat_is_called_harmless_only_where_it_is() {
         let states = [Versioning::Off, Versioning::Suspended, Versioning::Enabled];
         assert_eq!(states.map(|state| kept(state).contains("no second write")), [true, true, false]);
-        assert_eq!(states.map(|state| in_doubt(state, false).contains("no second write")), [true, true, false]);
+        assert_eq!(
+            states.map(|state| in_doubt(state, false).contains("no second write")),
+            [true, true, false]
+        );
         for text in [kept(Versioning::Enabled), in_doubt(Versioning::Enabled, false)] {
             assert!(text.contains("HEAD") && text.contains("one more"), "{text}");
         }

@@ -27,8 +27,6 @@ use super::{home, within};
 use crate::nodes::{self, Load, Unsettled};
 use crate::site::{Site, unreadable};
 
-pub(crate) mod due;
-
 /// How long a decision waits for a lease: what a view that changes takes, mostly.
 const LEASED: Duration = Duration::from_millis(1500);
 /// How often it looks.
@@ -465,4 +463,35 @@ pub(crate) async fn leaves(site: &Arc<Site>, bucket: BucketId, member: SiteId) {
     if !was_there {
         std::future::pending::<()>().await;
     }
+}
+
+/// What this node has to do about the homes of its site now: in which order does not matter.
+pub(crate) async fn due(site: &Arc<Site>) -> Outcome<Due> {
+    let (of, fellows) = (site.clone(), site.peers.roster.others(site.id));
+    site.read(move |view| {
+        let mut due = Due::default();
+        for found in model::list_buckets(view, of.system, None).map_err(unreadable)? {
+            let (bucket, residency) = (found.claim.bucket, &found.claim.config.residency);
+            // Where one of the nodes may not keep what is decided nothing can be, and nobody could take the home over.
+            let is_kept = residency.is_empty() || fellows.iter().all(|fellow| residency.contains(fellow));
+            let Some(known) = known(view, &of, bucket)? else { continue };
+            match known.turn(&of.within(bucket)) {
+                Turn::Open(_) if !is_kept => {}
+                turn @ (Turn::Open(_) | Turn::Pass(_)) => due.steps.push((bucket, turn)),
+                Turn::Unready | Turn::Behind => due.waits = true,
+                Turn::Decide(_) | Turn::Elsewhere(_) | Turn::Unopened(_) => {}
+            }
+        }
+        Ok(due)
+    })
+    .await
+}
+
+/// See [`due`].
+#[derive(Default)]
+pub(crate) struct Due {
+    /// By bucket.
+    pub(crate) steps: Vec<(BucketId, Turn)>,
+    /// Whether something waits for a lease, or for records that are on their way.
+    pub(crate) waits: bool,
 }

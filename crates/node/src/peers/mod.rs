@@ -304,7 +304,8 @@ impl Peers {
             let now = self.crossed(node);
             let bytes = now.saturating_sub(before);
             // Payload of a part crosses before its answer, be the link slow or fast.
-            if !flow::is_held_up(bytes, wait) && !(is_upload && bytes >= UPLOAD_BYTES) {
+            let goes_on = flow::is_held_up(bytes, wait) || is_upload && bytes >= UPLOAD_BYTES;
+            if !goes_on {
                 return None;
             }
             before = now;

@@ -250,7 +250,10 @@ async fn a_register_is_replaced_with_what_those_know_who_answer_and_the_others_a
     two.until("it is linked", || async { two.site().linked(world.sites[other].id()) }).await;
     let replace = || two.services().admin.move_register(to(&names(left), Some("site-1")));
     let refused = replace().await.unwrap_err();
-    assert!(refused.message().contains(&names(other)) && refused.message().contains("nothing was done"), "{refused}");
+    assert!(
+        refused.message().contains(&names(other)) && refused.message().contains("nothing was done"),
+        "{refused}"
+    );
     answers.abort();
     two.site().peers.net().set_cut(true);
     let moved = replace().await.unwrap();

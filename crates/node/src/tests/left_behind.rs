@@ -18,7 +18,8 @@ async fn put(site: &TestSite, scope: &str) {
 }
 
 async fn join(site: &TestSite) {
-    site.until("the bucket is known", || async { site.site().bucket("photos").await.unwrap().is_some() }).await;
+    site.until("the bucket is known", || async { site.site().bucket("photos").await.unwrap().is_some() })
+        .await;
     let id = site.site().bucket("photos").await.unwrap().unwrap().id;
     site.services().admin.join_bucket("photos", JoinRequest::default()).await.unwrap();
     site.until("the bucket is followed whole", || async { site.site().is_complete(id) }).await;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use futures::StreamExt;
-use skerry_base::kv::View;
 use skerry_gateway::service::{
     BucketPatch, ErrorKind, EtagTest, GetObject, HomeRequest, JoinRequest, Outcome, PutOutcome,
     ReadConditions, ServiceError, WriteCondition,
@@ -378,46 +377,5 @@ async fn what_a_condition_costs() {
             println!("through {name}: (a condition, median, 99 of 100 below) {of:?}");
         }
     }
-    world.stop().await;
-}
-
-/// A federation may have thousands of buckets: what is said of one is a look at that one, not at all of them.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_word_about_one_home_is_no_look_at_all_of_them() {
-    const MANY: u64 = 24;
-    let world = site_of(3).await;
-    let one = &world.sites[0];
-    let opened = async |name: &str| {
-        one.until("its tenure is open", || async {
-            let (system, id) = (one.site().system, one.site().bucket(name).await.unwrap().unwrap().id);
-            let read = move |view: &dyn View| Known::load(view, system, id).map_err(unreadable);
-            one.site().read(read).await.unwrap().is_some_and(|known| known.tenure().is_some())
-        })
-        .await;
-    };
-    for number in 0..MANY {
-        one.create_bucket(&format!("bucket-{number}")).await.unwrap();
-    }
-    for number in 0..MANY {
-        opened(&format!("bucket-{number}")).await;
-    }
-    let looks = || world.sites.iter().map(|node| node.site().nodes.note_looks(0)).collect::<Vec<_>>();
-    // What the nodes have to do about those is done once a while passes without another look.
-    let (seen, since) = (Mutex::new(looks()), Mutex::new(one.site().clock.now()));
-    one.until("they rest", || async {
-        let (now, found) = (one.site().clock.now(), looks());
-        let mut seen = seen.lock().unwrap();
-        if *seen != found {
-            (*seen, *since.lock().unwrap()) = (found, now);
-        }
-        now.since(*since.lock().unwrap()) > Duration::from_secs(1)
-    })
-    .await;
-    let before = looks();
-    one.create_bucket("the-last").await.unwrap();
-    opened("the-last").await;
-    let most = looks().into_iter().zip(before).map(|(after, before)| after - before).max().unwrap();
-    println!("{most} looks at homes for one of {} buckets", MANY + 2);
-    assert!((1..MANY / 2).contains(&most), "{most}");
     world.stop().await;
 }

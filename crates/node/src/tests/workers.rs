@@ -5,8 +5,9 @@ use skerry_gateway::service::{PinAct, PinRequest};
 use super::world::{TestWorld, noise};
 
 /// What a site of one node does by itself.
-const WORKERS: [&str; 20] = [
+const WORKERS: [&str; 21] = [
     "circuits",
+    "clones",
     "collector",
     "copies",
     "drain",

@@ -26,7 +26,7 @@ use crate::trust::founding::Founding;
 use crate::trust::{Identity, PublicKey, SeatOffer, SiteStatement, SiteTrust, entropy};
 
 /// The longest that anything here may take; reached only when something is broken.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The access key of all tests.
 pub(super) fn key() -> AccessKey {
@@ -129,7 +129,16 @@ impl TestSite {
         copy_files(self.directory.path(), directory.path());
         let trust = SiteTrust::load(directory.path()).unwrap();
         let (net, over_tcp, carries) = (self.net.clone(), self.over_tcp, self.carries);
-        Self { directory, core: None, trust, net, over_tcp, carries, seats: self.seats }
+        Self {
+            directory,
+            core: None,
+            trust,
+            net,
+            over_tcp,
+            carries,
+            seats: self.seats,
+            new_copies: self.new_copies,
+        }
     }
 
     pub(super) fn site(&self) -> &Arc<Site> {
@@ -356,7 +365,8 @@ impl TestWorld {
             trust.store(directory.path()).unwrap();
             let (net, carries) = (net.clone(), true);
             let new_copies = Copies::Number(1);
-            let mut site = TestSite { directory, core: None, trust, net, over_tcp, carries, seats, new_copies };
+            let mut site =
+                TestSite { directory, core: None, trust, net, over_tcp, carries, seats, new_copies };
             site.start().await;
             sites.push(site);
         }

@@ -504,11 +504,13 @@ fn waits_for(
             "uploads that nobody completed: complete or abort them, or drain with --abandon-uploads".into()
         }
         // Others lack nothing else, so whoever is there has taken what it takes.
-        Lacking { bodies, records: 0, .. } if *bodies > 0 && *bodies == few.0 && !few.1.is_empty() => format!(
-            "{bodies} bodies are elsewhere, and at fewer sites than their writes were answered for; not linked: {}; bring them \
+        Lacking { bodies, records: 0, .. } if *bodies > 0 && *bodies == few.0 && !few.1.is_empty() => {
+            format!(
+                "{bodies} bodies are elsewhere, and at fewer sites than their writes were answered for; not linked: {}; bring them \
              back, or say `skerry site declare-lost`",
-            few.1.join(", ")
-        ),
+                few.1.join(", ")
+            )
+        }
         _ => String::new(),
     }
 }

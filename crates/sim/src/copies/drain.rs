@@ -235,7 +235,8 @@ impl World {
         };
         let lacking: Vec<Dot> = place.records.keys().copied().filter(lacks).collect();
         let count = lacking.len() as u64;
-        let wants = lacking.into_iter().map(|dot| Want { dot, bytes: 5000, here: false, places: 0 }).collect();
+        let wants =
+            lacking.into_iter().map(|dot| Want { dot, bytes: 5000, here: false, places: 0 }).collect();
         self.moved(site, Placing::Offer { bucket: BUCKET, demand: Demand::anywhere(1), wants });
         self.tell(site, Input::Scanned { bodies: count, bytes: count * 5000, others: 0 });
     }

@@ -159,7 +159,8 @@ impl World {
             let holders: BTreeSet<usize> = (0..self.sites.len()).filter(holds).collect();
             let says = promises.says.get(dot).copied().unwrap_or_default().min(could.len());
             if holders.len() < says {
-                wrong.push(("promised", format!("{dot} is at {} of {says} after site-{site}", holders.len())));
+                wrong
+                    .push(("promised", format!("{dot} is at {} of {says} after site-{site}", holders.len())));
             }
             let all = promises.wish.all().min(near.len());
             let there = near.intersection(&promises.area).count().min(1);

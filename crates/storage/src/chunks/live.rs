@@ -13,6 +13,9 @@ use crate::disk::File;
 use super::Key;
 use super::row::{Area, Place};
 
+/// What waits for a sync: where it was written, and the files to be synced.
+pub(crate) type Unsynced = (Vec<(Key, Place)>, Vec<Arc<dyn File>>);
+
 /// A chunk that was written and is not in the index yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Fresh {
@@ -220,7 +223,7 @@ impl Inner {
     }
 
     /// Takes what waits for a sync, which ends with [`Inner::sync_ended`]: until then none of it is durable.
-    pub(crate) fn take_unsynced(&mut self) -> (Vec<(Key, Place)>, Vec<Arc<dyn File>>) {
+    pub(crate) fn take_unsynced(&mut self) -> Unsynced {
         (self.covering, self.syncing) = (self.is_trusted(), true);
         (self.dirty, self.trusted) = (0, false);
         let files = core::mem::take(&mut self.unsynced_files).into_values().collect();

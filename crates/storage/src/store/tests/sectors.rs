@@ -224,7 +224,6 @@ fn a_rebuild_comes_up_past_sectors_that_cannot_be_read() {
     // It is not punched out for that: the sector may be read again one day.
     drop(store);
     disk.heal(&file_name("payload", large.segment));
-    disk.heal(&file_name("cache", copy.segment));
     disk.heal(&file_name("journal", first.segment));
     settings.kept.as_ref().unwrap().lose();
     let (store, recovery) = open(&disk, &settings);
