@@ -27,6 +27,7 @@ use skerry_model::space;
 
 use crate::areas;
 use crate::clones;
+use crate::config::Copies;
 use crate::conflicts_admin;
 use crate::copies::{look, loss, only, surplus, wanted};
 use crate::drive::live::Liveness;
@@ -249,8 +250,8 @@ const fn follow_name(follow: Follow) -> &'static str {
 
 /// How many copies a bucket may ask for.
 fn copies(wanted: u32) -> Outcome<u8> {
-    let copies = u8::try_from(wanted).ok().filter(|copies| (1..=16).contains(copies));
-    copies.ok_or_else(|| invalid(format!("copies are 1 to 16, not {wanted}")))
+    let copies = u8::try_from(wanted).ok().filter(|copies| (1..=Copies::MOST).contains(copies));
+    copies.ok_or_else(|| invalid(format!("copies are 1 to {}, not {wanted}", Copies::MOST)))
 }
 
 /// Says how many copies are wanted: alone the number asks nothing of areas.
