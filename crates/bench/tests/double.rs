@@ -18,7 +18,7 @@ use skerry_bench::target::Operation;
 use skerry_gateway::admin::Administration;
 use skerry_gateway::http::{Faces, Limits, Tls, bind, serve};
 use skerry_gateway::memory::Memory;
-use skerry_gateway::s3::{ClockReading, ClockRule, Front, Settings};
+use skerry_gateway::s3::{ClockReading, ClockRule, Documents, Front, Settings};
 use skerry_gateway::telemetry::Telemetry;
 use skerry_scenario::workload_size::Size;
 
@@ -39,6 +39,7 @@ async fn double_over(tls: Option<Tls>) -> SocketAddr {
         clock_rule: ClockRule::Strict,
         clock: Arc::new(|| ClockReading { now: now(), trusted: true }),
         host_id: "site-1".into(),
+        documents: Documents::new(32 << 20),
     };
     let mut registry = Registry::default();
     let telemetry = Telemetry::register(&mut registry);

@@ -13,7 +13,7 @@ use skerry_base::WallTime;
 use skerry_gateway::admin::Administration;
 use skerry_gateway::http::{Faces, Limits, bind, serve};
 use skerry_gateway::memory::Memory;
-use skerry_gateway::s3::{ClockReading, ClockRule, Front, Settings};
+use skerry_gateway::s3::{ClockReading, ClockRule, Documents, Front, Settings};
 use skerry_gateway::telemetry::Telemetry;
 
 fn now() -> WallTime {
@@ -30,6 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         clock_rule: ClockRule::Island,
         clock: Arc::new(|| ClockReading { now: now(), trusted: true }),
         host_id: "double".into(),
+        documents: Documents::new(32 << 20),
     };
     let mut registry = Registry::default();
     let telemetry = Telemetry::register(&mut registry);

@@ -248,6 +248,13 @@ const fn follow_name(follow: Follow) -> &'static str {
     }
 }
 
+/// Whose a key or a bucket is.
+fn owner(asked: Option<&str>) -> Outcome<&str> {
+    let owner = asked.unwrap_or(FIRST_OWNER);
+    let sound = !owner.is_empty() && owner.len() <= 64 && !owner.chars().any(char::is_control);
+    sound.then_some(owner).ok_or_else(|| invalid("an owner has 1 to 64 letters and no control characters"))
+}
+
 /// How many copies a bucket may ask for.
 fn copies(wanted: u32) -> Outcome<u8> {
     let copies = u8::try_from(wanted).ok().filter(|copies| (1..=Copies::MOST).contains(copies));
@@ -533,10 +540,10 @@ impl AdminService for Admin {
     async fn create_key(&self, request: KeyCreate) -> Outcome<KeyCreated> {
         let key =
             access::generate().map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
-        let owner = request.owner.as_deref().unwrap_or(FIRST_OWNER);
+        let owner = owner(request.owner.as_deref())?;
         let name = request.name.as_deref().unwrap_or_default();
-        if owner.is_empty() || owner.len() > 64 || name.len() > 256 {
-            return Err(invalid("an owner has 1 to 64 letters, a name at most 256"));
+        if name.len() > 256 {
+            return Err(invalid("the name of a key has at most 256 letters"));
         }
         let document = make_key(&self.site, &key, owner, name, false).await?;
         Ok(KeyCreated { key: key_status(&key.id, &document), secret: key.secret })
@@ -566,7 +573,7 @@ impl AdminService for Admin {
     }
 
     async fn create_bucket(&self, request: BucketCreate) -> Outcome<BucketStatus> {
-        let owner = request.owner.as_deref().unwrap_or(FIRST_OWNER);
+        let owner = owner(request.owner.as_deref())?;
         let name = buckets::name_here(&self.site, &request.name);
         // Before anything is made: what is refused is not there afterwards.
         set_copies(&mut BucketConfig::default(), request.copies, request.copies_in.as_deref())?;

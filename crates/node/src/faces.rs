@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use skerry_gateway::admin::Administration;
 use skerry_gateway::http::{self, Faces, Limits, Tls};
-use skerry_gateway::s3::{ClockReading, ClockRule, Front, Settings};
+use skerry_gateway::s3::{ClockReading, ClockRule, Documents, Front, Settings};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Watched;
 use crate::config::{Clock as ClockSetting, Config};
+use crate::rooms::Rooms;
 use crate::server::{Core, Options, StartError};
 use crate::trust::{TrustError, access, files};
 
@@ -71,7 +72,7 @@ impl Running {
         let administration = Administration::new(core.services.admin.clone(), registry, &token);
         let front = Front::new(core.services.clone(), settings(config, &core));
         let (faces, stop) = (TaskTracker::new(), CancellationToken::new());
-        let limits = limits(config, core.rooms.connections);
+        let limits = limits(config, &core.rooms);
         let (with_s3, alone) = match admin {
             None => (Some(administration), None),
             Some(listener) => (None, Some((listener, administration))),
@@ -82,9 +83,10 @@ impl Running {
             faces.spawn(http::serve(listener, tls, Arc::new(face), limits, stopped));
         };
         if let Some((listener, administration)) = alone {
-            http::check_plain(listener.local_addr().map_err(http_error)?, false, config.s3.insecure)
+            // With the site's certificate, as the S3 face: what comes here is the token that may do everything.
+            http::check_plain(listener.local_addr().map_err(http_error)?, tls.is_some(), config.s3.insecure)
                 .map_err(http_error)?;
-            serve(listener, None, Faces::new(None, Some(administration), telemetry.clone()));
+            serve(listener, tls.clone(), Faces::new(None, Some(administration), telemetry.clone()));
         }
         serve(s3, tls.clone(), Faces::new(Some(front), with_s3, telemetry));
         if let Some((certificates, tls)) = certificates.zip(tls.clone()) {
@@ -140,14 +142,16 @@ fn settings(config: &Config, core: &Core) -> Settings {
         },
         clock: Arc::new(reading),
         host_id: core.site.called(),
+        documents: Documents::new(core.rooms.documents),
     }
 }
 
-fn limits(config: &Config, most: usize) -> Limits {
+fn limits(config: &Config, rooms: &Rooms) -> Limits {
     Limits {
-        connections: (config.limits.connections as usize).min(most),
+        connections: (config.limits.connections as usize).min(rooms.connections),
         head_time: config.limits.header_timeout.0,
         stall_time: config.limits.body_timeout.0,
+        streams: rooms.streams,
         shutdown_time: config.limits.drain.0,
         ..Limits::default()
     }

@@ -23,6 +23,11 @@ const AHEAD_PER_PROCESSOR: usize = 4 << 20;
 const CONNECTION: u64 = 256 << 10;
 /// So many connections are let in on the smallest machine.
 const CONNECTIONS: usize = 32;
+/// A stream for each so many bytes of memory, and how many at least and at most.
+const STREAM: u64 = 8 << 20;
+const STREAMS: (u32, u32) = (16, 128);
+/// Documents of requests, twice their length: as they came and as they are read.
+const DOCUMENTS: usize = 32 << 20;
 /// The index gets at most one part in so many; as much is written and not synced.
 const INDEX: u64 = 8;
 
@@ -43,8 +48,12 @@ pub(crate) struct Rooms {
     pub(crate) index: u64,
     /// At most written and not synced.
     pub(crate) dirty: u64,
+    /// Documents of requests that are not small.
+    pub(crate) documents: usize,
     /// Connections at most.
     pub(crate) connections: usize,
+    /// Streams at most of one HTTP/2 connection: each is as dear as a connection of its own.
+    pub(crate) streams: u32,
 }
 
 impl Rooms {
@@ -67,6 +76,8 @@ impl Rooms {
             holding: part(64, HOLDING_BYTES, PER_PROCESSOR),
             index: (memory / INDEX).max(LEAST as u64),
             dirty: (memory / INDEX).max(LEAST as u64),
+            documents: part(64, DOCUMENTS, DOCUMENTS),
+            streams: u32::try_from(memory / STREAM).unwrap_or(u32::MAX).clamp(STREAMS.0, STREAMS.1),
             connections: usize::try_from(memory / CONNECTION).unwrap_or(usize::MAX).max(CONNECTIONS),
         }
     }
@@ -96,13 +107,15 @@ mod tests {
                 let payload = rooms.incoming + rooms.outgoing + rooms.arriving + rooms.holding;
                 // Of a connection a fourth at most is memory of ours, the rest the kernel's.
                 let connections = rooms.connections as u64 * CONNECTION / 4;
-                let all = payload as u64 + rooms.index + connections;
+                let all = (payload + rooms.documents) as u64 + rooms.index + connections;
                 assert!(all <= memory * 34 / 64, "{rooms:?} takes {all}");
             }
         }
         let rooms = Rooms::of(128 * MIB, 2);
         assert_eq!((rooms.incoming, rooms.outgoing), (8 << 20, 4 << 20));
         assert_eq!((rooms.index, rooms.dirty, rooms.connections), (16 * MIB, 16 * MIB, 512));
+        assert_eq!((rooms.documents, rooms.streams), (2 << 20, 16));
+        assert_eq!(Rooms::of(1 << 30, 2).streams, 128);
     }
 
     #[test]

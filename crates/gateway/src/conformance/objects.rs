@@ -317,6 +317,11 @@ pub(super) async fn many_deletes(suite: &Suite) -> Checked {
     place.put("v", "x").await?;
     let empty = "<Delete><Object><Key>v</Key><VersionId></VersionId></Object></Delete>";
     refused(&delete(empty).await?, 400, "InvalidArgument")?;
+    // A condition that names nothing is none that could hold: least of all one that always does.
+    for nothing in ["<ETag></ETag>", "<ETag/>", "<ETag>\"\"</ETag>"] {
+        let body = format!("<Delete><Object><Key>v</Key>{nothing}</Object></Delete>");
+        refused(&delete(&body).await?, 400, "InvalidArgument")?;
+    }
     expect(&place.get("v").await?, 200)?;
     expect(&place.send(place.ask("DELETE", "v", "")).await?, 204)?;
     let too_many = object("x").repeat(1001);

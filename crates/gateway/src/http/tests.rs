@@ -16,7 +16,7 @@ use super::*;
 use crate::admin::Administration;
 use crate::conformance::{Client, Credentials, run_all};
 use crate::memory::Memory;
-use crate::s3::{ClockReading, ClockRule, Front, Settings};
+use crate::s3::{ClockReading, ClockRule, Documents, Front, Settings};
 use crate::telemetry::Telemetry;
 
 fn now() -> WallTime {
@@ -39,6 +39,7 @@ impl Served {
             clock_rule: ClockRule::Strict,
             clock: Arc::new(|| ClockReading { now: now(), trusted: true }),
             host_id: "site-1".into(),
+            documents: Documents::new(32 << 20),
         };
         let mut registry = Registry::default();
         let telemetry = Telemetry::register(&mut registry);

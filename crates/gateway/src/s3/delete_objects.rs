@@ -32,6 +32,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     for (target, outcome) in targets.into_iter().zip(outcomes) {
         match outcome {
             Ok(outcome) => {
+                // That of the whole request, as all of them say.
                 receipt = Some(outcome.receipt.clone());
                 if !quiet {
                     output.deleted.get_or_insert_default().push(deleted(target, outcome));
@@ -45,6 +46,11 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
 
 fn target(object: dto::ObjectIdentifier) -> Outcome<DeleteTarget> {
     let etag = object.e_tag.map(|etag| EtagTest::parse(etag.value()));
+    if matches!(&etag, Some(EtagTest::OneOf(etags)) if etags.iter().all(String::is_empty)) {
+        let message =
+            format!("the ETag of {:?} names no ETag: leave it out, or say the one that is to go", object.key);
+        return Err(ServiceError::new(ErrorKind::InvalidArgument, message));
+    }
     Ok(DeleteTarget {
         key: object.key,
         version: object.version_id.as_deref().map(version_id).transpose()?,

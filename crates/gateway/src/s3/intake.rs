@@ -1,17 +1,56 @@
 //! From the body on the connection to the body a service reads: chunks decoded, limits and digests attached.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::stream;
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use skerry_base::limits;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::headers;
 use super::sigv4::{ChunkKeys, Decoder, Payload};
 use crate::http::body::Inflow;
 use crate::service::{ErrorKind, Expected, Outcome, ServiceError, Trailers, UploadBody};
+
+/// A document up to here takes no room: most are smaller, and a connection is worth as much.
+const SMALL: usize = 16 << 10;
+/// How long a document waits for room.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Memory for the documents of requests. Clones are the same room.
+#[derive(Debug, Clone)]
+pub struct Documents {
+    bytes: u32,
+    room: Arc<Semaphore>,
+}
+
+/// The room of one document; given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Place(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+
+impl Documents {
+    /// Room for so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        let bytes = u32::try_from(bytes.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        Self { bytes, room: Arc::new(Semaphore::new(bytes as usize)) }
+    }
+
+    /// For a document of this length: twice that, as it came and as it is read. One that is larger than the room has
+    /// all of it.
+    async fn take(&self, length: usize) -> Outcome<Place> {
+        let wanted = u32::try_from(length.saturating_mul(2)).unwrap_or(u32::MAX).min(self.bytes);
+        let permits = self.room.clone().acquire_many_owned(wanted);
+        let full = || {
+            let message = "the documents of other requests take all the memory there is for them; try again";
+            ServiceError::new(ErrorKind::SlowDown, message)
+        };
+        let granted = tokio::time::timeout(PATIENCE, permits).await.map_err(|_| full())?;
+        granted.map(Place).map_err(|_| full())
+    }
+}
 
 /// What a request says about its body, and the body.
 pub(super) struct Intake<'a> {
@@ -41,8 +80,13 @@ impl Intake<'_> {
         self.body(expected)
     }
 
-    /// A document, whole, of at most `limit` bytes. `summed`: the checksum headers are of this body.
-    pub(super) async fn document(self, limit: usize, summed: bool) -> Outcome<Bytes> {
+    /// A document, whole, of at most `limit` bytes, and the room it takes. `summed`: the checksum headers are of this body.
+    pub(super) async fn document(
+        self,
+        limit: usize,
+        summed: bool,
+        room: &Documents,
+    ) -> Outcome<(Bytes, Option<Place>)> {
         let length = self.length()?;
         let too_long = || {
             ServiceError::new(
@@ -57,14 +101,19 @@ impl Intake<'_> {
         let expected = Expected { checksum, ..self.expected(length)? };
         let mut body = self.body(expected)?;
         let mut document = BytesMut::new();
+        let mut place = None;
         while let Some(bytes) = body.next().await {
             document.extend_from_slice(&bytes?);
             if document.len() > limit {
                 return Err(too_long());
             }
+            if document.len() > SMALL && place.is_none() {
+                let length = length.map_or(limit, |length| usize::try_from(length).unwrap_or(limit));
+                place = Some(room.take(length).await?);
+            }
         }
         body.finish()?;
-        Ok(document.freeze())
+        Ok((document.freeze(), place))
     }
 
     fn length(&self) -> Outcome<Option<u64>> {
@@ -153,5 +202,25 @@ impl Chunked {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn documents_wait_for_room_and_one_that_is_larger_than_all_of_it_takes_all() {
+        let room = Documents::new(100);
+        let one = room.take(20).now_or_never().unwrap().unwrap();
+        let other = room.take(30).now_or_never().unwrap().unwrap();
+        assert!(room.take(1).now_or_never().is_none());
+        drop(one);
+        assert!(room.take(20).now_or_never().is_some());
+        assert!(room.take(1 << 20).now_or_never().is_none());
+        drop(other);
+        assert!(room.take(1 << 20).now_or_never().is_some());
     }
 }

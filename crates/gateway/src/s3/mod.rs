@@ -51,6 +51,7 @@ use hyper::{HeaderMap, Method, Request, Response};
 
 pub(crate) use self::address::Address;
 pub use self::address::check_bucket;
+pub use self::intake::Documents;
 use self::intake::Intake;
 use self::operation::{Operation, route, take_hoisted, unsigned};
 use self::reply::Reply;
@@ -78,6 +79,8 @@ pub struct Settings {
     pub clock: Arc<dyn Fn() -> ClockReading + Send + Sync>,
     /// What `x-amz-id-2` says: the site's name.
     pub host_id: String,
+    /// Memory for what requests say in documents.
+    pub documents: Documents,
 }
 
 impl core::fmt::Debug for Settings {
@@ -180,11 +183,12 @@ impl Front {
             scope: headers::text(&parts.headers, "x-skerry-scope")?,
         };
         let intake = Intake { payload: claim.payload, keys, headers: &parts.headers, body };
-        let (upload, document) = if row.streams {
-            (Some(intake.upload()?), Bytes::new())
+        // The place is held until the request is answered.
+        let (upload, (document, _place)) = if row.streams {
+            (Some(intake.upload()?), (Bytes::new(), None))
         } else {
             let summed = row.operation != Operation::CompleteMultipartUpload;
-            (None, intake.document(DOCUMENT_BYTES, summed).await?)
+            (None, intake.document(DOCUMENT_BYTES, summed, &self.settings.documents).await?)
         };
         let scheme = parts.extensions.get::<Scheme>().map_or("http", |scheme| scheme.0);
         let location = format!("{scheme}://{host}{}", parts.uri.path());

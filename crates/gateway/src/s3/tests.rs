@@ -24,6 +24,7 @@ fn settings() -> Settings {
         clock_rule: ClockRule::Island,
         clock: Arc::new(|| ClockReading { now: now(), trusted: true }),
         host_id: "site-1".into(),
+        documents: Documents::new(32 << 20),
     }
 }
 

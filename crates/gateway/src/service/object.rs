@@ -255,7 +255,9 @@ pub trait ObjectService: Send + Sync + 'static {
     async fn head(&self, context: &RequestContext, request: GetObject) -> Outcome<ObjectHead>;
     /// Deletes a key or erases a version.
     async fn delete(&self, context: &RequestContext, request: DeleteObject) -> Outcome<DeleteOutcome>;
-    /// Deletes up to 1000; one answer per target in their order. An outer error means none was tried.
+    /// Deletes up to 1000; one answer per target in their order. An outer error means none was tried. Each that succeeded
+    /// bears the receipt of them all: the scope that every one of them reached, if it is the same, and a token that
+    /// includes them all.
     async fn delete_many(
         &self,
         context: &RequestContext,

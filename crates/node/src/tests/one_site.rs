@@ -1,12 +1,20 @@
 //! One site alone.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use skerry_base::BucketId;
 use skerry_gateway::conformance::{Credentials, run_all};
 use skerry_gateway::service::{ByteRange, ErrorKind, WriteCondition};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use super::world::{TestWorld, context, key, noise};
 use crate::server::Running;
 use crate::site::MEMBERSHIPS;
+use crate::trust::{ca, files};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_of_all_sizes_come_back_whole_and_in_ranges() {
@@ -96,6 +104,42 @@ async fn the_conformance_suite_passes() {
     let endpoint = format!("http://{}", running.endpoints.s3);
     let report = run_all(&endpoint, &credentials, 1).await;
     assert!(report.passed(), "{report}");
+    running.shutdown().await;
+}
+
+/// What comes to the admin face is the token that may do everything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_with_a_certificate_speaks_tls_on_its_admin_face_too() {
+    let mut world = TestWorld::new(1).await;
+    let site = &mut world.sites[0];
+    site.stop().await;
+    let (mut config, options) = site.settings();
+    let tls = Path::new(&config.node.dir).join("tls");
+    ca::store(&tls, "test", &["127.0.0.1".into()]).unwrap();
+    let file = |name: &str| tls.join(name).to_string_lossy().into_owned();
+    (config.tls.certificate, config.tls.key) = (file(ca::CERTIFICATE), file(ca::KEY));
+    config.admin.listen = "127.0.0.1:0".into();
+    let running = Running::start(&config, options).await.unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = files::read_text(&tls.join(ca::CA_CERTIFICATE)).unwrap();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+    for address in [running.endpoints.s3, running.endpoints.admin.unwrap()] {
+        let socket = tokio::net::TcpStream::connect(address).await.unwrap();
+        let mut stream = connector.connect(ServerName::from(address.ip()), socket).await.unwrap();
+        let ask = "GET /_skerry/health/live HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        // Some peers end without the closing word.
+        stream.read_to_end(&mut answer).await.ok();
+        assert!(answer.starts_with(b"HTTP/1.1 "), "{}", String::from_utf8_lossy(&answer));
+    }
     running.shutdown().await;
 }
 
