@@ -43,7 +43,27 @@ pub(crate) async fn delete_many(
     let bucket = site.allowed(context, bucket, Action::Write).await?;
     scope::check(site, context, &bucket)?;
     let deletes = targets.into_iter().map(|target| one(site, context, &bucket, target));
-    Ok(futures::stream::iter(deletes).buffered(AT_ONCE).collect().await)
+    let mut outcomes: Vec<Outcome<DeleteOutcome>> =
+        futures::stream::iter(deletes).buffered(AT_ONCE).collect().await;
+    let receipt = of_all(outcomes.iter().flatten().map(|outcome| &outcome.receipt));
+    for outcome in outcomes.iter_mut().flatten() {
+        outcome.receipt = receipt.clone();
+    }
+    Ok(outcomes)
+}
+
+/// What holds for all of these: a scope that all of them reached, and the token of the last write where one origin made
+/// them all. A batch has one answer, and may not promise for one delete what another reached.
+fn of_all<'a>(receipts: impl Iterator<Item = &'a Receipt> + Clone) -> Receipt {
+    let mut scopes = receipts.clone().filter_map(|receipt| receipt.scope.as_ref());
+    let scope = scopes.next().filter(|first| scopes.all(|scope| scope == *first)).cloned();
+    let tokens = receipts.filter_map(|receipt| write::parse_token(receipt.token.as_deref()?));
+    let last = tokens.map(Some).reduce(|one, other| {
+        let ((bucket, dot), (_, late)) = (one?, other?);
+        (dot.origin == late.origin).then_some((bucket, dot.max(late)))
+    });
+    let token = last.flatten().map(|(bucket, dot)| write::token(bucket, dot));
+    Receipt { scope, token, lost: None }
 }
 
 async fn one(
@@ -103,5 +123,30 @@ fn outcome(
             DeleteOutcome { delete_marker, version: Some(shape::version_id(record)), receipt }
         }
         _ => DeleteOutcome { receipt, ..DeleteOutcome::default() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skerry_base::{BucketId, Dot, NodeId, Origin};
+
+    use super::*;
+
+    fn receipt(scope: &str, node: u8, seq: u64) -> Receipt {
+        let origin = Origin { node: NodeId([node; 16]), ..Origin::default() };
+        let token = write::token(BucketId::default(), Dot { origin, seq });
+        Receipt { scope: Some(scope.into()), token: Some(token), lost: None }
+    }
+
+    #[test]
+    fn a_batch_claims_what_all_of_it_reached_and_its_token_is_of_the_last_write() {
+        let all = [receipt("site", 1, 7), receipt("site", 1, 12), Receipt::default(), receipt("site", 1, 9)];
+        assert_eq!(of_all(all.iter()), receipt("site", 1, 12));
+        let mixed = [receipt("node", 1, 1), receipt("site", 1, 2)];
+        assert_eq!(of_all(mixed.iter()), Receipt { scope: None, ..receipt("", 1, 2) });
+        // Neither of two origins says anything of the other's writes.
+        let two = [receipt("site", 1, 1), receipt("site", 2, 2)];
+        assert_eq!(of_all(two.iter()), Receipt { token: None, ..receipt("site", 1, 1) });
+        assert_eq!(of_all([].iter()), Receipt::default());
     }
 }

@@ -143,6 +143,7 @@ async fn page(
     }
     let request = if versions { Request::Versions(list.clone()) } else { Request::List(list.clone()) };
     let asking = members::nearest(site, bucket).await?;
+    let asking = members::who_have_seen(site, bucket, asking, mode).await?;
     match far(site, &asking, &request).await {
         Ok((from, page)) => {
             members::follow(site, bucket, from).await;

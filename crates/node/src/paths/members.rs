@@ -240,17 +240,59 @@ pub(crate) async fn hear_claims(site: &Site) {
 
 /// What these sites have seen of a bucket together, and how many of them said so.
 pub(crate) async fn seen_by(site: &Site, bucket: BucketId, sites: &[SiteId]) -> (Vector, usize) {
+    let said = seen_by_each(site, bucket, sites).await;
+    (together(&said), said.len())
+}
+
+fn together(said: &[(SiteId, Vector)]) -> Vector {
+    let mut all = Vector::new();
+    said.iter().for_each(|(_, vector)| all.merge(vector));
+    all
+}
+
+/// What each of these sites has seen of a bucket, as far as they said so; in their order.
+async fn seen_by_each(site: &Site, bucket: BucketId, sites: &[SiteId]) -> Vec<(SiteId, Vector)> {
     let request = Request::Size { bucket };
     let asked = sites.iter().map(|member| site.peers.call(*member, &request));
-    let mut goal = Vector::new();
-    let mut answered = 0;
-    for answer in futures::future::join_all(asked).await.into_iter().flatten() {
-        if let Response::Size { vector, .. } = answer.response {
-            goal.merge(&vector);
-            answered += 1;
+    let answers = futures::future::join_all(asked).await;
+    let said = sites.iter().zip(answers).filter_map(|(member, answer)| match answer.ok()?.response {
+        Response::Size { vector, .. } => Some((*member, vector)),
+        _ => None,
+    });
+    said.collect()
+}
+
+/// Of the members that are asked for a listing those that have seen what the reader wants to be seen; none of them is a
+/// refusal that says so. A page that is read afterwards has at least that.
+pub(crate) async fn who_have_seen(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    asking: Asking,
+    mode: &ReadMode,
+) -> Outcome<Asking> {
+    let (of, token) = match mode {
+        ReadMode::Local => return Ok(asking),
+        // Nobody to ask: what that means is said as for every listing.
+        ReadMode::Latest if asking.sites.is_empty() => return Ok(asking),
+        ReadMode::Latest => (bucket.id, None),
+        ReadMode::After(token) => {
+            let (of, dot) = super::write::parse_token(token).ok_or_else(bad_token)?;
+            (of, Some(Vector::from_iter([(dot.origin, dot.seq)])))
         }
+    };
+    let mut said = seen_by_each(site, of, &asking.sites).await;
+    let goal = token.unwrap_or_else(|| together(&said));
+    said.retain(|(_, vector)| vector.includes(&goal));
+    if said.is_empty() {
+        return Err(refusal::unreachable(match mode {
+            ReadMode::After(_) => {
+                "no member that can be asked for this listing has seen the write of the token; try again, \
+                                   or list without it what a member has"
+            }
+            _ => "no member that can be asked for this listing has seen all that the others have; try again",
+        }));
     }
-    (goal, answered)
+    Ok(Asking { sites: said.into_iter().map(|(member, _)| member).collect(), ..asking })
 }
 
 /// Waits until this site has seen all of `goal`.

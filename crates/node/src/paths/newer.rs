@@ -26,24 +26,32 @@ async fn here(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> {
     site.read(move |view| local.local(view)).await
 }
 
-/// At least as new as the write of this token: from here if it has arrived, else from its site or another that has
-/// seen it, else from here once it arrives.
-pub(crate) async fn after(site: &Arc<Site>, wanted: &Wanted, part: Part, token: &str) -> Outcome<Found> {
+/// At least as new as the write of this token: from its site or another that has seen it. None if the write is here, at
+/// once or while others were asked: then a plain read is new enough, and it knows whether this site may say "there is
+/// nothing": that a write has arrived says nothing of other keys.
+pub(crate) async fn after(
+    site: &Arc<Site>,
+    wanted: &Wanted,
+    part: Part,
+    token: &str,
+) -> Outcome<Option<Found>> {
     let (bucket, dot) = super::write::parse_token(token).ok_or_else(members::bad_token)?;
     // Before the record is read: what had arrived by then is in what is read.
     let covered = move |view: &dyn View| space::vector_entry(view, bucket, dot.origin).map_err(unreadable);
-    let has_arrived = site.read(covered).await? >= dot.seq;
+    if site.read(covered).await? >= dot.seq {
+        return Ok(None);
+    }
     let found = here(site, wanted).await?;
-    if has_arrived || matches!(&found, Found::Object(record) if record.dot == dot) {
-        return Ok(found);
+    if matches!(&found, Found::Object(record) if record.dot == dot) {
+        return Ok(Some(found));
     }
     let arrives = async {
         let goal = Vector::from_iter([(dot.origin, dot.seq)]);
         if site.is_member(bucket) { members::seen(site, bucket, &goal).await.ok() } else { None }
     };
     tokio::select! {
-        Some(()) = arrives => here(site, wanted).await,
-        Some(asked) = ask(site, wanted, part, (&found, dot)) => asked,
+        Some(()) = arrives => Ok(None),
+        Some(asked) = ask(site, wanted, part, (&found, dot)) => asked.map(Some),
         else => Err(missing(site, dot)),
     }
 }

@@ -161,7 +161,11 @@ async fn store_part(
 ) -> Outcome<PutPartOutcome> {
     let upload = match target.is_here(site) {
         true => target.read(site).await?,
-        false => relay::describe(site, context, target).await?,
+        false => {
+            // The part would lie here until its site has it.
+            target.bucket.check_residency(site)?;
+            relay::describe(site, context, target).await?
+        }
     };
     upload_body.also(checksum_of(&upload).0);
     let (body, digests) = ingest::ingest(site, target.bucket.id, upload_body).await?;

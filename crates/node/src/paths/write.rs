@@ -635,6 +635,8 @@ fn home_unreachable(site: &Site, home: SiteId, why: &str) -> ServiceError {
 pub(crate) fn wire_condition(condition: &WriteCondition) -> message::Condition {
     let list = |test: &EtagTest| match test {
         EtagTest::Any => Vec::new(),
+        // An empty list would be "any" there: this is an ETag that nothing has.
+        EtagTest::OneOf(etags) if etags.is_empty() => vec![String::new()],
         EtagTest::OneOf(etags) => etags.clone(),
     };
     message::Condition { absent: condition.absent, matches: condition.matches.as_ref().map(list) }

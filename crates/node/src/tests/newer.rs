@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use skerry_base::SiteId;
 use skerry_federation::Input;
-use skerry_gateway::service::{BucketPatch, ErrorKind, ReadMode, RequestContext};
+use skerry_gateway::service::{BucketPatch, ErrorKind, ListQuery, Outcome, ReadMode, RequestContext};
+use skerry_model::bucket::Joins;
 
 use super::world::{TestSite, TestWorld, context, noise};
 use crate::server::Core;
@@ -43,6 +44,60 @@ async fn a_token_is_refused_where_its_write_cannot_be() {
     one.cut(false).await;
     world.linked(one).await;
     assert_eq!(two.get_with("photos", "new", None, &after).await.unwrap(), "1");
+    world.stop().await;
+}
+
+/// A write that is here says nothing of what else there is: of another bucket, or of one that is not followed whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_of_a_write_that_is_here_makes_nothing_unfindable() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "old", "0").await.unwrap();
+    two.create_bucket("own").await.unwrap();
+    two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() }).await;
+    let token = two.put("own", "a", "1").await.unwrap().receipt.token.unwrap();
+    let after = RequestContext { read: ReadMode::After(token), ..context() };
+    assert_eq!(two.get_with("photos", "old", None, &after).await.unwrap(), "0");
+    assert_eq!(two.get_with("own", "a", None, &after).await.unwrap(), "1");
+    let gone = two.get_with("own", "b", None, &after).await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NoSuchKey);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_follows_nothing_lists_what_the_token_or_the_latest_asks_for_or_nothing() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "old", "0").await.unwrap();
+    follows(two, "photos").await;
+    let known = || async { three.site().bucket("photos").await.unwrap().is_some() };
+    three.until("the bucket is known", known).await;
+    let stay = BucketPatch { join: Some("manual".into()), ..BucketPatch::default() };
+    one.services().admin.update_bucket("photos", stay).await.unwrap();
+    let manual = || async {
+        let found = three.site().bucket("photos").await.unwrap();
+        found.is_some_and(|bucket| three.site().joins(&bucket) == Joins::Manual)
+    };
+    three.until("it is joined by hand only", manual).await;
+    one.cut(true).await;
+    let token = one.put("photos", "new", "1").await.unwrap().receipt.token.unwrap();
+    let after = RequestContext { read: ReadMode::After(token), ..context() };
+    let list = |context: RequestContext| async move {
+        let query = ListQuery { bucket: "photos".into(), limit: 1000, ..ListQuery::default() };
+        let page = three.services().objects.list(&context, query).await?;
+        Outcome::Ok(page.entries.iter().map(|entry| entry.name().to_owned()).collect::<Vec<_>>())
+    };
+    assert_eq!(list(context()).await.unwrap(), ["old"]);
+    assert_eq!(list(latest()).await.unwrap(), ["old"], "all that can be reached");
+    let refused = list(after.clone()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unreachable);
+    assert!(refused.message().contains("token"), "{refused}");
+    one.cut(false).await;
+    world.linked(one).await;
+    assert_eq!(list(after).await.unwrap(), ["new", "old"]);
+    assert_eq!(list(latest()).await.unwrap(), ["new", "old"]);
     world.stop().await;
 }
 

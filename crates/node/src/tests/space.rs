@@ -1,8 +1,9 @@
 //! Where payload may lie, and what a site does that has no room or may not keep it.
 
-use skerry_gateway::service::{BucketPatch, ErrorKind, RequestContext, WriteCondition};
+use skerry_gateway::service::{BucketPatch, ErrorKind, PutPart, RequestContext, UploadBody, WriteCondition};
 use skerry_model::space;
 
+use super::uploads::begin;
 use super::world::{TestSite, TestWorld, context, noise};
 use crate::server::Core;
 use crate::site::unreadable;
@@ -52,6 +53,17 @@ async fn a_bucket_bound_to_a_site_leaves_no_copy_elsewhere_and_is_written_from_e
         let again = two.put_if("papers", key, body, absent.clone()).await.unwrap_err();
         assert_eq!(again.kind(), ErrorKind::PreconditionFailed);
     }
+    // Nor does a part of an upload lie elsewhere for as long as it takes to its site.
+    let target = begin(one, "papers", "parts").await;
+    let part = |body: &bytes::Bytes| PutPart {
+        target: target.clone(),
+        number: 1,
+        body: UploadBody::of(body.clone()),
+    };
+    let refused = two.services().objects.put_part(&context(), part(&noise(3 << 20, 9))).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotResident);
+    assert!(refused.message().contains("site-1 only"), "{refused}");
+    one.services().objects.put_part(&context(), part(&noise(3 << 20, 9))).await.unwrap();
     // Nobody else holds it for a scope either.
     let scoped = RequestContext { scope: Some("sites=2".into()), ..context() };
     let put = one.put_in(&scoped, "papers", "b", noise(10, 3)).await.unwrap_err();
