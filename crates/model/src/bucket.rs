@@ -9,6 +9,7 @@
 mod ack;
 mod address;
 mod area;
+mod by_id;
 mod claim;
 mod duty;
 mod home;
@@ -22,9 +23,10 @@ mod wish;
 pub use ack::AREA_PLACES;
 pub use address::{AddressDocument, assign_address, dialled};
 pub use area::{AreaDocument, area, areas, assign_area, configure_area, is_area_name};
+pub use by_id::{ClaimNames, Deleted, claimed_since, resolve_id};
 pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, all_buckets, claim,
-    deleted_buckets, is_deleted, list_buckets, resolve, revivals, unclaim, unclaim_after,
+    deleted_buckets, is_deleted, list_buckets, resolve, revival, revivals, unclaim, unclaim_after,
 };
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{

@@ -26,7 +26,7 @@ mod subscription;
 pub use below::{Asked, Below, Changes, Extent, Range, changes_below, extent, range_below};
 pub use census::{Census, Standing, census};
 pub use fallback::fallbacks;
-pub use feed::{Item, Items, absent, records_after, vector, vector_entry};
+pub use feed::{Item, Items, absent, keys_after, records_after, vector, vector_entry};
 pub use leave::left;
 pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
 pub use loose::{Loose, ahead, follow, keep, loose, marked, records_in};

@@ -3,16 +3,24 @@
 //! Invariant: a waiter that looks, and then waits with what it saw, misses nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skerry_base::BucketId;
 use tokio::sync::watch;
+
+/// Buckets that changed, for who brings deleted ones back.
+#[derive(Default)]
+struct Dirty {
+    buckets: BTreeSet<BucketId>,
+    /// Of these own writes count as well.
+    watched: BTreeSet<BucketId>,
+}
 
 /// Counts changes of this node's state. Cheap to clone.
 #[derive(Clone)]
 pub struct Changes {
     count: watch::Sender<u64>,
-    dirty: Arc<Mutex<BTreeSet<BucketId>>>,
+    dirty: Arc<Mutex<Dirty>>,
     system: watch::Sender<u64>,
     belonging: watch::Sender<u64>,
     system_bucket: BucketId,
@@ -32,6 +40,11 @@ impl Changes {
         if bucket == self.system_bucket {
             self.system.send_modify(|count| *count += 1);
         }
+        let mut dirty = self.dirty();
+        if dirty.watched.contains(&bucket) {
+            dirty.buckets.insert(bucket);
+        }
+        drop(dirty);
         let mut apart = self.apart.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = apart.get(&bucket) {
             count.send_modify(|count| *count += 1);
@@ -46,7 +59,7 @@ impl Changes {
 
     /// Records of others are durable here.
     pub fn fed(&self, bucket: BucketId) {
-        self.dirty.lock().unwrap_or_else(PoisonError::into_inner).insert(bucket);
+        self.dirty().buckets.insert(bucket);
         self.happened(bucket);
     }
 
@@ -60,6 +73,11 @@ impl Changes {
     pub fn belonging(&self) {
         self.belonging.send_modify(|count| *count += 1);
         self.world();
+    }
+
+    /// How often that was told.
+    pub fn belonging_count(&self) -> u64 {
+        *self.belonging.borrow()
     }
 
     /// Follows that.
@@ -90,8 +108,17 @@ impl Changes {
         self.system.subscribe()
     }
 
-    /// Buckets that others changed since this was last asked.
+    /// Buckets that others changed since this was last asked, and those watched that were written to here.
     pub fn take_dirty(&self) -> BTreeSet<BucketId> {
-        std::mem::take(&mut self.dirty.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.dirty().buckets)
+    }
+
+    /// From now on own writes of these buckets count there as well, and of no others.
+    pub fn watch(&self, buckets: BTreeSet<BucketId>) {
+        self.dirty().watched = buckets;
+    }
+
+    fn dirty(&self) -> MutexGuard<'_, Dirty> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

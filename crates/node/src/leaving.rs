@@ -27,7 +27,7 @@ use skerry_model::space::{self, SpaceError};
 use crate::drive::stored::{Stored, forget, say};
 use crate::duties::Act;
 use crate::paths::bucket::Bucket;
-use crate::paths::{bucket, refusal};
+use crate::paths::refusal;
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, Stamps, entry, unreadable};
 use crate::tasks::rest;
@@ -499,8 +499,7 @@ async fn pick_up(site: &Arc<Site>) {
 
 /// One try.
 async fn attempt(site: &Arc<Site>, id: BucketId) -> Outcome<()> {
-    let system = site.system;
-    let Some(bucket) = site.read(move |view| bucket::claim_of(view, system, id)).await? else {
+    let Some(bucket) = site.claim_of(id).await? else {
         // Nobody has it any more.
         site.leaving.end(id);
         return Ok(());

@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 
 use crate::copies::look::{lies_here, stays_here};
 use crate::following;
-use crate::paths::bucket::{self, Bucket};
+use crate::paths::bucket::Bucket;
 use crate::paths::refusal;
 use crate::paths::source::Chunks;
 use crate::site::{Site, entry, unreadable};
@@ -271,8 +271,8 @@ pub(crate) async fn work(site: Arc<Site>) {
 
 /// Fetches what is missing below a prefix.
 async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
-    let (id, system) = (pin.0, site.system);
-    let Some(bucket) = site.read(move |view| bucket::claim_of(view, system, id)).await? else {
+    let id = pin.0;
+    let Some(bucket) = site.claim_of(id).await? else {
         return Ok(());
     };
     refuse_outside(site, &bucket, &pin.1)?;

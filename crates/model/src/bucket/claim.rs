@@ -349,18 +349,54 @@ pub fn unclaim_after(
     Ok(Claimed::new(&ClaimDocument { state, ..claim.clone() }, wall))
 }
 
-/// Claims to write because their deletion had not seen what is visible in the bucket now. Looks only at buckets
-/// of which this node has seen all that the deletion saw: else what is visible may be what was deleted.
-pub fn revivals(view: &dyn View, system: BucketId, wall: WallTime) -> Result<Vec<Claimed>, SpaceError> {
-    let mut revived = Vec::new();
-    for Found { claim, .. } in claims_below(view, system, "claim/")? {
-        let ClaimState::Deleted(seen) = &claim.state else { continue };
-        let visible = space::sums(view, claim.bucket)?.keys > 0;
-        if visible && seen.is_included_in(&space::vector(view, claim.bucket)?) {
-            let count = claim.revived.saturating_add(1);
-            let claim = ClaimDocument { state: ClaimState::Live, revived: count, ..claim };
-            revived.push(Claimed::new(&claim, wall));
-        }
+/// The living bucket of this id that was claimed under this name, with the name that finds it.
+pub(super) fn claimed_as(
+    view: &dyn View,
+    system: BucketId,
+    name: &str,
+    bucket: BucketId,
+) -> Result<Option<Resolved>, SpaceError> {
+    let all = named(view, system, claims_on(view, system, name)?)?;
+    Ok(all.into_iter().find(|found| found.claim.bucket == bucket))
+}
+
+/// The claim of a bucket under the name that it was claimed under, living or deleted.
+pub(super) fn claim_on(
+    view: &dyn View,
+    system: BucketId,
+    (name, bucket): (&str, BucketId),
+) -> Result<Option<ClaimDocument>, SpaceError> {
+    let key = SystemKey::Claim { name: name.to_owned(), bucket }.to_string();
+    let Some(record) = space::current(view, system, &key)? else { return Ok(None) };
+    Ok(document::<ClaimDocument>(&record)?.filter(|claim| claim.name == name && claim.bucket == bucket))
+}
+
+/// The claim to write because the deletion of this bucket had not seen what is visible in it now. Only if this node has
+/// seen all that the deletion saw: else what is visible may be what was deleted.
+pub fn revival(
+    view: &dyn View,
+    system: BucketId,
+    of: (&str, BucketId),
+    wall: WallTime,
+) -> Result<Option<Claimed>, SpaceError> {
+    let found = claim_on(view, system, of)?;
+    Ok(found.map(|claim| revived(view, claim, wall)).transpose()?.flatten())
+}
+
+fn revived(view: &dyn View, claim: ClaimDocument, wall: WallTime) -> Result<Option<Claimed>, SpaceError> {
+    let ClaimState::Deleted(seen) = &claim.state else { return Ok(None) };
+    let visible = space::sums(view, claim.bucket)?.keys > 0;
+    if !visible || !seen.is_included_in(&space::vector(view, claim.bucket)?) {
+        return Ok(None);
     }
-    Ok(revived)
+    let count = claim.revived.saturating_add(1);
+    let claim = ClaimDocument { state: ClaimState::Live, revived: count, ..claim };
+    Ok(Some(Claimed::new(&claim, wall)))
+}
+
+/// Such claims of all buckets.
+pub fn revivals(view: &dyn View, system: BucketId, wall: WallTime) -> Result<Vec<Claimed>, SpaceError> {
+    let all = claims_below(view, system, "claim/")?.into_iter();
+    let all = all.map(|found| revived(view, found.claim, wall)).collect::<Result<Vec<_>, _>>()?;
+    Ok(all.into_iter().flatten().collect())
 }

@@ -34,7 +34,7 @@ impl Site {
         Self { tables: Tables::default(), id, name, clock: HlcClock::default(), wall: u64::from(id) * 1000 }
     }
 
-    fn apply(&mut self, entry: &Entry) {
+    pub(super) fn apply(&mut self, entry: &Entry) {
         let mut batch = Batch::default();
         SpaceReducer.reduce(&entry.encode(), &self.tables, &mut batch).unwrap();
         self.tables.apply(&batch);
@@ -62,7 +62,7 @@ impl Site {
         }
     }
 
-    fn put_claim(&mut self, claimed: Claimed) -> BucketId {
+    pub(super) fn put_claim(&mut self, claimed: Claimed) -> BucketId {
         self.write(system(), &claimed.key, Ask::Put(Box::new(claimed.object)));
         claimed.bucket
     }
@@ -79,7 +79,7 @@ impl Site {
         self.put_claim(claimed)
     }
 
-    fn delete(&mut self, name: &str) -> Result<(), ClaimRefusal> {
+    pub(super) fn delete(&mut self, name: &str) -> Result<(), ClaimRefusal> {
         let found = self.find(name).unwrap();
         let claimed = unclaim(&self.tables, &found.claim, WallTime(self.wall))?;
         self.put_claim(claimed);

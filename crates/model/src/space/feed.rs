@@ -4,7 +4,7 @@
 //! killed before its turn leaves no trace, so how far such an advance went would depend on the order of
 //! arrival. The feed's `upto` advances it, in the same commit group as the records.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use skerry_base::{BucketId, Dot, Origin, Vector};
 use super::read::row;
 use super::reduce::number;
 use super::rows::{DotRow, Pointer};
-use super::{SpaceError, keys, read};
+use super::{SpaceError, keys, loose, read};
 use crate::record::Record;
 
 /// One record on a feed.
@@ -96,6 +96,28 @@ pub fn records_after(
         answer.upto.advance(origin, last);
     }
     Ok(answer)
+}
+
+/// The keys of what is stored here and `seen` does not cover, also beyond the own vector, one row read for each; and what to
+/// give as seen the next time: what lies beyond the vector is told again until that covers it.
+pub fn keys_after(
+    view: &dyn View,
+    bucket: BucketId,
+    seen: &Vector,
+    visit: &mut dyn FnMut(Dot, &str),
+) -> Result<Vector, SpaceError> {
+    let upto = vector(view, bucket)?;
+    let mut ends: BTreeMap<Origin, u64> =
+        upto.iter().filter(|(origin, last)| *last > seen.get(*origin)).collect();
+    ends.extend(loose::marked(view, bucket)?.into_iter().map(|origin| (origin, u64::MAX)));
+    for (origin, last) in ends {
+        let range = (Dot { origin, seq: seen.get(origin).saturating_add(1) }, Dot { origin, seq: last });
+        let _all = for_each_row(view, bucket, range, &mut |dot, place| {
+            visit(dot, &place.key);
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(upto)
 }
 
 /// Of the dots in (`seen`, `upto`] that are stored here, those that a complete feed answer did not hold: they

@@ -106,6 +106,7 @@ struct State {
     /// Sites that said when they were asked that they take nothing of a bucket.
     refusing: BTreeMap<BucketId, BTreeSet<SiteId>>,
     changes: u64,
+    terms: u64,
     counted: BTreeMap<BucketId, Counted>,
     trimming: surplus::Trimming,
 }
@@ -174,6 +175,7 @@ impl Copies {
             members: BTreeMap::new(),
             refusing: BTreeMap::new(),
             changes: 0,
+            terms: 0,
             counted: BTreeMap::new(),
             trimming: surplus::Trimming::new(me),
         };
@@ -354,6 +356,7 @@ impl Copies {
         let mut state = self.state();
         let is_news = state.away.get(&bucket) != Some(&away) || state.members.get(&bucket) != Some(&members);
         state.changes += u64::from(is_news);
+        state.terms += u64::from(state.away.get(&bucket) != Some(&away));
         state.away.insert(bucket, away);
         state.members.insert(bucket, members);
     }
@@ -361,6 +364,11 @@ impl Copies {
     /// How often what is known of holders changed.
     pub(crate) fn changes(&self) -> u64 {
         self.state().changes
+    }
+
+    /// How often that changed which the rules of some bucket rest on, of what is known here alone.
+    pub(crate) fn terms(&self) -> u64 {
+        self.state().terms
     }
 
     /// The last count of what is unprotected, if it still stands.
@@ -395,7 +403,9 @@ impl Copies {
     /// Takes note of the sites that take nothing of a bucket.
     pub(crate) fn set_refusing(&self, refusing: BTreeMap<BucketId, BTreeSet<SiteId>>) {
         let mut state = self.state();
-        state.changes += u64::from(state.refusing != refusing);
+        let is_news = state.refusing != refusing;
+        state.changes += u64::from(is_news);
+        state.terms += u64::from(is_news);
         state.refusing = refusing;
     }
 

@@ -19,7 +19,7 @@ use skerry_gateway::service::{ErrorKind, Outcome, ServiceError, SurplusStatus};
 use super::look::Looker;
 use super::wanted::rules;
 use super::{Copies, Dirty, Rules, State};
-use crate::paths::bucket::{self, Bucket};
+use crate::paths::bucket::Bucket;
 use crate::paths::{refusal, scope};
 use crate::peers::message::{Response, Spare, Spared};
 use crate::site::{Site, entry};
@@ -341,8 +341,8 @@ pub(crate) async fn answer(site: &Arc<Site>, from: SiteId, asked: Spare) -> Outc
     let spans = Spans::decode(&asked.versions)
         .map_err(|error| ServiceError::new(ErrorKind::InvalidRequest, error.to_string()))?;
     let dots = dots(&spans)?;
-    let (id, system) = (asked.bucket, site.system);
-    let bucket = site.read(move |view| bucket::claim_of(view, system, id)).await?;
+    let id = asked.bucket;
+    let bucket = site.claim_of(id).await?;
     let Some(bucket) = bucket.filter(|_| site.is_member(id)) else {
         // Who keeps no records keeps no book.
         return Ok(spared(&Spans::default(), &Spans::default()));

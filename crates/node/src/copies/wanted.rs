@@ -135,24 +135,53 @@ fn demand(config: &BucketConfig, there: &There<'_>) -> (Demand, Vec<AreaNeed>) {
 
 /// How many copies a bucket wants now, and who counts.
 pub(crate) fn rules(site: &Site, bucket: &Bucket) -> Rules {
-    let lost = site.copies.uncounted();
-    let together = site.peers.roster.together();
-    let Standing { sites, areas } = Standing::of(site, bucket, &together);
+    Ground::of(site).rules(site, bucket)
+}
+
+/// What the rules of all buckets have in common: for whoever looks at many of them.
+pub(crate) struct Ground {
+    lost: BTreeSet<SiteId>,
+    frozen: BTreeSet<SiteId>,
+    together: Together,
+    /// Of buckets that may lie anywhere.
+    anywhere: Standing,
+}
+
+impl Ground {
+    /// As it is now.
+    pub(crate) fn of(site: &Site) -> Self {
+        let together = site.peers.roster.together();
+        let anywhere = Standing::among(site, |_| true, &together);
+        Self { lost: site.copies.uncounted(), frozen: site.duties.frozen(), together, anywhere }
+    }
+
+    /// The rules of one of them.
+    pub(crate) fn rules(&self, site: &Site, bucket: &Bucket) -> Rules {
+        let standing = match bucket.config.residency.is_empty() {
+            true => self.anywhere.clone(),
+            false => Standing::of(site, bucket, &self.together),
+        };
+        on(site, bucket, (self, standing))
+    }
+}
+
+fn on(site: &Site, bucket: &Bucket, (ground, standing): (&Ground, Standing)) -> Rules {
+    let (Ground { lost, frozen, together, .. }, Standing { sites, areas }) = (ground, standing);
     // The nodes of one site burn together: it counts once, wherever in it a copy lies.
-    let all = together.count(sites.difference(&lost).copied());
-    let (refusing, frozen) = (site.copies.refusing(bucket.id), site.duties.frozen());
-    let there = There { areas, all, lost: &lost, refusing: &refusing, frozen: &frozen, together: &together };
+    let all = together.count(sites.difference(lost).copied());
+    let refusing = site.copies.refusing(bucket.id);
+    let there = There { areas, all, lost, refusing: &refusing, frozen, together };
     let (demand, needs) = demand(&bucket.config, &there);
     let strangers = site.copies.away(bucket.id);
     let at_hand = match strangers.is_empty() {
         true => demand.clone(),
-        false => {
-            demand.clone().closed(&there.closed().into_iter().chain(strangers).chain(lost.clone()).collect())
-        }
+        false => demand
+            .clone()
+            .closed(&there.closed().into_iter().chain(strangers).chain(lost.iter().copied()).collect()),
     };
     let wished =
         needs.iter().map(|need| need.wanted).sum::<usize>().max(usize::from(bucket.config.copies_in_all()));
-    Rules { demand, at_hand, wished, needs, is_unread: bucket.config.is_unread(), lost, sites }
+    Rules { demand, at_hand, wished, needs, is_unread: bucket.config.is_unread(), lost: lost.clone(), sites }
 }
 
 /// Whether this site knows of another one that counts.
@@ -163,6 +192,7 @@ pub(crate) fn has_others(site: &Site) -> bool {
 }
 
 /// Which sites may hold copies of a bucket, lost ones among them, and in which areas they are.
+#[derive(Clone)]
 pub(crate) struct Standing {
     pub(crate) sites: BTreeSet<SiteId>,
     pub(crate) areas: BTreeMap<String, BTreeSet<SiteId>>,
@@ -170,9 +200,13 @@ pub(crate) struct Standing {
 
 impl Standing {
     pub(crate) fn of(site: &Site, bucket: &Bucket, together: &Together) -> Self {
+        Self::among(site, |other| bucket.may_lie_at(other), together)
+    }
+
+    fn among(site: &Site, may: impl Fn(SiteId) -> bool, together: &Together) -> Self {
         let known = site.peers.roster.all();
         let all = known.keys().copied().chain([site.id]);
-        let sites: BTreeSet<SiteId> = all.filter(|other| bucket.may_lie_at(*other)).collect();
+        let sites: BTreeSet<SiteId> = all.filter(|other| may(*other)).collect();
         let said = known.into_iter().filter(|(other, _)| sites.contains(other));
         let areas = areas(said.map(|(other, found)| (other, found.area)), together);
         Self { sites, areas }

@@ -15,7 +15,7 @@ use skerry_model::space;
 use skerry_storage::ReadError;
 use tokio::io::AsyncWriteExt;
 
-use super::bucket::{self, Bucket};
+use super::bucket::Bucket;
 use super::get::{Found, Wanted};
 use super::upload::{self, Target};
 use super::write::{self, Written};
@@ -127,8 +127,7 @@ impl Answers {
 }
 
 async fn known(site: &Arc<Site>, id: BucketId) -> Outcome<Bucket> {
-    let system = site.system;
-    let found = site.read(move |view| bucket::claim_of(view, system, id)).await?;
+    let found = site.claim_of(id).await?;
     found.ok_or_else(|| ServiceError::no_such_bucket(&id.to_string()))
 }
 

@@ -4,12 +4,14 @@
 //! name is looked up in what the system bucket says now (the cache lives as long as nothing in it changes).
 
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use skerry_base::kv::{Batch, Overlay, Reducer, View};
 use skerry_base::{BucketId, SiteId, WallTime};
 use skerry_gateway::service::{ErrorKind, Outcome, RequestContext, ServiceError};
-use skerry_model::bucket::{self, BucketConfig, ClaimRefusal, Claimed, KeyDocument, Named, Resolved};
+use skerry_model::bucket::{
+    self, BucketConfig, ClaimNames, ClaimRefusal, Claimed, KeyDocument, Named, Resolved,
+};
 use skerry_model::policy::{self, Action, Denied, Target};
 use skerry_model::record::Versioning;
 use skerry_model::space::SpaceReducer;
@@ -100,7 +102,14 @@ impl Bucket {
 
 /// What the system bucket said last.
 #[derive(Default)]
-pub(crate) struct Directory(RwLock<Cached>);
+pub(crate) struct Directory {
+    cached: RwLock<Cached>,
+    names: Arc<Mutex<ClaimNames>>,
+    followed: Mutex<Option<Followed>>,
+}
+
+/// The buckets that were followed, how often the system bucket had changed then, and which memberships there were.
+type Followed = (u64, Vec<BucketId>, Arc<Vec<Bucket>>);
 
 #[derive(Default)]
 struct Cached {
@@ -125,7 +134,7 @@ impl Cached {
 impl Site {
     fn cached<T>(&self, find: impl FnOnce(&Cached) -> Option<T>) -> (u64, Option<T>) {
         let generation = self.changes.system_count();
-        let cached = self.directory.0.read().unwrap_or_else(PoisonError::into_inner);
+        let cached = self.directory.cached.read().unwrap_or_else(PoisonError::into_inner);
         (generation, if cached.generation == generation { find(&cached) } else { None })
     }
 
@@ -146,7 +155,7 @@ impl Site {
         };
         let found = self.look(read).await?.map(Bucket::of);
         if let Some(bucket) = &found {
-            let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut cached = self.directory.cached.write().unwrap_or_else(PoisonError::into_inner);
             if cached.room(generation) {
                 cached.buckets.insert(name.into(), bucket.clone());
             }
@@ -160,15 +169,43 @@ impl Site {
         if found.is_some() {
             return Ok(found);
         }
-        let system = self.system;
-        let found = self.read(move |view| claim_of(view, system, id)).await?;
+        let found = self.claim_of(id).await?;
         if let Some(bucket) = &found {
-            let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut cached = self.directory.cached.write().unwrap_or_else(PoisonError::into_inner);
             if cached.room(generation) {
                 cached.ids.insert(id, bucket.clone());
             }
         }
         Ok(found)
+    }
+
+    /// The buckets that this site follows, by name. All claims are read only after something in the system bucket, or what is
+    /// followed, has changed.
+    pub(crate) async fn followed(&self) -> Outcome<Arc<Vec<Bucket>>> {
+        let (generation, memberships) = (self.changes.system_count(), self.memberships());
+        let known = || self.directory.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((then, of, found)) = &*known()
+            && (*then, of) == (generation, &memberships)
+        {
+            return Ok(found.clone());
+        }
+        let system = self.system;
+        let all = self.read(move |view| bucket::list_buckets(view, system, None).map_err(unreadable)).await?;
+        let all = all.into_iter().filter(|found| memberships.binary_search(&found.claim.bucket).is_ok());
+        let found: Arc<Vec<Bucket>> = Arc::new(all.map(Bucket::of).collect());
+        *known() = Some((generation, memberships, found.clone()));
+        Ok(found)
+    }
+
+    /// The bucket of an id as its claim says now, whatever is cached.
+    pub(crate) async fn claim_of(&self, id: BucketId) -> Outcome<Option<Bucket>> {
+        let (system, names) = (self.system, self.directory.names.clone());
+        let read = move |view: &dyn View| {
+            let named = names.lock().unwrap_or_else(PoisonError::into_inner).name_of(view, system, id);
+            let Some(name) = named.map_err(unreadable)? else { return Ok(None) };
+            bucket::resolve_id(view, system, (&name, id)).map_err(unreadable)
+        };
+        Ok(self.read(read).await?.map(Bucket::of))
     }
 
     /// What a name means: one that is not known here may have been claimed elsewhere a moment ago.
@@ -194,7 +231,7 @@ impl Site {
         };
         let found = self.look(read).await?;
         if let Some(document) = &found {
-            let mut cached = self.directory.0.write().unwrap_or_else(PoisonError::into_inner);
+            let mut cached = self.directory.cached.write().unwrap_or_else(PoisonError::into_inner);
             if cached.room(generation) {
                 cached.keys.insert(id.into(), document.clone());
             }
@@ -398,10 +435,4 @@ pub(crate) fn refused_claim(error: ClaimRefusal, name: &str) -> ServiceError {
         ),
         ClaimRefusal::Space(error) => unreadable(error),
     }
-}
-
-/// The claim of a bucket that is known by its id.
-pub(crate) fn claim_of(view: &dyn View, system: BucketId, id: BucketId) -> Outcome<Option<Bucket>> {
-    let all = bucket::list_buckets(view, system, None).map_err(unreadable)?;
-    Ok(all.into_iter().find(|resolved| resolved.claim.bucket == id).map(Bucket::of))
 }

@@ -20,7 +20,7 @@ use super::answer::tail_of;
 use super::bucket::Bucket;
 use super::hands::Hands;
 use super::source::Chunks;
-use super::{bucket, list, refusal};
+use super::{list, refusal};
 use crate::peers::message::{Response, Tail, Through};
 use crate::site::Site;
 
@@ -75,8 +75,7 @@ enum Begun {
 async fn begun(site: &Arc<Site>, class: Class, asked: Through) -> Outcome<Begun> {
     let Through { holder, domain, chunk, most } = asked;
     site.peers.willing().map_err(|why| refuse(format!("{} {why}", site.called())))?;
-    let system = site.system;
-    let bucket = site.read(move |view| bucket::claim_of(view, system, domain)).await?;
+    let bucket = site.claim_of(domain).await?;
     let bucket = bucket.ok_or_else(|| refuse("the bucket is not known here yet"))?;
     bucket.check_residency(site)?;
     let store = site.store.clone();

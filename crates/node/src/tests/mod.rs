@@ -33,6 +33,7 @@ mod orphans;
 mod pins;
 mod refusing;
 mod replaced;
+mod revived;
 mod room;
 mod scope;
 mod scope_areas;

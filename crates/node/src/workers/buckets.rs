@@ -1,10 +1,14 @@
 //! Buckets that were deleted while somebody wrote to them come back, and that is said loudly; the register of names
 //! names the homes of new ones.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use skerry_base::BucketId;
 use skerry_base::kv::View;
-use skerry_model::bucket::{revivals, unnamed};
+use skerry_gateway::service::Outcome;
+use skerry_model::bucket::{Deleted, revival, unnamed};
+use skerry_model::space::SpaceError;
 
 use super::again;
 use crate::paths::bucket::Declared;
@@ -14,40 +18,76 @@ use crate::site::{Site, unreadable};
 /// Looks after every change, as often as one look takes.
 pub(super) async fn revive(site: Arc<Site>) {
     let mut changes = site.changes.follow();
-    // Whoever did this before may have taken the marks and not looked.
-    let mut looks = true;
+    // Whoever did this before may have taken the marks and not looked: all deleted buckets are new to this one.
+    let mut reviver = Reviver { site, deleted: Deleted::default(), system: None, changed: BTreeSet::new() };
     loop {
         changes.mark_unchanged();
-        // Only a bucket that a feed changed can come back; own writes go to living buckets.
-        looks |= !site.changes.take_dirty().is_empty();
-        if looks {
-            let looked = once(&site).await;
-            looks = looked.is_err();
-            if let Err(error) = looked {
-                tracing::warn!(%error, "deleted buckets could not be looked through; it is tried again");
-            }
+        let looked = reviver.look().await;
+        if let Err(error) = &looked {
+            tracing::warn!(%error, "deleted buckets could not be looked through; it is tried again");
         }
-        if !again(&mut changes, !looks).await {
+        if !again(&mut changes, looked.is_ok()).await {
             return;
         }
     }
 }
 
-async fn once(site: &Arc<Site>) -> skerry_gateway::service::Outcome<()> {
-    let system = site.system;
-    let wall = site.clock.wall();
-    let found = site.read(move |view| revivals(view, system, wall).map_err(unreadable)).await?;
-    for claimed in found {
-        let bucket = claimed.bucket;
-        let decide = move |view: &dyn View, wall| {
-            let again = revivals(view, system, wall).map_err(unreadable)?;
-            let claimed = again.into_iter().find(|claimed| claimed.bucket == bucket);
-            let revived = claimed.is_some();
-            Ok((revived, claimed.map(|claimed| Declared::claim(claimed, false))))
-        };
-        if site.declare("", decide).await? {
-            tracing::warn!(%bucket, "a deleted bucket is back: somebody wrote to it before hearing of the deletion");
+struct Reviver {
+    site: Arc<Site>,
+    deleted: Deleted,
+    /// How often the system bucket had changed when claims were read.
+    system: Option<u64>,
+    /// In which buckets something came that was not looked at yet.
+    changed: BTreeSet<BucketId>,
+}
+
+impl Reviver {
+    /// Only what a feed changed can come back, and what was written here while it was being deleted.
+    async fn look(&mut self) -> Outcome<()> {
+        let (system, count) = (self.site.system, self.site.changes.system_count());
+        self.changed.append(&mut self.site.changes.take_dirty());
+        // A failure may have lost what was known: claims are read again then.
+        let is_said = self.system.take() != Some(count);
+        if is_said && self.read(move |deleted, view| deleted.follow(view, system)).await? {
+            // Before they are looked at: what is written from then on is told.
+            self.site.changes.watch(self.deleted.all().collect());
         }
+        if is_said || self.deleted.all().any(|bucket| self.changed.contains(&bucket)) {
+            let (wall, changed) = (self.site.clock.wall(), self.changed.clone());
+            let found =
+                self.read(move |deleted, view| deleted.revivals(view, system, &changed, wall)).await?;
+            for (name, claimed) in found {
+                bring_back(&self.site, name, claimed.bucket).await?;
+            }
+        }
+        self.changed.clear();
+        self.system = Some(count);
+        Ok(())
+    }
+
+    async fn read<T: Send + 'static>(
+        &mut self,
+        read: impl FnOnce(&mut Deleted, &dyn View) -> Result<T, SpaceError> + Send + 'static,
+    ) -> Outcome<T> {
+        let mut deleted = std::mem::take(&mut self.deleted);
+        let read = move |view: &dyn View| {
+            let answer = read(&mut deleted, view).map_err(unreadable);
+            Ok((deleted, answer))
+        };
+        let (deleted, answer) = self.site.read(read).await?;
+        self.deleted = deleted;
+        answer
+    }
+}
+
+async fn bring_back(site: &Site, name: String, bucket: BucketId) -> Outcome<()> {
+    let system = site.system;
+    let decide = move |view: &dyn View, wall| {
+        let claimed = revival(view, system, (&name, bucket), wall).map_err(unreadable)?;
+        Ok((claimed.is_some(), claimed.map(|claimed| Declared::claim(claimed, false))))
+    };
+    if site.declare("", decide).await? {
+        tracing::warn!(%bucket, "a deleted bucket is back: somebody wrote to it before hearing of the deletion");
     }
     Ok(())
 }

@@ -17,14 +17,13 @@ use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
 use skerry_federation::budget::Class;
 use skerry_federation::placement::{Candidate, Failure, Input, Want, limits};
 use skerry_gateway::service::{ErrorKind, Outcome};
-use skerry_model::bucket::list_buckets;
 use skerry_model::space;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Workers;
 use crate::copies::look::{Found, Looker};
-use crate::copies::wanted::rules;
+use crate::copies::wanted::Ground;
 use crate::copies::{Rules, book, surplus};
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
@@ -347,29 +346,26 @@ impl Copier {
         site.copies.set_together(site.peers.roster.together());
         let asks = site.copies.tell_sites(candidates, self.now());
         self.ask(asks);
-        let system = site.system;
-        let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
-        let live: BTreeSet<BucketId> = buckets.iter().map(|found| found.claim.bucket).collect();
-        self.tell_refusing(&live);
-        self.forget_deleted(live).await?;
+        let buckets = site.followed().await?;
+        let ids: BTreeSet<BucketId> = buckets.iter().map(|bucket| bucket.id).collect();
+        self.tell_refusing(&ids);
+        self.forget_deleted(ids).await?;
         self.put_off = None;
         let mut questions = Questions::new();
-        let mut followed: Vec<Bucket> =
-            buckets.into_iter().map(Bucket::of).filter(|bucket| site.is_member(bucket.id)).collect();
         // When more waits than may, each has its turn to be the first.
-        let first = self.turns.checked_rem(followed.len()).unwrap_or_default();
-        followed.rotate_left(first);
+        let first = self.turns.checked_rem(buckets.len()).unwrap_or_default();
         self.turns = self.turns.wrapping_add(1);
-        for bucket in followed {
-            let rules = rules(&site, &bucket);
+        let ground = Ground::of(&site);
+        for bucket in buckets.iter().cycle().skip(first).take(buckets.len()) {
+            let rules = ground.rules(&site, bucket);
             if !rules.demand.needs_others() {
                 self.looks.remove(&bucket.id);
                 continue;
             }
             self.hear_members(bucket.id).await;
-            match self.ask_claims(&bucket, &rules, &links, &mut questions) {
+            match self.ask_claims(bucket, &rules, &links, &mut questions) {
                 Some(until) => self.put_off = Some(self.put_off.map_or(until, |other| other.min(until))),
-                None => self.look(&bucket, rules, &links).await?,
+                None => self.look(bucket, rules, &links).await?,
             }
         }
         self.hearing.ask(&site, questions);
@@ -378,8 +374,11 @@ impl Copier {
 
     /// What is known of the copies of buckets that are no more is of no use, here and on disk. One that is revived is
     /// looked through anew.
-    async fn forget_deleted(&mut self, live: BTreeSet<BucketId>) -> Outcome<()> {
-        for bucket in self.site.copies.beside(&live) {
+    async fn forget_deleted(&mut self, followed: BTreeSet<BucketId>) -> Outcome<()> {
+        for bucket in self.site.copies.beside(&followed) {
+            if self.site.claim_of(bucket).await?.is_some() {
+                continue;
+            }
             self.site.copies.forget(bucket);
             self.looks.remove(&bucket);
             self.hearing.forget(bucket);

@@ -20,16 +20,15 @@ use skerry_federation::budget::Class;
 use skerry_federation::placement::trim::{Copy, End, Input, Output, Word};
 use skerry_federation::placement::{Spans, limits};
 use skerry_gateway::service::Outcome;
-use skerry_model::bucket::list_buckets;
 use skerry_model::space;
 
-use super::trim_plan::{Passed, Plan, SETTLE, apart};
+use super::trim_plan::{Passed, Plans, SETTLE, apart};
 use super::{Worker, Workers};
 use crate::copies::look::is_here;
 use crate::copies::surplus::{Surplus, copy_of, write_down};
-use crate::copies::wanted::rules;
+use crate::copies::wanted::{Ground, rules};
 use crate::copies::{Rules, book, claims};
-use crate::paths::bucket::{Bucket, claim_of};
+use crate::paths::bucket::Bucket;
 use crate::paths::{refusal, scope};
 use crate::peers::message::{Request, Response, Spare};
 use crate::site::{Site, unreadable};
@@ -39,6 +38,8 @@ use crate::trust::entropy;
 const START: Duration = Duration::from_secs(10);
 /// Bytes of records of one page.
 const PAGE: usize = 256 << 10;
+/// Rules are told anew this often though nothing that they rest on is known to have changed.
+const RULES: Duration = Duration::from_secs(60);
 /// How long a site may take to say that it counts on this one no more: it writes that down.
 const SAY: Duration = Duration::from_secs(20);
 
@@ -65,9 +66,16 @@ struct Pass {
     unheard: BTreeSet<SiteId>,
 }
 
+/// What rules rest on: how often the system bucket, who belongs and what is known here of members changed, and what is followed.
+type Terms = (u64, u64, u64, Vec<BucketId>);
+
 pub(super) struct Trimmer {
     site: Arc<Site>,
-    plans: BTreeMap<BucketId, Plan>,
+    plans: Plans,
+    /// The buckets that are followed, as they were when their rules were told.
+    followed: BTreeMap<BucketId, Bucket>,
+    /// What these rest on, and when they were told.
+    told: Option<(Terms, Instant)>,
     /// Nothing is looked for before.
     begins: Instant,
 }
@@ -88,7 +96,7 @@ impl Trimmer {
         let begins = site.clock.now().after(START);
         // A round that a former one did not end: its marks would be taken for those of the next.
         site.copies.trim(Input::GiveUp, site.clock.now());
-        Self { site, plans: BTreeMap::new(), begins }
+        Self { site, plans: Plans::default(), followed: BTreeMap::new(), told: None, begins }
     }
 
     async fn look(&mut self) -> Outcome<()> {
@@ -99,46 +107,60 @@ impl Trimmer {
         if site.nodes.are_several() || !duty.serves() || site.peers.uplink.may(Class::Copy).is_err() {
             return Ok(());
         }
-        let system = site.system;
-        let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
-        let buckets: Vec<Bucket> =
-            buckets.into_iter().map(Bucket::of).filter(|bucket| site.is_member(bucket.id)).collect();
+        self.tell_rules().await?;
         let hurries = site.copies.take_hurries();
-        let there: BTreeSet<BucketId> = buckets.iter().map(|bucket| bucket.id).collect();
-        self.plans.retain(|bucket, _| there.contains(bucket));
-        for bucket in &buckets {
-            let rules = (scope::level(bucket), rules(&site, bucket));
-            if self.is_due(bucket.id, rules.clone(), hurries.contains(&bucket.id)) {
-                let begun = site.clock.now();
-                match self.pass(bucket, &rules).await {
-                    Ok(pass) => {
-                        self.plan_next(bucket.id, &pass, begun);
-                        site.copies.set_surplus(bucket.id, (pass.stay.versions > 0).then_some(pass.stay));
-                    }
-                    Err(error) => {
-                        tracing::warn!(bucket = bucket.name, %error, "copies too many could not be looked for");
-                        self.plan_again(bucket.id);
-                    }
+        for id in self.plans.due(linked(&site), &hurries, site.clock.now()) {
+            let Some((bucket, rules)) = self.stands(id) else { continue };
+            let begun = site.clock.now();
+            match self.pass(&bucket, &rules).await {
+                Ok(pass) => {
+                    self.plan_next(id, &pass, begun);
+                    site.copies.set_surplus(id, (pass.stay.versions > 0).then_some(pass.stay));
+                }
+                Err(error) => {
+                    tracing::warn!(bucket = bucket.name, %error, "copies too many could not be looked for");
+                    self.plans.failed(id, site.clock.now());
                 }
             }
         }
         Ok(())
     }
 
-    fn is_due(&mut self, bucket: BucketId, rules: (u16, Rules), hurry: bool) -> bool {
-        let now = self.site.clock.now();
-        let due = now.after(SETTLE).max(self.begins);
-        let fresh = || Plan::new(rules.clone(), due);
-        let plan = self.plans.entry(bucket).or_insert_with(fresh);
-        if plan.differs(&rules) {
-            *plan = fresh();
+    /// Tells what is asked for of every bucket, if that may have changed.
+    async fn tell_rules(&mut self) -> Outcome<()> {
+        let (site, now) = (&self.site, self.site.clock.now());
+        let (changes, copies) = (&site.changes, &site.copies);
+        let terms = (changes.system_count(), changes.belonging_count(), copies.terms(), site.memberships());
+        if self.told.as_ref().is_some_and(|(told, at)| *told == terms && at.after(RULES) > now) {
+            return Ok(());
         }
-        plan.is_due(&linked(&self.site), hurry, now)
+        self.followed = site.followed().await?.iter().map(|bucket| (bucket.id, bucket.clone())).collect();
+        self.plans.retain(&self.followed.keys().copied().collect());
+        let (ground, due) = (Ground::of(site), now.after(SETTLE).max(self.begins));
+        for (number, bucket) in self.followed.values().enumerate() {
+            if number % 64 == 63 {
+                tokio::task::yield_now().await;
+            }
+            self.plans.set(bucket.id, (scope::level(bucket), ground.rules(site, bucket)), due);
+        }
+        self.told = Some((terms, now));
+        Ok(())
+    }
+
+    /// A bucket that is due and its rules, if they still are what was told of it: others begin anew.
+    fn stands(&mut self, id: BucketId) -> Option<(Bucket, Arc<(u16, Rules)>)> {
+        let bucket = self.followed.get(&id).filter(|_| self.site.is_member(id))?;
+        let now = (scope::level(bucket), rules(&self.site, bucket));
+        let told = self.plans.rules(id)?;
+        if *told == now {
+            return Some((bucket.clone(), told));
+        }
+        self.plans.set(id, now, self.site.clock.now().after(SETTLE).max(self.begins));
+        None
     }
 
     fn plan_next(&mut self, bucket: BucketId, pass: &Pass, begun: Instant) {
         let now = self.site.clock.now();
-        let Some(plan) = self.plans.get_mut(&bucket) else { return };
         let passed = Passed {
             released: pass.released.0 > 0,
             stays: pass.stay.versions > 0,
@@ -146,15 +168,7 @@ impl Trimmer {
             apart: pass.is_paged.then(|| apart(entropy::share())),
             unheard: pass.unheard.clone(),
         };
-        plan.passed(&passed, &linked(&self.site), begun, now);
-    }
-
-    /// After a pass that failed, of which nothing is known.
-    fn plan_again(&mut self, bucket: BucketId) {
-        let now = self.site.clock.now();
-        if let Some(plan) = self.plans.get_mut(&bucket) {
-            plan.failed(now);
-        }
+        self.plans.passed(bucket, &passed, &linked(&self.site), (begun, now));
     }
 
     /// Looks through all that is held here of a bucket.
@@ -362,8 +376,7 @@ impl Ended {
 
 /// What is asked for of a bucket now; none if it is no more.
 async fn asked_for(site: &Site, bucket: BucketId) -> Outcome<Option<(u16, Rules)>> {
-    let system = site.system;
-    let found = site.read(move |view| claim_of(view, system, bucket)).await?;
+    let found = site.claim_of(bucket).await?;
     Ok(found.map(|found| (scope::level(&found), rules(site, &found))))
 }
 

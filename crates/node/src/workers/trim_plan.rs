@@ -4,10 +4,11 @@
 //! that has not heard somebody who may hold something finds nothing for that reason alone, so the next one is due as soon as
 //! that one can be asked; whatever makes one due, passes cost a small share of the time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use skerry_base::{Instant, SiteId};
+use skerry_base::{BucketId, Instant, SiteId};
 
 use crate::copies::Rules;
 
@@ -49,7 +50,7 @@ pub(super) struct Passed {
 /// When a bucket is looked through next, and by which rules.
 #[derive(Debug)]
 pub(super) struct Plan {
-    rules: (u16, Rules),
+    rules: Arc<(u16, Rules)>,
     due: Instant,
     /// Not before, whoever is linked anew: what the last pass cost is a share of the time.
     earliest: Instant,
@@ -61,18 +62,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(rules: (u16, Rules), due: Instant) -> Self {
+    fn new(rules: Arc<(u16, Rules)>, due: Instant) -> Self {
         let (earliest, pause) = (Instant(0), AGAIN);
         Self { rules, due, earliest, pause, stayed_with: None, away: BTreeSet::new() }
     }
 
-    /// Whether these are other rules.
-    pub(super) fn differs(&self, rules: &(u16, Rules)) -> bool {
-        self.rules != *rules
-    }
-
     /// Whether it is time. `hurry`: somebody knows too little of who holds what.
-    pub(super) fn is_due(&mut self, linked: &BTreeSet<SiteId>, hurry: bool, now: Instant) -> bool {
+    fn is_due(&mut self, linked: &BTreeSet<SiteId>, hurry: bool, now: Instant) -> bool {
         let others = self.stayed_with.as_ref().is_some_and(|with| with != linked);
         let back = !self.away.is_disjoint(linked);
         if others || back {
@@ -90,7 +86,7 @@ impl Plan {
     }
 
     /// After a pass that began then.
-    pub(super) fn passed(&mut self, pass: &Passed, linked: &BTreeSet<SiteId>, begun: Instant, now: Instant) {
+    fn passed(&mut self, pass: &Passed, linked: &BTreeSet<SiteId>, begun: Instant, now: Instant) {
         // Of those that are not linked one is told when they are.
         let is_deaf = !pass.unheard.is_disjoint(linked);
         let again = pass.stays || pass.is_unsettled || is_deaf;
@@ -111,9 +107,113 @@ impl Plan {
     }
 
     /// After a pass that failed, of which nothing is known.
-    pub(super) fn failed(&mut self, now: Instant) {
+    fn failed(&mut self, now: Instant) {
         self.due = now.after(self.pause);
         self.pause = (self.pause * 2).min(SELDOM);
+    }
+}
+
+/// Those of all followed buckets. A look costs the ones that are due, and all only after others are linked.
+#[derive(Debug, Default)]
+pub(super) struct Plans {
+    plans: BTreeMap<BucketId, Plan>,
+    agenda: BTreeSet<(Instant, BucketId)>,
+    linked: BTreeSet<SiteId>,
+    /// Looked through while others were linked than at the last look.
+    crossed: BTreeSet<BucketId>,
+    /// Rules told last: buckets that are asked for alike share them.
+    shared: Vec<Arc<(u16, Rules)>>,
+}
+
+/// Rules among which those of the next bucket are looked for.
+const SHARED: usize = 8;
+
+impl Plans {
+    /// Only these are followed.
+    pub(super) fn retain(&mut self, followed: &BTreeSet<BucketId>) {
+        self.plans.retain(|bucket, _| followed.contains(bucket));
+        self.agenda.retain(|(_, bucket)| followed.contains(bucket));
+    }
+
+    /// A bucket is looked through by these rules; if they are new, not before this.
+    pub(super) fn set(&mut self, bucket: BucketId, rules: (u16, Rules), due: Instant) {
+        if self.plans.get(&bucket).is_some_and(|plan| *plan.rules == rules) {
+            return;
+        }
+        let shared = self.shared.iter().find(|shared| ***shared == rules).cloned();
+        let rules = shared.unwrap_or_else(|| {
+            let rules = Arc::new(rules);
+            self.shared.insert(0, rules.clone());
+            self.shared.truncate(SHARED);
+            rules
+        });
+        if let Some(before) = self.plans.insert(bucket, Plan::new(rules, due)) {
+            self.agenda.remove(&(before.due, bucket));
+        }
+        self.agenda.insert((due, bucket));
+    }
+
+    /// The rules of a bucket.
+    pub(super) fn rules(&self, bucket: BucketId) -> Option<Arc<(u16, Rules)>> {
+        self.plans.get(&bucket).map(|plan| plan.rules.clone())
+    }
+
+    /// The buckets whose time has come. `hurries`: those of which somebody knows too little of who holds what.
+    pub(super) fn due(
+        &mut self,
+        linked: BTreeSet<SiteId>,
+        hurries: &BTreeSet<BucketId>,
+        now: Instant,
+    ) -> Vec<BucketId> {
+        let (are_others, crossed) = (self.linked != linked, core::mem::take(&mut self.crossed));
+        self.linked = linked;
+        let looked: BTreeSet<BucketId> = match are_others {
+            true => self.plans.keys().copied().collect(),
+            false => {
+                let due = self.agenda.iter().take_while(|(at, _)| *at <= now);
+                due.map(|(_, bucket)| *bucket).chain(hurries.iter().copied()).chain(crossed).collect()
+            }
+        };
+        let linked = core::mem::take(&mut self.linked);
+        let mut due = Vec::new();
+        for bucket in looked {
+            let hurry = hurries.contains(&bucket);
+            if self.change(bucket, |plan| plan.is_due(&linked, hurry, now)).unwrap_or_default() {
+                due.push(bucket);
+            }
+        }
+        self.linked = linked;
+        due
+    }
+
+    /// After a pass that began then.
+    pub(super) fn passed(
+        &mut self,
+        bucket: BucketId,
+        pass: &Passed,
+        linked: &BTreeSet<SiteId>,
+        (begun, now): (Instant, Instant),
+    ) {
+        if *linked != self.linked {
+            self.crossed.insert(bucket);
+        }
+        self.change(bucket, |plan| plan.passed(pass, linked, begun, now));
+    }
+
+    /// After one that failed.
+    pub(super) fn failed(&mut self, bucket: BucketId, now: Instant) {
+        self.change(bucket, |plan| plan.failed(now));
+    }
+
+    fn change<T>(&mut self, bucket: BucketId, change: impl FnOnce(&mut Plan) -> T) -> Option<T> {
+        let plan = self.plans.get_mut(&bucket)?;
+        let before = plan.due;
+        let answer = change(plan);
+        if plan.due != before {
+            self.agenda.remove(&(before, bucket));
+            self.agenda.insert((plan.due, bucket));
+        }
+        Some(answer)
     }
 }
 
@@ -130,7 +230,7 @@ mod tests {
     }
 
     fn plan() -> Plan {
-        Plan::new((2, Rules::default()), at(10))
+        Plan::new(Arc::new((2, Rules::default())), at(10))
     }
 
     fn unheard(numbers: &[u8]) -> Passed {
@@ -187,6 +287,46 @@ mod tests {
         let both = sites(&[2, 3]);
         assert!(!plan.is_due(&both, false, at(41)) && !plan.is_due(&both, false, at(339)));
         assert!(plan.is_due(&both, false, at(340)), "thirty seconds: ten times as long after");
+    }
+
+    fn bucket(number: u16) -> BucketId {
+        let mut id = [0; 16];
+        id[..2].copy_from_slice(&number.to_be_bytes());
+        BucketId(id)
+    }
+
+    #[test]
+    fn of_many_buckets_only_those_are_looked_at_whose_time_has_come() {
+        let (mut plans, linked, none) = (Plans::default(), sites(&[2]), BTreeSet::new());
+        for number in 0..10_000 {
+            plans.set(bucket(number), (2, Rules::default()), at(10 + u64::from(number % 100)));
+        }
+        let one = |plans: &Plans| Arc::strong_count(&plans.rules(bucket(7)).unwrap());
+        assert!(one(&plans) > 10_000, "rules that are alike lie in memory once");
+        assert_eq!(plans.due(linked.clone(), &none, at(9)), []);
+        let due = plans.due(linked.clone(), &none, at(10));
+        assert_eq!(due.len(), 100);
+        for bucket in due {
+            plans.passed(bucket, &Passed::default(), &linked, (at(10), at(10)));
+        }
+        assert_eq!(plans.due(linked.clone(), &none, at(10)), [], "they were looked through");
+        // They had been heard all, so nobody else makes them due; who hurries does.
+        let hurried = [bucket(100), bucket(50)].into();
+        assert_eq!(plans.due(linked.clone(), &hurried, at(10)), []);
+        assert_eq!(plans.due(linked.clone(), &none, at(10)), []);
+        let due = plans.due(sites(&[2, 3]), &none, at(14));
+        assert_eq!(due.len(), 401, "those of the next four seconds, and the one that was hurried");
+        assert!(due.contains(&bucket(50)));
+        plans.failed(bucket(50), at(14));
+        // A link that came and went while it was looked through: who was not heard is asked now.
+        plans.passed(bucket(51), &unheard(&[3]), &linked, (at(14), at(14)));
+        assert!(!plans.due(sites(&[2, 3]), &none, at(15)).contains(&bucket(51)));
+        assert!(plans.due(sites(&[2, 3]), &none, at(17)).contains(&bucket(51)));
+        assert!(!plans.due(sites(&[2, 3]), &none, at(17)).contains(&bucket(50)));
+        plans.retain(&[bucket(50)].into());
+        plans.set(bucket(50), (3, Rules::default()), at(30));
+        assert_eq!(plans.due(sites(&[2, 3]), &none, at(29)), []);
+        assert_eq!(plans.due(sites(&[2, 3]), &none, at(30)), [bucket(50)]);
     }
 
     #[test]
