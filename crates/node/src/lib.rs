@@ -31,6 +31,7 @@ mod nodes;
 mod own_site;
 mod paths;
 mod peers;
+mod pin_plan;
 mod pins;
 mod quick;
 mod replace_admin;

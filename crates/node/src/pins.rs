@@ -4,7 +4,7 @@
 //! fetched at a time, at a bounded pace, as copies in the sense of a metered link's budget; what is pinned is remembered
 //! durably; never more is pinned than [`MOST_PERCENT`] of what the cache may hold, and what does not fit says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +29,7 @@ use crate::following;
 use crate::paths::bucket::Bucket;
 use crate::paths::refusal;
 use crate::paths::source::Chunks;
+use crate::pin_plan::{Next, Walks};
 use crate::site::{Site, entry, unreadable};
 use crate::tasks::rest;
 
@@ -66,8 +67,8 @@ struct Progress {
     /// Of what is fetched once: it was.
     done: bool,
     reason: Option<String>,
-    /// What had been seen of the bucket when it was walked to its end.
-    seen: Option<following::Seen>,
+    /// How it was walked through to its end.
+    walks: Walks,
 }
 
 /// The pins of a site.
@@ -175,7 +176,7 @@ pub(crate) async fn act(site: &Arc<Site>, request: PinRequest) -> Outcome<PinLis
             unmark(site, &bucket, &pin.1).await?;
             // Other pins put theirs on again, also those that are being walked through.
             site.pins.unpinned.fetch_add(1, Ordering::AcqRel);
-            site.pins.all().values_mut().for_each(|progress| progress.seen = None);
+            site.pins.all().values_mut().for_each(|progress| progress.walks.seen = None);
         }
         PinAct::Pin | PinAct::Prefetch => begin(site, &bucket, pin, request.act, known).await?,
     }
@@ -286,8 +287,12 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
             (whole, (vector, space::Fingerprint::default()))
         }
     };
-    if known.done || (known.walked && known.reason.is_none() && known.seen.as_ref() == Some(&seen)) {
-        return Ok(());
+    let begun = site.clock.now();
+    match known.walks.next(&seen, begun) {
+        _ if known.done => return Ok(()),
+        Next::Nothing if known.reason.is_none() => return Ok(()),
+        Next::Since(before) => return came_since(site, &bucket, pin, (before, seen)).await,
+        Next::Whole | Next::Nothing => {}
     }
     let mut progress = Progress { prefetch: known.prefetch, ..Progress::default() };
     let room = Arc::new(Room { most: most(site), coming: AtomicU64::new(0) });
@@ -311,10 +316,66 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
         progress.done = true;
     }
     // What was unmarked meanwhile may be this pin's: then it is walked through again.
-    let stands = site.pins.unpinned.load(Ordering::Acquire) == unpinned;
-    (progress.walked, progress.seen) = (true, stands.then_some(seen));
+    let stands = site.pins.unpinned.load(Ordering::Acquire) == unpinned && progress.reason.is_none();
+    progress.walked = true;
     note(site, pin, &progress);
+    if let Some(known) = site.pins.all().get_mut(pin) {
+        known.walks.whole(stands.then_some(seen), (begun, site.clock.now()));
+    }
     Ok(())
+}
+
+/// Fetches what came below a prefix since all of it was here. What is counted is left as it is: what is replaced is not known
+/// any more.
+async fn came_since(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    pin: &Pin,
+    (before, seen): (following::Seen, following::Seen),
+) -> Outcome<()> {
+    let (id, prefix) = (pin.0, pin.1.clone());
+    let read = move |view: &dyn View| {
+        let mut keys = BTreeSet::new();
+        let came = space::keys_after(view, id, &before.0, &mut |_, key| {
+            if key.starts_with(&prefix) {
+                keys.insert(key.to_owned());
+            }
+        });
+        came.map(|_| keys).map_err(unreadable)
+    };
+    let keys: Vec<String> = site.read(read).await?.into_iter().collect();
+    let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
+    let unpinned = site.pins.unpinned.load(Ordering::Acquire);
+    let room = Arc::new(Room { most: most(site), coming: AtomicU64::new(0) });
+    let mut reason = None;
+    for keys in keys.chunks(AT_ONCE * 4) {
+        let keys = keys.to_vec();
+        let records = site.read(move |view| current_of(view, id, &keys)).await?;
+        let mut progress = known.clone();
+        progress.reason.take();
+        if !bring_all(site, bucket, pin, (records, &room), &mut progress).await? {
+            return Ok(());
+        }
+        reason = reason.or(progress.reason);
+    }
+    let stands = site.pins.unpinned.load(Ordering::Acquire) == unpinned;
+    let progress = Progress { reason, ..known };
+    note(site, pin, &progress);
+    // What could not be fetched is among what came since before still.
+    if progress.reason.is_none()
+        && let Some(known) = site.pins.all().get_mut(pin)
+    {
+        known.walks.since(stands.then_some(seen));
+    }
+    Ok(())
+}
+
+fn current_of(view: &dyn View, bucket: BucketId, keys: &[String]) -> Outcome<Vec<Record>> {
+    let mut records = Vec::with_capacity(keys.len());
+    for key in keys {
+        records.extend(space::current(view, bucket, key).map_err(unreadable)?);
+    }
+    Ok(records)
 }
 
 /// Some objects at a time; false if the pin is no more.
@@ -363,9 +424,9 @@ async fn bring_all(
 
 fn note(site: &Site, pin: &Pin, progress: &Progress) {
     if let Some(known) = site.pins.all().get_mut(pin) {
-        let seen = known.seen.take();
-        *known = progress.clone();
-        known.seen = progress.seen.clone().or(seen);
+        // A pin that was taken away meanwhile may have changed them.
+        let walks = core::mem::take(&mut known.walks);
+        *known = Progress { walks, ..progress.clone() };
     }
 }
 
@@ -379,11 +440,8 @@ async fn page(
     let read = move |view: &dyn View| {
         let cursor = Cursor { prefix: &prefix, start_after: after.as_deref(), delimiter: None, max: PAGE };
         let listing = space::list_current(view, id, cursor).map_err(unreadable)?;
-        let mut records = Vec::with_capacity(listing.keys.len());
-        for (key, _) in &listing.keys {
-            records.extend(space::current(view, id, key).map_err(unreadable)?);
-        }
-        Ok((records, listing.next))
+        let keys: Vec<String> = listing.keys.into_iter().map(|(key, _)| key).collect();
+        Ok((current_of(view, id, &keys)?, listing.next))
     };
     site.read(read).await
 }
