@@ -41,9 +41,11 @@ pub enum Class {
     Sync,
     /// A bit of a stored body rots.
     Rot,
+    /// The sites part into two halves for months ([`Environment::with_halves`]).
+    Halves,
 }
 
-/// All classes.
+/// All classes that a seed draws from.
 pub const CLASSES: [Class; 11] = [
     Class::Power,
     Class::Kill,
@@ -73,13 +75,14 @@ impl Class {
             Self::Full => "strikes: full",
             Self::Sync => "strikes: sync",
             Self::Rot => "strikes: rot",
+            Self::Halves => "strikes: halves",
         }
     }
 
     /// How often it strikes, when it does at all.
     const fn pace(self) -> RangeInclusive<u64> {
         match self {
-            Self::Absence | Self::Restore => 8..=40,
+            Self::Absence | Self::Restore | Self::Halves => 8..=40,
             Self::Clock | Self::Full | Self::Sync | Self::Rot => 10..=60,
             Self::Power | Self::Kill | Self::Cut | Self::OneWay | Self::Flap => 8..=60,
         }
@@ -222,6 +225,13 @@ impl Environment {
     #[must_use]
     pub const fn with_departures(mut self) -> Self {
         self.departs = true;
+        self
+    }
+
+    /// The same with two halves that are apart for months, and work on.
+    #[must_use]
+    pub fn with_halves(mut self) -> Self {
+        self.faults.push((Class::Halves, seconds(15)));
         self
     }
 

@@ -111,6 +111,9 @@ struct Files {
     /// Sites leave buckets as well, and come back.
     #[arg(long)]
     departures: bool,
+    /// Two halves are apart for months as well, and work on.
+    #[arg(long)]
+    halves: bool,
 }
 
 /// What the files say.
@@ -120,14 +123,14 @@ struct Given {
     topology: Option<Topology>,
     workload: Option<Workload>,
     seconds: Option<u64>,
-    modes: [bool; 4],
+    modes: [bool; 5],
 }
 
 impl Files {
-    const MODES: [&'static str; 4] = ["races", "histories", "scopes", "departures"];
+    const MODES: [&'static str; 5] = ["races", "histories", "scopes", "departures", "halves"];
 
-    const fn modes(&self) -> [bool; 4] {
-        [self.races, self.histories, self.scopes, self.departures]
+    const fn modes(&self) -> [bool; 5] {
+        [self.races, self.histories, self.scopes, self.departures, self.halves]
     }
 }
 
@@ -172,7 +175,7 @@ impl Given {
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }
-        let [races, histories, scopes, departures] = self.modes;
+        let [races, histories, scopes, departures, halves] = self.modes;
         if races {
             environment = environment.with_races();
         }
@@ -182,7 +185,10 @@ impl Given {
         if scopes {
             environment = environment.with_scopes();
         }
-        if departures { environment.with_departures() } else { environment }
+        if departures {
+            environment = environment.with_departures();
+        }
+        if halves { environment.with_halves() } else { environment }
     }
 }
 

@@ -35,6 +35,7 @@ mod commits;
 mod deaths;
 mod departures;
 mod fetches;
+mod halves;
 mod histories;
 mod inspections;
 mod machines;
@@ -175,6 +176,8 @@ pub struct World {
     dying: BTreeMap<usize, Death>,
     /// Sites that are away for long.
     away: BTreeSet<usize>,
+    /// One of two halves that are apart for long; none if all are one.
+    apart: BTreeSet<usize>,
     /// Sites where a bit of a body rotted.
     rotten: BTreeSet<usize>,
     /// Questions about the members of buckets that wait for an answer.
@@ -240,6 +243,7 @@ impl World {
             own_writes: OwnWrites::default(),
             dying: BTreeMap::new(),
             away: BTreeSet::new(),
+            apart: BTreeSet::new(),
             rotten: BTreeSet::new(),
             questions: BTreeMap::new(),
             active_until: Instant(0).after(environment.active),

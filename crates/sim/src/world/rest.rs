@@ -148,6 +148,7 @@ impl World {
         self.tell(Who::World, format_args!("heals"));
         self.resting = true;
         self.away.clear();
+        self.apart.clear();
         self.dying.clear();
         let calm = |link: Link| Link { loss: Ppm::NEVER, duplicate: Ppm::NEVER, reorder: Ppm::NEVER, ..link };
         self.net.heal_all(calm);

@@ -35,6 +35,10 @@ pub(super) enum Relief {
     Sync { site: usize },
     /// Months later, a site that was away comes back.
     Return { site: usize },
+    /// Months pass while two halves are apart, and then so many times more.
+    Months { left: u32 },
+    /// Two halves meet again.
+    Meet,
 }
 
 impl World {
@@ -65,6 +69,7 @@ impl World {
             Class::Full => self.fill(site),
             Class::Sync => self.break_syncs(site),
             Class::Rot => self.rot(site),
+            Class::Halves => self.part_halves(),
         }
     }
 
@@ -87,6 +92,8 @@ impl World {
                 }
             }
             Relief::Return { site } => self.come_back(site),
+            Relief::Months { left } => self.pass_months(left),
+            Relief::Meet => self.meet(),
         }
     }
 
@@ -158,7 +165,7 @@ impl World {
     }
 
     /// A machine is lost with its disk; another takes its place and finds what the others have.
-    fn burn(&mut self, site: usize) {
+    pub(super) fn burn(&mut self, site: usize) {
         self.set_back(site, &Snapshot::default(), Memory::default());
         self.count("burns");
     }
@@ -218,15 +225,14 @@ impl World {
     }
 
     /// A worker of a site drops tombstones that all members have seen.
-    fn retire(&mut self, site: usize, seen: &BTreeMap<BucketId, Vector>) {
-        let now = self.queue.now();
-        let Some(wall) = self.sites.get(site).map(|place| place.wall.read(now)) else { return };
+    pub(super) fn retire(&mut self, site: usize, seen: &BTreeMap<BucketId, Vector>) {
         let members = self.running(site).map(|running| running.members.clone()).unwrap_or_default();
         for bucket in members {
             let (Some(running), Some(covered_by_all)) = (self.running(site), seen.get(&bucket)) else {
                 return;
             };
-            let settled = Settled { covered_by_all, older_than: Hlc::at(wall) };
+            // However young: no promise rests on how long they were kept, nor on a clock.
+            let settled = Settled { covered_by_all, older_than: Hlc(u64::MAX) };
             let found = retire::droppable(&running.store.view(), bucket, settled, &Sweep::START, 10_000);
             let mut dots = found.map(|(dots, _)| dots).unwrap_or_default();
             if self.environment.canary == Some(Canary::EagerSweep) {
