@@ -18,7 +18,7 @@ use skerry_federation::budget::Class as Urgency;
 use skerry_federation::flow::Errand;
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::body::{Step, Walk};
-use skerry_storage::{Class, OpenChunk, ReadError};
+use skerry_storage::{Class, OpenChunk, Pin, ReadError};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::bucket::Bucket;
@@ -32,6 +32,8 @@ use crate::site::Site;
 const AHEAD_NEAR: usize = 2;
 /// Chunks on the way at once while they come from elsewhere, where the link has room for so many.
 const AHEAD_FAR: usize = 8;
+/// What is longer than this is read ahead of in parts only, and pinned as long as it is read.
+const LONG: u64 = 2 << 20;
 /// What is read of a chunk at once when there is no room for all of it: a block, with its checksum.
 const PIECE: u32 = 64 << 10;
 
@@ -272,6 +274,14 @@ impl Chunks {
         }
     }
 
+    /// Keeps what of these lies here for as long as it is read: a body goes to its end though its object is overwritten or
+    /// deleted meanwhile, however slow the client is.
+    async fn pinned(&self, chunks: Vec<ChunkRef>) -> Outcome<Vec<Pin>> {
+        let (store, domain) = (self.site.store.clone(), self.domain);
+        let pin = move || chunks.iter().filter_map(|chunk| store.pin(domain, chunk.id)).collect();
+        tokio::task::spawn_blocking(pin).await.map_err(refusal::task)
+    }
+
     /// Takes the step of a walk over a tree.
     pub(crate) async fn descend(&self, walk: &mut Walk, tree: ChunkRef) -> Outcome<()> {
         let (bytes, _) = self.read(self.errand(), tree, 0..u32::MAX, u32::MAX).await?;
@@ -284,9 +294,12 @@ impl Chunks {
         top: Vec<ChunkRef>,
         range: Range<u64>,
     ) -> impl Stream<Item = Outcome<Bytes>> + Send + 'static {
+        let is_long = range.end.saturating_sub(range.start) > LONG;
+        let unpinned = is_long.then(|| top.clone());
         let walk = Walk::new(top, range);
-        let (near, ahead, rest) = (None, VecDeque::new(), None);
-        let state = Reading { chunks: self, walk, near, ahead, rest, in_pieces: false, far: false };
+        let (near, ahead, rest, pins) = (None, VecDeque::new(), None, Vec::new());
+        let (in_pieces, far) = (false, false);
+        let state = Reading { chunks: self, walk, near, ahead, rest, in_pieces, far, unpinned, pins };
         futures::stream::try_unfold(state, |mut state| async move {
             let next = state.next().await?;
             Ok(next.map(|bytes| (bytes, state)))
@@ -324,10 +337,16 @@ struct Reading {
     /// What was asked for last is a first piece, and more may come with it.
     in_pieces: bool,
     far: bool,
+    /// What is to be kept from the collector before anything is read.
+    unpinned: Option<Vec<ChunkRef>>,
+    pins: Vec<Pin>,
 }
 
 impl Reading {
     async fn next(&mut self) -> Outcome<Option<Bytes>> {
+        if let Some(top) = self.unpinned.take() {
+            self.pins = self.chunks.pinned(top).await?;
+        }
         if let Some(bytes) = self.next_near() {
             return Ok(Some(bytes));
         }

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use skerry_gateway::service::BucketPatch;
+use futures::StreamExt;
+use skerry_base::WallTime;
+use skerry_base::limits::CHUNK_REST_MS;
+use skerry_gateway::service::{BucketPatch, GetObject, ReadConditions};
 
-use super::world::{TestWorld, noise};
+use super::world::{TestWorld, context, noise};
 use crate::bulk::{Bulk, Grant};
 use crate::server::Core;
 
@@ -58,6 +61,48 @@ async fn downloads_go_on_in_pieces_here_and_from_elsewhere() {
     assert_eq!(two.get("bulk", "k").await.unwrap(), body);
     assert_eq!(two.payload_received(), received, "the pieces came from the copy that was kept");
     drop(held);
+    world.stop().await;
+}
+
+/// A client that is slower than the time for which the collector lets things rest: 24 MiB in chunks, and 70 MiB in trees of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_download_goes_to_its_end_though_its_object_is_overwritten_and_deleted() {
+    let world = TestWorld::new(1).await;
+    let [one] = &world.sites[..] else { panic!("one site") };
+    one.create_bucket("bulk").await.unwrap();
+    let bodies = [noise(24 << 20, 1), noise(70 << 20, 2)];
+    let mut reads = Vec::new();
+    for (n, body) in bodies.iter().enumerate() {
+        let key = format!("{n}");
+        one.put("bulk", &key, body.clone()).await.unwrap();
+        let request = GetObject {
+            bucket: "bulk".into(),
+            key: key.clone(),
+            version: None,
+            range: None,
+            part: None,
+            if_range: None,
+            conditions: ReadConditions::default(),
+        };
+        reads.push(one.services().objects.get(&context(), request).await.unwrap().body.into_stream());
+        one.put("bulk", &key, "another").await.unwrap();
+    }
+    one.delete("bulk", "0").await.unwrap();
+    let (store, now) = (one.site().store.clone(), one.site().clock.wall().0);
+    let collects = move || {
+        // Noted as unwanted first, let go of when they have rested, given back after that.
+        for turn in 1..=20 {
+            store.collect(WallTime(now + turn * CHUNK_REST_MS)).unwrap();
+        }
+    };
+    tokio::task::spawn_blocking(collects.clone()).await.unwrap();
+    for (stream, body) in reads.into_iter().zip(bodies) {
+        let pieces: Vec<bytes::Bytes> = stream.map(Result::unwrap).collect().await;
+        assert!(pieces.concat() == body, "{} bytes", body.len());
+    }
+    tokio::task::spawn_blocking(collects).await.unwrap();
+    let used = one.site().store.usage().payload.live;
+    assert!(used < 1 << 20, "what nobody reads any more is given back: {used}");
     world.stop().await;
 }
 
