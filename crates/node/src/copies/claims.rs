@@ -97,8 +97,7 @@ async fn say_all(
             return false;
         }
         if !page.more {
-            site.copies.said(bucket, other, page.life, sum, believed);
-            return true;
+            return site.copies.said(bucket, other, page.life, sum, believed);
         }
     }
     false

@@ -297,9 +297,20 @@ impl Copies {
         self.state().lives.get(&(bucket, site)).copied()
     }
 
-    /// A site said anew what it holds. `whole`: of the whole bucket, so that what it does not name it does not hold.
-    pub(crate) fn said(&self, bucket: BucketId, site: SiteId, life: Origin, spans: Spans, whole: bool) {
+    /// A site said anew what it holds. `whole`: of the whole bucket, so that what it does not name it does not hold. False if it
+    /// left the bucket while it was asked: what it said may be from before.
+    pub(crate) fn said(
+        &self,
+        bucket: BucketId,
+        site: SiteId,
+        life: Origin,
+        spans: Spans,
+        whole: bool,
+    ) -> bool {
         let mut state = self.state();
+        if state.trimming.is_outrun(bucket, site) {
+            return false;
+        }
         state.changes += 1;
         let before = state.machine.known(bucket, site).cloned().unwrap_or_default();
         let mut now = spans;
@@ -312,11 +323,13 @@ impl Copies {
         state.machine.learn(bucket, site, now);
         state.lives.insert((bucket, site), life);
         state.dirty.insert((bucket, site));
+        true
     }
 
     /// A site has left a bucket: it holds nothing of it.
     pub(crate) fn left(&self, bucket: BucketId, site: SiteId) {
         let mut state = self.state();
+        state.trimming.left(bucket, site);
         state.lives.remove(&(bucket, site));
         let held = state.machine.known(bucket, site).is_some_and(|spans| *spans != Spans::default());
         if held {
@@ -487,6 +500,8 @@ impl Copies {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -542,6 +557,28 @@ mod tests {
         assert!(slow.stands(&other, at(139)) && !slow.stands(&other, at(140)));
         let lost = Rules { lost: [SiteId([2; 16])].into(), ..Rules::default() };
         assert!(!slow.stands(&(2, Vector::new(), lost), at(101)), "by other rules");
+    }
+
+    #[test]
+    fn what_a_site_says_that_leaves_meanwhile_makes_it_no_holder() {
+        let (site, bucket) = (SiteId([2; 16]), BucketId([9; 16]));
+        let copies = Arc::new(Copies::resume(SiteId([1; 16]), Book::default()));
+        let origin = Origin { node: skerry_base::NodeId([2; 16]), incarnation: 1 };
+        let dot = Dot { origin, seq: 1 };
+        let held = || Spans::between(&Vector::new(), &Vector::from_iter([(origin, 1)]), &[]);
+        let holds = || copies.with(|machine| machine.holders(bucket, dot).count());
+        let question = || copies.asking(bucket, surplus::Question::Holdings(site));
+        let asking = question();
+        copies.left(bucket, site);
+        assert!(!copies.said(bucket, site, origin, held(), true) && holds() == 0);
+        let again = question();
+        drop(asking);
+        assert!(!copies.said(bucket, site, origin, held(), true), "which of the two it answers is not known");
+        drop(again);
+        let _asking = question();
+        assert!(copies.said(bucket, site, origin, held(), true) && holds() == 1, "it is back");
+        copies.left(bucket, SiteId([3; 16]));
+        assert!(copies.said(bucket, site, origin, held(), true));
     }
 
     /// The rules hear of it, and with them the machine: nothing is counted in between with those who held something before.

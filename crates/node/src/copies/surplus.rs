@@ -64,6 +64,9 @@ impl Asking {
             *count -= 1;
             if *count == 0 {
                 state.trimming.asking.remove(&self.of);
+                if let (bucket, Question::Holdings(site)) = self.of {
+                    state.trimming.outrun.remove(&(bucket, site));
+                }
             }
         }
     }
@@ -93,6 +96,8 @@ pub(crate) struct Released {
 pub(super) struct Trimming {
     pub(super) machine: Trim,
     asking: BTreeMap<(BucketId, Question), usize>,
+    /// Who left a bucket while it is asked what it holds of it: its answer may be older.
+    outrun: BTreeSet<(BucketId, SiteId)>,
     surplus: BTreeMap<BucketId, Surplus>,
     released: Released,
     /// Buckets of which too little is known of who holds what.
@@ -108,12 +113,25 @@ impl Trimming {
         Self {
             machine: Trim::new(me),
             asking: BTreeMap::new(),
+            outrun: BTreeSet::new(),
             surplus: BTreeMap::new(),
             released: Released::default(),
             hurry: BTreeSet::new(),
             paged: BTreeMap::new(),
             parted: BTreeMap::new(),
         }
+    }
+
+    /// A site has left a bucket.
+    pub(super) fn left(&mut self, bucket: BucketId, site: SiteId) {
+        if self.asking.contains_key(&(bucket, Question::Holdings(site))) {
+            self.outrun.insert((bucket, site));
+        }
+    }
+
+    /// Whether it has while it is being asked.
+    pub(super) fn is_outrun(&self, bucket: BucketId, site: SiteId) -> bool {
+        self.outrun.contains(&(bucket, site))
     }
 
     pub(super) fn forget(&mut self, bucket: BucketId) {
