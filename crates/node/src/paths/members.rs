@@ -394,7 +394,7 @@ pub(crate) async fn follow_asked(site: &Arc<Site>, bucket: BucketId) -> Outcome<
 impl Site {
     /// Whether there is a link to this site.
     pub(crate) fn linked(&self, site: SiteId) -> bool {
-        self.boxes.linked().contains(&site)
+        self.boxes.is_linked(site)
     }
 
     /// Waits a moment for a link to come up, if this site has just been started; false if it has not.

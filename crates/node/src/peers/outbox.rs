@@ -99,6 +99,11 @@ impl Outboxes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
+    /// Whether there is a link to a site.
+    pub(crate) fn is_linked(&self, site: SiteId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&site)
+    }
+
     /// The same with the number of each link.
     pub(crate) fn links(&self) -> BTreeMap<SiteId, u64> {
         let boxes = self.0.lock().unwrap_or_else(PoisonError::into_inner);

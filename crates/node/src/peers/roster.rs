@@ -55,6 +55,8 @@ pub(crate) struct Roster {
     known: RwLock<BTreeMap<SiteId, Known>>,
     /// By site and seat, the machine that fills it and how many did before: asked for with each write that is held.
     seats: RwLock<BTreeMap<(SiteId, Seat), (SiteId, u32)>>,
+    /// The site of each node: asked for with each message, and a key is hashed to its node.
+    nodes: RwLock<BTreeMap<NodeId, SiteId>>,
     /// The site of each node that ever belonged.
     ever: RwLock<BTreeMap<SiteId, SiteId>>,
 }
@@ -73,6 +75,11 @@ fn seats(known: &BTreeMap<SiteId, Known>) -> BTreeMap<(SiteId, Seat), (SiteId, u
     seats
 }
 
+/// Of sites with the same node, which no admin key admits, the first.
+fn nodes(known: &BTreeMap<SiteId, Known>) -> BTreeMap<NodeId, SiteId> {
+    known.iter().rev().map(|(site, known)| (known.key.node(), *site)).collect()
+}
+
 impl Roster {
     /// Replaces all; false if nothing changed.
     pub(crate) fn replace(&self, sites: BTreeMap<SiteId, Known>) -> bool {
@@ -80,6 +87,7 @@ impl Roster {
         let changed = *known != sites;
         if changed {
             *self.seats.write().unwrap_or_else(PoisonError::into_inner) = seats(&sites);
+            *self.nodes.write().unwrap_or_else(PoisonError::into_inner) = nodes(&sites);
         }
         *known = sites;
         changed
@@ -121,8 +129,7 @@ impl Roster {
 
     /// The site of a node.
     pub(crate) fn site(&self, node: NodeId) -> Option<SiteId> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.iter().find(|(_, known)| known.key.node() == node).map(|(site, _)| *site)
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner).get(&node).copied()
     }
 
     /// What people call a site; its id when it is not known.
@@ -236,6 +243,21 @@ mod tests {
         );
         let fills = |member: u8| roster.seat(site(1), site(member)).map(Seat::index);
         assert_eq!([1, 2, 3, 4, 5, 9].map(fills), [Some(0), Some(1), None, Some(2), None, None]);
+    }
+
+    #[test]
+    fn a_site_is_found_by_its_node_as_the_roster_says_now() {
+        let roster = roster();
+        let node = |number: u8| PublicKey([number; 32]).node();
+        assert_eq!([1, 4, 9].map(|number| roster.site(node(number))), [Some(site(1)), Some(site(4)), None]);
+        let mut all = roster.all();
+        all.remove(&site(4));
+        if let Some(known) = all.get_mut(&site(1)) {
+            known.key = PublicKey([9; 32]);
+        }
+        assert!(roster.replace(all));
+        let found = [1, 4, 9, 5].map(|number| roster.site(node(number)));
+        assert_eq!(found, [None, None, Some(site(1)), Some(site(5))]);
     }
 
     #[test]
