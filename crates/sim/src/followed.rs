@@ -270,7 +270,7 @@ impl World {
         let (source, life) = (&self.members[from].tables, self.origin(from));
         let base = space::seen(&self.members[to].tables, BUCKET, life).map_err(said)?;
         let items = space::records_after(source, BUCKET, &base, FEED).map_err(said)?;
-        let ahead = space::ahead(source, BUCKET, (&base, &items.upto), usize::MAX).map_err(said)?;
+        let ahead = space::ahead(source, BUCKET, (&base, &items), usize::MAX).map_err(said)?;
         let records = items.items.into_iter().chain(ahead).map(|item| item.record).collect();
         let incoming =
             Incoming { bucket: BUCKET, source: life, base, records, upto: items.upto, more: items.more };

@@ -143,7 +143,7 @@ impl Replica for Reading<'_> {
     fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
         let most = max_bytes.min(self.feed_bytes);
         let found = space::records_after(self.view, bucket, seen, most).map_err(unreadable)?;
-        let ahead = space::ahead(self.view, bucket, (seen, &found.upto), AHEAD_BYTES).map_err(unreadable)?;
+        let ahead = space::ahead(self.view, bucket, (seen, &found), AHEAD_BYTES).map_err(unreadable)?;
         let fed = |items: Vec<space::Item>| items.into_iter().map(|item| self.item(item)).collect();
         Ok(FeedBatch { items: fed(found.items), upto: found.upto, more: found.more, ahead: fed(ahead) })
     }

@@ -8,14 +8,15 @@
 //! Invariants: an origin is marked iff a stored dot of it lies beyond the vector; the mark is this node's own
 //! and lies in `Local`, so that looking for loose records costs nothing where there are none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 use skerry_base::kv::{Batch, Overlay, Table, View};
-use skerry_base::{BucketId, Dot, Origin, Vector};
+use skerry_base::{BucketId, Dot, Hlc, Origin, Vector};
 
-use super::feed::{Item, for_each_row, vector_entry};
+use super::feed::{Item, Items, for_each_row, vector_entry};
 use super::prints::{self, DotRange, Fingerprint};
 use super::rows::Pointer;
 use super::{SpaceError, keys, read, round, subscription};
@@ -86,43 +87,67 @@ pub fn records_in(
     Ok((items, upto))
 }
 
-/// Records beyond the vector that may have ended the life of what `upto` covers and `seen` does not, in order of dot; of more
-/// than about `max_bytes` the latest.
+/// Loose records that are read for one answer. Of more the latest are: a bucket that is being joined has millions of them.
+const LOADED: usize = 8192;
+
+/// Records beyond the vector that may have ended the life of what an answer to who has seen `seen` passes over, in order of
+/// dot; of more than about `max_bytes`, or among more than [`LOADED`], the latest.
 ///
 /// Whoever feeds what lies up to its vector passes over what is dead there. A killer from beyond the vector is not fed, so
-/// it goes along: a receiver that covers the dead without it would have neither, and show an older version or none.
+/// it goes along: a receiver that covers the dead without it would have neither, and show an older version or none. An answer
+/// that passes over nothing needs none: it holds every dot that it covers, and none of them is spent.
 pub fn ahead(
     view: &dyn View,
     bucket: BucketId,
-    (seen, upto): (&Vector, &Vector),
+    (seen, found): (&Vector, &Items),
     max_bytes: usize,
 ) -> Result<Vec<Item>, SpaceError> {
-    let mut found: Vec<(Item, usize)> = Vec::new();
-    if seen.includes(upto) {
+    let covered = found.upto.iter().map(|(origin, last)| last.saturating_sub(seen.get(origin)));
+    if covered.sum::<u64>() == found.items.len() as u64 && !found.items.iter().any(|item| item.spent) {
         return Ok(Vec::new());
     }
+    let (mut items, mut left) = (Vec::new(), max_bytes);
+    for Place { clock, dot, remembered, key } in latest(view, bucket, seen)? {
+        let record = read::load(view, bucket, &key, Pointer { clock, dot, remembered })?;
+        if !may_kill(&record, seen) {
+            continue;
+        }
+        left = left.saturating_sub(record.encode().len());
+        if left == 0 {
+            break;
+        }
+        let spent = remembered && record.is_version();
+        items.push(Item { dot, record, spent });
+    }
+    items.sort_by_key(|item| item.dot);
+    Ok(items)
+}
+
+/// Where a loose record lies, the earlier first.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    clock: Hlc,
+    dot: Dot,
+    remembered: bool,
+    key: String,
+}
+
+/// The latest of those beyond the vector that `seen` does not cover, the last first; none is read.
+fn latest(view: &dyn View, bucket: BucketId, seen: &Vector) -> Result<Vec<Place>, SpaceError> {
+    let mut places = BinaryHeap::new();
     for origin in marked(view, bucket)? {
-        let covered = vector_entry(view, bucket, origin)?;
+        let covered = vector_entry(view, bucket, origin)?.max(seen.get(origin));
         let range = (Dot { origin, seq: covered.saturating_add(1) }, Dot { origin, seq: u64::MAX });
-        let _all = for_each_row(view, bucket, range, &mut |dot, place| {
-            let pointer = Pointer { clock: place.clock, dot, remembered: place.remembered };
-            let record = read::load(view, bucket, &place.key, pointer)?;
-            if !seen.covers(dot) && may_kill(&record, seen) {
-                let (bytes, spent) = (record.encode().len(), place.remembered && record.is_version());
-                found.push((Item { dot, record, spent }, bytes));
+        let _all = for_each_row(view, bucket, range, &mut |dot, row| {
+            let place = Place { clock: row.clock, dot, remembered: row.remembered, key: row.key };
+            places.push(Reverse(place));
+            if places.len() > LOADED {
+                places.pop();
             }
             Ok(ControlFlow::Continue(()))
         })?;
     }
-    found.sort_by_key(|(item, _)| core::cmp::Reverse((item.record.clock, item.dot)));
-    let mut left = max_bytes;
-    let fits = |(_, bytes): &(Item, usize)| {
-        left = left.saturating_sub(*bytes);
-        left > 0
-    };
-    let mut items: Vec<Item> = found.into_iter().take_while(fits).map(|(item, _)| item).collect();
-    items.sort_by_key(|item| item.dot);
-    Ok(items)
+    Ok(places.into_sorted_vec().into_iter().map(|Reverse(place)| place).collect())
 }
 
 /// Whether it could kill something that this vector does not cover.
@@ -256,3 +281,7 @@ fn is_any_beyond(
 fn marks(bucket: BucketId) -> Vec<u8> {
     [b"model/loose/", &bucket.0[..]].concat()
 }
+
+#[cfg(test)]
+#[path = "ahead_tests.rs"]
+mod ahead_tests;

@@ -19,13 +19,13 @@ use crate::object::{Headers, Object};
 use crate::record::{Record, Scope, Statement, Versioning};
 use crate::{Entry, space};
 
-const BUCKET: BucketId = BucketId([0xff; 16]);
+pub(super) const BUCKET: BucketId = BucketId([0xff; 16]);
 
-fn origin(n: u8) -> Origin {
+pub(super) fn origin(n: u8) -> Origin {
     Origin { node: NodeId([n; 16]), incarnation: 1 }
 }
 
-fn put(n: u8, seq: u64, key: &str) -> Record {
+pub(super) fn put(n: u8, seq: u64, key: &str) -> Record {
     Record {
         bucket: BUCKET,
         dot: Dot { origin: origin(n), seq },
@@ -43,19 +43,19 @@ fn put(n: u8, seq: u64, key: &str) -> Record {
     }
 }
 
-fn apply(tables: &mut Tables, entry: &Entry) -> Batch {
+pub(super) fn apply(tables: &mut Tables, entry: &Entry) -> Batch {
     let mut batch = Batch::default();
     SpaceReducer.reduce(&entry.encode(), tables, &mut batch).unwrap();
     tables.apply(&batch);
     batch
 }
 
-fn store(tables: &mut Tables, record: Record) {
+pub(super) fn store(tables: &mut Tables, record: Record) {
     apply(tables, &Entry::Record(Box::new(record)));
 }
 
 /// Counts the rows that scans touch.
-struct Counting<'a>(&'a Tables, Cell<usize>);
+pub(super) struct Counting<'a>(pub(super) &'a Tables, pub(super) Cell<usize>);
 
 impl View for Counting<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {

@@ -244,10 +244,10 @@ impl World {
     pub(crate) fn pull(&mut self, from: usize, to: usize, max: usize) -> bool {
         let (source, receiver) = (&self.sites[from], &self.sites[to].replica);
         let base = space::seen(&receiver.tables, BUCKET, source.origin).unwrap();
-        let Items { items, upto, more } =
-            space::records_after(&source.replica.tables, BUCKET, &base, max).unwrap();
+        let found = space::records_after(&source.replica.tables, BUCKET, &base, max).unwrap();
+        let ahead = space::ahead(&source.replica.tables, BUCKET, (&base, &found), usize::MAX).unwrap();
+        let Items { items, upto, more } = found;
         assert!(items.is_sorted_by_key(|item| item.dot));
-        let ahead = space::ahead(&source.replica.tables, BUCKET, (&base, &upto), usize::MAX).unwrap();
         let records = items.iter().chain(&ahead);
         let records = records.map(|item| Record::admit(&item.record.encode()).unwrap()).collect();
         let incoming = Incoming { bucket: BUCKET, source: source.origin, base, records, upto, more };

@@ -87,7 +87,7 @@ impl Replica for StoreReplica<'_> {
 
     fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
         let found = space::records_after(&self.view, bucket, seen, max_bytes).map_err(unreadable)?;
-        let ahead = space::ahead(&self.view, bucket, (seen, &found.upto), AHEAD_BYTES).map_err(unreadable)?;
+        let ahead = space::ahead(&self.view, bucket, (seen, &found), AHEAD_BYTES).map_err(unreadable)?;
         let fed = |items: &[space::Item]| items.iter().map(|item| self.fed(bucket, item)).collect();
         Ok(FeedBatch { items: fed(&found.items), upto: found.upto, more: found.more, ahead: fed(&ahead) })
     }
