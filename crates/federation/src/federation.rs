@@ -15,7 +15,7 @@ use crate::message::Message;
 use crate::peers::Peers;
 use crate::places::Places;
 use crate::reconcile::{Next, Reconcile};
-use crate::{AreasReport, Config, Input, Lag, Output, Replica, Report, SiteEntry, Stats, Ticket};
+use crate::{AreasReport, Config, Gaps, Input, Output, Replica, Report, SiteEntry, Stats, Ticket};
 
 /// All of a node's decisions about other sites.
 ///
@@ -93,9 +93,10 @@ impl Federation {
         &self.stats
     }
 
-    /// How far this site is behind its sources.
-    pub fn lag(&self, replica: &dyn Replica) -> Vec<Lag> {
-        self.feed.lag(replica)
+    /// How far this site and the other members are behind each other in those of these buckets that are followed.
+    pub fn gaps(&self, buckets: &[BucketId], replica: &dyn Replica) -> Vec<Gaps> {
+        let of = |bucket: &BucketId| self.feed.gaps(*bucket, &self.members(*bucket), replica);
+        buckets.iter().filter_map(of).collect()
     }
 
     /// Members that are linked and known to have records of a bucket that are missing here, nearest first.

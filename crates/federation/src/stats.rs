@@ -43,15 +43,15 @@ pub struct Stats {
     pub violations: u64,
 }
 
-/// How far this site is behind one source in one bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lag {
+/// How far this site and the others are behind each other in one bucket, in records (dead ones count).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gaps {
     /// Which bucket.
     pub bucket: BucketId,
-    /// Which source.
-    pub source: SiteId,
-    /// Records that the source is known to have and we have not (dead ones count).
-    pub records: u64,
+    /// What a source is known to have and we have not; only those that have anything.
+    pub missing: Vec<(SiteId, u64)>,
+    /// What each other member is not known to have of ours.
+    pub unsent: Vec<(SiteId, u64)>,
 }
 
 /// A site as another sees it for the sake of look-ups.

@@ -184,10 +184,6 @@ impl Admin {
         }
     }
 
-    async fn lag(&self) -> Vec<skerry_federation::Lag> {
-        self.site.drive.ask(|machine, replica| machine.lag(replica)).await.unwrap_or_default()
-    }
-
     async fn bucket_status(&self, bucket: Bucket) -> Outcome<BucketStatus> {
         let id = bucket.id;
         let sums = self.site.read(move |view| space::sums(view, id).map_err(unreadable)).await?;
@@ -345,16 +341,15 @@ impl AdminService for Admin {
         let is_single = |bucket: &Bucket| site.is_member(bucket.id) && wanted::rules(site, bucket).wished < 2;
         let (followed_prefixes, followed_behind) = site.following.counts();
         let single_copy_buckets = single.into_iter().filter(is_single).count() as u64;
-        let lags = self.lag().await;
         let counted = look::counted_by_bucket(site).await?;
         let unprotected_bytes = counted.values().map(|(_, count)| count.unprotected).sum();
         let areas = wanted::lacking(&counted);
-        let unsent = members::unsent(site).await?;
+        let gaps = members::gaps(site).await?;
         let mut peers = Vec::new();
         for (id, known) in site.peers.roster.all() {
             if id != site.id {
-                let lag = lags.iter().filter(|lag| lag.source == id).map(|lag| lag.records).sum();
-                let unsent = unsent.get(&id).copied().unwrap_or_default();
+                let lag = gaps.missing.get(&id).copied().unwrap_or_default();
+                let unsent = gaps.unsent.get(&id).copied().unwrap_or_default();
                 peers.push(self.peer(id, &known, lag, unsent));
             }
         }

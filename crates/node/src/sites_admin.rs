@@ -56,7 +56,7 @@ fn said(view: &dyn View, system: BucketId) -> Outcome<Said> {
 pub(crate) async fn all(admin: &Admin) -> Outcome<Vec<SiteStatus>> {
     let system = admin.site.system;
     let said = admin.site.read(move |view| said(view, system)).await?;
-    let unsent = members::unsent(&admin.site).await?;
+    let unsent = members::gaps(&admin.site).await?.unsent;
     let shown = |(id, document): &(SiteId, SiteDocument)| {
         shown(admin, &said, (*id, document), unsent.get(id).copied().unwrap_or_default())
     };

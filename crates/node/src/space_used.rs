@@ -35,7 +35,7 @@ pub(crate) async fn online(site: &Arc<Site>, scan: bool) -> Outcome<SpaceReport>
     let growth = site.read(Growth::remembered).await?;
     let days = growth.days_to_full(site.clock.wall(), taken_and_room(&site.store.usage()));
     report.days_to_full = days.filter(|days| days.is_finite()).map(|days| days as u64);
-    let unsent = members::unsent(site).await?;
+    let unsent = members::gaps(site).await?.unsent;
     // What the furthest ahead of the others still lacks is what nobody else has.
     report.unsent_bytes = unsent.values().map(|unsent| unsent.bytes).min();
     for row in &mut report.rows {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use skerry_base::{Instant, Origin, SiteId, Vector};
 
+use super::known::{Floor, Known};
 use super::loose::Gathering;
 use crate::context::Context;
 use crate::message::Batch;
@@ -52,7 +53,7 @@ pub(super) struct Source {
     /// Its life, once it has answered.
     pub(super) life: Option<Origin>,
     /// It has at least this.
-    pub(super) vector: Vector,
+    pub(super) vector: Known,
     /// Pull from it though it is not known to have more.
     pub(super) ask: bool,
     /// It is in doubt itself: the last to be asked.
@@ -68,7 +69,7 @@ pub(super) struct Source {
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) until: Instant,
-    pub(super) told: Vector,
+    pub(super) told: Known,
     /// Its last pull that was answered.
     pub(super) served: Option<u64>,
 }
@@ -88,6 +89,8 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) struct Bucket {
     pub(super) members: BTreeSet<SiteId>,
+    /// What is known of sources and listeners rests on it.
+    pub(super) floor: Floor,
     pub(super) sources: BTreeMap<SiteId, Source>,
     pub(super) pull: Option<Running>,
     pub(super) pending: VecDeque<Pending>,
@@ -123,9 +126,10 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    pub(super) const fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             members: BTreeSet::new(),
+            floor: Floor::default(),
             sources: BTreeMap::new(),
             pull: None,
             pending: VecDeque::new(),
@@ -150,6 +154,21 @@ impl Bucket {
             scheduled_at: None,
             loose_told: BTreeMap::new(),
             gathering: None,
+        }
+    }
+
+    /// Has what is known of others rest on the own vector, if that has changed much.
+    pub(super) fn settle(&mut self, mine: &Vector) {
+        let sources = self.sources.values_mut().map(|source| &mut source.vector);
+        let listeners = self.listeners.values_mut().map(|listener| &mut listener.told);
+        self.floor.settle(mine, sources.chain(listeners));
+    }
+
+    /// A source has this as well.
+    pub(super) fn learn(&mut self, site: SiteId, vector: &Vector) {
+        self.source(site);
+        if let Some(source) = self.sources.get_mut(&site) {
+            source.vector.merge(&self.floor, vector);
         }
     }
 

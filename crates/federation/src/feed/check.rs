@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use skerry_base::{BucketId, Instant, SiteId, Vector};
 
+use super::bucket::Bucket;
+use super::known::Known;
 use super::{Feed, digest};
 use crate::context::Context;
 use crate::limits;
@@ -66,19 +68,33 @@ impl Feed {
             let Some(vector) = cx.read(cx.replica.vector(id)) else { continue };
             let equal = digest(&vector) == *theirs;
             if listen {
-                self.listen(id, from, if equal { &vector } else { const { &Vector::new() } }, cx);
+                self.listen(id, from, None, cx);
             }
-            if equal && let Some(source) = self.buckets.get_mut(&id).and_then(|b| b.sources.get_mut(&from)) {
-                // Said by nobody else at rest: who follows us has it all by now.
-                source.vector.merge(&vector);
+            if let Some(bucket) = self.buckets.get_mut(&id) {
+                bucket.checked(from, &vector, (listen, equal));
             }
             if !equal {
-                if let Some(listener) = self.buckets.get_mut(&id).and_then(|b| b.listeners.get_mut(&from)) {
-                    listener.told = vector.clone();
-                }
                 cx.send(from, Message::News { bucket: id, vector });
             }
             self.tell_loose(id, from, cx);
+        }
+    }
+}
+
+impl Bucket {
+    /// A site said whether it has all that this one has; what it lacks it is told now.
+    fn checked(&mut self, from: SiteId, vector: &Vector, (listen, equal): (bool, bool)) {
+        self.settle(vector);
+        let Self { floor, sources, listeners, .. } = self;
+        let all = Known::all(&floor.mine(vector));
+        // Said by nobody else at rest: who follows us has it all by now.
+        if equal && let Some(source) = sources.get_mut(&from) {
+            source.vector.merge_known(floor, &all);
+        }
+        match listeners.get_mut(&from) {
+            Some(listener) if !equal => listener.told = all,
+            Some(listener) if listen => listener.told.merge_known(floor, &all),
+            _ => {}
         }
     }
 }

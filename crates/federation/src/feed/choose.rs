@@ -30,8 +30,9 @@ impl Bucket {
         (sites, spent): (&Sites, &BTreeSet<SiteId>),
         cx: &Context<'_>,
     ) -> Choice {
+        let mine = self.floor.mine(mine);
         let useful = |site: &SiteId| {
-            let gives = |source: &Source| source.ask || !mine.includes(&source.vector);
+            let gives = |source: &Source| source.ask || !source.vector.is_within(&mine);
             self.sources.get(site).is_some_and(gives) && !spent.contains(site)
         };
         let near = cx.peers.nearest(self.members.iter().copied());
@@ -46,7 +47,7 @@ impl Bucket {
         let rank = |site: &SiteId| {
             let source = self.sources.get(site);
             let doubtful = source.is_some_and(|source| source.doubtful);
-            let news = source.is_some_and(|source| !mine.includes(&source.vector));
+            let news = source.is_some_and(|source| !source.vector.is_within(&mine));
             (self.settling != Some(*site), doubtful, !news, cx.peers.distance(*site))
         };
         let best = |wanted: Turn| useful.iter().copied().filter(|site| turn(site) == wanted).min_by_key(rank);

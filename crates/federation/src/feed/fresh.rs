@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use skerry_base::{BucketId, Instant, Origin, SiteId, Vector};
 
 use super::Feed;
-use super::bucket::{Bucket, Pending};
+use super::bucket::{Bucket, Pending, Source};
 use super::pull::{forges, is_full};
 use crate::context::Context;
 use crate::message::{Batch, Message};
@@ -71,9 +71,10 @@ impl Feed {
     /// Fresh records are durable: who waits to have seen all that the source has is told, as at the end of a pull. No
     /// comparison may start or settle by them: they pass over nothing, but they ask for nothing either.
     pub(super) fn told_all(&self, id: BucketId, from: SiteId, cx: &mut Context<'_>) {
-        let source = self.buckets.get(&id).and_then(|bucket| bucket.sources.get(&from));
+        let Some(bucket) = self.buckets.get(&id) else { return };
         let Some(mine) = cx.read(cx.replica.vector(id)) else { return };
-        if source.is_some_and(|source| mine.includes(&source.vector)) {
+        let has_all = |source: &Source| source.vector.is_within(&bucket.floor.mine(&mine));
+        if bucket.sources.get(&from).is_some_and(has_all) {
             cx.out.push(Output::Report(Report::CaughtUp { bucket: id, source: from }));
         }
     }
@@ -97,9 +98,10 @@ impl Feed {
                 // A pull on its way need not be followed by another for these.
                 let others = vector.iter().filter(|(origin, _)| *origin != source).collect();
                 self.told(from, id, &others, cx);
-                if let Some(source) = self.buckets.get_mut(&id).and_then(|found| found.sources.get_mut(&from))
+                if let Some(bucket) =
+                    self.buckets.get_mut(&id).filter(|found| found.sources.contains_key(&from))
                 {
-                    source.vector.merge(&vector);
+                    bucket.learn(from, &vector);
                 }
                 return;
             }
@@ -166,9 +168,13 @@ impl Packing {
         Self { id, origin, last: vector.get(origin), horizon, packed: BTreeMap::new() }
     }
 
-    /// The message for a listener who was told of `told`; none if news must do.
-    pub(super) fn message(&mut self, told: &Vector, news: &Vector, cx: &mut Context<'_>) -> Option<Message> {
-        let from = told.get(self.origin);
+    /// Whose records go.
+    pub(super) const fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// The message for a listener who was told of that origin's up to `from`; none if news must do.
+    pub(super) fn message(&mut self, from: u64, news: &Vector, cx: &mut Context<'_>) -> Option<Message> {
         if !self.packed.contains_key(&from) {
             let items = self.pack(from, cx);
             self.packed.insert(from, items);

@@ -78,8 +78,11 @@ impl Feed {
         self.reschedule(id);
     }
 
-    fn gatherings(&self) -> usize {
-        self.buckets.values().filter(|bucket| bucket.gathering.is_some()).count()
+    /// Of how many buckets they are gathered. A few at a time: all that are not followed, or have ended, are let go of here.
+    fn gatherings(&mut self) -> usize {
+        let gathers = |id: &BucketId| self.buckets.get(id).is_some_and(|bucket| bucket.gathering.is_some());
+        self.gathering.retain(gathers);
+        self.gathering.len()
     }
 
     /// Asks for the next origin; ends the gathering after the last one.
@@ -93,6 +96,7 @@ impl Feed {
         let next = rest.pop_front();
         let asked = next.and_then(|(origin, covered)| ask(id, source, (origin, covered), cx));
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
+        self.gathering.insert(id);
         bucket.gathering = asked.map(|(ticket, span, have)| {
             let deadline = Some(cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4));
             Gathering { source, ticket, span, have, rest, deadline }
@@ -207,7 +211,7 @@ impl Bucket {
     /// Whether a feed will bring more of an origin.
     fn is_coming(&self, origin: Origin, covered: u64, cx: &Context<'_>) -> bool {
         let more = |(site, source): (&SiteId, &super::bucket::Source)| {
-            cx.peers.is_linked(*site) && source.vector.get(origin) > covered
+            cx.peers.is_linked(*site) && source.vector.get(&self.floor, origin) > covered
         };
         self.sources.iter().any(more)
     }

@@ -3,7 +3,7 @@
 //! The cursor is the vector, so it does not matter who serves: records pass from A by B to C when A and C cannot
 //! reach each other. [`pull`] asks and takes, [`serve`] gives and tells news, [`fresh`] sends small records with the
 //! news, [`check`] is the safety net under lost news, [`choose`] says whom to ask, [`sites`] who may be asked, [`loose`] is for
-//! what no feed can bring, [`bucket`] is the state of one bucket.
+//! what no feed can bring, [`bucket`] is the state of one bucket, [`known`] what others have.
 //!
 //! Invariants: one pull on its way per bucket, [`limits::PULLS_AT_ONCE`] in all; at most
 //! [`limits::BATCHES_UNAPPLIED`] batches of a bucket wait for the store; a batch is handed over only if it
@@ -17,18 +17,20 @@ use skerry_base::{BucketId, Instant, SiteId, Vector};
 
 use crate::context::Context;
 use crate::location::Change;
-use crate::{Lag, Replica, Ticket, limits};
+use crate::{Gaps, Replica, Ticket, limits};
 
 mod bucket;
 mod check;
 mod choose;
 mod fresh;
+mod known;
 mod loose;
 mod pull;
 mod serve;
 mod sites;
 
 use bucket::Bucket;
+use known::Known;
 use sites::{Line, Sites};
 
 /// A comparison that the feed asks for: caught up with this site, and in doubt or asked to.
@@ -55,6 +57,8 @@ pub(crate) struct Feed {
     /// Sites to and from which no records may cross now.
     spent: BTreeSet<SiteId>,
     wishes: Vec<Wish>,
+    /// Buckets of which loose records were gathered when that was last looked at.
+    gathering: BTreeSet<BucketId>,
     /// Whether small records may go and come with their news.
     fresh: bool,
     wanted: fresh::Wanted,
@@ -74,6 +78,7 @@ impl Feed {
             sites: Sites::default(),
             spent: BTreeSet::new(),
             wishes: Vec::new(),
+            gathering: BTreeSet::new(),
             fresh,
             wanted: fresh::Wanted::default(),
             phase: rng.random_range(0..limits::CHECK_MIN.as_nanos() as u64),
@@ -297,30 +302,35 @@ impl Feed {
         );
     }
 
-    /// How far behind its sources each bucket is.
-    pub(crate) fn lag(&self, replica: &dyn Replica) -> Vec<Lag> {
-        let mut lags = Vec::new();
-        for (id, bucket) in &self.buckets {
-            let Ok(mine) = replica.vector(*id) else { continue };
-            for (site, source) in &bucket.sources {
-                let behind = |(origin, seq): (_, u64)| seq.saturating_sub(mine.get(origin));
-                let records = source.vector.iter().map(behind).sum();
-                lags.push(Lag { bucket: *id, source: *site, records });
-            }
-        }
-        lags
-    }
-
     /// Sources that are known to have records of a bucket that are missing here, and which.
     pub(crate) fn ahead_by(&self, id: BucketId, replica: &dyn Replica) -> Vec<(SiteId, Vector)> {
         let (Some(bucket), Ok(mine)) = (self.buckets.get(&id), replica.vector(id)) else { return Vec::new() };
-        let ahead = bucket.sources.iter().filter(|(_, source)| !mine.includes(&source.vector));
-        ahead.map(|(site, source)| (*site, beyond(&source.vector, &mine))).collect()
+        let mine = bucket.floor.mine(&mine);
+        let ahead = bucket.sources.iter().map(|(site, source)| (*site, source.vector.beyond(&mine)));
+        ahead.filter(|(_, beyond)| !beyond.is_empty()).collect()
     }
 
     /// What a site is known to have of a bucket at least; none if it has not said.
     pub(crate) fn told_by(&self, bucket: BucketId, site: SiteId) -> Option<Vector> {
-        self.buckets.get(&bucket)?.sources.get(&site).map(|source| source.vector.clone())
+        let bucket = self.buckets.get(&bucket)?;
+        bucket.sources.get(&site).map(|source| source.vector.whole(&bucket.floor))
+    }
+
+    /// How far this site and these members of a bucket are behind each other; none for a bucket that is not followed.
+    pub(crate) fn gaps(&self, id: BucketId, members: &[SiteId], replica: &dyn Replica) -> Option<Gaps> {
+        let (bucket, vector) = (self.buckets.get(&id)?, replica.vector(id).ok()?);
+        let (mine, nothing) = (bucket.floor.mine(&vector), Known::default());
+        let behind = |site: &SiteId| {
+            let known = bucket.sources.get(site).map_or(&nothing, |source| &source.vector);
+            let missing = |(origin, seq): (_, u64)| seq.saturating_sub(known.get(&bucket.floor, origin));
+            (*site, known.lacks(&mine).iter().map(missing).sum())
+        };
+        let ahead = |(site, source): (&SiteId, &bucket::Source)| {
+            let missing = |(origin, seq): (_, u64)| seq.saturating_sub(vector.get(origin));
+            (*site, source.vector.beyond(&mine).iter().map(missing).sum::<u64>())
+        };
+        let missing = bucket.sources.iter().map(ahead).filter(|(_, records)| *records > 0).collect();
+        Some(Gaps { bucket: id, missing, unsent: members.iter().map(behind).collect() })
     }
 
     /// Buckets of which this site and another are members.

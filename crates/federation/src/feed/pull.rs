@@ -11,6 +11,7 @@ use skerry_base::{BucketId, SiteId, Vector, limits as bounds};
 
 use super::bucket::{Bucket, Pending, Running};
 use super::choose::Choice;
+use super::known::Known;
 use super::{Feed, Wish, beyond};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
@@ -63,6 +64,7 @@ impl Feed {
             bucket.hold = Some(cx.now.after(limits::BACKOFF_MIN));
             return;
         };
+        bucket.settle(&mine);
         mine.merge(&bucket.handed);
         match bucket.choose(&mine, (&self.sites, &self.spent), cx) {
             Choice::Nobody => {}
@@ -168,7 +170,7 @@ impl Feed {
         if let Some(bucket) = self.buckets.get_mut(&id) {
             // Nothing is known to be there any more; news will say so if there is.
             let source = bucket.source(from);
-            (source.vector, source.ask) = (Vector::new(), why == Refusal::Busy);
+            (source.vector, source.ask) = (Known::default(), why == Refusal::Busy);
         }
         self.fail_pull(id, failure, cx);
     }
@@ -392,12 +394,14 @@ fn note_source(bucket: &mut Bucket, from: SiteId, batch: &Batch, again: bool) {
     source.doubtful = !batch.doubt.is_empty();
     if batch.end {
         source.ask = again;
-        if !again && !reached.includes(&source.vector) {
-            source.vector = Vector::new();
-        }
     }
-    source.vector.merge(&batch.vector);
-    source.vector.merge(&batch.upto);
+    let Bucket { floor, sources, .. } = bucket;
+    let Some(source) = sources.get_mut(&from) else { return };
+    if batch.end && !again && !source.vector.is_within(&floor.mine(&reached)) {
+        source.vector = Known::default();
+    }
+    source.vector.merge(floor, &batch.vector);
+    source.vector.merge(floor, &batch.upto);
 }
 
 /// Whether a doubt is more than what is doubted here already. What a tombstone that was passed over may have killed is covered

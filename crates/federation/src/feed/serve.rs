@@ -5,8 +5,9 @@
 
 use skerry_base::{BucketId, Origin, SiteId, Vector, limits as bounds};
 
-use super::bucket::Listener;
+use super::bucket::{Bucket, Listener};
 use super::fresh::Packing;
+use super::known::Known;
 use super::{Feed, beyond};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
@@ -20,7 +21,7 @@ impl Feed {
         if !self.has_joined(id) {
             return cx.send(from, refuse(Refusal::NotMember));
         }
-        self.listen(id, from, &pull.seen, cx);
+        self.listen(id, from, Some(&pull.seen), cx);
         // Links repeat messages. A second answer may be cut in other places: among batches of both, one could skip
         // records that neither of the others brings. Who cannot be remembered gets one batch.
         let listener = self.buckets.get_mut(&id).and_then(|bucket| bucket.listeners.get_mut(&from));
@@ -77,15 +78,18 @@ impl Feed {
         }
     }
 
-    /// Who asks wants to hear of what comes.
-    pub(super) fn listen(&mut self, id: BucketId, site: SiteId, seen: &Vector, cx: &Context<'_>) {
+    /// Who asks wants to hear of what comes; and what it has seen, if it says so.
+    pub(super) fn listen(&mut self, id: BucketId, site: SiteId, seen: Option<&Vector>, cx: &Context<'_>) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         let until = cx.now.after(limits::LISTEN);
-        if let Some(listener) = bucket.listeners.get_mut(&site) {
-            listener.until = until;
-            listener.told.merge(seen);
-        } else if bucket.listeners.len() < limits::LISTENERS {
-            bucket.listeners.insert(site, Listener { until, told: seen.clone(), served: None });
+        if bucket.listeners.len() >= limits::LISTENERS && !bucket.listeners.contains_key(&site) {
+            return;
+        }
+        let fresh = || Listener { until, told: Known::default(), served: None };
+        let listener = bucket.listeners.entry(site).or_insert_with(fresh);
+        listener.until = until;
+        if let Some(seen) = seen {
+            listener.told.merge(&bucket.floor, seen);
         }
     }
 
@@ -112,17 +116,20 @@ impl Feed {
             return;
         }
         let Some(vector) = cx.read(cx.replica.vector(id)) else { return };
-        let mut packing = Packing::new(id, &vector, cx);
-        for (site, listener) in &mut bucket.listeners {
+        bucket.settle(&vector);
+        let Bucket { floor, sources, listeners, .. } = bucket;
+        let (mut packing, mine) = (Packing::new(id, &vector, cx), floor.mine(&vector));
+        for (site, listener) in listeners {
             // What came from there is known there.
-            if let Some(source) = bucket.sources.get(site) {
-                listener.told.merge(&source.vector);
+            if let Some(source) = sources.get(site) {
+                listener.told.merge_known(floor, &source.vector);
             }
-            let news = beyond(&vector, &listener.told);
+            let news = listener.told.lacks(&mine);
             if !news.is_empty() && cx.peers.is_linked(*site) {
                 let wanted = self.wanted.is_taker(*site) && !self.spent.contains(site);
-                let with = if wanted { packing.message(&listener.told, &news, cx) } else { None };
-                listener.told.merge(&news);
+                let told = listener.told.get(floor, packing.origin());
+                let with = if wanted { packing.message(told, &news, cx) } else { None };
+                listener.told.merge(floor, &news);
                 cx.send(*site, with.unwrap_or(Message::News { bucket: id, vector: news }));
             }
         }
@@ -148,7 +155,7 @@ impl Feed {
             return cx.refuse(from, "news of more sites than there are");
         }
         bucket.members.insert(from);
-        bucket.source(from).vector.merge(vector);
+        bucket.learn(from, vector);
         if let Some(pull) = bucket.pull.as_mut().filter(|pull| pull.source == from) {
             pull.told.merge(vector);
         }

@@ -423,25 +423,44 @@ pub(crate) struct Unsent {
     pub(crate) bytes: u64,
 }
 
-/// What each other site is not known to have of the buckets that it follows with this one.
-pub(crate) async fn unsent(site: &Arc<Site>) -> Outcome<BTreeMap<SiteId, Unsent>> {
-    let mut all: BTreeMap<SiteId, Unsent> = BTreeMap::new();
-    for bucket in site.memberships().into_iter().chain([site.system]) {
-        let seen = site.drive.ask(move |machine, _| machine.seen(bucket)).await.unwrap_or_default();
-        if seen.is_empty() {
-            continue;
-        }
+/// How far this site and the others are known to be behind each other, in all buckets together.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    /// Records that a site is known to have and this one has not.
+    pub(crate) missing: BTreeMap<SiteId, u64>,
+    /// What each other site is not known to have of the buckets that it follows with this one.
+    pub(crate) unsent: BTreeMap<SiteId, Unsent>,
+}
+
+/// Buckets that the machine is asked about at once: whoever waits for it, as other sites do, waits no longer than for these.
+const GAPS_AT_ONCE: usize = 64;
+
+/// How far this site and the others are behind each other.
+pub(crate) async fn gaps(site: &Site) -> Outcome<Gaps> {
+    let mut all = Gaps::default();
+    let buckets: Vec<BucketId> = site.memberships().into_iter().chain([site.system]).collect();
+    for some in buckets.chunks(GAPS_AT_ONCE) {
+        let some = some.to_vec();
+        let found = site.drive.ask(move |machine, replica| machine.gaps(&some, replica)).await;
+        let found = found.unwrap_or_default();
+        let is_behind = |gaps: &&skerry_federation::Gaps| gaps.unsent.iter().any(|(_, records)| *records > 0);
+        let sized: Vec<BucketId> = found.iter().filter(is_behind).map(|gaps| gaps.bucket).collect();
         let read = move |view: &dyn View| {
-            let own = space::vector(view, bucket).map_err(unreadable)?;
-            Ok((own, space::sums(view, bucket).map_err(unreadable)?))
+            let of = |bucket| Ok((bucket, space::sums(view, bucket).map_err(unreadable)?));
+            sized.into_iter().map(of).collect::<Outcome<BTreeMap<BucketId, space::Sums>>>()
         };
-        let (own, sums) = site.read(read).await?;
-        for (other, vector) in seen {
-            let missing = |(origin, seq): (_, u64)| seq.saturating_sub(vector.get(origin));
-            let records: u64 = own.iter().map(missing).sum();
-            let entry = all.entry(other).or_default();
-            entry.records += records;
-            entry.bytes += records * sums.record_bytes / sums.records.max(1);
+        let sums = site.read(read).await?;
+        for gaps in found {
+            for (other, records) in gaps.missing {
+                *all.missing.entry(other).or_default() += records;
+            }
+            let (bytes, count) =
+                sums.get(&gaps.bucket).map_or((0, 1), |sums| (sums.record_bytes, sums.records.max(1)));
+            for (other, records) in gaps.unsent {
+                let entry = all.unsent.entry(other).or_default();
+                entry.records += records;
+                entry.bytes += records * bytes / count;
+            }
         }
     }
     Ok(all)

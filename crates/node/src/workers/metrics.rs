@@ -102,18 +102,23 @@ impl Metrics {
         self.telemetry.circuits.set(links, bytes);
     }
 
-    async fn lag(&self) {
-        let lags = self.site.drive.ask(|machine, replica| machine.lag(replica)).await.unwrap_or_default();
+    /// How far behind who is; what nobody else has.
+    async fn gaps(&self) -> Outcome<()> {
+        let gaps = members::gaps(&self.site).await?;
+        // What the furthest ahead of the others still lacks is what nobody else has.
+        let least = gaps.unsent.values().map(|unsent| unsent.bytes).min().unwrap_or(0);
+        self.telemetry.unsent_bytes.set(i64::try_from(least).unwrap_or(i64::MAX));
         let now = self.site.clock.now();
         for (id, known) in self.site.peers.roster.all() {
             if id == self.site.id {
                 continue;
             }
-            let records = lags.iter().filter(|lag| lag.source == id).map(|lag| lag.records).sum();
+            let records = gaps.missing.get(&id).copied().unwrap_or_default();
             let since = self.site.peers.note_lag(id, records);
             let seconds = since.map_or(0.0, |since| now.since(since).as_secs_f64());
             self.telemetry.feed_lag.set(known.key.node(), &known.name, records, seconds);
         }
+        Ok(())
     }
 
     async fn sums(&mut self) -> Outcome<()> {
@@ -149,10 +154,6 @@ impl Metrics {
             }
         }
         self.conflicts = conflicts;
-        // What the furthest ahead of the others still lacks is what nobody else has.
-        let unsent = members::unsent(&self.site).await?;
-        let least = unsent.values().map(|unsent| unsent.bytes).min().unwrap_or(0);
-        self.telemetry.unsent_bytes.set(i64::try_from(least).unwrap_or(i64::MAX));
         Ok(())
     }
 }
@@ -173,7 +174,9 @@ impl Worker for Metrics {
         let surplus = surplus::status(&self.site);
         let released = (surplus.released_versions, surplus.released_bytes);
         self.telemetry.surplus.set(surplus.bytes, released);
-        self.lag().await;
+        if let Err(error) = self.gaps().await {
+            tracing::warn!(%error, "how far sites are behind could not be read");
+        }
         if let Some(report) = crate::areas::read(&self.site).await {
             self.telemetry.areas.set(&report);
         }
