@@ -84,9 +84,74 @@ impl HlcClock {
     }
 }
 
+/// By how much a wall clock may run ahead of the time that has passed before it is not believed any more.
+const JUMP: Duration = Duration::from_secs(3600);
+
+/// What of the wall clock may decide that something has expired: a clock that is not trusted expires nothing, nor does one
+/// that has jumped ahead by more than an hour, until the process is started anew.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Expiry {
+    /// The first time that was to be trusted, and when.
+    anchor: Option<(WallTime, Instant)>,
+}
+
+impl Expiry {
+    /// Nothing is known of the clock yet.
+    pub const fn new() -> Self {
+        Self { anchor: None }
+    }
+
+    /// The latest time that may be taken for the present: what the wall says, or what it first said when it was trusted and
+    /// has passed since, with an hour for a clock that runs fast or is set right. None while it is not trusted.
+    pub const fn present(&mut self, wall: WallTime, now: Instant, is_trusted: bool) -> Option<WallTime> {
+        if !is_trusted {
+            return None;
+        }
+        let (first, since) = match self.anchor {
+            Some(anchor) => anchor,
+            None => (wall, now),
+        };
+        self.anchor = Some((first, since));
+        let passed = now.since(since).as_millis() + JUMP.as_millis();
+        let passed = if passed > u64::MAX as u128 { u64::MAX } else { passed as u64 };
+        let latest = first.0.saturating_add(passed);
+        Some(WallTime(if wall.0 < latest { wall.0 } else { latest }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_jumps_ahead_expires_nothing() {
+        let hour = 3_600_000;
+        let mut expiry = Expiry::new();
+        assert_eq!(expiry.present(WallTime(10 * hour), Instant(0), true), Some(WallTime(10 * hour)));
+        let now = Instant(0).after(Duration::from_secs(7200));
+        let mut at = |hours: u64| expiry.present(WallTime(hours * hour), now, true);
+        assert_eq!(at(12), Some(WallTime(12 * hour)));
+        assert_eq!(at(9), Some(WallTime(9 * hour)), "it went back");
+        assert_eq!(at(13), Some(WallTime(13 * hour)), "within an hour");
+        assert_eq!(at(5 * 30 * 24), Some(WallTime(13 * hour)), "a jump by months");
+        let end = Instant(u64::MAX);
+        assert_eq!(Expiry::new().present(WallTime(u64::MAX), end, true), Some(WallTime(u64::MAX)));
+    }
+
+    #[test]
+    fn a_clock_that_was_never_synchronised_expires_nothing_and_counts_from_when_it_was() {
+        let year = 365 * 24 * 3_600_000;
+        let mut expiry = Expiry::new();
+        // Boots in 1970; hours later it is set right, and from then on jumps are told from that.
+        for hours in 0..48 {
+            let now = Instant(0).after(Duration::from_secs(hours * 3600));
+            assert_eq!(expiry.present(WallTime(hours * 3_600_000), now, false), None);
+        }
+        let now = Instant(0).after(Duration::from_secs(48 * 3600));
+        assert_eq!(expiry.present(WallTime(56 * year), now, true), Some(WallTime(56 * year)));
+        assert_eq!(expiry.present(WallTime(57 * year), now, true), Some(WallTime(56 * year + 3_600_000)));
+        assert_eq!(expiry.present(WallTime(56 * year), now, false), None, "it is trusted no more");
+    }
 
     #[test]
     fn stamps_rise_though_the_wall_clock_falls() {

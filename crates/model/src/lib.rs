@@ -14,6 +14,7 @@ pub mod multipart;
 pub mod object;
 pub mod policy;
 pub mod record;
+pub mod rest;
 pub mod retire;
 pub mod space;
 pub mod write;

@@ -6,7 +6,7 @@
 //! enabled version) stays: it is what hides it. Delete markers are versions that clients see, and stay.
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot, Hlc, Vector};
+use skerry_base::{BucketId, Dot, Vector};
 
 use crate::record::{Record, Statement, Versioning};
 use crate::space::{self, SpaceError, State};
@@ -25,21 +25,25 @@ impl Sweep {
     pub const START: Self = Self::Keys(None);
 }
 
-/// What everybody has seen.
+/// What everybody has seen, and has [rested](crate::rest::Rest) where feeds still want the younger. No clock is asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Settled<'a> {
     /// The minimum of all members' vectors.
     pub covered_by_all: &'a Vector,
-    /// Only what is older goes: feeds still want the younger.
-    pub older_than: Hlc,
 }
 
 impl Settled<'_> {
     fn holds(&self, record: &Record) -> bool {
         let targeted = record.target().is_none_or(|target| self.covered_by_all.covers(target));
         let seen = self.covered_by_all.covers(record.dot) && self.covered_by_all.includes(&record.context);
-        record.clock < self.older_than && seen && targeted
+        seen && targeted
     }
+}
+
+/// Whether there is anything in a bucket that [`droppable`] would look at.
+pub fn may_hold(view: &dyn View, bucket: BucketId) -> Result<bool, SpaceError> {
+    let keys = space::keys_with_heads(view, bucket, None, 1)?;
+    Ok(!keys.is_empty() || !space::aimed(view, bucket, None, 1)?.is_empty())
 }
 
 /// Some dots that [`crate::Entry::Drop`] may take, and where to go on; none at the end. Looks at `max` keys or

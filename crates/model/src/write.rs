@@ -39,6 +39,8 @@ pub struct Intent<'a> {
     pub site: SiteId,
     /// The clock on the wall.
     pub wall: WallTime,
+    /// What may be taken for the present where something expires; none expires nothing.
+    pub present: Option<WallTime>,
     /// In force at the bucket.
     pub versioning: Versioning,
     /// The access key.
@@ -293,7 +295,8 @@ fn keeps(
     let mut keeps = Vec::new();
     for dot in to_keep(state) {
         let since = kept.get(&dot).copied().unwrap_or(now);
-        let old = now.wall().0.saturating_sub(since.wall().0) >= KEEP_LOSERS_MS;
+        // Not by the stamp: it follows those of others, whose clocks may be months ahead.
+        let old = intent.present.is_some_and(|now| now.0.saturating_sub(since.wall().0) >= KEEP_LOSERS_MS);
         let expired = old && was_listed(view, intent.bucket, dot)?;
         if context.covers(dot) && !expired {
             keeps.push(Kept { dot, since });

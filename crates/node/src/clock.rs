@@ -4,8 +4,10 @@
 //! hybrid clock or for spans that an operator set.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Instant as Std, SystemTime, UNIX_EPOCH};
 
+use skerry_base::time::Expiry;
 use skerry_base::{Instant, WallTime};
 
 /// Where systemd-timesyncd runs, and the file it makes once the clock is right.
@@ -67,11 +69,12 @@ pub(crate) struct Watched {
     clock: Clock,
     /// The second of the last look and, in the lowest bit, what it found; none yet.
     looked: AtomicU64,
+    expiry: Mutex<Expiry>,
 }
 
 impl Watched {
     pub(crate) const fn new(clock: Clock) -> Self {
-        Self { clock, looked: AtomicU64::new(u64::MAX) }
+        Self { clock, looked: AtomicU64::new(u64::MAX), expiry: Mutex::new(Expiry::new()) }
     }
 
     /// What the wall clock says, and whether it may be believed.
@@ -86,5 +89,13 @@ impl Watched {
             found
         };
         (self.clock.wall(), is_trusted)
+    }
+
+    /// What may be taken for the present where something expires ([`Expiry`]). The time that a machine slept counts: its wall
+    /// goes on meanwhile, which is no jump.
+    pub(crate) fn present(&self) -> Option<WallTime> {
+        let (wall, is_trusted) = self.read();
+        let mut expiry = self.expiry.lock().unwrap_or_else(PoisonError::into_inner);
+        expiry.present(wall, self.clock.since_boot(), is_trusted)
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 use crate::bulk::Bulk;
 use crate::changes::Changes;
-use crate::clock::Clock;
+use crate::clock::{Clock, Watched};
 use crate::copies::Copies;
 use crate::drive::Drive;
 use crate::drive::stored::{Stored, membership, swept};
@@ -129,7 +129,7 @@ pub(crate) struct Stamps {
     /// This node in this life.
     pub(crate) origin: Origin,
     own: Mutex<HlcClock>,
-    clock: Clock,
+    clock: Watched,
     /// Buckets that were left in this life: the origin of own records since, and whether the site is out.
     lives: Mutex<BTreeMap<BucketId, (Origin, bool)>>,
     /// How often a bucket was let go of in this life, or nearly.
@@ -142,7 +142,7 @@ impl Stamps {
         Self {
             origin,
             own: Mutex::new(HlcClock::resume(last)),
-            clock,
+            clock: Watched::new(clock),
             lives: Mutex::default(),
             left: AtomicU64::new(0),
         }
@@ -150,7 +150,12 @@ impl Stamps {
 
     /// What the wall says.
     pub(crate) fn wall(&self) -> WallTime {
-        self.clock.wall()
+        self.clock.read().0
+    }
+
+    /// What of that may be taken for the present where something expires; none expires nothing.
+    pub(crate) fn present(&self) -> Option<WallTime> {
+        self.clock.present()
     }
 
     /// Gives stamps; call it on the commit thread, so that stamps rise in the order of the journal.

@@ -229,6 +229,7 @@ impl World {
             origin,
             site: SiteId([at as u8; 16]),
             wall,
+            present: Some(wall),
             versioning: self.versioning,
             writer: "w",
             scope: Scope::Node,
@@ -321,12 +322,14 @@ impl World {
         let own = space::vector(&self.members[at].tables, BUCKET).map_err(said)?;
         let least = |origin| vectors.iter().map(|vector| vector.get(origin)).min().unwrap_or(0);
         let covered_by_all = &own.iter().map(|(origin, _)| (origin, least(origin))).collect::<Vector>();
-        let older_than = Hlc::at(WallTime(self.wall.saturating_sub(DAY)));
+        let before = Hlc::at(WallTime(self.wall.saturating_sub(DAY)));
         let mut sweep = Some(Sweep::START);
         while let Some(from) = sweep {
-            let settled = Settled { covered_by_all, older_than };
-            let (dots, next) =
+            let settled = Settled { covered_by_all };
+            let (mut dots, next) =
                 droppable(&self.members[at].tables, BUCKET, settled, &from, 8).map_err(said)?;
+            // What is younger has not rested.
+            dots.retain(|dot| self.written.get(dot).is_some_and(|record| record.clock < before));
             let member = &mut self.members[at];
             dots.iter().for_each(|dot| member.horizon.add(*dot));
             if !dots.is_empty() {

@@ -48,6 +48,7 @@ impl Site {
             origin: Origin { node: NodeId([self.id; 16]), incarnation: 1 },
             site: SiteId([self.id; 16]),
             wall: WallTime(self.wall),
+            present: None,
             versioning: Versioning::Off,
             writer: "w",
             scope: Scope::Node,

@@ -17,6 +17,8 @@ struct Node {
     origin: Origin,
     clock: HlcClock,
     wall: u64,
+    /// Whether its wall may be taken for the present.
+    expires: bool,
     versioning: Versioning,
 }
 
@@ -24,7 +26,14 @@ impl Node {
     fn new(n: u8) -> Self {
         let origin = Origin { node: NodeId([n; 16]), incarnation: n.into() };
         let clock = HlcClock::default();
-        Self { tables: Tables::default(), origin, clock, wall: 5_000, versioning: Versioning::Off }
+        Self {
+            tables: Tables::default(),
+            origin,
+            clock,
+            wall: 5_000,
+            expires: true,
+            versioning: Versioning::Off,
+        }
     }
 
     fn propose(&mut self, ask: Ask, conditions: &Conditions) -> Result<Proposed, WriteRefusal> {
@@ -44,6 +53,7 @@ impl Node {
             origin: self.origin,
             site: SiteId([1; 16]),
             wall: WallTime(self.wall),
+            present: self.expires.then_some(WallTime(self.wall)),
             versioning: self.versioning,
             writer: "w",
             scope: Scope::Site,
@@ -293,6 +303,32 @@ fn listed_losers_stay_thirty_days() {
     assert!(near.lives(&loser));
     near.wall += 120_000;
     near.put("d");
+    assert!(!near.lives(&loser));
+}
+
+/// A stamp follows its predecessor's, whose writer's clock may be months ahead; a clock may be wrong itself, and known to be.
+#[test]
+fn no_stamp_and_no_doubtful_clock_ends_a_listed_loser() {
+    let (mut near, mut far) = (Node::new(1), Node::new(2));
+    let loser = near.put("a");
+    far.wall += 20_000;
+    near.receive(&far.put("b"));
+    let first = near.put("c");
+    let key = listed_fact(BUCKET, loser.dot);
+    near.apply(&Entry::Local { key, value: Some(Bytes::new()) });
+    far.receive(&loser);
+    far.receive(&first);
+    far.wall += 5 * KEEP_LOSERS_MS;
+    near.receive(&far.put("months ahead"));
+    let second = near.put("d");
+    assert!(second.clock.wall().0 > first.clock.wall().0 + KEEP_LOSERS_MS);
+    assert!(near.lives(&loser), "the stamp alone is old");
+    near.wall += 5 * KEEP_LOSERS_MS;
+    near.expires = false;
+    near.put("e");
+    assert!(near.lives(&loser), "the clock is not to be believed");
+    near.expires = true;
+    near.put("f");
     assert!(!near.lives(&loser));
 }
 

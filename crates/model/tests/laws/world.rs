@@ -184,6 +184,7 @@ impl World {
             origin: site.origin,
             site: SiteId([at as u8; 16]),
             wall: WallTime(self.wall.saturating_sub(site.skew)),
+            present: Some(WallTime(self.wall)),
             versioning: site.versioning,
             writer: "w",
             scope: Scope::Node,
@@ -346,10 +347,9 @@ impl World {
         let lowest = |origin| vectors.iter().map(|vector| vector.get(origin)).min().unwrap_or(0);
         let entries = vectors[at].iter().map(|(origin, _)| (origin, lowest(origin)));
         let covered_by_all = &entries.collect::<Vector>();
-        let older_than = skerry_base::Hlc::at(WallTime(self.wall));
         let mut sweep = Some(Sweep::START);
         while let Some(from) = sweep {
-            let settled = Settled { covered_by_all, older_than };
+            let settled = Settled { covered_by_all };
             let tables = &self.sites[at].replica.tables;
             let (dots, next) = droppable(tables, BUCKET, settled, &from, 2).unwrap();
             self.dropped += dots.len();

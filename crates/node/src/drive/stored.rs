@@ -29,6 +29,8 @@ pub(crate) enum Stored {
     Gap,
     /// A body that lies here may have been written by the word of the bucket's home, while this site follows a prefix only.
     Deciding,
+    /// What this site has seen of it for how long.
+    Rest,
 }
 
 impl Stored {
@@ -43,6 +45,7 @@ impl Stored {
             Self::Join => b"join/",
             Self::Gap => b"gap/",
             Self::Deciding => b"deciding/",
+            Self::Rest => b"rest/",
         }
     }
 

@@ -388,6 +388,7 @@ impl Declarer<'_> {
                 origin: self.stamps.origin,
                 site: self.site,
                 wall: self.stamps.wall(),
+                present: self.stamps.present(),
                 versioning: Versioning::Off,
                 writer: self.writer,
                 scope: skerry_model::record::Scope::Site,

@@ -357,6 +357,7 @@ impl Proposal {
                 origin: self.stamps.origin_of(self.resolved.id),
                 site: self.payload,
                 wall,
+                present: self.stamps.present(),
                 versioning: self.resolved.versioning,
                 writer: &self.writer,
                 scope: self.scope,

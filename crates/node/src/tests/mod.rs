@@ -43,6 +43,7 @@ mod slow;
 mod space;
 mod sums;
 mod tenures;
+mod tombstones;
 mod trim;
 mod uploads;
 mod wakes;

@@ -23,6 +23,7 @@ mod fellows;
 mod metrics;
 mod replace;
 pub(crate) mod replaced_homes;
+pub(crate) mod resting;
 pub(crate) mod scrub;
 mod tenures;
 mod tombstones;

@@ -2,9 +2,9 @@
 //! whose bucket is gone.
 //!
 //! Invariants: nothing is dropped of a bucket while one of its members has not said how far it has seen, nor
-//! before feeds had time to carry it; after a start, not before every site has said whether it is a member. A look costs as much
-//! as there are deletes: it is repeated when others have seen more, or when something may have come of age, and takes a
-//! twentieth of the time at most.
+//! before feeds had time to carry it, which is counted here while this site runs and asks no wall clock ([`Resting`]); after a
+//! start, not before every site has said whether it is a member. A look costs as much as there are deletes: it is repeated
+//! when others have seen more or more has rested, and takes a twentieth of the time at most.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,24 +14,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, Hlc, Instant, Vector, WallTime};
+use skerry_base::{BucketId, Instant, Vector};
 use skerry_gateway::service::Outcome;
 use skerry_model::Entry;
 use skerry_model::retire::{Settled, Sweep, droppable};
 
 use super::Worker;
+use super::resting::{REST, Resting};
 use crate::drive::live::raised_horizon;
 use crate::paths::unfinished;
 use crate::paths::upload::{COMPLETED, Completed};
 use crate::site::{Site, entry, unreadable};
 
-/// Tombstones younger than this stay.
-const REST: Duration = Duration::from_secs(24 * 3600);
 /// Keys looked at in one step.
 const STEP: usize = 256;
 
-/// What looks like the last time is looked at again after this: what was too young then may be old enough.
-const AGED: Duration = Duration::from_secs(3600);
 /// A look that took so long is repeated after this many times as long.
 const SHARE: u32 = 20;
 
@@ -47,24 +44,32 @@ impl Looked {
     /// Whether another may find more, and may be paid for.
     fn is_due(&self, covered: &Vector, now: Instant) -> bool {
         let paid = self.ended.after(self.took * SHARE) <= now;
-        paid && (self.covered != *covered || self.ended.after(AGED) <= now)
+        // What looks like the last time is looked at once a day: a version that a tombstone hides may be gone.
+        paid && (self.covered != *covered || self.ended.after(REST) <= now)
     }
 }
 
 pub(super) struct Tombstones {
     site: Arc<Site>,
     looked: BTreeMap<BucketId, Looked>,
+    resting: Resting,
     /// Of deletions that end uploads here.
     heard: unfinished::Heard,
 }
 
 impl Tombstones {
-    pub(super) const fn new(site: Arc<Site>) -> Self {
-        Self { site, looked: BTreeMap::new(), heard: unfinished::Heard::new() }
+    pub(super) fn new(site: Arc<Site>) -> Self {
+        let resting = Resting::new(Arc::clone(&site));
+        Self { site, looked: BTreeMap::new(), resting, heard: unfinished::Heard::new() }
     }
 
     async fn sweep(&mut self, bucket: BucketId) -> Outcome<u64> {
-        let Some(covered) = self.covered_by_all(bucket).await? else { return Ok(0) };
+        let Some((seen, rest)) = self.resting.look(bucket).await? else { return Ok(0) };
+        if rest.rested().is_empty() {
+            return Ok(0);
+        }
+        let Some(covered) = self.covered_by_all(bucket, seen).await? else { return Ok(0) };
+        let covered = lesser(&covered, rest.rested());
         let begun = self.site.clock.now();
         if self.looked.get(&bucket).is_some_and(|looked| !looked.is_due(&covered, begun)) {
             return Ok(0);
@@ -76,14 +81,12 @@ impl Tombstones {
     }
 
     async fn look(&self, bucket: BucketId, covered: &Vector) -> Outcome<u64> {
-        let rest = u64::try_from(REST.as_millis()).unwrap_or(u64::MAX);
-        let before = Hlc::at(WallTime(self.site.clock.wall().0.saturating_sub(rest)));
         let mut from = Sweep::START;
         let mut dropped = 0;
         loop {
             let (covered, start) = (covered.clone(), from.clone());
             let step = move |view: &dyn View| {
-                let settled = Settled { covered_by_all: &covered, older_than: before };
+                let settled = Settled { covered_by_all: &covered };
                 droppable(view, bucket, settled, &start, STEP).map_err(unreadable)
             };
             let (dots, next) = self.site.read(step).await?;
@@ -108,10 +111,8 @@ impl Tombstones {
         self.site.commit(bucket, (), propose).await
     }
 
-    /// What all members have seen; none while that is not known.
-    async fn covered_by_all(&self, bucket: BucketId) -> Outcome<Option<Vector>> {
-        let own = self.site.read(move |view| skerry_model::space::vector(view, bucket).map_err(unreadable));
-        let own = own.await?;
+    /// What all members have seen, this one among them; none while that is not known.
+    async fn covered_by_all(&self, bucket: BucketId, own: Vector) -> Outcome<Option<Vector>> {
         let heard = self
             .site
             .drive
@@ -130,9 +131,10 @@ fn lesser(one: &Vector, other: &Vector) -> Vector {
 /// Completed uploads are remembered this long.
 const COMPLETED_MS: u64 = 24 * 3600 * 1000;
 
-/// Forgets completed uploads after a day: by then nobody repeats a completion.
+/// Forgets completed uploads after a day: by then nobody repeats a completion. Not by a clock that jumped or is not trusted.
 async fn forget_completed(site: &Arc<Site>) -> Outcome<()> {
-    let before = site.clock.wall().0.saturating_sub(COMPLETED_MS);
+    let Some(present) = site.stamps.present() else { return Ok(()) };
+    let before = present.0.saturating_sub(COMPLETED_MS);
     let propose = move |view: &dyn View| {
         let mut old = Vec::new();
         let visit = &mut |key: &[u8], value: &[u8]| {
@@ -159,16 +161,23 @@ impl Worker for Tombstones {
             Ok(ended) => tracing::info!(ended, "uploads of deleted buckets are gone"),
             Err(error) => tracing::warn!(%error, "uploads of deleted buckets could not be looked for"),
         }
+        if let Err(error) = self.resting.begin().await {
+            tracing::warn!(%error, "how long tombstones have been here could not be read");
+            return false;
+        }
         let followed = self.site.memberships();
         self.looked.retain(|bucket, _| followed.binary_search(bucket).is_ok());
-        for bucket in followed {
-            match self.sweep(bucket).await {
+        for bucket in &followed {
+            match self.sweep(*bucket).await {
                 Ok(0) => {}
                 Ok(dropped) => {
                     tracing::info!(%bucket, dropped, "tombstones that all members have seen are gone")
                 }
                 Err(error) => tracing::warn!(%bucket, %error, "tombstones could not be looked through"),
             }
+        }
+        if let Err(error) = self.resting.end(&followed).await {
+            tracing::warn!(%error, "how long tombstones have been here could not be written down");
         }
         false
     }
@@ -188,6 +197,7 @@ mod tests {
         assert!(!looked.is_due(&vector(8), at(299)), "a look of ten seconds every 200");
         assert!(looked.is_due(&vector(8), at(300)));
         assert!(!looked.is_due(&vector(7), at(300)), "nobody has seen more");
-        assert!(looked.is_due(&vector(7), at(3700)), "something may have come of age");
+        assert!(!looked.is_due(&vector(7), at(86_499)));
+        assert!(looked.is_due(&vector(7), at(86_500)), "once a day");
     }
 }

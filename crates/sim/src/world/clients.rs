@@ -277,6 +277,7 @@ impl World {
                     origin,
                     site: id,
                     wall,
+                    present: Some(wall),
                     versioning: wish.bucket.versioning,
                     writer: "client",
                     scope: Scope::Node,

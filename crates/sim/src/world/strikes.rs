@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot, Hlc, Vector};
+use skerry_base::{BucketId, Dot, Vector};
 use skerry_model::retire::{self, Settled, Sweep};
 use skerry_model::space::DotRange;
 use skerry_model::{Entry, space};
@@ -231,8 +231,8 @@ impl World {
             let (Some(running), Some(covered_by_all)) = (self.running(site), seen.get(&bucket)) else {
                 return;
             };
-            // However young: no promise rests on how long they were kept, nor on a clock.
-            let settled = Settled { covered_by_all, older_than: Hlc(u64::MAX) };
+            // However young: no promise rests on how long they were kept.
+            let settled = Settled { covered_by_all };
             let found = retire::droppable(&running.store.view(), bucket, settled, &Sweep::START, 10_000);
             let mut dots = found.map(|(dots, _)| dots).unwrap_or_default();
             if self.environment.canary == Some(Canary::EagerSweep) {
