@@ -12,7 +12,7 @@ use super::strikes::Relief;
 use super::{Event, World};
 use crate::trace::Who;
 use skerry_model::space;
-use skerry_scenario::clock::{days, millis, seconds};
+use skerry_scenario::clock::{days, millis, seconds, true_wall};
 use skerry_scenario::draw::Ppm;
 
 impl World {
@@ -56,6 +56,9 @@ impl World {
         self.count("months apart");
         self.tell(Who::World, format_args!("{} days later", months.as_secs() / 86_400));
         self.retire_as_known();
+        if self.draw.chance(Ppm::percent(50)) {
+            self.spoil_clock();
+        }
         if self.draw.chance(Ppm::percent(25)) {
             let site = self.draw.below(self.sites.len() as u64) as usize;
             self.tell(Who::World, format_args!("site-{} burns", site + 1));
@@ -64,6 +67,22 @@ impl World {
         let next = if left > 1 { Relief::Months { left: left - 1 } } else { Relief::Meet };
         let at = self.queue.now().after(self.draw.span(seconds(3)..=seconds(20)));
         self.queue.plan(at, Event::Relief(next));
+    }
+
+    /// A machine comes up without a battery and is never synchronised, is ahead by months, or is set right.
+    fn spoil_clock(&mut self) {
+        let site = self.draw.below(self.sites.len() as u64) as usize;
+        let now = self.queue.now();
+        let truth = true_wall(now).0 as i64;
+        let wanted = match self.draw.below(3) {
+            0 => 0,
+            1 => truth + days(200).as_millis() as i64,
+            _ => truth,
+        };
+        let Some(place) = self.sites.get_mut(site) else { return };
+        place.wall.jump(wanted - place.wall.read(now).0 as i64);
+        self.count("clocks of 1970, months ahead or set right");
+        self.tell(Who::World, format_args!("site-{} believes that it is {wanted}", site + 1));
     }
 
     /// The way between the halves is open again.
