@@ -2,7 +2,7 @@
 
 python journeys/run.py --binary target/debug/skerry --work target/journeys [--aws2 /usr/bin/aws] [--rounds N] [NAME..]
 
-Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost areas members nodes live moved replaced crash again histories anomalies bench. Every journey has a demo of its own.
+Names: aws1 aws2 s3cmd boto refusals islands locality circuits burnt lost areas members followed nodes live moved replaced crash again histories anomalies bench. Every journey has a demo of its own.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import journey_circuits
 import journey_cli
 import journey_copies
 import journey_crash
+import journey_followed
 import journey_histories
 import journey_islands
 import journey_live
@@ -45,6 +46,7 @@ def journeys(checks, options):
         "areas": lambda demo, work: journey_copies.areas(checks, demo),
         "lost": lambda demo, work: journey_lost.lost(checks, demo),
         "members": lambda demo, work: journey_members.leaves(checks, demo),
+        "followed": lambda demo, work: journey_followed.followed(checks, demo),
         "nodes": lambda demo, work: journey_nodes.several(checks, demo.binary, work),
         "live": lambda demo, work: journey_live.live(checks, demo),
         "moved": lambda demo, work: journey_live.moved(checks, demo),
