@@ -26,6 +26,7 @@ pub mod nodes;
 pub mod outcome;
 pub mod queue;
 pub mod replaced;
+pub mod scale;
 pub mod site;
 pub mod standing;
 pub mod swarm;

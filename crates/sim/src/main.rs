@@ -15,6 +15,9 @@ use skerry_scenario::workload::Workload;
 use skerry_sim::canary::Canary;
 use skerry_sim::environment::Environment;
 use skerry_sim::histories::{Answered, Line};
+use skerry_sim::scale::Setting;
+use skerry_sim::scale::bill::{self, System};
+use skerry_sim::scale::report;
 use skerry_sim::trace::{Sink, say};
 use skerry_sim::world::{self, Report};
 use skerry_sim::{arrivals, nodes, swarm};
@@ -75,6 +78,16 @@ enum Verb {
         #[arg(long)]
         mistakes: bool,
     },
+    /// How the federation grows, beside a DHT, a tree, pools and full replication: a line of CSV for each number of sites.
+    Scale(Growth),
+    /// Figures (SVG) of such lines into a directory; their laws as a table on standard output.
+    ScaleReport {
+        /// Lines of `scale`.
+        csv: PathBuf,
+        /// Where the figures go.
+        #[arg(long, default_value = "docs/simulation")]
+        out: PathBuf,
+    },
     /// One seed.
     Run {
         /// Which.
@@ -86,6 +99,80 @@ enum Verb {
         #[command(flatten)]
         files: Files,
     },
+}
+
+#[derive(Args)]
+struct Growth {
+    /// Numbers of sites, three at least.
+    #[arg(long, value_delimiter = ',', default_values_t = [3, 10, 30])]
+    sites: Vec<usize>,
+    /// Systems: skerry, areas, kademlia, tree, pools, replicas. One in a process, if memory is to be told.
+    #[arg(long, value_delimiter = ',', default_values_t = [String::from("skerry")])]
+    system: Vec<String>,
+    /// Of all chance.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Seconds of rest that are counted.
+    #[arg(long, default_value_t = 3600)]
+    rest: u64,
+    /// Seconds of load that are counted.
+    #[arg(long, default_value_t = 600)]
+    load: u64,
+    /// Seconds for which the halves are cut from each other; 0: not at all.
+    #[arg(long, default_value_t = 3600)]
+    cut: u64,
+    /// Seconds before anything is counted.
+    #[arg(long, default_value_t = 1500)]
+    settle: u64,
+    /// Objects that each site makes, and looks for, in an hour of load.
+    #[arg(long, default_value_t = 60.0)]
+    rate: f64,
+    /// Times that each site goes in an hour of churn, for ten minutes.
+    #[arg(long, default_value_t = 0.1)]
+    churn: f64,
+    /// Without the names of the columns.
+    #[arg(long)]
+    bare: bool,
+}
+
+impl Growth {
+    fn print(&self) -> Result<(), String> {
+        let named = |name: &String| System::named(name).ok_or_else(|| format!("no system is called {name}"));
+        let systems: Vec<System> = self.system.iter().map(named).collect::<Result<_, _>>()?;
+        if self.sites.iter().any(|sites| *sites < 3) {
+            return Err("three sites at least: two copies and one that looks for them".to_owned());
+        }
+        if !self.bare {
+            say(bill::HEAD);
+        }
+        for (system, sites) in systems.iter().flat_map(|system| self.sites.iter().map(move |n| (*system, *n)))
+        {
+            if system == System::Skerry && sites > skerry_federation::limits::SITES {
+                return Err(format!("a roster has at most {} sites", skerry_federation::limits::SITES));
+            }
+            let seconds = Duration::from_secs;
+            let setting = Setting {
+                seed: self.seed,
+                rest: seconds(self.rest),
+                load: seconds(self.load),
+                cut: seconds(self.cut),
+                settle: seconds(self.settle),
+                writes: self.rate,
+                finds: self.rate,
+                churn: self.churn,
+                ..Setting::of(sites)
+            };
+            say(system.measure(setting, &resident).line());
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of memory that this process has now; 0 where the system does not say.
+#[expect(clippy::disallowed_methods, reason = "what the system says of this process, nothing of a world")]
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
 #[derive(Args)]
@@ -168,6 +255,11 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
+#[expect(clippy::disallowed_methods, reason = "figures, into the directory named on the command line")]
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 impl Given {
     fn environment(&self, seed: u64) -> Environment {
         let mut environment =
@@ -226,6 +318,15 @@ fn carry_out(verb: &Verb) -> Result<bool, String> {
         }
         Verb::Nodes { seeds, start, mistakes: false } => Ok(run_nodes(*start, *seeds)),
         Verb::Nodes { seeds, start, mistakes: true } => Ok(run_mistakes(*start, *seeds)),
+        Verb::Scale(growth) => growth.print().map(|()| true),
+        Verb::ScaleReport { csv, out } => {
+            let table =
+                report::Table::read(&read(csv)?).map_err(|error| format!("{}: {error}", csv.display()))?;
+            let (laws, files) = report::write(&table);
+            files.into_iter().try_for_each(|(name, text)| write(&out.join(name), &text))?;
+            say(laws);
+            Ok(true)
+        }
         Verb::Run { seed, trace, files } => {
             let sink = if *trace { Sink::Print } else { Sink::Keep(40) };
             Ok(judge(&files.read()?, *seed, sink, true).passed())
