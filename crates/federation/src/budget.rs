@@ -142,6 +142,14 @@ impl Plan {
         Ok(())
     }
 
+    /// Bytes of a month.
+    pub const fn month_bytes(&self) -> u64 {
+        match self.period {
+            Period::Day => self.bytes.saturating_mul(30),
+            Period::Month => self.bytes,
+        }
+    }
+
     fn local(&self, at: WallTime) -> i64 {
         i64::try_from(at.0).unwrap_or(i64::MAX / 2) + i64::from(self.zone_minutes) * MINUTE_MS
     }

@@ -23,7 +23,8 @@ pub(crate) struct Context<'a> {
 impl Context<'_> {
     /// Sends, if a link is up.
     pub(crate) fn send(&mut self, to: SiteId, message: Message) {
-        let understood = message.dialect() == 1 || self.peers.understands(to);
+        let dialect = message.dialect();
+        let understood = dialect == 1 || self.peers.speaks_at_least(to, dialect);
         self.hold(understood, "a word that the other does not know");
         if self.peers.is_linked(to) && understood {
             self.stats.sent += 1;

@@ -12,6 +12,7 @@ use crate::feed::{Feed, Wish};
 use crate::location::{Change, Location};
 use crate::membership::Membership;
 use crate::message::Message;
+use crate::metered::Metered;
 use crate::peers::Peers;
 use crate::places::Places;
 use crate::reconcile::{Next, Reconcile};
@@ -34,6 +35,7 @@ pub struct Federation {
     membership: Membership,
     location: Location,
     places: Places,
+    metered: Metered,
     feed: Feed,
     reconcile: Reconcile,
 }
@@ -54,6 +56,7 @@ impl Federation {
             membership: Membership::new(&config),
             location: Location::new(&config),
             places: Places::default(),
+            metered: Metered::default(),
             feed: Feed::new(config.fresh, &mut rng),
             reconcile: Reconcile::default(),
             rng,
@@ -176,6 +179,7 @@ impl Federation {
             membership: &mut self.membership,
             location: &mut self.location,
             places: &mut self.places,
+            metered: &mut self.metered,
             feed: &mut self.feed,
             reconcile: &mut self.reconcile,
             cx: Context {
@@ -199,6 +203,7 @@ struct Hands<'a> {
     membership: &'a mut Membership,
     location: &'a mut Location,
     places: &'a mut Places,
+    metered: &'a mut Metered,
     feed: &'a mut Feed,
     reconcile: &'a mut Reconcile,
     cx: Context<'a>,
@@ -227,6 +232,7 @@ impl Hands<'_> {
             Input::Refuted { bucket, site } => self.not_member(site, bucket),
             Input::Reconcile { bucket, with } => self.feed.reconcile(bucket, with, &mut self.cx),
             Input::Spent(sites) => self.feed.spent(sites, &mut self.cx),
+            Input::Metered { every, free } => self.metered.set(every, free, &mut self.cx),
             Input::Wake => {}
         }
     }
@@ -245,6 +251,7 @@ impl Hands<'_> {
         }
         self.feed.members_changed(&changes, &mut self.cx);
         self.location.roster_changed(&gone, &mut self.cx);
+        self.metered.roster_changed(&gone, &mut self.cx);
         for site in come {
             self.membership.link_up(site, &mut self.cx);
         }
@@ -253,6 +260,7 @@ impl Hands<'_> {
 
     fn link_up(&mut self, site: SiteId) {
         self.cx.peers.link_up(site, self.cx.now);
+        self.metered.link_up(site, &mut self.cx);
         self.membership.link_up(site, &mut self.cx);
         self.location.link_up(site, &mut self.cx);
         self.feed.link_up(site, &mut self.cx);
@@ -260,6 +268,7 @@ impl Hands<'_> {
 
     fn link_down(&mut self, site: SiteId) {
         self.cx.peers.link_down(site, self.cx.now);
+        self.cx.peers.weigh(self.cx.now);
         self.location.link_down(site, &self.cx);
         self.reconcile.link_down(site, &mut self.cx);
         self.feed.link_down(site, &mut self.cx);
@@ -268,6 +277,7 @@ impl Hands<'_> {
     /// What the other end of a link understands.
     fn speaks(&mut self, site: SiteId, dialect: u8) {
         self.cx.peers.speaks(site, dialect);
+        self.metered.met(site, dialect, &mut self.cx);
         self.location.turned(&mut self.cx);
         Places::met(site, &mut self.cx);
     }
@@ -371,6 +381,7 @@ impl Hands<'_> {
             Message::Withdraw { ticket } => self.location.withdrawn(from, ticket, cx),
             Message::Census(census) => self.location.census_asked(from, &census, cx),
             Message::Rolls(rolls) => self.location.rolled(from, rolls, cx),
+            Message::Metered { every_secs } => self.metered.heard(from, every_secs, cx),
         }
     }
 

@@ -91,6 +91,14 @@ pub enum Input {
     /// All sites to and from which no records may cross now, because the metered link of this site has no room left for them;
     /// replaces what was said before.
     Spent(BTreeSet<SiteId>),
+    /// This site pays for what crosses its links, or does not any more.
+    Metered {
+        /// After how much silence it asks whether the other end of a link is there; none: it does not pay. See
+        /// [`crate::rest::every`].
+        every: Option<core::time::Duration>,
+        /// Sites that are reached without paying.
+        free: BTreeSet<SiteId>,
+    },
     /// Compare all live dots of a bucket with one member now.
     Reconcile {
         /// Which.

@@ -56,6 +56,8 @@ pub const FRESH_REMIND: Duration = Duration::from_secs(10);
 pub const CHECK_MIN: Duration = Duration::from_secs(15);
 /// Safety-net checks at rest.
 pub const CHECK_MAX: Duration = Duration::from_secs(300);
+/// The same at a site that pays for what crosses: so seldom that it still checks before it is told no more news ([`LISTEN`]).
+pub const CHECK_PAID: Duration = Duration::from_secs(600);
 /// How long who pulled or checked is told news: longer than two checks at rest.
 pub const LISTEN: Duration = Duration::from_secs(660);
 /// Listeners of one bucket that are told news.
@@ -102,8 +104,13 @@ pub const SWIM_BYTES: usize = 1200;
 pub const FOUND: usize = 8;
 /// A round trip is taken for this long until it is measured.
 pub const RTT_UNKNOWN: Duration = Duration::from_millis(200);
-/// The words of the machine that sites understand: 1 knows no areas, 2 does. Numbers beyond are of what nodes say beside it.
-pub const DIALECT: u8 = 2;
+/// The words of the machine that sites understand: 1 knows no areas, [`AREAS`] does, [`METERED`] knows sites that pay by the
+/// byte too. Numbers between are of what nodes say beside it.
+pub const DIALECT: u8 = METERED;
+/// From here on landmarks are known.
+pub const AREAS: u8 = 2;
+/// From here on sites say whether they pay for what crosses.
+pub const METERED: u8 = 6;
 /// Who is neither linked nor heard of for this long is no landmark: twice what SWIM needs to see a death.
 pub const ABSENT: Duration = Duration::from_secs(120);
 /// Pause after a site has said where it is, before it says so again; doubles up to [`PLACE_PAUSE_MAX`].
@@ -114,6 +121,8 @@ pub const PLACE_PAUSE_MAX: Duration = Duration::from_secs(3600);
 pub const FAREWELLS: u8 = 3;
 /// First census after a change; doubles up to [`CHECK_MAX`].
 pub const CENSUS_MIN: Duration = Duration::from_secs(15);
+/// A census at rest at a site that pays for what crosses.
+pub const CENSUS_PAID: Duration = Duration::from_secs(3600);
 /// Silence of a landmark beyond two round trips after which the next one is asked for the members.
 pub const CENSUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Buckets that one answer to a census may speak of.

@@ -207,6 +207,14 @@ pub enum Output {
     SiteAlive(SiteId),
     /// A site of the roster is silent for all who could ask. It stays in the roster.
     SiteDead(SiteId),
+    /// How long the link to a site rests before either end asks whether the other is there: one of them pays for it. Said with
+    /// each link that differs from others, and when it changes.
+    Rests {
+        /// Which.
+        site: SiteId,
+        /// None: as links do that cost nothing.
+        every: Option<core::time::Duration>,
+    },
     /// For metrics and logs.
     Report(Report),
     /// An invariant of the machine's own state does not hold: a bug of ours, to be logged as an error.

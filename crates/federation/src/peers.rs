@@ -31,11 +31,17 @@ pub(crate) struct Peers {
     alive: BTreeSet<SiteId>,
     /// Neither linked nor alive: taken for absent then.
     missed: BTreeMap<SiteId, Instant>,
+    /// This site pays for what crosses, but to and from the free ones; and so does who said so.
+    pays: Option<Duration>,
+    free: BTreeSet<SiteId>,
+    payers: BTreeMap<SiteId, Duration>,
+    /// Those of them that weigh nothing in the view.
+    light: BTreeSet<SiteId>,
 }
 
 impl Peers {
     pub(crate) fn new(config: &Config) -> Self {
-        let levels = if config.dialect < limits::DIALECT { Some(1) } else { config.levels };
+        let levels = if config.dialect < limits::AREAS { Some(1) } else { config.levels };
         let view = View::new(config.site, level::WEIGHT_ONE, seed(config), 1).with_k(levels);
         Self {
             me: config.site,
@@ -48,6 +54,10 @@ impl Peers {
             speaks: BTreeMap::new(),
             alive: BTreeSet::new(),
             missed: BTreeMap::new(),
+            pays: None,
+            free: BTreeSet::new(),
+            payers: BTreeMap::new(),
+            light: BTreeSet::new(),
         }
     }
 
@@ -59,6 +69,7 @@ impl Peers {
         let come: Vec<SiteId> = roster.difference(&self.roster).copied().collect();
         self.rtts.retain(|site, _| roster.contains(site));
         self.speaks.retain(|site, _| roster.contains(site));
+        self.payers.retain(|site, _| roster.contains(site));
         let first = self.roster.is_empty();
         self.roster = roster;
         for site in &gone {
@@ -82,7 +93,7 @@ impl Peers {
     fn there(&mut self, site: SiteId, now: Instant) {
         self.missed.remove(&site);
         if self.roster.contains(&site) && !self.view.knows(site) {
-            self.view.come(Entry { site, weight: level::WEIGHT_ONE, coordinate: None }, now);
+            self.view.come(Entry { site, weight: self.weight(site), coordinate: None }, now);
         }
     }
 
@@ -191,14 +202,18 @@ impl Peers {
 
     /// Whether this site tells that one what it holds: a landmark, or one that knows nothing of landmarks.
     pub(crate) fn tells(&self, site: SiteId) -> bool {
-        let old = self.speaks.get(&site).is_some_and(|dialect| *dialect < limits::DIALECT);
+        let old = self.speaks.get(&site).is_some_and(|dialect| *dialect < limits::AREAS);
         self.one_level() || old || self.landmarks.contains(&site)
     }
 
     /// Whether both ends understand what came with areas.
     pub(crate) fn understands(&self, site: SiteId) -> bool {
-        self.dialect >= limits::DIALECT
-            && self.speaks.get(&site).is_some_and(|dialect| *dialect >= limits::DIALECT)
+        self.speaks_at_least(site, limits::AREAS)
+    }
+
+    /// Whether both ends speak this dialect.
+    pub(crate) fn speaks_at_least(&self, site: SiteId, dialect: u8) -> bool {
+        self.dialect >= dialect && self.speaks.get(&site).is_some_and(|theirs| *theirs >= dialect)
     }
 
     pub(crate) fn speaks(&mut self, site: SiteId, dialect: u8) {
@@ -207,11 +222,72 @@ impl Peers {
         }
     }
 
+    /// This site pays for what crosses to and from all but these, or does not.
+    pub(crate) fn set_pays(&mut self, pays: Option<Duration>, free: BTreeSet<SiteId>, now: Instant) {
+        (self.pays, self.free) = (pays, free);
+        self.weigh(now);
+    }
+
+    /// Another does, or does not.
+    pub(crate) fn set_payer(&mut self, site: SiteId, every: Option<Duration>, now: Instant) {
+        match every {
+            Some(every) => self.payers.insert(site, every),
+            None => self.payers.remove(&site),
+        };
+        self.weigh(now);
+    }
+
+    /// What this site says of itself.
+    pub(crate) const fn pays(&self) -> Option<Duration> {
+        self.pays
+    }
+
+    /// The longest pause between its safety-net checks.
+    pub(crate) const fn check_max(&self) -> Duration {
+        if self.pays.is_some() { limits::CHECK_PAID } else { limits::CHECK_MAX }
+    }
+
+    /// The same between its questions who else is a member.
+    pub(crate) const fn census_max(&self) -> Duration {
+        if self.pays.is_some() { limits::CENSUS_PAID } else { limits::CHECK_MAX }
+    }
+
+    /// How long the link to a site rests, if one of its ends pays for it.
+    pub(crate) fn rests(&self, site: SiteId) -> Option<Duration> {
+        self.pays_for(site).max(self.payers.get(&site).copied())
+    }
+
+    /// Whether this end pays for what crosses to and from a site: to the other nodes of its own site it does not.
+    pub(crate) fn pays_for(&self, site: SiteId) -> Option<Duration> {
+        self.pays.filter(|_| !self.free.contains(&site))
+    }
+
+    /// Who pays is no landmark where another can be, once all that are linked know of that: who does not takes it for one.
+    fn weight(&self, site: SiteId) -> u8 {
+        let pays = if site == self.me { self.pays.is_some() } else { self.payers.contains_key(&site) };
+        let known = || self.speaks.values().all(|dialect| *dialect >= limits::METERED);
+        if pays && known() { 0 } else { level::WEIGHT_ONE }
+    }
+
+    /// Draws the levels anew where weights changed.
+    pub(crate) fn weigh(&mut self, now: Instant) {
+        let payers = self.payers.keys().copied().chain(self.pays.map(|_| self.me));
+        let light: BTreeSet<SiteId> = payers.filter(|site| self.weight(*site) != level::WEIGHT_ONE).collect();
+        let turned = light.symmetric_difference(&self.light).copied();
+        let turned: Vec<SiteId> = turned.filter(|site| self.view.knows(*site)).collect();
+        for site in turned {
+            let weight = self.weight(site);
+            self.view.come(Entry { site, weight, coordinate: None }, now);
+        }
+        self.light = light;
+    }
+
     /// Where a site says it is; false if it can not have said so honestly.
     pub(crate) fn placed(&mut self, site: SiteId, place: &Place, now: Instant) -> bool {
         let Ok(coordinate) = Coordinate::from_bytes(&place.coordinate) else { return false };
         if self.view.knows(site) {
-            self.view.come(Entry { site, weight: level::WEIGHT_ONE, coordinate: Some(coordinate) }, now);
+            let weight = self.weight(site);
+            self.view.come(Entry { site, weight, coordinate: Some(coordinate) }, now);
             if place.rtt_micros > 0 {
                 self.view.theirs(site, Duration::from_micros(place.rtt_micros.into()), now);
             }

@@ -32,6 +32,8 @@ const KEY: &[u8] = b"clones";
 const LOOK: Duration = Duration::from_millis(250);
 /// How often one other site is asked whom it is linked with.
 const ASK: Duration = Duration::from_secs(300);
+/// The same where what crosses is paid for.
+const ASK_PAID: Duration = Duration::from_secs(6 * 3600);
 /// The first time, and after another life of a node was linked: for who has just met somebody it is news.
 const SOON: Duration = Duration::from_secs(20);
 /// A clone that was turned away so long ago is gone: one that runs comes again every half minute.
@@ -134,8 +136,14 @@ async fn ask(site: &Arc<Site>) {
         if !is_due {
             continue;
         }
-        *site.clones.ask_at.lock().unwrap_or_else(PoisonError::into_inner) = now.after(ASK);
-        let linked = site.boxes.linked();
+        // An answer names all links of who gives it: where somebody pays for it that is much, so others are asked, if there are any.
+        let mut linked = site.boxes.linked();
+        let is_free = |other: &SiteId| !site.peers.is_paid(*other);
+        let pause = if linked.iter().any(is_free) { ASK } else { ASK_PAID };
+        if pause == ASK {
+            linked.retain(is_free);
+        }
+        *site.clones.ask_at.lock().unwrap_or_else(PoisonError::into_inner) = now.after(pause);
         let drawn = (entropy::share() * linked.len() as f64) as usize;
         if let Some(other) = linked.get(drawn)
             && let Err(error) = hear(site, *other).await

@@ -94,6 +94,9 @@ impl Class {
 /// meant.
 pub const LEVELLED: u64 = 1 << 40;
 
+/// Seeds from here on are the same with sites that pay for what crosses their links: one of them, or some, or all.
+pub const METERED: u64 = 1 << 41;
+
 /// How sites find each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Finding {
@@ -103,6 +106,8 @@ pub struct Finding {
     pub asks: bool,
     /// Sites of the release before levels.
     pub old: BTreeSet<usize>,
+    /// Sites on metered links.
+    pub metered: BTreeSet<usize>,
 }
 
 impl Finding {
@@ -166,6 +171,11 @@ impl Environment {
             true => sample_finding(&mut root.fork("areas")),
             false => (few, Finding::default()),
         };
+        let metered = match seed >= METERED {
+            true => sample_metered(sites, &mut root.fork("metered")),
+            false => BTreeSet::new(),
+        };
+        let finding = Finding { metered, ..finding };
         let links = sample_links(sites, &mut root.fork("links"));
         let mut clocks = root.fork("clocks");
         let mut disks = root.fork("disks");
@@ -182,7 +192,7 @@ impl Environment {
             burns: root.fork("burns").chance(Ppm::percent(40)),
             retires: draw.chance(Ppm::percent(40)),
             faults,
-            quiet_within: QUIET_WITHIN,
+            quiet_within: if seed >= METERED { QUIET_WITHIN * 2 } else { QUIET_WITHIN },
             races: false,
             histories: false,
             scopes: false,
@@ -257,7 +267,7 @@ impl Environment {
 }
 
 /// Agreement must come within this after everything is healed: two safety-net checks at rest (300 s each), the
-/// longest backoff (60 s) and what slow links take.
+/// longest backoff (60 s) and what slow links take. Twice as long where sites are metered: they check half as often.
 pub const QUIET_WITHIN: Duration = seconds(15 * 60);
 
 /// How many sites, and how they find each other.
@@ -270,7 +280,16 @@ fn sample_finding(draw: &mut Draw) -> (usize, Finding) {
     };
     let mixed = draw.chance(Ppm::percent(30));
     let old = (0..sites).filter(|_| mixed && draw.chance(Ppm::percent(30))).collect();
-    (sites, Finding { levels, asks: true, old })
+    (sites, Finding { levels, asks: true, old, metered: BTreeSet::new() })
+}
+
+/// Who pays for what crosses.
+fn sample_metered(sites: usize, draw: &mut Draw) -> BTreeSet<usize> {
+    match draw.weighted(&[6, 3, 1]) {
+        0 => [draw.below(sites as u64) as usize].into(),
+        1 => (0..sites).filter(|_| draw.chance(Ppm::percent(40))).collect(),
+        _ => (0..sites).collect(),
+    }
 }
 
 fn sample_links(sites: usize, draw: &mut Draw) -> Vec<Vec<Link>> {
@@ -348,6 +367,23 @@ mod tests {
         }
         let mixed = environments.iter().filter(|found| !found.finding.old.is_empty()).count();
         assert!((10..120).contains(&mixed), "{mixed}");
+    }
+
+    #[test]
+    fn metered_seeds_have_one_some_or_all() {
+        let environments: Vec<_> = (METERED..METERED + 200).map(Environment::of_seed).collect();
+        let many = |wanted: fn(usize, usize) -> bool| {
+            let fits = |found: &&Environment| wanted(found.finding.metered.len(), found.sites());
+            environments.iter().filter(fits).count()
+        };
+        assert!(many(|metered, _| metered == 1) > 80);
+        assert!(many(|metered, sites| metered > 1 && metered < sites) > 10);
+        assert!(many(|metered, sites| metered == sites) > 5);
+        assert!(
+            (0..200)
+                .chain(LEVELLED..LEVELLED + 200)
+                .all(|seed| Environment::of_seed(seed).finding.metered.is_empty())
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Two tests, so that two cores share it. A failure prints the command that repeats it.
 
-use skerry_sim::environment::LEVELLED;
+use skerry_sim::environment::{LEVELLED, METERED};
 use skerry_sim::swarm::{regressions, reproduction, run_seed};
 
 /// Seeds of each half.
@@ -34,6 +34,11 @@ fn the_second_half_of_the_smoke_swarm() {
 #[test]
 fn sites_that_find_each_other_by_landmarks() {
     must_pass(LEVELLED..LEVELLED + LEVELLED_SEEDS);
+}
+
+#[test]
+fn sites_of_which_some_are_metered() {
+    must_pass(METERED..METERED + LEVELLED_SEEDS);
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl Feed {
             let listened = bucket.listened(draw, cx);
             listened.into_iter().for_each(|site| plan.entry(site).or_default().push(*id));
             bucket.check_at = Some(on_the_grid(cx.now.after(bucket.check_every), self.phase));
-            bucket.check_every = (bucket.check_every * 2).min(limits::CHECK_MAX);
+            bucket.check_every = (bucket.check_every * 2).min(cx.peers.check_max());
         }
         for (site, buckets) in plan {
             self.check(site, &buckets, true, cx);

@@ -120,7 +120,7 @@ impl Census {
         if self.due.is_none_or(|due| due <= cx.now) {
             self.queue = mine.collect();
             self.due = Some(cx.now.after(self.pause));
-            self.pause = (self.pause * 2).min(limits::CHECK_MAX);
+            self.pause = (self.pause * 2).min(cx.peers.census_max());
         }
         self.ask(holders, cx);
     }

@@ -6,6 +6,7 @@ use super::{Batch, Holding, Message, Place, Publish, Rolls, Said, Verdict};
 use crate::areas::Coordinate;
 use crate::limits;
 use crate::replica::{FeedItem, Span};
+use crate::rest::{OFTEN, SELDOM};
 
 impl Message {
     /// Why the message is refused, if it is.
@@ -43,6 +44,11 @@ impl Message {
             Self::Place(place) => check_place(place),
             Self::Census(census) => within(census.entries.len(), limits::ROLLS),
             Self::Rolls(rolls) => check_rolls(rolls),
+            Self::Metered { every_secs: 0 } => Ok(()),
+            Self::Metered { every_secs } => match pauses().contains(every_secs) {
+                true => Ok(()),
+                false => Err("a pause that nobody keeps"),
+            },
             Self::PullRefused { .. }
             | Self::Published { .. }
             | Self::Locate { .. }
@@ -52,6 +58,11 @@ impl Message {
             | Self::Withdraw { .. } => Ok(()),
         }
     }
+}
+
+/// Pauses that are said, in seconds.
+fn pauses() -> core::ops::RangeInclusive<u32> {
+    OFTEN.as_secs() as u32..=SELDOM.as_secs() as u32
 }
 
 const fn within(count: usize, limit: usize) -> Result<(), &'static str> {

@@ -363,6 +363,13 @@ pub enum Message {
     Census(Census),
     /// Tells them.
     Rolls(Rolls),
+    /// Whether the sender pays for what crosses its links. Said once on each link and when it changes, from
+    /// [`crate::limits::METERED`] on.
+    Metered {
+        /// It asks after so many seconds of silence whether the other is there, and wants to be asked no sooner; 0: it does
+        /// not pay.
+        every_secs: u32,
+    },
 }
 
 impl Versioned for Message {
@@ -421,6 +428,7 @@ impl Message {
         match self {
             Self::Place(_) | Self::Withdraw { .. } | Self::Census(_) | Self::Rolls(_) => 2,
             Self::Said { said: Said::NotHere | Said::NotHeard(_), .. } => 2,
+            Self::Metered { .. } => crate::limits::METERED,
             _ => 1,
         }
     }

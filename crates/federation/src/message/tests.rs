@@ -123,6 +123,8 @@ fn samples() -> Vec<Message> {
         Message::Census(Census { ticket, entries: vec![(bucket, 77)] }),
         Message::Rolls(rolls(Some(vec![SiteId([3; 16])]))),
         Message::Rolls(rolls(None)),
+        Message::Metered { every_secs: 0 },
+        Message::Metered { every_secs: 3600 },
     ]
 }
 
@@ -145,7 +147,8 @@ fn version_1_is_read_and_written_as_ever() {
 fn only_what_was_added_needs_a_later_dialect() {
     let dialects: Vec<u8> = samples().iter().map(Message::dialect).collect();
     assert!(dialects.iter().take(30).all(|dialect| *dialect == 1));
-    assert!(dialects.iter().skip(30).all(|dialect| *dialect == 2));
+    assert!(dialects.iter().skip(30).take(7).all(|dialect| *dialect == limits::AREAS));
+    assert!(dialects.iter().skip(37).all(|dialect| *dialect == limits::METERED));
 }
 
 #[test]
@@ -168,6 +171,8 @@ fn what_is_not_canonical_is_refused() {
     refused(Message::Place(Place { coordinate: nowhere, k: 1, rtt_micros: 0 }));
     let entries = vec![(BUCKET, 1); limits::ROLLS + 1];
     refused(Message::Census(Census { ticket: 1, entries }));
+    refused(Message::Metered { every_secs: 1 });
+    refused(Message::Metered { every_secs: 86_400 });
     // A vector with an entry of 0: the last byte of this news is its seq.
     let mut news = Message::News { bucket: BUCKET, vector: vector(6) }.encode();
     *news.last_mut().unwrap() = 0;
@@ -186,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_are_refused_or_make_sense(which in 0usize..37, at in 0usize..200, byte in any::<u8>()) {
+    fn damaged_messages_are_refused_or_make_sense(which in 0usize..39, at in 0usize..200, byte in any::<u8>()) {
         let mut bytes = samples()[which].encode();
         let at = at % bytes.len();
         bytes[at] = byte;

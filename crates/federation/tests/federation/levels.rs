@@ -303,7 +303,7 @@ fn coordinates_come_to_rest() {
     let errors: Vec<f32> =
         (0..20).map(|n| 1.0 - world.sites[n].machine.areas().coordinate.confidence()).collect();
     assert!(errors.iter().all(|error| *error < 0.3), "{errors:?}");
-    assert_eq!(limits::DIALECT, 2);
+    assert_eq!((limits::AREAS, limits::METERED), (2, 6));
 }
 
 #[test]

@@ -61,6 +61,7 @@ pub(crate) fn line(message: &Message) -> String {
             format!("loose {}", loose.iter().map(|loose| loose.print.count).sum::<u64>())
         }
         Message::Gather(gather) => format!("gather but {}", gather.have.len()),
+        Message::Metered { every_secs } => format!("metered {every_secs}"),
         Message::Gathered(gathered) => format!("gathered {}", gathered.items.len()),
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Site {
     pub(crate) joined: BTreeSet<BucketId>,
     pub(crate) sent_bytes: u64,
     pub(crate) sent: u64,
+    pub(crate) got_bytes: u64,
+    pub(crate) got: u64,
     woken: Option<Instant>,
     /// While down nothing reaches it.
     up: bool,
@@ -68,6 +70,10 @@ pub(crate) struct World {
     pub(crate) reports: Vec<(usize, Report)>,
     pub(crate) history: BTreeMap<(BucketId, Dot), Record>,
     pub(crate) alive: BTreeSet<(usize, SiteId)>,
+    /// Sites that pay for what crosses, and after how much silence they ask.
+    pub(crate) metered: BTreeMap<usize, Duration>,
+    /// How long links rest, as each end was told.
+    pub(crate) rests: BTreeMap<(usize, usize), Option<Duration>>,
     /// Levels of landmarks whatever the number of sites.
     levels: Option<u8>,
     /// Sites of a release that knows no areas.
@@ -128,6 +134,8 @@ impl World {
             reports: Vec::new(),
             history: BTreeMap::new(),
             alive: BTreeSet::new(),
+            metered: BTreeMap::new(),
+            rests: BTreeMap::new(),
             rtts: BTreeMap::new(),
             cuts: BTreeSet::new(),
             mute: BTreeSet::new(),
@@ -143,8 +151,18 @@ impl World {
         for n in 0..count {
             let machine = world.machine(n, 1);
             let (store, joined) = (Memory::default(), BTreeSet::new());
-            let site =
-                Site { machine, store, life: 1, joined, sent_bytes: 0, sent: 0, woken: None, up: true };
+            let site = Site {
+                machine,
+                store,
+                life: 1,
+                joined,
+                sent_bytes: 0,
+                sent: 0,
+                got_bytes: 0,
+                got: 0,
+                woken: None,
+                up: true,
+            };
             world.sites.push(site);
         }
         for a in 0..count {
@@ -185,6 +203,9 @@ impl World {
     }
 
     fn roster(&mut self, n: usize) {
+        if let Some(every) = self.metered.get(&n).copied() {
+            self.input(n, Input::Metered { every: Some(every), free: BTreeSet::new() });
+        }
         let entries = (0..self.sites.len()).map(|n| SiteEntry { site: site_id(n) }).collect();
         self.input(n, Input::Roster(entries));
     }
@@ -339,6 +360,9 @@ impl World {
             Output::Report(report) => self.reports.push((n, report)),
             Output::SiteAlive(site) => assert!(self.alive.insert((n, site)), "alive twice"),
             Output::SiteDead(site) => assert!(self.alive.remove(&(n, site)), "dead twice"),
+            Output::Rests { site, every } => {
+                self.rests.insert((n, number(site)), every);
+            }
             Output::MemberOf { .. } => {}
             Output::Violation(what) => panic_on(what),
         }
@@ -352,7 +376,9 @@ impl World {
         );
         assert_eq!(Message::decode(&bytes).as_ref(), Ok(message), "a message that we refuse ourselves");
         self.sites[from].sent_bytes += bytes.len() as u64;
-        if !matches!(message, Message::Swim(_) | Message::Place(_)) && self.said.len() < 1000 {
+        if !matches!(message, Message::Swim(_) | Message::Place(_) | Message::Metered { .. })
+            && self.said.len() < 1000
+        {
             self.said.push(format!("{from}>{to} {}", transcript::line(message)));
         }
         self.sites[from].sent += 1;
@@ -399,6 +425,8 @@ impl World {
             Event::Deliver { from, to, bytes, connection } => {
                 if self.connections[&pair(from, to)] == connection && self.sites[to].up {
                     let message = Message::decode(&bytes).unwrap();
+                    self.sites[to].got_bytes += bytes.len() as u64;
+                    self.sites[to].got += 1;
                     self.input(to, Input::Received { from: site_id(from), message });
                 }
             }
@@ -496,10 +524,6 @@ impl World {
 
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.sites.iter().map(|site| site.sent_bytes).sum()
-    }
-
-    pub(crate) fn sent(&self) -> u64 {
-        self.sites.iter().map(|site| site.sent).sum()
     }
 
     pub(crate) fn draw(&mut self, below: usize) -> usize {

@@ -1,5 +1,7 @@
 //! What the drive thread does to the world.
 
+use std::time::Duration;
+
 use skerry_base::{BucketId, SiteId};
 use skerry_federation::{Apply, Drop, Fresh, Keep, Message, Report};
 
@@ -19,6 +21,8 @@ pub(crate) trait Effects: Send + 'static {
     fn member_of(&mut self, site: SiteId, bucket: BucketId, member: bool);
     /// A site is heard of, or silent.
     fn alive(&mut self, site: SiteId, alive: bool);
+    /// How long the link to a site rests.
+    fn rests(&mut self, site: SiteId, every: Option<Duration>);
     /// For logs and metrics.
     fn report(&mut self, report: Report);
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::codec;
@@ -162,6 +163,11 @@ impl Effects for Live {
         tracing::info!(%site, alive, "site");
         self.liveness.set(site, Heard { alive, since: self.clock.now() });
         self.changes.world();
+    }
+
+    fn rests(&mut self, site: SiteId, every: Option<Duration>) {
+        tracing::debug!(%site, ?every, "how long the link rests");
+        self.peers.rests(site, every);
     }
 
     fn report(&mut self, report: Report) {

@@ -11,10 +11,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::compat::{Compat, FuturesAsyncReadCompatExt, TokioAsyncReadCompatExt};
 use tokio_util::sync::CancellationToken;
+
+use skerry_federation::rest::{OFTEN, turn};
 
 use super::sever::Severable;
 use super::turns::{FRAME_BYTES, Gate, HEAD_BYTES, Outlet, Turned};
@@ -33,8 +35,6 @@ const GROWTH_BYTES: usize = 16 << 20;
 /// Receive windows of all streams of a link: what a peer can make this node hold at most. The multiplexer sets aside what
 /// every stream that there may be begins with; only what is beyond that lets a window grow.
 const WINDOW_BYTES: usize = ALL_STREAMS * yamux::DEFAULT_CREDIT as usize + GROWTH_BYTES;
-/// The pause between pings at rest.
-const PING_EVERY: Duration = Duration::from_secs(50);
 /// A ping that is not answered in this time ends the link. The kernel notices sooner when packets get lost;
 /// this is for a process that hangs.
 const PONG_WITHIN: Duration = Duration::from_secs(60);
@@ -61,6 +61,8 @@ pub(super) struct Link {
     gate: Arc<Gate>,
     token: CancellationToken,
     rtt: Arc<Mutex<VecDeque<Duration>>>,
+    /// How long it may be silent before the other end is asked whether it is there.
+    rests: watch::Sender<Duration>,
 }
 
 /// What a link does with streams that the other side opens.
@@ -95,8 +97,21 @@ impl Link {
             (Arc::new(Semaphore::new(OPEN_STREAMS)), Arc::new(Semaphore::new(CIRCUITS)));
         let (turns, control) = (gate.clone(), Some(control));
         let driver = Driver { connection, asked, waiting: None, control, dialler, turns, inbound };
-        let task = run(driver, token.clone(), (controlled, probed), rtt.clone());
-        (Self { asks, probes, permits, circuits, gate, token, rtt }, task)
+        let (rests, rest) = watch::channel(OFTEN);
+        let pinger = Pinger { probed, rest, rtt: rtt.clone(), dialler };
+        let task = run(driver, token.clone(), controlled, pinger);
+        (Self { asks, probes, permits, circuits, gate, token, rtt, rests }, task)
+    }
+
+    /// Lets it be silent for so long from now on, before it asks whether the other end is there.
+    pub(super) fn rest(&self, every: Duration) {
+        self.rests.send_if_modified(|now| std::mem::replace(now, every) != every);
+    }
+
+    /// Asks now, and waits for nothing: a link whose other end is gone ends by it.
+    pub(super) fn doubt(&self) {
+        // With as many questions under way it is in doubt already.
+        self.probes.try_send(oneshot::channel().0).ok();
     }
 
     /// Opens a stream; `None` when the link has ended.
@@ -152,8 +167,8 @@ fn turned(
 async fn run<S>(
     mut driver: Driver<S>,
     token: CancellationToken,
-    (control, probed): (oneshot::Receiver<yamux::Stream>, mpsc::Receiver<Probe>),
-    rtt: Arc<Mutex<VecDeque<Duration>>>,
+    control: oneshot::Receiver<yamux::Stream>,
+    pinger: Pinger,
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -161,7 +176,7 @@ async fn run<S>(
     {
         let pinging = async {
             match control.await {
-                Ok(stream) => ping(stream, probed, &rtt).await,
+                Ok(stream) => pinger.ping(stream).await,
                 Err(_) => std::future::pending().await,
             }
         };
@@ -256,65 +271,119 @@ const PONG: u8 = 1;
 enum Woken {
     Word([u8; 9]),
     Probe(Probe),
+    Rest,
     Time,
 }
 
-/// Pings and answers pings on the control stream; returns when the other side does not answer.
-async fn ping(stream: yamux::Stream, mut probed: mpsc::Receiver<Probe>, rtt: &Mutex<VecDeque<Duration>>) {
-    let (mut reader, mut writer) = tokio::io::split(stream.compat());
-    let start = pace::now();
-    let since = || pace::now().saturating_duration_since(start).as_nanos() as u64;
-    let (mut next, mut deadline): (Instant, Option<Instant>) = (start, None);
-    // Those that wait, with the time of the ping that was sent for each: only its answer, or a later one's, says that the
-    // other end was there after the question.
-    let mut waiting: VecDeque<(u64, Probe)> = VecDeque::new();
-    let (words, mut heard) = mpsc::channel(4);
-    let reading = async {
-        let mut word = [0; 9];
-        while reader.read_exact(&mut word).await.is_ok() && words.send(word).await.is_ok() {}
-    };
-    let talking = async {
-        loop {
-            let wake = deadline.unwrap_or(next);
-            let woken = tokio::select! {
-                word = heard.recv() => word.map_or(Woken::Time, Woken::Word),
-                Some(probe) = probed.recv(), if waiting.len() < PROBES => Woken::Probe(probe),
-                () = tokio::time::sleep_until(wake) => Woken::Time,
-            };
-            match woken {
-                Woken::Word([PING, rest @ ..]) => {
-                    writer.write_all(&said(PONG, rest)).await?;
-                    writer.flush().await?;
-                }
-                Woken::Word([PONG, rest @ ..]) => {
-                    let sent = u64::from_be_bytes(rest);
-                    while let Some((_, probe)) = waiting.pop_front_if(|(asked, _)| *asked <= sent) {
-                        // Who asked may have gone.
-                        let _ = probe.send(());
+/// When this end asks next: at first at once, to measure. The ends take turns: who was asked asks next, a little sooner than
+/// the other would again.
+struct Turns {
+    every: Duration,
+    asked: Option<Instant>,
+    heard: Option<Instant>,
+    next: Instant,
+}
+
+impl Turns {
+    const fn begun(now: Instant) -> Self {
+        Self { every: OFTEN, asked: None, heard: None, next: now }
+    }
+
+    /// The other end asked. However often it does, this end asks in time to measure the round trip.
+    fn heard(&mut self, now: Instant) {
+        self.heard = Some(now);
+        if let Some(asked) = self.asked {
+            self.next = (now + turn(self.every)).min(asked + self.every * 2);
+        }
+    }
+
+    /// The other end answered. If both had asked at once the dialler's turn comes first.
+    fn answered(&mut self, now: Instant, dialler: bool) {
+        let crossed = self.heard >= self.asked;
+        self.next = now + if crossed && dialler { turn(self.every) } else { self.every };
+    }
+
+    /// Another pause; what is overdue by it comes now.
+    fn rest(&mut self, every: Duration) {
+        self.every = every;
+        if let Some(asked) = self.asked {
+            self.next = self.heard.map_or(asked, |heard| heard.max(asked)) + every;
+        }
+    }
+}
+
+/// Pings and answers pings on the control stream.
+struct Pinger {
+    probed: mpsc::Receiver<Probe>,
+    rest: watch::Receiver<Duration>,
+    rtt: Arc<Mutex<VecDeque<Duration>>>,
+    dialler: bool,
+}
+
+impl Pinger {
+    /// Returns when the other side does not answer.
+    async fn ping(self, stream: yamux::Stream) {
+        let Self { mut probed, mut rest, rtt, dialler } = self;
+        let (mut reader, mut writer) = tokio::io::split(stream.compat());
+        let start = pace::now();
+        let since = || pace::now().saturating_duration_since(start).as_nanos() as u64;
+        let (mut turns, mut deadline): (Turns, Option<Instant>) = (Turns::begun(start), None);
+        // Those that wait, with the time of the ping that was sent for each: only its answer, or a later one's, says that the
+        // other end was there after the question.
+        let mut waiting: VecDeque<(u64, Probe)> = VecDeque::new();
+        let (words, mut heard) = mpsc::channel(4);
+        let reading = async {
+            let mut word = [0; 9];
+            while reader.read_exact(&mut word).await.is_ok() && words.send(word).await.is_ok() {}
+        };
+        let talking = async {
+            loop {
+                let wake = deadline.unwrap_or(turns.next);
+                let woken = tokio::select! {
+                    word = heard.recv() => word.map_or(Woken::Time, Woken::Word),
+                    Some(probe) = probed.recv(), if waiting.len() < PROBES => Woken::Probe(probe),
+                    Ok(()) = rest.changed() => Woken::Rest,
+                    () = tokio::time::sleep_until(wake) => Woken::Time,
+                };
+                match woken {
+                    Woken::Word([PING, rest @ ..]) => {
+                        writer.write_all(&said(PONG, rest)).await?;
+                        writer.flush().await?;
+                        turns.heard(pace::now());
                     }
-                    note(rtt, Duration::from_nanos(since().saturating_sub(sent)));
-                    (next, deadline) = (pace::now() + PING_EVERY, None);
-                }
-                Woken::Word(_) => return Err(std::io::ErrorKind::InvalidData.into()),
-                Woken::Time if deadline.is_some() => return Err(std::io::ErrorKind::TimedOut.into()),
-                Woken::Probe(_) | Woken::Time => {
-                    let nanos = since();
-                    if let Woken::Probe(probe) = woken {
-                        waiting.push_back((nanos, probe));
+                    Woken::Word([PONG, rest @ ..]) => {
+                        let sent = u64::from_be_bytes(rest);
+                        while let Some((_, probe)) = waiting.pop_front_if(|(asked, _)| *asked <= sent) {
+                            // Who asked may have gone.
+                            let _ = probe.send(());
+                        }
+                        note(&rtt, Duration::from_nanos(since().saturating_sub(sent)));
+                        turns.answered(pace::now(), dialler);
+                        deadline = None;
                     }
-                    writer.write_all(&said(PING, nanos.to_be_bytes())).await?;
-                    writer.flush().await?;
-                    deadline.get_or_insert(pace::now() + PONG_WITHIN);
+                    Woken::Word(_) => return Err(std::io::ErrorKind::InvalidData.into()),
+                    Woken::Rest => turns.rest(*rest.borrow_and_update()),
+                    Woken::Time if deadline.is_some() => return Err(std::io::ErrorKind::TimedOut.into()),
+                    Woken::Probe(_) | Woken::Time => {
+                        let nanos = since();
+                        if let Woken::Probe(probe) = woken {
+                            waiting.push_back((nanos, probe));
+                        }
+                        writer.write_all(&said(PING, nanos.to_be_bytes())).await?;
+                        writer.flush().await?;
+                        turns.asked = Some(pace::now());
+                        deadline.get_or_insert(pace::now() + PONG_WITHIN);
+                    }
                 }
             }
+        };
+        let ended: std::io::Result<()> = tokio::select! {
+            () = reading => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            ended = talking => ended,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "control stream ended");
         }
-    };
-    let ended: std::io::Result<()> = tokio::select! {
-        () = reading => Err(std::io::ErrorKind::UnexpectedEof.into()),
-        ended = talking => ended,
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "control stream ended");
     }
 }
 

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use skerry_federation::budget::Class;
+use skerry_federation::rest;
 
 use super::*;
 use crate::net::traffic::Meter;
@@ -19,32 +20,112 @@ fn link(
     link
 }
 
+/// What crosses: each ping and each answer is a record in a packet, and every second packet is acknowledged by itself.
+fn wire(meter: &Meter) -> u64 {
+    let traffic = meter.read_own();
+    let (bytes, word) = (traffic.sent + traffic.received, rest::FRAME + 9);
+    bytes + bytes / word * (rest::RECORD + rest::PACKET) + bytes / word / 2 * rest::PACKET
+}
+
+/// Two ends of a link, and what crosses at the first.
+fn linked(token: &CancellationToken) -> (Link, Link, Arc<Meter>) {
+    let (a, b) = tokio::io::duplex(1 << 16);
+    let meter = Arc::new(Meter::default());
+    let a = link(Severable::new(a, token, Some(meter.clone())), true, token);
+    (a, link(b, false, token), meter)
+}
+
+/// The ends take turns: one question in 35 s, an answer, and an acknowledgement. Before, either end asked in
+/// 50 s, and the kernel beside them.
 #[tokio::test(start_paused = true)]
 async fn an_hour_at_rest_costs_little_and_keeps_the_link() {
-    let (a, b) = tokio::io::duplex(1 << 16);
-    let (token, meter) = (CancellationToken::new(), Arc::new(Meter::default()));
-    let a = link(Severable::new(a, &token, Some(meter.clone())), true, &token);
-    let b = link(b, false, &token);
+    let token = CancellationToken::new();
+    let (a, b, meter) = linked(&token);
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert!(!token.is_cancelled() && a.rtt().is_some() && b.rtt().is_some());
-    // Each frame becomes one TLS record of 22 bytes more and at worst one packet with 52 bytes of headers,
-    // acknowledged by another of 52; the smallest frame has 12 bytes.
-    let traffic = meter.read_own();
-    let wire = (traffic.sent + traffic.received) * (12 + 22 + 52 + 52) / 12;
-    assert!(wire / 3600 <= 40, "{} bytes a second", wire / 3600);
-    assert!(wire > 0);
+    let asked = rest::keep_alives(1, OFTEN, Duration::from_secs(3600));
+    println!("an hour: {} bytes, {asked} by the constants", wire(&meter));
+    assert!(wire(&meter).abs_diff(asked) <= asked / 20, "{} bytes, {asked} by the constants", wire(&meter));
+}
+
+/// Both ends measure, however long they are silent.
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_paid_for_is_asked_seldom() {
+    let token = CancellationToken::new();
+    let (a, b, meter) = linked(&token);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    [&a, &b].into_iter().for_each(|end| end.rest(rest::SELDOM));
+    let before = wire(&meter);
+    tokio::time::sleep(Duration::from_secs(86_400)).await;
+    let (day, asked) =
+        (wire(&meter) - before, rest::keep_alives(1, rest::SELDOM, Duration::from_secs(86_400)));
+    println!("a day: {day} bytes, {asked} by the constants");
+    assert!(day.abs_diff(asked) <= asked / 10, "{day} bytes, {asked} by the constants");
+    // Who wants to know is answered at once, and a link that costs nothing any more is asked at once.
+    assert!(tokio::time::timeout(Duration::from_secs(1), a.answers()).await.unwrap_or(false));
+    tokio::time::sleep(Duration::from_secs(1000)).await;
+    let before = wire(&meter);
+    [&a, &b].into_iter().for_each(|end| end.rest(OFTEN));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(wire(&meter) > before);
+    assert!(!token.is_cancelled());
+}
+
+/// An end of a release before asks every 50 s, whatever it hears: this end still measures.
+#[test]
+fn who_is_asked_often_still_asks() {
+    let begun = pace::now();
+    let mut turns = Turns { asked: Some(begun), ..Turns::begun(begun) };
+    for second in 1..200 {
+        let now = begun + Duration::from_secs(second);
+        turns.heard(now);
+        if turns.next <= now {
+            assert!(second >= 80);
+            return;
+        }
+    }
+    panic!("never asks");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_hangs_is_noticed_in_bounded_time() {
-    // Nobody reads the other end.
-    let (a, _hung) = tokio::io::duplex(1 << 16);
+    for every in [OFTEN, rest::SELDOM] {
+        // Nobody reads the other end.
+        let (a, _hung) = tokio::io::duplex(1 << 16);
+        let token = CancellationToken::new();
+        let link = link(a, true, &token);
+        link.rest(every);
+        let begun = tokio::time::Instant::now();
+        token.cancelled().await;
+        assert!(begun.elapsed() <= every + PONG_WITHIN);
+        assert!(link.open().await.is_none());
+    }
+}
+
+/// A link that rests is found dead when it is doubted.
+#[tokio::test(start_paused = true)]
+async fn a_link_in_doubt_is_asked_at_once() {
     let token = CancellationToken::new();
-    let link = link(a, true, &token);
+    let ((a, near), (far, b)) = (tokio::io::duplex(1 << 16), tokio::io::duplex(1 << 16));
+    let (here, there) = (link(a, true, &token), link(b, false, &CancellationToken::new()));
+    let (mut near, mut far) = (near, far);
+    let (stop, stuck) = (CancellationToken::new(), CancellationToken::new());
+    let halted = stop.clone();
+    tokio::spawn(async move {
+        let carried = tokio::io::copy_bidirectional(&mut near, &mut far);
+        halted.run_until_cancelled(carried).await;
+        // Neither end is told.
+        stuck.cancelled().await;
+    });
+    [&here, &there].into_iter().for_each(|end| end.rest(rest::SELDOM));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    stop.cancel();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert!(!token.is_cancelled());
     let begun = tokio::time::Instant::now();
+    here.doubt();
     token.cancelled().await;
-    assert!(begun.elapsed() <= PING_EVERY + PONG_WITHIN);
-    assert!(link.open().await.is_none());
+    assert!(begun.elapsed() <= PONG_WITHIN + Duration::from_secs(1));
 }
 
 #[tokio::test]

@@ -32,8 +32,8 @@ async fn streams_carry_bytes_and_are_counted() {
     let mut text = String::new();
     theirs.read_to_string(&mut text).await.unwrap();
     assert_eq!(text, "hello");
-    assert_eq!(a.traffic(), [PeerTraffic { node: b.node(), sent: 5, received: 0 }]);
-    assert_eq!(b.traffic(), [PeerTraffic { node: a.node(), sent: 0, received: 5 }]);
+    assert_eq!(a.traffic(), [PeerTraffic { node: b.node(), sent: 5, received: 0, headers: 104 }]);
+    assert_eq!(b.traffic(), [PeerTraffic { node: a.node(), sent: 0, received: 5, headers: 104 }]);
 }
 
 #[tokio::test]

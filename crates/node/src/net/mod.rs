@@ -196,6 +196,13 @@ pub trait Net: Send + Sync + 'static {
     /// Smoothed round-trip time of the link to `peer`, if there is one and it was measured.
     fn rtt(&self, peer: NodeId) -> Option<Duration>;
 
+    /// How long the link to `peer` may be silent before it is asked whether it is there, now and when there is another; none: as
+    /// links are that cost nothing.
+    fn set_rest(&self, _peer: NodeId, _every: Option<Duration>) {}
+
+    /// Asks all peers now whether they are there: links whose other ends are gone end by it.
+    fn doubt(&self) {}
+
     /// Bytes on the wire (TLS and framing included) by peer since start.
     fn traffic(&self) -> Vec<PeerTraffic>;
 

@@ -1,7 +1,7 @@
 //! The network over TCP: TLS 1.3 with raw public keys, many streams on one link.
 //!
 //! Every node dials every peer that it has an address of, and keeps trying; [`greet`] makes one link of two
-//! connections that cross. The kernel notices dead paths (user timeout, keepalive), pings notice hung peers.
+//! connections that cross. The kernel notices dead paths (user timeout) once something is sent; pings do, and notice hung peers.
 //!
 //! Invariants: a connection is anonymous for at most [`HANDSHAKE`], and at most [`ANONYMOUS`] are at a time;
 //! what is not a member asking for a link, or a stranger asking to join, gets no byte of the application.
@@ -143,6 +143,8 @@ struct PeerState {
     refusals: u32,
     /// It said that another process with this node's key is linked there.
     copied: bool,
+    /// How long its direct links are silent, if one of the ends pays for them.
+    rest: Option<Duration>,
     /// Wake the dialling task.
     wakers: dial::Wakers,
     /// Ends the dialling task.
@@ -378,6 +380,21 @@ impl Net for TcpNet {
         self.shared.state(|state| state.peers.get(&peer)?.link.as_ref()?.rtt())
     }
 
+    fn set_rest(&self, peer: NodeId, every: Option<Duration>) {
+        self.shared.state(|state| {
+            if let Some(peer) = state.peers.get_mut(&peer) {
+                peer.rest = every;
+                peer.take_rest();
+            }
+        });
+    }
+
+    fn doubt(&self) {
+        self.shared.state(|state| {
+            state.peers.values().filter_map(|peer| peer.link.as_ref()).for_each(|link| link.doubt());
+        });
+    }
+
     fn traffic(&self) -> Vec<PeerTraffic> {
         self.shared.state(|state| state.counters.iter().map(|(&node, bytes)| bytes.read(node)).collect())
     }
@@ -470,8 +487,17 @@ impl PeerState {
             last: greet::LinkId::default(),
             refusals: 0,
             copied: false,
+            rest: None,
             wakers: dial::Wakers::default(),
             stop: CancellationToken::new(),
+        }
+    }
+
+    /// Lets a direct link be silent for as long as it may. One that others carry is ended by them when nothing moves.
+    fn take_rest(&self) {
+        let is_direct = self.standing.as_ref().is_some_and(|standing| standing.course.hops == 0);
+        if let Some(link) = &self.link {
+            link.rest(self.rest.filter(|_| is_direct).unwrap_or(skerry_federation::rest::OFTEN));
         }
     }
 

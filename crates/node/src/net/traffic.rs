@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use skerry_base::NodeId;
+use skerry_federation::rest;
 
 /// What was sent to and received from one peer since start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,16 @@ pub struct PeerTraffic {
     pub sent: u64,
     /// Bytes received, likewise.
     pub received: u64,
+    /// What TCP and IP add to both, acknowledgements included, by what is written and read at once: not seen, but what
+    /// [`rest::headers`] says of it. Rather too much: an acknowledgement that goes with data is counted beside it.
+    pub headers: u64,
+}
+
+impl PeerTraffic {
+    /// All that crossed.
+    pub const fn crossed(&self) -> u64 {
+        self.sent + self.received + self.headers
+    }
 }
 
 /// The counters behind it.
@@ -21,20 +32,28 @@ pub struct PeerTraffic {
 pub(super) struct Counters {
     sent: AtomicU64,
     received: AtomicU64,
+    headers: AtomicU64,
 }
 
 impl Counters {
     pub(super) fn add_sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.add_headers(rest::headers(bytes as u64));
     }
 
     pub(super) fn add_received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.add_headers(rest::headers(bytes as u64));
+    }
+
+    fn add_headers(&self, bytes: u64) {
+        self.headers.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn read(&self, node: NodeId) -> PeerTraffic {
-        let (sent, received) = (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed));
-        PeerTraffic { node, sent, received }
+        let [sent, received, headers] =
+            [&self.sent, &self.received, &self.headers].map(|counter| counter.load(Ordering::Relaxed));
+        PeerTraffic { node, sent, received, headers }
     }
 }
 
@@ -58,6 +77,11 @@ impl Meter {
         self.counters().add_received(bytes);
     }
 
+    /// A TCP connection is opened, and will be closed.
+    pub(super) fn add_connection(&self) {
+        self.counters().add_headers(rest::CONNECTION);
+    }
+
     /// What was counted before a peer was proven.
     #[cfg(test)]
     pub(super) fn read_own(&self) -> PeerTraffic {
@@ -67,8 +91,9 @@ impl Meter {
     /// Counts for `peer` from now on, with what was counted so far.
     pub(super) fn belongs_to(&self, peer: &Arc<Counters>) {
         if self.peer.set(peer.clone()).is_ok() {
-            peer.add_sent(self.own.sent.load(Ordering::Relaxed) as usize);
-            peer.add_received(self.own.received.load(Ordering::Relaxed) as usize);
+            peer.sent.fetch_add(self.own.sent.load(Ordering::Relaxed), Ordering::Relaxed);
+            peer.received.fetch_add(self.own.received.load(Ordering::Relaxed), Ordering::Relaxed);
+            peer.add_headers(self.own.headers.load(Ordering::Relaxed));
         }
     }
 }

@@ -6,7 +6,7 @@
 //! believed only under their name; what waits for a slow peer is bounded and then dropped (machine messages)
 //! or waits (payload).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -99,6 +99,8 @@ pub(crate) struct Peers {
     kept: kept::Kept,
     parts: Arc<parts::Parts>,
     flows: Arc<flows::Flows>,
+    /// Sites to and from which what crosses is paid for, here or there.
+    paid: Mutex<BTreeSet<SiteId>>,
     readers: AtomicU64,
     waits: Mutex<Waits>,
 }
@@ -153,6 +155,24 @@ struct Noted {
 }
 
 impl Peers {
+    /// How long the link to a site rests, if one of the ends pays for what crosses.
+    pub(crate) fn rests(&self, site: SiteId, every: Option<Duration>) {
+        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        match every {
+            Some(_) => paid.insert(site),
+            None => paid.remove(&site),
+        };
+        drop(paid);
+        if let Some(node) = self.roster.node(site) {
+            self.net.set_rest(node, every);
+        }
+    }
+
+    /// Whether what crosses to and from a site is paid for, here or there.
+    pub(crate) fn is_paid(&self, site: SiteId) -> bool {
+        self.paid.lock().unwrap_or_else(PoisonError::into_inner).contains(&site)
+    }
+
     /// Over this network; the roster is empty.
     pub(crate) fn new(net: Arc<dyn Net>, wan: Arc<Wan>, clock: Clock, circuits: circuits::Circuits) -> Self {
         let uplink = uplink::Uplink::new(net.clone(), clock);
@@ -169,6 +189,7 @@ impl Peers {
             kept,
             parts: parts::Parts::new(clock),
             flows: flows::Flows::new(clock),
+            paid: Mutex::default(),
             readers: AtomicU64::new(0),
             waits: Mutex::default(),
         }

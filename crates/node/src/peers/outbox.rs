@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use skerry_base::codec;
-use skerry_base::{NodeId, SiteId};
+use skerry_base::{Instant, NodeId, SiteId};
 use skerry_federation::budget::Class;
 use skerry_federation::message::Kind as MessageKind;
 use skerry_federation::{Input, Message};
@@ -36,6 +36,8 @@ const SIGNS_BYTES: usize = 64 << 10;
 const WAITING_MESSAGES: usize = 32 << 10;
 /// How often round trips are told to the machine, and whether a metered link has room for records.
 const RTT_PERIOD: Duration = Duration::from_secs(10);
+/// How often at most, in the time that a link rests, all links are asked because one broke.
+const DOUBTS: u32 = 4;
 /// The pause before a stream that ended is opened again; twice as long each time that it ends at once.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The longest such pause.
@@ -147,12 +149,18 @@ pub(crate) async fn follow(
     let mut links = peers.net().links();
     let mut ticks = tokio::time::interval(RTT_PERIOD);
     let mut spent = BTreeSet::new();
+    let (mut metered, mut doubted) = (None, None);
     loop {
         tokio::select! {
             event = links.next() => {
                 match event {
                     Some(LinkEvent::Up(node)) => up(&peers, &boxes, &drive, &tasks, node),
-                    Some(LinkEvent::Down(node)) => down(&peers, &boxes, &drive, node),
+                    Some(LinkEvent::Down(node)) => {
+                        down(&peers, &boxes, &drive, node);
+                        if let Some((every, _)) = &metered {
+                            doubt(&peers, *every, &mut doubted);
+                        }
+                    }
                     None => return,
                 }
                 // Whoever waits for somebody to be reached looks now, not when the machine says next that a site lives.
@@ -160,6 +168,12 @@ pub(crate) async fn follow(
             }
             _ = ticks.tick() => {
                 boxes.linked().into_iter().for_each(|site| tell_rtt(&peers, &drive, site));
+                let rest = rest_of(&peers);
+                if rest != metered {
+                    let (every, free) = rest.clone().unzip();
+                    drive.tell(Input::Metered { every, free: free.unwrap_or_default() });
+                    metered = rest;
+                }
                 let now = peers.uplink.spent(Class::Record, boxes.nodes().into_iter());
                 if now != spent {
                     spent = now;
@@ -167,6 +181,23 @@ pub(crate) async fn follow(
                 }
             }
         }
+    }
+}
+
+/// How long this site's links rest and which cost nothing, if it is metered: by all sites there are, so that it does not change
+/// with each link.
+fn rest_of(peers: &Peers) -> Option<(Duration, BTreeSet<SiteId>)> {
+    let me = peers.net().node();
+    let others = peers.roster.all().into_iter().map(|(site, known)| (site, known.key.node()));
+    peers.uplink.rest(others.filter(|(_, node)| *node != me))
+}
+
+/// A link of a metered site broke: if it was the modem all have, and none would notice for as long as it rests.
+fn doubt(peers: &Peers, every: Duration, last: &mut Option<Instant>) {
+    let now = peers.clock().now();
+    if last.is_none_or(|last| now.since(last) >= every / DOUBTS) {
+        *last = Some(now);
+        peers.net().doubt();
     }
 }
 

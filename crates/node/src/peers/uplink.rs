@@ -9,11 +9,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use skerry_base::kv::View;
 use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{NodeId, SiteId, WallTime, codec};
 use skerry_federation::budget::{Account, Budget, Class, Plan, Verdict};
+use skerry_federation::rest;
 use skerry_gateway::service::Outcome;
 use skerry_model::space;
 use tokio::sync::Notify;
@@ -30,7 +32,8 @@ pub(crate) const ACCOUNT: &[u8] = b"uplink/account";
 const GRANULE_BYTES: u64 = 256 << 10;
 /// The part of a budget that is written down at once.
 const GRANULES: u64 = 4096;
-/// What TCP and IP add to the bytes that TLS writes, in percent: headers of full segments and of their acknowledgements.
+/// What TCP and IP add to what a question brings, in percent: headers of full segments and of their acknowledgements. What
+/// crossed is counted as the network says.
 const HEADERS_PERCENT: u64 = 6;
 
 struct State {
@@ -159,7 +162,7 @@ impl Uplink {
     fn look(&self, state: &mut State) {
         let mut crossed = 0;
         for traffic in self.net.traffic() {
-            let now = traffic.sent + traffic.received;
+            let now = traffic.crossed();
             let before = state.seen.insert(traffic.node, now).unwrap_or(0);
             if state.lan.contains(&traffic.node) {
                 continue;
@@ -167,12 +170,24 @@ impl Uplink {
             // A peer that was dropped and came back is counted anew from nothing.
             crossed += now.checked_sub(before).unwrap_or(now);
         }
-        let crossed = crossed + crossed * HEADERS_PERCENT / 100;
         state.budget.carried(crossed, self.clock.wall(), self.clock.is_trusted());
         state.unsaved += crossed;
         if state.budget.plan().is_some_and(|plan| state.unsaved >= granule(plan)) {
             self.due.notify_one();
         }
+    }
+
+    /// If it is metered: after how much silence a link is asked whether its other end is there, with so many other sites; and
+    /// those that are reached without paying.
+    pub(crate) fn rest(
+        &self,
+        sites: impl Iterator<Item = (SiteId, NodeId)>,
+    ) -> Option<(Duration, BTreeSet<SiteId>)> {
+        let state = self.state();
+        let plan = state.budget.plan()?;
+        let (free, paid): (Vec<_>, Vec<_>) = sites.partition(|(_, node)| state.lan.contains(node));
+        let every = rest::every(plan.month_bytes(), paid.len() as u64);
+        Some((every, free.into_iter().map(|(site, _)| site).collect()))
     }
 
     /// Waits until there is something to write down.

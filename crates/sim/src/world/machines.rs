@@ -1,8 +1,11 @@
 //! The federation machines: what they are told, what they want done, the messages between them.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use skerry_base::BucketId;
 use skerry_base::kv::View;
+use skerry_federation::rest::SELDOM;
 use skerry_federation::{Answer as Located, Input, Message, Output, Report, SiteEntry};
 
 use super::rest::NOBODYS;
@@ -62,6 +65,9 @@ impl World {
 
     /// The roster and the memberships, as the shell says them at each start.
     pub(super) fn introduce(&mut self, site: usize) {
+        if self.environment.finding.metered.contains(&site) {
+            self.input(site, Input::Metered { every: Some(SELDOM), free: BTreeSet::new() });
+        }
         let roster = self.sites.iter().map(|place| SiteEntry { site: place.id }).collect();
         self.input(site, Input::Roster(roster));
         let running = self.sites.get(site).and_then(|place| place.running.as_ref());
@@ -107,7 +113,7 @@ impl World {
                     self.questions.remove(&ticket);
                 }
             }
-            Output::MemberOf { .. } | Output::SiteAlive(_) | Output::SiteDead(_) => {
+            Output::MemberOf { .. } | Output::SiteAlive(_) | Output::SiteDead(_) | Output::Rests { .. } => {
                 self.tell(Who::Site(site), format_args!("{output:?}"));
             }
         }

@@ -81,6 +81,7 @@ impl Proven {
 async fn incoming(shared: &Arc<Shared>, socket: TcpStream, token: CancellationToken) -> Option<Proven> {
     let deadline = pace::now() + HANDSHAKE;
     let meter = Arc::new(Meter::default());
+    meter.add_connection();
     shared.tuning.tune(&socket);
     let socket = Severable::new(socket, &token, Some(meter.clone()));
     match timeout_at(deadline, prove(shared, socket, &meter, token)).await {

@@ -238,6 +238,7 @@ async fn connect_one(
                 continue;
             }
         };
+        meter.add_connection();
         shared.tuning.tune(&socket);
         let socket = Severable::new(socket, token, Some(meter.clone()));
         return match timeout(HANDSHAKE, connector.connect(tls::server_name(), socket)).await {

@@ -342,6 +342,7 @@ where
             return None;
         }
         entry.link = Some(Arc::new(link));
+        entry.take_rest();
         entry.last = standing.id;
         entry.refusals = 0;
         entry.copied = false;

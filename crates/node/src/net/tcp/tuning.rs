@@ -5,13 +5,11 @@
 
 use std::time::Duration;
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Unanswered bytes end a connection after this time.
 const DEAD: Duration = Duration::from_secs(20);
-/// The first probe of a silent connection, and the pause between further ones.
-const PROBE: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(5));
 /// Unsent bytes that the kernel takes: little, so that a record does not wait behind a whole payload.
 const UNSENT: u32 = 32 << 10;
 /// Sealed bytes that TLS holds before it takes more.
@@ -50,10 +48,10 @@ impl Tuning {
     /// Sets the options of a socket between sites. A kernel that lacks one only notices dead paths later.
     pub(super) fn tune(&self, socket: &TcpStream) {
         let socket = SockRef::from(socket);
-        let keepalive = TcpKeepalive::new().with_time(PROBE.0).with_interval(PROBE.1).with_retries(3);
         let results = [
             socket.set_tcp_nodelay(true),
-            socket.set_tcp_keepalive(&keepalive),
+            // Links ask by themselves, sooner than it did, and seldom where a site pays for it.
+            socket.set_keepalive(false),
             #[cfg(target_os = "linux")]
             socket.set_tcp_user_timeout(Some(DEAD)),
             #[cfg(target_os = "linux")]

@@ -1,0 +1,87 @@
+//! Sites that pay for what crosses their links: who says so, who is told, and how long their links rest.
+//!
+//! A link with such a site at one end is asked seldom whether its other end is there ([`crate::rest`]), SWIM does not probe over
+//! it ([`crate::membership`]), and its site is no landmark where another can be. Invariants: said only to who understands it; what
+//! a site said is true until it says otherwise, or speaks a dialect that cannot say it.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use skerry_base::SiteId;
+
+use crate::context::Context;
+use crate::message::Message;
+use crate::{Output, limits};
+
+/// What was said, and what the shell was told.
+#[derive(Debug, Default)]
+pub(crate) struct Metered {
+    /// Links that rest longer than others.
+    rests: BTreeMap<SiteId, Duration>,
+}
+
+impl Metered {
+    /// This site pays, or does not: everybody is told.
+    pub(crate) fn set(&mut self, every: Option<Duration>, free: BTreeSet<SiteId>, cx: &mut Context<'_>) {
+        let new = every != cx.peers.pays();
+        cx.peers.set_pays(every, free, cx.now);
+        if new {
+            cx.peers.near().into_iter().for_each(|site| tell(site, cx));
+        }
+        self.settle(cx);
+    }
+
+    /// A new link: the shell may have forgotten.
+    pub(crate) fn link_up(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        self.rests.remove(&site);
+        self.settle(cx);
+    }
+
+    /// The other end of a link understands so much.
+    pub(crate) fn met(&mut self, site: SiteId, dialect: u8, cx: &mut Context<'_>) {
+        if dialect < limits::METERED {
+            cx.peers.set_payer(site, None, cx.now);
+        } else {
+            tell(site, cx);
+        }
+        cx.peers.weigh(cx.now);
+        self.settle(cx);
+    }
+
+    /// Another pays, or does not.
+    pub(crate) fn heard(&mut self, from: SiteId, every_secs: u32, cx: &mut Context<'_>) {
+        let every = (every_secs > 0).then(|| Duration::from_secs(every_secs.into()));
+        cx.peers.set_payer(from, every, cx.now);
+        self.settle(cx);
+    }
+
+    pub(crate) fn roster_changed(&mut self, gone: &[SiteId], cx: &mut Context<'_>) {
+        for site in gone {
+            self.rests.remove(site);
+        }
+        self.settle(cx);
+    }
+
+    /// Tells the shell what is not as it was.
+    fn settle(&mut self, cx: &mut Context<'_>) {
+        for site in cx.peers.near() {
+            let every = cx.peers.rests(site);
+            let before = match every {
+                Some(every) => self.rests.insert(site, every),
+                None => self.rests.remove(&site),
+            };
+            if before != every {
+                cx.out.push(Output::Rests { site, every });
+            }
+        }
+    }
+}
+
+/// Tells one site. That this one does not pay is said as well: it may have paid in an earlier life.
+fn tell(site: SiteId, cx: &mut Context<'_>) {
+    if cx.peers.speaks_at_least(site, limits::METERED) {
+        let every = cx.peers.pays_for(site).unwrap_or_default().as_secs();
+        let every_secs = u32::try_from(every).unwrap_or(u32::MAX);
+        cx.send(site, Message::Metered { every_secs });
+    }
+}
