@@ -15,6 +15,7 @@ mod duty;
 mod home;
 mod loss;
 mod name;
+mod naming;
 mod replaced;
 mod system;
 mod tenure;
@@ -26,18 +27,19 @@ pub use area::{AreaDocument, area, areas, assign_area, configure_area, is_area_n
 pub use by_id::{ClaimNames, Deleted, claimed_since, resolve_id};
 pub use claim::{
     ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, all_buckets, claim,
-    deleted_buckets, is_deleted, list_buckets, resolve, revival, revivals, unclaim, unclaim_after,
+    deleted_buckets, is_deleted, list_buckets, new_claim, resolve, revival, revivals, unclaim, unclaim_after,
 };
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
 pub use home::{
-    FIRST_EPOCH, HomeCause, HomeDocument, HomeRefusal, Loss, Named, Standing, eldest, hand_over, home,
-    keeps_register, name_home, register, replace_home, standing, unnamed,
+    FIRST_EPOCH, HomeCause, HomeDocument, HomeRefusal, Loss, Named, Standing, eldest, first_home, hand_over,
+    home, is_claimant, keeps_register, name_home, register, replace_home, standing, unnamed,
 };
 pub use loss::{
     LIVES_NAMED, LossCause, LossDocument, LossRefusal, LossWord, declare_loss, lives_of, loss, losses,
     next_count, take_back_loss,
 };
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
+pub use naming::{Later, Naming, NamingDocument, has_begun, names_at_once, namings, resumed};
 pub use replaced::{ReplaceRefusal, deleted, homes_of, replace_site, replacements, successor, was_called_so};
 pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,

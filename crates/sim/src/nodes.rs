@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use skerry_base::{BucketId, Instant, SiteId};
 use skerry_federation::site_view::{Durable, Gaps, Input, Output, Said, Seat, Seats, SiteView, View};
-use skerry_model::bucket::{HomeDocument, TenureDocument};
+use skerry_model::bucket::{HomeDocument, Naming, NamingDocument, TenureDocument};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::{Draw, Ppm};
 
@@ -33,15 +33,17 @@ mod homes;
 mod judge;
 mod kept;
 mod mistake;
+mod names;
 mod refusing;
 mod shell;
 mod tenures;
 
-pub use mistake::{MISTAKES, Mistake, RARE};
+pub use mistake::{MISTAKES, Mistake, OF_NAMES, RARE};
 
 use chain::Asked;
 use clock::Clock;
 use kept::{Kept, Order};
+use names::Names;
 use refusing::{Room, Rooms};
 
 /// How long clients ask and faults strike.
@@ -57,8 +59,11 @@ const STALL: Duration = seconds(2);
 /// How long a bucket may be without decisions when one node of three or four is lost: what a view takes, a lease,
 /// a takeover, and what clients take to ask.
 const UNDECIDED: Duration = millis(6000);
-/// Buckets with conditional operations.
-const BUCKETS: [BucketId; 3] = [BucketId([1; 16]), BucketId([2; 16]), BucketId([3; 16])];
+/// Buckets with conditional operations, and the register.
+const BUCKETS: [BucketId; DECIDED + 1] =
+    [BucketId([1; 16]), BucketId([2; 16]), BucketId([3; 16]), BucketId([4; 16])];
+/// So many of them; the home of the last one is the register of names.
+const DECIDED: usize = 3;
 
 /// What strikes, and how clocks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +101,15 @@ enum What {
         named: HomeDocument,
         context: BTreeSet<u64>,
     },
+    /// What the register is about to name.
+    Said {
+        said: NamingDocument,
+        context: BTreeSet<u64>,
+    },
+    /// What it names.
+    Given {
+        naming: Box<Naming>,
+    },
 }
 
 /// A write, as only the world knows it.
@@ -130,6 +144,10 @@ enum Why {
     Refused(usize),
     /// The heir is named.
     Pass(TenureDocument),
+    /// What was said is carried out by the register of this epoch.
+    Naming(u64),
+    /// What was named need not be said again.
+    Given,
     /// Nothing, as soon as it is on this disk.
     Quiet,
 }
@@ -162,6 +180,10 @@ enum Packet {
     },
     Decide {
         op: usize,
+        hops: u8,
+    },
+    Name {
+        wish: names::Wish,
         hops: u8,
     },
 }
@@ -213,6 +235,8 @@ enum Event {
     Operator,
     Grow,
     Rates,
+    Name { node: usize },
+    MoveRegister,
     Mend(faults::Mend),
 }
 
@@ -242,6 +266,8 @@ struct Node {
     turn: u64,
     storing: BTreeMap<u64, Storing>,
     jobs: BTreeMap<u64, Job>,
+    /// What the register knows to be at all holders of which view.
+    settled: (Option<u64>, BTreeSet<u64>),
     wakes_at: Instant,
     slow_wire: Duration,
     slow_disk: Duration,
@@ -296,6 +322,7 @@ struct World {
     views: BTreeMap<u64, View>,
     burned_at: Option<Instant>,
     rooms: Rooms,
+    names: Names,
     outcome: Outcome,
 }
 
@@ -342,7 +369,7 @@ impl World {
             all.iter().chain([far]).map(|seat| Node::new(seat, all, &mut draw)).collect();
         nodes[count].id = SiteId([0xFA; 16]);
         let target = draw.below(count as u64) as usize;
-        let excused = excuses.then(|| draw.below(BUCKETS.len() as u64) as usize);
+        let excused = excuses.then(|| draw.below(DECIDED as u64) as usize);
         if excuses {
             let place = &mut nodes[1 + draw.below(count as u64 - 1) as usize];
             place.excused = excused;
@@ -386,6 +413,7 @@ impl World {
             views: BTreeMap::new(),
             burned_at: None,
             rooms: Rooms::new(seed, mistake),
+            names: Names::new(seed, mistake),
             outcome: Outcome::default(),
         }
     }
@@ -407,6 +435,7 @@ impl World {
 
     fn begin(&mut self) {
         self.name_first_homes();
+        self.begin_names();
         for node in 0..self.nodes.len() {
             let rate = self.rate(node);
             self.nodes[node].clock.run_at(rate, Instant(0));
@@ -421,9 +450,9 @@ impl World {
         }
         self.plan(seconds(8)..=seconds(9), Event::Strike);
         self.plan(seconds(1)..=seconds(5), Event::Rates);
-        let at = Instant(0).after(seconds(9));
-        self.queue.plan(at, Event::Spell);
         if self.weather == Weather::Storm {
+            // In calm weather it would end a spell that is under way by then.
+            self.queue.plan(Instant(0).after(seconds(9)), Event::Spell);
             self.plan(seconds(2)..=seconds(9), Event::FarCut);
             self.plan(seconds(2)..=seconds(9), Event::Move);
             self.plan(seconds(9)..=seconds(15), Event::Operator);
@@ -484,6 +513,8 @@ impl World {
             Event::Operator => self.operator(),
             Event::Grow => self.grow(),
             Event::Rates => self.change_rates(),
+            Event::Name { node } => self.ask_name(node),
+            Event::MoveRegister => self.move_register(),
             Event::Mend(mend) => self.mend(mend),
         }
     }
@@ -520,6 +551,7 @@ impl Node {
             turn: 0,
             storing: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            settled: Default::default(),
             wakes_at: Instant(u64::MAX),
             slow_wire: Duration::ZERO,
             slow_disk: Duration::ZERO,

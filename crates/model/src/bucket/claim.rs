@@ -300,6 +300,16 @@ pub fn claim(
     new: NewBucket<'_>,
     wall: WallTime,
 ) -> Result<Claimed, ClaimRefusal> {
+    Ok(Claimed::new(&new_claim(view, system, new, wall)?, wall))
+}
+
+/// The same, not written yet.
+pub fn new_claim(
+    view: &dyn View,
+    system: BucketId,
+    new: NewBucket<'_>,
+    wall: WallTime,
+) -> Result<ClaimDocument, ClaimRefusal> {
     check_name(new.name)?;
     if let Some(resolved) = resolve(view, system, new.name)? {
         let yours = resolved.claim.owner == new.owner;
@@ -308,7 +318,7 @@ pub fn claim(
     }
     let deleted = claims_on(view, system, new.name)?;
     let last_delete = deleted.iter().max_by_key(|found| found.rank).map(|found| found.dot);
-    let claim = ClaimDocument {
+    Ok(ClaimDocument {
         name: new.name.into(),
         bucket: incarnation(new.name, new.owner, last_delete),
         owner: new.owner.into(),
@@ -318,8 +328,7 @@ pub fn claim(
         state: ClaimState::Live,
         revived: 0,
         config: new.config,
-    };
-    Ok(Claimed::new(&claim, wall))
+    })
 }
 
 /// The deletion of a bucket: the claim to write. Refused while anything in it is visible here. Kept losers of

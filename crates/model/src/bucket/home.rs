@@ -51,6 +51,14 @@ impl Versioned for HomeDocument {
     const VERSION: u8 = 1;
 }
 
+impl HomeDocument {
+    /// Of the first home of a bucket: only for who may name it.
+    pub fn first(bucket: BucketId, site: SiteId, unique: bool) -> Self {
+        let (epoch, seen, cause) = (FIRST_EPOCH, Seen::default(), HomeCause::Named);
+        Self { bucket, site, epoch, unique, seen, cause }
+    }
+}
+
 /// Why a site became the home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HomeCause {
@@ -127,8 +135,7 @@ impl Named {
 
     /// The first home of a bucket: only for who may name it.
     pub fn first(bucket: BucketId, site: SiteId, unique: bool, wall: WallTime) -> Self {
-        let (epoch, seen, cause) = (FIRST_EPOCH, Seen::default(), HomeCause::Named);
-        Self::new(HomeDocument { bucket, site, epoch, unique, seen, cause }, wall)
+        Self::new(HomeDocument::first(bucket, site, unique), wall)
     }
 }
 
@@ -179,6 +186,16 @@ pub fn name_home(
     wall: WallTime,
 ) -> Result<Option<Named>, HomeRefusal> {
     keeps_register(view, system, me)?;
+    Ok(first_home(view, system, bucket, me)?.map(|document| Named::new(document, wall)))
+}
+
+/// What the register, which is `me`, is to name as the first home of a bucket; none if one is named.
+pub fn first_home(
+    view: &dyn View,
+    system: BucketId,
+    bucket: BucketId,
+    me: SiteId,
+) -> Result<Option<HomeDocument>, HomeRefusal> {
     // A tenure speaks for a home whose document has not arrived here.
     if is_named(view, system, bucket)? {
         return Ok(None);
@@ -187,7 +204,19 @@ pub fn name_home(
     let claim = claims.into_iter().next().ok_or(HomeRefusal::NoBucket)?;
     let stays = is_member(view, system, claim.site)? && !super::duty(view, system, claim.site)?.leaves();
     let site = if stays { claim.site } else { me };
-    Ok(Some(Named::first(bucket, site, false, wall)))
+    Ok(Some(HomeDocument::first(bucket, site, false)))
+}
+
+/// Whether this site was given the name by the register and has been the bucket's home ever since: a home leaves no bucket, so
+/// if it is no member it never was one.
+pub fn is_claimant(
+    view: &dyn View,
+    system: BucketId,
+    bucket: BucketId,
+    me: SiteId,
+) -> Result<bool, SpaceError> {
+    let home = home(view, system, bucket)?;
+    Ok(home.is_some_and(|home| home.unique && home.epoch == FIRST_EPOCH && home.site == me))
 }
 
 /// Buckets without a named home that the register, if this site keeps it, names one for now.

@@ -52,6 +52,8 @@ pub enum SystemKey {
     Area(SiteId),
     /// What the nodes of a home's site agree on: [`super::TenureDocument`]. Releases before pass over it.
     Tenure(BucketId),
+    /// What the register of names is about to name: [`super::NamingDocument`]. Releases before pass over it.
+    Namings,
 }
 
 impl SystemKey {
@@ -67,6 +69,7 @@ impl SystemKey {
             "area" => rest.parse().ok().map(Self::Area),
             "tenure" => rest.parse().ok().map(Self::Tenure),
             "report" => rest.parse().ok().map(Self::DutyReport),
+            "naming" => (rest == "register").then_some(Self::Namings),
             "key" => Some(Self::AccessKey(rest.to_owned())),
             "claim" => {
                 let (name, bucket) = rest.split_once('/')?;
@@ -90,6 +93,7 @@ impl core::fmt::Display for SystemKey {
             Self::Area(site) => write!(f, "area/{site}"),
             Self::Tenure(bucket) => write!(f, "tenure/{bucket}"),
             Self::DutyReport(site) => write!(f, "report/{site}"),
+            Self::Namings => f.write_str("naming/register"),
         }
     }
 }

@@ -281,7 +281,7 @@ pub fn name_heir(
     let bucket = passed.bucket;
     let Some(known) = Known::load(view, system, bucket)? else { return Ok(Ok(None)) };
     let goes_elsewhere = passed.heir.is_some_and(|heir| !within.nodes.contains(&heir));
-    if goes_elsewhere && has_decisions_ahead(view, bucket)? {
+    if goes_elsewhere && is_ahead(view, system, bucket, within)? {
         return Ok(Err(DecisionsAhead));
     }
     let seen = awaited(passed, &within.nodes, &space::vector(view, bucket)?);
@@ -296,6 +296,27 @@ pub struct DecisionsAhead;
 
 /// Records of one origin that are looked through at once.
 const PAGE: usize = 256 << 10;
+
+/// Whether an heir elsewhere would not wait for something that was decided. Of the register that is whatever a node of its
+/// site wrote into the system bucket: also of a home document that was replaced by a later one only its mark may be left.
+fn is_ahead(
+    view: &dyn View,
+    system: BucketId,
+    bucket: BucketId,
+    within: &Within,
+) -> Result<bool, SpaceError> {
+    if bucket != system {
+        return has_decisions_ahead(view, bucket);
+    }
+    let marked = space::marked(view, system)?;
+    for node in &within.nodes {
+        let nodes = super::site(view, system, *node)?.into_iter().flat_map(|document| document.nodes);
+        if nodes.into_iter().any(|entry| marked.iter().any(|origin| origin.node == entry.node)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
 
 /// Whether decisions lie here ahead of what the vector covers: an heir elsewhere would not wait for them. A home is not given
 /// to another site while that is so, because an heir that is proposed and cannot be named stays the heir.

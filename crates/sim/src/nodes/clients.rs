@@ -6,7 +6,7 @@ use skerry_scenario::clock::millis;
 
 use super::chain::{Answer, Asked};
 use super::{
-    BUCKETS, Event, Job, Mistake, Operation, PROBED_FROM, PROBED_UNTIL, STALL, Storing, Weather, What, Why,
+    DECIDED, Event, Job, Mistake, Operation, PROBED_FROM, PROBED_UNTIL, STALL, Storing, Weather, What, Why,
     World, Write,
 };
 
@@ -26,7 +26,7 @@ impl World {
             self.ask_anew(node);
         }
         // A decision that waits would find the late node in its stead.
-        let bucket = self.draw.below(BUCKETS.len() as u64) as usize;
+        let bucket = self.draw.below(DECIDED as u64) as usize;
         if self.mistake == Some(Mistake::Patience) || self.draw.below(2) == 0 {
             // Some writes are of scope `node`: the others hear of them by and by.
             let is_own = self.mistake != Some(Mistake::Patience) && self.draw.below(4) == 0;
@@ -47,7 +47,7 @@ impl World {
         }
         self.plan(millis(500)..=millis(1500), Event::Client { node });
         if rested > PROBED_FROM {
-            let bucket = self.draw.below(BUCKETS.len() as u64) as usize;
+            let bucket = self.draw.below(DECIDED as u64) as usize;
             self.ask(node, bucket);
         }
     }
@@ -118,6 +118,7 @@ impl World {
             (Some(Mistake::EarlyScope), _)
                 | (Some(Mistake::EarlyDecision), Why::Decided(_))
                 | (Some(Mistake::EarlyHeir), Why::Pass(_))
+                | (Some(Mistake::EarlyNaming), Why::Naming(_))
                 | (_, Why::Alone(_) | Why::Quiet)
         );
         if is_early {
@@ -142,7 +143,7 @@ impl World {
         if !is_alone {
             self.judge_acknowledged(node, &job);
         }
-        match job.why {
+        match job.why.clone() {
             Why::Plain => self.count("writes of scope site"),
             Why::Decided(_) | Why::Refused(_) if !self.is_still_home(node, &job) => {
                 self.count("decisions unanswered: an heir is proposed");
@@ -166,16 +167,19 @@ impl World {
                     self.name(node, &said);
                 }
             }
+            Why::Naming(epoch) => self.carry_out_namings(node, (&job, epoch)),
+            Why::Given => self.keep_settled(node, &job),
             Why::Quiet => {}
         }
     }
 
     /// An heir that is proposed or named since may have decided otherwise before this was everywhere.
-    fn is_still_home(&self, node: usize, job: &Job) -> bool {
+    pub(super) fn is_still_home(&self, node: usize, job: &Job) -> bool {
         let Some(of) = self.writes.get(&job.write) else { return false };
         let Some(known) = self.known(node, of.bucket) else { return false };
         let decided_in = match (&job.why, &of.what) {
             (Why::Decided(_), What::Decision { order, .. }) => order.0,
+            (Why::Naming(epoch), _) => *epoch,
             _ => known.home.epoch,
         };
         let is_home = known.home.site == self.nodes[node].id && known.home.epoch == decided_in;
@@ -189,6 +193,7 @@ impl World {
         self.give(node, Input::GiveUp(number));
         match job.why {
             Why::Pass(_) => self.count("heirs not settled"),
+            Why::Naming(_) | Why::Given => self.count("namings not settled"),
             _ => self.count(what),
         }
     }

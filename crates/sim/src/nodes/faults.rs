@@ -7,7 +7,7 @@ use skerry_scenario::clock::{millis, seconds};
 use skerry_base::SiteId;
 
 use super::kept::Kept;
-use super::{BUCKETS, Clocks, Event, Gaps, Mistake, Weather, World};
+use super::{Clocks, DECIDED, Event, Gaps, Mistake, Weather, World};
 
 /// A fault ends.
 #[derive(Debug, Clone, Copy)]
@@ -108,7 +108,7 @@ impl World {
 
     /// Any node; a home, if homes are looked for.
     fn prey(&mut self) -> usize {
-        let bucket = self.draw.below(BUCKETS.len() as u64) as usize;
+        let bucket = self.draw.below(DECIDED as u64) as usize;
         let any = self.draw.below(self.seated() as u64) as usize;
         if !self.hunts || self.draw.below(3) == 0 {
             return any;
@@ -255,7 +255,8 @@ impl World {
     pub(super) fn rest(&mut self) {
         self.rest_rooms();
         if self.weather == Weather::Calm {
-            (0..BUCKETS.len()).for_each(|bucket| self.judge_wait(bucket));
+            (0..DECIDED).for_each(|bucket| self.judge_wait(bucket));
+            self.judge_names_wait();
         }
         self.rests_since = Some(self.queue.now());
         self.cuts.clear();

@@ -2,7 +2,7 @@
 
 use skerry_scenario::clock::{millis, seconds};
 
-use super::{BUCKETS, Event, Operation, What, World};
+use super::{DECIDED, Event, Operation, What, World};
 
 impl World {
     /// What one has and the other has not: all of it, some buckets of it, or a few records alone.
@@ -50,10 +50,13 @@ impl World {
             }
             _ => {
                 let system = self.draw.below(4) > 0;
-                let buckets = [(); BUCKETS.len()].map(|()| self.draw.below(4) > 0);
+                let buckets = [(); DECIDED].map(|()| self.draw.below(4) > 0);
                 lacking.retain(|write| match self.writes.get(write) {
                     Some(of) if matches!(of.what, What::Plain | What::Decision { .. }) => {
                         buckets[of.bucket] && self.nodes[from].kept.covers(of)
+                    }
+                    Some(of) if matches!(of.what, What::Said { .. } | What::Given { .. }) => {
+                        system && self.nodes[from].kept.covers(of)
                     }
                     _ => system,
                 });

@@ -8,31 +8,27 @@ use skerry_model::bucket::{HomeCause, HomeDocument, Seen};
 use skerry_scenario::clock::{millis, seconds};
 
 use super::faults::Mend;
-use super::{BUCKETS, Event, Weather, What, World, Write};
+use super::{BUCKETS, DECIDED, Event, Weather, What, World, Write};
 
 impl World {
     /// Of each bucket, known to everybody.
     pub(super) fn name_first_homes(&mut self) {
-        for (bucket, id) in BUCKETS.iter().enumerate() {
+        for bucket in 0..DECIDED {
             let elsewhere = self.weather == Weather::Storm && self.draw.below(4) == 0;
             let home = self.draw.below(self.seated() as u64) as usize;
             let home = if elsewhere { self.far() } else { home };
-            let (site, origin) = (self.nodes[home].id, self.nodes[self.far()].id);
-            let named = HomeDocument {
-                bucket: *id,
-                site,
-                epoch: 1,
-                unique: false,
-                seen: Seen::default(),
-                cause: HomeCause::Named,
-            };
-            let number = self.writes.len() as u64 + 1;
-            let write =
-                Write { what: What::Home { named, context: BTreeSet::new() }, bucket, origin, seq: 0 };
-            self.nodes.iter_mut().for_each(|node| node.kept.keep(number, &write));
-            self.writes.insert(number, write);
-            self.named.insert((bucket, 1), site);
+            self.name_first_home(bucket, home);
         }
+    }
+
+    pub(super) fn name_first_home(&mut self, bucket: usize, home: usize) {
+        let (site, origin) = (self.nodes[home].id, self.nodes[self.far()].id);
+        let named = HomeDocument::first(BUCKETS[bucket], site, false);
+        let number = self.writes.len() as u64 + 1;
+        let write = Write { what: What::Home { named, context: BTreeSet::new() }, bucket, origin, seq: 0 };
+        self.nodes.iter_mut().for_each(|node| node.kept.keep(number, &write));
+        self.writes.insert(number, write);
+        self.named.insert((bucket, 1), site);
     }
 
     /// A home is given to another node of the site, to the other site, or back.
@@ -41,7 +37,7 @@ impl World {
             return;
         }
         self.plan(millis(300)..=if self.hunts { millis(700) } else { seconds(4) }, Event::Move);
-        let bucket = self.draw.below(BUCKETS.len() as u64) as usize;
+        let bucket = self.draw.below(DECIDED as u64) as usize;
         let homes = self.homes(bucket);
         let Some(node) = self.draw.pick(&homes).copied() else { return };
         let far = self.far();
@@ -70,7 +66,7 @@ impl World {
         let is_quiet = |node: usize| self.is_running(node) && self.nodes[node].doing.is_empty();
         let is_whole = (0..self.nodes.len()).all(is_quiet) && self.cuts.is_empty();
         if is_whole && self.seated() == self.nodes.len() - 1 {
-            (0..BUCKETS.len()).for_each(|bucket| self.replace(bucket));
+            (0..DECIDED).for_each(|bucket| self.replace(bucket));
         }
     }
 

@@ -6,6 +6,7 @@
 //! acknowledged. `undone`: no decision and no read has not seen one that was acknowledged before. `answers`: all that clients
 //! were told of a bucket is what one register could have said. `homes`: a home document of one epoch names one node.
 //! `holders`: a decision that is answered is at all who hold the writes of the view, and so is what an answer "no" rests on.
+//! `names`: a name is given to one (`names.rs`).
 //! `minority`: what is acknowledged in scope `site` is on the disks of a majority. `views`: an epoch is one view, the same
 //! for all. `stall`: with one node lost or slow a write at another reaches scope `site` within 2 s, and no bucket is
 //! without decisions for long. `flapping`, `stuck`: for a node that cannot hold the view changes once, and not at all where it
@@ -18,7 +19,7 @@ use skerry_model::bucket::Turn;
 use skerry_scenario::clock::{millis, seconds};
 
 use super::chain::{self, Answer, Made};
-use super::{BUCKETS, Job, PROBED_FROM, UNDECIDED, Weather, What, Why, World};
+use super::{BUCKETS, DECIDED, Job, PROBED_FROM, UNDECIDED, Weather, What, Why, World};
 
 impl World {
     pub(super) fn violated(&mut self, checker: &'static str, what: String) {
@@ -231,7 +232,8 @@ impl World {
                 self.violated("recovery", format!("nodes 0 and {node} differ"));
             }
         }
-        (0..BUCKETS.len()).for_each(|bucket| self.judge_home_decides(bucket));
+        (0..DECIDED).for_each(|bucket| self.judge_home_decides(bucket));
+        self.judge_names_end();
         let (count, calm) = (self.seated(), self.weather == Weather::Calm);
         self.count(["", "sites of 1", "sites of 2", "sites of 3", "sites of 4"][count]);
         self.count(if calm { "calm" } else { "storms" });
@@ -262,7 +264,7 @@ impl World {
     }
 
     fn judge_answers(&mut self) {
-        for bucket in 0..BUCKETS.len() {
+        for bucket in 0..DECIDED {
             let begun = |op: usize| self.asked.get(op).map(|asked| asked.begun).unwrap_or_default();
             let decided = self.writes.iter().filter(|(_, write)| write.bucket == bucket);
             let made: Made = decided

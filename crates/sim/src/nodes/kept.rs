@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skerry_base::{NodeId, Origin, SiteId, Vector};
+use skerry_base::{BucketId, NodeId, Origin, SiteId, Vector};
 
 use super::{BUCKETS, What, Write};
 
@@ -22,6 +22,9 @@ pub(super) struct Kept {
     ahead: [BTreeMap<(SiteId, u64), bool>; BUCKETS.len()],
     pub(super) homes: [BTreeSet<u64>; BUCKETS.len()],
     pub(super) tenures: [BTreeSet<u64>; BUCKETS.len()],
+    /// What was said of namings, and the names that are given, by their buckets.
+    pub(super) said: BTreeSet<u64>,
+    pub(super) given: BTreeMap<BucketId, BTreeSet<u64>>,
     killed: BTreeSet<u64>,
 }
 
@@ -36,6 +39,16 @@ impl Kept {
             What::Decision { order, .. } => {
                 self.cover(write, true);
                 self.current[bucket] = self.current[bucket].max(Some((*order, number)));
+            }
+            What::Said { context, .. } => {
+                self.cover(write, true);
+                self.killed.extend(context);
+                self.said.insert(number);
+                self.said.retain(|head| !self.killed.contains(head));
+            }
+            What::Given { naming } => {
+                self.cover(write, true);
+                self.given.entry(naming.home.bucket).or_default().insert(number);
             }
             What::Tenure { context, .. } => {
                 Self::head(&mut self.tenures, &mut self.killed, (bucket, number, context))

@@ -55,6 +55,20 @@ pub enum Mistake {
     NoMargin,
     /// Who has no room answers for what did not fit.
     EmptyPromise,
+    /// The register names when it has said so on its own disk.
+    EarlyNaming,
+    /// It names though meanwhile an heir was proposed, who may have named otherwise.
+    LateNaming,
+    /// Who keeps it next does not look at what the former one had begun.
+    ForgottenNaming,
+    /// What was begun counts as done before the other nodes have what was named.
+    EarlyDone,
+    /// A register that decides alone does not say that it is the one by now.
+    SilentRegister,
+    /// It counts as done what it has ahead of the vector that its heir waits for.
+    LooseDone,
+    /// The register is given to another site though what was named lies ahead of the vector that it waits for.
+    NamesAhead,
     /// A home that another site gave opens its tenure without what that one had.
     BareOpening,
 }
@@ -63,6 +77,21 @@ impl Mistake {
     /// Whether it is one about nodes that cannot hold.
     pub(super) const fn is_of_rooms(self) -> bool {
         matches!(self, Self::Unsaid | Self::NoMargin | Self::EmptyPromise)
+    }
+
+    /// Whether it is one of the register of names.
+    pub(super) const fn is_of_names(self) -> bool {
+        matches!(
+            self,
+            Self::EarlyNaming
+                | Self::LateNaming
+                | Self::ForgottenNaming
+                | Self::EarlyDone
+                | Self::SilentRegister
+                | Self::LooseDone
+                | Self::NamesAhead
+                | Self::BareOpening
+        )
     }
 
     /// Whether it shows only at a site that had fewer nodes.
@@ -88,6 +117,8 @@ impl Mistake {
                 | Self::NoWait
                 | Self::UnheardHome
                 | Self::LateAnswer
+                | Self::EarlyNaming
+                | Self::ForgottenNaming
         )
     }
 }
@@ -124,5 +155,17 @@ pub const RARE: [Mistake; 9] = [
     Mistake::UnheardHome,
     Mistake::NoWait,
     Mistake::LateAnswer,
+    Mistake::BareOpening,
+];
+
+/// Mistakes of the register of names: `tests/register` finds them.
+pub const OF_NAMES: [Mistake; 8] = [
+    Mistake::EarlyNaming,
+    Mistake::LateNaming,
+    Mistake::ForgottenNaming,
+    Mistake::EarlyDone,
+    Mistake::SilentRegister,
+    Mistake::LooseDone,
+    Mistake::NamesAhead,
     Mistake::BareOpening,
 ];

@@ -8,6 +8,7 @@ use skerry_federation::site_view::{Fetched, Input, Memory, Message, Output, Said
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::Ppm;
 
+use super::names::REGISTER;
 use super::{BUCKETS, Event, Gave, Mistake, Operation, Packet, Storing, What, World};
 
 impl World {
@@ -128,7 +129,7 @@ impl World {
         if [from, to].contains(&self.far()) {
             return self.plan(millis(20)..=millis(120), Event::Arrive { from, to, boot, packet });
         }
-        let is_question = matches!(packet, Packet::Decide { .. });
+        let is_question = matches!(packet, Packet::Decide { .. } | Packet::Name { .. });
         if self.loss > Ppm::NEVER && !is_question && self.draw.chance(Ppm::percent(1)) {
             let packet = packet.clone();
             self.plan(millis(1)..=seconds(3), Event::Arrive { from, to, boot, packet });
@@ -154,6 +155,7 @@ impl World {
             Packet::Fetch { epoch } => self.fetched_from(to, from, epoch),
             Packet::Gave { epoch, writes, gaps } => self.given(to, (seat, epoch), writes, gaps),
             Packet::Decide { op, hops } => self.decide(to, op, hops),
+            Packet::Name { wish, hops } => self.ask_register(to, wish, hops),
         }
     }
 
@@ -284,7 +286,7 @@ impl World {
                 self.judge_leases();
             }
             Operation::Record(write) => self.recorded(node, write),
-            Operation::Records(_, None) => {}
+            Operation::Records(writes, None) => self.committed(node, &writes),
             Operation::Records(_, Some(gave)) => {
                 self.give(node, Input::CaughtUp { from: gave.from, epoch: gave.view.epoch });
             }
@@ -297,6 +299,16 @@ impl World {
             None => self.begun(node, write),
             Some(asker) if self.may_hold(node, storing.epoch) => self.answer_for(node, asker, storing.epoch),
             Some(_) => {}
+        }
+    }
+
+    /// Of records that came together those that are this node's own.
+    fn committed(&mut self, node: usize, writes: &[u64]) {
+        for write in writes {
+            let is_own = |of: &super::Write| of.origin == self.nodes[node].id && of.bucket == REGISTER;
+            if self.writes.get(write).is_some_and(is_own) {
+                self.recorded(node, *write);
+            }
         }
     }
 
@@ -320,7 +332,8 @@ impl World {
         let Some(write) = self.writes.get_mut(&number) else { return };
         let place = &mut self.nodes[node];
         if place.id == write.origin && !place.kept.held.contains(&number) {
-            if matches!(write.what, What::Plain | What::Decision { .. }) && write.seq == 0 {
+            let is_system = matches!(write.what, What::Tenure { .. } | What::Home { .. });
+            if !is_system && write.seq == 0 {
                 let seq = self.seqs.entry((write.bucket, write.origin)).or_default();
                 *seq += 1;
                 write.seq = *seq;
@@ -329,6 +342,11 @@ impl World {
                 let named = (write.bucket, named.epoch, named.site);
                 place.kept.keep(number, write);
                 return self.judge_home(named);
+            }
+            if let What::Given { naming } = &write.what {
+                let bucket = naming.home.bucket;
+                place.kept.keep(number, write);
+                return self.judge_name(bucket);
             }
         }
         place.kept.keep(number, write);

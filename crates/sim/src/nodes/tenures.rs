@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Whether something that a commit thread would see is on its way to the disk, or an heir is being settled.
-    fn is_busy(&self, node: usize, bucket: usize) -> bool {
+    pub(super) fn is_busy(&self, node: usize, bucket: usize) -> bool {
         let place = &self.nodes[node];
         let is_of = |number: &u64| {
             let write = self.writes.get(number);

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use skerry_scenario::draw::Draw;
 
 use super::judge::{self, Wrong};
-use super::steps::Step;
+use super::steps::{KINDS, Step, kind};
 use super::world::{State, World};
 
 /// Of so many states one is followed until all is whole again.
@@ -98,23 +98,4 @@ fn pick(steps: &[Step], weights: &[u64; KINDS], draw: &mut Draw) -> Option<Step>
     let drawn = draw.weighted(&of_now);
     let of_kind: Vec<Step> = steps.iter().filter(|step| kind(step) == drawn).copied().collect();
     draw.pick(&of_kind).copied()
-}
-
-/// Kinds of steps.
-const KINDS: usize = 11;
-
-const fn kind(step: &Step) -> usize {
-    match step {
-        Step::Decide(_) => 0,
-        Step::Refuse(_) => 1,
-        Step::Plain(_) => 2,
-        Step::Turn(_) => 3,
-        Step::Give(..) => 4,
-        Step::Deliver(..) => 5,
-        Step::Finish(..) => 6,
-        Step::Feed(..) => 7,
-        Step::Loose(..) => 8,
-        Step::View(..) => 9,
-        Step::Sync(..) => 10,
-    }
 }

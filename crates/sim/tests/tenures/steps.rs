@@ -310,3 +310,23 @@ fn sync(state: &mut State, node: usize, from: usize) {
     }
     state.places[node].is_synced = true;
 }
+
+/// Kinds of steps.
+pub(crate) const KINDS: usize = 11;
+
+/// Which of them a step is.
+pub(crate) const fn kind(step: &Step) -> usize {
+    match step {
+        Step::Decide(_) => 0,
+        Step::Refuse(_) => 1,
+        Step::Plain(_) => 2,
+        Step::Turn(_) => 3,
+        Step::Give(..) => 4,
+        Step::Deliver(..) => 5,
+        Step::Finish(..) => 6,
+        Step::Feed(..) => 7,
+        Step::Loose(..) => 8,
+        Step::View(..) => 9,
+        Step::Sync(..) => 10,
+    }
+}
