@@ -9,7 +9,7 @@ import time
 
 from botocore.exceptions import ClientError
 
-from checks import equal, expect, wait_for
+from checks import Wrong, equal, expect, wait_for
 from clients import boto, content, sha256
 from islands import Site, free_ports, stop_process
 
@@ -43,6 +43,13 @@ class Nodes:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         expect(done.returncode == 0, f"{' '.join(arguments)}: exit {done.returncode}: {done.stdout}{done.stderr}")
         return done.stdout
+
+    def taken(self, name, owner, at):
+        """That a name is somebody's already, and is given to nobody else."""
+        command = [self.binary, "bucket", "create", name, "--unique", "--owner", owner, "--dir", self.place(at)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        expect(done.returncode != 0, f"{name} was given to {owner} at node {at}: {done.stdout}")
+        expect("somebody else's" in done.stderr, f"{name} at node {at}: {done.stderr}")
 
     def start(self, number):
         site = self.site(number)
@@ -143,6 +150,7 @@ def several(checks, binary, directory):
         nodes.form()
         through(checks, nodes)
         written = gone(checks, nodes)
+        named(checks, nodes)
         decided(checks, nodes)
         back(checks, nodes, written)
     finally:
@@ -197,6 +205,46 @@ def gone(checks, nodes):
                 nodes.start(number)
             nodes.whole()
     return written
+
+
+def named(checks, nodes):
+    """The register of names is at the first node so far."""
+    with checks.check("nodes: the node that names buckets is killed: new ones have homes, and no name is given twice"):
+        nodes.run("bucket", "create", "before", "--unique", "--owner", "ann", at=3)
+        nodes.kill(1)
+        killed = time.monotonic()
+        client = boto(nodes, 2)
+        client.create_bucket(Bucket="without")
+
+        def wins():
+            try:
+                return client.put_object(Bucket="without", Key="key", Body=b"x", IfNoneMatch="*")
+            except ClientError as error:
+                # 412: a try before was decided, and not answered.
+                return error.response["ResponseMetadata"]["HTTPStatusCode"] == 412
+
+        def gives():
+            try:
+                return nodes.run("bucket", "create", "alone", "--unique", "--owner", "ann", at=3)
+            except Wrong as error:
+                # A try before was begun, and carried out by the next register.
+                return "you own the bucket" in str(error)
+
+        wait_for("a condition in a new bucket", wins, 30)
+        homed = time.monotonic() - killed
+        wait_for("a name that is nobody else's", gives, 30)
+        print(f"     a condition in a new bucket after {homed:.2f} s, a name after {time.monotonic() - killed:.2f} s")
+        for name, number in (("before", 2), ("before", 3), ("alone", 2), ("alone", 3)):
+            nodes.taken(name, "bob", number)
+        nodes.start(1)
+        nodes.whole()
+        for name in ("before", "without", "alone"):
+            home = lambda n: [json.loads(nodes.run("bucket", "info", name, "--json", at=n))[of] for of in ("home", "home_epoch")]
+            wait_for(f"all to say the same of {name}", lambda: home(1)[0] and home(1) == home(2) == home(3), 30)
+        for name in ("before", "alone"):
+            nodes.taken(name, "bob", 1)
+        nodes.run("bucket", "create", "after", "--unique", "--owner", "bob", at=1)
+        nodes.taken("after", "ann", 2)
 
 
 class Counter:

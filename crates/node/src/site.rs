@@ -15,6 +15,7 @@ use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Hlc, Origin, SiteId, WallTime};
 use skerry_federation::Input;
 use skerry_gateway::service::{ErrorKind, Md5Batch, Outcome, ServiceError};
+use skerry_model::bucket::is_claimant;
 use skerry_model::{Entry, space};
 use skerry_storage::Store;
 use tokio::sync::oneshot;
@@ -329,14 +330,16 @@ impl Site {
         if !self.is_member(bucket) {
             self.check_room_for_one_more()?;
         }
-        let stamps = self.stamps.clone();
+        let (stamps, system, me) = (self.stamps.clone(), self.system, self.id);
         let joins = move |view: &dyn View| {
             stamps.enter(bucket);
+            // Who was given a name and never heard the answer: nobody else would be the first to have all of it.
+            let complete = complete || is_claimant(view, system, bucket, me).map_err(unreadable)?;
             let mut entries = vec![membership(bucket, complete), swept(bucket)];
             entries.extend(space::rested(view, bucket).map_err(unreadable)?);
-            Ok(((), entries.iter().map(entry).collect()))
+            Ok((complete, entries.iter().map(entry).collect()))
         };
-        self.commit(bucket, (), joins).await?;
+        let complete = self.commit(bucket, (), joins).await?;
         self.joined(bucket, complete);
         Ok(())
     }

@@ -128,6 +128,8 @@ pub(crate) struct Nodes {
     unkept: Mutex<Unkept>,
     /// One home passes at a time.
     passing: tokio::sync::Mutex<()>,
+    /// One naming of the register goes after the other.
+    naming: tokio::sync::Mutex<()>,
     /// Homes that came to this node since its start.
     taken_over: AtomicU64,
     /// Room for questions of other nodes.

@@ -103,6 +103,7 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         settled: Mutex::default(),
         unkept: Mutex::default(),
         passing: tokio::sync::Mutex::default(),
+        naming: tokio::sync::Mutex::default(),
         taken_over: AtomicU64::new(0),
         asked: Arc::new(Semaphore::new(ANSWERED)),
         refusing: Refusing::default(),

@@ -119,6 +119,11 @@ impl Nodes {
         self.passing.lock().await
     }
 
+    /// The register names one thing after the other: each is judged by all that was named before it.
+    pub(crate) async fn naming(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.naming.lock().await
+    }
+
     /// A home came to this node.
     pub(crate) fn took_over(&self) {
         self.taken_over.fetch_add(1, Ordering::Relaxed);

@@ -1,22 +1,24 @@
 //! The gateway's bucket service: claims in the system bucket, decided here without asking anybody.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use skerry_base::kv::View;
-use skerry_base::{SiteId, Vector};
+use skerry_base::{SiteId, Vector, WallTime};
 use skerry_gateway::service::{
     BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, Receipt, RequestContext,
     ServiceError, Versioning,
 };
-use skerry_model::bucket::{self as model, BucketConfig, Claimed, Named, NewBucket, SystemKey};
+use skerry_model::bucket::{
+    self as model, BucketConfig, Claimed, HomeDocument, Known, Named, Naming, NewBucket,
+};
 use skerry_model::policy::Action;
 use skerry_model::space;
 
 use super::bucket::{Bucket, Declared, refused_claim};
 use super::declared::{self, Reached};
-use super::{home, members, refusal, shape, unfinished};
+use super::register::{self, Ungiven, Wished};
+use super::{home, members, refusal, shape, tenure, unfinished};
 use crate::config::Copies;
 use crate::copies::wanted;
 use crate::duties::Act;
@@ -24,8 +26,6 @@ use crate::peers::PeerError;
 use crate::peers::message::{ClaimName, List, Request, Response};
 use crate::site::{Site, unreadable};
 
-/// How long a client waits for the register of names.
-const ASKED: Duration = Duration::from_secs(5);
 /// Copies that a new bucket wants where there is another site: a burnt box then loses nothing but the last moments.
 const COPIES: u8 = 2;
 
@@ -64,26 +64,22 @@ fn first_settings(site: &Site) -> BucketConfig {
 pub(crate) async fn create_unique(site: &Arc<Site>, writer: &str, owner: &str, name: &str) -> Outcome<()> {
     site.duties.check(Act::Write)?;
     site.check_room_for_one_more()?;
-    let system = site.system;
-    let register = site.read(move |view| model::register(view, system).map_err(unreadable)).await?;
-    let Some(register) = register else {
+    let Some(keeper) = register::keeper(site).await? else {
         return Err(no_register("which site keeps it has not been heard here yet"));
     };
     let claim = ClaimName { name: name.into(), owner: owner.into(), writer: writer.into() };
-    let records = if register == site.id {
-        match claimed_for(site, site.id, claim).await? {
-            Response::Records(records) => records,
-            _ => Vec::new(),
+    let answer = match keeper == site.id {
+        true => claimed_for(site, site.id, claim).await?,
+        false => {
+            let called = site.peers.roster.name(keeper);
+            let asked = register::ask(site, keeper, &Request::ClaimName(claim)).await;
+            asked.map_err(|why| unheard(site, keeper, &format!("{called}: {why}")))?
         }
-    } else {
-        let answer = tokio::time::timeout(ASKED, site.peers.call(register, &Request::ClaimName(claim))).await;
-        let name = site.peers.roster.name(register);
-        let answer = answer.map_err(|_| no_register(&format!("{name} does not answer")))?;
-        match answer.map_err(|error| no_register(&format!("{name}: {error}")))?.response {
-            Response::Records(records) => records,
-            Response::Refused { code, message } => return Err(refusal::relayed(&code, message)),
-            _ => return Err(no_register(&format!("{name} answered something else"))),
-        }
+    };
+    let records = match answer {
+        Response::Records(records) => records,
+        Response::Refused { code, message } => return Err(refusal::relayed(&code, message)),
+        _ => return Err(no_register(&format!("{} answered something else", site.peers.roster.name(keeper)))),
     };
     home::keep(site, records).await?;
     let made = site.bucket(name).await?.ok_or_else(|| ServiceError::no_such_bucket(name))?;
@@ -100,25 +96,44 @@ fn no_register(why: &str) -> ServiceError {
     ServiceError::new(ErrorKind::HomeUnreachable, message)
 }
 
+/// The register was asked for a name, and has not answered: it may have given it.
+fn unheard(site: &Site, keeper: SiteId, why: &str) -> ServiceError {
+    if !tenure::is_fellow(site, keeper) {
+        return no_register(why);
+    }
+    let message = format!(
+        "only the register of names can promise that a name is nobody else's: {why}; another node of this site takes the \
+         place of one that is gone within a few seconds: see whether the bucket is there, and try again"
+    );
+    ServiceError::new(ErrorKind::HomeUnreachable, message)
+}
+
 /// This site keeps the register: it makes the bucket for another one.
 pub(crate) async fn claimed_for(site: &Arc<Site>, asker: SiteId, claim: ClaimName) -> Outcome<Response> {
-    let (me, system) = (site.id, site.system);
+    let system = site.system;
     let sites = site.peers.roster.all();
-    let site_name = if asker == me { Some(site.called()) } else { sites.get(&asker).map(|s| s.name.clone()) };
+    let site_name =
+        if asker == site.id { Some(site.called()) } else { sites.get(&asker).map(|s| s.name.clone()) };
     let site_name = site_name.ok_or_else(|| ServiceError::new(ErrorKind::AccessDenied, "no such site"))?;
     check_reserved(site, &claim.name, &site_name)?;
-    let name = claim.name.clone();
-    let ClaimName { owner, writer, .. } = claim;
+    let ClaimName { name, owner, writer } = claim;
     let config = first_settings(site);
-    let decide = move |view: &dyn View, wall| {
-        model::keeps_register(view, system, me).map_err(home::refused_home)?;
+    let wish = move |view: &dyn View, wall: WallTime| {
+        let config = config.clone();
         let new = NewBucket { name: &name, owner: &owner, site: asker, site_name: &site_name, config };
-        let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &name))?;
-        let keys = [claimed.key.clone(), SystemKey::Home(claimed.bucket).to_string()];
-        let named = Named::first(claimed.bucket, asker, true, wall);
-        Ok((keys, Some(Declared::claim(claimed, false).with(Some(named)))))
+        let claim = model::new_claim(view, system, new, wall).map_err(|error| refused_claim(error, &name))?;
+        if Known::load(view, system, claim.bucket).map_err(unreadable)?.is_some() {
+            return Err(half_known(&name));
+        }
+        let home = HomeDocument::first(claim.bucket, asker, true);
+        let naming = Naming { home, claim: Some(claim) };
+        Ok(Wished { answer: naming.keys(), namings: vec![naming], documents: Vec::new() })
     };
-    let keys = site.declare(&writer, decide).await?;
+    let given = register::give(site, (&writer, Vec::new()), Arc::new(wish)).await;
+    let keys = given.map_err(|why| match why {
+        Ungiven::Not(why) => no_register(&why),
+        other => other.into_error(),
+    })?;
     let read = move |view: &dyn View| {
         let mut records = Vec::new();
         for key in keys {
@@ -128,6 +143,13 @@ pub(crate) async fn claimed_for(site: &Arc<Site>, asker: SiteId, claim: ClaimNam
         Ok(Response::Records(records))
     };
     site.read(read).await
+}
+
+fn half_known(name: &str) -> ServiceError {
+    let message = format!(
+        "a bucket {name} of that owner has a home already, though its claim has not been heard here yet; try again"
+    );
+    ServiceError::new(ErrorKind::BucketAlreadyExists, message)
 }
 
 /// Refuses a name that is another site's own; whether it is this one's.
@@ -162,13 +184,16 @@ pub(crate) async fn create(
     let new_site = own.clone();
     let mut config = first_settings(site);
     config.set_location(location);
+    // One of several nodes has the others hear of it first: the worker that names homes does so at once.
+    let is_kept = tenure::keeps(site);
     let decide = move |view: &dyn View, wall| {
         let new = NewBucket { name: &wanted, owner: &owner, site: id, site_name: &own, config };
         let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &wanted))?;
         // Nobody else may claim a name of this site's own, and nobody else names homes if this is the register.
         // A site before this one that was called so may have made one on an island.
         let alone = own_name && !model::was_called_so(view, system, &new_site).map_err(unreadable)?;
-        let first = alone || model::keeps_register(view, system, id).is_ok();
+        let at_once = !is_kept && model::names_at_once(view, system, id).map_err(unreadable)?;
+        let first = alone || at_once;
         let known = model::home(view, system, claimed.bucket).map_err(unreadable)?.is_some();
         let home = (first && !known).then(|| Named::first(claimed.bucket, id, false, wall));
         Ok((claimed.bucket, Some(Declared::claim(claimed, true).with(home))))

@@ -4,25 +4,27 @@
 //! Invariants: what is not named is refused with the reason; the register is asked at most once for a bucket, and
 //! answers from its own store alone; naming a home costs a bucket's creation nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::kv::View;
-use skerry_base::{BucketId, SiteId, Vector};
+use skerry_base::{BucketId, SiteId, Vector, WallTime};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::bucket::{
-    self as model, HomeDocument, HomeRefusal, Loss, SiteDocument, SiteState, Standing, SystemKey, Turn,
+    self as model, HomeDocument, HomeRefusal, Loss, Named, Naming, SiteDocument, SiteState, Standing,
+    SystemKey, Turn,
 };
-use skerry_model::{Record, space};
+use skerry_model::{Object, Record, space};
 
 use super::bucket::{Bucket, Declared};
+use super::register::{self, Ungiven, Wished};
 use super::{refusal, tenure};
 use crate::peers::message::{NameHome, Part, Read, Request, Response, Which};
 use crate::site::{Site, unreadable};
 
-/// How long a client waits for the register.
-const ASKED: Duration = Duration::from_secs(5);
+/// How many nodes that keep the register one after the other are asked for a home.
+const ASKED: u32 = 3;
 
 /// The bucket with its named home. One that nobody has named is asked for where names are kept.
 pub(crate) async fn named(site: &Arc<Site>, bucket: Bucket) -> Outcome<Bucket> {
@@ -30,12 +32,16 @@ pub(crate) async fn named(site: &Arc<Site>, bucket: Bucket) -> Outcome<Bucket> {
         return Ok(bucket);
     }
     let (system, id) = (site.system, bucket.id);
-    let register = site.read(move |view| model::register(view, system).map_err(unreadable)).await?;
-    let named = match register {
-        Some(register) if register == site.id => name_here(site, id, Vec::new()).await.map(drop),
-        Some(register) => ask(site, register, id).await,
-        None => Err(refusal::unreachable("which site keeps it has not been heard here yet")),
-    };
+    let mut register = register::keeper(site).await?;
+    let mut named = named_by(site, register, id).await;
+    // Another node of this site takes the place of one that is gone.
+    for _ in 1..ASKED {
+        let next = register::keeper(site).await?;
+        if named.is_ok() || next == register {
+            break;
+        }
+        (register, named) = (next, named_by(site, next, id).await);
+    }
     let read = move |view: &dyn View| model::home(view, system, id).map_err(unreadable);
     match (site.read(read).await?, named) {
         (Some(HomeDocument { site: home, epoch, .. }), _) => {
@@ -44,6 +50,14 @@ pub(crate) async fn named(site: &Arc<Site>, bucket: Bucket) -> Outcome<Bucket> {
         // Who claimed the bucket may have heard more.
         (None, Err(_)) if bucket.home != site.id && site.linked(bucket.home) => Ok(bucket),
         (None, named) => Err(unnamed(site, &bucket, register, named.err())),
+    }
+}
+
+async fn named_by(site: &Arc<Site>, keeper: Option<SiteId>, bucket: BucketId) -> Outcome<()> {
+    match keeper {
+        Some(keeper) if keeper == site.id => name_here(site, bucket, Vec::new()).await.map(drop),
+        Some(keeper) => ask(site, keeper, bucket).await,
+        None => Err(refusal::unreachable("which site keeps it has not been heard here yet")),
     }
 }
 
@@ -70,12 +84,8 @@ pub(crate) async fn name_here(
     bucket: BucketId,
     claims: Vec<Record>,
 ) -> Outcome<Vec<Record>> {
-    let (system, me) = (site.system, site.id);
-    let decide = move |view: &dyn View, wall| {
-        let named = model::name_home(view, system, bucket, me, wall).map_err(refused_home)?;
-        Ok((named.is_some(), named.map(Declared::from)))
-    };
-    if site.declare_after("", claims, decide).await? {
+    let system = site.system;
+    if register::name(site, vec![bucket], claims).await.map_err(Ungiven::into_error)? > 0 {
         tracing::info!(%bucket, "the home of a bucket is named");
     }
     site.read(move |view| records(view, system, &SystemKey::Home(bucket).to_string())).await
@@ -96,10 +106,7 @@ async fn ask(site: &Arc<Site>, register: SiteId, bucket: BucketId) -> Outcome<()
     };
     let claims = site.read(claims).await?.iter().map(|claim| claim.encode().into()).collect();
     let request = Request::NameHome(NameHome { bucket, claims });
-    let answer = tokio::time::timeout(ASKED, site.peers.call(register, &request)).await;
-    let answer = answer.map_err(|_| refusal::unreachable("it does not answer"))?;
-    let answer = answer.map_err(|error| refusal::unreachable(error.to_string()))?;
-    match answer.response {
+    match register::ask(site, register, &request).await.map_err(refusal::unreachable)? {
         Response::Records(records) => keep(site, records).await,
         Response::Refused { code, message } => Err(refusal::relayed(&code, message)),
         _ => Err(refusal::unreachable("it answered something else")),
@@ -230,46 +237,106 @@ pub(crate) struct Moved {
 pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcome<Moved> {
     let (system, me) = (site.system, site.id);
     let Move { bucket, to, lost } = asked;
-    if lost.is_none() && tenure::keeps(site, bucket) {
+    if lost.is_none() && tenure::keeps(site) {
         tenure::give(site, writer, bucket, to).await?;
         return moved(site, bucket).await;
     }
     let mut unheard = Vec::new();
-    let heard = match lost {
-        Some(lost) => {
-            // The lost home may have handed over already, and names be claimed that are on their way.
-            super::members::hear_claims(site).await;
-            unheard = hear_of_names(site, lost).await?;
-            if bucket != system && !unheard.is_empty() {
-                return Err(not_heard(&unheard));
-            }
-            hear_of_home(site, bucket, lost).await?;
-            heard_of(site, bucket, lost).await?
+    match lost {
+        Some(lost) => unheard = replace(site, writer, (bucket, lost), to).await?,
+        None => {
+            let (names, fellows) = (names(site), site.peers.roster.ever_beside(me));
+            let decide = move |view: &dyn View, wall| {
+                let named = model::hand_over(view, system, (bucket, to), (me, &fellows), wall);
+                Ok(((), named.map_err(|error| said(error, &names))?.map(Declared::from)))
+            };
+            site.declare(writer, decide).await?;
         }
-        None => Vector::new(),
-    };
-    let names = names(site);
-    let fellows = site.peers.roster.ever_beside(lost.unwrap_or(me));
-    let decide = move |view: &dyn View, wall| {
-        let say = |error| said(error, &names);
-        let Some(lost) = lost else {
-            let named = model::hand_over(view, system, (bucket, to), (me, &fellows), wall).map_err(say)?;
-            return Ok(((), named.map(Declared::from)));
-        };
-        let loss = Loss { bucket, lost, to, heard: &heard, fellows: &fellows };
-        let named = model::replace_home(view, system, loss, me, wall).map_err(say)?;
-        let mut declared = Declared::from(named);
-        let document = model::site(view, system, lost).map_err(unreadable)?;
-        // Who was replaced stays so.
-        if let Some(document) = document.filter(|known| known.state == SiteState::Member) {
-            let expelled = SiteDocument { state: SiteState::Expelled, ..document };
-            let object = model::document_object(&expelled, wall);
-            declared.documents.push((SystemKey::Site(lost).to_string(), object));
-        }
-        Ok(((), Some(declared)))
-    };
-    site.declare(writer, decide).await?;
+    }
     Ok(Moved { unheard, ..moved(site, bucket).await? })
+}
+
+/// The home of a machine that an operator says is destroyed is given to another site: by the register, or that itself by the
+/// eldest site that is left; who was not heard.
+async fn replace(
+    site: &Arc<Site>,
+    writer: &str,
+    (bucket, lost): (BucketId, SiteId),
+    to: SiteId,
+) -> Outcome<Vec<String>> {
+    // The lost home may have handed over already, and names be claimed that are on their way.
+    super::members::hear_claims(site).await;
+    let unheard = hear_of_names(site, lost).await?;
+    if bucket != site.system && !unheard.is_empty() {
+        return Err(not_heard(&unheard));
+    }
+    hear_of_home(site, bucket, lost).await?;
+    let heard = heard_of(site, bucket, lost).await?;
+    let of = Lost { bucket, lost, heard, fellows: site.peers.roster.ever_beside(lost), names: names(site) };
+    let (system, me) = (site.system, site.id);
+    if bucket == system {
+        let decide = move |view: &dyn View, wall| {
+            let (named, expelled) = of.replaced(view, system, (me, to), wall)?;
+            let mut declared = Declared::from(named);
+            declared.documents.extend(expelled);
+            Ok(((), Some(declared)))
+        };
+        site.declare(writer, decide).await?;
+        return Ok(unheard);
+    }
+    if register::keeper(site).await? == Some(lost) {
+        return Err(register_lost(&site.peers.roster.name(lost)));
+    }
+    let wish = move |view: &dyn View, wall| {
+        let (named, expelled) = of.replaced(view, system, (me, to), wall)?;
+        let namings = vec![Naming { home: named.document, claim: None }];
+        Ok(Wished { answer: (), namings, documents: expelled.into_iter().collect() })
+    };
+    register::give(site, (writer, Vec::new()), Arc::new(wish)).await.map_err(Ungiven::into_error)?;
+    Ok(unheard)
+}
+
+fn register_lost(name: &str) -> ServiceError {
+    let message = format!(
+        "{name} kept the register of names as well: give that to another site first (skerry bucket home --register --to SITE \
+         --destroyed {name})"
+    );
+    ServiceError::new(ErrorKind::HomeUnreachable, message)
+}
+
+/// A home whose machine is destroyed.
+struct Lost {
+    bucket: BucketId,
+    lost: SiteId,
+    /// What the others have of the bucket.
+    heard: Vector,
+    /// The other nodes of its site.
+    fellows: BTreeSet<SiteId>,
+    /// What sites are called.
+    names: BTreeMap<SiteId, String>,
+}
+
+impl Lost {
+    /// The next home of it, and what becomes of the lost one.
+    fn replaced(
+        &self,
+        view: &dyn View,
+        system: BucketId,
+        (me, to): (SiteId, SiteId),
+        wall: WallTime,
+    ) -> Outcome<(Named, Option<(String, Object)>)> {
+        let Self { bucket, lost, heard, fellows, names } = self;
+        let loss = Loss { bucket: *bucket, lost: *lost, to, heard, fellows };
+        let named = model::replace_home(view, system, loss, me, wall).map_err(|error| said(error, names))?;
+        let document = model::site(view, system, *lost).map_err(unreadable)?;
+        // Who was replaced stays so.
+        let document = document.filter(|known| known.state == SiteState::Member);
+        let expelled = document.map(|document| {
+            let expelled = SiteDocument { state: SiteState::Expelled, ..document };
+            (SystemKey::Site(*lost).to_string(), model::document_object(&expelled, wall))
+        });
+        Ok((named, expelled))
+    }
 }
 
 async fn moved(site: &Arc<Site>, bucket: BucketId) -> Outcome<Moved> {
@@ -312,9 +379,6 @@ async fn hear_of_names(site: &Arc<Site>, lost: SiteId) -> Outcome<Vec<String>> {
 /// Has heard from all others what they know of a home and of its tenure: at a site of several nodes those of them that are
 /// left may have named its heir, or be about to, and no feed may have brought that here.
 async fn hear_of_home(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<()> {
-    if bucket == site.system {
-        return Ok(());
-    }
     let others = site.peers.roster.all().into_keys().filter(|other| ![lost, site.id].contains(other));
     let asked = others.map(|other| async move {
         let mut heard = Vec::new();
@@ -336,7 +400,8 @@ async fn hear_of_home(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outco
             Err(name) => silent.push(name),
         }
     }
-    if silent.is_empty() { Ok(()) } else { Err(not_heard(&silent)) }
+    // Without a register nothing could be named: whoever is eldest goes by those that answer.
+    if silent.is_empty() || bucket == site.system { Ok(()) } else { Err(not_heard(&silent)) }
 }
 
 fn not_heard(silent: &[String]) -> ServiceError {
@@ -376,12 +441,12 @@ async fn heard_of(site: &Arc<Site>, bucket: BucketId, lost: SiteId) -> Outcome<V
     Ok(heard)
 }
 
-fn names(site: &Site) -> std::collections::BTreeMap<SiteId, String> {
+fn names(site: &Site) -> BTreeMap<SiteId, String> {
     site.peers.roster.all().into_iter().map(|(site, known)| (site, known.name)).collect()
 }
 
 /// A refusal that names sites as people do.
-fn said(error: HomeRefusal, names: &std::collections::BTreeMap<SiteId, String>) -> ServiceError {
+fn said(error: HomeRefusal, names: &BTreeMap<SiteId, String>) -> ServiceError {
     let name = |site: &SiteId| names.get(site).cloned().unwrap_or_else(|| site.to_string());
     let message = match &error {
         HomeRefusal::Only(site) => format!("only {} may do that: ask there", name(site)),

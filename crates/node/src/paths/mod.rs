@@ -28,6 +28,7 @@ pub(crate) mod objects;
 pub(crate) mod orphans;
 pub(crate) mod put;
 pub(crate) mod refusal;
+pub(crate) mod register;
 pub(crate) mod relay;
 pub(crate) mod scope;
 pub(crate) mod shape;

@@ -35,10 +35,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// node, opened here.
 pub(crate) const STEPS: u32 = 8;
 
-/// Whether the nodes of this site keep the home of a bucket among them, if it is one of them. The register of names stays
-/// where it is.
-pub(crate) fn keeps(site: &Site, bucket: BucketId) -> bool {
-    site.nodes.keep_homes() && bucket != site.system
+/// Whether the nodes of this site keep homes among them, and the register of names, if it is one of them.
+pub(crate) fn keeps(site: &Site) -> bool {
+    site.nodes.keep_homes()
 }
 
 /// When a decision was made.
@@ -52,7 +51,7 @@ pub(crate) struct Made {
 
 /// Who decides about a bucket, as far as is known here: its home, or who takes it over.
 pub(crate) async fn whose(site: &Arc<Site>, bucket: &Bucket) -> Outcome<SiteId> {
-    if !keeps(site, bucket.id) {
+    if !keeps(site) {
         return Ok(bucket.home);
     }
     let (of, id) = (site.clone(), bucket.id);
@@ -90,7 +89,7 @@ pub(crate) fn turn(view: &dyn View, site: &Site, bucket: BucketId) -> Outcome<Tu
 
 /// Refuses while a node of the site says that it does not keep the bucket: what would be decided could not be the site's.
 pub(crate) fn check(site: &Site, bucket: &Bucket) -> Outcome<()> {
-    if !keeps(site, bucket.id) {
+    if !keeps(site) {
         return Ok(());
     }
     let may_not = site.holding_members().into_iter().find(|node| !bucket.may_lie_at(*node));
@@ -240,7 +239,12 @@ async fn pass(site: &Arc<Site>, writer: &str, bucket: BucketId, to: Option<SiteI
 fn tell(site: &Site, said: &TenureDocument, named: &HomeDocument) {
     let name = |id| site.peers.roster.name(id);
     let (bucket, epoch) = (named.bucket, named.epoch);
-    tracing::warn!(%bucket, from = name(said.site), to = name(named.site), epoch, "the home of a bucket passed on");
+    let (from, to) = (name(said.site), name(named.site));
+    if bucket == site.system {
+        tracing::warn!(from, to, epoch, "the register of names passed on");
+        return;
+    }
+    tracing::warn!(%bucket, from, to, epoch, "the home of a bucket passed on");
     if named.site == site.id {
         site.nodes.took_over();
     }
@@ -337,7 +341,7 @@ pub(crate) async fn again(site: &Arc<Site>, bucket: &Bucket, written: &Written) 
     let is_own = record.home.is_some() && record.dot.origin.node == site.stamps.origin.node;
     // Where it was settled once the home may have passed on since.
     let is_settled = site.nodes.has_settled_whole(bucket.id, record.dot);
-    if !is_own || is_settled || !keeps(site, bucket.id) {
+    if !is_own || is_settled || !keeps(site) {
         return Ok(());
     }
     for _ in 0..STEPS {
@@ -370,17 +374,26 @@ pub(crate) async fn rests(
     Ok(())
 }
 
-async fn settle(site: &Arc<Site>, (bucket, made): (BucketId, Made), load: Load) -> Outcome<()> {
+async fn settle(site: &Arc<Site>, of: (BucketId, Made), load: Load) -> Outcome<()> {
+    reached(site, of, load).await.map_err(|why| doubt(&why))
+}
+
+/// Returns once all holders of the view have what was decided in it, and this node is the home still; or why not.
+pub(crate) async fn reached(
+    site: &Arc<Site>,
+    (bucket, made): (BucketId, Made),
+    load: Load,
+) -> Result<(), String> {
     let (settled, said) =
         tokio::join!(nodes::settle(site, load, Some(made.view)), say(site, bucket, made.view));
     if let Err(Unsettled::Never(why)) = &settled {
         site.nodes.remember_unkept((made.view, bucket), site.clock.now(), why.clone());
     }
-    settled.and(said).map_err(|why| doubt(&why.to_string()))?;
-    if is_still(site, bucket, made.epoch).await? {
-        Ok(())
-    } else {
-        Err(doubt("the home has passed on meanwhile"))
+    settled.and(said).map_err(|why| why.to_string())?;
+    match is_still(site, bucket, made.epoch).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the home has passed on meanwhile".into()),
+        Err(error) => Err(error.message().to_owned()),
     }
 }
 
@@ -435,7 +448,7 @@ async fn said(site: &Arc<Site>, bucket: BucketId) -> Outcome<Vec<Record>> {
 /// that is small.
 pub(crate) fn heard_decided(site: &Site, by: SiteId, record: &Record) {
     let is_small = record.object().is_none_or(|object| object.size <= JOURNAL_BODY_BYTES as u64);
-    let is_ours = record.site == site.id && keeps(site, record.bucket);
+    let is_ours = record.site == site.id && keeps(site);
     if let Some(view) = site.nodes.epoch()
         && is_small
         && is_ours
@@ -470,6 +483,10 @@ pub(crate) async fn due(site: &Arc<Site>) -> Outcome<Due> {
     let (of, fellows) = (site.clone(), site.peers.roster.others(site.id));
     site.read(move |view| {
         let mut due = Due::default();
+        // The register first: without it no new bucket has a home.
+        if let Some(known) = known(view, &of, of.system)? {
+            due.takes(of.system, known.turn(&of.within(of.system)));
+        }
         for found in model::list_buckets(view, of.system, None).map_err(unreadable)? {
             let (bucket, residency) = (found.claim.bucket, &found.claim.config.residency);
             // Where one of the nodes may not keep what is decided nothing can be, and nobody could take the home over.
@@ -477,9 +494,7 @@ pub(crate) async fn due(site: &Arc<Site>) -> Outcome<Due> {
             let Some(known) = known(view, &of, bucket)? else { continue };
             match known.turn(&of.within(bucket)) {
                 Turn::Open(_) if !is_kept => {}
-                turn @ (Turn::Open(_) | Turn::Pass(_)) => due.steps.push((bucket, turn)),
-                Turn::Unready | Turn::Behind => due.waits = true,
-                Turn::Decide(_) | Turn::Elsewhere(_) | Turn::Unopened(_) => {}
+                turn => due.takes(bucket, turn),
             }
         }
         Ok(due)
@@ -494,4 +509,14 @@ pub(crate) struct Due {
     pub(crate) steps: Vec<(BucketId, Turn)>,
     /// Whether something waits for a lease, or for records that are on their way.
     pub(crate) waits: bool,
+}
+
+impl Due {
+    fn takes(&mut self, bucket: BucketId, turn: Turn) {
+        match turn {
+            Turn::Open(_) | Turn::Pass(_) => self.steps.push((bucket, turn)),
+            Turn::Unready | Turn::Behind => self.waits = true,
+            Turn::Decide(_) | Turn::Elsewhere(_) | Turn::Unopened(_) => {}
+        }
+    }
 }

@@ -186,7 +186,7 @@ pub(crate) async fn here(
     let bucket = asked.bucket.id;
     let (stamps, duties, act) = (site.stamps.clone(), site.duties.clone(), act(&asked));
     let Asked { bucket: resolved, key, condition, ask, writer, scope, small, pins, with, upload } = asked;
-    let within = tenure::keeps(site, bucket).then(|| site.clone());
+    let within = tenure::keeps(site).then(|| site.clone());
     let standpoint = Standpoint { system: site.system, me: site.id, within };
     if !condition.is_none() {
         tenure::check(site, &resolved)?;

@@ -32,6 +32,7 @@ mod one_site;
 mod orphans;
 mod pins;
 mod refusing;
+mod register;
 mod replaced;
 mod revived;
 mod room;

@@ -53,13 +53,18 @@ async fn win(node: &TestSite, key: &str, condition: WriteCondition) -> PutOutcom
     won.into_inner().unwrap().unwrap()
 }
 
-async fn known(node: &TestSite) -> Known {
-    let (system, id) = (node.site().system, node.site().bucket(BUCKET).await.unwrap().unwrap().id);
-    node.site().read(move |view| Known::load(view, system, id).map_err(unreadable)).await.unwrap().unwrap()
+async fn named(node: &TestSite) -> Option<Known> {
+    let (system, id) = (node.site().system, node.site().bucket(BUCKET).await.unwrap()?.id);
+    node.site().read(move |view| Known::load(view, system, id).map_err(unreadable)).await.unwrap()
 }
 
+async fn known(node: &TestSite) -> Known {
+    named(node).await.unwrap()
+}
+
+/// None either before the register has named the home, which is a moment after the bucket is made.
 async fn tenure(node: &TestSite) -> Option<TenureDocument> {
-    known(node).await.tenure().cloned()
+    named(node).await?.tenure().cloned()
 }
 
 /// Waits until each of them can take the home over: it has all of a bucket that was just made.

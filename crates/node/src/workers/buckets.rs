@@ -7,12 +7,12 @@ use std::sync::Arc;
 use skerry_base::BucketId;
 use skerry_base::kv::View;
 use skerry_gateway::service::Outcome;
-use skerry_model::bucket::{Deleted, revival, unnamed};
+use skerry_model::bucket::{Deleted, has_begun, keeps_register, revival, unnamed};
 use skerry_model::space::SpaceError;
 
 use super::again;
 use crate::paths::bucket::Declared;
-use crate::paths::home;
+use crate::paths::register;
 use crate::site::{Site, unreadable};
 
 /// Looks after every change, as often as one look takes.
@@ -92,7 +92,8 @@ async fn bring_back(site: &Site, name: String, bucket: BucketId) -> Outcome<()> 
     Ok(())
 }
 
-/// At the site that keeps the register: names a home for every bucket that it hears of.
+/// At the site that keeps the register: names a home for every bucket that it hears of, and carries out what a former
+/// register had begun.
 pub(super) async fn name_homes(site: Arc<Site>) {
     let mut changes = site.changes.follow_system();
     loop {
@@ -104,22 +105,30 @@ pub(super) async fn name_homes(site: Arc<Site>) {
     }
 }
 
-/// Whether none is left that could not be named.
+/// Whether nothing is left to be named.
 async fn name_all(site: &Arc<Site>) -> bool {
     let (system, me) = (site.system, site.id);
-    let found = match site.read(move |view| unnamed(view, system, me).map_err(unreadable)).await {
+    let look = move |view: &dyn View| {
+        let found = unnamed(view, system, me).map_err(unreadable)?;
+        let keeps = keeps_register(view, system, me).is_ok();
+        Ok((found, keeps && has_begun(view, system).map_err(unreadable)?))
+    };
+    let (found, has_begun) = match site.read(look).await {
         Ok(found) => found,
         Err(error) => {
             tracing::warn!(%error, "buckets without a home could not be looked for; it is tried again");
             return false;
         }
     };
-    let mut is_done = true;
-    for bucket in found {
-        if let Err(error) = home::name_here(site, bucket, Vec::new()).await {
-            tracing::warn!(%bucket, %error, "the home of a bucket was not named; it is tried again");
-            is_done = false;
+    let only_begun: &[BucketId] = &[];
+    let rounds =
+        found.chunks(register::TOGETHER).chain((found.is_empty() && has_begun).then_some(only_begun));
+    for buckets in rounds {
+        if let Err(why) = register::name(site, buckets.to_vec(), Vec::new()).await {
+            let error = why.into_error();
+            tracing::debug!(%error, "homes of buckets were not named; it is tried again");
+            return false;
         }
     }
-    is_done
+    true
 }

@@ -1,0 +1,304 @@
+//! The register of names at a site of three nodes: new buckets have homes, and names that are asked for are given once, with
+//! any of them gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use skerry_base::SiteId;
+use skerry_gateway::service::{BucketCreate, ErrorKind, HomeRequest, Outcome, WriteCondition};
+use skerry_model::bucket::{
+    self as model, HomeDocument, Known, Naming, NamingDocument, NewBucket, SystemKey,
+};
+use skerry_model::space;
+
+use super::nodes::leased;
+use super::world::{TestSite, TestWorld};
+use crate::nodes::{Load, settle};
+use crate::paths::bucket::Declared;
+use crate::paths::register;
+use crate::site::unreadable;
+
+fn absent() -> WriteCondition {
+    WriteCondition { absent: true, matches: None }
+}
+
+async fn unique(node: &TestSite, name: &str, owner: &str) -> Outcome<()> {
+    let (name, owner) = (name.into(), Some(owner.into()));
+    let request = BucketCreate { name, owner, unique: true, copies: None, copies_in: None };
+    node.services().admin.create_bucket(request).await.map(drop)
+}
+
+/// Tries until a name is given, or was given by a try before.
+async fn given(node: &TestSite, name: &str, owner: &str) {
+    node.until("a name is given", || async {
+        match unique(node, name, owner).await {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::BucketAlreadyOwnedByYou => true,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::HomeUnreachable, "{error}");
+                false
+            }
+        }
+    })
+    .await;
+}
+
+/// Tries until a condition is decided.
+async fn win(node: &TestSite, bucket: &str, key: &str) {
+    node.until("a condition is decided", || async {
+        match node.put_if(bucket, key, "body", absent()).await {
+            Ok(_) => true,
+            // A try before was decided.
+            Err(error) if error.kind() == ErrorKind::PreconditionFailed => true,
+            Err(error) => {
+                let kinds = [ErrorKind::HomeNotNamed, ErrorKind::HomeUnreachable];
+                assert!(kinds.contains(&error.kind()), "{error}");
+                false
+            }
+        }
+    })
+    .await;
+}
+
+async fn known(node: &TestSite) -> Option<Known> {
+    let system = node.site().system;
+    node.site().read(move |view| Known::load(view, system, system).map_err(unreadable)).await.unwrap()
+}
+
+/// Waits until all of them know that the register is kept among them.
+async fn kept(nodes: &[TestSite]) {
+    for node in nodes {
+        node.until("the register is kept by all", || async {
+            known(node).await.is_some_and(|known| known.tenure().is_some())
+        })
+        .await;
+    }
+}
+
+async fn site_and_other() -> TestWorld {
+    let world = TestWorld::of_nodes(3, 1).await;
+    for node in &world.sites[..3] {
+        leased(node, &[0, 1, 2]).await;
+    }
+    kept(&world.sites[..3]).await;
+    world
+}
+
+/// The home of a bucket, and its epoch, once it is known at a site.
+async fn home_at(node: &TestSite, bucket: &str) -> (String, u64) {
+    let found = Mutex::new(None);
+    node.until("the home is known", || async {
+        let status = node.services().admin.bucket(bucket).await.ok().filter(|status| !status.home.is_empty());
+        *found.lock().unwrap() = status.map(|status| (status.home, status.home_epoch));
+        found.lock().unwrap().is_some()
+    })
+    .await;
+    found.into_inner().unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_buckets_have_homes_while_the_registers_node_is_gone() {
+    let mut world = site_and_other().await;
+    // Made where the register is: its home is named at once, though not by the same commit.
+    world.sites[0].create_bucket("first").await.unwrap();
+    world.sites[0].put_if("first", "key", "body", absent()).await.unwrap();
+    assert_eq!(home_at(&world.sites[0], "first").await, ("site-1".into(), 1));
+    unique(&world.sites[1], "mine", "ann").await.unwrap();
+    let begun = world.sites[1].site().clock.now();
+    world.sites[0].stop().await;
+    let [_, two, three, far] = &world.sites[..] else { panic!("three nodes and a site") };
+    two.create_bucket("second").await.unwrap();
+    win(two, "second", "key").await;
+    println!("{:?} until a new bucket had a home", two.site().clock.now().since(begun));
+    given(three, "ours", "bob").await;
+    println!("{:?} until a name was given", two.site().clock.now().since(begun));
+    for (node, name) in [(two, "ours"), (three, "mine"), (far, "ours")] {
+        let taken = unique(node, name, "carl").await.unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::BucketAlreadyExists, "{taken}");
+    }
+    given(far, "theirs", "dora").await;
+    for node in [two, three, far] {
+        let register = known(node).await.unwrap().home;
+        assert!([two.id(), three.id()].contains(&register.site) && register.epoch == 2, "{register:?}");
+        assert_eq!(home_at(node, "second").await, ("site-1-1".into(), 1));
+        assert_eq!(home_at(node, "theirs").await, ("site-2".into(), 1));
+    }
+    // The former one comes back, and is none: it asks.
+    world.sites[0].start().await;
+    leased(&world.sites[0], &[0, 1, 2]).await;
+    let one = &world.sites[0];
+    let taken = unique(one, "ours", "carl").await.unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::BucketAlreadyExists, "{taken}");
+    given(one, "again", "ann").await;
+    one.create_bucket("third").await.unwrap();
+    win(one, "third", "key").await;
+    world.stop().await;
+}
+
+/// What the register would say of this name, at whatever node.
+fn naming(view: &dyn skerry_base::kv::View, node: &TestSite, name: &str, owner: &str) -> Naming {
+    let (system, site) = (node.site().system, node.id());
+    let config = model::BucketConfig::default();
+    let new = NewBucket { name, owner, site, site_name: "site-1-1", config };
+    let claim = model::new_claim(view, system, new, node.site().clock.wall()).unwrap();
+    Naming { home: HomeDocument::first(claim.bucket, site, true), claim: Some(claim) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lost_register_had_begun_is_carried_out_by_the_next() {
+    let mut world = site_and_other().await;
+    let (one, two) = (&world.sites[0], &world.sites[1]);
+    let view = one.site().nodes.epoch();
+    // Said, at all nodes, and not carried out: as much as can be.
+    let mut said = NamingDocument { epoch: 1, namings: Vec::new() };
+    let mut names = Vec::new();
+    while said.fits() {
+        let name = format!("begun-{}", names.len());
+        said.namings.push(naming(&one.site().store.view(), two, &name, "ann"));
+        names.push(name);
+    }
+    said.namings.pop();
+    names.pop();
+    println!("{} names were begun", names.len());
+    let (key, object) = said.written(one.site().clock.wall());
+    let decide = move |_: &dyn skerry_base::kv::View, _| Ok(((), Some(Declared::document(key, object))));
+    let held = one.site().clone();
+    let turn = held.nodes.naming().await;
+    one.site().declare("", decide).await.unwrap();
+    let system = one.site().system;
+    let heads = move |view: &dyn skerry_base::kv::View| {
+        space::heads(view, system, &SystemKey::Namings.to_string()).map_err(unreadable)
+    };
+    let heads = one.site().read(heads).await.unwrap();
+    let load = Load::Records(system, heads.iter().map(|head| head.encode().into()).collect());
+    settle(one.site(), load, view).await.unwrap();
+    assert!(one.site().bucket("begun-0").await.unwrap().is_none());
+    world.sites[0].stop().await;
+    drop(turn);
+    drop(held);
+    let [_, two, three, _] = &world.sites[..] else { panic!("three nodes and a site") };
+    for (node, name) in [two, three].into_iter().flat_map(|node| names.iter().map(move |name| (node, name))) {
+        assert_eq!(home_at(node, name).await, ("site-1-1".into(), 1));
+    }
+    let taken = unique(three, "begun-0", "bob").await.unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::BucketAlreadyExists, "{taken}");
+    given(three, "another", "bob").await;
+    win(three, "begun-0", "key").await;
+    world.stop().await;
+}
+
+fn to(site: &str) -> HomeRequest {
+    HomeRequest { site: site.into(), destroyed: None }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_register_moves_to_another_site_and_back() {
+    let mut world = site_and_other().await;
+    let [one, two, three, far] = &world.sites[..] else { panic!("three nodes and a site") };
+    unique(three, "first", "ann").await.unwrap();
+    let refused = two.services().admin.move_register(to("site-2")).await.unwrap_err();
+    assert!(refused.message().contains("only site-1 may"), "{refused}");
+    // Records of the other nodes that came ahead of their feeds hold it back for a moment.
+    one.until("it moved", || async { one.services().admin.move_register(to("site-2")).await.is_ok() }).await;
+    given(three, "second", "bob").await;
+    given(far, "third", "bob").await;
+    for name in ["first", "second", "third"] {
+        let taken = unique(far, name, "carl").await.unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::BucketAlreadyExists, "{taken}");
+    }
+    let system = far.site().system;
+    let said = far.site().read(move |view| model::namings(view, system).map_err(unreadable)).await.unwrap();
+    assert_eq!(said.map(|said| said.epoch), Some(2), "it has said that it is the one by now");
+    far.services().admin.move_register(to("site-1-1")).await.unwrap();
+    given(three, "fourth", "bob").await;
+    world.sites[1].stop().await;
+    let [one, _, three, far] = &world.sites[..] else { panic!("three nodes and a site") };
+    for name in ["first", "second", "third", "fourth"] {
+        one.until("it is somebody's", || async {
+            unique(one, name, "carl").await.is_err_and(|taken| taken.kind() == ErrorKind::BucketAlreadyExists)
+        })
+        .await;
+    }
+    given(three, "fifth", "ann").await;
+    let register = known(one).await.unwrap().home;
+    assert!([one.id(), three.id()].contains(&register.site) && register.epoch == 4, "{register:?}");
+    given(far, "sixth", "ann").await;
+    world.stop().await;
+}
+
+/// Who was told that a name is theirs.
+#[derive(Default)]
+struct Told(Mutex<BTreeMap<String, BTreeSet<String>>>);
+
+/// Asks for one name after the other, through one node, for an owner of its own.
+async fn ask(world: &TestWorld, node: usize, told: &Told, ends: &AtomicBool) -> u64 {
+    let (mut won, owner) = (0, format!("owner-{node}"));
+    let mut ticks = tokio::time::interval(Duration::from_millis(20));
+    let mut number = 0;
+    while !ends.load(Ordering::Relaxed) {
+        ticks.tick().await;
+        let name = format!("name-{number}");
+        match unique(&world.sites[node], &name, &owner).await {
+            Ok(()) => {
+                won += 1;
+                told.0.lock().unwrap().entry(name).or_default().insert(owner.clone());
+                number += 1;
+            }
+            Err(error) if error.kind() == ErrorKind::BucketAlreadyExists => number += 1,
+            Err(error) if error.kind() == ErrorKind::BucketAlreadyOwnedByYou => number += 1,
+            // The next one is asked for as well: a name that nobody was told may be anybody's.
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::HomeUnreachable, "{error}");
+                number += u64::from(error.message().contains("begun"));
+            }
+        }
+    }
+    won
+}
+
+/// Whichever node is cut off: no name is given to two.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_given_once_through_cuts() {
+    let world = TestWorld::of_nodes(3, 0).await;
+    for node in &world.sites {
+        leased(node, &[0, 1, 2]).await;
+    }
+    kept(&world.sites).await;
+    let (told, ends) = (Told::default(), AtomicBool::new(false));
+    let count = || told.0.lock().unwrap().len();
+    let faults = async {
+        for cut in [0, 1, 2, 0] {
+            let node = &world.sites[cut];
+            let other = &world.sites[(cut + 1) % 3];
+            let before = count();
+            node.cut(true).await;
+            other
+                .until("others are given names", || async {
+                    let register: Option<SiteId> = register::keeper(other.site()).await.unwrap();
+                    register != Some(node.id()) && count() > before + 3
+                })
+                .await;
+            node.cut(false).await;
+            leased(node, &[0, 1, 2]).await;
+        }
+        ends.store(true, Ordering::Relaxed);
+    };
+    let clients = futures::future::join_all((0..3).map(|node| ask(&world, node, &told, &ends)));
+    let (_, won) = tokio::join!(faults, clients);
+    println!("given {won:?}");
+    let told = told.0.into_inner().unwrap();
+    for (name, owners) in &told {
+        assert_eq!(owners.len(), 1, "{name} was given to {owners:?}");
+        for node in &world.sites {
+            node.until("all know whose it is", || async {
+                let found = node.site().bucket(name).await.unwrap();
+                found.is_some_and(|found| owners.contains(&found.owner))
+            })
+            .await;
+        }
+    }
+    assert!(told.len() > 15, "{}", told.len());
+    world.stop().await;
+}
