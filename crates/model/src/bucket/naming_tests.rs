@@ -92,7 +92,7 @@ impl Site {
 fn a_name_that_was_begun_names_nobody_before_it_is_carried_out() {
     let mut oslo = Site::new(1, "oslo");
     let naming = oslo.unique("photos");
-    oslo.begins(1, &[naming.clone()]);
+    oslo.begins(1, std::slice::from_ref(&naming));
     assert!(has_begun(&oslo.tables, system()).unwrap());
     assert!(resolve(&oslo.tables, system(), "photos").unwrap().is_none());
     assert!(!naming.is_written(&oslo.tables, system()).unwrap());
@@ -119,8 +119,8 @@ fn a_register_that_decides_alone_says_once_that_it_is_the_one() {
     oslo.register(BERGEN, 2);
     feed(&oslo, &mut bergen, system());
     assert!(!names_at_once(&bergen.tables, system(), BERGEN).unwrap());
-    assert_eq!(bergen.resumes(2), Ok(Some(said(2, &[begun.clone()]))));
-    bergen.begins(2, &[begun.clone()]);
+    assert_eq!(bergen.resumes(2), Ok(Some(said(2, std::slice::from_ref(&begun)))));
+    bergen.begins(2, std::slice::from_ref(&begun));
     bergen.carries_out(&begun);
     assert!(names_at_once(&bergen.tables, system(), BERGEN).unwrap());
     assert_eq!(bergen.resumes(2), Ok(None));
