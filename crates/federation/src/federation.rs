@@ -268,7 +268,6 @@ impl Hands<'_> {
 
     fn link_down(&mut self, site: SiteId) {
         self.cx.peers.link_down(site, self.cx.now);
-        self.cx.peers.weigh(self.cx.now);
         self.location.link_down(site, &self.cx);
         self.reconcile.link_down(site, &mut self.cx);
         self.feed.link_down(site, &mut self.cx);

@@ -1,8 +1,9 @@
 //! Sites that pay for what crosses their links: who says so, who is told, and how long their links rest.
 //!
 //! A link with such a site at one end is asked seldom whether its other end is there ([`crate::rest`]), SWIM does not probe over
-//! it ([`crate::membership`]), and its site is no landmark where another can be. Invariants: said only to who understands it; what
-//! a site said is true until it says otherwise, or speaks a dialect that cannot say it.
+//! it ([`crate::membership`]). Invariants: said only to who understands it; what a site said is true until it says otherwise, or
+//! speaks a dialect that cannot say it. Who has not heard it asks too often, and nothing else: it decides no levels, on which all
+//! must agree, whether linked or not.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ impl Metered {
     /// This site pays, or does not: everybody is told.
     pub(crate) fn set(&mut self, every: Option<Duration>, free: BTreeSet<SiteId>, cx: &mut Context<'_>) {
         let new = every != cx.peers.pays();
-        cx.peers.set_pays(every, free, cx.now);
+        cx.peers.set_pays(every, free);
         if new {
             cx.peers.near().into_iter().for_each(|site| tell(site, cx));
         }
@@ -40,18 +41,17 @@ impl Metered {
     /// The other end of a link understands so much.
     pub(crate) fn met(&mut self, site: SiteId, dialect: u8, cx: &mut Context<'_>) {
         if dialect < limits::METERED {
-            cx.peers.set_payer(site, None, cx.now);
+            cx.peers.set_payer(site, None);
         } else {
             tell(site, cx);
         }
-        cx.peers.weigh(cx.now);
         self.settle(cx);
     }
 
     /// Another pays, or does not.
     pub(crate) fn heard(&mut self, from: SiteId, every_secs: u32, cx: &mut Context<'_>) {
         let every = (every_secs > 0).then(|| Duration::from_secs(every_secs.into()));
-        cx.peers.set_payer(from, every, cx.now);
+        cx.peers.set_payer(from, every);
         self.settle(cx);
     }
 

@@ -35,8 +35,6 @@ pub(crate) struct Peers {
     pays: Option<Duration>,
     free: BTreeSet<SiteId>,
     payers: BTreeMap<SiteId, Duration>,
-    /// Those of them that weigh nothing in the view.
-    light: BTreeSet<SiteId>,
 }
 
 impl Peers {
@@ -57,7 +55,6 @@ impl Peers {
             pays: None,
             free: BTreeSet::new(),
             payers: BTreeMap::new(),
-            light: BTreeSet::new(),
         }
     }
 
@@ -93,7 +90,7 @@ impl Peers {
     fn there(&mut self, site: SiteId, now: Instant) {
         self.missed.remove(&site);
         if self.roster.contains(&site) && !self.view.knows(site) {
-            self.view.come(Entry { site, weight: self.weight(site), coordinate: None }, now);
+            self.view.come(Entry { site, weight: level::WEIGHT_ONE, coordinate: None }, now);
         }
     }
 
@@ -223,18 +220,16 @@ impl Peers {
     }
 
     /// This site pays for what crosses to and from all but these, or does not.
-    pub(crate) fn set_pays(&mut self, pays: Option<Duration>, free: BTreeSet<SiteId>, now: Instant) {
+    pub(crate) fn set_pays(&mut self, pays: Option<Duration>, free: BTreeSet<SiteId>) {
         (self.pays, self.free) = (pays, free);
-        self.weigh(now);
     }
 
     /// Another does, or does not.
-    pub(crate) fn set_payer(&mut self, site: SiteId, every: Option<Duration>, now: Instant) {
+    pub(crate) fn set_payer(&mut self, site: SiteId, every: Option<Duration>) {
         match every {
             Some(every) => self.payers.insert(site, every),
             None => self.payers.remove(&site),
         };
-        self.weigh(now);
     }
 
     /// What this site says of itself.
@@ -262,32 +257,11 @@ impl Peers {
         self.pays.filter(|_| !self.free.contains(&site))
     }
 
-    /// Who pays is no landmark where another can be, once all that are linked know of that: who does not takes it for one.
-    fn weight(&self, site: SiteId) -> u8 {
-        let pays = if site == self.me { self.pays.is_some() } else { self.payers.contains_key(&site) };
-        let known = || self.speaks.values().all(|dialect| *dialect >= limits::METERED);
-        if pays && known() { 0 } else { level::WEIGHT_ONE }
-    }
-
-    /// Draws the levels anew where weights changed.
-    pub(crate) fn weigh(&mut self, now: Instant) {
-        let payers = self.payers.keys().copied().chain(self.pays.map(|_| self.me));
-        let light: BTreeSet<SiteId> = payers.filter(|site| self.weight(*site) != level::WEIGHT_ONE).collect();
-        let turned = light.symmetric_difference(&self.light).copied();
-        let turned: Vec<SiteId> = turned.filter(|site| self.view.knows(*site)).collect();
-        for site in turned {
-            let weight = self.weight(site);
-            self.view.come(Entry { site, weight, coordinate: None }, now);
-        }
-        self.light = light;
-    }
-
     /// Where a site says it is; false if it can not have said so honestly.
     pub(crate) fn placed(&mut self, site: SiteId, place: &Place, now: Instant) -> bool {
         let Ok(coordinate) = Coordinate::from_bytes(&place.coordinate) else { return false };
         if self.view.knows(site) {
-            let weight = self.weight(site);
-            self.view.come(Entry { site, weight, coordinate: Some(coordinate) }, now);
+            self.view.come(Entry { site, weight: level::WEIGHT_ONE, coordinate: Some(coordinate) }, now);
             if place.rtt_micros > 0 {
                 self.view.theirs(site, Duration::from_micros(place.rtt_micros.into()), now);
             }
