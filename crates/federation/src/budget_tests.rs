@@ -124,7 +124,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn periods_tile_time(plan in any_plan(), at in DAY * 40..DAY * 365 * 200) {
+    fn periods_tile_time(plan in any_plan(), at in DAY * 80..DAY * 365 * 200) { // the period before began after 1970
         let (began, ends) = (plan.began(WallTime(at)), plan.ends(WallTime(at)));
         prop_assert!(began.0 <= at && at < ends.0, "{began:?} {at} {ends:?}");
         let days = (ends.0 - began.0) / DAY;

@@ -24,17 +24,25 @@ pub(crate) struct Metered {
 impl Metered {
     /// This site pays, or does not: everybody is told.
     pub(crate) fn set(&mut self, every: Option<Duration>, free: BTreeSet<SiteId>, cx: &mut Context<'_>) {
-        let new = every != cx.peers.pays();
+        let near = cx.peers.near();
+        let before: Vec<_> = near.iter().map(|site| cx.peers.pays_for(*site)).collect();
         cx.peers.set_pays(every, free);
-        if new {
-            cx.peers.near().into_iter().for_each(|site| tell(site, cx));
+        for (site, before) in near.into_iter().zip(before) {
+            if cx.peers.pays_for(site) != before {
+                tell(site, cx);
+            }
         }
         self.settle(cx);
     }
 
-    /// A new link: the shell may have forgotten.
+    /// A new link: the shell may have forgotten, or remember what holds no more.
     pub(crate) fn link_up(&mut self, site: SiteId, cx: &mut Context<'_>) {
-        self.rests.remove(&site);
+        let every = cx.peers.rests(site);
+        match every {
+            Some(every) => self.rests.insert(site, every),
+            None => self.rests.remove(&site),
+        };
+        cx.out.push(Output::Rests { site, every });
         self.settle(cx);
     }
 

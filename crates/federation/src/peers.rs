@@ -232,11 +232,6 @@ impl Peers {
         };
     }
 
-    /// What this site says of itself.
-    pub(crate) const fn pays(&self) -> Option<Duration> {
-        self.pays
-    }
-
     /// The longest pause between its safety-net checks.
     pub(crate) const fn check_max(&self) -> Duration {
         if self.pays.is_some() { limits::CHECK_PAID } else { limits::CHECK_MAX }

@@ -136,13 +136,7 @@ async fn ask(site: &Arc<Site>) {
         if !is_due {
             continue;
         }
-        // An answer names all links of who gives it: where somebody pays for it that is much, so others are asked, if there are any.
-        let mut linked = site.boxes.linked();
-        let is_free = |other: &SiteId| !site.peers.is_paid(*other);
-        let pause = if linked.iter().any(is_free) { ASK } else { ASK_PAID };
-        if pause == ASK {
-            linked.retain(is_free);
-        }
+        let (linked, pause) = asked_next(site.boxes.linked(), |other| site.peers.is_paid(other));
         *site.clones.ask_at.lock().unwrap_or_else(PoisonError::into_inner) = now.after(pause);
         let drawn = (entropy::share() * linked.len() as f64) as usize;
         if let Some(other) = linked.get(drawn)
@@ -150,6 +144,16 @@ async fn ask(site: &Arc<Site>) {
         {
             tracing::warn!(%error, "what was found of a clone could not be stored");
         }
+    }
+}
+
+/// Of whom one is asked, and how long it is until the next is. An answer names all links of who gives it: where somebody pays
+/// for it that is much, so others are asked, if there are any. Where nobody is linked nothing was asked.
+fn asked_next(linked: Vec<SiteId>, is_paid: impl Fn(SiteId) -> bool) -> (Vec<SiteId>, Duration) {
+    let free: Vec<SiteId> = linked.iter().copied().filter(|other| !is_paid(*other)).collect();
+    match free.is_empty() && !linked.is_empty() {
+        true => (linked, ASK_PAID),
+        false => (free, ASK),
     }
 }
 
@@ -246,4 +250,18 @@ async fn remember(site: &Arc<Site>) -> Outcome<()> {
     // Others are to hear it, and what they say of it is to be heard.
     site.clones.ask_by(site.clock.now().after(SOON));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_pays_is_asked_seldom_and_only_where_nobody_else_is() {
+        let [one, two] = [SiteId([1; 16]), SiteId([2; 16])];
+        assert_eq!(asked_next(vec![one, two], |other| other == one), (vec![two], ASK));
+        assert_eq!(asked_next(vec![one, two], |_| true), (vec![one, two], ASK_PAID));
+        // Cut off from all: soon again, not after hours.
+        assert_eq!(asked_next(Vec::new(), |_| true), (Vec::new(), ASK));
+    }
 }

@@ -277,8 +277,9 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
         return Ok(());
     };
     refuse_outside(site, &bucket, &pin.1)?;
-    let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
+    // Before what is known: what is unmarked from here on may be this pin's.
     let unpinned = site.pins.unpinned.load(Ordering::Acquire);
+    let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
     let (whole, seen) = match following::pinned(site, id, &pin.1).await? {
         Some(followed) => followed,
         None => {
@@ -291,8 +292,11 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
     match known.walks.next(&seen, begun) {
         _ if known.done => return Ok(()),
         Next::Nothing if known.reason.is_none() => return Ok(()),
-        Next::Since(before) => return came_since(site, &bucket, pin, (before, seen)).await,
-        Next::Whole | Next::Nothing => {}
+        Next::Since(before) if whole => {
+            return came_since(site, &bucket, pin, (before, seen), unpinned).await;
+        }
+        // Nor is it all here while this site is still taking the records.
+        Next::Whole | Next::Nothing | Next::Since(_) => {}
     }
     let mut progress = Progress { prefetch: known.prefetch, ..Progress::default() };
     let room = Arc::new(Room { most: most(site), coming: AtomicU64::new(0) });
@@ -332,6 +336,7 @@ async fn came_since(
     bucket: &Bucket,
     pin: &Pin,
     (before, seen): (following::Seen, following::Seen),
+    unpinned: u64,
 ) -> Outcome<()> {
     let (id, prefix) = (pin.0, pin.1.clone());
     let read = move |view: &dyn View| {
@@ -345,7 +350,6 @@ async fn came_since(
     };
     let keys: Vec<String> = site.read(read).await?.into_iter().collect();
     let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
-    let unpinned = site.pins.unpinned.load(Ordering::Acquire);
     let room = Arc::new(Room { most: most(site), coming: AtomicU64::new(0) });
     let mut reason = None;
     for keys in keys.chunks(AT_ONCE * 4) {

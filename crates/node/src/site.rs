@@ -32,6 +32,7 @@ use crate::leaving::Leavings;
 use crate::nodes::Nodes;
 use crate::own_site::OwnSite;
 use crate::paths::bucket::Directory;
+use crate::paths::buckets;
 use crate::paths::hands::Hands;
 use crate::paths::refusal;
 use crate::peers::Peers;
@@ -331,11 +332,19 @@ impl Site {
             self.check_room_for_one_more()?;
         }
         let (stamps, system, me) = (self.stamps.clone(), self.system, self.id);
+        let asked = self.claim_of(bucket).await?.map(|found| buckets::asked_key(&found.name));
         let joins = move |view: &dyn View| {
             stamps.enter(bucket);
-            // Who was given a name and never heard the answer: nobody else would be the first to have all of it.
-            let complete = complete || is_claimant(view, system, bucket, me).map_err(unreadable)?;
+            let has_asked = match &asked {
+                Some(key) => view.get(Table::Local, key).map_err(|error| unreadable(error.into()))?.is_some(),
+                None => false,
+            };
+            // Who asked for a name, was given it and never heard the answer: nobody else would be the first to have all of
+            // it. A store begun anew has not asked: it takes what others have.
+            let complete =
+                complete || (has_asked && is_claimant(view, system, bucket, me).map_err(unreadable)?);
             let mut entries = vec![membership(bucket, complete), swept(bucket)];
+            entries.extend(asked.filter(|_| has_asked).map(|key| Entry::Local { key, value: None }));
             entries.extend(space::rested(view, bucket).map_err(unreadable)?);
             Ok((complete, entries.iter().map(entry).collect()))
         };

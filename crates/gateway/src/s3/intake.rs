@@ -17,6 +17,8 @@ use crate::service::{ErrorKind, Expected, Outcome, ServiceError, Trailers, Uploa
 
 /// A document up to here takes no room: most are smaller, and a connection is worth as much.
 const SMALL: usize = 16 << 10;
+/// How long a document that has its room may take to come.
+const WHOLE: Duration = Duration::from_secs(60);
 /// How long a document waits for room.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -50,6 +52,22 @@ impl Documents {
         let granted = tokio::time::timeout(PATIENCE, permits).await.map_err(|_| full())?;
         granted.map(Place).map_err(|_| full())
     }
+}
+
+/// Reads to the end, or until there are more bytes than these.
+async fn gather(body: &mut UploadBody, document: &mut BytesMut, enough: usize) -> Outcome<()> {
+    while document.len() <= enough {
+        match body.next().await {
+            Some(bytes) => document.extend_from_slice(&bytes?),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+fn too_slow() -> ServiceError {
+    let message = format!("the document of this request did not come within {} s", WHOLE.as_secs());
+    ServiceError::new(ErrorKind::RequestTimeout, message)
 }
 
 /// What a request says about its body, and the body.
@@ -102,15 +120,16 @@ impl Intake<'_> {
         let mut body = self.body(expected)?;
         let mut document = BytesMut::new();
         let mut place = None;
-        while let Some(bytes) = body.next().await {
-            document.extend_from_slice(&bytes?);
-            if document.len() > limit {
-                return Err(too_long());
-            }
-            if document.len() > SMALL && place.is_none() {
-                let length = length.map_or(limit, |length| usize::try_from(length).unwrap_or(limit));
-                place = Some(room.take(length).await?);
-            }
+        gather(&mut body, &mut document, SMALL.min(limit)).await?;
+        if document.len() > SMALL {
+            let length = length.map_or(limit, |length| usize::try_from(length).unwrap_or(limit));
+            place = Some(room.take(length).await?);
+            // Others wait for the room.
+            let rest = gather(&mut body, &mut document, limit);
+            tokio::time::timeout(WHOLE, rest).await.map_err(|_| too_slow())??;
+        }
+        if document.len() > limit {
+            return Err(too_long());
         }
         body.finish()?;
         Ok((document.freeze(), place))

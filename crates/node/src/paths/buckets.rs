@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use skerry_base::kv::View;
+use bytes::Bytes;
+use skerry_base::kv::{Table, View};
 use skerry_base::{SiteId, Vector, WallTime};
 use skerry_gateway::service::{
     BucketInfo, BucketService, CreateBucket, CreatedBucket, ErrorKind, Outcome, Receipt, RequestContext,
@@ -13,7 +14,7 @@ use skerry_model::bucket::{
     self as model, BucketConfig, Claimed, HomeDocument, Known, Named, Naming, NewBucket,
 };
 use skerry_model::policy::Action;
-use skerry_model::space;
+use skerry_model::{Entry, space};
 
 use super::bucket::{Bucket, Declared, refused_claim};
 use super::declared::{self, Reached};
@@ -24,7 +25,7 @@ use crate::copies::wanted;
 use crate::duties::Act;
 use crate::peers::PeerError;
 use crate::peers::message::{ClaimName, List, Request, Response};
-use crate::site::{Site, unreadable};
+use crate::site::{Site, entry, unreadable};
 
 /// Copies that a new bucket wants where there is another site: a burnt box then loses nothing but the last moments.
 const COPIES: u8 = 2;
@@ -68,15 +69,19 @@ pub(crate) async fn create_unique(site: &Arc<Site>, writer: &str, owner: &str, n
         return Err(no_register("which site keeps it has not been heard here yet"));
     };
     let claim = ClaimName { name: name.into(), owner: owner.into(), writer: writer.into() };
+    let is_first = note_asked(site, name).await?;
     let answer = match keeper == site.id {
-        true => claimed_for(site, site.id, claim).await?,
+        true => claimed_for(site, site.id, claim).await,
         false => {
             let called = site.peers.roster.name(keeper);
             let asked = register::ask(site, keeper, &Request::ClaimName(claim)).await;
-            asked.map_err(|why| unheard(site, keeper, &format!("{called}: {why}")))?
+            asked.map_err(|why| unheard(site, keeper, &format!("{called}: {why}")))
         }
     };
-    let records = match answer {
+    if is_first && is_no(&answer) {
+        forget_asked(site, name).await?;
+    }
+    let records = match answer? {
         Response::Records(records) => records,
         Response::Refused { code, message } => return Err(refusal::relayed(&code, message)),
         _ => return Err(no_register(&format!("{} answered something else", site.peers.roster.name(keeper)))),
@@ -86,6 +91,35 @@ pub(crate) async fn create_unique(site: &Arc<Site>, writer: &str, owner: &str, n
     site.remember_membership(made.id, true).await?;
     tracing::info!(bucket = name, "bucket created, its name is kept by the register");
     Ok(())
+}
+
+/// Whether the name was refused for good: it may be given after all where that is in doubt.
+fn is_no(answer: &Outcome<Response>) -> bool {
+    match answer {
+        Ok(Response::Refused { code, .. }) => code != ErrorKind::HomeUnreachable.code(),
+        Ok(_) => false,
+        Err(error) => error.kind() != ErrorKind::HomeUnreachable,
+    }
+}
+
+/// Where it is remembered that the register was asked for a name, until the bucket is followed.
+pub(crate) fn asked_key(name: &str) -> Bytes {
+    [b"asked/", name.as_bytes()].concat().into()
+}
+
+/// Remembers that the register is asked for a name, as the answer may be lost; whether it had not been asked before.
+pub(crate) async fn note_asked(site: &Site, name: &str) -> Outcome<bool> {
+    let key = asked_key(name);
+    let note = move |view: &dyn View| {
+        let known = view.get(Table::Local, &key).map_err(|error| unreadable(error.into()))?.is_some();
+        Ok((!known, vec![entry(&Entry::Local { key, value: Some(Bytes::from_static(&[1])) })]))
+    };
+    site.commit(site.system, (), note).await
+}
+
+async fn forget_asked(site: &Site, name: &str) -> Outcome<()> {
+    let gone = entry(&Entry::Local { key: asked_key(name), value: None });
+    site.commit(site.system, (), move |_| Ok(((), vec![gone]))).await
 }
 
 fn no_register(why: &str) -> ServiceError {

@@ -189,10 +189,18 @@ async fn find_in(
     part: Part,
 ) -> Outcome<(Box<Record>, Option<String>)> {
     let (found, scope) = match &context.read {
-        ReadMode::Local => plain(site, wanted, part).await?,
+        ReadMode::Local if within::says(site, &context.read) => {
+            let (found, is_sites) = of_site(site, wanted, part).await?;
+            (found, Some(within::told(is_sites)))
+        }
+        ReadMode::Local => (here_or_asked(site, wanted, part, false).await?, None),
         ReadMode::After(token) => match newer::after(site, wanted, part, token).await? {
             Some(found) => (found, None),
-            None => plain(site, wanted, part).await?,
+            // What is here counts, whether or not this node may say for its site that there is nothing.
+            None => {
+                let is_sites = site.reads_for_site(wanted.bucket.id);
+                (here_or_asked(site, wanted, part, is_sites).await?, None)
+            }
         },
         ReadMode::Latest => (newer::latest(site, wanted).await?, None),
     };
@@ -206,15 +214,6 @@ async fn find_in(
             })
         }
     }
-}
-
-/// As this site has it, and at one of several nodes in which scope.
-async fn plain(site: &Arc<Site>, wanted: &Wanted, part: Part) -> Outcome<(Found, Option<String>)> {
-    if !within::says(site, &ReadMode::Local) {
-        return Ok((here_or_asked(site, wanted, part, false).await?, None));
-    }
-    let (found, is_sites) = of_site(site, wanted, part).await?;
-    Ok((found, Some(within::told(is_sites))))
 }
 
 /// At a site of several nodes: as the site has it, if this node or another one may say so.

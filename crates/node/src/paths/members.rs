@@ -23,6 +23,7 @@ use super::refusal;
 use crate::duties::Act;
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, unreadable};
+use crate::tasks::rest;
 
 /// How often a landmark that does not know yet is asked again.
 const ASKED_AGAIN: u32 = 3;
@@ -224,6 +225,10 @@ async fn finish(site: &Arc<Site>, bucket: BucketId) {
     }
 }
 
+/// How long a member may take to say what it has seen.
+const SAY: Duration = Duration::from_secs(2);
+/// How soon members are asked again what they have seen.
+const AGAIN: Duration = Duration::from_millis(100);
 /// How long a reader waits for records that others are known to have.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
@@ -253,9 +258,9 @@ fn together(said: &[(SiteId, Vector)]) -> Vector {
 /// What each of these sites has seen of a bucket, as far as they said so; in their order.
 async fn seen_by_each(site: &Site, bucket: BucketId, sites: &[SiteId]) -> Vec<(SiteId, Vector)> {
     let request = Request::Size { bucket };
-    let asked = sites.iter().map(|member| site.peers.call(*member, &request));
+    let asked = sites.iter().map(|member| tokio::time::timeout(SAY, site.peers.call(*member, &request)));
     let answers = futures::future::join_all(asked).await;
-    let said = sites.iter().zip(answers).filter_map(|(member, answer)| match answer.ok()?.response {
+    let said = sites.iter().zip(answers).filter_map(|(member, answer)| match answer.ok()?.ok()?.response {
         Response::Size { vector, .. } => Some((*member, vector)),
         _ => None,
     });
@@ -280,19 +285,28 @@ pub(crate) async fn who_have_seen(
             (of, Some(Vector::from_iter([(dot.origin, dot.seq)])))
         }
     };
-    let mut said = seen_by_each(site, of, &asking.sites).await;
-    let goal = token.unwrap_or_else(|| together(&said));
-    said.retain(|(_, vector)| vector.includes(&goal));
-    if said.is_empty() {
-        return Err(refusal::unreachable(match mode {
-            ReadMode::After(_) => {
-                "no member that can be asked for this listing has seen the write of the token; try again, \
-                                   or list without it what a member has"
-            }
-            _ => "no member that can be asked for this listing has seen all that the others have; try again",
-        }));
+    let until = site.clock.now().after(CATCH_UP);
+    let mut goal = token;
+    loop {
+        let mut said = seen_by_each(site, of, &asking.sites).await;
+        // What all had when they were asked first: they go on writing.
+        let goal = goal.get_or_insert_with(|| together(&said));
+        said.retain(|(_, vector)| vector.includes(goal));
+        if !said.is_empty() {
+            return Ok(Asking { sites: said.into_iter().map(|(member, _)| member).collect(), ..asking });
+        }
+        if site.clock.now() >= until {
+            break;
+        }
+        rest(AGAIN).await;
     }
-    Ok(Asking { sites: said.into_iter().map(|(member, _)| member).collect(), ..asking })
+    Err(refusal::unreachable(match mode {
+        ReadMode::After(_) => {
+            "no member that can be asked for this listing has seen the write of the token; try again, or list without it \
+             what a member has"
+        }
+        _ => "no member that can be asked for this listing has seen all that the others have; try again",
+    }))
 }
 
 /// Waits until this site has seen all of `goal`.

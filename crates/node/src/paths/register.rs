@@ -15,6 +15,7 @@ use skerry_base::{BucketId, Dot, SiteId, WallTime};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::bucket::{self as model, Known, Naming, NamingDocument, Standing, SystemKey, Turn};
 use skerry_model::{Object, Record, space};
+use tokio::sync::MutexGuard;
 
 use super::bucket::Declared;
 use super::home::{self, Turned};
@@ -148,7 +149,7 @@ pub(crate) async fn give<T: Send + 'static>(
     wish: Arc<Wish<T>>,
 ) -> Result<T, Ungiven> {
     let is_kept = tenure::keeps(site);
-    let _turn = if is_kept { Some(site.nodes.naming().await) } else { None };
+    let mut turn = mine(site, is_kept).await?;
     for _ in 0..ROUNDS {
         let (of, wish) = (site.clone(), wish.clone());
         let round = move |view: &dyn View, wall: WallTime| match is_kept {
@@ -158,7 +159,12 @@ pub(crate) async fn give<T: Send + 'static>(
         match site.declare_after(writer, heard.clone(), round).await? {
             Round::Given(answer) => return Ok(answer),
             Round::Again => {}
-            Round::Not(turn) => step(site, turn).await?,
+            Round::Not(why) => {
+                // Those who wait for a lease wait for it side by side.
+                drop(turn.take());
+                step(site, why).await?;
+                turn = mine(site, is_kept).await?;
+            }
             Round::Unknown(why) => return Err(Ungiven::Not(why)),
             Round::Said(made, answer) => {
                 carried_out(site, writer, made).await?;
@@ -169,6 +175,15 @@ pub(crate) async fn give<T: Send + 'static>(
         }
     }
     Err(Ungiven::Not("the register of names passed on several times meanwhile; try again".into()))
+}
+
+/// The turn to name, where several nodes keep the register; who waits longer than a client does is told so.
+async fn mine(site: &Site, is_kept: bool) -> Result<Option<MutexGuard<'_, ()>>, Ungiven> {
+    if !is_kept {
+        return Ok(None);
+    }
+    let turn = tokio::time::timeout(ASKED, site.nodes.naming()).await;
+    turn.map(Some).map_err(|_| Ungiven::Not("it is naming others still; try again".into()))
 }
 
 fn declared(documents: Vec<(String, Object)>) -> Option<Declared> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use skerry_base::SiteId;
-use skerry_gateway::service::{BucketCreate, ErrorKind, HomeRequest, Outcome, WriteCondition};
+use skerry_gateway::service::{BucketCreate, ErrorKind, HomeRequest, JoinRequest, Outcome, WriteCondition};
 use skerry_model::bucket::{
     self as model, HomeDocument, Known, Naming, NamingDocument, NewBucket, SystemKey,
 };
@@ -17,7 +17,7 @@ use super::nodes::leased;
 use super::world::{TestSite, TestWorld};
 use crate::nodes::{Load, settle};
 use crate::paths::bucket::Declared;
-use crate::paths::register;
+use crate::paths::{buckets, register};
 use crate::site::unreadable;
 
 fn absent() -> WriteCondition {
@@ -161,6 +161,10 @@ async fn what_a_lost_register_had_begun_is_carried_out_by_the_next() {
     }
     said.namings.pop();
     names.pop();
+    // As whoever asks for one does first.
+    for name in &names {
+        buckets::note_asked(two.site(), name).await.unwrap();
+    }
     println!("{} names were begun", names.len());
     let (key, object) = said.written(one.site().clock.wall());
     let decide = move |_: &dyn skerry_base::kv::View, _| Ok(((), Some(Declared::document(key, object))));
@@ -300,5 +304,34 @@ async fn a_name_is_given_once_through_cuts() {
         }
     }
     assert!(told.len() > 15, "{}", told.len());
+    world.stop().await;
+}
+
+/// It was given the name, in a former life: what it had then is at the others, and it is no whole member without that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_begun_anew_takes_none_of_its_unique_buckets_for_empty() {
+    let mut world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    unique(two, "mine", "owner").await.unwrap();
+    two.put("mine", "k", "body").await.unwrap();
+    let id = two.site().bucket("mine").await.unwrap().unwrap().id;
+    one.until("the bucket is known", || async { one.site().bucket("mine").await.unwrap().is_some() }).await;
+    one.services().admin.join_bucket("mine", JoinRequest::default()).await.unwrap();
+    one.until("it is followed whole", || async { one.site().is_complete(id) }).await;
+    world.sites[1].stop().await;
+    std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
+    world.sites[1].start().await;
+    world.introduce().await;
+    let [_, two] = &world.sites[..] else { panic!("two sites") };
+    two.until("the bucket is known again", || async { two.site().bucket("mine").await.unwrap().is_some() })
+        .await;
+    two.cut(true).await;
+    two.put("mine", "new", "another").await.unwrap();
+    assert!(two.site().is_member(id) && !two.site().is_complete(id));
+    let missed = two.get("mine", "k").await.unwrap_err();
+    assert_eq!(missed.kind(), ErrorKind::Unreachable, "{missed}");
+    two.cut(false).await;
+    two.until("it is followed whole again", || async { two.site().is_complete(id) }).await;
+    assert_eq!(two.get("mine", "k").await.unwrap(), "body");
     world.stop().await;
 }

@@ -96,6 +96,9 @@ async fn no_wall_clock_shortens_or_lengthens_the_day_for_which_deletes_are_remem
     counts(site, DAY_MS + 60_000).await;
     restart(site).await;
     site.until("what rested for a day is gone", || async { remembered(site, id) == 1 }).await;
+    // The turn ends by writing down what it found and counted: over what is said here, if that came before.
+    let is_written = || async { row(site, id).is_some_and(|row| !row.rested().is_empty()) };
+    site.until("the turn is over", is_written).await;
     counts(site, 2 * DAY_MS + 180_000).await;
     restart(site).await;
     site.until("so is what came then", || async { remembered(site, id) == 0 }).await;

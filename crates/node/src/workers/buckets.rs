@@ -48,8 +48,10 @@ impl Reviver {
         self.changed.append(&mut self.site.changes.take_dirty());
         // A failure may have lost what was known: claims are read again then.
         let is_said = self.system.take() != Some(count);
-        if is_said && self.read(move |deleted, view| deleted.follow(view, system)).await? {
-            // Before they are looked at: what is written from then on is told.
+        if is_said {
+            self.read(move |deleted, view| deleted.follow(view, system)).await?;
+            // Before they are looked at: what is written from then on is told. Each time: a failure half-way may have
+            // kept it from being said.
             self.site.changes.watch(self.deleted.all().collect());
         }
         if is_said || self.deleted.all().any(|bucket| self.changed.contains(&bucket)) {

@@ -452,13 +452,14 @@ async fn a_peer_that_came_back_replaces_a_link_whose_end_does_not_answer() {
     }
 }
 
+/// Longer than the half minute after which who was turned away comes again.
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let wait = async {
         while !holds() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(30), wait).await.is_ok(), "waited in vain until {what}");
+    assert!(tokio::time::timeout(Duration::from_secs(90), wait).await.is_ok(), "waited in vain until {what}");
 }
 
 /// Whoever decides between two connections: the one that is linked stays, the copy is told, and takes its place once it is
