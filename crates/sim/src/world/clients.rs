@@ -246,10 +246,9 @@ impl World {
         let (id, Some(running)) = (place.id, place.running.as_ref()) else { return false };
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let at_end = (Arc::clone(&desk), notes.clone());
-        let (system, raced) = (self.system, Arc::clone(&self.raced));
-        let two_homes = self.environment.canary == Some(Canary::TwoHomes);
-        let blind = self.environment.canary == Some(Canary::RepeatedPut);
-        let reads = Arc::downgrade(&store);
+        let (system, raced, reads) = (self.system, Arc::clone(&self.raced), Arc::downgrade(&store));
+        let canary = |canary| self.environment.canary == Some(canary);
+        let (two_homes, blind) = (canary(Canary::TwoHomes), canary(Canary::RepeatedPut));
         let decided = Deciding::default();
         let noted = Arc::clone(&decided);
         store.submit(
