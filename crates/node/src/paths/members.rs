@@ -226,7 +226,7 @@ async fn finish(site: &Arc<Site>, bucket: BucketId) {
 }
 
 /// How long a member may take to say what it has seen.
-const SAY: Duration = Duration::from_secs(2);
+const SAY: Duration = Duration::from_secs(5);
 /// How soon members are asked again what they have seen.
 const AGAIN: Duration = Duration::from_millis(100);
 /// How long a reader waits for records that others are known to have.
