@@ -1,5 +1,7 @@
 //! Deletes are remembered for a day that no clock on a wall shortens, and until all members have seen them.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::time::HlcClock;
@@ -15,6 +17,7 @@ use super::world::{TestSite, TestWorld};
 use crate::drive::stored::Stored;
 use crate::site::entry;
 use crate::workers::resting::{COUNTED, REST};
+use crate::workers::tombstones;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
@@ -69,10 +72,21 @@ async fn counts(site: &TestSite, ms: u64) {
     site.site().commit(site.site().system, (), say).await.unwrap();
 }
 
-/// The worker's first turn comes with a start, the next a minute later.
-async fn restart(site: &mut TestSite) {
-    site.stop().await;
-    site.start().await;
+/// The site itself looks a minute after its start again: here, when so much time was counted.
+async fn looks_at(site: &TestSite, ms: u64) {
+    counts(site, ms).await;
+    tombstones::turn(site.site().clone()).await;
+}
+
+/// Looks until something holds: the machine is told after a start who is a member, and nothing goes before. Each look is a
+/// second later than the one before, for time that goes back makes it begin anew.
+async fn looks_from(site: &TestSite, ms: u64, what: &str, holds: impl Fn() -> bool) {
+    let at = Cell::new(ms);
+    let looks = || async {
+        looks_at(site, at.replace(at.get() + 1000)).await;
+        holds()
+    };
+    site.until(what, looks).await;
 }
 
 /// One delete by a clock that was never set, one by a clock that is ahead by 200 days.
@@ -86,22 +100,19 @@ async fn no_wall_clock_shortens_or_lengthens_the_day_for_which_deletes_are_remem
     delete_at(site, id, "never-set", 0).await;
     let ahead = site.site().clock.wall().0 + 200 * DAY_MS;
     delete_at(site, id, "ahead", ahead).await;
-    assert_eq!((remembered(site, id), row(site, id)), (2, None));
-    restart(site).await;
-    site.until("they begin to rest", || async { row(site, id).is_some() }).await;
+    looks_at(site, 0).await;
+    assert!(row(site, id).is_some(), "they begin to rest");
     assert_eq!(remembered(site, id), 2, "both are of this minute");
-    counts(site, DAY_MS - 60_000).await;
-    restart(site).await;
+    // What was counted and what rests is kept over a stop.
+    site.stop().await;
+    site.start().await;
+    looks_at(site, DAY_MS - 60_000).await;
+    assert_eq!(remembered(site, id), 2, "not for a day yet");
     delete_at(site, id, "late", 0).await;
-    counts(site, DAY_MS + 60_000).await;
-    restart(site).await;
-    site.until("what rested for a day is gone", || async { remembered(site, id) == 1 }).await;
-    // The turn ends by writing down what it found and counted: over what is said here, if that came before.
-    let is_written = || async { row(site, id).is_some_and(|row| !row.rested().is_empty()) };
-    site.until("the turn is over", is_written).await;
-    counts(site, 2 * DAY_MS + 180_000).await;
-    restart(site).await;
-    site.until("so is what came then", || async { remembered(site, id) == 0 }).await;
+    looks_from(site, DAY_MS + 60_000, "what rested for a day is gone", || remembered(site, id) == 1).await;
+    looks_at(site, 2 * DAY_MS).await;
+    assert_eq!(remembered(site, id), 1, "it came later");
+    looks_from(site, 2 * DAY_MS + 7_200_000, "so is what came then", || remembered(site, id) == 0).await;
     world.stop().await;
 }
 
@@ -117,17 +128,16 @@ async fn what_has_rested_stays_while_a_member_is_away() {
     two.until("the bucket is followed whole", || async { two.site().is_complete(id) }).await;
     two.stop().await;
     delete_at(one, id, "k", 0).await;
-    restart(one).await;
-    one.until("it begins to rest", || async { row(one, id).is_some() }).await;
-    counts(one, DAY_MS + 60_000).await;
-    restart(one).await;
+    looks_at(one, 0).await;
+    assert!(row(one, id).is_some(), "it begins to rest");
     let seen = space::vector(&one.site().store.view(), id).unwrap();
-    one.until("it has rested", || async { row(one, id).is_some_and(|row| *row.rested() == seen) }).await;
+    looks_at(one, DAY_MS + 60_000).await;
+    assert!(row(one, id).is_some_and(|row| *row.rested() == seen), "it has rested");
     assert_eq!(remembered(one, id), 1, "nobody has heard the other");
     let odd = Entry::Local { key: Bytes::from_static(COUNTED), value: Some(Bytes::from_static(b"odd")) };
     let say = move |_: &dyn View| Ok(((), vec![entry(&odd)]));
     one.site().commit(one.site().system, (), say).await.unwrap();
-    restart(one).await;
-    one.until("it begins anew", || async { row(one, id).is_some_and(|row| row.rested().is_empty()) }).await;
+    tombstones::turn(one.site().clone()).await;
+    assert!(row(one, id).is_some_and(|row| row.rested().is_empty()), "it begins anew");
     world.stop().await;
 }

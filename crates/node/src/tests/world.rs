@@ -14,13 +14,15 @@ use skerry_gateway::service::{
     UploadBody, WriteCondition,
 };
 use skerry_model::{Entry, Record, bucket, space};
+use skerry_storage::StorageError;
 use tempfile::TempDir;
 
 use crate::config::{Config, Copies};
 use crate::net::memory::{MemoryNet, MemoryWorld};
 use crate::net::tcp::TcpNet;
-use crate::server::{Core, Options};
+use crate::server::{Core, Options, StartError};
 use crate::site::{Site, entry, unreadable};
+use crate::tasks::rest;
 use crate::trust::access::AccessKey;
 use crate::trust::founding::Founding;
 use crate::trust::{Identity, PublicKey, SeatOffer, SiteStatement, SiteTrust, entropy};
@@ -60,7 +62,17 @@ pub(super) struct TestSite {
 }
 
 impl TestSite {
+    /// What was being read when the site was stopped ends first: until then the store is locked.
     pub(super) async fn start(&mut self) {
+        let begin = async {
+            while let Err(StartError::Storage { error: StorageError::Locked, .. }) = self.begin().await {
+                rest(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(tokio::time::timeout(PATIENCE, begin).await.is_ok(), "the store is still locked");
+    }
+
+    async fn begin(&mut self) -> Result<(), StartError> {
         let (mut config, mut options) = self.settings();
         config.peer.relay = self.carries;
         if self.over_tcp {
@@ -68,7 +80,11 @@ impl TestSite {
             config.peer.advertise = vec![net.address().to_string()];
             options.net = Some(net);
         }
-        self.core = Some(Core::start(&config, options).await.unwrap());
+        self.core = match Core::start(&config, options).await {
+            Err(error @ StartError::Storage { error: StorageError::Locked, .. }) => return Err(error),
+            started => Some(started.unwrap()),
+        };
+        Ok(())
     }
 
     /// What it is started with.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
 use crate::site::Site;
 use crate::tasks::Tasks;
@@ -26,7 +26,7 @@ pub(crate) mod replaced_homes;
 pub(crate) mod resting;
 pub(crate) mod scrub;
 mod tenures;
-mod tombstones;
+pub(crate) mod tombstones;
 mod trim;
 mod trim_plan;
 
@@ -78,7 +78,7 @@ pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::S
     };
     of_site("replaced", |site| every(HOMES, replaced_homes::Homes::new(site)).boxed());
     of_site("collector", |site| every(COLLECT, collector::Collector::new(site)).boxed());
-    of_site("tombstones", |site| every(TOMBSTONES, tombstones::Tombstones::new(site)).boxed());
+    of_site("tombstones", |site| later(TOMBSTONES, tombstones::Tombstones::new(site)).boxed());
     of_site("fellows", |site| every(FELLOWS, fellows::Fellows(site)).boxed());
     of_site("uplink", |site| crate::uplink_admin::work(site).boxed());
     of_site("leaving", |site| crate::leaving::work(site).boxed());
@@ -110,8 +110,18 @@ async fn again(changes: &mut watch::Receiver<u64>, is_done: bool) -> bool {
     }
 }
 
-async fn every(period: Duration, mut worker: impl Worker) {
+async fn every(period: Duration, worker: impl Worker) {
+    at(interval(period), worker).await;
+}
+
+/// The same, for what finds nothing to do just after a start.
+async fn later(period: Duration, worker: impl Worker) {
     let mut ticks = interval(period);
+    ticks.reset();
+    at(ticks, worker).await;
+}
+
+async fn at(mut ticks: Interval, mut worker: impl Worker) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

@@ -183,6 +183,12 @@ impl Worker for Tombstones {
     }
 }
 
+/// One turn, for tests that say when.
+#[cfg(test)]
+pub(crate) async fn turn(site: Arc<Site>) {
+    Tombstones::new(site).turn().await;
+}
+
 #[cfg(test)]
 mod tests {
     use skerry_base::{NodeId, Origin};
