@@ -1,7 +1,9 @@
-//! Sites that pay for what crosses their links: who says so, who is told, and how long their links rest.
+//! Sites that pay for what crosses their links: who says so, who is told; and how long links rest, those of such sites and
+//! those of sites that have very many.
 //!
 //! A link with such a site at one end is asked seldom whether its other end is there ([`crate::rest`]), SWIM does not probe over
-//! it ([`crate::membership`]). Invariants: said only to who understands it; what a site said is true until it says otherwise, or
+//! it ([`crate::membership`]). Of more than 144 links each is asked less often, too, so that all of them cost no more than so many:
+//! of that nobody is told, as all sites count the same roster, and SWIM probes as ever. Invariants: said only to who understands it; what a site said is true until it says otherwise, or
 //! speaks a dialect that cannot say it. Who has not heard it asks too often, and nothing else: it decides no levels, on which all
 //! must agree, whether linked or not.
 
@@ -14,11 +16,14 @@ use crate::context::Context;
 use crate::message::Message;
 use crate::{Output, limits};
 
+/// How long a link rests, and whether one of its ends pays for what crosses.
+type Rest = (Duration, bool);
+
 /// What was said, and what the shell was told.
 #[derive(Debug, Default)]
 pub(crate) struct Metered {
     /// Links that rest longer than others.
-    rests: BTreeMap<SiteId, Duration>,
+    rests: BTreeMap<SiteId, Rest>,
 }
 
 impl Metered {
@@ -37,13 +42,8 @@ impl Metered {
 
     /// A new link: the shell may have forgotten, or remember what holds no more.
     pub(crate) fn link_up(&mut self, site: SiteId, cx: &mut Context<'_>) {
-        let every = cx.peers.rests(site);
-        match every {
-            Some(every) => self.rests.insert(site, every),
-            None => self.rests.remove(&site),
-        };
-        cx.out.push(Output::Rests { site, every });
-        self.settle(cx);
+        let rest = self.note(site, cx).1;
+        say(site, rest, cx);
     }
 
     /// The other end of a link understands so much.
@@ -53,14 +53,14 @@ impl Metered {
         } else {
             tell(site, cx);
         }
-        self.settle(cx);
+        self.weigh(site, cx);
     }
 
     /// Another pays, or does not.
     pub(crate) fn heard(&mut self, from: SiteId, every_secs: u32, cx: &mut Context<'_>) {
         let every = (every_secs > 0).then(|| Duration::from_secs(every_secs.into()));
         cx.peers.set_payer(from, every);
-        self.settle(cx);
+        self.weigh(from, cx);
     }
 
     pub(crate) fn roster_changed(&mut self, gone: &[SiteId], cx: &mut Context<'_>) {
@@ -72,17 +72,35 @@ impl Metered {
 
     /// Tells the shell what is not as it was.
     fn settle(&mut self, cx: &mut Context<'_>) {
-        for site in cx.peers.near() {
-            let every = cx.peers.rests(site);
-            let before = match every {
-                Some(every) => self.rests.insert(site, every),
-                None => self.rests.remove(&site),
-            };
-            if before != every {
-                cx.out.push(Output::Rests { site, every });
+        cx.peers.near().into_iter().for_each(|site| self.weigh(site, cx));
+    }
+
+    /// The same of one link, if it stands.
+    fn weigh(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        if cx.peers.is_linked(site) {
+            let (before, rest) = self.note(site, cx);
+            if before != rest {
+                say(site, rest, cx);
             }
         }
     }
+
+    /// How a link rested as far as the shell knows, and how it does from now on.
+    fn note(&mut self, site: SiteId, cx: &Context<'_>) -> (Option<Rest>, Option<Rest>) {
+        let paid = cx.peers.rests(site).is_some();
+        let rest = cx.peers.silence(site).map(|every| (every, paid));
+        let before = match rest {
+            Some(rest) => self.rests.insert(site, rest),
+            None => self.rests.remove(&site),
+        };
+        (before, rest)
+    }
+}
+
+/// Tells the shell.
+fn say(site: SiteId, rest: Option<Rest>, cx: &mut Context<'_>) {
+    let (every, paid) = rest.unzip();
+    cx.out.push(Output::Rests { site, every, paid: paid.unwrap_or(false) });
 }
 
 /// Tells one site. That this one does not pay is said as well: it may have paid in an earlier life.

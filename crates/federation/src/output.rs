@@ -207,13 +207,15 @@ pub enum Output {
     SiteAlive(SiteId),
     /// A site of the roster is silent for all who could ask. It stays in the roster.
     SiteDead(SiteId),
-    /// How long the link to a site rests before either end asks whether the other is there: one of them pays for it. Said with
-    /// each link that differs from others, and when it changes.
+    /// How long the link to a site rests before either end asks whether the other is there: one of them pays for it, or there are
+    /// very many. Said with each new link, and when it changes.
     Rests {
         /// Which.
         site: SiteId,
-        /// None: as links do that cost nothing.
+        /// None: as links do that are few and cost nothing.
         every: Option<core::time::Duration>,
+        /// Whether one of the ends pays for what crosses.
+        paid: bool,
     },
     /// For metrics and logs.
     Report(Report),

@@ -14,7 +14,7 @@ use skerry_base::{Instant, SiteId};
 use crate::areas::view::{Entry, View};
 use crate::areas::{Coordinate, Landmark, level};
 use crate::message::Place;
-use crate::{Config, SiteEntry, limits};
+use crate::{Config, SiteEntry, limits, rest};
 
 /// Roster, links, round trips and landmarks.
 #[derive(Debug)]
@@ -163,7 +163,8 @@ impl Peers {
     /// Those of `sites` that are linked, nearest first.
     pub(crate) fn nearest(&self, sites: impl Iterator<Item = SiteId>) -> Vec<SiteId> {
         let mut linked: Vec<SiteId> = sites.filter(|site| self.is_linked(*site)).collect();
-        linked.sort_by_key(|site| self.distance(*site));
+        // The distance of each is looked up once: there may be a thousand.
+        linked.sort_by_cached_key(|site| self.distance(*site));
         linked
     }
 }
@@ -245,6 +246,11 @@ impl Peers {
     /// How long the link to a site rests, if one of its ends pays for it.
     pub(crate) fn rests(&self, site: SiteId) -> Option<Duration> {
         self.pays_for(site).max(self.payers.get(&site).copied())
+    }
+
+    /// How long the link to a site rests, if longer than others do: because one of its ends pays, or because there are very many.
+    pub(crate) fn silence(&self, site: SiteId) -> Option<Duration> {
+        self.rests(site).max(rest::crowded(self.roster.len() as u64))
     }
 
     /// Whether this end pays for what crosses to and from a site: to the other nodes of its own site it does not.

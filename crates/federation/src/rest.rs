@@ -1,5 +1,5 @@
-//! What links cost while nobody uses them, by constants; and how seldom a site that pays by the byte asks whether the others
-//! are still there.
+//! What links cost while nobody uses them, by constants; and how seldom a site that pays by the byte, or has very many
+//! links, asks whether the others are still there.
 //!
 //! Why here: it decides what sites say to each other when there is nothing to say. Pure: bytes and links in, bytes and
 //! pauses out, so that a test can say what a month costs. Invariant: everything on the wire counts, at both directions: the
@@ -33,6 +33,11 @@ pub const SELDOM: Duration = Duration::from_secs(3600);
 const PART: u64 = 100;
 /// … and no more in a month than this, however much there is: a third of what a site may cost at rest.
 const MONTHLY: u64 = 10_000_000;
+/// What the questions on all links of a site together may take in a second, both directions: half of it is sent, so that with
+/// what the machine says a site stays below a kilobyte a second, however many links it has.
+pub const TOGETHER: u64 = 1000;
+/// Pauses of many links are so many seconds or a multiple: one site more or less changes none of them.
+const STEP: u64 = 10;
 
 /// What small messages take on the wire, each with the packet that acknowledges it.
 pub const fn carried(messages: u64, bytes: u64) -> u64 {
@@ -70,9 +75,28 @@ pub fn every(month_bytes: u64, links: u64) -> Duration {
     Duration::from_secs(cost.div_ceil(allowed)).clamp(OFTEN, SELDOM)
 }
 
+/// The pause on each of so many links that cost nothing, if it is longer than [`OFTEN`]: from 145 links on.
+pub fn crowded(links: u64) -> Option<Duration> {
+    let turns = links.saturating_mul(asked()).div_ceil(TOGETHER);
+    let every = turns.saturating_mul(8).div_ceil(7).div_ceil(STEP).saturating_mul(STEP);
+    Some(Duration::from_secs(every).min(SELDOM)).filter(|every| *every > OFTEN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_links_take_no_more_than_some() {
+        let pauses = [1, 59, 144, 145, 299, 1023, 9999].map(crowded);
+        let seconds = pauses.map(|every| every.map_or(0, |every| every.as_secs()));
+        assert_eq!(seconds, [0, 0, 0, 50, 90, 290, 2770]);
+        for links in 1..7000 {
+            let all = keep_alives(links, crowded(links).unwrap_or(OFTEN), MONTH);
+            assert!(all <= TOGETHER * MONTH.as_secs(), "{links} links: {all}");
+        }
+        assert_eq!(crowded(u64::MAX), Some(SELDOM));
+    }
 
     #[test]
     fn the_pause_follows_the_budget_and_the_links() {

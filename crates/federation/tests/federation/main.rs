@@ -3,6 +3,7 @@
 
 mod absence;
 mod convergence;
+mod crowd;
 mod equal;
 mod fresh;
 mod hostile;

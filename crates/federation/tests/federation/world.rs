@@ -360,7 +360,7 @@ impl World {
             Output::Report(report) => self.reports.push((n, report)),
             Output::SiteAlive(site) => assert!(self.alive.insert((n, site)), "alive twice"),
             Output::SiteDead(site) => assert!(self.alive.remove(&(n, site)), "dead twice"),
-            Output::Rests { site, every } => {
+            Output::Rests { site, every, .. } => {
                 self.rests.insert((n, number(site)), every);
             }
             Output::MemberOf { .. } => {}

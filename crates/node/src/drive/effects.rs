@@ -21,8 +21,8 @@ pub(crate) trait Effects: Send + 'static {
     fn member_of(&mut self, site: SiteId, bucket: BucketId, member: bool);
     /// A site is heard of, or silent.
     fn alive(&mut self, site: SiteId, alive: bool);
-    /// How long the link to a site rests.
-    fn rests(&mut self, site: SiteId, every: Option<Duration>);
+    /// How long the link to a site rests, and whether one of its ends pays for it.
+    fn rests(&mut self, site: SiteId, every: Option<Duration>, paid: bool);
     /// For logs and metrics.
     fn report(&mut self, report: Report);
 }

@@ -165,9 +165,9 @@ impl Effects for Live {
         self.changes.world();
     }
 
-    fn rests(&mut self, site: SiteId, every: Option<Duration>) {
-        tracing::debug!(%site, ?every, "how long the link rests");
-        self.peers.rests(site, every);
+    fn rests(&mut self, site: SiteId, every: Option<Duration>, paid: bool) {
+        tracing::debug!(%site, ?every, paid, "how long the link rests");
+        self.peers.rests(site, every, paid);
     }
 
     fn report(&mut self, report: Report) {

@@ -217,7 +217,7 @@ impl<R: Replicas, E: Effects> Driver<R, E> {
             Output::MemberOf { site, bucket, member } => self.effects.member_of(site, bucket, member),
             Output::SiteAlive(site) => self.effects.alive(site, true),
             Output::SiteDead(site) => self.effects.alive(site, false),
-            Output::Rests { site, every } => self.effects.rests(site, every),
+            Output::Rests { site, every, paid } => self.effects.rests(site, every, paid),
             Output::Report(report) => self.effects.report(report),
             Output::Violation(what) => tracing::error!(what, "an invariant of the federation machine broke"),
         }

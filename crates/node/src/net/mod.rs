@@ -200,8 +200,8 @@ pub trait Net: Send + Sync + 'static {
     /// links are that cost nothing.
     fn set_rest(&self, _peer: NodeId, _every: Option<Duration>) {}
 
-    /// Asks all peers now whether they are there: links whose other ends are gone end by it.
-    fn doubt(&self) {}
+    /// Asks so many peers now, each in its turn, whether they are there: links whose other ends are gone end by it.
+    fn doubt(&self, _most: usize) {}
 
     /// Bytes on the wire (TLS and framing included) by peer since start.
     fn traffic(&self) -> Vec<PeerTraffic>;

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -120,6 +121,8 @@ struct State {
     cut: bool,
     /// Nodes that are not connected with directly.
     apart: BTreeSet<NodeId>,
+    /// Whom this node asked last because links broke: the next is another's turn.
+    doubted: Option<NodeId>,
     /// Lives that run beside another with the same key.
     refused: BTreeMap<NodeId, BTreeSet<u64>>,
     /// When one of a node was turned away last.
@@ -211,6 +214,7 @@ impl TcpNet {
             numbers: 0,
             cut: false,
             apart: BTreeSet::new(),
+            doubted: None,
             refused: BTreeMap::new(),
             turned_away: BTreeMap::new(),
             meetings: Vec::new(),
@@ -389,9 +393,14 @@ impl Net for TcpNet {
         });
     }
 
-    fn doubt(&self) {
+    fn doubt(&self, most: usize) {
         self.shared.state(|state| {
-            state.peers.values().filter_map(|peer| peer.link.as_ref()).for_each(|link| link.doubt());
+            let linked = |(node, peer): (&NodeId, &PeerState)| peer.link.as_ref().map(|_| *node);
+            let chosen: Vec<NodeId> =
+                round(&state.peers, state.doubted).filter_map(linked).take(most).collect();
+            let links = chosen.iter().filter_map(|node| state.peers.get(node)?.link.as_ref());
+            links.for_each(|link| link.doubt());
+            state.doubted = chosen.last().copied().or(state.doubted);
         });
     }
 
@@ -475,6 +484,15 @@ impl State {
         }
         new
     }
+}
+
+/// All once, beginning with who comes after the last.
+fn round<V>(peers: &BTreeMap<NodeId, V>, last: Option<NodeId>) -> impl Iterator<Item = (&NodeId, &V)> {
+    let (after, upto) = match last {
+        Some(last) => (Bound::Excluded(last), Bound::Included(last)),
+        None => (Bound::Unbounded, Bound::Unbounded),
+    };
+    peers.range((after, Bound::Unbounded)).chain(peers.range((Bound::Unbounded, upto))).take(peers.len())
 }
 
 impl PeerState {

@@ -155,12 +155,12 @@ struct Noted {
 }
 
 impl Peers {
-    /// How long the link to a site rests, if one of the ends pays for what crosses.
-    pub(crate) fn rests(&self, site: SiteId, every: Option<Duration>) {
+    /// How long the link to a site rests, if longer than others do, and whether one of the ends pays for what crosses.
+    pub(crate) fn rests(&self, site: SiteId, every: Option<Duration>, is_paid: bool) {
         let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
-        match every {
-            Some(_) => paid.insert(site),
-            None => paid.remove(&site),
+        match is_paid {
+            true => paid.insert(site),
+            false => paid.remove(&site),
         };
         drop(paid);
         if let Some(node) = self.roster.node(site) {

@@ -48,6 +48,19 @@ impl Site {
     }
 }
 
+/// Whoever is asked because others' links broke: everybody in turn, whatever the number.
+#[test]
+fn each_in_its_turn() {
+    let peers: BTreeMap<NodeId, ()> = [1, 3, 5].map(|n| (NodeId([n; 16]), ())).into();
+    let order = |last: Option<u8>| {
+        round(&peers, last.map(|n| NodeId([n; 16]))).map(|(node, ())| node.0[0]).collect::<Vec<u8>>()
+    };
+    assert_eq!(order(None), [1, 3, 5]);
+    assert_eq!(order(Some(1)), [3, 5, 1]);
+    assert_eq!(order(Some(4)), [5, 1, 3], "one that is gone");
+    assert_eq!(order(Some(5)), [1, 3, 5]);
+}
+
 async fn linked() -> (Site, Site) {
     let (mut a, mut b) = (Site::new().await, Site::new().await);
     a.net.set_peers(vec![b.address()]);

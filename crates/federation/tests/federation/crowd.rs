@@ -1,0 +1,109 @@
+//! Many links: what they cost together at rest, and that who is silent is found as soon as among few.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use skerry_base::{Instant, SiteId};
+use skerry_federation::{Config, Federation, Input, Message, Output, SiteEntry, limits, rest};
+
+use crate::memory::Memory;
+use crate::world::{SYSTEM, World, millis, seconds, site_id};
+
+/// How long each link rests as the shell is told, and whether it is paid for.
+type Rests = BTreeMap<SiteId, (Option<Duration>, bool)>;
+
+/// One machine among many.
+struct One {
+    machine: Federation,
+    store: Memory,
+    rests: Rests,
+}
+
+impl One {
+    /// With so many links, all of which stand.
+    fn linked(links: usize) -> Self {
+        let machine = Federation::new(Config::new(site_id(0), 1, 1).with_system(SYSTEM));
+        let mut one = Self { machine, store: Memory::default(), rests: Rests::new() };
+        one.roster(links);
+        (1..=links).for_each(|n| one.input(Input::LinkUp(site_id(n))));
+        one
+    }
+
+    fn roster(&mut self, others: usize) {
+        self.input(Input::Roster((0..=others).map(|n| SiteEntry { site: site_id(n) }).collect()));
+    }
+
+    fn input(&mut self, input: Input) {
+        let mut out = Vec::new();
+        self.machine.handle(input, Instant(1), &self.store, &mut out);
+        for output in out {
+            match output {
+                Output::Rests { site, every, paid } => {
+                    self.rests.insert(site, (every, paid));
+                }
+                Output::Violation(what) => assert_eq!(what, ""),
+                _ => {}
+            }
+        }
+    }
+
+    /// What all its links ask in a second, both directions, with what carries it.
+    fn asked(&self) -> u64 {
+        let span = Duration::from_secs(86_400);
+        let of = |(every, _): &(Option<Duration>, bool)| {
+            rest::keep_alives(1, every.unwrap_or(rest::OFTEN), span)
+        };
+        self.rests.values().map(of).sum::<u64>() / span.as_secs()
+    }
+}
+
+#[test]
+fn all_links_together_cost_no_more_than_some() {
+    for (links, every) in [(60, None), (300, Some(seconds(90))), (1000, Some(seconds(280)))] {
+        let one = One::linked(links);
+        assert_eq!(one.rests.len(), links);
+        assert!(one.rests.values().all(|rest| *rest == (every, false)), "{links}: {:?}", one.rests);
+        println!("{links} links: each after {every:?}, {} B/s in both directions", one.asked());
+        assert!(one.asked() <= rest::TOGETHER, "{links}: {}", one.asked());
+    }
+}
+
+#[test]
+fn links_rest_longer_as_sites_come_and_less_as_they_go() {
+    let mut one = One::linked(140);
+    let told = |one: &One| one.rests.values().map(|(every, _)| *every).collect::<Vec<_>>();
+    assert_eq!(told(&one), [None; 140]);
+    one.roster(300);
+    assert_eq!(told(&one), [Some(seconds(90)); 140], "as all sites count, linked or not yet");
+    one.roster(140);
+    assert_eq!(told(&one), [None; 140]);
+}
+
+#[test]
+fn the_longer_of_both_reasons_counts() {
+    let mut one = One::linked(300);
+    let payer = site_id(7);
+    one.input(Input::Speaks { site: payer, dialect: limits::DIALECT });
+    for (every_secs, rests) in [(3600, (3600, true)), (50, (90, true)), (0, (90, false))] {
+        one.input(Input::Received { from: payer, message: Message::Metered { every_secs } });
+        assert_eq!(one.rests[&payer], (Some(seconds(rests.0)), rests.1));
+    }
+    assert_eq!(one.rests[&site_id(8)], (Some(seconds(90)), false));
+}
+
+/// Nothing stands in for the answers of a site whose link rests only because there are many.
+#[test]
+fn who_is_silent_among_many_is_dead_as_soon() {
+    let mut world = World::new(160, 7, millis(30));
+    (4..160).for_each(|n| world.isolate(n));
+    world.start();
+    world.run(seconds(60));
+    assert_eq!(world.rests[&(0, 3)], Some(seconds(50)));
+    assert!((1..4).all(|n| world.sites[0].machine.is_alive(site_id(n))));
+    (0..3).for_each(|n| {
+        world.silence(3, n);
+        world.silence(n, 3);
+    });
+    world.run(seconds(120));
+    assert!((0..3).all(|n| !world.sites[n].machine.is_alive(site_id(3))));
+}
