@@ -360,6 +360,181 @@ fn a_site_of_two_nodes_answers_as_one() {
     assert!(crossed("far2") * 50 < payload, "{} bytes crossed again", crossed("far2"));
 }
 
+const APART: &str = r#"version = 1
+id = "T-3"
+title = "two sites that write apart"
+publication = "none"
+figures = ["none"]
+cannot_reproduce = ["nothing"]
+
+[setting]
+sites = 2
+core_rtt_ms = 40
+core_rate_mbit = 20
+objects = 60
+threads = 8
+size = "200B"
+connections = "keep"
+timeout_s = 60
+
+[[phase]]
+name = "meet"
+operation = "put"
+set = "meet"
+objects = 2
+
+[[phase]]
+name = "met"
+operation = "converge"
+set = "meet"
+objects = 2
+
+[[phase]]
+name = "write"
+operation = "put"
+events = [{ at = "0ms", cut = "site-1" }]
+
+[[phase]]
+name = "caught-up"
+operation = "converge"
+events = [{ at = "500ms", heal = "site-1" }]
+
+[[phase]]
+name = "meanwhile"
+operation = "put"
+set = "meanwhile"
+objects = 5
+rate_per_s = 40
+beside = "caught-up"
+again = true
+
+[scale.small]
+[scale.paper]
+"#;
+
+/// What both sites wrote while apart is listed at both after the heal, and that moment is what the step took; what goes on
+/// beside it ends with it.
+#[test]
+fn a_step_waits_until_both_sites_list_the_same() {
+    let _alone = alone();
+    let files = tempfile::tempdir().unwrap();
+    let Some((result, _out, directory)) = played(&scenario(files.path(), APART)) else { return };
+    let cell = &result.cells[0];
+    for name in ["met", "caught-up"] {
+        assert_eq!((phase(cell, name).operations, phase(cell, name).failures), (2, 0), "{name}");
+    }
+    let caught_up = phase(cell, "caught-up");
+    // Nothing crosses before the heal.
+    assert!(caught_up.events[0].at_seconds >= 0.5 && fastest(&directory, caught_up) > 520_000_000);
+    let write = phase(cell, "write");
+    assert_eq!((write.operations, write.failures), (120, 0), "{:?}", write.failure_texts);
+    // Each of 60 bodies of 200 bytes, each way.
+    let crossed = &caught_up.traffic.bytes;
+    assert!(crossed[0][1] > 60 * 200 && crossed[1][0] > 60 * 200, "{crossed:?}");
+    let meanwhile = phase(cell, "meanwhile");
+    assert_eq!(meanwhile.failures, 0, "{:?}", meanwhile.failure_texts);
+    let begun = samples(&directory, meanwhile).iter().map(|sample| sample.start_ns).max().unwrap();
+    assert!(
+        meanwhile.operations > 20,
+        "{} operations, of five objects again and again",
+        meanwhile.operations
+    );
+    assert!(begun < (caught_up.seconds * 1e9) as u64 + 1_500_000_000, "it goes on after {begun} ns");
+    assert!(meanwhile.traffic.bytes.is_empty(), "what crosses counts once");
+}
+
+/// What never comes together ends the run, with what is lacking.
+#[test]
+fn sites_that_stay_apart_end_the_run() {
+    let _alone = alone();
+    let (files, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let apart = APART
+        .replace("events = [{ at = \"500ms\", heal = \"site-1\" }]\n", "")
+        .replace("timeout_s = 60", "timeout_s = 8");
+    let Some(said) = failed(out.path(), &[&scenario(files.path(), &apart)]) else { return };
+    assert!(said.contains("phase caught-up: no answer after 8 s from site-1-client-1"), "{said}");
+    assert!(said.contains("0 keys are shown, 1 are there"), "{said}");
+}
+
+const FLOODED: &str = r#"version = 1
+id = "T-4"
+title = "a site beside one that is flooded"
+publication = "none"
+figures = ["none"]
+cannot_reproduce = ["nothing"]
+
+[setting]
+sites = 3
+bucket_per_site = true
+cpu_share = 0.3
+limits = "must"
+core_rtt_ms = 10
+core_rate_mbit = 40
+objects = 60
+threads = 2
+size = "4KiB"
+connections = "keep"
+timeout_s = 60
+settle_s = 5
+
+[[phase]]
+name = "fill"
+operation = "put"
+clients = ["site-1"]
+set = "large"
+objects = 40
+size = "1MiB"
+
+[[phase]]
+name = "write"
+operation = "put"
+clients = ["site-2"]
+rate_per_s = 20
+
+[[phase]]
+name = "flood"
+operation = "get"
+clients = ["site-3"]
+objects_of = "site-1"
+set = "large"
+objects = 40
+size = "1MiB"
+beside = "write"
+
+[scale.small]
+[scale.paper]
+"#;
+
+/// What site 3 reads at site 1 does not pass by site 2; site 2's own work goes on at its rate, within its share.
+#[test]
+fn a_flood_between_two_sites_is_not_the_third_ones() {
+    let _alone = alone();
+    let files = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let file = scenario(files.path(), FLOODED);
+    let output = lab(out.path(), &[&file]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if is_skipped(&output) || said.contains("this machine refuses it: no cpu limit") {
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    let directory = entries(out.path()).into_iter().next().unwrap();
+    let result = LabResult::read(&directory).unwrap();
+    let cell = &result.cells[0];
+    assert_eq!(cell.limits.len(), 3);
+    assert!(cell.limits.iter().all(|limit| (limit.cpu_share - 0.3).abs() < 0.001), "{:?}", cell.limits);
+    let write = phase(cell, "write");
+    assert_eq!((write.operations, write.failures), (60, 0), "{:?}", write.failure_texts);
+    assert!(write.seconds >= 2.9, "60 at 20 a second took {} s", write.seconds);
+    let flood = phase(cell, "flood");
+    assert_eq!(flood.failures, 0, "{:?}", flood.failure_texts);
+    assert!(flood.operations >= 2 && flood.operations <= 40, "{}", flood.operations);
+    let bytes = &write.traffic.bytes;
+    let aside = bytes[1][0] + bytes[0][1] + bytes[1][2] + bytes[2][1];
+    assert!(bytes[0][2] > 1 << 20, "no flood: {bytes:?}");
+    assert!(aside * 100 < bytes[0][2], "{aside} bytes at the third site: {bytes:?}");
+}
+
 /// Waits for a child with a bound.
 fn ended(mut child: Child) -> Output {
     let by = Instant::now() + Duration::from_secs(120);

@@ -60,7 +60,7 @@ fn planned(table: &Table, source: Source<'_>) -> Result<PlannedCell, Refusal> {
     let refuse = |reason: String| source.refuse(0..0, reason);
     let setting: Setting =
         table.clone().try_into().map_err(|error: toml::de::Error| refuse(error.message().into()))?;
-    setting.check().map_err(refuse)?;
+    setting.check().and_then(|()| setting.check_together()).map_err(refuse)?;
     Ok(PlannedCell { labels: setting.labels(), setting })
 }
 

@@ -188,8 +188,12 @@ impl Scenario {
 }
 
 fn steps(entries: Vec<phase::Entry>, source: Source<'_>) -> Result<Vec<Phase>, Refusal> {
-    let mut seen = BTreeMap::new();
-    entries.into_iter().map(|entry| entry.check(source.path, source.text, &mut seen)).collect()
+    let mut steps = Vec::new();
+    for entry in entries {
+        let step = entry.check(source, &steps)?;
+        steps.push(step);
+    }
+    Ok(steps)
 }
 
 fn rows(

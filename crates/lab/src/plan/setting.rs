@@ -40,6 +40,8 @@ pub struct Setting {
     pub memory_mb: Option<u64>,
     /// Processors of a server host; 0.5 is half of one.
     pub cpu_share: Option<f64>,
+    /// `must`: a machine that refuses the limits of memory and processor ends the run; else that is a warning.
+    pub limits: Option<Demand>,
     /// Objects of each client.
     pub objects: Option<u64>,
     /// Size of each object, as `256kB` (decimal) or `4KiB`.
@@ -54,6 +56,8 @@ pub struct Setting {
     pub scope: Option<String>,
     /// Whether each site's clients work in a bucket that was made there; as the system's file says if not set.
     pub bucket_per_site: Option<bool>,
+    /// What of its records members of the bucket take along, as `small` or `records`; as the system has it if not set.
+    pub follow: Option<String>,
     /// An erasure code, as `6+3`.
     pub code: Option<String>,
     /// Pairs of writer and reader.
@@ -86,6 +90,16 @@ pub enum Arrival {
     Spread,
 }
 
+/// How much is made of what the machine may refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Demand {
+    /// Without it the figures would mean nothing.
+    Must,
+    /// They would mean less.
+    Wish,
+}
+
 /// What becomes of a connection after an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -97,7 +111,7 @@ pub enum Connections {
 }
 
 /// Fields that tell cells of a result apart; the others are the scenario's own business.
-const LABELS: [&str; 16] = [
+const LABELS: [&str; 17] = [
     "sites",
     "nodes",
     "topology",
@@ -111,6 +125,7 @@ const LABELS: [&str; 16] = [
     "size",
     "threads",
     "scope",
+    "follow",
     "code",
     "memory_mb",
     "cpu_share",
@@ -175,6 +190,17 @@ impl Setting {
             if value.is_some_and(|value| !(0.0..=60_000.0).contains(&value)) {
                 return Err(format!("{name} is from 0 to 60000"));
             }
+        }
+        if self.cpu_share.is_some_and(|share| !(0.01..=1024.0).contains(&share)) {
+            return Err("cpu_share is from 0.01 to 1024 processors".into());
+        }
+        Ok(())
+    }
+
+    /// What is wrong with values that are right by themselves.
+    pub(super) fn check_together(&self) -> Result<(), String> {
+        if self.limits == Some(Demand::Must) && self.memory_mb.is_none() && self.cpu_share.is_none() {
+            return Err("limits = \"must\" needs memory_mb or cpu_share beside it".into());
         }
         Ok(())
     }

@@ -11,7 +11,13 @@
 //! | `inter-site` | one phase | bytes that crossed between sites, per trial |
 //! | `inter-site-share` | one phase | the same over the payload moved, in percent |
 //! | `site-imbalance` | one phase | bytes sent to other sites: the busiest site over the mean of the others |
-//! | `ratio` | `a/b` | mean of phase a over mean of phase b |
+//! | `sent-spread` | one phase | bytes sent to other sites: the site that sent most over the one that sent least |
+//! | `packets-at:SITE` | one phase | packets between a site and the others, per second |
+//! | `packets-caused:SITE` `bytes-caused:SITE` | `a/b` | what passed between a site and the others in phase a beyond what did in the same time of phase b |
+//! | `link-use:FROM>TO` | one phase | bytes on the link from one site to another over what it can carry in that time, in percent |
+//! | `inter-site-each` | `a/b` | bytes between sites in phase a for each operation of phase b |
+//! | `ratio` | `a/b` | mean of phase a over mean of phase b; `ratio:p99` of another time |
+//! | `order-ratio:K/J` | one phase | the K-th fastest operation of each client over the J-th, means over clients and trials |
 //! | `throughput-ratio` | `a/b` | throughput of phase a over that of phase b |
 //! | `growth:LABEL` | one phase | mean in the cell with the largest value of the label over the smallest's |
 //! | `correlation` | one phase | over cells: inter-site bytes with mean time |
@@ -23,6 +29,7 @@ use std::fs::File;
 use std::path::Path;
 
 use skerry_bench::sample::{Sample, read_csv};
+use skerry_scenario::topology::Topology;
 use skerry_scenario::workload_size::Size;
 
 use crate::result::{Cell, LabResult, OK, PaperRow, Phase};
@@ -48,8 +55,20 @@ pub enum Statistic {
     InterSiteShare,
     /// The busiest site over the others.
     SiteImbalance,
-    /// Of means.
-    Ratio,
+    /// Most over least.
+    SentSpread,
+    /// Per second, at a site.
+    PacketsAt(String),
+    /// At a site, beyond another phase.
+    Caused(String, Unit),
+    /// Of a link from site to site.
+    LinkUse(String, String),
+    /// For each operation of another phase.
+    InterSiteEach,
+    /// Of a field of the summary.
+    Ratio(fn(&skerry_bench::summary::Summary) -> f64),
+    /// Of two ranks.
+    OrderRatio(usize, usize),
     /// Of throughputs.
     ThroughputRatio,
     /// Along a label.
@@ -60,6 +79,15 @@ pub enum Statistic {
     PeakRss,
     /// Nothing yet.
     Later,
+}
+
+/// What is counted at a site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets.
+    Packets,
+    /// Bytes, headers of IP included.
+    Bytes,
 }
 
 /// One value with the labels of the cell that it comes from; none if it comes from several.
@@ -76,17 +104,16 @@ impl Statistic {
     pub fn parse(text: &str) -> Result<Self, String> {
         let (name, argument) = text.split_once(':').unwrap_or((text, ""));
         let wrong = || format!("{text:?} is no statistic; docs/lab.md lists them");
+        let rank = |text: &str| text.parse().ok().filter(|rank: &usize| *rank > 0);
+        let ranks = |text: &str| text.split_once('/').and_then(|(a, b)| Some((rank(a)?, rank(b)?)));
+        let site = || Some(argument.to_owned()).filter(|site| !site.is_empty()).ok_or_else(wrong);
+        let ends = || argument.split_once('>').filter(|(from, to)| !from.is_empty() && !to.is_empty());
+        if let Some(field) = field(name).filter(|_| argument.is_empty()) {
+            return Ok(Self::Time(field));
+        }
         Ok(match name {
-            "mean" => Self::Time(|summary| summary.mean),
-            "p50" => Self::Time(|summary| summary.p50),
-            "p90" => Self::Time(|summary| summary.p90),
-            "p95" => Self::Time(|summary| summary.p95),
-            "p99" => Self::Time(|summary| summary.p99),
-            "min" => Self::Time(|summary| summary.min),
-            "max" => Self::Time(|summary| summary.max),
-            "stddev" => Self::Time(|summary| summary.stddev),
-            "first-byte-p50" => Self::Time(|summary| summary.first_byte_p50),
-            "order" => Self::Order(argument.parse().ok().filter(|rank| *rank > 0).ok_or_else(wrong)?),
+            "order" => Self::Order(rank(argument).ok_or_else(wrong)?),
+            "order-ratio" => ranks(argument).map(|(a, b)| Self::OrderRatio(a, b)).ok_or_else(wrong)?,
             "step-seconds" => Self::StepSeconds,
             "throughput" => Self::Throughput,
             "throughput-busy" => Self::ThroughputBusy,
@@ -94,7 +121,14 @@ impl Statistic {
             "inter-site" => Self::InterSite,
             "inter-site-share" => Self::InterSiteShare,
             "site-imbalance" => Self::SiteImbalance,
-            "ratio" => Self::Ratio,
+            "sent-spread" => Self::SentSpread,
+            "packets-at" => Self::PacketsAt(site()?),
+            "packets-caused" => Self::Caused(site()?, Unit::Packets),
+            "bytes-caused" => Self::Caused(site()?, Unit::Bytes),
+            "link-use" => ends().map(|(from, to)| Self::LinkUse(from.into(), to.into())).ok_or_else(wrong)?,
+            "inter-site-each" => Self::InterSiteEach,
+            "ratio" if argument.is_empty() => Self::Ratio(|summary| summary.mean),
+            "ratio" => Self::Ratio(field(argument).ok_or_else(wrong)?),
             "throughput-ratio" => Self::ThroughputRatio,
             "growth" if !argument.is_empty() => Self::Growth(argument.into()),
             "correlation" => Self::Correlation,
@@ -103,6 +137,22 @@ impl Statistic {
             _ => return Err(wrong()),
         })
     }
+}
+
+/// The time of a summary that is called so.
+fn field(name: &str) -> Option<fn(&skerry_bench::summary::Summary) -> f64> {
+    Some(match name {
+        "mean" => |summary| summary.mean,
+        "p50" => |summary| summary.p50,
+        "p90" => |summary| summary.p90,
+        "p95" => |summary| summary.p95,
+        "p99" => |summary| summary.p99,
+        "min" => |summary| summary.min,
+        "max" => |summary| summary.max,
+        "stddev" => |summary| summary.stddev,
+        "first-byte-p50" => |summary| summary.first_byte_p50,
+        _ => return None,
+    })
 }
 
 /// Ours for a row of a paper, in the row's unit: one value for each cell that the row selects. `directory` is where
@@ -131,13 +181,19 @@ pub fn evaluate(directory: &Path, result: &LabResult, row: &PaperRow) -> Vec<Val
 /// Notes in a result what its paper's numbers need of single operations, so that it can do without them.
 pub fn remember(directory: &Path, result: &mut LabResult) {
     for row in &result.paper_rows {
-        let Ok(Statistic::Order(rank)) = Statistic::parse(&row.statistic) else { continue };
+        let ranks = match Statistic::parse(&row.statistic) {
+            Ok(Statistic::Order(rank)) => vec![rank],
+            Ok(Statistic::OrderRatio(one, other)) => vec![one, other],
+            _ => continue,
+        };
         let fits =
             |cell: &&mut Cell| row.select.iter().all(|(name, value)| cell.labels.get(name) == Some(value));
         let phases = result.cells.iter_mut().filter(fits).flat_map(|cell| &mut cell.phases);
-        for phase in phases.filter(|phase| phase.name == row.phase && !phase.order.contains_key(&rank)) {
-            if let Some(value) = order(directory, phase, rank) {
-                phase.order.insert(rank, value);
+        for phase in phases.filter(|phase| phase.name == row.phase) {
+            for rank in &ranks {
+                if let Some(value) = kth(directory, phase, *rank) {
+                    phase.order.insert(*rank, value);
+                }
             }
         }
     }
@@ -164,10 +220,8 @@ fn in_cell(directory: &Path, cell: &Cell, statistic: &Statistic, names: &str) ->
     let trials = one.trials.len().max(1) as f64;
     Some(match statistic {
         Statistic::Time(field) => field(&one.summary),
-        Statistic::Order(rank) => match one.order.get(rank) {
-            Some(kept) => *kept,
-            None => order(directory, one, *rank)?,
-        },
+        Statistic::Order(rank) => kth(directory, one, *rank)?,
+        Statistic::OrderRatio(rank, under) => kth(directory, one, *rank)? / kth(directory, one, *under)?,
         Statistic::StepSeconds => one.trials.iter().map(|trial| trial.seconds).sum::<f64>() / trials,
         Statistic::Throughput => mean(one.trials.iter().map(|trial| trial.throughput_bytes_per_s)),
         Statistic::ThroughputBusy => mean(one.trials.iter().map(|trial| trial.busy_bytes_per_s)),
@@ -175,7 +229,17 @@ fn in_cell(directory: &Path, cell: &Cell, statistic: &Statistic, names: &str) ->
         Statistic::InterSite => one.traffic.between_sites() as f64 / trials,
         Statistic::InterSiteShare => one.traffic.between_sites() as f64 / one.summary.bytes as f64 * 100.0,
         Statistic::SiteImbalance => imbalance(one)?,
-        Statistic::Ratio => one.summary.mean / other.summary.mean,
+        Statistic::SentSpread => {
+            let sent = sent(one);
+            sent.iter().copied().reduce(f64::max)? / sent.iter().copied().reduce(f64::min)?
+        }
+        Statistic::PacketsAt(site) => at(cell, one, site, Unit::Packets)? / watched(one)?,
+        Statistic::Caused(site, unit) => {
+            at(cell, one, site, *unit)? - at(cell, other, site, *unit)? * watched(one)? / watched(other)?
+        }
+        Statistic::LinkUse(from, to) => link_use(cell, one, from, to)?,
+        Statistic::InterSiteEach => crossed(one)? / other.operations as f64,
+        Statistic::Ratio(field) => field(&one.summary) / field(&other.summary),
         Statistic::ThroughputRatio => {
             one.summary.throughput_bytes_per_s / other.summary.throughput_bytes_per_s
         }
@@ -187,6 +251,45 @@ fn in_cell(directory: &Path, cell: &Cell, statistic: &Statistic, names: &str) ->
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     sum / count
+}
+
+/// Bytes between sites; none if they were not counted.
+fn crossed(phase: &Phase) -> Option<f64> {
+    (!phase.traffic.bytes.is_empty()).then(|| phase.traffic.between_sites() as f64)
+}
+
+/// How long a phase's traffic was counted, in seconds.
+fn watched(phase: &Phase) -> Option<f64> {
+    Some(phase.seconds + phase.settled_seconds).filter(|seconds| *seconds > 0.0)
+}
+
+/// What passed between a site and the others, both ways.
+fn at(cell: &Cell, phase: &Phase, site: &str, unit: Unit) -> Option<f64> {
+    let place = cell.sites.iter().position(|name| name == site)?;
+    let matrix = match unit {
+        Unit::Packets => &phase.traffic.packets,
+        Unit::Bytes => &phase.traffic.bytes,
+    };
+    let others = (0..matrix.len()).filter(|other| *other != place);
+    let both = |other: usize| Some(matrix.get(place)?.get(other)? + matrix.get(other)?.get(place)?);
+    matrix.get(place)?;
+    Some(others.filter_map(both).sum::<u64>() as f64)
+}
+
+/// In percent of what the cell's topology lets pass from one site to another.
+fn link_use(cell: &Cell, phase: &Phase, from: &str, to: &str) -> Option<f64> {
+    let place = |site: &str| cell.sites.iter().position(|name| name == site);
+    let (from, to) = (place(from)?, place(to)?);
+    let topology = Topology::parse("topology", &cell.topology).ok()?;
+    // In bytes a second; one without a limit has no share.
+    let rate = Some(topology.links.get(from)?.get(to)?.rate).filter(|rate| *rate > 0)?;
+    let bytes = *phase.traffic.bytes.get(from)?.get(to)?;
+    Some(bytes as f64 / (rate as f64 * watched(phase)?) * 100.0)
+}
+
+/// The K-th fastest, as it was noted or from the operations themselves.
+fn kth(directory: &Path, phase: &Phase, rank: usize) -> Option<f64> {
+    phase.order.get(&rank).copied().or_else(|| order(directory, phase, rank))
 }
 
 fn order(directory: &Path, phase: &Phase, rank: usize) -> Option<f64> {
@@ -202,11 +305,17 @@ fn order(directory: &Path, phase: &Phase, rank: usize) -> Option<f64> {
     Some(mean(kth)).filter(|value| value.is_finite())
 }
 
-fn imbalance(phase: &Phase) -> Option<f64> {
-    let sent = phase.traffic.bytes.iter().enumerate().map(|(from, row)| {
+/// Bytes that each site sent to others.
+fn sent(phase: &Phase) -> Vec<f64> {
+    let rows = phase.traffic.bytes.iter().enumerate();
+    let others = |(from, row): (usize, &Vec<u64>)| {
         row.iter().enumerate().filter(|(to, _)| *to != from).map(|(_, bytes)| *bytes).sum::<u64>() as f64
-    });
-    let mut sent: Vec<f64> = sent.collect();
+    };
+    rows.map(others).collect()
+}
+
+fn imbalance(phase: &Phase) -> Option<f64> {
+    let mut sent = sent(phase);
     sent.sort_by(f64::total_cmp);
     let busiest = sent.pop()?;
     Some(busiest / mean(sent.into_iter()))

@@ -2,7 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use super::network::{Matrix, topology};
+use super::statistic::evaluate;
 use super::{Scale, Scenario, places};
+use crate::report::tests::{cell, phase, result};
+use crate::result::{PaperRow, Phase};
 
 const FILE: &str = r#"version = 1
 id = "T-1"
@@ -111,5 +114,109 @@ fn every_scenario_of_the_lab_is_understood() {
                 scenario.check_sites(&sites).unwrap();
             }
         }
+    }
+}
+
+const BESIDE: &str = r#"version = 1
+id = "T-2"
+title = "a test"
+publication = "none"
+figures = ["none"]
+
+[setting]
+sites = 2
+
+[[phase]]
+name = "write"
+operation = "put"
+clients = ["site-2"]
+set = "some"
+objects = 7
+rate_per_s = 20
+
+[[phase]]
+name = "load"
+operation = "get"
+size = "4MiB"
+beside = "write"
+
+[[phase]]
+name = "all"
+operation = "converge"
+set = "some"
+objects = 7
+
+[scale.small]
+[scale.paper]
+"#;
+
+#[test]
+fn a_step_beside_another_and_one_that_waits_know_theirs() {
+    let scenario = Scenario::parse("t.toml", BESIDE).unwrap();
+    let (write, load, all) = (&scenario.phases[0], &scenario.phases[1], &scenario.phases[2]);
+    assert_eq!((write.rate_per_s, write.count, write.set.as_deref()), (Some(20.0), Some(7), Some("some")));
+    assert_eq!((load.beside.as_deref(), load.size.map(|size| size.0)), (Some("write"), Some(4 << 20)));
+    assert_eq!(all.writers, ["site-2"]);
+    let everybody = BESIDE.replace("clients = [\"site-2\"]\n", "");
+    assert!(Scenario::parse("t.toml", &everybody).unwrap().phases[2].writers.is_empty(), "all write");
+}
+
+#[test]
+fn what_stands_beside_nothing_or_waits_for_nothing_is_refused() {
+    let cases = [
+        ("beside = \"write\"", "beside = \"all\"", "t.toml:21: ", "right before it"),
+        ("operation = \"get\"", "operation = \"list\"", "t.toml:21: ", "put, get, head or delete"),
+        ("size = \"4MiB\"", "fresh = true", "t.toml:21: ", "without fresh"),
+        ("rate_per_s = 20", "again = true", "t.toml:15: ", "would not end"),
+        ("rate_per_s = 20", "rate_per_s = 0", "t.toml:15: ", "above 0"),
+        ("operation = \"converge\"", "operation = \"converge\"\nrate_per_s = 1", "t.toml:26: ", "is for put"),
+        ("objects = 7\nrate", "objects = 0\nrate", "t.toml:14: ", "from 1 to 100000"),
+        ("set = \"some\"\nobjects = 7\nrate", "set = \"a b\"\nobjects = 7\nrate", "t.toml:13: ", "letters"),
+        ("set = \"some\"\nobjects = 7\n\n", "set = \"other\"\n\n", "t.toml:24: ", "no step before it"),
+        ("objects = 7\n\n", "objects = 8\n\n", "t.toml:24: ", "the same objects"),
+        ("sites = 2", "sites = 2\ncpu_share = 0", "t.toml:7: ", "cpu_share is from"),
+        ("sites = 2", "sites = 2\nlimits = \"must\"", "t.toml:1: ", "memory_mb or cpu_share"),
+        ("sites = 2", "sites = 2\nlimits = \"maybe\"", "t.toml:9: ", "maybe"),
+    ];
+    for (old, new, start, words) in cases {
+        assert!(BESIDE.contains(old), "{old}");
+        let error = Scenario::parse("t.toml", &BESIDE.replacen(old, new, 1)).unwrap_err().to_string();
+        assert!(error.starts_with(start) && error.contains(words), "{new}: {error}");
+    }
+}
+
+/// Two sites for ten seconds each: what one phase has beyond another, and of a link.
+#[test]
+fn shares_and_what_was_caused_are_computed_from_the_matrices() {
+    let of = |name: &str, to: u64, from: u64, p99: f64| {
+        let mut phase = Phase { seconds: 10.0, ..phase(name, "", 0.01) };
+        phase.summary.p99 = p99;
+        phase.traffic.packets = vec![vec![7, to], vec![from, 7]];
+        phase.traffic.bytes = vec![vec![7, 1000 * to], vec![1000 * from, 7]];
+        phase
+    };
+    let mut one = cell(&[], vec![of("rest", 20, 10, 0.01), of("flood", 150, 50, 0.015)]);
+    one.sites = vec!["site-1".into(), "site-2".into()];
+    // 0.12 Mbit/s: 150,000 bytes in ten seconds.
+    one.topology = "version = 1\n[[site]]\nname = \"site-1\"\n[[site]]\nname = \"site-2\"\n[link]\nrtt_ms = 1\nrate_mbit = 0.12\n".into();
+    // At rest it was watched for twice as long.
+    one.phases[0].settled_seconds = 10.0;
+    let result = result(vec![one]);
+    let value = |statistic: &str, phase: &str| {
+        let row = PaperRow { statistic: statistic.into(), phase: phase.into(), ..PaperRow::default() };
+        evaluate(std::path::Path::new("."), &result, &row).first().map(|value| value.value)
+    };
+    assert_eq!(value("packets-at:site-2", "rest"), Some(1.5));
+    assert_eq!(value("packets-caused:site-2", "flood/rest"), Some(185.0));
+    assert_eq!(value("bytes-caused:site-1", "flood/rest"), Some(185_000.0));
+    assert_eq!(value("packets-caused:site-9", "flood/rest"), None);
+    assert_eq!(value("sent-spread", "flood"), Some(3.0));
+    assert_eq!(value("link-use:site-1>site-2", "flood"), Some(100.0));
+    assert_eq!(value("link-use:site-1>site-9", "flood"), None);
+    assert_eq!(value("inter-site-each", "flood/rest"), Some(5000.0));
+    assert_eq!(value("ratio:p99", "flood/rest"), Some(1.5));
+    for wrong in ["packets-at", "link-use:site-1", "ratio:p98", "order-ratio:100", "order-ratio:0/1", "p99:x"]
+    {
+        assert!(super::statistic::Statistic::parse(wrong).is_err(), "{wrong}");
     }
 }

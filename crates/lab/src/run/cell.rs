@@ -75,12 +75,19 @@ pub(super) fn play(
         if makes_buckets {
             subject.bucket = format!("lab-{index:03}-t{number}");
         }
-        for (phase, tally) in shared.scenario.phases.iter().zip(&mut tallies) {
-            if phase.action == Action::Pairs {
+        // A step and those beside it are played together.
+        let groups = shared.scenario.phases.chunk_by(|_, next| next.beside.is_some());
+        let mut places = tallies.iter_mut();
+        for group in groups {
+            let own: Vec<&mut Tally> = places.by_ref().take(group.len()).collect();
+            if let [phase] = group
+                && phase.action == Action::Pairs
+            {
                 sorted = stand.pairs(&subject, phase, &cell.rtt_ms)?;
                 continue;
             }
-            tally.add(stand.play(&subject, phase, number, &mut cell.warnings)?);
+            let trials = stand.play(&subject, group, number, &mut cell.warnings)?;
+            own.into_iter().zip(trials).for_each(|(tally, trial)| tally.add(trial));
         }
     }
     let (network, doubts) = stand.ground.network();

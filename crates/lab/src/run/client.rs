@@ -11,11 +11,22 @@ use std::thread;
 
 use super::error::RunError;
 use super::ground::Ground;
-use super::talk::{Ask, Said};
+use super::talk::{Ask, STOP, Said};
 use crate::systems::{Machine, log_tail};
 
 /// Lines of a client that may wait to be read.
 const LINES: usize = 64;
+
+/// Which client it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// From 1 over all.
+    pub(super) number: u64,
+    /// From 0 within its site.
+    pub(super) rank: usize,
+    /// From 0 within its host.
+    pub(super) slot: usize,
+}
 
 /// A client.
 #[derive(Debug)]
@@ -28,6 +39,8 @@ pub(super) struct Client {
     pub(super) host: String,
     /// The number of its site.
     pub(super) site: usize,
+    /// 0 for the work of steps by themselves, from 1 for that of steps beside them.
+    pub(super) slot: usize,
     child: Child,
     stdin: Option<ChildStdin>,
     said: Receiver<String>,
@@ -35,16 +48,16 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Starts one; `number` from 1.
+    /// Starts one.
     pub(super) fn start(
         ground: &dyn Ground,
         machine: &Machine,
-        number: u64,
-        rank: usize,
+        Place { number, rank, slot }: Place,
         logs: &Path,
     ) -> Result<Self, RunError> {
         let what = format!("client on {}", machine.host);
-        let log = logs.join(format!("{}-client.log", machine.host));
+        let beside = if slot == 0 { String::new() } else { format!("-{slot}") };
+        let log = logs.join(format!("{}-client{beside}.log", machine.host));
         let errors = File::create(&log).map_err(RunError::machine(log.display()))?;
         let program = std::env::current_exe().map_err(RunError::machine(&what))?;
         let mut command = ground.command(&machine.host, &program).map_err(RunError::machine(&what))?;
@@ -61,12 +74,27 @@ impl Client {
                 }
             });
         }
-        Ok(Self { number, rank, host: machine.host.clone(), site: machine.site, child, stdin, said, log })
+        let (host, site) = (machine.host.clone(), machine.site);
+        Ok(Self { number, rank, host, site, slot, child, stdin, said, log })
     }
 
     /// Gives it work.
     pub(super) fn ask(&mut self, ask: &Ask) -> Result<(), RunError> {
         let text = serde_json::to_string(ask).map_err(|error| self.wrong(error.to_string()))?;
+        self.tell(&text)
+    }
+
+    /// Asks it to begin no further operation of what it is at.
+    pub(super) fn stop(&mut self) -> Result<(), RunError> {
+        self.tell(STOP)
+    }
+
+    /// Where its log lies.
+    pub(super) fn logs(&self) -> &Path {
+        self.log.parent().unwrap_or(&self.log)
+    }
+
+    fn tell(&mut self, text: &str) -> Result<(), RunError> {
         let Some(stdin) = &mut self.stdin else { return Err(self.wrong("it takes no work".into())) };
         let sent = writeln!(stdin, "{text}").and_then(|()| stdin.flush());
         sent.map_err(|error| self.wrong(error.to_string()))

@@ -28,6 +28,12 @@ pub enum RunError {
         /// The end of it.
         tail: String,
     },
+    /// The machine refuses limits without which the scenario means nothing.
+    #[error(
+        "the scenario needs each host limited (limits = \"must\") and this machine refuses it: {0}. Run it as root where control groups \
+         (v1 with cpu and memory below /sys/fs/cgroup, or v2) can be written"
+    )]
+    Limits(String),
     /// A phase took too long.
     #[error(
         "phase {phase}: no answer after {seconds} s from {waiting}; logs of the system end with:\n{tail}"

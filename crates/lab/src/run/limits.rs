@@ -1,10 +1,11 @@
-//! Makes a server host as small as a small machine: memory and processor by control groups (v1).
+//! Makes a server host as small as a small machine: memory and processor by control groups, version 1 or 2.
 //!
 //! Invariants: a group is named after the run and removed when dropped (its processes have ended by then); what the
-//! machine refuses is a warning of the result, never silence; what a limit did is read back from the machine.
+//! machine refuses is said, never silence; what a limit did is read back from the machine.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::result::HostLimit;
@@ -14,9 +15,27 @@ const ROOT: &str = "/sys/fs/cgroup";
 /// Microseconds over which a share of processors is granted.
 const PERIOD: u64 = 100_000;
 
+/// Which files a machine's control groups have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// A tree for each kind.
+    One,
+    /// One tree.
+    Two,
+}
+
+impl Version {
+    /// That of the tree at this place.
+    fn at(root: &Path) -> Self {
+        if root.join("cgroup.controllers").is_file() { Self::Two } else { Self::One }
+    }
+}
+
 /// Groups that hold the processes of a run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Limits {
+    root: PathBuf,
+    version: Version,
     /// By host and kind.
     groups: BTreeMap<(String, &'static str), PathBuf>,
     /// What was refused.
@@ -26,53 +45,83 @@ pub(super) struct Limits {
 impl Limits {
     /// Puts every process of the system into the group of its host.
     pub(super) fn apply(running: &Running, memory_mb: Option<u64>, cpu_share: Option<f64>) -> Self {
-        let mut limits = Self::default();
+        let mut limits = Self::new(Path::new(ROOT));
         for process in running.processes() {
-            if let Some(memory) = memory_mb {
-                let bytes = (memory * 1_000_000).to_string();
-                limits.put("memory", &process.host, process.pid, &[("memory.limit_in_bytes", bytes)]);
-            }
-            if let Some(share) = cpu_share {
-                let quota = ((share * PERIOD as f64) as u64).to_string();
-                let values = [("cpu.cfs_period_us", PERIOD.to_string()), ("cpu.cfs_quota_us", quota)];
-                limits.put("cpu", &process.host, process.pid, &values);
-            }
+            limits.limit(&process.host, process.pid, memory_mb, cpu_share);
         }
         limits.refused.sort();
         limits.refused.dedup();
         limits
     }
 
+    fn new(root: &Path) -> Self {
+        let version = Version::at(root);
+        Self { root: root.to_owned(), version, groups: BTreeMap::new(), refused: Vec::new() }
+    }
+
+    fn limit(&mut self, host: &str, pid: u32, memory_mb: Option<u64>, cpu_share: Option<f64>) {
+        if let Some(memory) = memory_mb {
+            let bytes = (memory * 1_000_000).to_string();
+            let file = match self.version {
+                Version::One => "memory.limit_in_bytes",
+                Version::Two => "memory.max",
+            };
+            self.put("memory", host, pid, &[(file, bytes)]);
+        }
+        if let Some(share) = cpu_share {
+            let quota = (share * PERIOD as f64) as u64;
+            let values = match self.version {
+                Version::One => {
+                    vec![("cpu.cfs_period_us", PERIOD.to_string()), ("cpu.cfs_quota_us", quota.to_string())]
+                }
+                Version::Two => vec![("cpu.max", format!("{quota} {PERIOD}"))],
+            };
+            self.put("cpu", host, pid, &values);
+        }
+    }
+
     /// What the limits did so far, host by host. With `reset` peaks are counted afresh from now on.
     pub(super) fn read(&self, reset: bool) -> Vec<HostLimit> {
         let mut hosts: BTreeMap<&str, HostLimit> = BTreeMap::new();
         for ((host, kind), group) in &self.groups {
-            let number = |file: &str| number(&fs::read_to_string(group.join(file)).unwrap_or_default());
             let limit = hosts.entry(host).or_default();
             limit.host.clone_from(host);
-            if *kind == "memory" {
-                limit.memory_bytes = number("memory.limit_in_bytes");
-                limit.memory_peak_bytes = number("memory.max_usage_in_bytes");
-                limit.memory_hits = number("memory.failcnt");
-                if reset {
-                    // A peak that cannot be reset is that of the whole run: larger, never smaller.
-                    let _ = fs::write(group.join("memory.max_usage_in_bytes"), "0");
+            match (*kind, self.version) {
+                ("memory", Version::One) => {
+                    memory(limit, group, ["memory.limit_in_bytes", "memory.max_usage_in_bytes"], reset);
+                    limit.memory_hits = number(&text(group, "memory.failcnt"));
                 }
-            } else {
-                let stat = fs::read_to_string(group.join("cpu.stat")).unwrap_or_default();
-                limit.cpu_share = number("cpu.cfs_quota_us") as f64 / PERIOD as f64;
-                limit.cpu_throttled_seconds = field(&stat, "throttled_time") as f64 / 1e9;
+                ("memory", Version::Two) => {
+                    memory(limit, group, ["memory.max", "memory.peak"], reset);
+                    limit.memory_hits = field(&text(group, "memory.events"), "max");
+                }
+                (_, Version::One) => {
+                    let stat = text(group, "cpu.stat");
+                    limit.cpu_share = number(&text(group, "cpu.cfs_quota_us")) as f64 / PERIOD as f64;
+                    limit.cpu_throttled_seconds = field(&stat, "throttled_time") as f64 / 1e9;
+                }
+                (_, Version::Two) => {
+                    let max = text(group, "cpu.max");
+                    let quota = max.split_ascii_whitespace().next().unwrap_or_default();
+                    limit.cpu_share = number(quota) as f64 / PERIOD as f64;
+                    let stat = text(group, "cpu.stat");
+                    limit.cpu_throttled_seconds = field(&stat, "throttled_usec") as f64 / 1e6;
+                }
             }
         }
         hosts.into_values().collect()
     }
 
     fn put(&mut self, kind: &'static str, host: &str, pid: u32, values: &[(&str, String)]) {
-        let group = Path::new(ROOT).join(kind).join(format!("skerry-lab-{}-{host}", std::process::id()));
-        let made = match fs::create_dir(&group) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-            other => other,
+        let name = format!("skerry-lab-{}-{host}", std::process::id());
+        let group = match self.version {
+            Version::One => self.root.join(kind).join(name),
+            Version::Two => self.root.join(name),
         };
+        let made = self.granted(kind).and_then(|()| match fs::create_dir(&group) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        });
         if made.is_ok() {
             self.groups.insert((host.to_owned(), kind), group.clone());
         }
@@ -84,6 +133,31 @@ impl Limits {
             self.refused.push(format!("no {kind} limit: {}: {error}", group.display()));
         }
     }
+
+    /// In version 2 a kind is handed down to groups only if the one above says so.
+    fn granted(&self, kind: &str) -> io::Result<()> {
+        let file = self.root.join("cgroup.subtree_control");
+        let has = |text: &str| text.split_ascii_whitespace().any(|word| word == kind);
+        if self.version == Version::One || has(&fs::read_to_string(&file)?) {
+            return Ok(());
+        }
+        fs::write(file, format!("+{kind}"))
+    }
+}
+
+/// Reads a limit of memory and the peak below it.
+fn memory(limit: &mut HostLimit, group: &Path, [most, peak]: [&str; 2], reset: bool) {
+    limit.memory_bytes = number(&text(group, most));
+    limit.memory_peak_bytes = number(&text(group, peak));
+    if reset {
+        // A peak that cannot be reset is that of the whole run: larger, never smaller.
+        let _ = fs::write(group.join(peak), "0");
+    }
+}
+
+/// What a file of a group says; nothing if there is none.
+fn text(group: &Path, file: &str) -> String {
+    fs::read_to_string(group.join(file)).unwrap_or_default()
 }
 
 /// The number that a file consists of; 0 if it is none.
@@ -119,7 +193,54 @@ impl Drop for Limits {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    /// A directory that looks like a machine's control groups; the files of a group are made by who writes them.
+    fn machine(version: Version) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        match version {
+            Version::One => ["cpu", "memory"].map(|kind| fs::create_dir(root.path().join(kind)).unwrap()),
+            Version::Two => ["cgroup.controllers", "cgroup.subtree_control"]
+                .map(|file| fs::write(root.path().join(file), "cpu").unwrap()),
+        };
+        root
+    }
+
+    #[test]
+    fn both_versions_are_written_and_read_back() {
+        for version in [Version::One, Version::Two] {
+            let root = machine(version);
+            let mut limits = Limits::new(root.path());
+            assert_eq!(limits.version, version);
+            limits.limit("site-1-1", 7, Some(64), Some(0.25));
+            assert_eq!(limits.refused, Vec::<String>::new());
+            let cpu = limits.groups.get(&("site-1-1".to_owned(), "cpu")).unwrap();
+            assert_eq!(fs::read_to_string(cpu.join("cgroup.procs")).unwrap(), "7");
+            let stat = match version {
+                Version::One => "nr_throttled 3\nthrottled_time 2500000000\n",
+                Version::Two => "nr_throttled 3\nthrottled_usec 2500000\n",
+            };
+            fs::write(cpu.join("cpu.stat"), stat).unwrap();
+            let read = limits.read(false);
+            assert_eq!((read.len(), read[0].memory_bytes), (1, 64_000_000), "{version:?}");
+            assert!((read[0].cpu_share - 0.25).abs() < 1e-9, "{version:?} {read:?}");
+            assert!((read[0].cpu_throttled_seconds - 2.5).abs() < 1e-9, "{version:?} {read:?}");
+            if version == Version::Two {
+                let handed = fs::read_to_string(root.path().join("cgroup.subtree_control")).unwrap();
+                assert_eq!(handed, "+memory", "what is handed down already is not asked for");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_machine_refuses_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let mut limits = Limits::new(root.path());
+        limits.limit("site-1-1", 7, None, Some(0.25));
+        assert!(limits.refused[0].starts_with("no cpu limit: "), "{:?}", limits.refused);
+        assert!(limits.groups.is_empty() && limits.read(false).is_empty());
+    }
 
     #[test]
     fn numbers_of_the_machine_are_read_and_subtracted() {

@@ -14,6 +14,7 @@ mod client;
 mod directory;
 mod error;
 mod ground;
+mod job;
 mod limits;
 mod machine;
 mod pairs;

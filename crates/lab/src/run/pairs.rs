@@ -66,7 +66,7 @@ impl Stand<'_> {
     ) -> Result<Sorted, RunError> {
         let mut draw = Draw::from_seed(subject.seed).fork("pairs");
         let count = subject.setting.pairs.unwrap_or(100);
-        let clients = self.clients.len() as u64;
+        let clients = self.clients.iter().filter(|client| client.slot == 0).count() as u64;
         if clients < 2 {
             return Err(RunError::Plan("pairs need at least two clients".into()));
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use skerry_scenario::topology::Topology;
 
 use super::cell::{self, Shared};
-use super::client::Client;
+use super::client::{Client, Place};
 use super::directory::Directory;
 use super::error::RunError;
 use super::ground::Ground;
@@ -16,6 +16,7 @@ use super::phase::Stand;
 use super::screen::Screen;
 use super::watch::Watch;
 use crate::plan::network::{self, Matrix};
+use crate::plan::setting::Demand;
 use crate::plan::{PlannedCell, Scale, Scenario, statistic};
 use crate::result::{Durability, LabResult, OK, VERSION};
 use crate::systems::{self, Running, SystemFile};
@@ -182,6 +183,9 @@ impl Run<'_> {
         self.watch.check()?;
         let mut running = systems::start(&self.options.system, &*ground, &work)?;
         let limits = Limits::apply(&running, first.setting.memory_mb, first.setting.cpu_share);
+        if first.setting.limits == Some(Demand::Must) && !limits.refused.is_empty() {
+            return Err(RunError::Limits(limits.refused.join("; ")));
+        }
         result.warnings.extend(limits.refused.iter().cloned());
         told(result, &running);
         let shared = work.join("shared");
@@ -260,7 +264,8 @@ fn clients(ground: &dyn Ground, logs: &Path) -> Result<Vec<Client>, RunError> {
     let mut clients: Vec<Client> = Vec::new();
     for (index, machine) in ground.clients().iter().enumerate() {
         let rank = clients.iter().filter(|client| client.site == machine.site).count();
-        clients.push(Client::start(ground, machine, index as u64 + 1, rank, logs)?);
+        let place = Place { number: index as u64 + 1, rank, slot: 0 };
+        clients.push(Client::start(ground, machine, place, logs)?);
     }
     Ok(clients)
 }

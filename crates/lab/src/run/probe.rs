@@ -48,14 +48,19 @@ impl Stand<'_> {
             return Ok(None);
         };
         let scope = subject.setting.scope();
-        let settings = match scope {
+        let mut settings = match scope {
             "site" => BTreeMap::new(),
             scope => BTreeMap::from([("scope".to_owned(), scope.to_owned())]),
         };
+        settings.extend(subject.setting.follow.iter().map(|follow| ("follow".to_owned(), follow.clone())));
         let bucket = subject.bucket_of(site);
         match self.running.bucket(self.ground, site, &bucket, &settings) {
             Ok(unknown) if unknown.is_empty() => {}
-            Ok(_) => return Ok(Some(format!("scope {scope}: this system has no word for it"))),
+            Ok(unknown) => {
+                let words = unknown.iter().filter_map(|name| Some(format!("{name} {}", settings.get(name)?)));
+                let words: Vec<String> = words.collect();
+                return Ok(Some(format!("{}: this system has no word for it", words.join(", "))));
+            }
             Err(error) => {
                 return Ok(Some(format!("scope {scope}: refused: {}", last_line(&error.to_string()))));
             }
@@ -101,7 +106,7 @@ impl Stand<'_> {
     /// Each client with each node that it may ask.
     fn asked(&self) -> Result<Vec<(usize, TargetConfig)>, RunError> {
         let mut asked = Vec::new();
-        for (index, client) in self.clients.iter().enumerate() {
+        for (index, client) in self.clients.iter().enumerate().filter(|(_, client)| client.slot == 0) {
             let nodes = target(self.running, client.site, self.shared)?.each();
             asked.extend(nodes.into_iter().map(|node| (index, node)));
         }

@@ -1,7 +1,7 @@
 //! What the runner and its client processes say to each other: one JSON document per line.
 //!
 //! A client reads [`Ask`]s from its standard input and answers each with [`Said`]s on its standard output. Anybody can
-//! do the same by hand: `skerry-lab client < ask.json`.
+//! do the same by hand: `skerry-lab client < ask.json`. The line [`STOP`] ends what it is at, with the answer so far.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use skerry_bench::plan::Plan;
 
 use crate::rivals::TargetConfig;
+
+/// The line that asks a client to begin no further operation.
+pub const STOP: &str = "\"stop\"";
 
 /// Work for a client.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -2,11 +2,11 @@
 //!
 //! Invariant: it does nothing by itself and ends with its standard input, so that no client outlives its runner.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -16,10 +16,12 @@ use skerry_bench::progress::Progress;
 use skerry_bench::sample::write_csv;
 
 use super::Ending;
-use crate::run::talk::{Ask, Said};
+use crate::run::talk::{Ask, STOP, Said};
 
 /// How often it says how far it is.
 const PROGRESS: Duration = Duration::from_millis(300);
+/// Asks that may wait to be read.
+const LINES: usize = 16;
 
 /// Carry out asks (JSON lines) from standard input; the runner starts this inside the client hosts
 #[derive(Debug, Args)]
@@ -28,14 +30,21 @@ pub struct Client {}
 impl Client {
     /// Until standard input ends.
     pub fn run(self) -> Ending {
-        let wrong = |error: &dyn std::fmt::Display| format!("client: {error}");
-        for line in io::stdin().lock().lines() {
-            let line = line.map_err(|error| wrong(&error))?;
-            if line.trim().is_empty() {
+        let (line, lines) = sync_channel(LINES);
+        thread::spawn(move || {
+            for text in io::stdin().lock().lines().map_while(Result::ok) {
+                if line.send(text).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut waiting = VecDeque::new();
+        while let Some(text) = waiting.pop_front().or_else(|| lines.recv().ok()) {
+            if text.trim().is_empty() || text.trim() == STOP {
                 continue;
             }
-            let last = match serde_json::from_str::<Ask>(&line) {
-                Ok(ask) => carry_out(ask)?,
+            let last = match serde_json::from_str::<Ask>(&text) {
+                Ok(ask) => carry_out(ask, &lines, &mut waiting)?,
                 Err(error) => Said::Failed { reason: format!("an ask that nobody understands: {error}") },
             };
             say(&last)?;
@@ -50,7 +59,8 @@ fn say(said: &Said) -> Result<(), String> {
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| format!("client: {error}"))
 }
 
-fn carry_out(ask: Ask) -> Result<Said, String> {
+/// Carries out one; what comes meanwhile waits, but for a wish to stop.
+fn carry_out(ask: Ask, lines: &Receiver<String>, waiting: &mut VecDeque<String>) -> Result<Said, String> {
     let progress = Arc::new(Progress::default());
     let (done, ended) = sync_channel(1);
     let seen = Arc::clone(&progress);
@@ -62,6 +72,9 @@ fn carry_out(ask: Ask) -> Result<Said, String> {
         match ended.recv_timeout(PROGRESS) {
             Ok(last) => break last,
             Err(RecvTimeoutError::Timeout) => {
+                for text in lines.try_iter() {
+                    if text.trim() == STOP { progress.stop() } else { waiting.push_back(text) }
+                }
                 let now = progress.read();
                 say(&Said::Progress {
                     operations: now.operations,
