@@ -56,8 +56,6 @@ pub struct Setting {
     pub scope: Option<String>,
     /// Whether each site's clients work in a bucket that was made there; as the system's file says if not set.
     pub bucket_per_site: Option<bool>,
-    /// What of its records members of the bucket take along, as `small` or `records`; as the system has it if not set.
-    pub follow: Option<String>,
     /// An erasure code, as `6+3`.
     pub code: Option<String>,
     /// Pairs of writer and reader.
@@ -111,7 +109,7 @@ pub enum Connections {
 }
 
 /// Fields that tell cells of a result apart; the others are the scenario's own business.
-const LABELS: [&str; 17] = [
+const LABELS: [&str; 16] = [
     "sites",
     "nodes",
     "topology",
@@ -125,7 +123,6 @@ const LABELS: [&str; 17] = [
     "size",
     "threads",
     "scope",
-    "follow",
     "code",
     "memory_mb",
     "cpu_share",

@@ -48,11 +48,10 @@ impl Stand<'_> {
             return Ok(None);
         };
         let scope = subject.setting.scope();
-        let mut settings = match scope {
+        let settings = match scope {
             "site" => BTreeMap::new(),
             scope => BTreeMap::from([("scope".to_owned(), scope.to_owned())]),
         };
-        settings.extend(subject.setting.follow.iter().map(|follow| ("follow".to_owned(), follow.clone())));
         let bucket = subject.bucket_of(site);
         match self.running.bucket(self.ground, site, &bucket, &settings) {
             Ok(unknown) if unknown.is_empty() => {}
