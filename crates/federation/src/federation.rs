@@ -277,7 +277,7 @@ impl Hands<'_> {
     fn speaks(&mut self, site: SiteId, dialect: u8) {
         self.cx.peers.speaks(site, dialect);
         self.metered.met(site, dialect, &mut self.cx);
-        self.location.turned(&mut self.cx);
+        self.location.spoke(site, &mut self.cx);
         Places::met(site, &mut self.cx);
     }
 

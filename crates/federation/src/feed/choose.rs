@@ -35,8 +35,9 @@ impl Bucket {
             let gives = |source: &Source| source.ask || !source.vector.is_within(&mine);
             self.sources.get(site).is_some_and(gives) && !spent.contains(site)
         };
-        let near = cx.peers.nearest(self.members.iter().copied());
-        let useful: Vec<SiteId> = near.into_iter().filter(useful).collect();
+        // In whatever order: who is best is ranked below, and mostly there is nobody.
+        let fits = |site: &SiteId| useful(site) && cx.peers.is_linked(*site);
+        let useful: Vec<SiteId> = self.members.iter().copied().filter(fits).collect();
         let turn = |site: &SiteId| {
             let until = self.sources.get(site).and_then(|source| source.until);
             match until.filter(|until| *until > cx.now) {

@@ -30,8 +30,8 @@ pub(super) struct Mine<'a> {
 impl Floor {
     /// What lies between the floor and the own vector.
     pub(super) fn mine<'a>(&'a self, mine: &'a Vector) -> Mine<'a> {
-        let grown = mine.iter().filter(|(origin, seq)| *seq > self.0.get(*origin)).map(|(origin, _)| origin);
-        Mine { floor: &self.0, mine, grown: grown.collect(), is_above: mine.includes(&self.0) }
+        let grown = mine.above(&self.0).map(|(origin, _)| origin).collect();
+        Mine { floor: &self.0, mine, grown, is_above: mine.includes(&self.0) }
     }
 
     /// Puts the floor where the own vector is, if that has gone far from it; all that rests on it is told where.
@@ -99,6 +99,12 @@ impl Known {
         }
     }
 
+    fn raise(&mut self, floor: &Floor, origin: Origin, seq: u64) {
+        if seq > self.get(floor, origin) {
+            self.put(&floor.0, origin, seq);
+        }
+    }
+
     /// The whole vector.
     pub(super) fn whole(&self, floor: &Floor) -> Vector {
         let rest = if self.rests { Some(&floor.0) } else { None };
@@ -109,13 +115,18 @@ impl Known {
 
     /// It has this as well.
     pub(super) fn merge(&mut self, floor: &Floor, other: &Vector) {
+        if self.rests {
+            // What differs may be more than the floor has, or less.
+            let differs = self.differs.keys().map(|origin| (*origin, other.get(*origin)));
+            let more: Vec<(Origin, u64)> = other.above(&floor.0).chain(differs).collect();
+            more.into_iter().for_each(|(origin, seq)| self.raise(floor, origin, seq));
+            return;
+        }
         for (origin, seq) in other.iter() {
-            if seq > self.get(floor, origin) {
-                self.put(&floor.0, origin, seq);
-            }
+            self.raise(floor, origin, seq);
         }
         // As much as one entry of two says that it is like this site.
-        if !self.rests && other.len() * 2 >= floor.0.len() {
+        if other.len() * 2 >= floor.0.len() {
             self.lean(floor);
         }
     }

@@ -352,22 +352,21 @@ impl Feed {
     }
 }
 
+/// What an entry of a vector takes in what is hashed of it.
+const ENTRY_BYTES: usize = 32;
+
 /// Eight bytes that tell whether two vectors are equal.
 fn digest(vector: &Vector) -> u64 {
-    let mut hasher = blake3::Hasher::new();
+    // In one piece: of many entries several blocks are hashed at once.
+    let mut bytes = Vec::with_capacity(vector.len() * ENTRY_BYTES);
     for (origin, seq) in vector.iter() {
-        hasher.update(&origin.to_bytes());
-        hasher.update(&seq.to_be_bytes());
+        bytes.extend_from_slice(&origin.to_bytes());
+        bytes.extend_from_slice(&seq.to_be_bytes());
     }
-    head(&hasher.finalize())
+    head(&blake3::hash(&bytes))
 }
 
 /// The first eight bytes.
 fn head(hash: &blake3::Hash) -> u64 {
     hash.as_bytes().iter().take(8).fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
-}
-
-/// The entries of `vector` that `base` does not cover.
-fn beyond(vector: &Vector, base: &Vector) -> Vector {
-    vector.iter().filter(|(origin, seq)| *seq > base.get(*origin)).collect()
 }

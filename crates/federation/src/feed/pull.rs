@@ -12,7 +12,7 @@ use skerry_base::{BucketId, SiteId, Vector, limits as bounds};
 use super::bucket::{Bucket, Pending, Running};
 use super::choose::Choice;
 use super::known::Known;
-use super::{Feed, Wish, beyond};
+use super::{Feed, Wish};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
 use crate::{Apply, FeedItem, Output, Report, Ticket, limits};
@@ -422,7 +422,7 @@ fn hand_over(id: BucketId, bucket: &mut Bucket, batch: Batch, start: Start, cx: 
     let ticket = cx.ticket();
     let Start { from, base, again } = start;
     let doubt = doubt_of(&batch, &base);
-    let upto = beyond(&batch.upto, &base);
+    let upto = batch.upto.beyond(&base);
     cx.stats.items_in += batch.items.len() as u64;
     bucket.handed.merge(&upto);
     if !doubt.is_empty() {

@@ -8,7 +8,7 @@ use skerry_base::{BucketId, Origin, SiteId, Vector, limits as bounds};
 use super::bucket::{Bucket, Listener};
 use super::fresh::Packing;
 use super::known::Known;
-use super::{Feed, beyond};
+use super::Feed;
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
 use crate::{FeedBatch, limits};
@@ -62,9 +62,9 @@ impl Feed {
                 source: cx.replica.origin(id),
                 index,
                 last: !more || index + 1 == count,
-                upto: beyond(&upto, &seen),
+                upto: upto.beyond(&seen),
                 end: !more,
-                vector: if passed { vector.clone() } else { beyond(&vector, &seen) },
+                vector: if passed { vector.clone() } else { vector.beyond(&seen) },
                 horizon: if passed { horizon.clone() } else { Vector::new() },
                 doubt: doubt.clone(),
                 items,

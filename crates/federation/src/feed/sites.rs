@@ -71,6 +71,8 @@ pub(super) struct Sites {
     awaited: BTreeSet<SiteId>,
     /// Whose line moved last: the next is another's.
     moved: SiteId,
+    /// Pulls on their way from all.
+    running: usize,
 }
 
 impl Sites {
@@ -87,12 +89,14 @@ impl Sites {
     /// A pull from a site is on its way.
     pub(super) fn began(&mut self, site: SiteId) {
         self.sites.entry(site).or_default().running += 1;
+        self.running += 1;
     }
 
     /// It is not any more.
     pub(super) fn ended(&mut self, site: SiteId) {
-        if let Some(standing) = self.sites.get_mut(&site) {
-            standing.running = standing.running.saturating_sub(1);
+        if let Some(standing) = self.sites.get_mut(&site).filter(|standing| standing.running > 0) {
+            standing.running -= 1;
+            self.running -= 1;
         }
     }
 
@@ -177,7 +181,7 @@ impl Sites {
     }
 
     /// Pulls on their way from all.
-    pub(super) fn running(&self) -> usize {
-        self.sites.values().map(|standing| standing.running).sum()
+    pub(super) const fn running(&self) -> usize {
+        self.running
     }
 }

@@ -175,6 +175,13 @@ impl Location {
         self.census.link_down(site, cx.now);
     }
 
+    /// The other end of a link has said what it understands: it may have to be told now, or be asked.
+    pub(crate) fn spoke(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        self.publisher.weigh(site, cx);
+        self.publisher.sync(cx);
+        self.census.again(cx.now);
+    }
+
     /// Who is told, or can be asked, may be others now.
     pub(crate) fn turned(&mut self, cx: &mut Context<'_>) {
         self.publisher.turned(cx);

@@ -101,21 +101,27 @@ impl Publisher {
 
     /// Who is told may be others now.
     pub(super) fn turned(&mut self, cx: &Context<'_>) {
-        for site in cx.peers.near() {
-            let said = self.landmarks.get(&site).map(|landmark| landmark.saying == Saying::Farewell);
-            match (said, cx.peers.tells(site)) {
-                (None | Some(true), true) => {
-                    self.landmarks.insert(site, Landmark::new());
-                }
-                (Some(false), false) if cx.peers.understands(site) => {
-                    let leaving = Landmark { saying: Saying::Farewell, ..Landmark::new() };
-                    self.landmarks.insert(site, leaving);
-                }
-                (Some(false), false) => {
-                    self.landmarks.remove(&site);
-                }
-                (None, false) | (Some(false), true) | (Some(true), false) => {}
+        cx.peers.near().into_iter().for_each(|site| self.weigh(site, cx));
+    }
+
+    /// Whether a linked site is told may have changed.
+    pub(super) fn weigh(&mut self, site: SiteId, cx: &Context<'_>) {
+        if !cx.peers.is_linked(site) {
+            return;
+        }
+        let said = self.landmarks.get(&site).map(|landmark| landmark.saying == Saying::Farewell);
+        match (said, cx.peers.tells(site)) {
+            (None | Some(true), true) => {
+                self.landmarks.insert(site, Landmark::new());
             }
+            (Some(false), false) if cx.peers.understands(site) => {
+                let leaving = Landmark { saying: Saying::Farewell, ..Landmark::new() };
+                self.landmarks.insert(site, leaving);
+            }
+            (Some(false), false) => {
+                self.landmarks.remove(&site);
+            }
+            (None, false) | (Some(false), true) | (Some(true), false) => {}
         }
     }
 

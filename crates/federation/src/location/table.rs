@@ -204,7 +204,12 @@ impl Holders {
 
     /// Sites that have not said everything since this machine's start; none if one of them is there.
     pub(super) fn unheard(&self, cx: &Context<'_>) -> Option<Vec<SiteId>> {
-        let said = |site: &SiteId| self.heard.get(site).is_some_and(|heard| heard.complete);
+        // Both in order of site: a landmark of many looks at each step.
+        let mut heard = self.heard.iter().filter(|(_, heard)| heard.complete).map(|(site, _)| *site).peekable();
+        let mut said = |site: &SiteId| {
+            while heard.next_if(|passed| passed < site).is_some() {}
+            heard.next_if_eq(site).is_some()
+        };
         let unheard: Vec<SiteId> = cx.peers.roster().iter().copied().filter(|site| !said(site)).collect();
         unheard.iter().all(|site| !cx.peers.view().knows(*site)).then_some(unheard)
     }

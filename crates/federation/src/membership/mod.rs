@@ -86,7 +86,8 @@ impl Membership {
     /// The roster changed: report those who count now.
     pub(crate) fn roster_changed(&mut self, cx: &mut Context<'_>) {
         self.greet_at.get_or_insert(cx.now);
-        self.report(cx);
+        self.report(self.heard.union(&self.reported).copied().collect(), cx);
+        cx.hold(self.reported.iter().all(|site| cx.peers.knows(*site)), "a stranger counts as alive");
     }
 
     /// Delivers what is due.
@@ -99,7 +100,6 @@ impl Membership {
         if self.greet_at.is_some_and(|at| at <= cx.now) {
             self.greet(cx);
         }
-        cx.hold(self.reported.iter().all(|site| cx.peers.knows(*site)), "a stranger counts as alive");
     }
 
     /// Greets one linked site that is not known to be alive, drawn.
@@ -135,6 +135,7 @@ impl Membership {
             self.submitted += 1;
             self.timers.insert((cx.now.after(wait), self.submitted), timer);
         }
+        let changed = effects.changes.iter().map(|(site, _)| *site).collect();
         for (site, alive) in effects.changes {
             if alive {
                 self.heard.insert(site);
@@ -143,7 +144,7 @@ impl Membership {
                 self.greet_at.get_or_insert(cx.now.after(GREET));
             }
         }
-        self.report(cx);
+        self.report(changed, cx);
         answers.iter().for_each(|answer| self.hear(answer, cx));
         result.is_ok()
     }
@@ -154,17 +155,22 @@ impl Membership {
         cx.hold(taken, "SWIM does not take what stands in for an answer");
     }
 
-    fn report(&mut self, cx: &mut Context<'_>) {
-        let alive: BTreeSet<SiteId> = self.heard.intersection(cx.peers.roster()).copied().collect();
-        for site in alive.difference(&self.reported) {
-            cx.peers.lives(*site, true, cx.now);
-            cx.out.push(Output::SiteAlive(*site));
+    /// Says of these sites what has not been said: who lives, then who does not.
+    fn report(&mut self, changed: BTreeSet<SiteId>, cx: &mut Context<'_>) {
+        let lives = |site: &SiteId| self.heard.contains(site) && cx.peers.knows(*site);
+        let (alive, dead): (Vec<SiteId>, Vec<SiteId>) = changed.into_iter().partition(lives);
+        for site in alive {
+            if self.reported.insert(site) {
+                cx.peers.lives(site, true, cx.now);
+                cx.out.push(Output::SiteAlive(site));
+            }
         }
-        for site in self.reported.difference(&alive) {
-            cx.peers.lives(*site, false, cx.now);
-            cx.out.push(Output::SiteDead(*site));
+        for site in dead {
+            if self.reported.remove(&site) {
+                cx.peers.lives(site, false, cx.now);
+                cx.out.push(Output::SiteDead(site));
+            }
         }
-        self.reported = alive;
     }
 }
 
