@@ -121,6 +121,9 @@ struct Growth {
     /// Seconds for which the halves are cut from each other; 0: not at all.
     #[arg(long, default_value_t = 3600)]
     cut: u64,
+    /// Seconds over which the links of the beginning are made; 0: all at once.
+    #[arg(long, default_value_t = 0)]
+    spread: u64,
     /// Seconds before anything is counted.
     #[arg(long, default_value_t = 1500)]
     settle: u64,
@@ -156,6 +159,7 @@ impl Growth {
                 rest: seconds(self.rest),
                 load: seconds(self.load),
                 cut: seconds(self.cut),
+                spread: seconds(self.spread),
                 settle: seconds(self.settle),
                 writes: self.rate,
                 finds: self.rate,

@@ -108,6 +108,9 @@ pub struct Setting {
     pub churn: f64,
     /// How long it is away in the mean.
     pub away: Duration,
+    /// Over how long the links of the beginning are made; none: all at once. A thousand sites that meet in one second tell each other
+    /// all they know a million times.
+    pub spread: Duration,
     /// How long the beginning may take until anything is counted.
     pub settle: Duration,
     /// How long rest is counted; likewise rest with churn.
@@ -129,6 +132,7 @@ impl Setting {
             finds: 60.0,
             churn: 0.1,
             away: Duration::from_secs(600),
+            spread: Duration::ZERO,
             settle: Duration::from_secs(1500),
             rest: Duration::from_secs(3600),
             load: Duration::from_secs(600),

@@ -168,7 +168,13 @@ fn phase<M: Machine>(world: &mut World<M>, span: Duration) -> Traffic {
 
 fn begin<M: Machine>(world: &mut World<M>, setting: Setting) {
     // Who joins one by one has five minutes for it.
-    world.run(Duration::from_secs(330).min(setting.settle / 2));
+    let joining = Duration::from_secs(330).min(setting.settle / 2);
+    let parts = setting.spread.min(joining).as_secs();
+    for part in 0..parts {
+        world.meet(part, parts);
+        world.run(Duration::from_secs(1));
+    }
+    world.run(joining.saturating_sub(Duration::from_secs(parts)));
     let pause = FIRST / (setting.objects.max(1) * setting.sites.max(1) as u32);
     for _ in 0..setting.objects {
         for site in 0..setting.sites {
@@ -288,7 +294,8 @@ fn cut<M: Machine>(world: &mut World<M>, setting: Setting) -> Option<Vec<(usize,
 pub const HEAD: &str = "system,sites,rest_mean,rest_most,rest_carried,rest_carried_most,rest_churn_mean,rest_churn_most,rest_churn_carried,\
 rest_churn_carried_most,load_mean,load_most,load_carried,load_carried_most,load_churn_mean,load_churn_most,load_churn_carried,\
 load_churn_carried_most,found,missed,hops,took_p50,took_p99,stretch_p50,stretch_p99,churn_found,churn_missed,churn_hops,churn_took_p50,\
-churn_took_p99,churn_stretch_p50,churn_stretch_p99,healed_found,healed_settled,resident,counted,counted_most,rest_seconds,load_seconds,cut_seconds";
+churn_took_p99,churn_stretch_p50,churn_stretch_p99,healed_found,healed_settled,resident,counted,counted_most,rest_seconds,load_seconds,cut_seconds,\
+spread_seconds";
 
 impl Bill {
     /// A line of the table; what was not measured is empty.
@@ -307,7 +314,7 @@ impl Bill {
         fields.push(self.resident.to_string());
         let counted = self.counted.map(|counted| counted.map(|bytes| bytes.to_string()));
         fields.extend(counted.unwrap_or_default());
-        let spans = [self.setting.rest, self.setting.load, self.setting.cut];
+        let spans = [self.setting.rest, self.setting.load, self.setting.cut, self.setting.spread];
         fields.extend(spans.map(|span| span.as_secs().to_string()));
         fields.join(",")
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use skerry_base::Instant;
 use skerry_scenario::draw::Draw;
 
-use super::sea::{Sea, fraction};
+use super::sea::{Sea, fraction, mix};
 use super::{Effect, Event, Machine, Object, Setting};
 use crate::queue::Queue;
 
@@ -126,10 +126,20 @@ impl<M: Machine> World<M> {
             draws: ["writes", "finds", "churn", "links"].map(|label| root.fork(label)),
         };
         (0..n).for_each(|site| world.give(site, Event::Start, 0));
-        if M::LINKS {
-            (0..n).for_each(|site| world.link_all(site, |other| other > site));
+        if world.setting.spread.as_secs() == 0 {
+            world.meet(0, 1);
         }
         world
+    }
+
+    /// One of so many parts of all links is made.
+    pub fn meet(&mut self, part: u64, parts: u64) {
+        let seed = self.setting.seed + 11;
+        let drawn = |a: usize, b: usize| mix(seed, a as u64, b as u64) % parts == part;
+        let n = self.machines.len();
+        for site in (0..n).filter(|_| M::LINKS) {
+            self.link_all(site, |other| other > site && drawn(site, other));
+        }
     }
 
     /// The time.
