@@ -16,7 +16,7 @@ pub const RECORD_BYTES: usize = 4 << 10;
 pub const KEY_BYTES: usize = 1024;
 /// Bytes of user metadata, as S3 has it.
 pub const USER_METADATA_BYTES: usize = 2 << 10;
-/// Heads of one key that are kept apart; beyond it the lowest are folded, counted and reported.
+/// Losers of one key that are listed, and that a write keeps readable: a write that covers more lets the oldest go and says so; heads that no write has covered stay, counted.
 pub const CONFLICTS_PER_KEY: usize = 16;
 /// Parts of a multipart upload, as S3 has it.
 pub const PARTS: u32 = 10_000;
@@ -36,7 +36,7 @@ pub const INCOMING_BYTES: usize = 64 << 20;
 pub const OUTGOING_BYTES: usize = 32 << 20;
 /// At most for chunks on their way from other sites to clients whose downloads found no room to be read ahead: a 32nd of its memory and 8 MiB a processor if that is less.
 pub const ARRIVING_BYTES: usize = 32 << 20;
-/// At most for chunks that are being made a site's own, as copies that others want held, and a 64th of its memory if that is less: 16 at a time fill any link of a small site. Half as much again for those that come for nobody who waits.
+/// At most for chunks that are being made a site's own, as copies that others want held: a 64th of its memory and 8 MiB a processor if that is less; 16 at a time fill any link of a small site. Half as much again for those that come for nobody who waits.
 pub const HOLDING_BYTES: usize = 16 << 20;
 /// Bytes of one feed answer: bounds memory on both sides.
 pub const FEED_BATCH_BYTES: usize = 1 << 20;
