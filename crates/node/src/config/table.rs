@@ -111,7 +111,7 @@ settings! {
     }
     /// The admin interface under `/_skerry/`.
     admin: Admin {
-        /// Where it listens. Empty: on the S3 endpoint.
+        /// Where it listens, with TLS if `tls.certificate` is set; the S3 endpoint then has no `/_skerry/`. Empty: on the S3 endpoint.
         listen: String = String::new(),
         /// File of the admin token, from `node.dir`. Made at the first start.
         token_file: String = "admin.token".into(),
