@@ -87,7 +87,7 @@ pub enum PlanError {
     Zone,
 }
 
-/// Less is a mistake: rest alone takes as much in a month.
+/// Less is a slip of the pen. Not all above it is enough: at rest one of 60 sites takes 28 MB a month.
 const LEAST_BYTES: u64 = 1_000_000;
 /// The farthest zone there is.
 const ZONE_MINUTES: u16 = 14 * 60;

@@ -41,7 +41,7 @@ pub(crate) struct Cut {
 pub(crate) struct Budget {
     #[command(flatten)]
     which: Which,
-    /// Bytes per month or day, as 2GB/month
+    /// Bytes per month or day, as 2GB/month; 1MB at least
     #[arg(long, value_name = "SIZE/PERIOD", value_parser = allowance)]
     bytes: Option<(u64, &'static str)>,
     /// Day of the month on which it begins anew, 1 to 28
