@@ -23,6 +23,7 @@ use crate::telemetry::{Kind, Wan};
 
 pub(crate) mod chunks;
 pub(crate) mod circuits;
+mod doubts;
 mod flows;
 mod kept;
 pub(crate) mod mark;

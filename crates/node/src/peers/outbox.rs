@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use skerry_base::codec;
-use skerry_base::{Instant, NodeId, SiteId};
+use skerry_base::{NodeId, SiteId};
 use skerry_federation::budget::Class;
 use skerry_federation::message::Kind as MessageKind;
 use skerry_federation::rest::crowded;
 use skerry_federation::{Input, Message};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use super::doubts::Doubts;
 use super::message::Request;
 use super::packed::packed;
 use super::{Dialect, PeerError, Peers, Speech};
@@ -40,8 +41,6 @@ const RTT_PERIOD: Duration = Duration::from_secs(10);
 /// Links that are asked because one broke, where there are very many. Each of them that is gone has as many asked: of a
 /// thousand dead ones all are found in four rounds of what a dead path takes.
 const SOME: usize = 8;
-/// How often at most, in the time that a link rests, all links are asked because one broke.
-const DOUBTS: u32 = 4;
 /// The pause before a stream that ended is opened again; twice as long each time that it ends at once.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The longest such pause.
@@ -153,7 +152,7 @@ pub(crate) async fn follow(
     let mut links = peers.net().links();
     let mut ticks = tokio::time::interval(RTT_PERIOD);
     let mut spent = BTreeSet::new();
-    let (mut metered, mut doubted) = (None, None);
+    let (mut metered, mut doubts) = (None, Doubts::default());
     loop {
         tokio::select! {
             event = links.next() => {
@@ -161,10 +160,11 @@ pub(crate) async fn follow(
                     Some(LinkEvent::Up(node)) => up(&peers, &boxes, &drive, &tasks, node),
                     Some(LinkEvent::Down(node)) => {
                         down(&peers, &boxes, &drive, node);
-                        match &metered {
-                            Some((every, _)) => doubt(&peers, *every, &mut doubted),
-                            None => doubt_some(&peers),
+                        if metered.is_none() {
+                            doubt_some(&peers);
                         }
+                        doubts.broke();
+                        doubt(&peers, metered.as_ref(), &mut doubts);
                     }
                     None => return,
                 }
@@ -179,6 +179,7 @@ pub(crate) async fn follow(
                     drive.tell(Input::Metered { every, free: free.unwrap_or_default() });
                     metered = rest;
                 }
+                doubt(&peers, metered.as_ref(), &mut doubts);
                 let now = peers.uplink.spent(Class::Record, boxes.nodes().into_iter());
                 if now != spent {
                     spent = now;
@@ -189,21 +190,14 @@ pub(crate) async fn follow(
     }
 }
 
-/// How long this site's links rest and which cost nothing, if it is metered: by all sites there are, so that it does not change
-/// with each link.
-fn rest_of(peers: &Peers) -> Option<(Duration, BTreeSet<SiteId>)> {
+/// How long a metered site's links rest, and which of them cost nothing.
+type Rest = (Duration, BTreeSet<SiteId>);
+
+/// The same for this site, if it is metered: by all sites there are, so that it does not change with each link.
+fn rest_of(peers: &Peers) -> Option<Rest> {
     let me = peers.net().node();
     let others = peers.roster.all().into_iter().map(|(site, known)| (site, known.key.node()));
     peers.uplink.rest(others.filter(|(_, node)| *node != me))
-}
-
-/// A link of a metered site broke: if it was the modem all have, and none would notice for as long as it rests.
-fn doubt(peers: &Peers, every: Duration, last: &mut Option<Instant>) {
-    let now = peers.clock().now();
-    if last.is_none_or(|last| now.since(last) >= every / DOUBTS) {
-        *last = Some(now);
-        peers.net().doubt(usize::MAX);
-    }
 }
 
 /// A link broke where there are so many that each rests for minutes: some others are asked, so that a dead modem is found in a
@@ -211,6 +205,15 @@ fn doubt(peers: &Peers, every: Duration, last: &mut Option<Instant>) {
 fn doubt_some(peers: &Peers) {
     if crowded(peers.roster.all().len() as u64).is_some() {
         peers.net().doubt(SOME);
+    }
+}
+
+/// Asks on all links of a metered site if one of them broke, once that may be.
+fn doubt(peers: &Peers, metered: Option<&Rest>, doubts: &mut Doubts) {
+    match metered {
+        Some((every, _)) if doubts.are_due(*every, peers.clock().now()) => peers.net().doubt(usize::MAX),
+        Some(_) => {}
+        None => doubts.forget(),
     }
 }
 
