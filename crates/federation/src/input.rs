@@ -14,11 +14,14 @@ use crate::Message;
 )]
 pub struct Ticket(pub u64);
 
-/// A site of the federation, as its record says.
+/// A site of the federation, as records say that all sites read alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SiteEntry {
     /// Which.
     pub site: SiteId,
+    /// Whether it pays for what crosses its links: then it is no landmark where others can be. Not to be taken from what is
+    /// said over a link ([`Input::Metered`]), which not all hear.
+    pub pays: bool,
 }
 
 /// Everything that can happen. Order of arrival is the order of the world: links may flap, messages may be

@@ -105,12 +105,14 @@ pub const FOUND: usize = 8;
 /// A round trip is taken for this long until it is measured.
 pub const RTT_UNKNOWN: Duration = Duration::from_millis(200);
 /// The words of the machine that sites understand: 1 knows no areas, [`AREAS`] does, [`METERED`] knows sites that pay by the
-/// byte too. Numbers between are of what nodes say beside it.
-pub const DIALECT: u8 = METERED;
+/// byte too, [`LIGHT`] has those weigh nothing. Numbers between are of what nodes say beside it.
+pub const DIALECT: u8 = LIGHT;
 /// From here on landmarks are known.
 pub const AREAS: u8 = 2;
 /// From here on sites say whether they pay for what crosses.
 pub const METERED: u8 = 6;
+/// From here on who pays by the records weighs nothing in the draw of landmarks.
+pub const LIGHT: u8 = 7;
 /// Who is neither linked nor heard of for this long is no landmark: twice what SWIM needs to see a death.
 pub const ABSENT: Duration = Duration::from_secs(120);
 /// Pause after a site has said where it is, before it says so again; doubles up to [`PLACE_PAUSE_MAX`].

@@ -2,10 +2,11 @@
 //! those of sites that have very many.
 //!
 //! A link with such a site at one end is asked seldom whether its other end is there ([`crate::rest`]), SWIM does not probe over
-//! it ([`crate::membership`]). Of more than 144 links each is asked less often, too, so that all of them cost no more than so many:
-//! of that nobody is told, as all sites count the same roster, and SWIM probes as ever. Invariants: said only to who understands it; what a site said is true until it says otherwise, or
-//! speaks a dialect that cannot say it. Who has not heard it asks too often, and nothing else: it decides no levels, on which all
-//! must agree, whether linked or not.
+//! it ([`crate::membership`]). Of more than 144 links each is asked less often, too, so that all of them cost no more than so
+//! many: of that nobody is told, as all sites count the same roster, and SWIM probes as ever. Invariants: said only to who
+//! understands it; what a site said is true until it says otherwise, or speaks a dialect that cannot say it. Who has not heard
+//! it asks too often, and nothing else: who is a landmark is drawn by what records say of who pays ([`crate::SiteEntry`]),
+//! because on that all must agree, whether linked or not.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};

@@ -31,6 +31,8 @@ pub(crate) struct Peers {
     alive: BTreeSet<SiteId>,
     /// Neither linked nor alive: taken for absent then.
     missed: BTreeMap<SiteId, Instant>,
+    /// Who pays by the records, this site among them: it weighs nothing in the draw of landmarks.
+    light: BTreeSet<SiteId>,
     /// This site pays for what crosses, but to and from the free ones; and so does who said so.
     pays: Option<Duration>,
     free: BTreeSet<SiteId>,
@@ -52,6 +54,7 @@ impl Peers {
             speaks: BTreeMap::new(),
             alive: BTreeSet::new(),
             missed: BTreeMap::new(),
+            light: BTreeSet::new(),
             pays: None,
             free: BTreeSet::new(),
             payers: BTreeMap::new(),
@@ -69,6 +72,7 @@ impl Peers {
         self.payers.retain(|site, _| roster.contains(site));
         let first = self.roster.is_empty();
         self.roster = roster;
+        self.weigh(entries, now);
         for site in &gone {
             self.alive.remove(site);
             self.missed.remove(site);
@@ -87,10 +91,38 @@ impl Peers {
         gone
     }
 
+    /// Takes from the roster who pays. The view is drawn anew where that changed, as where sites come and go.
+    fn weigh(&mut self, entries: &[SiteEntry], now: Instant) {
+        let pay = entries.iter().filter(|entry| entry.pays).map(|entry| entry.site);
+        let light = pay.filter(|site| *site == self.me || self.roster.contains(site)).collect();
+        let before = core::mem::replace(&mut self.light, light);
+        let turned = before.symmetric_difference(&self.light).filter(|site| self.view.knows(**site));
+        let turned: Vec<SiteId> = turned.copied().collect();
+        for site in turned {
+            self.view.come(Entry { site, weight: self.weight(site), coordinate: None }, now);
+        }
+    }
+
+    fn weight(&self, site: SiteId) -> u8 {
+        if self.light.contains(&site) { level::WEIGHT_NONE } else { level::WEIGHT_ONE }
+    }
+
+    /// Whether a site pays by the records.
+    pub(crate) fn is_light(&self, site: SiteId) -> bool {
+        self.light.contains(&site)
+    }
+
+    /// Whether a linked site is of a release that draws landmarks without asking who pays: it may tell others than everybody
+    /// else does, for as long as it is there.
+    pub(crate) fn draws_otherwise(&self, site: SiteId) -> bool {
+        let before = |dialect: &u8| (limits::AREAS..limits::LIGHT).contains(dialect);
+        !self.light.is_empty() && self.speaks.get(&site).is_some_and(before)
+    }
+
     fn there(&mut self, site: SiteId, now: Instant) {
         self.missed.remove(&site);
         if self.roster.contains(&site) && !self.view.knows(site) {
-            self.view.come(Entry { site, weight: level::WEIGHT_ONE, coordinate: None }, now);
+            self.view.come(Entry { site, weight: self.weight(site), coordinate: None }, now);
         }
     }
 
@@ -262,7 +294,8 @@ impl Peers {
     pub(crate) fn placed(&mut self, site: SiteId, place: &Place, now: Instant) -> bool {
         let Ok(coordinate) = Coordinate::from_bytes(&place.coordinate) else { return false };
         if self.view.knows(site) {
-            self.view.come(Entry { site, weight: level::WEIGHT_ONE, coordinate: Some(coordinate) }, now);
+            let weight = self.weight(site);
+            self.view.come(Entry { site, weight, coordinate: Some(coordinate) }, now);
             if place.rtt_micros > 0 {
                 self.view.theirs(site, Duration::from_micros(place.rtt_micros.into()), now);
             }
@@ -326,7 +359,7 @@ mod tests {
     }
 
     fn entries(sites: impl IntoIterator<Item = u8>) -> Vec<SiteEntry> {
-        sites.into_iter().map(|n| SiteEntry { site: site(n) }).collect()
+        sites.into_iter().map(|n| SiteEntry { site: site(n), pays: false }).collect()
     }
 
     fn peers() -> Peers {

@@ -14,6 +14,7 @@ mod claim;
 mod duty;
 mod home;
 mod loss;
+mod metered;
 mod name;
 mod naming;
 mod replaced;
@@ -38,6 +39,7 @@ pub use loss::{
     LIVES_NAMED, LossCause, LossDocument, LossRefusal, LossWord, declare_loss, lives_of, loss, losses,
     next_count, take_back_loss,
 };
+pub use metered::{MeteredDocument, metered, say_metered};
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
 pub use naming::{Later, Naming, NamingDocument, has_begun, names_at_once, namings, resumed};
 pub use replaced::{ReplaceRefusal, deleted, homes_of, replace_site, replacements, successor, was_called_so};

@@ -94,6 +94,7 @@ impl OwnSite {
 /// before, such as a rename, must not be overwritten by what was right until then.
 pub(crate) async fn keep(site: &Arc<Site>) -> Outcome<()> {
     keep_area(site).await?;
+    keep_metered(site).await?;
     let (system, own) = (site.system, site.own.clone());
     let looked = own.clone();
     if site.read(move |view| looked.correction(view, system)).await?.is_none() {
@@ -105,6 +106,24 @@ pub(crate) async fn keep(site: &Arc<Site>) -> Outcome<()> {
         Ok(((), wanted.map(|wanted| Declared::document(key, document_object(&wanted, wall)))))
     };
     site.declare("", decide).await
+}
+
+/// Says whether this site pays for what crosses its link, if that is not what it said last.
+pub(crate) async fn keep_metered(site: &Arc<Site>) -> Outcome<()> {
+    let (system, id, peers) = (site.system, site.id, site.peers.clone());
+    // Looked at on the commit thread: the budget may be another by then.
+    let decide = move |view: &dyn View, wall| {
+        model::say_metered(view, system, (id, peers.uplink.is_metered()), wall).map_err(unreadable)
+    };
+    let says = decide.clone();
+    if site.read(move |view| says(view, WallTime(0))).await?.is_none() {
+        return Ok(());
+    }
+    let declare = move |view: &dyn View, wall| {
+        let word = decide(view, wall)?;
+        Ok(((), word.map(|(key, object)| Declared::document(key, object))))
+    };
+    site.declare("", declare).await
 }
 
 /// Says in which area this site stands by its configuration, until an operator says otherwise.

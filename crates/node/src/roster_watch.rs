@@ -11,7 +11,7 @@ use skerry_base::kv::View;
 use skerry_base::{SiteId, WallTime};
 use skerry_federation::{Input, SiteEntry};
 use skerry_gateway::service::Outcome;
-use skerry_model::bucket::{SiteDocument, SiteState, areas, dialled, duties, sites};
+use skerry_model::bucket::{SiteDocument, SiteState, areas, dialled, duties, metered, sites};
 
 use crate::copies::loss;
 use crate::init;
@@ -38,9 +38,10 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
         let documents = sites(view, system).map_err(unreadable)?;
         let on_duty = duties(view, system).map_err(unreadable)?;
         let areas = areas(view, system).map_err(unreadable)?;
-        Ok((documents, on_duty, dialled(view, system).map_err(unreadable)?, areas))
+        let pay = metered(view, system).map_err(unreadable)?;
+        Ok((documents, on_duty, dialled(view, system).map_err(unreadable)?, areas, pay))
     };
-    let (documents, on_duty, moved, areas) = site.read(read).await?;
+    let (documents, on_duty, moved, areas, pay) = site.read(read).await?;
     // Each is told once it can be seen: who waits was woken by the records before, and may have looked too early.
     if site.duties.set(on_duty) {
         site.changes.belonging();
@@ -69,10 +70,13 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
             known.area = area;
         }
     }
+    for (id, known) in &mut known {
+        known.pays = pay.contains(id);
+    }
     // Before the machine forgets what it heard of them.
     let going = site.peers.roster.all().into_keys().filter(|id| !known.contains_key(id)).collect();
     replacing::remember(site, going).await?;
-    let entries = known.keys().map(|site| SiteEntry { site: *site }).collect();
+    let entries = known.iter().map(|(site, known)| SiteEntry { site: *site, pays: known.pays }).collect();
     if site.peers.roster.replace(known) {
         site.peers.uplink.set_lan(site.peers.roster.fellows(site.id));
         site.peers.net().set_peers(site.peers.roster.peers());
@@ -146,5 +150,6 @@ fn trusted(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Know
         tracing::warn!(site = %id, name, "a site record claims a seat without a valid admission: it has none");
     }
     let place = seated.map_or(Place::first(id), Place::of);
-    Some(Known { name, key, addresses: node.addresses.clone(), place, area: String::new() })
+    let addresses = node.addresses.clone();
+    Some(Known { name, key, addresses, place, area: String::new(), pays: false })
 }

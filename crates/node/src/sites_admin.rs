@@ -95,6 +95,7 @@ fn shown(admin: &Admin, said: &Said, (id, document): (SiteId, &SiteDocument), un
         addresses: addresses.clone(),
         place: Place::first(id),
         area: String::new(),
+        pays: false,
     });
     let peer = known.filter(|_| !here).map(|known| admin.peer(id, &known, 0, unsent));
     let link = match &peer {

@@ -1,6 +1,7 @@
 //! The budget of the uplink as an operator sees and sets it, and its count on disk.
 //!
-//! Invariant: a budget is durable before it counts, and what cannot be is refused with what would do.
+//! Invariants: a budget is durable before it counts, and what cannot be is refused with what would do; that there is one, or
+//! none any more, is said to all sites.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use skerry_gateway::service::{
 };
 use skerry_model::Entry;
 
+use crate::own_site;
 use crate::peers::uplink::{ACCOUNT, PLAN, name};
 use crate::site::{Site, entry};
 
@@ -71,13 +73,17 @@ pub(crate) fn state(site: &Site) -> UplinkState {
 }
 
 /// Sets or lifts it.
-pub(crate) async fn set(site: &Site, request: UplinkRequest) -> Outcome<UplinkState> {
+pub(crate) async fn set(site: &Arc<Site>, request: UplinkRequest) -> Outcome<UplinkState> {
     let plan = request.budget.as_ref().map(plan).transpose()?;
     let value = plan.map(|plan| codec::encode(&plan).into());
     keep(site, PLAN, value).await?;
     let account = site.peers.uplink.set(plan);
     keep(site, ACCOUNT, plan.map(|_| codec::encode(&account).into())).await?;
     tracing::info!(metered = plan.is_some(), "the budget of the uplink");
+    // It holds; what is not said now is said with the next change of what all sites know, or at the next start.
+    if let Err(error) = own_site::keep_metered(site).await {
+        tracing::warn!(%error, "the other sites were not told whether this one pays for its link");
+    }
     Ok(state(site))
 }
 

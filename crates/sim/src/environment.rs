@@ -94,7 +94,8 @@ impl Class {
 /// meant.
 pub const LEVELLED: u64 = 1 << 40;
 
-/// Seeds from here on are the same with sites that pay for what crosses their links: one of them, or some, or all.
+/// Seeds from here on are the same with sites that pay for what crosses their links: one of them, or some, or all; in half of
+/// them that changes meanwhile.
 pub const METERED: u64 = 1 << 41;
 
 /// How sites find each other.
@@ -108,6 +109,8 @@ pub struct Finding {
     pub old: BTreeSet<usize>,
     /// Sites on metered links.
     pub metered: BTreeSet<usize>,
+    /// Whether operators set budgets and take them away while clients ask; none where nobody can pay.
+    pub budgets: Option<bool>,
 }
 
 impl Finding {
@@ -175,7 +178,8 @@ impl Environment {
             true => sample_metered(sites, &mut root.fork("metered")),
             false => BTreeSet::new(),
         };
-        let finding = Finding { metered, ..finding };
+        let budgets = (seed >= METERED).then(|| root.fork("budgets").chance(Ppm::percent(50)));
+        let finding = Finding { metered, budgets, ..finding };
         let links = sample_links(sites, &mut root.fork("links"));
         let mut clocks = root.fork("clocks");
         let mut disks = root.fork("disks");
@@ -280,7 +284,7 @@ fn sample_finding(draw: &mut Draw) -> (usize, Finding) {
     };
     let mixed = draw.chance(Ppm::percent(30));
     let old = (0..sites).filter(|_| mixed && draw.chance(Ppm::percent(30))).collect();
-    (sites, Finding { levels, asks: true, old, metered: BTreeSet::new() })
+    (sites, Finding { levels, asks: true, old, metered: BTreeSet::new(), budgets: None })
 }
 
 /// Who pays for what crosses.
@@ -379,10 +383,13 @@ mod tests {
         assert!(many(|metered, _| metered == 1) > 80);
         assert!(many(|metered, sites| metered > 1 && metered < sites) > 10);
         assert!(many(|metered, sites| metered == sites) > 5);
+        let change = environments.iter().filter(|found| found.finding.budgets == Some(true)).count();
+        assert!((60..140).contains(&change), "{change}");
         assert!(
             (0..200)
                 .chain(LEVELLED..LEVELLED + 200)
-                .all(|seed| Environment::of_seed(seed).finding.metered.is_empty())
+                .map(|seed| Environment::of_seed(seed).finding)
+                .all(|finding| finding.metered.is_empty() && finding.budgets.is_none())
         );
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use skerry_base::{BucketId, Dot, Instant};
+use skerry_base::{BucketId, Dot, Instant, SiteId};
 use skerry_federation::Ticket;
 use skerry_model::bucket::system_bucket;
 use skerry_model::{Record, Versioning};
@@ -39,6 +39,7 @@ mod halves;
 mod histories;
 mod inspections;
 mod machines;
+mod payers;
 mod races;
 mod rest;
 mod scopes;
@@ -97,6 +98,8 @@ enum Event {
     Expire { site: usize, boot: u64 },
     /// The collector of a store takes a step.
     Collect { site: usize },
+    /// An operator sets the budget of a site's link, or takes it away.
+    Budget { site: usize },
     /// The workers drop what all members have seen.
     Retire,
     /// A site looks for deleted buckets that are in use.
@@ -176,6 +179,10 @@ pub struct World {
     dying: BTreeMap<usize, Death>,
     /// Sites that are away for long.
     away: BTreeSet<usize>,
+    /// Sites whose link has a budget.
+    metered: BTreeSet<usize>,
+    /// By site who pays, as its machine was told last.
+    payers: BTreeMap<usize, BTreeSet<SiteId>>,
     /// One of two halves that are apart for long; none if all are one.
     apart: BTreeSet<usize>,
     /// Sites where a bit of a body rotted.
@@ -243,6 +250,8 @@ impl World {
             own_writes: OwnWrites::default(),
             dying: BTreeMap::new(),
             away: BTreeSet::new(),
+            metered: environment.finding.metered.clone(),
+            payers: BTreeMap::new(),
             apart: BTreeSet::new(),
             rotten: BTreeSet::new(),
             questions: BTreeMap::new(),
@@ -292,6 +301,7 @@ impl World {
                 self.queue.plan(now.after(seconds(6)), Event::Depart { site });
             }
         }
+        self.plan_budgets();
         self.queue.plan(now.after(seconds(4)), Event::Inspect);
         if self.environment.retires {
             self.queue.plan(now.after(seconds(9)), Event::Retire);
@@ -331,6 +341,7 @@ impl World {
             Event::Relief(relief) => self.relieve(relief),
             Event::Expire { site, boot } => self.expire(site, boot),
             Event::Collect { site } => self.collect(site),
+            Event::Budget { site } => self.change_budget(site),
             Event::Retire => self.retire_in_turn(),
             Event::Revive { site } => self.revive(site),
             Event::Depart { site } => self.depart_in_turn(site),

@@ -7,7 +7,9 @@
 //! K−1 borders.
 //!
 //! Invariants: A_i of fewer levels contains the top of more levels (all are prefixes of one ranking), so that sites
-//! that disagree on K still share landmarks; sites of weight 0 stay at level 0 unless there is nobody else.
+//! that disagree on K still share landmarks; sites of weight 0 stay at level 0 unless fewer than [`FEW`] others are there:
+//! then so many of them, by their draws, that a level has as many. One site whose weight changes moves at most two sites
+//! over each border: itself, and who takes its place or makes room.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +19,16 @@ use skerry_base::SiteId;
 pub const LEVELS_MAX: u8 = 8;
 /// Weights go up to this.
 pub const WEIGHT_MAX: u8 = 16;
+/// Of a site that is no landmark where others can be.
+pub const WEIGHT_NONE: u8 = 0;
 /// Of a site that has not said what it can carry.
 pub const WEIGHT_ONE: u8 = 1;
 /// One level for so many sites.
 pub const ONE_LEVEL: usize = 16;
 /// Two levels for so many sites.
 pub const TWO_LEVELS: usize = 256;
+/// Landmarks that a level has whatever they weigh: one may be away and another just come, and somebody still knows.
+pub const FEW: usize = 3;
 
 /// What a site can carry, as it says itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +120,7 @@ pub fn quota(sites: usize, levels: u8, level: u8) -> usize {
 pub fn assign(draws: impl Iterator<Item = Draw>, levels: u8) -> BTreeMap<SiteId, u8> {
     let mut ranked: Vec<Draw> = draws.collect();
     ranked.sort_unstable_by(|one, other| other.cmp(one));
-    let eligible = ranked.iter().take_while(|draw| draw.eligible).count().max(1);
+    let eligible = ranked.iter().take_while(|draw| draw.eligible).count().max(FEW);
     let mut found = BTreeMap::new();
     for level in 1..levels {
         let quota = quota(ranked.len(), levels, level).min(eligible);
@@ -179,8 +185,38 @@ mod tests {
     fn the_top_is_never_empty_and_small_sites_stay_below() {
         let seed = [1; 32];
         let top = |weight| assign((0..40).map(|n| Draw::of(&seed, site(n), weight)), 2);
-        assert_eq!((top(0).len(), top(1).len()), (1, 6));
+        assert_eq!((top(0).len(), top(1).len()), (FEW, 6));
         let mixed = assign((0..40).map(|n| Draw::of(&seed, site(n), u8::from(n % 2 == 0))), 2);
         assert!(mixed.keys().all(|found| (0..40).step_by(2).any(|n| site(n) == *found)));
+    }
+
+    /// The first so many of 40 sites weigh something.
+    fn top_of(seed: u8, free: u32) -> BTreeMap<SiteId, u8> {
+        assign((0..40).map(|n| Draw::of(&[seed; 32], site(n), u8::from(n < free))), 2)
+    }
+
+    #[test]
+    fn where_few_weigh_anything_they_are_landmarks_and_some_others_with_them() {
+        for seed in 0..20 {
+            for (free, landmarks) in [(0, FEW), (1, FEW), (2, FEW), (3, 3), (4, 4), (6, 6), (40, 6)] {
+                let top = top_of(seed, free);
+                assert_eq!(top.len(), landmarks, "of {free}");
+                let above = (0..free.min(6)).filter(|n| top.contains_key(&site(*n)));
+                assert!(free > 6 || above.count() == free as usize, "who weighs something comes first");
+            }
+        }
+    }
+
+    #[test]
+    fn one_weight_that_changes_moves_two_sites_at_most_over_a_border() {
+        for seed in 0..20 {
+            for free in 0..40 {
+                let (before, after) = (top_of(seed, free), top_of(seed, free + 1));
+                let moved = |one: &BTreeMap<SiteId, u8>, other: &BTreeMap<SiteId, u8>| {
+                    one.keys().filter(|site| !other.contains_key(*site)).count()
+                };
+                assert!(moved(&before, &after) <= 1 && moved(&after, &before) <= 1, "seed {seed}, {free}");
+            }
+        }
     }
 }

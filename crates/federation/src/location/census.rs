@@ -130,7 +130,11 @@ impl Census {
             return;
         }
         let fit = |site: &SiteId| cx.peers.understands(*site) && !self.silent.contains(site);
-        let Some(landmark) = cx.peers.top().into_iter().find(fit) else {
+        let mut landmarks = cx.peers.top();
+        landmarks.retain(fit);
+        // Who pays is a landmark only where too few others are; among those it is asked last.
+        let landmark = landmarks.iter().find(|site| !cx.peers.is_light(**site)).or(landmarks.first());
+        let Some(landmark) = landmark.copied() else {
             // Nobody can be asked: what was told counts no more.
             self.queue.iter().for_each(|bucket| {
                 self.rolled.remove(bucket);

@@ -202,7 +202,8 @@ impl Holders {
         self.heard.get(&site).is_some_and(|heard| heard.complete && !heard.is_member(bucket))
     }
 
-    /// Sites that have not said everything since this machine's start; none if one of them is there.
+    /// Sites that have not said everything since this machine's start; none if one of them is there. Who may never do, because
+    /// it takes others for landmarks, is waited for by nobody, and named.
     pub(super) fn unheard(&self, cx: &Context<'_>) -> Option<Vec<SiteId>> {
         // Both in order of site: a landmark of many looks at each step.
         let mut heard = self.heard.iter().filter(|(_, heard)| heard.complete).map(|(site, _)| *site).peekable();
@@ -211,7 +212,8 @@ impl Holders {
             heard.next_if_eq(site).is_some()
         };
         let unheard: Vec<SiteId> = cx.peers.roster().iter().copied().filter(|site| !said(site)).collect();
-        unheard.iter().all(|site| !cx.peers.view().knows(*site)).then_some(unheard)
+        let may_say = |site: &SiteId| cx.peers.view().knows(*site) && !cx.peers.draws_otherwise(*site);
+        (!unheard.iter().any(may_say)).then_some(unheard)
     }
 
     /// Sites that tell this one what they hold: the cluster of this landmark.

@@ -30,7 +30,7 @@ impl One {
     }
 
     fn roster(&mut self, others: usize) {
-        self.input(Input::Roster((0..=others).map(|n| SiteEntry { site: site_id(n) }).collect()));
+        self.input(Input::Roster((0..=others).map(|n| SiteEntry { site: site_id(n), pays: false }).collect()));
     }
 
     fn input(&mut self, input: Input) {

@@ -86,7 +86,7 @@ impl Replica for Dense {
 fn compare(stores: [Dense; 2]) -> (usize, u32, u64) {
     let config = |n| Config::new(site_id(n), 1, n as u64).with_system(SYSTEM);
     let mut machines = [Federation::new(config(0)), Federation::new(config(1))];
-    let roster = || (0..2).map(|n| SiteEntry { site: site_id(n) }).collect();
+    let roster = || (0..2).map(|n| SiteEntry { site: site_id(n), pays: false }).collect();
     let mut inputs = vec![
         (0, Input::Roster(roster())),
         (1, Input::Roster(roster())),

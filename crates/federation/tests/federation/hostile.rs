@@ -184,7 +184,7 @@ fn more_of_this_sites_life_than_it_has_lived_is_refused() {
             // A machine that pulls from it, each time.
             let config = Config::new(site_id(0), site.life, 7).with_system(SYSTEM);
             let mut machine = Federation::new(config.with_fresh(true));
-            let roster = [0, 1].map(|n| SiteEntry { site: site_id(n) }).to_vec();
+            let roster = [0, 1].map(|n| SiteEntry { site: site_id(n), pays: false }).to_vec();
             let news = Message::News { bucket: bucket(1), vector: Vector::from_iter([(other, 1)]) };
             for input in [
                 Input::Roster(roster),

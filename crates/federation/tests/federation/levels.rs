@@ -248,7 +248,8 @@ fn releases_that_know_no_areas_are_told_and_find() {
 fn the_seventeenth_site_brings_a_second_level_and_its_loss_keeps_it() {
     let mut world = World::new(17, 9, millis(30));
     world.stop(16);
-    let roster = |count: usize| (0..count).map(|n| SiteEntry { site: site_id(n) }).collect::<Vec<_>>();
+    let roster =
+        |count: usize| (0..count).map(|n| SiteEntry { site: site_id(n), pays: false }).collect::<Vec<_>>();
     for n in 0..16 {
         world.input(n, Input::Roster(roster(16)));
     }

@@ -11,6 +11,7 @@ mod levels;
 mod location;
 mod loose;
 mod memory;
+mod paying;
 mod quiet;
 mod silent;
 mod throughput;

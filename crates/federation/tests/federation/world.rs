@@ -72,6 +72,12 @@ pub(crate) struct World {
     pub(crate) alive: BTreeSet<(usize, SiteId)>,
     /// Sites that pay for what crosses, and after how much silence they ask.
     pub(crate) metered: BTreeMap<usize, Duration>,
+    /// Sites that pay by the records.
+    pub(crate) paying: BTreeSet<usize>,
+    /// Sites where those records have not arrived.
+    pub(crate) unaware: BTreeSet<usize>,
+    /// Sites of a release that does not read them.
+    pub(crate) before: BTreeSet<usize>,
     /// How long links rest, as each end was told.
     pub(crate) rests: BTreeMap<(usize, usize), Option<Duration>>,
     /// Levels of landmarks whatever the number of sites.
@@ -135,6 +141,9 @@ impl World {
             history: BTreeMap::new(),
             alive: BTreeSet::new(),
             metered: BTreeMap::new(),
+            paying: BTreeSet::new(),
+            unaware: BTreeSet::new(),
+            before: BTreeSet::new(),
             rests: BTreeMap::new(),
             rtts: BTreeMap::new(),
             cuts: BTreeSet::new(),
@@ -189,7 +198,11 @@ impl World {
     }
 
     fn dialect(&self, n: usize) -> u8 {
-        if self.old.contains(&n) { 1 } else { limits::DIALECT }
+        match (self.old.contains(&n), self.before.contains(&n)) {
+            (true, _) => 1,
+            (false, true) => limits::METERED,
+            (false, false) => limits::DIALECT,
+        }
     }
 
     /// Tells everybody the roster and connects who is not cut off.
@@ -206,8 +219,17 @@ impl World {
         if let Some(every) = self.metered.get(&n).copied() {
             self.input(n, Input::Metered { every: Some(every), free: BTreeSet::new() });
         }
-        let entries = (0..self.sites.len()).map(|n| SiteEntry { site: site_id(n) }).collect();
+        let knows = !self.unaware.contains(&n) && !self.before.contains(&n);
+        let pays = |other: usize| knows && self.paying.contains(&other);
+        let entry = |other: usize| SiteEntry { site: site_id(other), pays: pays(other) };
+        let entries = (0..self.sites.len()).map(entry).collect();
         self.input(n, Input::Roster(entries));
+    }
+
+    /// A site reads in the records who pays.
+    pub(crate) fn reads(&mut self, n: usize) {
+        self.unaware.remove(&n);
+        self.roster(n);
     }
 
     fn is_connected(&self, a: usize, b: usize) -> bool {

@@ -54,6 +54,8 @@ pub enum SystemKey {
     Tenure(BucketId),
     /// What the register of names is about to name: [`super::NamingDocument`]. Releases before pass over it.
     Namings,
+    /// Whether it pays for what crosses its link: [`super::MeteredDocument`]. Releases before pass over it.
+    Metered(SiteId),
 }
 
 impl SystemKey {
@@ -69,6 +71,7 @@ impl SystemKey {
             "area" => rest.parse().ok().map(Self::Area),
             "tenure" => rest.parse().ok().map(Self::Tenure),
             "report" => rest.parse().ok().map(Self::DutyReport),
+            "metered" => rest.parse().ok().map(Self::Metered),
             "naming" => (rest == "register").then_some(Self::Namings),
             "key" => Some(Self::AccessKey(rest.to_owned())),
             "claim" => {
@@ -94,6 +97,7 @@ impl core::fmt::Display for SystemKey {
             Self::Tenure(bucket) => write!(f, "tenure/{bucket}"),
             Self::DutyReport(site) => write!(f, "report/{site}"),
             Self::Namings => f.write_str("naming/register"),
+            Self::Metered(site) => write!(f, "metered/{site}"),
         }
     }
 }

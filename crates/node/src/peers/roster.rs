@@ -24,6 +24,8 @@ pub(crate) struct Known {
     pub(crate) place: Place,
     /// The area that it stands in; empty for none.
     pub(crate) area: String,
+    /// Whether it says that it pays for what crosses its link.
+    pub(crate) pays: bool,
 }
 
 /// A seat of a site, as an admin key gave it. What is not a further node of a site is the first of its own.
@@ -226,7 +228,8 @@ mod tests {
         ];
         let known = |(number, place): (u8, Place)| {
             let (name, key) = (number.to_string(), PublicKey([number; 32]));
-            (site(number), Known { name, key, addresses: Vec::new(), place, area: String::new() })
+            let known = Known { name, key, addresses: Vec::new(), place, area: String::new(), pays: false };
+            (site(number), known)
         };
         let roster = Roster::default();
         assert!(roster.replace(places.into_iter().map(known).collect()));

@@ -190,6 +190,11 @@ impl Uplink {
         Some((every, free.into_iter().map(|(site, _)| site).collect()))
     }
 
+    /// Whether there is a budget.
+    pub(crate) fn is_metered(&self) -> bool {
+        self.state().budget.plan().is_some()
+    }
+
     /// Waits until there is something to write down.
     pub(crate) async fn due(&self) {
         self.due.notified().await;

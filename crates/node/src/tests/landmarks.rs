@@ -1,5 +1,7 @@
 //! Enough sites for two levels of landmarks: who is told little finds what it needs, while landmarks die.
 
+use skerry_gateway::service::{UplinkBudget, UplinkRequest};
+
 use super::world::{TestSite, TestWorld, noise};
 
 /// One more than fit one level.
@@ -59,5 +61,38 @@ async fn the_holder_is_found_while_landmarks_die() {
         assert_eq!(world.sites[*reader].get("tide", "log").await.unwrap(), body, "reader {reader}");
         world.sites[*dead].stop().await;
     }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_landmark_that_gets_a_budget_is_none_until_it_is_lifted() {
+    let world = TestWorld::new(SITES).await;
+    let top = settled(&world).await;
+    let payer = &world.sites[top[0]];
+    let set = async |budget| payer.services().admin.set_uplink(UplinkRequest { budget }).await.unwrap();
+    let (period, hours, zone_minutes) = ("month".to_owned(), None, 0);
+    set(Some(UplinkBudget { bytes: 2_000_000_000, period, reset_day: 1, hours, zone_minutes })).await;
+    let ranks = async |at: &TestSite, is_landmark: bool| {
+        at.until("all see whether it is a landmark", || async {
+            let found = areas(at).await;
+            let name = payer.id().to_string();
+            let of = found.sites.iter().find(|near| near.site == name).map_or(found.level, |near| near.level);
+            (of > 0) == is_landmark
+        })
+        .await;
+    };
+    for at in &world.sites {
+        ranks(at, false).await;
+    }
+    assert_eq!(
+        settled(&world).await.iter().filter(|site| !top.contains(site)).count(),
+        1,
+        "one took its place"
+    );
+    set(None).await;
+    for at in &world.sites {
+        ranks(at, true).await;
+    }
+    assert_eq!(settled(&world).await, top);
     world.stop().await;
 }

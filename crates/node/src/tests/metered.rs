@@ -3,9 +3,11 @@
 use skerry_gateway::service::{ErrorKind, UplinkBudget, UplinkRequest};
 
 use skerry_federation::placement::Failure;
+use skerry_model::bucket::{metered, say_metered};
 use skerry_model::space;
 
 use super::world::{TestSite, TestWorld, noise};
+use crate::paths::bucket::Declared;
 use crate::site::unreadable;
 use crate::workers::copies::have_held;
 
@@ -115,5 +117,44 @@ async fn copies_wait_for_their_hours_whoever_asks_for_them_while_reads_go_on() {
     assert_eq!(two.get("photos", "a").await.unwrap().len(), 300_000, "somebody waits for it");
     two.services().admin.set_uplink(UplinkRequest { budget: None }).await.unwrap();
     assert!(asked().await.is_ok());
+    world.stop().await;
+}
+
+fn pays(at: &TestSite, of: &TestSite) -> bool {
+    at.site().peers.roster.all().get(&of.id()).is_some_and(|known| known.pays)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn that_a_site_pays_is_known_to_all_as_long_as_it_does() {
+    let mut world = TestWorld::new(3).await;
+    let all_say = async |world: &TestWorld, wanted: bool| {
+        for site in &world.sites {
+            site.until("it is known who pays", || async { pays(site, &world.sites[1]) == wanted }).await;
+            assert!(!pays(site, &world.sites[0]) && !pays(site, &world.sites[2]));
+        }
+    };
+    world.sites[1].services().admin.set_uplink(budget(2_000_000_000)).await.unwrap();
+    all_say(&world, true).await;
+    // It says otherwise than it should, as after a backup that was put back: it says it again.
+    let two = world.sites[1].site();
+    let (system, id) = (two.system, two.id);
+    let wrong = move |view: &dyn skerry_base::kv::View, wall| {
+        let word = say_metered(view, system, (id, false), wall).map_err(unreadable)?;
+        Ok(((), word.map(|(key, object)| Declared::document(key, object))))
+    };
+    two.declare("", wrong).await.unwrap();
+    world.sites[1]
+        .until("it says it again", || async {
+            let read = move |view: &dyn skerry_base::kv::View| metered(view, system).map_err(unreadable);
+            two.read(read).await.is_ok_and(|pay| pay.contains(&id))
+        })
+        .await;
+    all_say(&world, true).await;
+    world.sites[1].stop().await;
+    world.sites[1].start().await;
+    world.linked(&world.sites[1]).await;
+    all_say(&world, true).await;
+    world.sites[1].services().admin.set_uplink(UplinkRequest { budget: None }).await.unwrap();
+    all_say(&world, false).await;
     world.stop().await;
 }

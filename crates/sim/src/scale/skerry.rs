@@ -57,7 +57,7 @@ impl Skerry {
     }
 
     fn begin(&mut self, now: Instant, out: &mut Vec<Effect<Message>>) {
-        let roster = (0..self.sea.len()).map(|site| SiteEntry { site: site_id(site) }).collect();
+        let roster = (0..self.sea.len()).map(|site| SiteEntry { site: site_id(site), pays: false }).collect();
         self.input(Input::Roster(roster), now, out);
         for maker in [self.me, self.sea.partner_of(self.me)] {
             self.input(Input::Join { bucket: bucket(maker) }, now, out);

@@ -43,6 +43,8 @@ pub(super) enum Claim {
     NameHome(BucketId),
     /// That this site, the home of this bucket, hands it over.
     HandOver(BucketId, SiteId),
+    /// Whether this site pays for what crosses its link.
+    Metered(bool),
 }
 
 /// What a claim becomes at the moment of its commit.
@@ -81,6 +83,10 @@ pub(super) fn decide(
             let named =
                 bucket::hand_over(view, system, (*of, *to), (site, &std::collections::BTreeSet::new()), wall);
             Ok(named.ok().flatten().map(written))
+        }
+        Claim::Metered(pays) => {
+            let word = bucket::say_metered(view, system, (site, *pays), wall)?;
+            Ok(word.map(|(key, object)| Claimed { bucket: system, key, object }))
         }
     }
 }
@@ -171,6 +177,7 @@ impl World {
             self.tell(Who::Site(site), format_args!("revives {}", claimed.bucket));
             self.submit_claim((site, None), Claim::Revive(claimed.bucket));
         }
+        self.keep_metered(site);
         if self.environment.races && !self.resting {
             self.tend_homes(site);
         }

@@ -324,7 +324,10 @@ impl World {
             Answer::Wrote { asked, result: Ok(Wrote::Again(place, dot)) } => {
                 self.answer_again(site, asked, place, dot);
             }
-            Answer::Wrote { asked, result } => self.answer_client(site, asked, result),
+            Answer::Wrote { asked, result } => {
+                self.answer_client(site, asked, result);
+                self.reread_payers(site);
+            }
             Answer::Holds { id, ok, settled } => self.holds(site, id, (ok, settled)),
             Answer::Applied { ticket, ok, why, stored } => {
                 self.arrived(site, ok, &stored);
@@ -332,6 +335,7 @@ impl World {
                     self.tell(Who::Site(site), format_args!("does not apply {ticket:?}: {why}"));
                 }
                 self.input(site, Input::Applied { ticket, ok });
+                self.reread_payers(site);
             }
             Answer::Joined(bucket) => {
                 if let Some(running) = self.sites.get_mut(site).and_then(|place| place.running.as_mut()) {

@@ -1,12 +1,9 @@
 //! The federation machines: what they are told, what they want done, the messages between them.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 use skerry_base::BucketId;
 use skerry_base::kv::View;
-use skerry_federation::rest::SELDOM;
-use skerry_federation::{Answer as Located, Input, Message, Output, Report, SiteEntry};
+use skerry_federation::{Answer as Located, Input, Message, Output, Report};
 
 use super::rest::NOBODYS;
 use super::wires::Wire;
@@ -65,11 +62,10 @@ impl World {
 
     /// The roster and the memberships, as the shell says them at each start.
     pub(super) fn introduce(&mut self, site: usize) {
-        if self.environment.finding.metered.contains(&site) {
-            self.input(site, Input::Metered { every: Some(SELDOM), free: BTreeSet::new() });
+        if self.metered.contains(&site) {
+            self.tell_budget(site);
         }
-        let roster = self.sites.iter().map(|place| SiteEntry { site: place.id }).collect();
-        self.input(site, Input::Roster(roster));
+        self.tell_roster(site);
         let running = self.sites.get(site).and_then(|place| place.running.as_ref());
         let members = running.map(|running| running.members.clone()).unwrap_or_default();
         for bucket in members {

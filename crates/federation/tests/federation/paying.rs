@@ -1,0 +1,163 @@
+//! Who pays for its link is no landmark where others can be: what records say of it changes levels as the roster does, and
+//! answers stay honest while not all sites have read them.
+
+use std::collections::BTreeSet;
+
+use skerry_federation::Answer;
+
+use crate::location::found;
+use crate::world::{World, bucket, millis, seconds, site_id};
+
+/// Sites 5 ms and more apart, linked and settled, of which these do not read who pays.
+fn settled(count: usize, seed: u64, before: &[usize]) -> World {
+    let mut world = World::new(count, seed, millis(40));
+    for a in 0..count {
+        for b in a + 1..count {
+            world.set_rtt(a, b, millis(5 + 2 * (b - a) as u64));
+        }
+    }
+    world.before = before.iter().copied().collect();
+    world.start();
+    world.run(seconds(60));
+    world
+}
+
+/// The sites above level 0, as one of them sees it.
+fn top_at(world: &World, n: usize) -> BTreeSet<usize> {
+    let areas = world.sites[n].machine.areas();
+    let level = |other: usize| match other == n {
+        true => areas.level,
+        false => areas.sites.iter().find(|near| near.site == site_id(other)).map_or(0, |near| near.level),
+    };
+    (0..world.sites.len()).filter(|other| level(*other) > 0).collect()
+}
+
+/// The same, if all see it alike.
+fn top(world: &World) -> BTreeSet<usize> {
+    let first = top_at(world, 0);
+    assert!((0..world.sites.len()).all(|n| top_at(world, n) == first), "sites disagree");
+    first
+}
+
+fn all_read(world: &mut World, paying: &BTreeSet<usize>) {
+    world.paying.clone_from(paying);
+    (0..world.sites.len()).for_each(|n| world.reads(n));
+    world.run(seconds(30));
+}
+
+#[test]
+fn a_landmark_that_pays_makes_room_for_one_other_and_comes_back() {
+    let mut world = settled(20, 3, &[]);
+    world.join(2, bucket(5));
+    let before = top(&world);
+    for payer in before.clone() {
+        all_read(&mut world, &[payer].into());
+        let now = top(&world);
+        assert_eq!((now.contains(&payer), now.len()), (false, before.len()));
+        let new: Vec<usize> = now.difference(&before).copied().collect();
+        assert_eq!(new.len(), 1, "{before:?} {now:?}");
+        // It was told of what was there before it was a landmark.
+        let told = |n: usize| world.sites[n].machine.members(bucket(5)).contains(&site_id(2));
+        assert!(new.iter().all(|n| *n == 2 || told(*n)), "{new:?}");
+        all_read(&mut world, &BTreeSet::new());
+        assert_eq!(top(&world), before);
+    }
+}
+
+#[test]
+fn where_all_or_nearly_all_pay_three_are_landmarks_and_who_does_not_is_one() {
+    let mut world = settled(20, 4, &[]);
+    for free in 0..5usize {
+        all_read(&mut world, &(free..20).collect());
+        let top = top(&world);
+        assert_eq!(top.len(), free.clamp(3, 4), "{free} do not pay");
+        assert!((0..free.min(4)).filter(|n| top.contains(n)).count() >= free.min(4).min(top.len()));
+        world.locate(9, free as u64, 7);
+        world.run(seconds(6));
+        assert_eq!(world.answer(free as u64), Some(Answer::Unknown { unasked: vec![] }), "{free} do not pay");
+    }
+}
+
+/// The records arrive at one site after the other, and everybody asks meanwhile.
+fn heard_one_by_one(seed: u64, paying: &BTreeSet<usize>) {
+    let mut world = settled(20, seed, &[]);
+    let member = (0..20).find(|n| !top(&world).contains(n)).unwrap();
+    world.join(member, bucket(5));
+    world.run(seconds(10));
+    world.unaware = (0..20).collect();
+    world.paying.clone_from(paying);
+    let mut ticket = 0;
+    let mut ask = |world: &mut World| {
+        let first = ticket;
+        for n in (0..20).filter(|n| *n != member) {
+            world.locate(n, ticket, 5);
+            world.locate(n, ticket + 1, 6);
+            ticket += 2;
+        }
+        first..ticket
+    };
+    let mut asked = 0..0;
+    for _ in 0..20 {
+        let unaware: Vec<usize> = world.unaware.iter().copied().collect();
+        let n = unaware[world.draw(unaware.len())];
+        world.reads(n);
+        asked = asked.start..ask(&mut world).end;
+        let pause = world.draw(1500) as u64;
+        world.run(millis(pause));
+    }
+    world.run(seconds(10));
+    for number in asked {
+        let answer = world.answer(number).unwrap();
+        match number % 2 {
+            0 => assert!(!matches!(answer, Answer::Unknown { .. }), "what is there is said not to be"),
+            _ => assert!(!matches!(answer, Answer::Found { .. })),
+        }
+    }
+    world.run(seconds(20));
+    let last = ask(&mut world);
+    world.run(seconds(10));
+    for number in last {
+        let right =
+            if number % 2 == 0 { found(&[member]).unwrap() } else { Answer::Unknown { unasked: vec![] } };
+        assert_eq!(world.answer(number), Some(right), "seed {seed}");
+    }
+}
+
+#[test]
+fn answers_are_honest_while_records_are_on_their_way() {
+    for seed in 0..8 {
+        let top = top(&settled(20, seed, &[]));
+        heard_one_by_one(seed, &top.iter().copied().take(1).collect());
+        heard_one_by_one(seed, &top);
+        heard_one_by_one(seed, &(0..20).collect());
+    }
+}
+
+/// Some sites never read it: they tell and ask other landmarks than the rest for as long as they are there.
+#[test]
+fn releases_that_do_not_read_who_pays_find_and_are_found() {
+    for seed in 0..4 {
+        let mut world = settled(20, seed, &[]);
+        let drawn = top(&world);
+        let low: Vec<usize> = (0..20).filter(|n| !drawn.contains(n)).collect();
+        let (old, member, asker) = (low[0], low[1], low[2]);
+        let payer = *drawn.first().unwrap();
+        world = settled(20, seed, &[old]);
+        all_read(&mut world, &[payer].into());
+        assert!(top_at(&world, old).contains(&payer) && !top_at(&world, asker).contains(&payer));
+        world.join(old, bucket(5));
+        world.join(member, bucket(6));
+        world.run(seconds(30));
+        for (ticket, (n, of)) in
+            [(asker, 5), (payer, 5), (old, 6), (asker, 7), (old, 7), (payer, 7)].into_iter().enumerate()
+        {
+            world.locate(n, ticket as u64, of);
+        }
+        world.run(seconds(10));
+        let nobody = Some(Answer::Unknown { unasked: vec![] });
+        let right = [found(&[old]), found(&[old]), found(&[member]), nobody.clone(), nobody.clone(), nobody];
+        for (ticket, right) in right.into_iter().enumerate() {
+            assert_eq!(world.answer(ticket as u64), right, "seed {seed}, question {ticket}");
+        }
+    }
+}
