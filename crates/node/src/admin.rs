@@ -29,7 +29,7 @@ use crate::areas;
 use crate::clones;
 use crate::config::Copies;
 use crate::conflicts_admin;
-use crate::copies::{look, loss, only, surplus, wanted};
+use crate::copies::{look, loss, only, others, surplus, wanted};
 use crate::drive::live::Liveness;
 use crate::following;
 use crate::link_admin;
@@ -373,6 +373,8 @@ impl AdminService for Admin {
             followed_prefixes,
             followed_behind,
             surplus: surplus::status(site),
+            others: site.others.status(),
+            at_cap: others::at_cap(site).into_iter().map(|id| site.peers.roster.name(id)).collect(),
             areas,
             duty: sites_admin::duty_word(&site.duties.own()).into(),
             copied: site.duties.is_copied(),

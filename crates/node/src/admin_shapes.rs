@@ -7,8 +7,8 @@ pub use skerry_gateway::service::{
     DrainStatus, DutyRequest, ExpelRequest, Expelled, FollowedPrefix, HomeRequest, HomeState, Invite,
     InviteRequest, JoinRequest, KeyCreate, KeyCreated, KeyList, KeyStatus, LeaveRequest, LinkRequest,
     LinkState, LossPage, LossRequest, LossState, LostVersion, MembershipState, NameConflict, NearStatus,
-    NodeStatus, NodesReport, PeerStatus, PinAct, PinList, PinRequest, PinStatus, PlaceStatus, Readiness,
-    RecoveryStatus, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest, SeatRequest,
-    SiteList, SiteStatus, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget, UplinkClass,
-    UplinkRequest, UplinkState,
+    NodeStatus, NodesReport, OthersStatus, PeerStatus, PinAct, PinList, PinRequest, PinStatus, PlaceStatus,
+    Readiness, RecoveryStatus, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest,
+    SeatRequest, SiteList, SiteStatus, SpaceReport, SpaceRow, StatusReport, StorageStatus, UplinkBudget,
+    UplinkClass, UplinkRequest, UplinkState,
 };

@@ -24,8 +24,9 @@ use crate::admin::Admin;
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::clones::Clones;
-use crate::config::{BucketScope, Config, ConfigError};
+use crate::config::{BucketScope, Cap, Config, ConfigError};
 use crate::copies::book::Book;
+use crate::copies::others::{Others, OthersFile};
 use crate::copies::{Copies, lives};
 use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
@@ -69,6 +70,8 @@ const LAZY: &str = "storage.sync = os: plain writes are answered before they are
 pub(crate) const DATA: &str = "data";
 /// Percent of the disk that copies of other sites' objects may take unless said otherwise.
 const CACHE_PERCENT: u8 = 25;
+/// Of the disk for other sites, if nothing else is said: the rest is for what is written here.
+const OTHERS_PERCENT: u8 = 80;
 /// The smallest segment of the cache: two full chunks.
 const CACHE_SEGMENT_LEAST: u64 = 4 << 20;
 /// File of the open invitations.
@@ -372,6 +375,10 @@ fn new_site(
     let clock = peers.clock();
     let system = system_bucket(&admission::federation_id(&trust.root));
     let incarnation = entropy::number().map_err(TrustError::from)?;
+    let place = Path::new(&config.node.dir);
+    let counted = OthersFile::remembered(&store.view());
+    let counted = counted.map_err(|error| storage(place, StorageError::Index(error.to_string())))?;
+    let others = Others::resume(others_cap(config, &place.join(DATA)), counted);
     let origin = Origin { node: trust.identity.public().node(), incarnation };
     Ok(Site {
         store,
@@ -404,6 +411,7 @@ fn new_site(
         lazy: config.storage.sync == crate::config::Sync::Os,
         md5: Arc::default(),
         copies: Arc::new(Copies::resume(trust.statement.site, book)),
+        others: Arc::new(others),
         duties: Arc::new(Duties::new(trust.statement.site, &trust.statement.name)),
         replacing: crate::replacing::Replacing::default(),
         leaving: remembered.leaving.resume(),
@@ -504,6 +512,17 @@ pub(crate) fn settings(config: &Config, data: &Path, rooms: &Rooms) -> skerry_st
         move_bytes: storage.pace.0.saturating_mul(crate::workers::COLLECT.as_secs()),
         lazy: storage.sync == crate::config::Sync::Os,
         ..defaults
+    }
+}
+
+/// What may be held for other sites; none if the disk does not say its size, and it is to be a part of it.
+fn others_cap(config: &Config, data: &Path) -> Option<u64> {
+    let storage = &config.storage;
+    let capacity = (storage.capacity.0 > 0).then_some(storage.capacity.0);
+    let disk = RealDisk::total_bytes(data).ok().into_iter().chain(capacity).min();
+    match storage.others {
+        Cap::Bytes(size) => Some(size.0),
+        cap => disk.map(|disk| cap.of(disk, OTHERS_PERCENT)),
     }
 }
 

@@ -24,6 +24,7 @@ use crate::bulk::Bulk;
 use crate::changes::Changes;
 use crate::clock::{Clock, Watched};
 use crate::copies::Copies;
+use crate::copies::others::Others;
 use crate::drive::Drive;
 use crate::drive::stored::{Stored, membership, swept};
 use crate::duties::Duties;
@@ -108,6 +109,8 @@ pub(crate) struct Site {
     pub(crate) md5: Arc<Md5Batch>,
     /// Who holds copies.
     pub(crate) copies: Arc<Copies>,
+    /// What is held for other sites, and how much may be.
+    pub(crate) others: Arc<Others>,
     /// What the sites are there for.
     pub(crate) duties: Arc<Duties>,
     /// Whose place it takes.

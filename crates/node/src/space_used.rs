@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use skerry_base::kv::View;
 use skerry_base::{BucketId, SiteId};
-use skerry_gateway::service::{Outcome, SpaceReport, SpaceRow, VERSION};
+use skerry_gateway::service::{OthersStatus, Outcome, SpaceReport, SpaceRow, VERSION};
 use skerry_model::bucket::{list_buckets, system_bucket};
 use skerry_model::space::{self, SpaceError, Standing, census};
 use skerry_storage::Store;
@@ -16,6 +16,7 @@ use skerry_storage::Store;
 use crate::admin::storage_status;
 use crate::check::{CheckError, open_offline};
 use crate::config::Config;
+use crate::copies::others::OthersFile;
 use crate::growth::{Growth, taken_and_room};
 use crate::paths::{members, refusal};
 use crate::site::{Site, unreadable};
@@ -35,6 +36,7 @@ pub(crate) async fn online(site: &Arc<Site>, scan: bool) -> Outcome<SpaceReport>
     let growth = site.read(Growth::remembered).await?;
     let days = growth.days_to_full(site.clock.wall(), taken_and_room(&site.store.usage()));
     report.days_to_full = days.filter(|days| days.is_finite()).map(|days| days as u64);
+    report.others = site.others.status();
     let unsent = members::gaps(site).await?.unsent;
     // What the furthest ahead of the others still lacks is what nobody else has.
     report.unsent_bytes = unsent.values().map(|unsent| unsent.bytes).min();
@@ -66,6 +68,8 @@ pub fn offline(config: &Config, scan: bool) -> Result<SpaceReport, CheckError> {
 
 fn report(store: &Store, system: BucketId, scan: bool, most: u64) -> Result<SpaceReport, SpaceError> {
     let (usage, view) = (store.usage(), store.view());
+    // Of a site that does not run: as it was counted last.
+    let others = OthersFile::remembered(&view).ok().flatten().unwrap_or_default();
     let mut names = BTreeMap::new();
     for resolved in list_buckets(&view, system, None)? {
         names.insert(resolved.claim.bucket, resolved.name);
@@ -78,6 +82,7 @@ fn report(store: &Store, system: BucketId, scan: bool, most: u64) -> Result<Spac
         cache_cap_bytes: usage.cached.cap,
         cache_hit_bytes: usage.cached.hit_bytes,
         cache_evicted_bytes: usage.cached.evicted_bytes,
+        others: OthersStatus { bytes: others.bytes, ..OthersStatus::default() },
         ..SpaceReport::default()
     };
     let name = |id: BucketId| match names.get(&id) {

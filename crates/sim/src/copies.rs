@@ -20,6 +20,7 @@ use crate::queue::Queue;
 
 mod areas;
 pub mod backlog;
+mod caps;
 mod drain;
 mod faults;
 mod judge;
@@ -84,6 +85,12 @@ pub enum Mistake {
     LostCount,
     /// Who lets go of copies does not look at what the record says of how many a write was answered for.
     PromiseForgotten,
+    /// A site whose cap is lowered drops what it holds beyond it.
+    CapDrops,
+    /// It looks at what it holds, not at what is on its way.
+    CapUnreserved,
+    /// What a site said of its cap is believed though it was started anew.
+    CapStands,
 }
 
 /// What can happen next.
@@ -118,6 +125,8 @@ enum Event {
     Level,
     /// A site moves to another area.
     Move,
+    /// An owner changes what a site holds for others.
+    Cap,
     /// Something about copies too many.
     Trim(trim::Act),
     /// A node finds that it lost what it wrote.
@@ -157,6 +166,9 @@ struct Site {
     boot: u64,
     up: bool,
     full: bool,
+    /// How many bodies it holds for others at most, and in memory those on their way.
+    cap: Option<usize>,
+    coming: BTreeSet<Dot>,
     seq: u64,
     /// In memory.
     machine: Placement,
@@ -206,6 +218,7 @@ struct World {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
+    Caps,
     Areas,
     Nodes,
     ScopesInAreas,
@@ -220,6 +233,11 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
 /// Runs one seed in which two of the sites are nodes of one, and one of these loses what it has now and then.
 pub fn run_of_nodes(seed: u64, mistake: Option<Mistake>) -> Outcome {
     run_by(Draw::from_seed(seed).fork("copies of nodes"), mistake, Kind::Nodes)
+}
+
+/// Runs one seed in which sites hold so much for others and no more, as their owners say, who change their minds.
+pub fn run_with_caps(seed: u64, mistake: Option<Mistake>) -> Outcome {
+    run_by(Draw::from_seed(seed).fork("copies with caps"), mistake, Kind::Caps)
 }
 
 /// Runs one seed with areas that ask for copies of their own, sites that move between them, buckets that move, and maybe a
@@ -262,6 +280,7 @@ fn run_by(mut draw: Draw, mistake: Option<Mistake>, kind: Kind) -> Outcome {
     };
     match kind {
         Kind::Plain => {}
+        Kind::Caps => world.set_caps(),
         Kind::Areas => world.name_areas(),
         Kind::Nodes => world.join_nodes(),
         Kind::ScopesInAreas => {
@@ -300,6 +319,8 @@ impl Site {
             boot: 1,
             up: true,
             full: false,
+            cap: None,
+            coming: BTreeSet::new(),
             seq: 0,
             machine: Placement::new(id),
             lives: BTreeMap::new(),
@@ -384,6 +405,7 @@ impl World {
             Event::Trim(act) => self.trim(act),
             Event::Level => self.level(),
             Event::Move => self.move_site(),
+            Event::Cap => self.change_cap(),
             Event::Rot => self.rot(),
             Event::Press(id) => self.press(id),
         }
@@ -411,6 +433,7 @@ impl World {
         place.trimming = trim::Trimming::new(place.id);
         place.links.clear();
         place.asking.clear();
+        place.coming.clear();
         place.map_at_start = place.map.clone();
         let (boot, book) = (place.boot, place.book.clone());
         for (other, (spans, life)) in book {
@@ -548,6 +571,7 @@ impl World {
             let is_new = self.sites[site].links.get(&other) != Some(&link);
             if is_new && self.linked(site, other) && !self.sites[site].asking.contains(&other) {
                 self.sites[site].links.insert(other, link);
+                self.meet(site, other);
                 let known = self.sites[site].lives.get(&other).copied();
                 self.ask_claim(site, other, known);
             }
@@ -643,6 +667,7 @@ impl World {
         let refused = match (reached, holder.full && !holder.bodies.contains(&dot), found) {
             (false, ..) => Some((seconds(15), Failure::Site)),
             (true, true, _) => Some((millis(50), Failure::Site)),
+            (true, _, true) if self.is_at_cap((from, to), dot) => Some((millis(50), Failure::Capped)),
             (true, false, false) => Some((millis(50), Failure::Version)),
             (true, false, true) => None,
         };
@@ -654,17 +679,22 @@ impl World {
             let answer = Event::Answered { site: from, boot, dot, by: to, result: Ok(()) };
             self.plan(millis(1)..=millis(200), answer);
         }
+        self.set_aside((from, to), dot);
         let boots = (boot, self.sites[to].boot);
         self.plan(millis(1)..=seconds(2), Event::Stored { from, to, dot, boots });
     }
 
     fn stored(&mut self, from: usize, to: usize, dot: Dot, (boot, holder): (u64, u64)) {
+        if self.is_up(to, holder) {
+            self.sites[to].coming.remove(&dot);
+        }
         if self.is_up(to, holder) && !self.sites[to].dead.contains(&dot) {
             let writer = self.sites[from].records.get(&dot).copied();
             let place = &mut self.sites[to];
             if let Some(writer) = writer {
                 place.records.insert(dot, writer);
                 place.bodies.insert(dot);
+                self.judge_cap(to, dot);
             }
         }
         let reached = self.is_up(to, holder) && (from == to || self.linked(from, to));

@@ -4,7 +4,7 @@ mod many;
 
 use std::collections::BTreeSet;
 
-use skerry_sim::copies::{Mistake, backlog, run, run_in_areas, run_of_nodes, run_of_scopes};
+use skerry_sim::copies::{Mistake, backlog, run, run_in_areas, run_of_nodes, run_of_scopes, run_with_caps};
 
 /// `SKERRY_COPIES_SEEDS` runs more seeds.
 #[test]
@@ -278,6 +278,44 @@ fn mistakes_of_who_counts_for_a_scope() {
         let caught =
             |seed: &u64| run_of_scopes(*seed, Some(mistake)).violations.iter().any(|(by, _)| *by == "scopes");
         let found = (0..200).find(caught);
+        println!("{mistake:?}: seed {found:?}");
+        assert!(found.is_some(), "no seed found {mistake:?}");
+    }
+}
+
+/// `SKERRY_CAP_SEEDS` runs more seeds.
+#[test]
+fn a_cap_bounds_what_is_held_for_others_and_takes_no_copy_from_anybody() {
+    many::hold(
+        |seed| run_with_caps(seed, None),
+        ("SKERRY_CAP_SEEDS", 60),
+        &[
+            "refused at a cap",
+            "caps on",
+            "caps off",
+            "caps below what is held",
+            "burns",
+            "crashes",
+            "declared too early",
+            "drains",
+            "let go",
+            "copies lowered",
+            "covered",
+        ],
+    );
+    for seed in 0..4 {
+        assert_eq!(run_with_caps(seed, None), run_with_caps(seed, None));
+    }
+}
+
+#[test]
+fn mistakes_of_who_has_a_cap() {
+    for (mistake, checker) in
+        [(Mistake::CapDrops, "claims"), (Mistake::CapUnreserved, "caps"), (Mistake::CapStands, "copies")]
+    {
+        let caught =
+            |seed: &u64| run_with_caps(*seed, Some(mistake)).violations.iter().any(|(by, _)| *by == checker);
+        let found = (0..60).find(caught);
         println!("{mistake:?}: seed {found:?}");
         assert!(found.is_some(), "no seed found {mistake:?}");
     }

@@ -124,6 +124,14 @@ fn print(report: &SpaceReport, by: &[By], sums: &Sums) {
         words::bytes(report.cache_hit_bytes),
         words::bytes(report.cache_evicted_bytes),
     ));
+    let others = &report.others;
+    let most = others
+        .cap_bytes
+        .map_or(String::new(), |cap| format!(" (at most {}: storage.others)", words::bytes(cap)));
+    output::line(&format!(
+        "held for other sites: {}{most}, as copies that count",
+        words::bytes(others.bytes)
+    ));
     if let Some(days) = report.days_to_full {
         output::line(&format!(
             "at the growth of the last week the disk is full in {}",

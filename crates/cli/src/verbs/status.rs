@@ -142,6 +142,7 @@ fn note_storage(report: &StatusReport) {
         let what = format!("{versions} copies too many ({bytes}): {}", report.surplus.reason);
         output::note(&format!("{}: {what}", report.site_name));
     }
+    note_caps(report);
     for place in &report.replacing {
         let what = format!("in the place of {}: {}", place.name, super::site::progress(&place.recovery));
         output::note(&format!("{}: {what}", report.site_name));
@@ -154,6 +155,26 @@ fn note_storage(report: &StatusReport) {
         let unsynced = words::bytes(report.storage.unsynced_bytes);
         let what = format!("storage.sync = os: a power cut loses what was answered last ({unsynced} now)");
         output::note(&format!("{}: {what}", report.site_name));
+    }
+}
+
+/// What is to be said of what sites hold for others.
+fn note_caps(report: &StatusReport) {
+    let others = &report.others;
+    let is_near = |cap: &u64| others.bytes >= cap.saturating_sub(cap / 10);
+    if let Some(cap) = others.cap_bytes.filter(is_near) {
+        let what = format!("{} of at most {}", words::bytes(others.bytes), words::bytes(cap));
+        let hint = "what is here stays, more is refused (`storage.others`)";
+        output::note(&format!("{}: holds {what} for other sites: {hint}", report.site_name));
+    }
+    if !report.at_cap.is_empty() {
+        let risk = match report.unprotected_bytes {
+            0 => String::new(),
+            bytes => format!("; {} are AT RISK", words::bytes(bytes)),
+        };
+        let what = format!("{} take no more copies from it", report.at_cap.join(", "));
+        let hint = "raise `storage.others` there, or add a site";
+        output::note(&format!("{}: {what}, by the cap of their owners{risk}: {hint}", report.site_name));
     }
 }
 

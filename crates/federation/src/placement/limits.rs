@@ -35,3 +35,7 @@ pub const ASK_BYTES: u64 = 1024;
 pub const TRIMMED_AT_ONCE: usize = 256;
 /// How long a round about copies too many may wait for answers.
 pub const TRIM_ROUND: Duration = Duration::from_secs(60);
+/// How long a site that holds as much for others as it is to is left alone, for bodies of the size that it refused.
+pub const CAPPED: Duration = Duration::from_secs(300);
+/// Twice as long each time that it says so again, at most this: what is deleted there makes room for others within it.
+pub const CAPPED_AT_MOST: Duration = Duration::from_secs(3600);

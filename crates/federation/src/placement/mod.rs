@@ -12,7 +12,8 @@
 //! once for the same, or while it is lost, not linked or resting; the most endangered first, then the oldest; no more
 //! is on its way than [`limits`] allow, and to no site more than it took lately in some seconds; no bucket keeps another one waiting because its own sites are busy (but a body
 //! larger than all that may be on its way to its site goes alone there); copies are only ever added here, so that a cut over-replicates;
-//! what is one too many its holder lets go of ([`trim`]).
+//! what is one too many its holder lets go of ([`trim`]); a site that holds as much for others as it is to is asked for nothing
+//! of the size that it refused, and goes on counting for what it holds (`caps`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,9 +22,11 @@ use core::time::Duration;
 use skerry_base::{BucketId, Dot, Instant, SiteId};
 
 use crate::Together;
+use caps::Caps;
 use pace::Pace;
 use queue::Queue;
 
+mod caps;
 mod custody;
 mod demand;
 pub mod limits;
@@ -80,6 +83,8 @@ pub enum Failure {
     Site,
     /// It cannot take this one.
     Version,
+    /// It holds as much for other sites as it is to. It is left alone for a long while, for bodies of this size or larger.
+    Capped,
 }
 
 /// What happens.
@@ -102,6 +107,8 @@ pub enum Input {
     Held(BucketId, Dot, SiteId),
     /// A site that was asked does not.
     Failed(BucketId, Dot, SiteId, Failure),
+    /// There is a new link to this site: it may have been started anew, with another cap.
+    Met(SiteId),
     /// Time has passed.
     Wake,
 }
@@ -139,6 +146,7 @@ pub struct Placement {
     lost: BTreeSet<SiteId>,
     together: Together,
     resting: BTreeMap<SiteId, Instant>,
+    caps: Caps,
     held: BTreeMap<(BucketId, SiteId), Spans>,
     queue: Queue,
     flights: BTreeMap<(BucketId, Dot), Flight>,
@@ -156,6 +164,7 @@ impl Placement {
             lost: BTreeSet::new(),
             together: Together::default(),
             resting: BTreeMap::new(),
+            caps: Caps::default(),
             held: BTreeMap::new(),
             queue: Queue::default(),
             flights: BTreeMap::new(),
@@ -177,6 +186,7 @@ impl Placement {
             Input::Offer { bucket, demand, wants } => self.offer(bucket, &Arc::new(demand), wants),
             Input::Held(bucket, dot, site) => self.held_by((bucket, dot), site, now, out),
             Input::Failed(bucket, dot, site, failure) => self.failed((bucket, dot), site, failure, now),
+            Input::Met(site) => self.caps.met(site),
             Input::Wake => {}
         }
         self.resting.retain(|_, until| *until > now);
@@ -194,8 +204,28 @@ impl Placement {
     }
 
     /// When a site that rests may be asked again.
-    pub fn next_wake(&self) -> Option<Instant> {
-        self.resting.values().min().copied()
+    pub fn next_wake(&self, now: Instant) -> Option<Instant> {
+        self.resting.values().copied().chain(self.caps.next_wake(now)).min()
+    }
+
+    /// A site refused a body of this size because of its cap, though this machine did not ask it.
+    pub fn refused_by_cap(&mut self, site: SiteId, bytes: u64, now: Instant) {
+        self.caps.refused(site, bytes, now);
+    }
+
+    /// A site took one of this size, though this machine did not ask it.
+    pub fn took(&mut self, site: SiteId, bytes: u64) {
+        self.caps.took(site, bytes);
+    }
+
+    /// Whether a site said a while ago that it holds as much for others as it is to, so that this would be too much.
+    pub fn is_capped(&self, site: SiteId, bytes: u64, now: Instant) -> bool {
+        self.caps.refuses(site, bytes, now)
+    }
+
+    /// The sites that said so when they were asked last, unless that is long ago.
+    pub fn capped(&self, now: Instant) -> BTreeSet<SiteId> {
+        self.caps.sites(now)
     }
 
     /// Whether nothing waits and nothing is on its way.
@@ -371,6 +401,9 @@ impl Placement {
             self.held.entry((bucket, site)).or_default().insert(dot);
             out.push(Output::Noted(bucket, site));
         }
+        if let Some(flight) = self.flights.get(&(bucket, dot)) {
+            self.caps.took(site, flight.waiting.want.bytes);
+        }
         let here = site == self.me;
         self.landed((bucket, dot), (site, true), now, |waiting| waiting.want.here |= here);
     }
@@ -378,6 +411,9 @@ impl Placement {
     fn failed(&mut self, of: (BucketId, Dot), site: SiteId, failure: Failure, now: Instant) {
         if failure == Failure::Site && site != self.me {
             self.resting.insert(site, now.after(limits::REST));
+        }
+        if let (Failure::Capped, Some(flight)) = (failure, self.flights.get(&of)) {
+            self.caps.refused(site, flight.waiting.want.bytes, now);
         }
         self.landed(of, (site, false), now, |waiting| {
             waiting.unable.insert(site);
@@ -430,7 +466,7 @@ impl Placement {
             }
             at = Some(urgency);
             let bytes = weight(&waiting.want);
-            let asked = self.next_for(bucket, waiting).map(|sites| self.with_room(sites, bytes));
+            let asked = self.next_for(bucket, waiting, now).map(|sites| self.with_room(sites, bytes));
             if asked.as_ref().is_some_and(BTreeMap::is_empty) {
                 (*passed, in_all) = (*passed + 1, in_all + 1);
                 continue;
@@ -460,8 +496,8 @@ impl Placement {
     }
 
     /// Whom to ask for a version; nobody while those who could take it are busy, none if nobody can.
-    fn next_for(&self, bucket: BucketId, waiting: &Waiting) -> Option<BTreeSet<SiteId>> {
-        let able = self.able(bucket, waiting);
+    fn next_for(&self, bucket: BucketId, waiting: &Waiting, now: Instant) -> Option<BTreeSet<SiteId>> {
+        let able = self.able(bucket, waiting, now);
         let is_free = |site: SiteId| self.asks_of(site) < limits::ASKS_OF_ONE_SITE;
         let have = self.have(bucket, waiting.want.dot, waiting.want.here);
         let asked = waiting.demand.pick(&able, &is_free, &have, &self.together);
@@ -496,7 +532,7 @@ impl Placement {
     }
 
     /// Who could take a version now, this site first, then the nearest.
-    fn able(&self, bucket: BucketId, waiting: &Waiting) -> Vec<SiteId> {
+    fn able(&self, bucket: BucketId, waiting: &Waiting, now: Instant) -> Vec<SiteId> {
         let mut taken = self.together.among(self.holders(bucket, waiting.want.dot));
         taken.insert(self.together.of(self.me));
         let can = |other: &&Candidate| {
@@ -504,7 +540,8 @@ impl Placement {
             let lacks =
                 if site == self.me { !waiting.want.here } else { !taken.contains(&self.together.of(site)) };
             let reached = site == self.me || (other.linked && !self.resting.contains_key(&site));
-            lacks && reached && !self.lost.contains(&site) && !waiting.unable.contains(&site)
+            let has_room = !self.caps.refuses(site, waiting.want.bytes, now);
+            lacks && reached && has_room && !self.lost.contains(&site) && !waiting.unable.contains(&site)
         };
         self.candidates.iter().filter(can).map(|other| other.site).collect()
     }

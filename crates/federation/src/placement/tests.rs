@@ -78,7 +78,7 @@ fn a_site_that_cannot_rests_and_the_next_takes_over() {
     assert_eq!(table.failed(1, 2, Failure::Site), [(1, 3)]);
     assert_eq!(table.held(2, 2), []);
     assert_eq!(table.offer(2, vec![want(3, 10)]), [(3, 3)], "2 rests");
-    table.now = table.machine.next_wake().unwrap_or_default();
+    table.now = table.machine.next_wake(table.now).unwrap_or_default();
     assert_eq!(table.offer(2, vec![want(4, 10)]), [(4, 2)]);
 }
 
@@ -302,4 +302,62 @@ fn a_busy_area_keeps_no_other_bucket_waiting() {
         assert_eq!(asked.len(), 10, "{size} {plain}: {asked:?}");
         assert!(asked.iter().all(|(_, by)| *by == 4));
     }
+}
+
+/// What a site at its cap was not given the next one has at once, and small bodies may still fit there.
+#[test]
+fn a_site_at_its_cap_is_left_alone_for_a_long_while_for_what_is_as_large() {
+    let mut table = Table::new(&[2, 3]);
+    assert_eq!(table.offer(2, vec![want(1, 5000), want(2, 9000)]), [(1, 2), (2, 2)]);
+    assert_eq!(table.failed(2, 2, Failure::Capped), [(2, 3)]);
+    assert_eq!(table.failed(1, 2, Failure::Capped), [(1, 3)]);
+    table.held(1, 3);
+    table.held(2, 3);
+    assert_eq!(table.machine.capped(table.now), [site(2)].into());
+    assert_eq!(table.offer(2, vec![want(3, 5000), want(4, 4999)]), [(3, 3), (4, 2)]);
+    table.held(3, 3);
+    table.held(4, 2);
+    assert!(
+        table.machine.is_capped(site(2), 5000, table.now),
+        "a smaller one that fitted says nothing of it"
+    );
+    table.now = table.now.after(limits::REST);
+    assert_eq!(table.offer(2, vec![want(5, 5000)]), [(5, 3)], "it is no passing failure");
+    table.held(5, 3);
+    table.now = table.machine.next_wake(table.now).unwrap_or_default();
+    assert_eq!(table.now, Instant(0).after(limits::CAPPED));
+    assert_eq!(table.offer(2, vec![want(6, 5000)]), [(6, 2)]);
+    assert_eq!(table.failed(6, 2, Failure::Capped), [(6, 3)]);
+    table.held(6, 3);
+    assert_eq!(
+        table.machine.next_wake(table.now),
+        Some(table.now.after(2 * limits::CAPPED)),
+        "twice as long"
+    );
+    table.now = table.now.after(2 * limits::CAPPED);
+    assert_eq!(table.offer(2, vec![want(7, 6000)]), [(7, 2)]);
+    table.held(7, 2);
+    assert_eq!(table.machine.capped(table.now), BTreeSet::new(), "it took one of that size");
+}
+
+#[test]
+fn a_new_link_ends_what_a_cap_said_and_one_more_is_never_asked_because_of_it() {
+    let mut table = Table::new(&[2]);
+    assert_eq!(table.offer(2, vec![want(1, 10)]), [(1, 2)]);
+    assert_eq!(table.failed(1, 2, Failure::Capped), [], "nobody else is there");
+    assert_eq!(table.offer(2, vec![want(1, 10)]), []);
+    assert!(table.machine.is_idle(), "the next look finds it");
+    assert_eq!(table.take(Input::Met(site(2))), []);
+    assert_eq!(table.offer(2, vec![want(1, 10)]), [(1, 2)]);
+    table.held(1, 2);
+    assert_eq!(table.machine.places(BUCKET, dot(1), true), 2);
+    // Whoever is at its cap goes on counting for what it holds.
+    table.machine.refused_by_cap(site(2), 0, table.now);
+    assert_eq!(table.machine.places(BUCKET, dot(1), true), 2);
+    assert_eq!(table.offer(2, vec![want(1, 10)]), []);
+    for _ in 0..10 {
+        table.now = table.machine.next_wake(table.now).unwrap_or_default();
+        table.machine.refused_by_cap(site(2), 0, table.now);
+    }
+    assert_eq!(table.machine.next_wake(table.now), Some(table.now.after(limits::CAPPED_AT_MOST)));
 }

@@ -9,9 +9,9 @@ use crate::service::{
     BucketStatus, ConflictDetail, ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery,
     DutyRequest, ErrorKind, ExpelRequest, Expelled, HomeRequest, HomeState, Invite, InviteRequest, KeyCreate,
     KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, LossPage, LossQuery, LossRequest, LossState,
-    Outcome, Readiness, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest, ServiceError,
-    SiteList, SiteStatus, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus,
-    UplinkRequest, UplinkState, VERSION, Versioning,
+    OthersStatus, Outcome, Readiness, RenameRequest, ReplaceRequest, ReplacedSite, ScrubReport, ScrubRequest,
+    ServiceError, SiteList, SiteStatus, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus,
+    SurplusStatus, UplinkRequest, UplinkState, VERSION, Versioning,
 };
 
 /// A day, the default life of an invitation.
@@ -107,6 +107,8 @@ impl AdminService for Memory {
             followed_behind: 0,
             areas: Vec::new(),
             surplus: SurplusStatus::default(),
+            others: OthersStatus::default(),
+            at_cap: Vec::new(),
             duty: "serves".into(),
             copied: false,
             copy_ms: None,

@@ -31,6 +31,7 @@ mod object;
 mod pins;
 mod range;
 mod sites;
+mod space;
 
 use std::sync::Arc;
 
@@ -38,8 +39,8 @@ pub use admin::{
     AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
     ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, Invite, InviteRequest, KeyCreate, KeyCreated,
     KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness, ScrubReport,
-    ScrubRequest, SpaceQuery, SpaceReport, SpaceRow, StatusReport, StorageStatus, SurplusStatus,
-    UplinkBudget, UplinkClass, UplinkRequest, UplinkState, VERSION,
+    ScrubRequest, StatusReport, StorageStatus, SurplusStatus, UplinkBudget, UplinkClass, UplinkRequest,
+    UplinkState, VERSION,
 };
 pub use areas::{AreaStatus, AreasReport, NearStatus, PlaceStatus};
 pub(crate) use body::hex;
@@ -77,6 +78,7 @@ pub use sites::{
     AddressRequest, AreaCopies, AreaRequest, DrainStatus, DutyRequest, ExpelRequest, Expelled,
     RecoveryStatus, RenameRequest, ReplaceRequest, ReplacedSite, Replacing, SiteList, SiteStatus,
 };
+pub use space::{OthersStatus, SpaceQuery, SpaceReport, SpaceRow};
 
 /// Everything the HTTP faces need from a node.
 #[derive(Clone)]

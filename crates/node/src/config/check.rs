@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use super::kinds::Cap;
 use super::{Config, ConfigError};
 
 /// The longest name that Linux gives a congestion control.
@@ -149,6 +150,16 @@ impl Config {
         if storage.capacity.0 > 0 && storage.capacity.0 < 4 * storage.journal_segment.0 {
             let reason = "is less than four journal segments; nothing could be stored";
             return Err(wrong("storage.capacity", reason));
+        }
+        if let Cap::Bytes(others) = storage.others
+            && storage.capacity.0 > 0
+            && others > storage.capacity
+        {
+            let reason = format!(
+                "{others} is more than storage.capacity ({}) and would bound nothing; say less, or 100%",
+                storage.capacity
+            );
+            return Err(wrong("storage.others", reason));
         }
         Ok(())
     }

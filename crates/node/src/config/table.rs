@@ -161,6 +161,8 @@ settings! {
         pace: Size = Size(8 << 20),
         /// Copies of remote objects are evicted beyond this. `auto`: a quarter of the disk. 0: none are kept. A full disk evicts them before it refuses writes, whatever the cap.
         cache: Cap = Cap::Auto,
+        /// Copies for other sites that are held here take no more than this; what is held is never dropped for it. `auto`: four fifths of the disk, so that the rest is left for what is written here. 100%: only the disk is the limit. 0: none are taken. Who is refused asks another site; if there is none, what lacks copies is shown there as AT RISK.
+        others: Cap = Cap::Auto,
         /// The index engine. `memory` rebuilds it at each start.
         index: Engine = Engine::Lsm,
     }

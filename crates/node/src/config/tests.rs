@@ -61,6 +61,8 @@ fn bad_values_are_named_with_their_line() {
         ("[s3]\ninsecure = \"true\"", "boolean"),
         ("[bucket]\ncopies = 17", "`17` is neither `auto` nor a number from 1 to 16"),
         ("[bucket]\ncopies = \"many\"", "`many` is neither"),
+        ("[storage]\nothers = \"101%\"", "`101%` is not a whole percentage"),
+        ("[storage]\nothers = \"half\"", "`half` is not a size"),
     ] {
         let error = refused(text);
         assert!(error.contains(says) && error.contains("line 2"), "{text}: {error}");
@@ -86,6 +88,7 @@ fn values_that_do_not_go_together_are_refused_by_name() {
         ("[storage]\njournal_segment = \"1 kB\"", "storage.journal_segment"),
         ("[storage]\ncapacity = \"100 MiB\"", "storage.capacity"),
         ("[storage]\npace = \"1 kB\"", "storage.pace"),
+        ("[storage]\ncapacity = \"1 GB\"\nothers = \"2 GB\"", "storage.others"),
         ("[limits]\nconnections = 0", "limits.connections"),
         ("[limits]\nbody_timeout = \"1ms\"", "limits.body_timeout"),
         ("[log]\nlevel = \"loud\"", "log.level"),

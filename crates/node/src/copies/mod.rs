@@ -25,6 +25,7 @@ pub(crate) mod lives;
 pub(crate) mod look;
 pub(crate) mod loss;
 pub(crate) mod only;
+pub(crate) mod others;
 pub(crate) mod surplus;
 pub(crate) mod wanted;
 
@@ -207,6 +208,22 @@ impl Copies {
         let mut state = self.state();
         let lost = state.uncounted();
         state.tell(Input::Sites(candidates, lost), now)
+    }
+
+    /// A site refused a body of this size because it holds as much for others as it is to.
+    pub(crate) fn refused_by_cap(&self, site: SiteId, bytes: u64, now: Instant) {
+        self.state().machine.refused_by_cap(site, bytes, now);
+    }
+
+    /// It took one of this size after all.
+    pub(crate) fn took(&self, site: SiteId, bytes: u64) {
+        self.state().machine.took(site, bytes);
+    }
+
+    /// Puts those behind that said so of bodies of this size.
+    pub(crate) fn capped_last(&self, sites: &mut [SiteId], bytes: u64, now: Instant) {
+        let state = self.state();
+        sites.sort_by_key(|site| state.machine.is_capped(*site, bytes, now));
     }
 
     /// A site that holds something for this one has more of it than before.

@@ -303,6 +303,7 @@ impl Handing {
             question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;
         let mut able = scope::candidates(site, bucket).await;
         able.retain(|other| behind.all.contains(other) && !have.contains(other));
+        site.copies.capped_last(&mut able, bytes, site.clock.now());
         let mut failed = Vec::new();
         loop {
             let demand = behind.demand(promised, &near);
@@ -347,6 +348,9 @@ impl Handing {
                 Ok(())
             }
             Ok(Err(why)) => {
+                if why.is_cap() {
+                    site.copies.refused_by_cap(other, bytes, site.clock.now());
+                }
                 let is_for_good =
                     matches!(&why, Unheld::Refused(error) if error.kind() == ErrorKind::NotResident);
                 Err(NotHeld { text: why.to_string(), is_for_good })

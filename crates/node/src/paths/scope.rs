@@ -32,6 +32,7 @@ use super::hands::{self, Hands};
 use super::source::Chunks;
 use super::write::Written;
 use super::{far, members, refusal, within};
+use crate::copies::others::{self, Aside};
 use crate::copies::surplus::Question;
 use crate::copies::{book, look};
 use crate::duties::Act;
@@ -223,9 +224,10 @@ async fn beyond(
     let first = Some(record.site).filter(|other| *other != site.id && site.linked(*other));
     // Of several nodes of a site one is asked: they burn together. Another node of this one only if it wrote the record.
     let is_apart = |other: &SiteId| target.goal.together.of(*other) != target.goal.together.of(site.id);
-    let apart: Vec<SiteId> = candidates(site, bucket).await.into_iter().filter(is_apart).collect();
-    let others = first.into_iter().chain(apart).chain([site.id]);
+    let mut apart: Vec<SiteId> = candidates(site, bucket).await.into_iter().filter(is_apart).collect();
     let size = record.object().map_or(0, |object| object.size);
+    site.copies.capped_last(&mut apart, size, site.clock.now());
+    let others = first.into_iter().chain(apart).chain([site.id]);
     let patience = PATIENCE.saturating_add(Duration::from_secs(size / PATIENCE_BYTES));
     let mut reach = Reach::new(target.goal.clone(), here, others).with_patience(patience);
     site.copies.held(bucket.id, record.dot, here);
@@ -346,6 +348,7 @@ impl Spread<'_> {
     /// Asks site after site until enough hold it or nobody is left; one more for each that is slow.
     async fn until_reached(&self, reach: &mut Reach, failed: &mut Vec<String>) {
         let (site, id) = (self.site, self.bucket.id);
+        let bytes = self.record.object().map_or(0, |object| object.size);
         let mut asked = FuturesUnordered::new();
         loop {
             while let Some(next) = reach.ask(site.clock.now()) {
@@ -363,9 +366,13 @@ impl Spread<'_> {
                 Ok(Some((other, Ok(())))) => {
                     // At once: what it says next over a new link stands above this.
                     site.copies.held(id, self.record.dot, [other]);
+                    site.copies.took(other, bytes);
                     reach.held(other);
                 }
                 Ok(Some((other, Err(why)))) => {
+                    if why.is_cap() {
+                        site.copies.refused_by_cap(other, bytes, site.clock.now());
+                    }
                     failed.push(format!("{}: {why}", site.peers.roster.name(other)));
                     reach.failed(other);
                 }
@@ -392,6 +399,13 @@ pub(crate) enum Unheld {
     /// An answer to another question.
     #[error("it answered something else")]
     Senseless,
+}
+
+impl Unheld {
+    /// Whether the site holds as much for others as it is to.
+    pub(crate) fn is_cap(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.kind() == ErrorKind::QuotaFull)
+    }
 }
 
 /// Has one site hold it, be it this one.
@@ -493,6 +507,8 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
     let bucket = claimed(site, hold.bucket).await?;
     bucket.check_residency(site)?;
     site.check_takes(&bucket)?;
+    // Before anything is joined or fetched for it.
+    let room = others::room(site, &bucket, &record, from).await?;
     site.join(bucket.id).await?;
     let life = site.stamps.origin_of(bucket.id);
     // It stays if it was about to go; if it is going just now it comes back by the next question.
@@ -505,7 +521,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
         && !taking.has_all(site, &bucket, object).await?
         && !taking.take(site, &bucket, &record, object, hold.payload).await?
     {
-        keep_between_turns(taking.pins);
+        keep_between_turns((taking.pins, room));
         return Ok(Response::Holding(taking.bytes));
     }
     let Taking { pins, small, .. } = taking;
@@ -534,6 +550,7 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
     };
     let large = !pins.is_empty();
     site.commit(id, pins, propose).await?;
+    room.into_iter().for_each(Aside::held);
     // A record that came before its payload refers to nothing new, so its commit has synced no payload; what was here
     // before may have been answered before it was on disk.
     if large || site.lazy {
@@ -679,10 +696,10 @@ async fn fetched(
 }
 
 /// What came stays until it is asked for again: nothing refers to it yet, and the collector does not wait.
-fn keep_between_turns(pins: Vec<Pin>) {
+fn keep_between_turns(came: (Vec<Pin>, Option<Aside>)) {
     drop(tokio::spawn(async move {
         tokio::time::timeout(hands::NEXT, std::future::pending::<()>()).await.ok();
-        drop(pins);
+        drop(came);
     }));
 }
 

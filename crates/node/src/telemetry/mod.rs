@@ -21,6 +21,7 @@ mod clones;
 mod homes;
 pub mod log;
 mod losses;
+mod others;
 mod panics;
 mod peers;
 mod process;
@@ -36,6 +37,7 @@ pub use circuits::Circuits;
 pub use clones::Clones;
 pub use homes::Homes;
 pub use losses::Losses;
+pub use others::Others;
 pub use panics::Panics;
 pub use peers::{FeedLag, PeerLabels};
 pub use scrub::Scrub;
@@ -112,6 +114,8 @@ pub struct Telemetry {
     pub clones: Clones,
     /// Copies too many.
     pub surplus: Surplus,
+    /// What is held for others.
+    pub others: Others,
     /// Workers that panicked.
     pub panics: Panics,
     disk_bytes: Family<ClassLabel, Gauge>,
@@ -149,6 +153,7 @@ impl Telemetry {
             homes: Homes::default(),
             clones: Clones::default(),
             surplus: Surplus::default(),
+            others: Others::default(),
             panics: Panics::default(),
             disk_bytes: Family::default(),
             unprotected_bytes: Family::default(),
@@ -229,6 +234,7 @@ impl Telemetry {
         self.homes.register(registry);
         self.clones.register(registry);
         self.surplus.register(registry);
+        self.others.register(registry);
         self.panics.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));

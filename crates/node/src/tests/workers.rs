@@ -5,7 +5,7 @@ use skerry_gateway::service::{PinAct, PinRequest};
 use super::world::{TestWorld, noise};
 
 /// What a site of one node does by itself.
-const WORKERS: [&str; 21] = [
+const WORKERS: [&str; 22] = [
     "circuits",
     "clones",
     "collector",
@@ -17,6 +17,7 @@ const WORKERS: [&str; 21] = [
     "leaving",
     "members",
     "metrics",
+    "others",
     "pins",
     "questions",
     "recovery",

@@ -17,7 +17,7 @@ use skerry_model::{Entry, Record, bucket, space};
 use skerry_storage::StorageError;
 use tempfile::TempDir;
 
-use crate::config::{Config, Copies};
+use crate::config::{Cap, Config, Copies};
 use crate::net::memory::{MemoryNet, MemoryWorld};
 use crate::net::tcp::TcpNet;
 use crate::server::{Core, Options, StartError};
@@ -59,6 +59,8 @@ pub(super) struct TestSite {
     seats: u32,
     /// At how many sites what is in buckets made here is to be: at one unless a test is about more, so that bytes can be counted.
     pub(super) new_copies: Copies,
+    /// What it holds for other sites at most.
+    pub(super) others: Cap,
 }
 
 impl TestSite {
@@ -94,6 +96,7 @@ impl TestSite {
         config.peer.listen = "127.0.0.1:1".into();
         config.site.seats = self.seats;
         config.bucket.copies = self.new_copies;
+        config.storage.others = self.others;
         config.storage.journal_segment.0 = 4 << 20;
         config.storage.payload_segment.0 = 16 << 20;
         // Rounds begin when a test says so.
@@ -154,6 +157,7 @@ impl TestSite {
             carries,
             seats: self.seats,
             new_copies: self.new_copies,
+            others: self.others,
         }
     }
 
@@ -381,8 +385,9 @@ impl TestWorld {
             trust.store(directory.path()).unwrap();
             let (net, carries) = (net.clone(), true);
             let new_copies = Copies::Number(1);
+            let (core, others) = (None, Cap::Auto);
             let mut site =
-                TestSite { directory, core: None, trust, net, over_tcp, carries, seats, new_copies };
+                TestSite { directory, core, trust, net, over_tcp, carries, seats, new_copies, others };
             site.start().await;
             sites.push(site);
         }

@@ -188,6 +188,8 @@ pub(super) struct Copier {
     out: BTreeMap<(BucketId, SiteId), Out>,
     /// Looks through all buckets: each begins with another one.
     turns: usize,
+    /// The links at the last one.
+    met: BTreeMap<SiteId, u64>,
 }
 
 impl Copier {
@@ -203,6 +205,7 @@ impl Copier {
             put_off: None,
             out: BTreeMap::new(),
             turns: 0,
+            met: BTreeMap::new(),
         }
     }
 
@@ -346,6 +349,7 @@ impl Copier {
         site.copies.set_together(site.peers.roster.together());
         let asks = site.copies.tell_sites(candidates, self.now());
         self.ask(asks);
+        self.meet(&links);
         let buckets = site.followed().await?;
         let ids: BTreeSet<BucketId> = buckets.iter().map(|bucket| bucket.id).collect();
         self.tell_refusing(&ids);
@@ -370,6 +374,15 @@ impl Copier {
         }
         self.hearing.ask(&site, questions);
         Ok(())
+    }
+
+    /// Who comes anew may have another cap.
+    fn meet(&mut self, links: &BTreeMap<SiteId, u64>) {
+        let before = std::mem::replace(&mut self.met, links.clone());
+        for (other, _) in links.iter().filter(|(other, link)| before.get(other) != Some(link)) {
+            let asks = self.site.copies.tell(Input::Met(*other), self.now());
+            self.ask(asks);
+        }
     }
 
     /// What is known of the copies of buckets that are no more is of no use, here and on disk. One that is revived is
@@ -520,11 +533,10 @@ fn failure(why: &Unheld) -> Failure {
         Unheld::Silent(_) | Unheld::Senseless => Failure::Site,
         Unheld::Stopped(_) => Failure::Version,
         Unheld::Refused(error) => match error.kind() {
-            ErrorKind::StorageFull
-            | ErrorKind::QuotaFull
-            | ErrorKind::SlowDown
-            | ErrorKind::NotServing
-            | ErrorKind::Unavailable => Failure::Site,
+            ErrorKind::QuotaFull => Failure::Capped,
+            ErrorKind::StorageFull | ErrorKind::SlowDown | ErrorKind::NotServing | ErrorKind::Unavailable => {
+                Failure::Site
+            }
             _ => Failure::Version,
         },
     }

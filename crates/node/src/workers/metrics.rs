@@ -12,7 +12,7 @@ use skerry_model::space;
 use skerry_storage::{SyncStats, Usage};
 
 use super::{Worker, Workers};
-use crate::copies::{look, surplus, wanted};
+use crate::copies::{look, others, surplus, wanted};
 use crate::growth::{GROWTH, Growth, taken_and_room};
 use crate::paths::members;
 use crate::site::{Site, entry, unreadable};
@@ -174,6 +174,7 @@ impl Worker for Metrics {
         let surplus = surplus::status(&self.site);
         let released = (surplus.released_versions, surplus.released_bytes);
         self.telemetry.surplus.set(surplus.bytes, released);
+        self.telemetry.others.set(&self.site.others.status(), others::at_cap(&self.site).len());
         if let Err(error) = self.gaps().await {
             tracing::warn!(%error, "how far sites are behind could not be read");
         }

@@ -21,6 +21,7 @@ pub(crate) mod copies;
 pub(crate) mod drain;
 mod fellows;
 mod metrics;
+mod others;
 mod replace;
 pub(crate) mod replaced_homes;
 pub(crate) mod resting;
@@ -43,6 +44,8 @@ pub(crate) const COLLECT: Duration = Duration::from_secs(5);
 const METRICS: Duration = Duration::from_secs(5);
 /// How often a node looks what the other nodes of its site follow.
 const FELLOWS: Duration = Duration::from_secs(2);
+/// How often it is seen whether what is held for others is to be counted.
+const OTHERS: Duration = Duration::from_secs(1);
 /// How often tombstones are looked through.
 const TOMBSTONES: Duration = Duration::from_secs(60);
 
@@ -80,6 +83,7 @@ pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::S
     of_site("collector", |site| every(COLLECT, collector::Collector::new(site)).boxed());
     of_site("tombstones", |site| later(TOMBSTONES, tombstones::Tombstones::new(site)).boxed());
     of_site("fellows", |site| every(FELLOWS, fellows::Fellows(site)).boxed());
+    of_site("others", |site| every(OTHERS, others::Counter::new(site)).boxed());
     of_site("uplink", |site| crate::uplink_admin::work(site).boxed());
     of_site("leaving", |site| crate::leaving::work(site).boxed());
     of_site("followed prefixes", |site| crate::following::work::work(site).boxed());

@@ -202,6 +202,7 @@ impl World {
     /// Everything is mended; nobody writes any more.
     pub(super) fn rest(&mut self) {
         self.resting = true;
+        self.lift_caps();
         for link in std::mem::take(&mut self.cuts) {
             *self.mended.entry(link).or_default() += 1;
         }

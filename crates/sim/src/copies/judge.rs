@@ -3,7 +3,7 @@
 //! `protected`: what a site reported as protected outlives its fire. `copies`: once healed and quiet, every living
 //! version has as many durable bodies as its bucket asks for. `claims`: what a site believes of another is so.
 //! `reads`, `losses`: see [`super::reads`]. `drained`: what a site that says that it is empty held is at others, record
-//! and body; once healed and quiet every drain ends. `own`: see [`super::nodes`]. `scopes`: see [`super::scopes`]. `trimmed`, `surplus`: see [`super::trim`].
+//! and body; once healed and quiet every drain ends. `own`: see [`super::nodes`]. `scopes`: see [`super::scopes`]. `trimmed`, `surplus`: see [`super::trim`]. `caps`: see [`super::caps`].
 
 use std::collections::BTreeSet;
 
