@@ -667,7 +667,7 @@ impl World {
         let refused = match (reached, holder.full && !holder.bodies.contains(&dot), found) {
             (false, ..) => Some((seconds(15), Failure::Site)),
             (true, true, _) => Some((millis(50), Failure::Site)),
-            (true, _, true) if self.is_at_cap((from, to), dot) => Some((millis(50), Failure::Capped)),
+            (true, _, true) if self.is_at_cap((from, to), dot) => Some((millis(1), Failure::Capped)),
             (true, false, false) => Some((millis(50), Failure::Version)),
             (true, false, true) => None,
         };
