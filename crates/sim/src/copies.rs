@@ -693,8 +693,9 @@ impl World {
             let place = &mut self.sites[to];
             if let Some(writer) = writer {
                 place.records.insert(dot, writer);
-                place.bodies.insert(dot);
-                self.judge_cap(to, dot);
+                if place.bodies.insert(dot) {
+                    self.judge_cap(to, dot);
+                }
             }
         }
         let reached = self.is_up(to, holder) && (from == to || self.linked(from, to));
