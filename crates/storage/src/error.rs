@@ -29,6 +29,9 @@ pub enum StorageError {
     /// Bytes that are not what they should be, where the store cannot go on without them.
     #[error("damaged: {0}")]
     Damaged(String),
+    /// A later release wrote it: nothing is damaged, and nothing is written over.
+    #[error("{0}, which this release does not know: it was written by a later release, start that one")]
+    Later(String),
     /// The index failed.
     #[error("index: {0}")]
     Index(String),

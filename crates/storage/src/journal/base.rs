@@ -76,6 +76,24 @@ fn read_header(bytes: &[u8], salt: &[u8; 16]) -> Option<(Position, u32)> {
     (right && ours).then_some((Position { segment, offset, lsn, previous }, crc))
 }
 
+/// A base that a later release wrote is not damaged: that release is to be started.
+pub(crate) fn refuse_later(disk: &dyn Disk) -> Result<(), StorageError> {
+    let mut bytes = [0; HEADER];
+    let read = disk.open(FILE).and_then(|file| file.read_at(0, &mut bytes));
+    // What does not read is judged by who needs it.
+    match read.ok().and_then(|_| later(&bytes)) {
+        Some(version) => Err(StorageError::Later(format!("the base of the journal is of version {version}"))),
+        None => Ok(()),
+    }
+}
+
+fn later(bytes: &[u8]) -> Option<u32> {
+    let (covered, crc) = bytes.split_at_checked(HEADER - 4)?;
+    let mut fields = Fields::of(covered);
+    let ours = fields.u32()? == MAGIC && crc32c(&[covered]) == Fields::of(crc).u32()?;
+    fields.u32().filter(|version| ours && *version > VERSION)
+}
+
 fn page_sum(salt: &[u8; 16], header: u32, number: u64, bytes: &[u8]) -> u32 {
     crc32c(&[salt, &header.to_le_bytes(), &number.to_le_bytes(), bytes])
 }

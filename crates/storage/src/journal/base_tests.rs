@@ -91,3 +91,23 @@ fn many_pages_read_back_in_order_and_none_may_be_missing() {
     });
     assert!(read(&disk).is_err());
 }
+
+/// It is not damaged: that release is to be started, and nothing is written in its place.
+#[test]
+fn a_base_of_a_later_version_is_refused() {
+    let disk = written(&items());
+    assert!(refuse_later(&disk).is_ok());
+    let as_of = |version: u32| {
+        disk.corrupt(FILE, |bytes| {
+            bytes[4..8].copy_from_slice(&version.to_le_bytes());
+            let crc = crc32c(&[&bytes[..HEADER - 4]]);
+            bytes[HEADER - 4..HEADER].copy_from_slice(&crc.to_le_bytes());
+        });
+    };
+    as_of(VERSION + 1);
+    let why = refuse_later(&disk).unwrap_err().to_string();
+    assert!(why.contains("version 2") && why.contains("later release"), "{why}");
+    // A flipped bit is no version.
+    disk.corrupt(FILE, |bytes| bytes[4] ^= 4);
+    assert!(refuse_later(&disk).is_ok());
+}

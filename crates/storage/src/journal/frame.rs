@@ -6,7 +6,8 @@
 //! (`domain [16] · id [32] · len u32 · crc u32` each), then the bodies, then zeros up to a multiple of 8.
 //!
 //! `crc` covers the store's salt, the header before it, the entries and the table: the *head*. A body has a checksum
-//! of its own, so that it can be punched out while the head stays readable. `after` is the last LSN known durable
+//! of its own, so that it can be punched out while the head stays readable. Every version keeps where the header's fields lie and
+//! what `crc` covers: a release that does not know a version tells a frame of it from a damaged one. `after` is the last LSN known durable
 //! when the frame was written: a bad frame with a later one that says "you were durable" is damage, not a torn tail.
 
 use std::ops::Range;
@@ -131,6 +132,25 @@ pub(crate) fn encode(draft: &Draft<'_>, salt: &[u8; 16], out: &mut Vec<u8>) -> (
     (crc, head_len)
 }
 
+/// Bytes of the head of what says that it is a frame of a later version.
+pub(crate) fn later_len(bytes: &[u8]) -> Option<u64> {
+    let mut fields = Fields::of(bytes);
+    let ours = fields.u32()? == MAGIC && fields.u8()? > VERSION;
+    // Kind, zero, LSN, after, previous.
+    fields.take(23)?;
+    let (entries_len, bodies) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
+    ours.then_some(HEADER as u64 + entries_len + bodies * BODY_LINE as u64)
+}
+
+/// The version of a frame that a later release wrote, if this is the whole head of one.
+pub(crate) fn later(head: &[u8], salt: &[u8; 16]) -> Option<u8> {
+    let head = head.get(..later_len(head)? as usize)?;
+    let (header, rest) = head.split_at_checked(HEADER)?;
+    let (covered, crc) = header.split_at_checked(COVERED)?;
+    let right = crc32c(&[salt, covered, rest]) == Fields::of(crc).u32()?;
+    head.get(4).copied().filter(|_| right)
+}
+
 impl Header {
     /// Reads the fixed part. The error says what is wrong.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
@@ -237,6 +257,15 @@ impl Head {
             (start, line)
         })
     }
+}
+
+/// Makes this frame one of another version, as sound as it was.
+#[cfg(test)]
+pub(crate) fn as_of_version(frame: &mut [u8], version: u8, salt: &[u8; 16]) {
+    let head_len = Header::read(frame).map_or(0, |header| header.head_len()) as usize;
+    frame[4] = version;
+    let crc = crc32c(&[salt, &frame[..COVERED], &frame[HEADER..head_len]]);
+    frame[COVERED..COVERED + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! A sealed segment that does not read as its table says is damage; the walk goes on behind it. In the active
 //! segment the first bad frame is the end, unless a later frame proves that it had been durable: then it is
-//! damage as well. Bodies are read only where a tail may be torn.
+//! damage as well. Bodies are read only where a tail may be torn. What is damaged costs what lies there: the walk goes on
+//! at the next frame that reads, whatever a table or an index says of the frames between.
 
 use std::sync::Arc;
 
@@ -77,20 +78,20 @@ pub(crate) fn walk(
         walked.used.pop();
         walked.spares.insert(0, last);
     }
-    let Some(&active) = walked.used.last() else {
-        return match from {
-            None => Ok(walked),
-            Some(from) => Err(StorageError::Damaged(format!(
-                "the journal is gone; the index knows {} frames",
-                from.lsn - 1
-            ))),
-        };
+    let (first, active) = match (walked.used.first(), walked.used.last(), from) {
+        (Some(&first), Some(&active), _) => (first, active),
+        (_, _, None) => (1, 0),
+        (_, _, Some(from)) => {
+            let frames = from.lsn - 1;
+            return Err(StorageError::Damaged(format!(
+                "the journal is gone; the index knows {frames} frames"
+            )));
+        }
     };
-    let first = walked.used.first().copied().unwrap_or(active);
     let start = from.unwrap_or(Position { segment: first, offset: 0, lsn: 1, previous: 0 });
     let (stripped, anchored) = (false, false);
     let mut walk = Walk { salt, sink, expected: start, sunk_from: start, stripped, anchored, walked };
-    if start.segment > active {
+    if start.segment > active && active > 0 {
         return Err(StorageError::Damaged(format!("journal segment {} is missing", start.segment)));
     }
     for number in start.segment..=active {
@@ -100,7 +101,8 @@ pub(crate) fn walk(
             Err(error) => return Err(StorageError::io("open a journal segment", &error)),
         }
     }
-    walk.walked.tail = Some(walk.expected);
+    walk.no_spares(disk)?;
+    walk.walked.tail = (!walk.walked.used.is_empty()).then_some(walk.expected);
     Ok(walk.walked)
 }
 
@@ -110,6 +112,7 @@ fn in_use(disk: &dyn Disk, salt: &[u8; 16], number: u32) -> Result<bool, Storage
         .open(&file_name(FOLDER, number))
         .map_err(|error| StorageError::io("open a journal segment", &error))?;
     let mut window = Window::new(&file)?;
+    refuse_later(&mut window, segment::HEADER as u64, salt, number)?;
     // One that the disk cannot read may be anything: it is not taken for blank, and written over.
     let headed =
         window.get(0, segment::HEADER).map_or(true, |bytes| SegmentHeader::read(bytes, salt).is_some());
@@ -141,6 +144,31 @@ impl Walk<'_, '_> {
     /// header of the next segment: the first frame that it names is not the one expected.
     const fn missing(&mut self, number: u32) {
         self.expected = Position { segment: number, offset: 0, ..self.expected };
+    }
+
+    /// A blank header and a first frame that does not read make no spare: one that holds a frame which says that all before it
+    /// was durable has lost its beginning. What a torn group left behind never says so.
+    fn no_spares(&mut self, disk: &dyn Disk) -> Result<(), StorageError> {
+        let mut blank = Vec::new();
+        for number in core::mem::take(&mut self.walked.spares) {
+            let file = disk
+                .open(&file_name(FOLDER, number))
+                .map_err(|error| StorageError::io("open a journal segment", &error))?;
+            let lsn = self.expected.lsn;
+            let proves = |sought: &Sought| (lsn..sought.stamp.lsn).contains(&sought.stamp.after);
+            let begins = segment::HEADER as u64;
+            if search(&mut Window::new(&file)?, begins, self.salt, false, &proves)?.is_none() {
+                blank.push(number);
+                continue;
+            }
+            // Where the one before seemed to end was no end.
+            self.walked.torn = None;
+            self.walked.used.append(&mut blank);
+            self.walked.used.push(number);
+            self.segment(&file, number, true)?;
+        }
+        self.walked.spares = blank;
+        Ok(())
     }
 
     fn segment(&mut self, file: &Arc<dyn File>, number: u32, active: bool) -> Result<(), StorageError> {
@@ -212,7 +240,10 @@ impl Walk<'_, '_> {
         window.unread = false;
         let head = match read_head(window, at.offset, self.salt, self.stripped) {
             Ok(head) => head,
-            Err(why) => return Ok(Err(why)),
+            Err(why) => {
+                refuse_later(window, at.offset, self.salt, at.segment)?;
+                return Ok(Err(why));
+            }
         };
         if head.stamp.lsn != at.lsn || head.stamp.previous != at.previous {
             return Ok(Err("a leftover of an earlier life".into()));
@@ -253,25 +284,30 @@ impl Walk<'_, '_> {
         let at = self.expected;
         // The table of the last segment may have come to the disk before the frames it names.
         if let Some(footer) = footer.filter(|_| !active) {
-            let later =
-                footer.lines.iter().enumerate().skip_while(|(_, line)| u64::from(line.offset) <= at.offset);
-            for (index, line) in later {
-                if let Ok(head) = read_head(window, u64::from(line.offset), self.salt, self.stripped)
-                    && head.stamp.lsn == footer.first_lsn + index as u64
-                {
-                    return Ok(self.resume(u64::from(line.offset), &head, why));
-                }
+            let next = match self.listed(window, footer) {
+                // A table may leave frames out: of a segment that was damaged before it was sealed.
+                None => self.next_frame(window, u64::MAX)?,
+                listed => listed,
+            };
+            if let Some((offset, head)) = next {
+                return Ok(self.resume(offset, &head, why));
             }
-            let lsn = footer.first_lsn + footer.lines.len() as u64;
+            let lsn = (footer.first_lsn + footer.lines.len() as u64).max(at.lsn + 1);
             self.damage(at.offset, lsn, why);
             self.expected = Position { lsn, previous: footer.last_crc, ..at };
             return Ok(false);
         }
-        let known = at.segment == self.sunk_from.segment && at.offset < self.sunk_from.offset;
+        let taken = self.sunk_from;
+        // In a stripped segment they lie elsewhere than when the position was noted.
+        let known = !self.stripped && at.segment == taken.segment && at.offset < taken.offset;
         if known {
             // The index has taken what lies here, so it was durable: damage, and the rest is after it.
-            self.damage(at.offset, self.sunk_from.lsn, why);
-            self.expected = self.sunk_from;
+            if let Some((offset, head)) = self.next_frame(window, taken.offset)? {
+                return Ok(self.resume(offset, &head, why));
+            }
+            self.damage(at.offset, taken.lsn, why);
+            self.pass_over(taken.offset, taken.lsn);
+            self.expected = taken;
             return Ok(true);
         }
         let unread = window.unread;
@@ -288,15 +324,31 @@ impl Walk<'_, '_> {
             }
             return Ok(false);
         }
-        if let Some((offset, head)) =
-            search(window, at.offset + 8, self.salt, &|sought| self.may_follow(sought))?
-        {
+        if let Some((offset, head)) = self.next_frame(window, u64::MAX)? {
             return Ok(self.resume(offset, &head, why));
         }
         if !active {
             self.damage(at.offset, at.lsn, "the segment is not sealed though others follow");
         }
         Ok(false)
+    }
+
+    /// The next frame that reads as the table says. A line that fits proves that none is left out before it, unless the table
+    /// begins later: that of a segment without a header has what was walked since the index knew of it.
+    fn listed(&self, window: &mut Window<'_>, footer: &Footer) -> Option<(u64, Head)> {
+        let at = self.expected;
+        let lines = footer.lines.iter().enumerate().filter(|_| at.lsn >= footer.first_lsn);
+        lines.skip_while(|(_, line)| u64::from(line.offset) <= at.offset).find_map(|(index, line)| {
+            let head = read_head(window, u64::from(line.offset), self.salt, self.stripped).ok()?;
+            let fits = head.stamp.lsn == footer.first_lsn + index as u64;
+            fits.then_some((u64::from(line.offset), head))
+        })
+    }
+
+    /// The next frame that reads, wherever it lies before `end`.
+    fn next_frame(&self, window: &mut Window<'_>, end: u64) -> Result<Option<(u64, Head)>, StorageError> {
+        let wanted = |sought: &Sought| sought.offset < end && self.may_follow(sought);
+        search(window, self.expected.offset + 8, self.salt, self.stripped, &wanted)
     }
 
     /// Whether a frame may lie there, behind the one that is expected: between the two there are no more frames than have
@@ -312,13 +364,29 @@ impl Walk<'_, '_> {
     fn proven(&self, window: &mut Window<'_>) -> Result<bool, StorageError> {
         let at = self.expected;
         let proves = |sought: &Sought| sought.stamp.after >= at.lsn && self.may_follow(sought);
-        Ok(search(window, at.offset + 8, self.salt, &proves)?.is_some())
+        Ok(search(window, at.offset + 8, self.salt, self.stripped, &proves)?.is_some())
+    }
+
+    /// The walk goes on there, with this LSN. The table has a line for each frame that it passed over, so that the number of a
+    /// line goes on to tell the LSN.
+    fn pass_over(&mut self, offset: u64, lsn: u64) {
+        let at = self.expected;
+        let ahead = lsn.saturating_sub(at.lsn);
+        if ahead <= offset.saturating_sub(at.offset) / frame::HEADER as u64 {
+            let line = Line { offset: at.offset as u32, head_len: 0 };
+            self.walked.lines.extend(std::iter::repeat_n(line, ahead as usize));
+        } else {
+            // Which frame was to lie here was not known.
+            self.walked.lines.clear();
+            self.walked.first_lsn = lsn;
+        }
+        self.anchored = true;
     }
 
     fn resume(&mut self, offset: u64, head: &Head, why: &str) -> bool {
         let at = self.expected;
-        self.anchored = true;
         self.damage(at.offset, head.stamp.lsn, why);
+        self.pass_over(offset, head.stamp.lsn);
         self.expected = Position { offset, lsn: head.stamp.lsn, previous: head.stamp.previous, ..at };
         true
     }
@@ -355,6 +423,27 @@ fn read_head(window: &mut Window<'_>, offset: u64, salt: &[u8; 16], stripped: bo
     Head::read(bytes, salt)
 }
 
+/// What a later release wrote is neither torn nor damaged: it is to be started, and nothing is written over.
+fn refuse_later(
+    window: &mut Window<'_>,
+    offset: u64,
+    salt: &[u8; 16],
+    number: u32,
+) -> Result<(), StorageError> {
+    let later = |version: u32, what: &str| {
+        StorageError::Later(format!("journal segment {number} has {what} of version {version}"))
+    };
+    if let Some(version) = window.get(0, segment::HEADER).ok().and_then(SegmentHeader::later) {
+        return Err(later(version, "a header"));
+    }
+    let len = window.get(offset, frame::HEADER).ok().and_then(frame::later_len);
+    let Some(len) = len.filter(|len| offset.saturating_add(*len) <= window.len) else { return Ok(()) };
+    match window.get(offset, len as usize).ok().and_then(|head| frame::later(head, salt)) {
+        Some(version) => Err(later(u32::from(version), "frames")),
+        None => Ok(()),
+    }
+}
+
 /// Header and table of a segment; what the disk cannot read is as damaged.
 fn ends(window: &mut Window<'_>, salt: &[u8; 16]) -> (Option<SegmentHeader>, Option<Footer>) {
     let footer = read_footer(window, salt);
@@ -387,6 +476,7 @@ fn search(
     window: &mut Window<'_>,
     offset: u64,
     salt: &[u8; 16],
+    stripped: bool,
     wanted: &dyn Fn(&Sought) -> bool,
 ) -> Result<Option<(u64, Head)>, StorageError> {
     let magic = frame::MAGIC.to_le_bytes();
@@ -413,7 +503,7 @@ fn search(
             if !header.is_some_and(|header| wanted(&Sought { offset: hit, stamp: header.stamp })) {
                 continue;
             }
-            if let Ok(head) = read_head(window, hit, salt, false) {
+            if let Ok(head) = read_head(window, hit, salt, stripped) {
                 return Ok(Some((hit, head)));
             }
         }

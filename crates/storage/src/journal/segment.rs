@@ -62,6 +62,14 @@ impl SegmentHeader {
         let stripped = flag(fields.u32()?)?;
         (right && ours).then_some(Self { number, previous, first_lsn, stripped })
     }
+
+    /// The version of a header that a later release wrote.
+    pub(crate) fn later(bytes: &[u8]) -> Option<u32> {
+        let (covered, crc) = bytes.get(..HEADER)?.split_at_checked(HEADER - 4)?;
+        let mut fields = Fields::of(covered);
+        let ours = fields.u32()? == HEADER_MAGIC && crc32c(&[covered]) == Fields::of(crc).u32()?;
+        fields.u32().filter(|version| ours && *version > VERSION)
+    }
 }
 
 /// 0 or 1; anything else is of a later release.

@@ -15,31 +15,54 @@ const WINDOW: usize = 64 << 10;
 /// A segment of which more grains cannot be read is not looked through: its disk is going, and each try takes long.
 const UNREAD: usize = 1024;
 
+/// What is done with an extent.
+type Visit<'a> = dyn FnMut(u64, Extent) -> Result<(), StorageError> + 'a;
+
 /// What a scan came to.
 pub(crate) struct Scanned {
     /// Where the last extent ends, or what cannot be read behind it.
     pub(crate) end: u64,
     /// The grains that cannot be read: what lies there is not known.
     pub(crate) unread: Vec<u64>,
+    /// Where something lies that is neither an extent nor blank: the first grain of each such stretch.
+    pub(crate) strange: Vec<u64>,
+    /// Why it was not looked through to its end.
+    pub(crate) gave_up: Option<std::io::Error>,
 }
 
 /// Visits the extents of a segment from `from` on, in order, with their offsets. Holes, torn extents and what the disk cannot
-/// read are stepped over.
+/// read are stepped over; more than so much of that is an error.
 pub(crate) fn scan(
     file: &Arc<dyn File>,
     salt: &[u8; 16],
     number: u32,
     from: u64,
-    visit: &mut dyn FnMut(u64, Extent) -> Result<(), StorageError>,
+    visit: &mut Visit<'_>,
+) -> Result<Scanned, StorageError> {
+    let mut scanned = scan_some(file, salt, number, from, visit)?;
+    match scanned.gave_up.take() {
+        Some(error) => Err(StorageError::io("scan a payload segment", &error)),
+        None => Ok(scanned),
+    }
+}
+
+/// The same, of a segment that is given up as far as it was looked through.
+pub(crate) fn scan_some(
+    file: &Arc<dyn File>,
+    salt: &[u8; 16],
+    number: u32,
+    from: u64,
+    visit: &mut Visit<'_>,
 ) -> Result<Scanned, StorageError> {
     let failed = |error: std::io::Error| StorageError::io("scan a payload segment", &error);
     let len = file.len().map_err(failed)?;
     let mut at = from.max(GRAIN);
-    let mut scanned = Scanned { end: at, unread: Vec::new() };
+    let mut scanned = Scanned { end: at, unread: Vec::new(), strange: Vec::new(), gave_up: None };
     let mut window = vec![0; WINDOW];
     let mut held = 0..0;
     // Something before this cannot be read: grain by grain up to there.
     let mut careful = 0;
+    let mut strange_to = 0;
     while at < len {
         if at < held.start || at + GRAIN > held.end {
             let Some(data) = file.next_data(at).map_err(failed)? else { break };
@@ -53,7 +76,11 @@ pub(crate) fn scan(
                     continue;
                 }
                 Err(error) => {
-                    scanned.pass_over(at, number, &error)?;
+                    scanned.pass_over(at, number, &error);
+                    if scanned.unread.len() > UNREAD {
+                        (scanned.end, scanned.gave_up) = (len, Some(error));
+                        break;
+                    }
                     at += GRAIN;
                     continue;
                 }
@@ -67,23 +94,27 @@ pub(crate) fn scan(
                 visit(at, extent)?;
                 (at, scanned.end) = (next, next);
             }
-            None => at += GRAIN,
+            None => {
+                if bytes.iter().take(GRAIN as usize).any(|&byte| byte != 0) {
+                    if strange_to != at {
+                        scanned.strange.push(at);
+                    }
+                    strange_to = at + GRAIN;
+                }
+                at += GRAIN;
+            }
         }
     }
     Ok(scanned)
 }
 
 impl Scanned {
-    fn pass_over(&mut self, at: u64, number: u32, error: &std::io::Error) -> Result<(), StorageError> {
+    fn pass_over(&mut self, at: u64, number: u32, error: &std::io::Error) {
         if self.unread.is_empty() {
             tracing::error!(segment = number, at, %error, "part of a segment cannot be read; it is passed over");
         }
         self.unread.push(at);
         self.end = at + GRAIN;
-        if self.unread.len() > UNREAD {
-            return Err(StorageError::io("scan a payload segment", error));
-        }
-        Ok(())
     }
 }
 

@@ -31,6 +31,7 @@ mod compact;
 mod evict;
 mod examine;
 mod files;
+mod judge;
 mod open;
 mod put;
 mod queue;

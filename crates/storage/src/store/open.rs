@@ -57,9 +57,13 @@ impl Store {
         })?;
         let is_new = !identified(&*disk)?;
         let salt = if is_new { make_identity(&*disk, settings.salt)? } else { read_identity(&*disk)? };
+        crate::journal::base::refuse_later(&*disk)?;
         remove_leftovers(&*disk);
         let base = Base::load(&*disk, &salt);
-        let opened = open_index(&*disk, &settings, is_new, &base)?;
+        let found = super::scrub::Scrub::load(&*disk, &salt);
+        let only_the_index_says =
+            base.damaged || found.segments().any(|number| number >= base.segment && !is_new);
+        let opened = open_index(&*disk, &settings, is_new, &base, only_the_index_says)?;
         let space = Space::new(disk.clone(), &settings);
         load_lengths(&*disk, &space)?;
         for &((area, number), Account { live, freed, dead }) in &opened.accounts {
@@ -85,6 +89,14 @@ impl Store {
         recovery.lsn = store.lsn();
         if !recovery.rotten.is_empty() {
             store.note_damaged(recovery.rotten.clone())?;
+            // What is kept though it could not be read counts for nobody until it does.
+            let view = store.index.read();
+            for chunk in &recovery.rotten {
+                let key = (chunk.domain, chunk.id);
+                if super::changes::load_row(&*view, key)?.place.is_some() {
+                    store.live.lock().damaged.insert(key);
+                }
+            }
         }
         Ok((Arc::new(store), recovery))
     }
@@ -244,6 +256,7 @@ fn open_index(
     settings: &Settings,
     is_new: bool,
     base: &Base,
+    only_it_says: bool,
 ) -> Result<Opened, StorageError> {
     let path = || disk.native(index::FOLDER);
     let failed = |error: std::io::Error| StorageError::io("move the index aside", &error);
@@ -257,7 +270,18 @@ fn open_index(
     } else if marked {
         Err("it was found to be damaged while in use".to_owned())
     } else {
-        index::open(path(), settings).map_err(|error| error.to_string()).and_then(|index| {
+        let opened = index::open(path(), settings);
+        // What the file system refuses to read now it may read later.
+        let opened = match opened {
+            Err(error @ StorageError::Io { .. }) if only_it_says => {
+                return Err(error.within(
+                    "only the index says what damaged parts of the journal said; if it cannot \
+                    be read again, move the folder `index` away: that is lost then",
+                ));
+            }
+            opened => opened,
+        };
+        opened.map_err(|error| error.to_string()).and_then(|index| {
             let (applied, accounts) = (applied_of(&*index)?, accounts_of(&*index)?);
             // The journal from there on may be gone.
             if applied.is_some_and(|applied| applied.lsn < base.lsn) {

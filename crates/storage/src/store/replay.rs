@@ -2,7 +2,8 @@
 //!
 //! Order: extents are found first (of a rebuild: all, straight into the index; else only those behind the noted
 //! position, held back), then the journal is replayed, then what is left over is judged: what a durable record or
-//! tree refers to was whole or is verified, the rest was never acknowledged and goes.
+//! tree refers to was whole or is verified, the rest was never acknowledged and goes. Where records are gone, or something
+//! lies in payload that nobody can tell, it may have been: then what reads well rests as what is not wanted any more does.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,10 +16,11 @@ use skerry_base::{BucketId, ChunkId, ChunkKind};
 
 use super::changes::{Changes, Held, Placed, load_row};
 use super::commit::leaf;
+use super::judge::{Bytes, Rotten, children_in, judge, read_at, read_whole};
 use super::open::{Opened, lacking_of};
 use super::rebase::{Base, table_of};
-use super::{DamagedChunk, IndexState, Recovery, put};
-use crate::checksum::crc32c;
+use super::scrub::Scrub;
+use super::{Damage, DamagedChunk, IndexState, Recovery};
 use crate::chunks::Key;
 use crate::chunks::row::{
     Applied, Area, FREEING, LACKING, Note, Place, REBUILDING, Row, UNWANTED, read_chunk_key, read_freeing_key,
@@ -30,8 +32,8 @@ use crate::journal::frame::Kind;
 use crate::journal::reader::{Met, Walked, walk};
 use crate::journal::{Position, file_name, numbers};
 use crate::payload::GRAIN;
-use crate::payload::extent::{BLOCK, Extent, extent_len, header_len};
-use crate::payload::scan::scan;
+use crate::payload::extent::{Extent, extent_len, header_len};
+use crate::payload::scan::{Scanned, scan_some};
 use crate::payload::segments::Known;
 use crate::settings::{Progress as Told, Stage};
 use crate::space::Space;
@@ -70,7 +72,7 @@ struct Found {
     extent: Extent,
 }
 
-/// A segment that a rebuild looks through.
+/// A segment that is looked through.
 struct Segment<'a> {
     area: Area,
     number: u32,
@@ -84,8 +86,14 @@ struct Progress {
     applied: Applied,
     /// Extents found behind the noted positions, newest of each chunk.
     found: BTreeMap<Key, Found>,
-    /// Trees that a rebuild found rotten, and their bytes.
-    rotten: BTreeMap<Key, u32>,
+    /// Of each such chunk what lies elsewhere besides.
+    spare: Vec<(Key, Place, u32)>,
+    /// What was found rotten.
+    rotten: BTreeMap<Key, Rotten>,
+    /// Whether something lies in payload that nobody can tell: it may be a tree.
+    is_strange: bool,
+    /// Whether records are gone, or may be: what nothing refers to may be theirs.
+    lacks: bool,
 }
 
 impl Replay<'_> {
@@ -97,7 +105,14 @@ impl Replay<'_> {
     pub(super) fn run(&self, recovery: &mut Recovery) -> Result<Replayed, StorageError> {
         let rebuilds = self.opened.applied.is_none();
         let (applied, mut base) = (self.opened.applied.unwrap_or_default(), self.base);
-        let mut progress = Progress { applied, found: BTreeMap::new(), rotten: BTreeMap::new() };
+        let mut progress = Progress {
+            applied,
+            found: BTreeMap::new(),
+            spare: Vec::new(),
+            rotten: BTreeMap::new(),
+            is_strange: false,
+            lacks: false,
+        };
         if rebuilds && recovery.index != IndexState::New {
             self.apply(&mut progress, |changes| {
                 changes.note(REBUILDING, Some(Vec::new()));
@@ -118,6 +133,7 @@ impl Replay<'_> {
         let walked = self.replay_journal(&mut progress, rebuilds, recovery)?;
         self.note_lacking(&mut progress, &walked, from)?;
         self.adopt(&mut progress, recovery)?;
+        self.tell_rotten(&progress, recovery)?;
         if rebuilds {
             self.drop_unwanted(&mut progress, recovery)?;
             self.apply(&mut progress, |changes| {
@@ -133,7 +149,20 @@ impl Replay<'_> {
     fn note_lacking(&self, progress: &mut Progress, walked: &Walked, from: u64) -> Result<(), StorageError> {
         let mut lacking = lacking_of(self.index())?;
         let known = lacking.len();
-        lacking.extend(walked.damage.iter().filter(|damage| damage.to > from).map(|damage| damage.segment));
+        let mut before: Option<&Damage> = None;
+        for damage in &walked.damage {
+            let segment = match damage.offset {
+                // What lay before a segment was in another: the one whose end does not read, or one that is gone.
+                0 => before.filter(|before| before.to == damage.from).map(|before| before.segment),
+                _ => Some(damage.segment),
+            };
+            before = Some(damage);
+            if damage.to > damage.from.max(from) {
+                progress.lacks = true;
+                lacking.extend(segment);
+            }
+        }
+        progress.lacks |= known > 0;
         if lacking.len() == known {
             return Ok(());
         }
@@ -192,27 +221,55 @@ impl Replay<'_> {
                 let behind = if rebuilds { 0 } else { start };
                 believe_the_medium(&file, behind).map_err(failed)?;
             }
-            let end = if rebuilds {
-                let segment = Segment { area, number, file: &file, doubtful };
-                self.rebuild_segment(progress, &segment, recovery)?
-            } else {
-                scan(&file, self.salt, number, start, &mut |offset, extent| {
-                    let place = Place { area, segment: number, offset, crc: 0 };
-                    let key = (extent.domain, extent.id);
-                    // Payload is worth more than a cached copy; otherwise the newest is.
-                    if area == Area::Payload || !progress.found.contains_key(&key) {
-                        progress.found.insert(key, Found { place, extent });
-                    }
-                    Ok(())
-                })?
-                .end
+            let segment = Segment { area, number, file: &file, doubtful };
+            let scanned = match rebuilds {
+                true => self.rebuild_segment(progress, &segment, recovery)?,
+                false => self.look_through(progress, &segment, start)?,
             };
+            if let Some(error) = &scanned.gave_up {
+                // Copies may go at any time; what counts is not to be taken for what is not there.
+                let name = file_name(area.folder(), number);
+                if area == Area::Payload {
+                    return Err(StorageError::io(format!("look through {name}"), error));
+                }
+                tracing::error!(name, %error, "most of a segment of copies cannot be read; its rest is passed over");
+            }
+            let end = scanned.end;
             self.tell(Stage::RebuildChunks, rebuilds, area, number);
             if is_last {
                 known = Known { last_number: number, active: Some((number, end.max(GRAIN))) };
             }
         }
         Ok(known)
+    }
+
+    /// Notes the extents of a segment that the index does not know.
+    fn look_through(
+        &self,
+        progress: &mut Progress,
+        segment: &Segment<'_>,
+        start: u64,
+    ) -> Result<Scanned, StorageError> {
+        let &Segment { area, number, file, .. } = segment;
+        scan_some(file, self.salt, number, start, &mut |offset, extent| {
+            let place = Place { area, segment: number, offset, crc: 0 };
+            let key = (extent.domain, extent.id);
+            // Payload is worth more than a cached copy; otherwise the newest is that is whole: one that was written again
+            // may be torn, and the one before is there still.
+            let is_second = progress.found.contains_key(&key);
+            let wins =
+                !is_second || (area == Area::Payload && read_whole(file, &extent, offset) == Bytes::Whole);
+            let stored = extent.stored;
+            let loser = match wins {
+                true => progress
+                    .found
+                    .insert(key, Found { place, extent })
+                    .map(|old| (old.place, old.extent.stored)),
+                false => Some((place, stored)),
+            };
+            progress.spare.extend(loser.map(|(place, stored)| (key, place, stored)));
+            Ok(())
+        })
     }
 
     /// Tells who watches a rebuild that it is through with this segment.
@@ -243,20 +300,19 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Takes all extents of a segment into the index. What lies between them is to be freed (again).
+    /// Takes all extents of a segment into the index. The holes between them are to be freed (again).
     fn rebuild_segment(
         &self,
         progress: &mut Progress,
         segment: &Segment<'_>,
         recovery: &mut Recovery,
-    ) -> Result<u64, StorageError> {
+    ) -> Result<Scanned, StorageError> {
         let &Segment { area, number, file, doubtful } = segment;
         let reading = self.index().read();
         let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
         let mut end = GRAIN;
-        let mut rotten: Vec<(Key, u32)> = Vec::new();
         let mut gaps = Vec::new();
-        let scanned = scan(file, self.salt, number, 0, &mut |offset, extent| {
+        let scanned = scan_some(file, self.salt, number, 0, &mut |offset, extent| {
             if offset > end {
                 gaps.push(end..offset);
             }
@@ -265,27 +321,36 @@ impl Replay<'_> {
             let key = (extent.domain, extent.id);
             let known = changes.row(key)?.place;
             let outranked = area == Area::Cache && known.is_some_and(|known| known.area != Area::Cache);
-            let placed = match outranked || (doubtful && !whole(file, &extent, offset)) {
-                true => None,
-                false => read_placed(file, &extent, place),
+            let (placed, bytes) = match outranked {
+                true => (None, Bytes::Torn),
+                false => judge(file, &extent, place, doubtful),
             };
+            // One that the disk may read again is not taken for another that lies elsewhere.
+            let placed = placed.filter(|_| bytes == Bytes::Whole || known.is_none());
+            if bytes != Bytes::Whole
+                && !outranked
+                && (area == Area::Payload || extent.kind == ChunkKind::Tree)
+            {
+                progress.rotten.insert(key, Rotten::of(&extent, placed.as_ref(), bytes));
+            }
             match placed {
                 Some(placed) => changes.place(key, &placed)?,
+                None if bytes == Bytes::Unread => {}
                 None => {
                     recovery.chunks_dropped += 1;
                     changes.free(area, number, offset, extent_len(extent.stored));
-                    rotten.extend((extent.kind == ChunkKind::Tree).then_some((key, extent.stored)));
                 }
             }
             Ok(())
         })?;
-        progress.rotten.extend(rotten);
-        // Nobody knows what lies where the disk could not read; it may read again.
-        for gap in gaps.iter().filter(|gap| !scanned.unread.iter().any(|at| gap.contains(at))) {
+        // Nobody knows what lies where the disk could not read, which it may again, nor what is neither an extent nor blank.
+        let (unread, strange) = (&scanned.unread, &scanned.strange);
+        progress.is_strange |= area == Area::Payload && !(unread.is_empty() && strange.is_empty());
+        for gap in gaps.iter().filter(|gap| !unread.iter().chain(strange).any(|at| gap.contains(at))) {
             changes.free(area, number, gap.start, gap.end - gap.start);
         }
         self.finish(progress, changes)?;
-        Ok(scanned.end)
+        Ok(scanned)
     }
 
     /// Takes in what the journal said before the base's position; false if there is no base, or one that is damaged. One that
@@ -458,7 +523,7 @@ impl Replay<'_> {
     fn reads(&self, key: Key, place: Place, stored: u32) -> bool {
         let head = if place.area == Area::Journal { 0 } else { header_len(stored) };
         let file = self.disk.open(&file_name(place.area.folder(), place.segment)).ok();
-        let bytes = file.and_then(|file| read_at(&file, place.offset + head as u64, stored));
+        let bytes = file.and_then(|file| read_at(&file, place.offset + head as u64, stored).ok());
         bytes.is_some_and(|bytes| ChunkId::of(&bytes) == key.1)
     }
 
@@ -504,6 +569,7 @@ impl Replay<'_> {
         let mut left = std::mem::take(&mut progress.found);
         // What was let go of stays so, though something refers to it: its space is about to be given back.
         let freeing = freeing(&*self.index().read())?;
+        let spare = self.unknown_spare(progress, &freeing)?;
         loop {
             let reading = self.index().read();
             let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
@@ -520,21 +586,20 @@ impl Replay<'_> {
                 // What counts already may have been written anew because it was damaged: the newer is taken if whole.
                 let better = row.place.is_none() || place.area == Area::Payload;
                 let stays = !freeing.contains(&(place.area, place.segment, place.offset));
-                if row.references > 0 && better && stays {
-                    let file = self.open_segment(place)?;
-                    let placed = Some(()).filter(|()| whole(&file, &found.extent, place.offset));
-                    if let Some(placed) = placed.and_then(|()| read_placed(&file, &found.extent, place)) {
-                        changes.place(*key, &placed)?;
-                        adopted.push(*key);
-                    }
+                if row.references > 0
+                    && better
+                    && stays
+                    && let Some(placed) = self.adoptable(progress, *key, found, &row)?
+                {
+                    changes.place(*key, &placed)?;
+                    adopted.push(*key);
                 }
             }
             known.iter().for_each(|key| drop(left.remove(key)));
             if adopted.is_empty() {
-                for found in left.values() {
-                    let Place { area, segment, offset, .. } = found.place;
-                    changes.free(area, segment, offset, extent_len(found.extent.stored));
-                    recovery.chunks_dropped += 1;
+                recovery.chunks_dropped += self.leave(progress, &mut changes, &left, &freeing)?;
+                for (place, stored) in spare {
+                    changes.free(place.area, place.segment, place.offset, extent_len(stored));
                 }
                 return self.finish(progress, changes);
             }
@@ -544,33 +609,98 @@ impl Replay<'_> {
         }
     }
 
+    /// An extent that is referred to, if it is whole; a leaf that the disk cannot read just now, too, if it is the only one.
+    fn adoptable(
+        &self,
+        progress: &mut Progress,
+        key: Key,
+        found: &Found,
+        row: &Row,
+    ) -> Result<Option<Placed>, StorageError> {
+        let file = self.open_segment(found.place)?;
+        let (placed, bytes) = judge(&file, &found.extent, found.place, true);
+        let placed = placed.filter(|_| bytes == Bytes::Whole || row.place.is_none());
+        if bytes == Bytes::Unread && found.place.area == Area::Payload {
+            progress.rotten.insert(key, Rotten::of(&found.extent, placed.as_ref(), bytes));
+        }
+        Ok(placed)
+    }
+
+    /// What nothing refers to goes at once, unless records are gone: then what is whole rests like what is not wanted any more.
+    /// Returns how many go.
+    fn leave(
+        &self,
+        progress: &Progress,
+        changes: &mut Changes<'_>,
+        left: &BTreeMap<Key, Found>,
+        freeing: &Places,
+    ) -> Result<u64, StorageError> {
+        let mut dropped = 0;
+        for (key, found) in left {
+            let (place, row) = (found.place, changes.row(*key)?);
+            let Place { area, segment, offset, .. } = place;
+            let is_only = row.place.is_none() && area == Area::Payload;
+            if is_only && row.references > 0 && progress.rotten.contains_key(key) {
+                // The disk may read it again.
+                continue;
+            }
+            if progress.lacks && is_only && !freeing.contains(&(area, segment, offset)) {
+                let file = self.open_segment(place)?;
+                if let (Some(placed), Bytes::Whole) = judge(&file, &found.extent, place, true) {
+                    changes.place(*key, &placed)?;
+                    continue;
+                }
+            }
+            changes.free(area, segment, offset, extent_len(found.extent.stored));
+            dropped += 1;
+        }
+        Ok(dropped)
+    }
+
+    /// What lies elsewhere besides, and is neither known to the index nor let go of already.
+    fn unknown_spare(
+        &self,
+        progress: &mut Progress,
+        freeing: &Places,
+    ) -> Result<Vec<(Place, u32)>, StorageError> {
+        let reading = self.index().read();
+        let mut unknown = Vec::new();
+        for (key, place, stored) in std::mem::take(&mut progress.spare) {
+            let let_go = freeing.contains(&(place.area, place.segment, place.offset));
+            if !let_go && load_row(&*reading, key)?.place != Some(place) {
+                unknown.push((place, stored));
+            }
+        }
+        Ok(unknown)
+    }
+
     fn open_segment(&self, place: Place) -> Result<Arc<dyn File>, StorageError> {
         self.disk
             .open(&file_name(place.area.folder(), place.segment))
             .map_err(|error| StorageError::io("open a payload segment", &error))
     }
 
-    /// Trees that are wanted, and were found rotten: noted, so that they are mended. What they list is known to nobody here.
-    fn wanted_trees(
-        &self,
-        progress: &Progress,
-        recovery: &mut Recovery,
-    ) -> Result<BTreeSet<BucketId>, StorageError> {
+    /// What is wanted and was found rotten, or could not be read: noted, so that it is mended.
+    fn tell_rotten(&self, progress: &Progress, recovery: &mut Recovery) -> Result<(), StorageError> {
         let reading = self.index().read();
-        for (&(domain, id), &stored) in &progress.rotten {
+        for (&(domain, id), rotten) in &progress.rotten {
             let row = load_row(&*reading, (domain, id))?;
-            if row.references > 0 && row.place.is_none() {
-                let why = "a rebuild of the index found it rotten".to_owned();
-                recovery.rotten.push(DamagedChunk { domain, id, tree: true, stored, why });
+            if row.references > 0 && row.place == rotten.kept {
+                let &Rotten { tree, stored, why, .. } = rotten;
+                recovery.rotten.push(DamagedChunk { domain, id, tree, stored, why: why.to_owned() });
             }
         }
-        Ok(recovery.rotten.iter().map(|tree| tree.domain).collect())
+        Ok(())
     }
 
-    /// After a rebuild nobody vouches for chunks that nothing refers to: they may be torn. Where a rotten tree is wanted,
-    /// those that read stay for the collector's rest: they may be what it lists, and are counted again once it is mended.
+    /// After a rebuild nobody vouches for chunks that nothing refers to: they may be torn. Where a rotten tree is wanted, or may
+    /// be, or records are gone, those that read stay for the collector's rest: they may be what it lists, or the records
+    /// named, and are counted again once that is mended.
     fn drop_unwanted(&self, progress: &mut Progress, recovery: &mut Recovery) -> Result<(), StorageError> {
-        let spared = self.wanted_trees(progress, recovery)?;
+        let listed = Scrub::load(&**self.disk, self.salt).trees();
+        let spares_all = progress.lacks || progress.is_strange || listed.is_none();
+        let rotten = recovery.rotten.iter().filter(|chunk| chunk.tree).map(|tree| tree.domain);
+        let spared: BTreeSet<BucketId> = rotten.chain(listed.into_iter().flatten()).collect();
         let mut after = UNWANTED.to_vec();
         loop {
             let reading = self.index().read();
@@ -594,7 +724,7 @@ impl Replay<'_> {
                 for key in &keys {
                     let row = changes.row(*key)?;
                     let Some(place) = row.place else { continue };
-                    if spared.contains(&key.0) && self.reads(*key, place, row.stored) {
+                    if (spares_all || spared.contains(&key.0)) && self.reads(*key, place, row.stored) {
                         continue;
                     }
                     dropped += 1;
@@ -607,9 +737,12 @@ impl Replay<'_> {
     }
 }
 
+/// Places of extents and bodies.
+type Places = BTreeSet<(Area, u32, u64)>;
+
 /// The places that were let go of and are not given back yet.
-fn freeing(view: &dyn View) -> Result<BTreeSet<(Area, u32, u64)>, StorageError> {
-    let mut places = BTreeSet::new();
+fn freeing(view: &dyn View) -> Result<Places, StorageError> {
+    let mut places = Places::new();
     view.scan_prefix(Table::Storage, FREEING, &mut |row, _| {
         places.extend(read_freeing_key(row).map(|(_, area, segment, offset)| (area, segment, offset)));
         ControlFlow::Continue(())
@@ -623,38 +756,4 @@ fn believe_the_medium(file: &Arc<dyn File>, from: u64) -> std::io::Result<()> {
     let len = file.len()?;
     file.release(from, len.saturating_sub(from));
     Ok(())
-}
-
-/// Whether all blocks of an extent are what its header says.
-fn whole(file: &Arc<dyn File>, extent: &Extent, offset: u64) -> bool {
-    let Some(bytes) = read_data(file, offset, extent.stored) else { return false };
-    bytes.chunks(BLOCK).zip(&extent.blocks).all(|(block, sum)| crc32c(&[block]) == *sum)
-        && ChunkId::of(&bytes) == extent.id
-}
-
-fn read_data(file: &Arc<dyn File>, offset: u64, stored: u32) -> Option<Vec<u8>> {
-    read_at(file, offset + header_len(stored) as u64, stored)
-}
-
-fn read_at(file: &Arc<dyn File>, offset: u64, len: u32) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; len as usize];
-    let read = file.read_at(offset, &mut bytes).ok()?;
-    (read == bytes.len()).then_some(bytes)
-}
-
-fn children_in(file: &Arc<dyn File>, offset: u64, stored: u32) -> Option<Arc<[ChunkId]>> {
-    put::children_of(ChunkKind::Tree, &read_data(file, offset, stored)?).ok()
-}
-
-/// None: a tree that cannot be read, or is rotten: what it lists is counted.
-fn read_placed(file: &Arc<dyn File>, extent: &Extent, place: Place) -> Option<Placed> {
-    let tree = extent.kind == ChunkKind::Tree;
-    let children = if tree {
-        let bytes = read_data(file, place.offset, extent.stored)?;
-        (ChunkId::of(&bytes) == extent.id).then_some(())?;
-        put::children_of(ChunkKind::Tree, &bytes).ok()?
-    } else {
-        [].into()
-    };
-    Some(Placed { place, tree, stored: extent.stored, children })
 }

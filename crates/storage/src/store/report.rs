@@ -13,9 +13,11 @@ pub struct Recovery {
     pub torn: Option<TornTail>,
     /// Frames that were durable once and cannot be read. Never dropped silently: others may hold copies.
     pub damage: Vec<Damage>,
-    /// Payload chunks dropped because no durable record refers to them.
+    /// Payload chunks dropped because no durable record refers to them, or because they are not what was written: torn by a
+    /// power cut, or rotten.
     pub chunks_dropped: u64,
-    /// Trees of chunks that a rebuild of the index found rotten, and records refer to: they are on the scrub's list.
+    /// Chunks that a rebuild of the index found rotten, or that cannot be read, and records refer to: they are on the scrub's
+    /// list.
     pub rotten: Vec<DamagedChunk>,
     /// Last journal position: entries written since the store was made.
     pub lsn: u64,

@@ -70,6 +70,13 @@ impl Scrub {
         };
         Self { saved, unsaved: 0 }
     }
+
+    /// The domains of the trees on the list; none: more was found damaged than it names.
+    pub(super) fn trees(&self) -> Option<Vec<BucketId>> {
+        let state = &self.saved.state;
+        let trees = state.damaged.iter().filter(|chunk| chunk.tree).map(|tree| tree.domain);
+        (state.unlisted == 0).then(|| trees.collect())
+    }
 }
 
 impl Store {

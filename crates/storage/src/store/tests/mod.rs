@@ -11,6 +11,7 @@ mod kinds;
 mod model;
 mod power;
 mod quick;
+mod recovering;
 mod releasing;
 mod salt;
 mod scrubbing;

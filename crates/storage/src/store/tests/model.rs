@@ -148,6 +148,14 @@ impl Client {
         }
     }
 
+    /// A chunk could not be read once (a loose cable, too many open files), and is put again as another site sends it.
+    fn doubt(&mut self, store: &Store) {
+        let known = self.chance.below(self.contents.len() as u64) as usize;
+        let Some((&id, bytes)) = self.contents.iter().nth(known) else { return };
+        store.live.lock().damaged.insert((DOMAIN, id));
+        drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, bytes));
+    }
+
     fn learn(&mut self, bytes: &[u8]) -> ChunkId {
         let id = ChunkId::of(bytes);
         self.contents.insert(id, bytes.to_vec());
@@ -192,6 +200,9 @@ impl Client {
 
     /// The payload of one of those comes, to the cache or to stay.
     fn fetch(&mut self, store: &Store) {
+        if self.chance.one_in(4) {
+            return self.doubt(store);
+        }
         let Some(&chunk) = self.remote.get(self.chance.below(self.remote.len() as u64) as usize) else {
             return;
         };

@@ -1,0 +1,483 @@
+//! What recovery does not understand it leaves: damage costs what it hit, however often the store is opened or its index
+//! built anew after that.
+
+use std::sync::Arc;
+
+use skerry_base::limits::CHUNK_REST_MS;
+use skerry_base::{ChunkId, ChunkKind, WallTime};
+
+use super::world::{
+    DOMAIN, Keys, audit, body, commit, delete, kept, keys, open, open_on, put_large, put_small, put_tree,
+    rows, say_put, small, tree_of,
+};
+use crate::chunks::row::Place;
+use crate::disk::faulty::FaultyDisk;
+use crate::disk::real::RealDisk;
+use crate::journal::file_name;
+use crate::store::open::lacking_of;
+use crate::store::{DamagedChunk, ScrubStep, Store};
+use crate::{Class, Engine, IndexState, ReadError, Settings};
+
+/// Where the frames of a journal segment begin.
+fn frames(disk: &FaultyDisk, number: u32) -> Vec<usize> {
+    let bytes = disk.content(&file_name("journal", number));
+    let magic = crate::journal::frame::MAGIC.to_le_bytes();
+    (0..bytes.len() - 8).step_by(8).filter(|&at| bytes[at..].starts_with(&magic)).collect()
+}
+
+fn flip(disk: &FaultyDisk, name: &str, at: usize) {
+    disk.corrupt(name, |bytes| bytes[at] ^= 1);
+}
+
+fn place_of(store: &Store, bytes: &[u8]) -> Place {
+    rows(&store.view())[&(DOMAIN, ChunkId::of(bytes))].place.unwrap()
+}
+
+fn reads(store: &Store, bytes: &[u8]) -> bool {
+    store.check_chunk(DOMAIN, ChunkId::of(bytes)).is_ok()
+}
+
+fn settle(store: &Store) {
+    store.settle(|settled| settled.unwrap());
+    store.pump();
+}
+
+/// Some steps of the collector at one moment.
+fn collect(store: &Store, now: u64) {
+    for _ in 0..6 {
+        store.checkpoint().unwrap();
+        store.collect(WallTime(now)).unwrap();
+    }
+}
+
+/// No base comes of itself.
+fn heads_stay() -> Settings {
+    Settings { journal_heads_bytes: u64::MAX, ..kept() }
+}
+
+fn lose(settings: &Settings) {
+    settings.kept.as_ref().unwrap().lose();
+}
+
+/// Six frames in the active segment, of which one rots.
+fn rotten_third(settings: &Settings) -> FaultyDisk {
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, settings);
+    for number in 0..6 {
+        put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+    }
+    drop(store);
+    flip(&disk, &file_name("journal", 1), frames(&disk, 1)[2] + 50);
+    disk
+}
+
+/// Its table names the frames that were found; a rebuild reads them all.
+#[test]
+fn damage_in_a_segment_that_was_sealed_later_costs_a_rebuild_nothing_behind_it() {
+    // Sealed at once, or after a start with an index that knows what lies behind the damage.
+    for flushed in [false, true] {
+        let settings = heads_stay();
+        let disk = rotten_third(&settings);
+        let (mut store, recovery) = open(&disk, &settings);
+        assert_eq!((recovery.damage.len(), keys(&store.view()).len()), (1, 5));
+        if flushed {
+            store.checkpoint().unwrap();
+            drop(store);
+            store = open(&disk, &settings).0;
+        }
+        for number in 10..160 {
+            put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+        }
+        let before = keys(&store.view());
+        assert!(store.core().writer.tail().segment > 2, "it was sealed");
+        drop(store);
+        lose(&settings);
+        let (store, recovery) = open(&disk, &settings);
+        let lost: u64 = recovery.damage.iter().map(|damage| damage.to - damage.from).sum();
+        assert_eq!((lost, keys(&store.view()) == before), (1, true), "flushed: {flushed}: {recovery:?}");
+        audit(&store);
+    }
+}
+
+/// As a release before left it: its table names only what was walked at the last start.
+#[test]
+fn a_table_that_leaves_frames_out_costs_none_of_them() {
+    let settings = heads_stay();
+    let disk = rotten_third(&settings);
+    let (store, _) = open(&disk, &settings);
+    store.core().writer.forget_lines();
+    for number in 10..160 {
+        put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+    }
+    let before = keys(&store.view());
+    drop(store);
+    lose(&settings);
+    let (store, _) = open(&disk, &settings);
+    assert_eq!(keys(&store.view()), before);
+}
+
+/// A record is gone; what it names is left to the collector's rest: another member may send the record back.
+#[test]
+fn the_payload_of_a_lost_record_rests_before_it_goes() {
+    for rebuilds in [false, true] {
+        let (disk, settings) = (FaultyDisk::default(), heads_stay());
+        let (store, _) = open(&disk, &settings);
+        let bodies = [body(1, 50_000), body(2, 50_000), body(3, 50_000)];
+        let leaves = [body(4, 9_000), body(5, 9_000)];
+        put_large(&store, "a", 1, &bodies[0]).unwrap();
+        put_large(&store, "b", 2, &bodies[1]).unwrap();
+        put_tree(&store, "t", 3, &leaves).unwrap();
+        put_large(&store, "c", 4, &bodies[2]).unwrap();
+        drop(store);
+        for frame in [1, 2] {
+            flip(&disk, &file_name("journal", 1), frames(&disk, 1)[frame] + 50);
+        }
+        if rebuilds {
+            lose(&settings);
+        }
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!((recovery.chunks_dropped, keys(&store.view()).len()), (0, 2), "{recovery:?}");
+        let lost = [&bodies[1], &leaves[0], &leaves[1], &tree_of(&leaves)];
+        collect(&store, 1);
+        assert!(lost.iter().all(|bytes| reads(&store, bytes)), "rebuilds: {rebuilds}");
+        // The record comes again, by another member.
+        commit(&store, vec![say_put("b", 2, ChunkId::of(&bodies[1]))]).unwrap();
+        (1..4).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+        assert!(reads(&store, &bodies[1]) && reads(&store, &bodies[0]) && reads(&store, &bodies[2]));
+        assert!(!lost[1..].iter().any(|bytes| reads(&store, bytes)), "nothing stays for ever");
+        audit(&store);
+    }
+}
+
+/// Nobody knows that it is a tree, nor what it listed.
+#[test]
+fn a_rebuild_lets_go_of_nothing_that_a_tree_without_a_header_may_list() {
+    for unread in [false, true] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        let bodies = [body(1, 9_000), body(2, 9_000)];
+        put_tree(&store, "tree", 1, &bodies).unwrap();
+        put_large(&store, "behind", 2, &body(3, 9_000)).unwrap();
+        store.checkpoint().unwrap();
+        let place = place_of(&store, &tree_of(&bodies));
+        drop(store);
+        let name = file_name("payload", place.segment);
+        if unread {
+            disk.spoil(&name, place.offset..place.offset + 512);
+        } else {
+            flip(&disk, &name, place.offset as usize + 20);
+        }
+        lose(&settings);
+        let (store, _) = open(&disk, &settings);
+        collect(&store, 1);
+        assert!(bodies.iter().all(|bytes| reads(&store, bytes)), "unread: {unread}");
+        // It is fetched again; what it lists is counted again.
+        let tree = tree_of(&bodies);
+        drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Tree, &tree).unwrap());
+        settle(&store);
+        (1..6).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+        assert!(bodies.iter().all(|bytes| reads(&store, bytes)), "unread: {unread}");
+        audit(&store);
+    }
+}
+
+/// As `skerry check --repair` does it: what the examination found is on the list before the index is built anew.
+#[test]
+fn a_rebuild_asks_the_list_of_the_scrub_for_trees() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bodies = [body(1, 9_000), body(2, 9_000)];
+    put_tree(&store, "tree", 1, &bodies).unwrap();
+    let place = place_of(&store, &tree_of(&bodies));
+    let chunk = DamagedChunk {
+        domain: DOMAIN,
+        id: ChunkId::of(&tree_of(&bodies)),
+        tree: true,
+        stored: 100,
+        why: "the header".into(),
+    };
+    store.note_damaged(vec![chunk]).unwrap();
+    drop(store);
+    // All of it reads as a hole.
+    disk.corrupt(&file_name("payload", place.segment), |bytes| {
+        bytes[place.offset as usize..place.offset as usize + 4096].fill(0);
+    });
+    lose(&settings);
+    let (store, _) = open(&disk, &settings);
+    collect(&store, 1);
+    assert!(bodies.iter().all(|bytes| reads(&store, bytes)));
+}
+
+/// It is referred to, and may be read again one day.
+#[test]
+fn a_leaf_that_cannot_be_read_just_now_stays_and_is_told() {
+    for rebuilds in [false, true] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        let bytes = body(1, 90_000);
+        put_large(&store, "a", 1, &bytes).unwrap();
+        let (place, id) = (place_of(&store, &bytes), ChunkId::of(&bytes));
+        drop(store);
+        let name = file_name("payload", place.segment);
+        disk.spoil(&name, place.offset + 40_960..place.offset + 41_472);
+        if rebuilds {
+            lose(&settings);
+        }
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!((recovery.chunks_dropped, recovery.rotten.len()), (0, 1), "{rebuilds}: {recovery:?}");
+        assert_eq!(store.scrub_state().damaged.iter().map(|chunk| chunk.id).collect::<Vec<_>>(), [id]);
+        assert!(!store.has_chunk(DOMAIN, id) && !store.counts(DOMAIN, id), "nobody counts on it");
+        (1..4).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+        drop(store);
+        disk.heal(&name);
+        if rebuilds {
+            lose(&settings);
+        }
+        let (store, _) = open(&disk, &settings);
+        assert_eq!(store.read_chunk(DOMAIN, id, 0..u32::MAX).unwrap(), bytes);
+        assert!(store.recheck(DOMAIN, id).unwrap());
+        audit(&store);
+    }
+}
+
+/// One that is rotten in a segment that a rebuild verifies is dropped, and who refers to it is told.
+#[test]
+fn a_rotten_leaf_that_a_rebuild_drops_is_on_the_list() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = body(1, 90_000);
+    put_large(&store, "a", 1, &bytes).unwrap();
+    let place = place_of(&store, &bytes);
+    drop(store);
+    flip(&disk, &file_name("payload", place.segment), place.offset as usize + 40_000);
+    lose(&settings);
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.rotten.iter().map(|chunk| chunk.id).collect::<Vec<_>>(), [ChunkId::of(&bytes)]);
+    assert_eq!(store.scrub_state().damaged.len(), 1);
+    let read = store.read_chunk(DOMAIN, ChunkId::of(&bytes), 0..u32::MAX);
+    assert!(matches!(read, Err(ReadError::Absent)), "{read:?}");
+}
+
+/// The index is older than the segment, or gone: only the frames in it say that it is in use.
+#[test]
+fn a_journal_segment_without_its_first_sector_is_damaged_and_no_spare() {
+    for (garbage, loses) in [(false, false), (true, false), (false, true)] {
+        let (disk, settings) = (FaultyDisk::default(), heads_stay());
+        let (store, _) = open(&disk, &settings);
+        let mut number = 0;
+        let put = |number: u64| {
+            put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+        };
+        while store.core().writer.tail().segment < 2 {
+            put(number);
+            number += 1;
+        }
+        (number..number + 5).for_each(put);
+        let before = keys(&store.view());
+        drop(store);
+        let name = file_name("journal", 2);
+        disk.corrupt(&name, |bytes| bytes[..512].fill(if garbage { 0x5a } else { 0 }));
+        if loses {
+            lose(&settings);
+        }
+        let (store, recovery) = open(&disk, &settings);
+        let lost: u64 = recovery.damage.iter().map(|damage| damage.to - damage.from).sum();
+        assert_eq!((lost, keys(&store.view()).len() + 1), (1, before.len()), "{recovery:?}");
+        assert!(recovery.damage.iter().any(|damage| damage.segment == 2));
+        put_small(&store, "after", 1000, b"after").unwrap();
+        let before = keys(&store.view());
+        drop(store);
+        let (store, _) = open(&disk, &settings);
+        assert_eq!(keys(&store.view()), before);
+        for number in 2000..2150 {
+            put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+        }
+        let before = keys(&store.view());
+        drop(store);
+        lose(&settings);
+        let (store, _) = open(&disk, &settings);
+        assert_eq!(keys(&store.view()), before);
+        audit(&store);
+    }
+}
+
+/// It was written again, and the power went before the second was whole.
+#[test]
+fn a_torn_newer_extent_hides_no_whole_older_one() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = body(1, 90_000);
+    let key = (DOMAIN, ChunkId::of(&bytes));
+    put_large(&store, "a", 1, &bytes).unwrap();
+    let first = place_of(&store, &bytes);
+    store.live.lock().damaged.insert(key);
+    drop(store.put_chunk(key.0, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
+    let second = store.live.lock().fresh[&key].place;
+    assert!(second > first);
+    drop(store);
+    for torn in [true, false] {
+        let disk = disk.copied();
+        if torn {
+            flip(&disk, &file_name("payload", second.segment), second.offset as usize + 70_000);
+        }
+        let settings =
+            Settings { kept: Some(Arc::new(settings.kept.as_ref().unwrap().copied())), ..settings.clone() };
+        let (store, _) = open(&disk, &settings);
+        assert_eq!(store.read_chunk(key.0, key.1, 0..u32::MAX).unwrap(), bytes, "torn: {torn}");
+        assert_eq!(place_of(&store, &bytes), if torn { first } else { second });
+        let dead = crate::payload::extent::extent_len(90_000);
+        assert_eq!(store.usage().payload.dead, dead, "the other comes back");
+        collect(&store, 1);
+        assert_eq!(store.usage().payload.dead, 0);
+        audit(&store);
+    }
+}
+
+/// More cannot be read of it than a scan bears: copies that may go at any time keep no site from starting.
+#[test]
+fn a_dying_segment_of_the_cache_keeps_no_start_from_coming_up() {
+    let settings = Settings { cache_segment_bytes: 8 << 20, cache_bytes: 64 << 20, ..kept() };
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &settings);
+    put_large(&store, "a", 1, &body(1, 50_000)).unwrap();
+    for number in 10..18 {
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &body(number, 1 << 20)).unwrap());
+    }
+    settle(&store);
+    commit(&store, vec![say_put("copy", 17, ChunkId::of(&body(17, 1 << 20)))]).unwrap();
+    let copy = place_of(&store, &body(17, 1 << 20));
+    drop(store);
+    disk.spoil(&file_name("cache", 1), 8192..6 << 20);
+    lose(&settings);
+    let (store, _) = open(&disk, &settings);
+    assert!(reads(&store, &body(1, 50_000)));
+    assert!(copy.segment == 1 || reads(&store, &body(17, 1 << 20)), "nor is another segment passed over");
+    audit(&store);
+    for number in 20..28 {
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &body(number, 1 << 20)).unwrap());
+    }
+    settle(&store);
+    assert!(reads(&store, &body(27, 1 << 20)));
+}
+
+/// The same of payload is an error that names the file.
+#[test]
+fn a_dying_segment_of_payload_is_an_error_that_names_it() {
+    let settings = Settings { payload_segment_bytes: 8 << 20, ..kept() };
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &settings);
+    put_large(&store, "a", 1, &body(1, 1 << 20)).unwrap();
+    drop(store);
+    disk.spoil(&file_name("payload", 1), 8192..6 << 20);
+    lose(&settings);
+    let opened = Store::open(Arc::new(disk.clone()), Arc::new(Keys), settings);
+    let why = opened.map(drop).unwrap_err().to_string();
+    assert!(why.contains(&file_name("payload", 1)), "{why}");
+}
+
+/// Only what an index lacks is kept for ever for who can read more.
+#[test]
+fn a_journal_segment_that_lost_nothing_is_not_kept_for_ever() {
+    let settings = heads_stay();
+    let prepared = FaultyDisk::default();
+    let (store, _) = open(&prepared, &settings);
+    for number in 0..150 {
+        put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+    }
+    drop(store);
+    let name = file_name("journal", 1);
+    let len = prepared.content(&name).len();
+    // The header, the trailer, the table.
+    for at in [10, len - 10, len - 100] {
+        let disk = prepared.copied();
+        flip(&disk, &name, at);
+        lose(&settings);
+        let (store, recovery) = open(&disk, &settings);
+        assert!(!recovery.damage.is_empty());
+        assert_eq!(lacking_of(&*store.index).unwrap(), [].into(), "byte {at}");
+        assert!(store.only_the_index_says(&ScrubStep::default()).is_some(), "byte {at}");
+        (0..150).for_each(|number| delete(&store, &format!("key-{number}")).unwrap());
+        (1..6).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+        assert!(!disk.names().contains(&name), "byte {at}: a base made it go");
+        audit(&store);
+    }
+}
+
+/// What is missing was in another file: the one behind it is whole.
+#[test]
+fn a_segment_behind_a_missing_one_lacks_nothing() {
+    use crate::disk::Disk;
+    let settings = heads_stay();
+    let disk = FaultyDisk::default();
+    let (store, _) = open(&disk, &settings);
+    for number in 0..150 {
+        put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+    }
+    drop(store);
+    disk.remove(&file_name("journal", 2)).unwrap();
+    lose(&settings);
+    let (store, recovery) = open(&disk, &settings);
+    assert!(recovery.damage.iter().any(|damage| damage.to > damage.from + 20), "{recovery:?}");
+    assert_eq!(lacking_of(&*store.index).unwrap(), [].into());
+    audit(&store);
+}
+
+/// Written by a later release: to be read by that, not to be overwritten.
+#[test]
+fn frames_of_a_later_version_are_no_torn_tail() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    for number in 0..6 {
+        put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+    }
+    drop(store);
+    let at = *frames(&disk, 1).last().unwrap();
+    disk.corrupt(&file_name("journal", 1), |bytes| {
+        crate::journal::frame::as_of_version(&mut bytes[at..], 2, &settings.salt);
+    });
+    let before = disk.content(&file_name("journal", 1));
+    for _ in 0..2 {
+        let opened = Store::open(Arc::new(disk.clone()), Arc::new(Keys), settings.clone());
+        let why = opened.map(drop).unwrap_err().to_string();
+        assert!(why.contains("version 2") && why.contains("later release"), "{why}");
+    }
+    assert_eq!(disk.content(&file_name("journal", 1)), before);
+}
+
+/// Too many open files, a loose cable: nobody takes that for damage while the index alone says what the base said.
+#[test]
+fn an_index_that_cannot_be_read_just_now_is_not_thrown_away_while_only_it_knows() {
+    for damaged in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { engine: Engine::Lsm, journal_heads_bytes: u64::MAX, ..small() };
+        let disk = || Arc::new(RealDisk::new(folder.path()).unwrap());
+        let (store, _) = open_on(disk(), &settings);
+        for number in 0..150 {
+            put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+        }
+        store.renew_base().unwrap();
+        let before = keys(&store.view());
+        drop(store);
+        let (list, aside) = (folder.path().join("index/current"), folder.path().join("aside"));
+        std::fs::rename(&list, &aside).unwrap();
+        std::fs::create_dir(&list).unwrap();
+        if damaged {
+            let base = folder.path().join("base");
+            let mut bytes = std::fs::read(&base).unwrap();
+            bytes[9] ^= 1;
+            std::fs::write(&base, bytes).unwrap();
+            let why =
+                Store::open(disk(), Arc::new(Keys), settings.clone()).map(drop).unwrap_err().to_string();
+            assert!(why.contains("move the folder `index` away"), "{why}");
+            std::fs::remove_dir(&list).unwrap();
+            std::fs::rename(&aside, &list).unwrap();
+        }
+        let (store, recovery) = open_on(disk(), &settings);
+        assert_eq!(
+            recovery.index == IndexState::Opened,
+            damaged,
+            "it is rebuilt from what is whole: {recovery:?}"
+        );
+        assert_eq!(keys(&store.view()), before);
+    }
+}
