@@ -46,6 +46,10 @@ pub(crate) struct Inner {
     /// A sync has taken what waits and has not come back.
     syncing: bool,
     unsynced_files: BTreeMap<u32, Arc<dyn File>>,
+    /// The last place of payload that was written, that which the sync under way covers, and the last that is on the disk.
+    written: (u32, u64),
+    covered: (u32, u64),
+    synced: (u32, u64),
     /// Bytes written since the last sync.
     pub(crate) dirty: u64,
     /// Fresh chunks that may enter the index.
@@ -198,6 +202,7 @@ impl Inner {
     /// A chunk was written to `file`.
     pub(crate) fn written(&mut self, key: Key, mut fresh: Fresh, file: &Arc<dyn File>, len: u64) {
         if fresh.place.area == Area::Payload {
+            self.written = self.written.max((fresh.place.segment, fresh.place.offset));
             self.unsynced.push((key, fresh.place));
             self.unsynced_files.insert(fresh.place.segment, file.clone());
             self.dirty += len;
@@ -222,10 +227,16 @@ impl Inner {
         }
     }
 
+    /// The last place of payload that was written since the start, and the last that is on the disk; blank ones: none was.
+    pub(crate) const fn last_places(&self) -> ((u32, u64), (u32, u64)) {
+        (self.written, self.synced)
+    }
+
     /// Takes what waits for a sync, which ends with [`Inner::sync_ended`]: until then none of it is durable.
     pub(crate) fn take_unsynced(&mut self) -> Unsynced {
         (self.covering, self.syncing) = (self.is_trusted(), true);
         (self.dirty, self.trusted) = (0, false);
+        self.covered = self.written;
         let files = core::mem::take(&mut self.unsynced_files).into_values().collect();
         (core::mem::take(&mut self.unsynced), files)
     }
@@ -240,6 +251,7 @@ impl Inner {
     /// The sync came back.
     pub(crate) fn sync_ended(&mut self, written: Vec<(Key, Place)>) {
         (self.covering, self.syncing) = (false, false);
+        self.synced = self.covered;
         self.may_enter(written);
     }
 

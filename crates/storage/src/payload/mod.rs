@@ -2,7 +2,8 @@
 //!
 //! Files are `payload/0000000001.seg`… and `cache/…`. A segment begins with a block of its own; an extent is a
 //! self-describing header and the bytes of one chunk. The highest number is active, the others are sealed and cut
-//! to their length. Numbers and places are never used twice, so freeing a place twice does no harm.
+//! to their length. Numbers and places are never used twice, so freeing a place twice does no harm; the last extent on the
+//! disk is not punched before there is another, so that a rebuild, too, finds where to go on.
 
 pub(crate) mod extent;
 pub(crate) mod scan;

@@ -28,6 +28,7 @@ use crate::chunks::row::{
 };
 use crate::journal::file_name;
 use crate::journal::frame::Kind;
+use crate::payload::scan::scan;
 use crate::payload::whole_blocks;
 
 /// Unwanted chunks looked at in one step.
@@ -406,23 +407,27 @@ impl Store {
     }
 
     /// Places let go of by groups that survive a crash, but for those of these rows. Bodies in the active journal segment wait
-    /// until it is sealed: recovery must be able to tell a torn body from a punched one.
+    /// until it is sealed: recovery must be able to tell a torn body from a punched one. The last of payload waits until
+    /// another behind it is on the disk: a rebuild goes on behind the last header that it finds, and a place that is used
+    /// twice would be taken for what was noted of it before.
     fn due(&self, but: &BTreeSet<Vec<u8>>) -> Result<Vec<Due>, StorageError> {
         let durable = self.durable_mark();
-        let active = self.core().writer.tail().segment;
-        let mut due = Vec::new();
+        let (active, payload) = (self.core().writer.tail().segment, self.payload.tail().0);
+        let (mut due, mut of_last) = (Vec::new(), Vec::new());
         self.index.read().scan_prefix(Table::Storage, FREEING, &mut |row, value| {
             let Some((mark, area, segment, offset)) = read_freeing_key(row) else {
                 return ControlFlow::Continue(());
             };
-            if mark > durable || due.len() == GIVE_BACK {
+            if mark > durable || due.len() == GIVE_BACK || of_last.len() == LOOK {
                 return ControlFlow::Break(());
             }
             let waits = (area == Area::Journal && segment == active) || but.contains(row);
             if let Ok(Freeing { len }) = decode(value)
                 && !waits
             {
-                due.push(Due { row: row.to_vec(), area, segment, offset, len });
+                let is_last = (area, segment) == (Area::Payload, payload);
+                let list = if is_last { &mut of_last } else { &mut due };
+                list.push(Due { row: row.to_vec(), area, segment, offset, len });
             }
             ControlFlow::Continue(())
         })?;
@@ -456,9 +461,34 @@ impl Store {
     }
 
     fn remove_segment(&self, area: Area, number: u32) -> Result<(), StorageError> {
+        if let Some(last) = of_last.iter().map(|place| place.offset).max() {
+            let marked = self.last_on_disk(payload, last);
+            of_last.retain(|place| marked.is_some_and(|marked| place.offset < marked));
+            due.append(&mut of_last);
+            due.truncate(GIVE_BACK);
+        }
         if area == Area::Cache {
             self.evicting.sieve().forget(number);
         }
+    /// The last extent of the active payload segment, at or behind this one, of which the header is on the disk to stay.
+    fn last_on_disk(&self, active: u32, from: u64) -> Option<u64> {
+        let (written, synced) = self.live.lock().last_places();
+        if synced.0 == active {
+            return Some(synced.1);
+        }
+        if written.0 == active {
+            // A moment ago: the next step knows more.
+            return None;
+        }
+        // What lies there was synced when the store was opened.
+        let (file, mut last) = (self.files.get(Area::Payload, active).ok()?, None);
+        let found = scan(&file, &self.salt, active, from, &mut |offset, _| {
+            last = Some(offset);
+            Ok(())
+        });
+        found.ok().and(last)
+    }
+
         let failed = |error: std::io::Error| StorageError::io("remove a segment", &error);
         let removed = self.disk.remove(&file_name(area.folder(), number));
         self.files.forget(area, number);

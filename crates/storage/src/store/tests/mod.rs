@@ -9,6 +9,7 @@ mod full;
 mod journeys;
 mod kinds;
 mod model;
+mod places;
 mod power;
 mod quick;
 mod recovering;

@@ -29,6 +29,11 @@ pub(super) struct Client {
     /// Of lazy writes, those whose record outlived a power cut and whose payload did not: the last such put.
     lost: BTreeMap<ChunkId, u64>,
     waiting: Vec<(usize, Answer)>,
+    /// What was put as payload last, while nothing else was, and whether it is to come again first in the next life: it
+    /// was let go of, and its place given back.
+    last: Option<Vec<u8>>,
+    comes_again: bool,
+    opened: bool,
     number: u64,
     now: u64,
 }
@@ -45,6 +50,9 @@ impl Client {
             remote: Vec::new(),
             lost: BTreeMap::new(),
             waiting: Vec::new(),
+            last: None,
+            comes_again: false,
+            opened: false,
             number: 0,
             now: 1_000_000,
         }
@@ -93,6 +101,9 @@ impl Client {
 
     /// One random act. Errors of the store are the end of this life.
     pub(super) fn act(&mut self, store: &Arc<Store>) {
+        if std::mem::take(&mut self.opened) && self.comes_again {
+            self.put_again(store);
+        }
         match self.chance.below(100) {
             0..30 => {
                 let bytes = self.content(1, 9000);
@@ -128,6 +139,7 @@ impl Client {
                 }
             }
             95..98 => self.scrub(store),
+            98 => self.give_up_last(store),
             _ => {}
         }
         if self.chance.one_in(3) {
@@ -162,10 +174,42 @@ impl Client {
         id
     }
 
+    /// What was put as payload last is let go of, and its place given back as far as that may be.
+    fn give_up_last(&mut self, store: &Store) {
+        let Some(chunk) = self.last.as_ref().map(|bytes| ChunkId::of(bytes)) else { return };
+        let mut state = self.history[self.history.len() - 1].clone();
+        let holding = state.iter().filter(|(_, held)| held.1 == chunk).map(|(key, _)| key.clone());
+        for key in holding.collect::<Vec<_>>() {
+            state.remove(&key);
+            self.propose(store, state.clone(), world::say_delete(std::str::from_utf8(&key).unwrap()));
+        }
+        self.pump(store);
+        for _ in 0..3 {
+            self.now += skerry_base::limits::CHUNK_REST_MS;
+            if store.collect(WallTime(self.now)).is_ok() && store.checkpoint().is_ok() {
+                self.secure();
+            }
+        }
+        self.comes_again = true;
+    }
+
+    /// As a backup that is repeated.
+    fn put_again(&mut self, store: &Store) {
+        self.comes_again = false;
+        if let Some(bytes) = self.last.take() {
+            self.put_payload(store, bytes);
+        }
+    }
+
     fn put_large(&mut self, store: &Store) {
         let bytes = self.content(9000, 100_000);
+        self.put_payload(store, bytes);
+    }
+
+    fn put_payload(&mut self, store: &Store, bytes: Vec<u8>) {
         let Ok(pin) = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes) else { return };
         let chunk = self.learn(&bytes);
+        (self.last, self.comes_again) = (Some(bytes), false);
         self.remote.retain(|id| *id != chunk);
         self.put(store, chunk, |key, number| world::say_put(key, number, chunk));
         // The pin must outlive the commit, as the contract says.
@@ -184,6 +228,7 @@ impl Client {
         }
         let tree = world::tree_of(&bodies);
         let Ok(pin) = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Tree, &tree) else { return };
+        self.last = None;
         let chunk = self.learn(&tree);
         self.put(store, chunk, |key, number| world::say_put(key, number, chunk));
         self.pump(store);
@@ -240,7 +285,7 @@ impl Client {
             panic!("acknowledged {} of {}: {found:?}", self.acknowledged, self.history.len());
         };
         self.history.truncate(at + 1);
-        self.acknowledged = at;
+        (self.acknowledged, self.opened) = (at, true);
         for (_, (number, chunk)) in found {
             match store.read_chunk(DOMAIN, chunk, 0..u32::MAX) {
                 Ok(bytes) => assert_eq!(bytes, self.contents[&chunk]),

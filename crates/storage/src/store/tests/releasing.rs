@@ -113,6 +113,9 @@ fn what_was_released_behind_a_place_that_is_still_written_is_not_taken_up_again(
     assert!(!has(&store, &gone) && has(&store, &first));
     collect(&store, 0);
     assert!(!has(&store, &gone) && has(&store, &first));
+    // The last keeps its place until another is behind it.
+    put_large(&store, "behind", 3, &body(3, 50_000)).unwrap();
+    collect(&store, 0);
     assert_eq!(store.usage().payload.dead, 0);
     audit(&store);
 }
