@@ -123,6 +123,9 @@ fn assemble(
     let mut sweep = super::collect::Sweep::over(replayed.base, lacking_of(&*index)?);
     let found = replayed.walked.damage.iter().map(|damage| damage.segment);
     sweep.note_hurt(scrub.segments().chain(found));
+    let live = crate::chunks::live::Live::default();
+    // Nobody is told that they are here, and who puts them writes them, before they were looked at again.
+    live.lock().damaged.extend(scrub.chunks());
     let evicting = super::evict::Evicting::load(&*disk, &salt, settings.cache_bytes, &space);
     let store = Store {
         payload: segments(Area::Payload, settings.payload_segment_bytes, replayed.payload)?,
@@ -137,7 +140,7 @@ fn assemble(
         reducer,
         index,
         queue: Default::default(),
-        live: Default::default(),
+        live: Arc::new(live),
         space,
         journal_meter: Default::default(),
         payload_meter: Default::default(),

@@ -45,6 +45,8 @@ pub(super) struct Scrub {
     saved: Saved,
     /// Bytes read since the position was written.
     unsaved: u64,
+    /// Damaged chunks that this round found and the list had no room for; none: it was begun before the last start.
+    unlisted: Option<u64>,
 }
 
 /// Chunks to be read by one step, and where the next goes on; none: that was the last.
@@ -59,6 +61,24 @@ impl Scrub {
         self.saved.state.segments.iter().map(|damaged| damaged.segment)
     }
 
+    /// Takes in what a step did; true if something new was found that must be kept. What a round before found and the list
+    /// had no room for is mended, or was found again, once a whole round has ended.
+    fn note(&mut self, step: &ScrubStep) -> bool {
+        let before = self.saved.state.unlisted;
+        let found = self.saved.note(step);
+        if let Some(count) = &mut self.unlisted {
+            let state = &mut self.saved.state;
+            *count += state.unlisted - before;
+            state.unlisted = if step.finished { *count } else { before.max(*count) };
+        }
+        found
+    }
+
+    /// The chunks that are known to be damaged.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = Key> {
+        self.saved.state.damaged.iter().map(|chunk| (chunk.domain, chunk.id))
+    }
+
     /// Goes on where the last run was; a position that does not read is one that is lost: a new round begins.
     pub(super) fn load(disk: &dyn Disk, salt: &[u8; 16]) -> Self {
         let saved = match side_file::read(disk, FILE, salt, state::FILE_BYTES) {
@@ -68,7 +88,7 @@ impl Scrub {
                 Saved::default()
             }
         };
-        Self { saved, unsaved: 0 }
+        Self { saved, ..Self::default() }
     }
 
     /// The domains of the trees on the list; none: more was found damaged than it names.
@@ -108,6 +128,7 @@ impl Store {
         (state.chunks, state.bytes) = (0, 0);
         state.segments.clear();
         scrub.saved.cursor = Cursor::Chunks(Vec::new());
+        scrub.unlisted = Some(0);
         self.save(&mut scrub)
     }
 
@@ -140,12 +161,13 @@ impl Store {
             },
         }
         scrub.unsaved += step.bytes;
-        let found = scrub.saved.note(&step);
+        let found = scrub.note(&step);
+        // First: on a full disk the position is not written, and the step does not come back to them.
+        self.note_hurt(&step.segments);
         if found || step.finished || scrub.unsaved >= SAVE {
             self.save(&mut scrub)?;
         }
         drop(scrub);
-        self.note_hurt(&step.segments);
         if step.finished {
             // Only now: it is read in one go, and others ask how far the scrub is.
             self.check_base();
@@ -205,7 +227,10 @@ impl Store {
             step.bytes += row.taken();
             match found {
                 Ok(()) => {}
-                Err(ReadError::Absent) if is_copy => {
+                // One that was evicted meanwhile is not torn.
+                Err(ReadError::Absent)
+                    if is_copy && load_row(&self.view(), (domain, id))?.place == Some(place) =>
+                {
                     step.torn_copies += 1;
                     torn.push(((domain, id), place));
                 }

@@ -12,8 +12,8 @@ use crate::chunks::row::{Area, Place};
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::payload::extent::{Extent, block_sums, header_len};
-use crate::store::{ScrubStep, Store};
-use crate::{Class, IndexState, ReadError, Settings};
+use crate::store::{DamagedChunk, ScrubStep, Store};
+use crate::{Class, IndexState, ReadError, Settings, StorageError};
 
 const NOW: WallTime = WallTime(1_000);
 
@@ -136,6 +136,83 @@ fn who_puts_the_bytes_again_mends_and_the_list_survives_a_restart() {
     let mended = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
     assert_eq!(mended.area, Area::Payload, "what counted goes on to count");
     assert_eq!(round(&store, u64::MAX).damaged, vec![]);
+}
+
+/// Others ask whether it is here before they let go of theirs, and a client is told to send it again.
+#[test]
+fn what_is_known_to_be_damaged_does_not_count_after_a_restart_and_is_mended_by_who_puts_it() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    let bytes = body(102, 90_000);
+    let id = ChunkId::of(&bytes);
+    let place = rows(&store.view())[&(DOMAIN, id)].place.unwrap();
+    flip(&disk, &file_name(place.area.folder(), place.segment), place.offset as usize + 70_000);
+    assert_eq!(round(&store, u64::MAX).damaged.len(), 1);
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    assert!(!store.counts(DOMAIN, id) && !store.has_chunk(DOMAIN, id));
+    drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
+    settle(&store);
+    assert_ne!(rows(&store.view())[&(DOMAIN, id)].place, Some(place));
+    assert!(store.counts(DOMAIN, id) && store.recheck(DOMAIN, id).unwrap());
+    audit(&store);
+}
+
+#[test]
+fn what_the_list_has_no_room_for_is_counted_by_the_next_round_anew() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let chunk = |number: u64| DamagedChunk {
+        domain: DOMAIN,
+        id: ChunkId::of(&number.to_le_bytes()),
+        tree: false,
+        stored: 1,
+        why: "a test".into(),
+    };
+    store.note_damaged((0..1030).map(chunk).collect()).unwrap();
+    store.begin_scrub(NOW).unwrap();
+    store.scrub(1, NOW).unwrap();
+    assert_eq!(store.scrub_state().unlisted, 6, "this round may find it still");
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    round(&store, 1);
+    assert_eq!(store.scrub_state().unlisted, 6, "part of it was read by the start before");
+    round(&store, 1);
+    assert_eq!(store.scrub_state().unlisted, 0);
+}
+
+#[test]
+fn a_damaged_segment_that_was_found_on_a_full_disk_gets_its_base_when_there_is_room() {
+    let (disk, settings) = (FaultyDisk::default(), Settings { journal_heads_bytes: u64::MAX, ..kept() });
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    flip(&disk, "journal/0000000001.seg", 64 + 50);
+    store.begin_scrub(NOW).unwrap();
+    disk.set_room(Some(0));
+    let refused = (0..100).find_map(|_| store.scrub(u64::MAX, NOW).err());
+    assert!(matches!(refused, Some(StorageError::Full)), "{refused:?}");
+    disk.set_room(None);
+    assert!(store.only_the_index_says(&ScrubStep::default()).is_some());
+    store.collect(NOW).unwrap();
+    assert!(disk.names().contains(&"base".to_owned()));
+}
+
+#[test]
+fn a_copy_that_is_evicted_while_it_waits_for_its_turn_is_not_torn() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    fill(&store);
+    store.checkpoint().unwrap();
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    let evicts = Arc::downgrade(&store);
+    disk.on_open("payload/0000000001.seg", move || {
+        evicts.upgrade().unwrap().drop_copies(DOMAIN).unwrap();
+        Ok(())
+    });
+    assert_eq!(round(&store, u64::MAX).torn_copies, 0);
+    assert_eq!(store.usage().cached.bytes, 0, "it is gone");
 }
 
 #[test]
