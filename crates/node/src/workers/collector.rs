@@ -14,6 +14,20 @@ use crate::site::{Site, unreadable};
 /// Turns between two looks for copies of buckets that may not lie here: a minute.
 const LOOK: u32 = 12;
 
+/// Makes durable what was answered before it was: beside the collector, whose steps may take long.
+pub(super) struct Syncer(pub(super) Arc<Site>);
+
+#[async_trait::async_trait]
+impl Worker for Syncer {
+    async fn turn(&mut self) -> bool {
+        let store = self.0.store.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.sync_answered()).await {
+            tracing::warn!(%error, "what was answered before it was on disk was not synced");
+        }
+        false
+    }
+}
+
 pub(super) struct Collector {
     site: Arc<Site>,
     turns: u32,

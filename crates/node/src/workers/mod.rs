@@ -38,8 +38,10 @@ pub(crate) struct Workers {
     pub(crate) telemetry: Telemetry,
 }
 
-/// How often the collector takes a step: so much at most is lost to a power cut with `storage.sync = os`.
+/// How often the collector takes a step.
 pub(crate) const COLLECT: Duration = Duration::from_secs(5);
+/// How often what was answered before it was on disk is synced: so much at most is lost to a power cut with `storage.sync = os`.
+const SYNC: Duration = Duration::from_secs(5);
 /// How often metrics that are not counted as they happen are read.
 const METRICS: Duration = Duration::from_secs(5);
 /// How often a node looks what the other nodes of its site follow.
@@ -81,6 +83,9 @@ pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::S
     };
     of_site("replaced", |site| every(HOMES, replaced_homes::Homes::new(site)).boxed());
     of_site("collector", |site| every(COLLECT, collector::Collector::new(site)).boxed());
+    if workers.site.store.usage().lazy {
+        of_site("syncs", |site| every(SYNC, collector::Syncer(site)).boxed());
+    }
     of_site("tombstones", |site| later(TOMBSTONES, tombstones::Tombstones::new(site)).boxed());
     of_site("fellows", |site| every(FELLOWS, fellows::Fellows(site)).boxed());
     of_site("others", |site| every(OTHERS, others::Counter::new(site)).boxed());

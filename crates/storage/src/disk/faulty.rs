@@ -101,6 +101,8 @@ struct State {
     on_open: Option<(String, Hook)>,
     locked: bool,
     room: Option<u64>,
+    /// It is a quota that ends the room, of which the free bytes say nothing.
+    quota: bool,
     no_holes: bool,
     /// Bytes that were to begin to go to the medium.
     begun: u64,
@@ -171,6 +173,12 @@ impl FaultyDisk {
     /// Bytes the disk has; none: no end.
     pub(crate) fn set_room(&self, room: Option<u64>) {
         lock(&self.0).room = room;
+    }
+
+    /// The same by a quota of the file system.
+    pub(crate) fn set_quota(&self, room: Option<u64>) {
+        let mut state = lock(&self.0);
+        (state.room, state.quota) = (room, true);
     }
 
     /// Bytes that were to begin to go to the medium before anybody waited for them.
@@ -413,7 +421,7 @@ impl Disk for FaultyDisk {
             return Err(ErrorKind::AlreadyExists.into());
         }
         if state.room.is_some_and(|room| taken(&state) + len > room) {
-            return Err(ErrorKind::StorageFull.into());
+            return Err(if state.quota { ErrorKind::QuotaExceeded } else { ErrorKind::StorageFull }.into());
         }
         let bytes = vec![0; len as usize];
         let content = Content { now: bytes.clone(), durable: bytes, ..Content::default() };
@@ -470,7 +478,10 @@ impl Disk for FaultyDisk {
 
     fn free_bytes(&self) -> io::Result<u64> {
         let state = lock(&self.0);
-        Ok(state.room.map_or(u64::MAX / 2, |room| room.saturating_sub(taken(&state))))
+        Ok(state
+            .room
+            .filter(|_| !state.quota)
+            .map_or(u64::MAX / 2, |room| room.saturating_sub(taken(&state))))
     }
 
     fn punches(&self) -> bool {

@@ -44,8 +44,12 @@ fn resident(key: usize, value: usize) -> u64 {
     NODE + outside(key) + outside(value)
 }
 
+/// What the file system refused says nothing about what lies there.
 fn failed(error: lsm_tree::Error) -> StorageError {
-    StorageError::Index(error.to_string())
+    match error {
+        lsm_tree::Error::Io(error) => StorageError::io("write the index", &error),
+        error => StorageError::Index(error.to_string()),
+    }
 }
 
 /// Whether the list of tables is as it was written. The library notes its checksum beside its name and does not look at

@@ -130,8 +130,10 @@ impl Segments {
             if !lent || (moves && space.has_room_to_move(capacity)) {
                 match self.disk.create(&name, capacity) {
                     Ok(file) => break (file, lent),
-                    Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {}
-                    Err(error) => return Err(failed(error)),
+                    Err(error) => match failed(error) {
+                        StorageError::Full => {}
+                        error => return Err(error),
+                    },
                 }
             }
             if capacity <= least {

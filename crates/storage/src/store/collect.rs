@@ -67,6 +67,8 @@ pub(super) struct Sweep {
     unfreed: BTreeSet<Vec<u8>>,
     /// Payload segments that could not be emptied, and what lived in them then.
     pub(super) stuck: BTreeMap<u32, u64>,
+    /// An index that was given up is not there any more.
+    aside_gone: bool,
     /// The last group as of the end of the last step: who finds another was not alone.
     mark: u64,
 }
@@ -80,6 +82,13 @@ pub(super) struct Waiting {
     pub(super) segments: bool,
     /// Bytes that wait for a later step only.
     pub(super) ready: u64,
+}
+
+impl Waiting {
+    /// Whether a flush of the index gives anything back.
+    pub(super) const fn is_any(&self) -> bool {
+        self.segments || self.bytes > 0
+    }
 }
 
 impl Sweep {
@@ -126,7 +135,10 @@ impl First {
     fn keep(&mut self, outcome: Result<(), StorageError>) -> Result<(), StorageError> {
         match outcome {
             Err(error) if !matches!(error, StorageError::Poisoned(_)) => {
-                self.0.get_or_insert(error);
+                // One of the index wants more than another try.
+                if self.0.is_none() || matches!(error, StorageError::Index(_)) {
+                    self.0 = Some(error);
+                }
                 Ok(())
             }
             outcome => outcome,
@@ -152,6 +164,12 @@ impl Store {
     /// space back, evicts cache beyond its cap; syncs what was answered lazily. Returns after a bounded amount of work. An
     /// error is the first of the step: what could be done all the same was done.
     pub fn collect(&self, now: WallTime) -> Result<Collected, StorageError> {
+        let step = std::panic::AssertUnwindSafe(|| self.step(now));
+        let stepped = std::panic::catch_unwind(step);
+        self.judged(stepped.unwrap_or_else(|_| Err(StorageError::Index("the engine panicked".into()))))
+    }
+
+    fn step(&self, now: WallTime) -> Result<Collected, StorageError> {
         self.check_poison()?;
         self.buffers.rest();
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,11 +203,23 @@ impl Store {
         first.keep(later_if_full(self.strip(&mut sweep, &mut done)))?;
         first.keep(self.remember_uses(now))?;
         if done.pressed {
+            first.keep(self.drop_aside(&mut sweep))?;
             self.try_to_resume();
             self.space.lacks();
         }
         sweep.mark = self.core().mark;
         first.end().map(|()| done)
+    }
+
+    /// An index that was given up makes way, unless it may be all that says what the journal does not.
+    fn drop_aside(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
+        let is_needless = sweep.hurt.is_empty() && sweep.lacking.is_empty() && !sweep.base.damaged;
+        if is_needless && !sweep.aside_gone {
+            let removed = self.disk.remove_folder(crate::index::ASIDE);
+            removed.map_err(|error| StorageError::io("remove the index that was given up", &error))?;
+            sweep.aside_gone = true;
+        }
+        Ok(())
     }
 
     /// Whether the disk is full, or so nearly that it would be full again at once: pressure ends only when there is
@@ -308,7 +338,7 @@ impl Store {
             return Ok(());
         }
         let waiting = self.waiting(sweep)?;
-        let any = waiting.segments || waiting.bytes > 0;
+        let any = waiting.is_any();
         // Copies that made way are to do so now: what they lack still would be taken from others in the next step.
         let at_once = self.space.is_full() || (done.pressed && (is_idle || done.evicted > 0));
         let is_worth_it = if at_once {
@@ -431,7 +461,32 @@ impl Store {
             }
             ControlFlow::Continue(())
         })?;
+        if let Some(last) = of_last.iter().map(|place| place.offset).max() {
+            let marked = self.last_on_disk(payload, last);
+            of_last.retain(|place| marked.is_some_and(|marked| place.offset < marked));
+            due.append(&mut of_last);
+            due.truncate(GIVE_BACK);
+        }
         Ok(due)
+    }
+
+    /// The last extent of the active payload segment, at or behind this one, of which the header is on the disk to stay.
+    fn last_on_disk(&self, active: u32, from: u64) -> Option<u64> {
+        let (written, synced) = self.live.lock().last_places();
+        if synced.0 == active {
+            return Some(synced.1);
+        }
+        if written.0 == active {
+            // A moment ago: the next step knows more.
+            return None;
+        }
+        // What lies there was synced when the store was opened.
+        let (file, mut last) = (self.files.get(Area::Payload, active).ok()?, None);
+        let found = scan(&file, &self.salt, active, from, &mut |offset, _| {
+            last = Some(offset);
+            Ok(())
+        });
+        found.ok().and(last)
     }
 
     /// Punches the whole blocks of a place; returns how many bytes came back.
@@ -461,34 +516,9 @@ impl Store {
     }
 
     fn remove_segment(&self, area: Area, number: u32) -> Result<(), StorageError> {
-        if let Some(last) = of_last.iter().map(|place| place.offset).max() {
-            let marked = self.last_on_disk(payload, last);
-            of_last.retain(|place| marked.is_some_and(|marked| place.offset < marked));
-            due.append(&mut of_last);
-            due.truncate(GIVE_BACK);
-        }
         if area == Area::Cache {
             self.evicting.sieve().forget(number);
         }
-    /// The last extent of the active payload segment, at or behind this one, of which the header is on the disk to stay.
-    fn last_on_disk(&self, active: u32, from: u64) -> Option<u64> {
-        let (written, synced) = self.live.lock().last_places();
-        if synced.0 == active {
-            return Some(synced.1);
-        }
-        if written.0 == active {
-            // A moment ago: the next step knows more.
-            return None;
-        }
-        // What lies there was synced when the store was opened.
-        let (file, mut last) = (self.files.get(Area::Payload, active).ok()?, None);
-        let found = scan(&file, &self.salt, active, from, &mut |offset, _| {
-            last = Some(offset);
-            Ok(())
-        });
-        found.ok().and(last)
-    }
-
         let failed = |error: std::io::Error| StorageError::io("remove a segment", &error);
         let removed = self.disk.remove(&file_name(area.folder(), number));
         self.files.forget(area, number);

@@ -111,17 +111,33 @@ impl Store {
             *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = active;
         }
         let secure = || self.secure();
-        self.index.tend(if self.settings.lazy { Some(&secure) } else { None })
+        self.judged(self.index.tend(if self.settings.lazy { Some(&secure) } else { None }))
     }
 
     fn help(&self) -> Outcome {
         let secure = || self.secure();
-        self.index.help(if self.settings.lazy { Some(&secure) } else { None })
+        self.judged(self.index.help(if self.settings.lazy { Some(&secure) } else { None }))
     }
 
     pub(super) fn checkpoint_index(&self) -> Outcome {
         let secure = || self.secure();
-        self.index.checkpoint(if self.settings.lazy { Some(&secure) } else { None })
+        self.judged(self.index.checkpoint(if self.settings.lazy { Some(&secure) } else { None }))
+    }
+
+    /// Notes an index of which a part does not read: nobody else may ever ask for that part, and the next start mends it.
+    pub(super) fn judged<T>(&self, outcome: Result<T, StorageError>) -> Result<T, StorageError> {
+        outcome.inspect_err(|error| {
+            if matches!(error, StorageError::Index(_)) {
+                self.health.note_bad();
+            }
+        })
+    }
+
+    /// Makes durable what was answered before it was, if anything was. Waits for no step of the collector, so that who calls
+    /// it every few seconds bounds by that what a power cut may cost.
+    pub fn sync_answered(&self) -> Result<(), StorageError> {
+        self.check_poison()?;
+        if self.settings.lazy { self.secure() } else { Ok(()) }
     }
 
     /// Makes durable what was answered before it was, payload before journal: called now and then, so that a power cut
@@ -140,8 +156,8 @@ impl Store {
 
     fn group(&self, mut jobs: Vec<Box<dyn Job>>) -> Vec<(Box<dyn Job>, Outcome)> {
         let mut core = self.core();
-        let reading = self.index.read();
-        let mut changes = Changes::over(&*reading, core.mark + 1);
+        let reading = self.view();
+        let mut changes = Changes::over(&reading, core.mark + 1);
         let (mut settles, mut lazy) = (false, self.settings.lazy);
         let mut outcomes = Vec::with_capacity(jobs.len());
         for job in &mut jobs {
@@ -153,7 +169,7 @@ impl Store {
                 }
                 Asked::Entries(entries) => {
                     lazy &= entries.iter().all(|entry| entry.lazy);
-                    self.take_in(&mut core, &mut changes, &entries)
+                    self.judged(self.take_in(&mut core, &mut changes, &entries))
                 }
             }));
         }
@@ -374,9 +390,9 @@ impl Store {
     ) -> Result<Option<T>, StorageError> {
         let mut core = self.core();
         self.check_poison()?;
-        let reading = self.index.read();
-        let mut changes = Changes::over(&*reading, core.mark + 1);
-        let Some(made) = make(&mut core, &mut changes, &*reading)? else { return Ok(None) };
+        let reading = self.view();
+        let mut changes = Changes::over(&reading, core.mark + 1);
+        let Some(made) = self.judged(make(&mut core, &mut changes, &reading))? else { return Ok(None) };
         self.make_durable(&mut core, changes, Reach::Disk)?;
         Ok(Some(made))
     }

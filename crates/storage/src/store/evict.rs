@@ -62,6 +62,8 @@ pub(super) struct Evicting {
     met: Mutex<At>,
     /// Segments that were the last when the store was opened: of them a power cut may have taken some.
     doubtful: Mutex<Vec<u32>>,
+    /// The bytes of copies, and of those that are kept, when a look found none that can go.
+    barren: Mutex<Option<(u64, u64)>>,
     /// Segments of which the index says more than is there, and of which nothing could be let go.
     sought: Mutex<BTreeSet<u32>>,
     remembered: Mutex<Option<WallTime>>,
@@ -89,6 +91,7 @@ impl Evicting {
             kept_bytes: AtomicI64::new(0),
             met: Mutex::default(),
             doubtful: Mutex::new(there.iter().rev().take(DOUBTFUL).copied().collect()),
+            barren: Mutex::default(),
             sought: Mutex::default(),
             remembered: Mutex::default(),
         }
@@ -96,6 +99,10 @@ impl Evicting {
 
     pub(super) fn sieve(&self) -> MutexGuard<'_, Sieve> {
         self.sieve.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn barren(&self) -> MutexGuard<'_, Option<(u64, u64)>> {
+        self.barren.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn sought(&self) -> MutexGuard<'_, BTreeSet<u32>> {
@@ -150,7 +157,7 @@ impl Store {
             return true;
         }
         let wanted = bytes.saturating_add(self.settings.journal_segment_bytes);
-        !self.space.is_full() && self.space.free() + self.space.cached() >= wanted
+        !self.space.is_full() && self.space.free() + self.evictable() >= wanted
     }
 
     /// Whether whoever asked for room last was refused.
@@ -161,12 +168,16 @@ impl Store {
     /// Whether so much has come free since, with copies that could be given up, that the disk is not full again at once: a
     /// payload segment and two of the journal, or an eighth of a small capacity. Then the refusal is forgotten.
     pub fn has_room_again(&self) -> bool {
-        let copies = self.space.cached().saturating_sub(self.kept_bytes());
-        let has_room = self.space.free() + copies >= self.space.spare();
+        let has_room = self.space.free() + self.evictable() >= self.space.spare();
         if has_room {
             self.space.note_full(false);
         }
         has_room
+    }
+
+    /// Bytes of copies that are not kept.
+    fn evictable(&self) -> u64 {
+        self.space.cached().saturating_sub(self.kept_bytes())
     }
 
     /// Keeps copies that are here from eviction, or lets them go with the others again. Not remembered when the index is
@@ -269,6 +280,8 @@ impl Store {
     /// A step of the collector: what is beyond the cap goes, and what the disk lacks.
     pub(super) fn evict(&self, done: &mut Collected) -> Result<(), StorageError> {
         let _turn = self.evicting.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was in use, or kept, may not be so any more.
+        *self.evicting.barren() = None;
         let cached = self.space.cached();
         let beyond = cached.saturating_sub(self.evicting.cap.load(Ordering::Relaxed));
         let lacks = if done.pressed { self.space.lacks().min(cached) } else { 0 };
@@ -284,7 +297,8 @@ impl Store {
     /// Copies go, and where holes cannot be punched what lives moves, before a write is refused: true if room came back.
     pub(super) fn relieve(&self) -> Result<bool, StorageError> {
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
-        self.relieve_with(&mut sweep, self.space.has_no_holes())
+        *self.evicting.barren() = None;
+        self.relieve_with(&mut sweep, self.space.has_no_holes(), true)
     }
 
     /// The same on the commit thread, which does not wait for the collector: that is at it already.
@@ -293,12 +307,13 @@ impl Store {
             return;
         }
         let Ok(mut sweep) = self.sweep.try_lock() else { return };
-        if let Err(error) = self.relieve_with(&mut sweep, false) {
+        if let Err(error) = self.relieve_with(&mut sweep, false, false) {
             tracing::warn!(%error, "copies could not make room");
         }
     }
 
-    fn relieve_with(&self, sweep: &mut Sweep, moves: bool) -> Result<bool, StorageError> {
+    /// `moves`: what lives may; `waited_for`: a write is refused unless room comes back.
+    fn relieve_with(&self, sweep: &mut Sweep, moves: bool, waited_for: bool) -> Result<bool, StorageError> {
         let _turn = self.evicting.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.space.free();
         for _ in 0..ROUNDS {
@@ -312,8 +327,15 @@ impl Store {
             if evicted == 0 && moves {
                 self.compact(sweep, &mut done)?;
             }
+            let goes = evicted + done.moved > 0;
+            if !goes && !waited_for {
+                break;
+            }
             self.condemn(sweep)?;
-            self.checkpoint()?;
+            // A flush of the index only where that gives something back: kept copies do not go, however many writes come.
+            if goes || self.waiting(sweep)?.is_any() {
+                self.checkpoint()?;
+            }
             self.give_back(sweep, &mut done)?;
             if evicted == 0 && done.bytes + done.segments + done.moved == 0 {
                 break;
@@ -324,6 +346,18 @@ impl Store {
 
     /// Evicts about so many bytes, at most [`EVICT`] copies; answers how many of both went.
     fn evict_bytes(&self, wanted: u64) -> Result<(u64, u64), StorageError> {
+        let now = (self.space.cached(), self.kept_bytes());
+        if *self.evicting.barren() == Some(now) {
+            return Ok((0, 0));
+        }
+        let gone = self.evict_next(wanted)?;
+        if gone.1 == 0 {
+            *self.evicting.barren() = Some(now);
+        }
+        Ok(gone)
+    }
+
+    fn evict_next(&self, wanted: u64) -> Result<(u64, u64), StorageError> {
         let victims = if self.space.has_no_holes() {
             self.coldest_segment()?
         } else {

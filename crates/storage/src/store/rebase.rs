@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use skerry_base::kv::Table;
 
+use super::changes::{listed, load_row};
 use super::collect::Sweep;
 use super::report::Collected;
 use super::{DamagedSegment, ScrubStep, Store, put};
@@ -95,13 +96,16 @@ impl Store {
                 done.more = true;
                 Ok(())
             }
-            // No room now, or what was written does not read back: the journal stays as it is.
-            Err(error @ (StorageError::Full | StorageError::Damaged(_))) => {
+            Err(error @ StorageError::Poisoned(_)) => Err(error),
+            // The journal stays as it is. All of it would be written again in each step, up to the same place.
+            Err(error) => {
                 tracing::warn!(%error, "no base of the journal was written; it goes on growing");
                 sweep.base_refused = active;
-                base::discard(&*self.disk)
+                base::discard(&*self.disk)?;
+                // No room now, or what was written does not read back.
+                let is_usual = matches!(error, StorageError::Full | StorageError::Damaged(_));
+                if is_usual { Ok(()) } else { Err(error) }
             }
-            Err(error) => Err(error),
         }
     }
 
@@ -228,12 +232,18 @@ impl Store {
             let chunk = read_chunk_key(key);
             let row: Row = decode(value).map_err(|error| StorageError::Index(error.to_string()))?;
             let chunk = chunk.ok_or_else(|| StorageError::Index("a key of a chunk does not read".into()))?;
-            self.write_chunk(&mut writer, chunk, &row)
+            self.write_chunk(&mut writer, reading, chunk, &row)
         })?;
         writer.finish()
     }
 
-    fn write_chunk(&self, writer: &mut Writer<'_>, key: Key, row: &Row) -> Result<(), StorageError> {
+    fn write_chunk(
+        &self,
+        writer: &mut Writer<'_>,
+        reading: &Reading,
+        key: Key,
+        row: &Row,
+    ) -> Result<(), StorageError> {
         let (domain, id) = key;
         if row.references != 0 {
             writer.put(&Item::Refer { domain, id, delta: row.references })?;
@@ -245,10 +255,15 @@ impl Store {
         }
         // A body in the journal is no tree to a rebuild: nothing is taken off for it.
         if row.tree && place.area != Area::Journal {
-            let children = self
-                .read_quietly(domain, id, 0..u32::MAX)
-                .map_err(|error| StorageError::Damaged(error.to_string()))
-                .and_then(|bytes| put::children_of(skerry_base::ChunkKind::Tree, &bytes));
+            let children = match self.read_quietly(domain, id, 0..u32::MAX) {
+                // Let go of since: neither will a rebuild add what it lists, nor what was noted of it take that off.
+                Err(_) if load_row(&*self.index.read(), key)?.place.is_none() => {
+                    Ok(listed(&**reading, key)?.unwrap_or_default())
+                }
+                read => read
+                    .map_err(|error| StorageError::Damaged(error.to_string()))
+                    .and_then(|bytes| put::children_of(skerry_base::ChunkKind::Tree, &bytes)),
+            };
             // What is noted of a tree does not count here: a rebuild adds what a tree lists only if it reads. Of one that
             // does not, nothing is taken off: after a rebuild what it lists may stay too long, but never
             // goes too soon. Without a base the journal would grow until somebody mends it, and nobody mends a copy.

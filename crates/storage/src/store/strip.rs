@@ -31,6 +31,9 @@ const FRAME: usize = 256 << 10;
 /// The least part of a segment that is worth writing it anew: one in this many.
 const WORTH: u64 = 4;
 
+/// Segments that one step measures: each is read whole.
+const MEASURED: u32 = 4;
+
 /// What is known of a sealed journal segment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Strip {
@@ -88,11 +91,12 @@ impl Store {
         let active = self.core().writer.tail().segment;
         let pressed = done.pressed && self.must_move(sweep)?;
         let mut best: Option<(u32, u64, u64)> = None;
+        let mut measures = MEASURED;
         for (number, used) in self.space.each(Area::Journal) {
             if number >= active {
                 break;
             }
-            let Some(gain) = self.gain(sweep, number, used, pressed)? else { continue };
+            let Some(gain) = self.gain(sweep, number, used, pressed, &mut measures)? else { continue };
             if used.live > 0 {
                 let is_better = |&(_, live, most): &(u32, u64, u64)| {
                     u128::from(used.live) * u128::from(most) < u128::from(live) * u128::from(gain)
@@ -105,6 +109,8 @@ impl Store {
                 known.empty_since.get_or_insert(self.core().mark);
             }
         }
+        // There may be others.
+        done.more |= measures == 0;
         let Some((number, ..)) = best else { return Ok(()) };
         let living = self.living(number);
         if !living.as_ref().is_ok_and(|living| !living.is_empty()) {
@@ -141,6 +147,7 @@ impl Store {
         number: u32,
         used: Use,
         pressed: bool,
+        measures: &mut u32,
     ) -> Result<Option<u64>, StorageError> {
         let is_obsolete = number < sweep.base.segment;
         let known = sweep.journal.entry(number).or_default();
@@ -153,7 +160,9 @@ impl Store {
             // What a segment before the base says is not needed: it goes whole.
             _ if is_obsolete => 0,
             Some(heads) => heads,
+            None if *measures == 0 => return Ok(None),
             None => {
+                *measures -= 1;
                 let measured = match self.measure(number) {
                     // It stays as it is, and keeps no other waiting.
                     Err(error @ StorageError::Io { .. }) => {

@@ -20,7 +20,7 @@ use super::world::{
 use crate::disk::faulty::FaultyDisk;
 use crate::disk::real::RealDisk;
 use crate::store::{ScrubStep, Store};
-use crate::{Class, Engine, IndexState, ReadError, Settings};
+use crate::{Class, Engine, IndexState, ReadError, Settings, StorageError};
 
 /// What a store holds: each key with its entry and its bytes, and the bytes of every chunk below it.
 struct Content {
@@ -319,6 +319,47 @@ fn no_flipped_byte_of_the_index_changes_an_answer() {
     }
     println!("index: {rebuilt} rebuilt at the open, {said} said when read, {harmless} of no consequence");
     assert!(rebuilt > 0 && said > 0, "{rebuilt} rebuilt, {said} said");
+}
+
+/// What waits to be collected, and what waits to be merged: nobody else ever asks for it.
+#[test]
+fn a_part_of_the_index_that_only_the_store_reads_is_noted_when_it_does_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { engine: Engine::Lsm, ..small() };
+    let disk = |folder: &Path| Arc::new(RealDisk::new(folder).unwrap());
+    let (store, _) = open_on(disk(folder.path()), &settings);
+    for n in 0..300 {
+        put_small(&store, &format!("gone-{n}"), n, &body(n, 100)).unwrap();
+    }
+    (0..300).for_each(|n| delete(&store, &format!("gone-{n}")).unwrap());
+    store.checkpoint().unwrap();
+    drop(store);
+    let mut told = 0;
+    for file in index_files(folder.path()) {
+        let whole = std::fs::read(&file).unwrap();
+        for at in places(whole.len()).into_iter().step_by(if every() { 1 } else { 4 }) {
+            let copy = tempfile::tempdir().unwrap();
+            copy_all(folder.path(), copy.path());
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x40;
+            std::fs::write(copy.path().join(file.strip_prefix(folder.path()).unwrap()), bytes).unwrap();
+            let (store, recovery) = open_on(disk(copy.path()), &settings);
+            if recovery.index != IndexState::Opened {
+                continue;
+            }
+            for step in 0..3 {
+                let said = store.collect(WallTime(step * CHUNK_REST_MS)).map(drop);
+                let said = said.and_then(|()| store.checkpoint());
+                if let Err(StorageError::Index(why)) = said {
+                    told += 1;
+                    let marked = copy.path().join(crate::index::health::MARKER).exists();
+                    assert!(marked, "{}, byte {at}: {why} and nothing was noted", file.display());
+                    break;
+                }
+            }
+        }
+    }
+    assert!(told > 0);
 }
 
 fn copy_all(from: &Path, to: &Path) {

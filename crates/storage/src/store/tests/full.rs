@@ -106,6 +106,24 @@ fn a_disk_that_is_full_itself() {
     assert!(disk.taken() <= 2 << 20);
 }
 
+/// The free bytes of the file system say that there is room.
+#[test]
+fn a_quota_of_the_file_system_is_a_full_disk() {
+    let disk = FaultyDisk::default();
+    disk.set_quota(Some(2 << 20));
+    let (store, _) = open(&disk, &kept());
+    let count = fill(&store, large);
+    assert!(count > 5 && store.usage().full, "{count}");
+    for number in 0..count {
+        delete(&store, &format!("key-{number:05}")).unwrap();
+    }
+    for _ in 0..40 {
+        store.collect(WallTime(0)).unwrap();
+    }
+    large(&store, count).unwrap();
+    audit(&store);
+}
+
 #[test]
 fn the_reserve_holds_many_deletes() {
     let settings = Settings { capacity_bytes: Some(1 << 20), ..kept() };

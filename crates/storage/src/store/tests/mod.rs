@@ -9,6 +9,7 @@ mod full;
 mod journeys;
 mod kinds;
 mod model;
+mod pacing;
 mod places;
 mod power;
 mod quick;
