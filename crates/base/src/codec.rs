@@ -36,10 +36,15 @@ pub enum DecodeError {
     },
 }
 
+/// Room that an encoding begins with. It grows byte by byte, and from nothing it would be moved five times for a row of a table.
+const ENCODED: usize = 128;
+
 /// The stored form.
 pub fn encode<T: Versioned>(value: &T) -> Vec<u8> {
     // Postcard into a Vec fails only for types whose length is unknown beforehand; none of ours is.
-    postcard::to_extend(value, vec![T::VERSION]).unwrap_or_default()
+    let mut bytes = Vec::with_capacity(ENCODED);
+    bytes.push(T::VERSION);
+    postcard::to_extend(value, bytes).unwrap_or_default()
 }
 
 /// Reads a stored form; the whole of `bytes` must be it.

@@ -158,6 +158,9 @@ impl<'a> Overlay<'a> {
 
 impl View for Overlay<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        if self.above.writes.is_empty() {
+            return self.below.get(table, key);
+        }
         match self.above.writes.get(&(table, key.to_vec())) {
             Some(value) => Ok(value.clone()),
             None => self.below.get(table, key),

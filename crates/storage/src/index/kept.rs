@@ -1,7 +1,11 @@
-//! A memory index of which the last checkpoint survives: lets power-cut tests replay from any point.
+//! A memory index of which the last checkpoint survives: lets power-cut tests replay from any point. It counts what it is asked.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use skerry_base::kv::{Table, View, ViewError, Visit};
 
 use super::memory::Memory;
 use super::{Index, Reading, Secure, Writes};
@@ -9,7 +13,7 @@ use crate::StorageError;
 
 /// What survives.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Writes>);
+pub(crate) struct Kept(Mutex<Writes>, AtomicUsize);
 
 impl Kept {
     /// An index as of the last checkpoint.
@@ -28,7 +32,15 @@ impl Kept {
 
     /// Another one with the same.
     pub(crate) fn copied(&self) -> Self {
-        Self(Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()))
+        Self(
+            Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            AtomicUsize::default(),
+        )
+    }
+
+    /// How often a row was asked for.
+    pub(crate) fn asked(&self) -> usize {
+        self.1.load(Ordering::Relaxed)
     }
 
     /// As if the files of the index were gone.
@@ -47,7 +59,7 @@ pub(super) struct KeptIndex {
 
 impl Index for KeptIndex {
     fn read(&self) -> Reading {
-        self.memory.read()
+        Arc::new(Counted { reading: self.memory.read(), kept: self.kept.clone() })
     }
 
     fn apply(&self, writes: &Writes, mark: u64) -> Result<(), StorageError> {
@@ -91,5 +103,28 @@ impl Index for KeptIndex {
 
     fn disk_bytes(&self) -> u64 {
         0
+    }
+}
+
+/// A reading of which it is counted how often it is asked for a row.
+struct Counted {
+    reading: Reading,
+    kept: Arc<Kept>,
+}
+
+impl View for Counted {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        self.kept.1.fetch_add(1, Ordering::Relaxed);
+        self.reading.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ViewError> {
+        self.reading.scan(table, from, to, visit)
     }
 }

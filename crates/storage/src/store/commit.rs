@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use skerry_base::kv::View;
 
 use super::changes::{Changes, Placed};
+use super::once::Once;
 use super::queue::{Asked, Job};
 use super::{Core, Entry, SmallBody, Store};
 use crate::StorageError;
@@ -157,7 +158,8 @@ impl Store {
     fn group(&self, mut jobs: Vec<Box<dyn Job>>) -> Vec<(Box<dyn Job>, Outcome)> {
         let mut core = self.core();
         let reading = self.view();
-        let mut changes = Changes::over(&reading, core.mark + 1);
+        let once = Once::over(&reading);
+        let mut changes = Changes::over(&once, core.mark + 1);
         let (mut settles, mut lazy) = (false, self.settings.lazy);
         let mut outcomes = Vec::with_capacity(jobs.len());
         for job in &mut jobs {

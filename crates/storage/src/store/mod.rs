@@ -32,6 +32,7 @@ mod evict;
 mod examine;
 mod files;
 mod judge;
+mod once;
 mod open;
 mod put;
 mod queue;

@@ -17,6 +17,7 @@ use crate::chunks::Key;
 use crate::chunks::row::{Area, Row};
 use crate::disk::faulty::FaultyDisk;
 use crate::disk::real::RealDisk;
+use crate::index::kept::Kept;
 use crate::journal::file_name;
 use crate::store::changes::Changes;
 use crate::store::{Entry, SmallBody, Store};
@@ -73,6 +74,30 @@ fn a_group_shares_one_sync_and_sees_itself() {
     assert!(first.iter().all(|answer| matches!(*answer.lock().unwrap(), Some(Ok(())))));
     assert_eq!(store.pump(), 0);
     assert_eq!(syncs() - before, 1);
+}
+
+#[test]
+fn a_group_asks_the_index_for_each_row_once() {
+    let index = Arc::new(Kept::default());
+    let settings = Settings { kept: Some(index.clone()), ..small() };
+    let (store, _) = open(&FaultyDisk::default(), &settings);
+    put_small(&store, "key", 0, &body(0, 100)).unwrap();
+    let before = index.asked();
+    for n in 1..=20 {
+        let entry = small_put("key", n, &body(n, 100));
+        store.submit(
+            move |view| {
+                (0..5).for_each(|_| assert!(view.get(Table::Current, b"key").unwrap().is_some()));
+                Ok::<_, ()>(((), vec![entry]))
+            },
+            |result| assert!(result.is_ok()),
+        );
+    }
+    assert_eq!(store.pump(), 20);
+    // That of the key, and those of 21 chunks.
+    assert_eq!(index.asked() - before, 22);
+    assert_eq!(keys(&store.view()).values().map(|held| held.number).collect::<Vec<_>>(), [20]);
+    audit(&store);
 }
 
 #[test]
