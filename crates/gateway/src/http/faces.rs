@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, EXPECT, HeaderValue};
+use hyper::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode, Version};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -83,6 +83,10 @@ impl Faces {
         limits: &Limits,
     ) -> Response<Outflow> {
         let (mut parts, body) = request.into_parts();
+        if head_bytes(&parts) > limits.head_bytes {
+            peer.activity.linger();
+            return too_large();
+        }
         let leftover = Arc::new(Leftover::default());
         let lent = lend(PacedBody::new(body, limits), Arc::clone(&leftover));
         parts.extensions.insert(peer.scheme);
@@ -114,6 +118,24 @@ impl Faces {
             }
         }
     }
+}
+
+/// Bytes of the head of a request, but for what is the same in all of them.
+fn head_bytes(parts: &Parts) -> usize {
+    let host = parts.uri.authority().map_or(0, |host| host.as_str().len());
+    let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let first = parts.method.as_str().len() + host + target;
+    let line =
+        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + ": \r\n".len();
+    parts.headers.iter().map(line).sum::<usize>() + first
+}
+
+/// As hyper says it of a head that is larger than what is read at once.
+fn too_large() -> Response<Outflow> {
+    let mut response = Response::new(super::body::empty());
+    *response.status_mut() = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Whether it is HTTP/1 and waits for `100 Continue`.

@@ -30,6 +30,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// clients that came at once a third was reset (cookies for the handshakes, then no room for the connections).
 const BACKLOG: u32 = 4096;
 
+/// Bytes that are taken from a connection at once. As many as a head may have would be few for a body: each reading is a frame of
+/// its own on the way to the disk.
+const READ: usize = 64 << 10;
+
 /// Headers of a request: the 100 that are usual are fewer than 2 KiB of user metadata may be.
 const HEADERS: usize = 512;
 
@@ -155,7 +159,8 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .half_close(true)
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)
-        .max_buf_size(limits.head_bytes.max(8 << 10))
+        // The head of a request may have less: `faces.rs` counts it.
+        .max_buf_size(limits.head_bytes.max(READ))
         .max_headers(HEADERS)
         .http2()
         .timer(TokioTimer::new())

@@ -102,9 +102,21 @@ async fn a_silent_client_is_let_go() {
 async fn a_head_that_is_too_large_is_refused() {
     let limits = Limits { head_bytes: 8 << 10, ..Limits::default() };
     let served = Served::start(limits, None).await;
-    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Large: {}\r\n\r\n", "x".repeat(40_000));
-    let answer = exchange(served.address, head.as_bytes()).await;
-    assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    // What is read at once is more than a head may have, and so may it be itself.
+    for length in [9_000, 40_000, 100_000] {
+        let long = "x".repeat(length);
+        let header = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Large: {long}\r\n\r\n");
+        let answer = exchange(served.address, header.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 431"), "{length}: {answer}");
+    }
+    for (length, refused) in [(9_000, true), (7_000, false)] {
+        let long = "x".repeat(length);
+        for line in [format!("GET /{long}"), format!("GET http://{long}/"), format!("{long} /")] {
+            let head = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            let answer = exchange(served.address, head.as_bytes()).await;
+            assert_eq!(answer.starts_with("HTTP/1.1 431"), refused, "{length}: {answer}");
+        }
+    }
     served.stop().await;
 }
 
