@@ -32,7 +32,7 @@ pub const LIST_KEYS: usize = 1000;
 pub const DELETE_KEYS: usize = 1000;
 /// At most for chunks of uploads in memory at a site, all clients together: a 16th of its memory and 16 MiB a processor if that is less; beyond it uploads wait in order, a minute at most, then 503 SlowDown.
 pub const INCOMING_BYTES: usize = 64 << 20;
-/// At most read ahead for downloads at a site, all clients together: a 32nd of its memory and 4 MiB a processor if that is less; beyond it each client gets pieces of 64 KiB.
+/// At most read ahead for downloads at a site, all clients together: a 32nd of its memory and 4 MiB a processor if that is less; beyond it each client gets pieces of 64 KiB. What lies in memory goes out in pieces of 256 KiB as long as they take no more than half of it.
 pub const OUTGOING_BYTES: usize = 32 << 20;
 /// At most for chunks on their way from other sites to clients whose downloads found no room to be read ahead: a 32nd of its memory and 8 MiB a processor if that is less.
 pub const ARRIVING_BYTES: usize = 32 << 20;

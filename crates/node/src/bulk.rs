@@ -58,6 +58,11 @@ impl Bulk {
         permit.map(Grant).map_err(closed)
     }
 
+    /// The same as long as it leaves half of the room to others: for who can go on in small pieces.
+    pub(crate) fn try_take_of_half(&self, bytes: usize) -> Option<Grant> {
+        if self.taken().saturating_add(bytes) > self.bytes / 2 { None } else { self.try_take(bytes) }
+    }
+
     /// Room for some bytes, in order of asking.
     pub(crate) async fn take(&self, bytes: usize) -> Outcome<Grant> {
         let wanted = self.room.clone().acquire_many_owned(units(bytes));
@@ -109,6 +114,18 @@ mod tests {
         drop(slice);
         assert_eq!(bulk.taken(), 0);
         assert!(bulk.try_take(2 * UNIT).is_some());
+    }
+
+    #[test]
+    fn half_of_the_room_is_left_by_who_can_do_without() {
+        let bulk = Bulk::new(4 * UNIT);
+        assert!(bulk.try_take_of_half(3 * UNIT).is_none());
+        let first = bulk.try_take_of_half(UNIT).unwrap();
+        assert!(bulk.try_take_of_half(2 * UNIT).is_none());
+        let _second = bulk.try_take_of_half(UNIT).unwrap();
+        assert!(bulk.try_take_of_half(1).is_none());
+        drop(first);
+        assert!(bulk.try_take_of_half(UNIT).is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,9 +12,12 @@ use bytes::Bytes;
 use skerry_base::limits::CHUNK_BYTES;
 
 use crate::payload::extent::BLOCK;
+use crate::store::PIECE_BLOCKS;
 
 /// Less is not worth a whole buffer.
 const BLOCKS: RangeInclusive<usize> = BLOCK / 4..=BLOCK;
+/// Several blocks of a chunk that is sent in pieces.
+const PIECES: RangeInclusive<usize> = BLOCK * 2..=BLOCK * PIECE_BLOCKS as usize;
 /// A chunk, and with what stands before it on the disk. Of less too much would be empty, which nobody counted.
 const CHUNKS: RangeInclusive<usize> = CHUNK_BYTES * 3 / 4..=CHUNK_BYTES + 4096;
 
@@ -22,13 +25,14 @@ const CHUNKS: RangeInclusive<usize> = CHUNK_BYTES * 3 / 4..=CHUNK_BYTES + 4096;
 #[derive(Debug)]
 pub(crate) struct Buffers {
     blocks: Shelf,
+    pieces: Shelf,
     chunks: Shelf,
 }
 
 impl Default for Buffers {
-    /// At most 2 MiB of blocks and 8 MiB of chunks lie here unused.
+    /// At most 2 MiB of blocks, 2 MiB of pieces and 8 MiB of chunks lie here unused.
     fn default() -> Self {
-        Self { blocks: Shelf::new(BLOCKS, 32), chunks: Shelf::new(CHUNKS, 8) }
+        Self { blocks: Shelf::new(BLOCKS, 32), pieces: Shelf::new(PIECES, 8), chunks: Shelf::new(CHUNKS, 8) }
     }
 }
 
@@ -58,12 +62,15 @@ impl Buffers {
 
     /// Gives the system what lay here unused since it was last asked.
     pub(crate) fn rest(&self) {
-        self.blocks.rest();
-        self.chunks.rest();
+        self.shelves().into_iter().for_each(Shelf::rest);
+    }
+
+    const fn shelves(&self) -> [&Shelf; 3] {
+        [&self.blocks, &self.pieces, &self.chunks]
     }
 
     fn shelf(&self, len: usize) -> Option<&Shelf> {
-        [&self.blocks, &self.chunks].into_iter().find(|shelf| shelf.sizes.contains(&len))
+        self.shelves().into_iter().find(|shelf| shelf.sizes.contains(&len))
     }
 }
 
@@ -151,7 +158,7 @@ impl Drop for Buffer {
         // One that grew beyond its size is not kept.
         let size = |shelf: &Shelf| *shelf.sizes.end() == self.bytes.capacity();
         let Some(home) = self.home.take() else { return };
-        if let Some(shelf) = [&home.blocks, &home.chunks].into_iter().find(|shelf| size(shelf)) {
+        if let Some(shelf) = home.shelves().into_iter().find(|shelf| size(shelf)) {
             shelf.put(std::mem::take(&mut self.bytes));
         }
     }
@@ -181,7 +188,7 @@ mod tests {
     #[test]
     fn what_was_taken_comes_back_with_the_last_of_its_bytes_and_no_more_than_the_bound() {
         let buffers = Arc::new(Buffers::default());
-        for (len, most) in [(BLOCK / 4, 32), (CHUNK_BYTES, 8)] {
+        for (len, most) in [(BLOCK / 4, 32), (BLOCK * 3, 8), (CHUNK_BYTES, 8)] {
             let shelf = buffers.shelf(len).unwrap();
             let mut buffer = buffers.take(len);
             buffer.as_mut().fill(7);
@@ -213,13 +220,15 @@ mod tests {
     #[test]
     fn small_and_odd_ones_are_as_long_as_asked_and_not_kept() {
         let buffers = Arc::new(Buffers::default());
-        for len in [0, 1, *BLOCKS.start() - 1, BLOCK + 1, *CHUNKS.start() - 1, *CHUNKS.end() + 1] {
+        for len in
+            [0, 1, *BLOCKS.start() - 1, BLOCK + 1, *PIECES.end() + 1, *CHUNKS.start() - 1, *CHUNKS.end() + 1]
+        {
             assert_eq!(buffers.take(len).as_ref(), vec![0; len]);
         }
         let mut grown = buffers.gather(CHUNK_BYTES);
         grown.push(&vec![1; CHUNKS.end() + 1]);
         drop(grown);
-        assert_eq!((free(&buffers.blocks), free(&buffers.chunks)), (0, 0));
+        assert_eq!(buffers.shelves().map(free), [0; 3]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use skerry_federation::budget::Class as Urgency;
 use skerry_federation::flow::Errand;
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::body::{Step, Walk};
-use skerry_storage::{Class, OpenChunk, Pin, ReadError};
+use skerry_storage::{Class, OpenChunk, PIECE_BLOCKS, Pin, ReadError};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::bucket::Bucket;
@@ -318,12 +318,16 @@ struct Near {
 }
 
 impl Near {
-    /// The next piece; none if it cannot be had without waiting.
-    fn piece(&mut self) -> Option<Bytes> {
-        let end = self.open.piece_end(self.left.start).min(self.left.end);
+    /// The next piece, of several blocks while there is room; none if it cannot be had without waiting.
+    fn piece(&mut self, room: &Bulk) -> Option<Bytes> {
+        let until = |blocks| self.open.piece_end(self.left.start, blocks).min(self.left.end);
+        let (small, large) = (until(1), until(PIECE_BLOCKS));
+        let grant =
+            if large > small { room.try_take_of_half((large - self.left.start) as usize) } else { None };
+        let end = if grant.is_some() { large } else { small };
         let bytes = self.open.read_now(self.left.start..end)?;
         self.left.start = end;
-        Some(bytes)
+        Some(held(grant, bytes))
     }
 }
 
@@ -400,7 +404,7 @@ impl Reading {
     /// The next piece of the chunk that is being sent. What cannot be had without waiting is asked for.
     fn next_near(&mut self) -> Option<Bytes> {
         let mut near = self.near.take()?;
-        let Some(bytes) = near.piece() else {
+        let Some(bytes) = near.piece(&self.chunks.site.outgoing) else {
             self.ask(near.chunk, near.left);
             return None;
         };

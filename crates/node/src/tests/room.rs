@@ -48,7 +48,9 @@ async fn downloads_go_on_in_pieces_here_and_from_elsewhere() {
     one.put("bulk", "k", body.clone()).await.unwrap();
     two.until("the bucket is known", || async { two.site().bucket("bulk").await.unwrap().is_some() }).await;
     for site in [one, two] {
+        // What lies in memory goes on in small pieces as well.
         let held = all(&site.site().outgoing);
+        assert_eq!(site.get("bulk", "k").await.unwrap(), body);
         // As after a look-up that waited for the disk: nothing is read in place.
         site.site().quick.took(Duration::from_secs(1));
         assert_eq!(site.get("bulk", "k").await.unwrap(), body);

@@ -47,7 +47,7 @@ mod strip;
 mod words;
 
 pub use committer::Committer;
-pub use quick::OpenChunk;
+pub use quick::{OpenChunk, PIECE_BLOCKS};
 pub use report::{
     CacheStats, ClassUsage, Collected, Damage, IndexState, Recovery, SyncStats, TornTail, Usage,
 };
