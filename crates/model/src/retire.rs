@@ -95,7 +95,7 @@ fn of_key(
             Statement::Note { .. } => {}
             _ if stored.remembered => dots.push(stored.record.dot),
             Statement::Delete if stored.record.versioning == Versioning::Off => {
-                tombstones.push(&stored.record);
+                tombstones.push(stored.record.as_ref());
             }
             _ => {}
         }

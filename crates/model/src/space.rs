@@ -33,8 +33,8 @@ pub use loose::{Loose, ahead, follow, keep, loose, marked, records_in};
 pub use parts::{list_parts, list_uploads, local, part, upload, uploading};
 pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
 pub use read::{
-    Conflict, VersionId, accept, buckets, conflict, conflicts, current, heads, null_version, own_clock,
-    record, resting, sums, version,
+    Conflict, VersionId, accept, buckets, conflict, conflicts, current, heads, is_listed, null_version,
+    own_clock, record, resting, sums, version,
 };
 pub use reduce::SpaceReducer;
 pub use round::{Incoming, Progress, seen, take};

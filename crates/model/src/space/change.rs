@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use skerry_base::kv::{Batch, Table, View};
@@ -20,12 +21,17 @@ use crate::record::Record;
 /// A stored record of the key.
 #[derive(Debug, Clone)]
 pub(crate) struct Stored {
-    pub(crate) record: Record,
+    /// Shared: a record that comes is active and written.
+    pub(crate) record: Arc<Record>,
     /// Erase, note or spent version.
     pub(crate) remembered: bool,
 }
 
 impl Stored {
+    fn of(record: Record, remembered: bool) -> Self {
+        Self { record: Arc::new(record), remembered }
+    }
+
     pub(super) fn lives(&self) -> bool {
         !self.remembered
     }
@@ -65,7 +71,7 @@ impl State {
         };
         let stored = |pointer: Pointer| {
             let record = read::load(view, bucket, key, pointer)?;
-            Ok(Stored { record, remembered: pointer.remembered })
+            Ok(Stored::of(record, pointer.remembered))
         };
         let active: Vec<Stored> = pointers.into_iter().map(stored).collect::<Result<_, SpaceError>>()?;
         let covered = covered.unwrap_or_else(|| covered_by(&active));
@@ -74,11 +80,11 @@ impl State {
 
     /// The living versions among the active.
     pub(crate) fn alive(&self) -> impl Iterator<Item = &Record> {
-        self.active.iter().filter(|stored| stored.lives()).map(|stored| &stored.record)
+        self.active.iter().filter(|stored| stored.lives()).map(|stored| stored.record.as_ref())
     }
 
     pub(crate) fn into_alive(self) -> impl Iterator<Item = Record> {
-        self.active.into_iter().filter(Stored::lives).map(|stored| stored.record)
+        self.active.into_iter().filter(Stored::lives).map(|stored| Arc::unwrap_or_clone(stored.record))
     }
 
     /// The heads, highest rank first.
@@ -140,7 +146,7 @@ impl State {
         if !remembered {
             self.covered.merge(&record.context);
         }
-        let stored = Stored { record, remembered };
+        let stored = Stored::of(record, remembered);
         change.come.push(stored.clone());
         self.active.push(stored);
         self.settle(view, change, batch)
@@ -165,7 +171,7 @@ impl State {
         {
             let pointer = Pointer { clock, dot: target, remembered };
             let record = read::load(view, self.bucket, &self.key, pointer)?;
-            found.push(Stored { record, remembered });
+            found.push(Stored::of(record, remembered));
         }
         let known: BTreeSet<Dot> = self.active.iter().map(|stored| stored.record.dot).collect();
         found.retain(|stored| !known.contains(&stored.record.dot));
@@ -185,7 +191,7 @@ impl State {
                 continue;
             };
             let record = read::load(view, self.bucket, &key, Pointer { clock, dot, remembered })?;
-            change.gone.push(Stored { record, remembered });
+            change.gone.push(Stored::of(record, remembered));
         }
         if change.gone.is_empty() {
             return Ok(());
@@ -227,7 +233,7 @@ impl State {
         let mut covered = Vector::new();
         contexts.for_each(|context| covered.merge(context));
         others.retain(|record| !covered.covers(record.dot));
-        self.active.extend(others.into_iter().map(|record| Stored { record, remembered: false }));
+        self.active.extend(others.into_iter().map(|record| Stored::of(record, false)));
         self.covered = covered;
         Ok(())
     }
@@ -431,7 +437,7 @@ fn aimed_at(view: &dyn View, bucket: BucketId, key: &str, target: Dot) -> Result
         let row = read::dot_row(view, bucket, dot)?;
         let Some(DotRow { clock, key: other, .. }) = row.filter(|row| row.key == key) else { continue };
         let record = read::load(view, bucket, &other, Pointer { clock, dot, remembered: true })?;
-        aimed.push(Stored { record, remembered: true });
+        aimed.push(Stored::of(record, true));
     }
     Ok(aimed)
 }

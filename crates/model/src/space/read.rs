@@ -1,6 +1,7 @@
 //! Reading single keys.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use core::fmt;
 use core::str::FromStr;
@@ -94,6 +95,11 @@ pub fn current(view: &dyn View, bucket: BucketId, key: &str) -> Result<Option<Re
     Ok(heads(view, bucket, key)?.into_iter().next())
 }
 
+/// Whether a read of the key gets an object: one row, and no record.
+pub fn is_listed(view: &dyn View, bucket: BucketId, key: &str) -> Result<bool, SpaceError> {
+    Ok(view.get(Table::Current, &keys::object(bucket, key))?.is_some())
+}
+
 /// The heads of a key, highest rank first: the current one, then the conflicts and their equals.
 pub fn heads(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>, SpaceError> {
     Ok(State::load(view, bucket, key)?.into_heads())
@@ -103,7 +109,7 @@ pub fn heads(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>
 pub fn resting(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>, SpaceError> {
     let active = State::load(view, bucket, key)?.active.into_iter();
     let counts = active.filter(|stored| stored.lives() || !stored.record.is_version());
-    Ok(counts.map(|stored| stored.record).collect())
+    Ok(counts.map(|stored| Arc::unwrap_or_clone(stored.record)).collect())
 }
 
 /// One stored record by its dot, whatever it says; a spent one has lost its payload and is not returned.

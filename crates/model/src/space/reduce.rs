@@ -29,8 +29,7 @@ fn apply(entry: Entry, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceEr
     match entry {
         Entry::Write(record) => {
             let (bucket, dot) = (record.bucket, record.dot);
-            note_clock(&record, view, batch)?;
-            arrive(*record, view, batch)?;
+            arrive_own(*record, view, batch)?;
             let upto = Vector::from_iter([(dot.origin, dot.seq)]);
             advance(bucket, &upto, view, batch)?;
             loose::mark(bucket, view, batch)
@@ -73,12 +72,22 @@ fn arrive(record: Record, view: &dyn View, batch: &mut Batch) -> Result<(), Spac
     State::load(view, record.bucket, &record.key)?.arrive(view, record, batch)
 }
 
-/// Remembers the stamp of an own write, unless it only follows what it had seen.
-fn note_clock(record: &Record, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
-    if record.clock <= read::own_clock(view)? {
+/// The same of an own write, whose stamp is remembered: the state of its key is read once for both.
+fn arrive_own(record: Record, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
+    let is_known = read::known(view, &record)?.is_some();
+    let is_behind = record.clock <= read::own_clock(view)?;
+    if is_known && is_behind {
         return Ok(());
     }
     let state = State::load(view, record.bucket, &record.key)?;
+    if !is_behind {
+        note_clock(&record, &state, view, batch)?;
+    }
+    if is_known { Ok(()) } else { state.arrive(view, record, batch) }
+}
+
+/// Remembers the stamp of an own write, unless it only follows what it had seen.
+fn note_clock(record: &Record, state: &State, view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
     let mut seen: Vec<_> = state.active.iter().map(|stored| stored.record.clock).collect();
     if let Some(target) = record.target() {
         seen.extend(read::dot_row(view, record.bucket, target)?.map(|row| row.clock));

@@ -345,6 +345,45 @@ fn the_own_clock_is_remembered_but_not_the_future() {
     assert_eq!(own_clock(&tables).unwrap(), Hlc(60));
 }
 
+/// Every write passes here, nearly all of them with nothing.
+#[test]
+fn keeping_nothing_reads_nothing() {
+    struct Unread;
+    impl View for Unread {
+        fn get(&self, _: Table, _: &[u8]) -> Result<Option<Bytes>, ViewError> {
+            Err(ViewError("read".into()))
+        }
+
+        fn scan(
+            &self,
+            _: Table,
+            _: Bound<&[u8]>,
+            _: Bound<&[u8]>,
+            _: &mut Visit<'_>,
+        ) -> Result<(), ViewError> {
+            Err(ViewError("read".into()))
+        }
+    }
+    assert!(keep(&Unread, BUCKET, Vec::new()).unwrap().is_empty());
+    assert!(keep(&Unread, BUCKET, vec![put(1, 1, "a")]).is_err());
+}
+
+#[test]
+fn a_key_is_listed_as_long_as_a_read_gets_an_object() {
+    let mut tables = Tables::default();
+    let mut check = |record: Option<Record>, listed| {
+        record.into_iter().for_each(|record| store(&mut tables, record));
+        assert_eq!(is_listed(&tables, BUCKET, "a").unwrap(), listed);
+        let current = current(&tables, BUCKET, "a").unwrap();
+        assert_eq!(current.is_some_and(|record| record.object().is_some()), listed);
+    };
+    check(None, false);
+    check(Some(put(1, 1, "a")), true);
+    let context = Vector::from_iter([(origin(1), 1)]);
+    check(Some(Record { context, statement: Statement::Delete, ..put(1, 2, "a") }), false);
+    check(Some(put(2, 1, "ab")), false);
+}
+
 #[test]
 fn buckets_with_anything_in_them() {
     let mut tables = Tables::default();

@@ -188,6 +188,10 @@ pub(crate) async fn reach(
     }
     // Whoever names a scope waits for the disk, and this site counts only once it is there.
     site.settle_lazy().await?;
+    if is_plain && !site.nodes.are_several() {
+        // Who else there is does not matter: it need not be gathered for every write.
+        return Ok(written.receipt(name(Scope::Site)));
+    }
     let target = Target::of(site, bucket, wanted);
     let is_sites = matches!(wanted, Scope::Site | Scope::Area | Scope::Durable) && target.is_met_at(site.id);
     if is_sites && site.nodes.are_several() {

@@ -143,12 +143,12 @@ async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
         Ask::Erase(version) => Some(version),
         _ => None,
     };
-    let wanted = Wanted { bucket: asked.bucket.clone(), key: asked.key.clone(), version };
     let deletes = !matches!(asked.ask, Ask::Put(_));
     let whole = site.is_complete(asked.bucket.id);
-    if whole && !deletes {
+    if whole && (!deletes || (version.is_none() && is_listed(site, asked).await?)) {
         return Ok(());
     }
+    let wanted = Wanted { bucket: asked.bucket.clone(), key: asked.key.clone(), version };
     let is_sites = site.reads_for_site(asked.bucket.id);
     let local = wanted.clone();
     let here = site.look(move |view| local.local(view)).await?;
@@ -174,6 +174,12 @@ async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
         Err(_) if deletes && !known => Err(refusal::unreachable("a member of the bucket does not answer")),
         _ => Ok(()),
     }
+}
+
+/// Whether the key shows an object here: what is known of it need not be read to know that.
+async fn is_listed(site: &Arc<Site>, asked: &Asked) -> Outcome<bool> {
+    let (bucket, key) = (asked.bucket.id, asked.key.clone());
+    site.look(move |view| space::is_listed(view, bucket, &key).map_err(unreadable)).await
 }
 
 /// Decides on the commit thread of this site. `heads` are merged first.
@@ -373,9 +379,11 @@ impl Proposal {
                 if !folded.is_empty() {
                     tracing::warn!(key = self.key, folded = folded.len(), "losers of conflicts were folded");
                 }
-                let stored = entry(&Entry::Write(record.clone()));
+                let said = Entry::Write(record);
+                let stored = entry(&said);
                 entries.push(self.small.into_iter().fold(stored, skerry_storage::Entry::with_body));
-                Written::Record(record)
+                // What was put in a moment ago.
+                if let Entry::Write(record) = said { Written::Record(record) } else { Written::Nothing }
             }
             Proposed::Same(record) => {
                 let small = self.small.filter(|_| self.payload == self.standpoint.me);
