@@ -79,6 +79,7 @@ def lost(checks, demo):
             peer = next(peer for peer in demo.status(number, codes=(0, 4))["peers"] if peer["name"] == "site-3")
             equal((peer["state"], peer["lost_ms"] is not None), ("lost", True), "status")
         wait_for("the metrics", lambda: demo.site(1).metric("skerry_lost_sites") == 1, 30)
+        equal(demo.site(1).metric("skerry_gone_sites"), 0, "nobody was expelled")
         wait_for("the reads", lambda: demo.site(1).metric("skerry_lost_reads_total", answer="older") > 0, 30)
         equal(declared(demo, "declare-lost", "-y", "--brief")[-1]["count"], 1, "said once")
 

@@ -50,6 +50,13 @@ pub(crate) fn known(
     losses
 }
 
+/// How many sites are declared lost and not back, and how many belong no more. The latter count as lost for ever.
+pub(crate) fn counts(losses: &BTreeMap<SiteId, Loss>) -> [usize; 2] {
+    let gone = losses.values().filter(|loss| loss.is_gone).count();
+    let declared = losses.values().filter(|loss| loss.is_lost && !loss.is_gone).count();
+    [declared, gone]
+}
+
 /// This site hears that it is declared lost. It is not, if its disk is the one that was meant.
 pub(crate) async fn come_back(site: &Site) -> Outcome<()> {
     let (system, me) = (site.system, site.id);
@@ -142,4 +149,20 @@ pub(crate) async fn state(site: &Arc<Site>, name: &str) -> Outcome<LossState> {
         homes,
         register,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_expelled_is_no_alarm_that_never_ends() {
+        let loss = |is_lost, is_gone| Loss { name: "cabin".into(), since: None, is_lost, is_gone };
+        let found = (SiteId([1; 16]), loss(false, false));
+        let declared = (SiteId([2; 16]), loss(true, false));
+        let gone = [3, 4].map(|id| (SiteId([id; 16]), loss(true, true)));
+        assert_eq!(counts(&BTreeMap::from([found.clone()])), [0, 0]);
+        assert_eq!(counts(&gone.clone().into_iter().collect()), [0, 2]);
+        assert_eq!(counts(&gone.into_iter().chain([found, declared]).collect()), [1, 2]);
+    }
 }

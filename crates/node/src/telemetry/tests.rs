@@ -37,8 +37,8 @@ fn every_contract_metric_is_there() {
     telemetry.feed_lag.set(node(1), "south", 3, 1.5);
     telemetry.sync_seconds.observe(0.004);
     telemetry.unprotected_bytes(vec![("photos".into(), 9)]);
-    telemetry.losses.set(1, [2, 3]);
-    telemetry.losses.set(1, [2, 5]);
+    telemetry.losses.set([1, 3], [2, 3]);
+    telemetry.losses.set([1, 4], [2, 5]);
     telemetry.homes.set(2);
     telemetry.homes.set(3);
     telemetry.wan.peer(node(1), "south").sent(Kind::Record, 10);
@@ -59,6 +59,7 @@ fn every_contract_metric_is_there() {
     assert_eq!(value(&text, "skerry_sync_seconds_count "), 1.0);
     assert_eq!(value(&text, "skerry_unprotected_bytes{bucket=\"photos\"}"), 9.0);
     assert_eq!(value(&text, "skerry_lost_sites "), 1.0);
+    assert_eq!(value(&text, "skerry_gone_sites "), 4.0);
     assert_eq!(value(&text, "skerry_lost_reads_total{answer=\"older\"}"), 2.0);
     assert_eq!(value(&text, "skerry_lost_reads_total{answer=\"none\"}"), 5.0);
     assert_eq!(value(&text, "skerry_homes_taken_over_total "), 3.0);

@@ -267,6 +267,10 @@ async fn an_expelled_site_is_refused_by_all_who_hear_of_it() {
         site.until("it is no site any more", || async { site.site().peers.roster.all().len() == 2 }).await;
         site.until("there is no link to it", || async { site.site().boxes.linked().len() == 1 }).await;
         assert_eq!(shown(site, "site-3").await.state, "expelled");
+        site.until("it counts as gone, and as nothing that somebody waits for", || async {
+            crate::copies::loss::counts(&site.site().copies.losses()) == [0, 1]
+        })
+        .await;
     }
     let again = one.services().admin.expel("site-3", ExpelRequest {}).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::NoSuchSite, "{again}");

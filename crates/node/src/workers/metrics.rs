@@ -165,7 +165,8 @@ impl Worker for Metrics {
         self.uplink();
         self.telemetry.homes.set(self.site.nodes.taken_over());
         self.telemetry.clones.set(crate::clones::copied(&self.site), self.site.duties.is_copied());
-        self.telemetry.losses.set(self.site.copies.lost().len(), self.site.copies.lost_reads());
+        let lost = crate::copies::loss::counts(&self.site.copies.losses());
+        self.telemetry.losses.set(lost, self.site.copies.lost_reads());
         let (followed, behind) = self.site.following.counts();
         self.telemetry.followed.set(i64::try_from(followed).unwrap_or(i64::MAX));
         self.telemetry.followed_behind.set(i64::try_from(behind).unwrap_or(i64::MAX));
