@@ -8,7 +8,7 @@ mod verbs;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use prometheus_client::registry::Registry;
 use ring::hmac;
@@ -102,11 +102,14 @@ impl Administration {
 }
 
 /// What a proxy adds to the requests of others: behind one on this machine everybody comes from loopback.
-const PASSED_ON: [&str; 6] =
-    ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via"];
+const PASSED_ON: [&str; 3] = ["forwarded", "x-real-ip", "via"];
+
+/// And whatever begins so (`-for`, `-port`, `-prefix`, `-server`, …): which of them a proxy adds is its own affair.
+const PASSED_ON_PREFIX: &str = "x-forwarded-";
 
 fn is_passed_on(request: &Request<Inflow>) -> bool {
-    PASSED_ON.iter().any(|name| request.headers().contains_key(*name))
+    let mut names = request.headers().keys().map(HeaderName::as_str);
+    names.any(|name| PASSED_ON.contains(&name) || name.starts_with(PASSED_ON_PREFIX))
 }
 
 fn text(body: impl Into<bytes::Bytes>, kind: &'static str) -> Response<Outflow> {

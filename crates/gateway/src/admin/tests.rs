@@ -48,7 +48,9 @@ async fn only_health_answers_without_the_token() {
     }
     assert_eq!(face.answer(request(&Method::GET, "metrics", "", None), true).await.status(), StatusCode::OK);
     // Behind a proxy on the same machine everybody comes from loopback.
-    for header in ["forwarded", "x-forwarded-for", "x-real-ip", "via"] {
+    let added =
+        ["forwarded", "x-forwarded-for", "x-forwarded-port", "x-forwarded-prefix", "x-real-ip", "via"];
+    for header in added {
         let mut asked = request(&Method::GET, "metrics", "", None);
         asked.headers_mut().insert(header, HeaderValue::from_static("203.0.113.7"));
         assert_eq!(face.answer(asked, true).await.status(), StatusCode::UNAUTHORIZED, "{header}");
