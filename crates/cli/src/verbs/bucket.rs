@@ -126,9 +126,9 @@ pub(crate) struct Set {
     /// The area that its payload moves to: copies there first, then those elsewhere are let go of; `all` for everywhere
     #[arg(long, value_name = "AREA")]
     lives_in: Option<String>,
-    /// What members take along with the records
-    #[arg(long, value_enum)]
-    follow: Option<Follow>,
+    /// What members take along: `records`, nothing else yet; for bodies see --copies and `bucket pin`
+    #[arg(long, value_name = "WHAT", value_parser = follow)]
+    follow: Option<String>,
     /// Sites where its payload may lie, cached copies too, separated by commas; `all` for everywhere
     #[arg(long, value_name = "SITES", value_delimiter = ',')]
     residency: Option<Vec<String>>,
@@ -160,15 +160,14 @@ enum Versioning {
     Suspended,
 }
 
-/// What members take along.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Follow {
-    /// Records only
-    Records,
-    /// Records and small bodies
-    Small,
-    /// Everything
-    All,
+/// What members take along. The admin face knows more words than a site carries out, so they are refused before it is asked.
+fn follow(text: &str) -> Result<String, String> {
+    let why = match text {
+        "records" => return Ok(text.to_owned()),
+        "small" | "all" => "is not carried out yet: members take records only",
+        _ => "is nothing that members take along",
+    };
+    Err(format!("`{text}` {why}; say records, and have bodies kept with --copies or `skerry bucket pin`"))
 }
 
 /// The word of a value, as the admin face has it.
@@ -315,7 +314,7 @@ impl Set {
             copies,
             copies_in,
             lives_in: self.lives_in,
-            follow: self.follow.and_then(word),
+            follow: self.follow,
             residency: self.residency.map(|names| if names == ["all"] { Vec::new() } else { names }),
             miss: self.miss.and_then(word),
             join: self.join.and_then(word),
@@ -462,4 +461,19 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
     ];
     output::line(&output::table(&rows.map(|(name, value)| vec![name.to_owned(), value])));
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::follow;
+
+    #[test]
+    fn what_no_site_carries_out_is_refused_before_one_is_asked() {
+        assert_eq!(follow("records"), Ok("records".into()));
+        for word in ["small", "all"] {
+            let refused = follow(word).err().unwrap_or_default();
+            assert!(refused.contains(word) && refused.contains("not carried out yet"), "{refused}");
+        }
+        assert!(follow("everything").is_err_and(|refused| refused.contains("say records")));
+    }
 }
