@@ -5,10 +5,10 @@
 
 use skerry_base::{BucketId, Origin, SiteId, Vector, limits as bounds};
 
+use super::Feed;
 use super::bucket::{Bucket, Listener};
 use super::fresh::Packing;
 use super::known::Known;
-use super::Feed;
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
 use crate::{FeedBatch, limits};

@@ -206,7 +206,8 @@ impl Holders {
     /// it takes others for landmarks, is waited for by nobody, and named.
     pub(super) fn unheard(&self, cx: &Context<'_>) -> Option<Vec<SiteId>> {
         // Both in order of site: a landmark of many looks at each step.
-        let mut heard = self.heard.iter().filter(|(_, heard)| heard.complete).map(|(site, _)| *site).peekable();
+        let mut heard =
+            self.heard.iter().filter(|(_, heard)| heard.complete).map(|(site, _)| *site).peekable();
         let mut said = |site: &SiteId| {
             while heard.next_if(|passed| passed < site).is_some() {}
             heard.next_if_eq(site).is_some()

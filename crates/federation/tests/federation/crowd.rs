@@ -30,7 +30,9 @@ impl One {
     }
 
     fn roster(&mut self, others: usize) {
-        self.input(Input::Roster((0..=others).map(|n| SiteEntry { site: site_id(n), pays: false }).collect()));
+        self.input(Input::Roster(
+            (0..=others).map(|n| SiteEntry { site: site_id(n), pays: false }).collect(),
+        ));
     }
 
     fn input(&mut self, input: Input) {
@@ -50,9 +52,8 @@ impl One {
     /// What all its links ask in a second, both directions, with what carries it.
     fn asked(&self) -> u64 {
         let span = Duration::from_secs(86_400);
-        let of = |(every, _): &(Option<Duration>, bool)| {
-            rest::keep_alives(1, every.unwrap_or(rest::OFTEN), span)
-        };
+        let of =
+            |(every, _): &(Option<Duration>, bool)| rest::keep_alives(1, every.unwrap_or(rest::OFTEN), span);
         self.rests.values().map(of).sum::<u64>() / span.as_secs()
     }
 }
