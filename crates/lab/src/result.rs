@@ -19,6 +19,9 @@ pub const VERSION: u32 = 1;
 /// The status of a run or cell that was measured.
 pub const OK: &str = "ok";
 
+/// The event of a step that waits for others: more crosses between sites than the words of links at rest.
+pub const FLOWING: &str = "bytes flow";
+
 /// Everything about one run of one scenario against one system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LabResult {

@@ -426,6 +426,7 @@ fn a_step_waits_until_both_sites_list_the_same() {
     let caught_up = phase(cell, "caught-up");
     // Nothing crosses before the heal.
     assert!(caught_up.events[0].at_seconds >= 0.5 && fastest(&directory, caught_up) > 520_000_000);
+    assert_eq!(caught_up.events[1].what, skerry_lab::result::FLOWING);
     let write = phase(cell, "write");
     assert_eq!((write.operations, write.failures), (120, 0), "{:?}", write.failure_texts);
     // Each of 60 bodies of 200 bytes, each way.

@@ -15,6 +15,8 @@
 //! | `packets-at:SITE` | one phase | packets between a site and the others, per second |
 //! | `packets-caused:SITE` `bytes-caused:SITE` | `a/b` | what passed between a site and the others in phase a beyond what did in the same time of phase b |
 //! | `link-use:FROM>TO` | one phase | bytes on the link from one site to another over what it can carry in that time, in percent |
+//! | `link-use-flowing:FROM>TO` | one phase | the same from the moment on from which bytes flow between sites; for phases that wait |
+//! | `until-flowing` | one phase | that moment, from the begin |
 //! | `inter-site-each` | `a/b` | bytes between sites in phase a for each operation of phase b |
 //! | `ratio` | `a/b` | mean of phase a over mean of phase b; `ratio:p99` of another time |
 //! | `order-ratio:K/J` | one phase | the K-th fastest operation of each client over the J-th, means over clients and trials |
@@ -32,7 +34,7 @@ use skerry_bench::sample::{Sample, read_csv};
 use skerry_scenario::topology::Topology;
 use skerry_scenario::workload_size::Size;
 
-use crate::result::{Cell, LabResult, OK, PaperRow, Phase};
+use crate::result::{Cell, FLOWING, LabResult, OK, PaperRow, Phase};
 
 /// One of the table above.
 #[derive(Debug, Clone)]
@@ -61,8 +63,10 @@ pub enum Statistic {
     PacketsAt(String),
     /// At a site, beyond another phase.
     Caused(String, Unit),
-    /// Of a link from site to site.
-    LinkUse(String, String),
+    /// Of a link from site to site; only while bytes flow, if so.
+    LinkUse(String, String, bool),
+    /// When bytes began to flow.
+    UntilFlowing,
     /// For each operation of another phase.
     InterSiteEach,
     /// Of a field of the summary.
@@ -125,7 +129,11 @@ impl Statistic {
             "packets-at" => Self::PacketsAt(site()?),
             "packets-caused" => Self::Caused(site()?, Unit::Packets),
             "bytes-caused" => Self::Caused(site()?, Unit::Bytes),
-            "link-use" => ends().map(|(from, to)| Self::LinkUse(from.into(), to.into())).ok_or_else(wrong)?,
+            "link-use" | "link-use-flowing" => {
+                let flowing = name == "link-use-flowing";
+                ends().map(|(from, to)| Self::LinkUse(from.into(), to.into(), flowing)).ok_or_else(wrong)?
+            }
+            "until-flowing" => Self::UntilFlowing,
             "inter-site-each" => Self::InterSiteEach,
             "ratio" if argument.is_empty() => Self::Ratio(|summary| summary.mean),
             "ratio" => Self::Ratio(field(argument).ok_or_else(wrong)?),
@@ -200,7 +208,10 @@ pub fn remember(directory: &Path, result: &mut LabResult) {
 }
 
 fn in_unit(value: f64, statistic: &Statistic, unit: &str) -> f64 {
-    let time = matches!(statistic, Statistic::Time(_) | Statistic::Order(_) | Statistic::StepSeconds);
+    let time = matches!(
+        statistic,
+        Statistic::Time(_) | Statistic::Order(_) | Statistic::StepSeconds | Statistic::UntilFlowing
+    );
     match unit {
         "ms" if time => value * 1e3,
         "kB" => value / 1e3,
@@ -237,7 +248,11 @@ fn in_cell(directory: &Path, cell: &Cell, statistic: &Statistic, names: &str) ->
         Statistic::Caused(site, unit) => {
             at(cell, one, site, *unit)? - at(cell, other, site, *unit)? * watched(one)? / watched(other)?
         }
-        Statistic::LinkUse(from, to) => link_use(cell, one, from, to)?,
+        Statistic::LinkUse(from, to, flowing) => {
+            let before = if *flowing { flowing_at(one)? } else { 0.0 };
+            link_use(cell, one, (from, to), watched(one)? - before)?
+        }
+        Statistic::UntilFlowing => flowing_at(one)?,
         Statistic::InterSiteEach => crossed(one)? / other.operations as f64,
         Statistic::Ratio(field) => field(&one.summary) / field(&other.summary),
         Statistic::ThroughputRatio => {
@@ -276,15 +291,20 @@ fn at(cell: &Cell, phase: &Phase, site: &str, unit: Unit) -> Option<f64> {
     Some(others.filter_map(both).sum::<u64>() as f64)
 }
 
-/// In percent of what the cell's topology lets pass from one site to another.
-fn link_use(cell: &Cell, phase: &Phase, from: &str, to: &str) -> Option<f64> {
+/// When bytes began to flow between sites, from the begin of the phase's last trial.
+fn flowing_at(phase: &Phase) -> Option<f64> {
+    phase.events.iter().rfind(|event| event.what == FLOWING).map(|event| event.at_seconds)
+}
+
+/// In percent of what the cell's topology lets pass from one site to another in that time.
+fn link_use(cell: &Cell, phase: &Phase, (from, to): (&str, &str), seconds: f64) -> Option<f64> {
     let place = |site: &str| cell.sites.iter().position(|name| name == site);
     let (from, to) = (place(from)?, place(to)?);
     let topology = Topology::parse("topology", &cell.topology).ok()?;
     // In bytes a second; one without a limit has no share.
     let rate = Some(topology.links.get(from)?.get(to)?.rate).filter(|rate| *rate > 0)?;
     let bytes = *phase.traffic.bytes.get(from)?.get(to)?;
-    Some(bytes as f64 / (rate as f64 * watched(phase)?) * 100.0)
+    Some(bytes as f64 / (rate as f64 * seconds) * 100.0)
 }
 
 /// The K-th fastest, as it was noted or from the operations themselves.

@@ -5,7 +5,7 @@ use super::network::{Matrix, topology};
 use super::statistic::evaluate;
 use super::{Scale, Scenario, places};
 use crate::report::tests::{cell, phase, result};
-use crate::result::{PaperRow, Phase};
+use crate::result::{Event, FLOWING, PaperRow, Phase};
 
 const FILE: &str = r#"version = 1
 id = "T-1"
@@ -164,16 +164,16 @@ fn a_step_beside_another_and_one_that_waits_know_theirs() {
 #[test]
 fn what_stands_beside_nothing_or_waits_for_nothing_is_refused() {
     let cases = [
-        ("beside = \"write\"", "beside = \"all\"", "t.toml:21: ", "right before it"),
-        ("operation = \"get\"", "operation = \"list\"", "t.toml:21: ", "put, get, head or delete"),
-        ("size = \"4MiB\"", "fresh = true", "t.toml:21: ", "without fresh"),
-        ("rate_per_s = 20", "again = true", "t.toml:15: ", "would not end"),
-        ("rate_per_s = 20", "rate_per_s = 0", "t.toml:15: ", "above 0"),
-        ("operation = \"converge\"", "operation = \"converge\"\nrate_per_s = 1", "t.toml:26: ", "is for put"),
-        ("objects = 7\nrate", "objects = 0\nrate", "t.toml:14: ", "from 1 to 100000"),
-        ("set = \"some\"\nobjects = 7\nrate", "set = \"a b\"\nobjects = 7\nrate", "t.toml:13: ", "letters"),
-        ("set = \"some\"\nobjects = 7\n\n", "set = \"other\"\n\n", "t.toml:24: ", "no step before it"),
-        ("objects = 7\n\n", "objects = 8\n\n", "t.toml:24: ", "the same objects"),
+        ("beside = \"write\"", "beside = \"all\"", "t.toml:22: ", "right before it"),
+        ("operation = \"get\"", "operation = \"list\"", "t.toml:22: ", "put, get, head or delete"),
+        ("size = \"4MiB\"", "fresh = true", "t.toml:22: ", "without fresh"),
+        ("rate_per_s = 20", "again = true", "t.toml:16: ", "would not end"),
+        ("rate_per_s = 20", "rate_per_s = 0", "t.toml:16: ", "above 0"),
+        ("operation = \"converge\"", "operation = \"converge\"\nrate_per_s = 1", "t.toml:27: ", "is for put"),
+        ("objects = 7\nrate", "objects = 0\nrate", "t.toml:15: ", "from 1 to 100000"),
+        ("set = \"some\"\nobjects = 7\nrate", "set = \"a b\"\nobjects = 7\nrate", "t.toml:14: ", "letters"),
+        ("set = \"some\"\nobjects = 7\n\n", "set = \"other\"\n\n", "t.toml:25: ", "no step before it"),
+        ("objects = 7\n\n", "objects = 8\n\n", "t.toml:25: ", "the same objects"),
         ("sites = 2", "sites = 2\ncpu_share = 0", "t.toml:7: ", "cpu_share is from"),
         ("sites = 2", "sites = 2\nlimits = \"must\"", "t.toml:1: ", "memory_mb or cpu_share"),
         ("sites = 2", "sites = 2\nlimits = \"maybe\"", "t.toml:9: ", "maybe"),
@@ -199,6 +199,7 @@ fn shares_and_what_was_caused_are_computed_from_the_matrices() {
     one.sites = vec!["site-1".into(), "site-2".into()];
     // 0.12 Mbit/s: 150,000 bytes in ten seconds.
     one.topology = "version = 1\n[[site]]\nname = \"site-1\"\n[[site]]\nname = \"site-2\"\n[link]\nrtt_ms = 1\nrate_mbit = 0.12\n".into();
+    one.phases[1].events = vec![Event { at_seconds: 7.5, what: FLOWING.into() }];
     // At rest it was watched for twice as long.
     one.phases[0].settled_seconds = 10.0;
     let result = result(vec![one]);
@@ -213,6 +214,8 @@ fn shares_and_what_was_caused_are_computed_from_the_matrices() {
     assert_eq!(value("sent-spread", "flood"), Some(3.0));
     assert_eq!(value("link-use:site-1>site-2", "flood"), Some(100.0));
     assert_eq!(value("link-use:site-1>site-9", "flood"), None);
+    assert_eq!(value("link-use-flowing:site-1>site-2", "flood"), Some(400.0));
+    assert_eq!((value("until-flowing", "flood"), value("until-flowing", "rest")), (Some(7.5), None));
     assert_eq!(value("inter-site-each", "flood/rest"), Some(5000.0));
     assert_eq!(value("ratio:p99", "flood/rest"), Some(1.5));
     for wrong in ["packets-at", "link-use:site-1", "ratio:p98", "order-ratio:100", "order-ratio:0/1", "p99:x"]

@@ -202,7 +202,7 @@ mod tests {
         match version {
             Version::One => ["cpu", "memory"].map(|kind| fs::create_dir(root.path().join(kind)).unwrap()),
             Version::Two => ["cgroup.controllers", "cgroup.subtree_control"]
-                .map(|file| fs::write(root.path().join(file), "cpu").unwrap()),
+                .map(|file| fs::write(root.path().join(file), "memory").unwrap()),
         };
         root
     }
@@ -228,7 +228,7 @@ mod tests {
             assert!((read[0].cpu_throttled_seconds - 2.5).abs() < 1e-9, "{version:?} {read:?}");
             if version == Version::Two {
                 let handed = fs::read_to_string(root.path().join("cgroup.subtree_control")).unwrap();
-                assert_eq!(handed, "+memory", "what is handed down already is not asked for");
+                assert_eq!(handed, "+cpu", "what is handed down already is not asked for");
             }
         }
     }

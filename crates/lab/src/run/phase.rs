@@ -24,7 +24,7 @@ use super::talk::Said;
 use super::tally::Trial;
 use super::watch::Watch;
 use crate::plan::{Action, Phase, Setting, Whose, setting};
-use crate::result::{Event, Traffic};
+use crate::result::{Event, FLOWING, Traffic};
 use crate::rivals::TargetConfig;
 use crate::systems::{Kind, Running, log_tail};
 
@@ -38,6 +38,10 @@ const OPERATION_S: u64 = 60;
 const STOPPING: Duration = Duration::from_secs(10);
 /// Inter-site traffic is looked at this often while it settles.
 const SETTLE_LOOK: Duration = Duration::from_millis(250);
+/// Bytes between sites since a step that waits began: now what it waits for is on its way.
+const FLOWING_BYTES: u64 = 20_000;
+/// How often that is looked at.
+const FLOWING_LOOK: Duration = Duration::from_millis(20);
 /// Bytes per site and look below which it counts as quiet: liveness goes on for ever.
 const QUIET_BYTES: u64 = 1000;
 
@@ -263,6 +267,8 @@ impl Stand<'_> {
         let mut deeds = phase.events.iter().peekable();
         let (ground, sites, screen) = (self.ground, self.sites, &*self.screen);
         let clients = &mut *self.clients;
+        let quiet = ground.traffic().between_sites();
+        let mut flow_at = (phase.action == Action::Converge).then_some(begin);
         let done = self.watch.wait(self.running, Duration::from_secs(within), || {
             while let Some(event) = deeds.next_if(|event| begin + event.at <= Instant::now()) {
                 let site = sites.iter().position(|site| site == event.deed.site()).unwrap_or_default();
@@ -272,6 +278,12 @@ impl Stand<'_> {
                 }
                 let at_seconds = begin.elapsed().as_secs_f64();
                 events.push(Event { at_seconds, what: event.deed.to_string() });
+            }
+            if flow_at.is_some_and(|at| at <= Instant::now()) {
+                let flows = ground.traffic().between_sites() - quiet > FLOWING_BYTES;
+                flow_at = (!flows).then(|| Instant::now() + FLOWING_LOOK);
+                let at_seconds = begin.elapsed().as_secs_f64();
+                events.extend(flows.then(|| Event { at_seconds, what: FLOWING.into() }));
             }
             look(clients, jobs, begin)?;
             let own = jobs.iter().filter(|job| job.member == 0);
