@@ -267,7 +267,7 @@ impl Stand<'_> {
         let mut deeds = phase.events.iter().peekable();
         let (ground, sites, screen) = (self.ground, self.sites, &*self.screen);
         let clients = &mut *self.clients;
-        let quiet = ground.traffic().between_sites();
+        let mut quiet = ground.traffic().between_sites();
         let mut flow_at = (phase.action == Action::Converge).then_some(begin);
         let done = self.watch.wait(self.running, Duration::from_secs(within), || {
             while let Some(event) = deeds.next_if(|event| begin + event.at <= Instant::now()) {
@@ -278,8 +278,10 @@ impl Stand<'_> {
                 }
                 let at_seconds = begin.elapsed().as_secs_f64();
                 events.push(Event { at_seconds, what: event.deed.to_string() });
+                // What was sent in vain before a heal flows nowhere.
+                quiet = ground.traffic().between_sites();
             }
-            if flow_at.is_some_and(|at| at <= Instant::now()) {
+            if deeds.peek().is_none() && flow_at.is_some_and(|at| at <= Instant::now()) {
                 let flows = ground.traffic().between_sites() - quiet > FLOWING_BYTES;
                 flow_at = (!flows).then(|| Instant::now() + FLOWING_LOOK);
                 let at_seconds = begin.elapsed().as_secs_f64();
