@@ -1,7 +1,8 @@
 //! The network over TCP: TLS 1.3 with raw public keys, many streams on one link.
 //!
 //! Every node dials every peer that it has an address of, and keeps trying; [`greet`] makes one link of two
-//! connections that cross. The kernel notices dead paths (user timeout) once something is sent; pings do, and notice hung peers.
+//! connections that cross. The kernel notices dead paths (user timeout) once something is sent; pings do, and notice hung peers;
+//! that an own address is gone [`ways`] notices.
 //!
 //! Invariants: a connection is anonymous for at most [`HANDSHAKE`], and at most [`ANONYMOUS`] are at a time;
 //! what is not a member asking for a link, or a stranger asking to join, gets no byte of the application.
@@ -33,6 +34,7 @@ mod carried;
 mod dial;
 mod greet;
 mod tuning;
+mod ways;
 
 use greet::Standing;
 pub use tuning::Tuning;
@@ -106,6 +108,8 @@ struct Shared {
     anonymous: Arc<Semaphore>,
     strangers: Arc<Semaphore>,
     turned_away: Arc<Semaphore>,
+    /// Where the ends of direct connections are.
+    ways: ways::Ways,
     names: Arc<Semaphore>,
     refusals: Refusals,
     tasks: TaskTracker,
@@ -232,12 +236,14 @@ impl TcpNet {
             anonymous: Arc::new(Semaphore::new(ANONYMOUS)),
             strangers: Arc::new(Semaphore::new(STRANGERS)),
             turned_away: Arc::new(Semaphore::new(TURNED_AWAY)),
+            ways: ways::Ways::default(),
             names: Arc::new(Semaphore::new(dial::NAMES)),
             refusals: Refusals::default(),
             tasks: TaskTracker::new(),
             closed: CancellationToken::new(),
         });
         shared.spawn(accept::run(shared.clone(), listener));
+        shared.spawn(ways::watch(shared.clone()));
         Ok(Arc::new(Self { shared, address, streams: tokio::sync::Mutex::new(receiver) }))
     }
 

@@ -17,7 +17,7 @@ use super::super::sever::Severable;
 use super::super::tls::{self, peer_key};
 use super::super::traffic::Meter;
 use super::super::{Course, Peer, Stream};
-use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, Waiting, greet};
+use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, Waiting, greet, ways};
 use crate::trust::PublicKey;
 
 /// The pause after the kernel could not accept (no file descriptors): more tries in a row change nothing.
@@ -83,8 +83,9 @@ async fn incoming(shared: &Arc<Shared>, socket: TcpStream, token: CancellationTo
     let meter = Arc::new(Meter::default());
     meter.add_connection();
     shared.tuning.tune(&socket);
+    let way = shared.ways.note(ways::ends(&socket), &token);
     let socket = Severable::new(socket, &token, Some(meter.clone()));
-    match timeout_at(deadline, prove(shared, socket, &meter, token)).await {
+    match timeout_at(deadline, prove(shared, (socket, way), &meter, token)).await {
         Ok(Ok(proven)) => proven,
         Ok(Err(error)) => {
             let counter =
@@ -101,7 +102,7 @@ async fn incoming(shared: &Arc<Shared>, socket: TcpStream, token: CancellationTo
 
 async fn prove(
     shared: &Arc<Shared>,
-    socket: Severable<TcpStream>,
+    (socket, way): (Severable<TcpStream>, Option<ways::Way>),
     meter: &Meter,
     token: CancellationToken,
 ) -> io::Result<Option<Proven>> {
@@ -127,7 +128,8 @@ async fn prove(
         return Ok(None);
     };
     meter.belongs_to(&counters);
-    match greet::greet(shared, stream, (peer, Course::default()), None, token).await? {
+    let greeted = greet::greet(shared, stream, (peer, Course::default()), None, token).await?;
+    match ways::while_linked(greeted, way) {
         greet::Greeted::Link(link) => Ok(Some(Proven::Link(link))),
         greet::Greeted::Spare => Ok(None),
     }

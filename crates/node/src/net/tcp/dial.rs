@@ -19,7 +19,7 @@ use super::super::sever::Severable;
 use super::super::tls;
 use super::super::traffic::{Counters, Meter};
 use super::super::{Course, Duplex, NetError, PeerAddress, Stream};
-use super::{HANDSHAKE, REFUSALS, Shared, greet};
+use super::{HANDSHAKE, REFUSALS, Shared, greet, ways};
 use crate::trust::{PublicKey, entropy};
 
 /// Time for TCP to connect to one address.
@@ -141,6 +141,7 @@ async fn dial(shared: &Arc<Shared>, node: NodeId, want: Wanted) -> Result<greet:
     let meter = Arc::new(Meter::default());
     meter.belongs_to(&counters);
     let connection = connect(shared, key, &addresses, tls::LINK, meter, &token).await?;
+    let way = shared.ways.note(connection.ends, &token);
     let greeting = greet::greet(shared, connection.socket, (node, Course::default()), Some(last), token);
     let failed = |reason: String| NetError::Dial { address: connection.address.clone(), reason };
     match timeout(HANDSHAKE, greeting).await {
@@ -148,7 +149,8 @@ async fn dial(shared: &Arc<Shared>, node: NodeId, want: Wanted) -> Result<greet:
             refused(shared, node, &connection.address);
             Err(NetError::Refused { address: connection.address })
         }
-        Ok(greeted) => greeted.map_err(|error| failed(error.to_string())),
+        Ok(Ok(greeted)) => Ok(ways::while_linked(greeted, way)),
+        Ok(Err(error)) => Err(failed(error.to_string())),
         Err(_) => Err(failed("no greeting in time".into())),
     }
 }
@@ -187,6 +189,7 @@ pub(super) async fn join(
 /// A connection whose other end has proven its key.
 struct Connection {
     socket: Socket,
+    ends: Option<ways::Ends>,
     address: String,
 }
 
@@ -206,7 +209,7 @@ async fn connect(
     for address in addresses.iter().take(TRIED) {
         let connector = TlsConnector::from(config.clone());
         match connect_one(shared, connector, address, &meter, token).await {
-            Ok(socket) => return Ok(Connection { socket, address: address.clone() }),
+            Ok((socket, ends)) => return Ok(Connection { socket, ends, address: address.clone() }),
             Err(error) => {
                 last = NetError::Dial { address: address.clone(), reason: reason(&error) };
             }
@@ -222,7 +225,7 @@ async fn connect_one(
     address: &str,
     meter: &Arc<Meter>,
     token: &CancellationToken,
-) -> io::Result<Socket> {
+) -> io::Result<(Socket, Option<ways::Ends>)> {
     let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} in time"));
     let resolved = resolve(&shared.names, address).await?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
@@ -240,11 +243,12 @@ async fn connect_one(
         };
         meter.add_connection();
         shared.tuning.tune(&socket);
+        let ends = ways::ends(&socket);
         let socket = Severable::new(socket, token, Some(meter.clone()));
         return match timeout(HANDSHAKE, connector.connect(tls::server_name(), socket)).await {
             Ok(result) => result.map(|mut socket| {
                 socket.get_mut().1.set_buffer_limit(Some(shared.tuning.sealed));
-                socket
+                (socket, ends)
             }),
             Err(_) => Err(late("no TLS handshake")),
         };

@@ -423,6 +423,48 @@ async fn a_restarted_peer_is_met_again_at_its_address() {
     echo(&a, &b, b"again").await;
 }
 
+/// A machine that has lost one address, and dials from another one, if from any.
+struct Moved {
+    gone: std::net::IpAddr,
+    source: Option<std::net::IpAddr>,
+}
+
+impl ways::Ground for Moved {
+    fn is_own(&self, local: SocketAddr) -> bool {
+        local.ip() != self.gone
+    }
+
+    fn source_to(&self, _: SocketAddr) -> Option<std::net::IpAddr> {
+        self.source
+    }
+}
+
+#[tokio::test]
+async fn a_link_whose_own_address_is_gone_is_made_anew_if_there_is_another_way() {
+    let (mut a, mut b) = (Site::new().await, Site::at("127.0.0.2:0", Identity::generate().unwrap()).await);
+    b.net.set_peers(vec![a.silent()]);
+    a.net.set_peers(vec![b.address()]);
+    a.up(b.node()).await;
+    b.up(a.node()).await;
+    b.net.set_peers(vec![a.address()]);
+    let address = |last: u8| std::net::IpAddr::from([127, 0, 0, last]);
+    let (mut before, gone) = (Vec::new(), address(2));
+    let mut look = |gone, source| ways::look(&b.net.shared, &Moved { gone, source }, &mut before);
+    assert_eq!(look(gone, None), 0, "there is no other way: it may come back");
+    assert_eq!(look(gone, Some(gone)), 0);
+    assert_eq!(look(address(9), Some(address(3))), 0, "the link's own is there");
+    echo(&a, &b, b"as it was").await;
+    let moved = pace::now();
+    assert_eq!(look(gone, Some(address(3))), 1);
+    b.down(a.node()).await;
+    b.up(a.node()).await;
+    assert!(moved.elapsed() < Duration::from_secs(5), "{:?}", moved.elapsed());
+    a.down(b.node()).await;
+    a.up(b.node()).await;
+    echo(&b, &a, b"from elsewhere").await;
+    assert_eq!(ways::look(&b.net.shared, &Moved { gone, source: Some(address(3)) }, &mut Vec::new()), 0);
+}
+
 /// A process of this key that is linked with `a` and hangs from then on: its sockets stay open and nobody answers, until what
 /// this returns is dropped.
 async fn hung(a: &mut Site, key: Identity) -> std::sync::mpsc::Sender<()> {
