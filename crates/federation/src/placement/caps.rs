@@ -15,6 +15,8 @@ use super::limits;
 struct Said {
     /// The smallest body that it refused.
     least: u64,
+    /// When it refused one last.
+    at: Instant,
     until: Instant,
     pause: Duration,
 }
@@ -29,19 +31,19 @@ impl Caps {
         let before = self.0.get(&site).copied();
         let said = match before {
             // What was asked at once is answered at once.
-            Some(said) if said.until > now => Said { least: said.least.min(bytes), ..said },
+            Some(said) if said.until > now => Said { least: said.least.min(bytes), at: now, ..said },
             _ => {
                 let pause =
                     before.map_or(limits::CAPPED, |said| (said.pause * 2).min(limits::CAPPED_AT_MOST));
-                Said { least: bytes, until: now.after(pause), pause }
+                Said { least: bytes, at: now, until: now.after(pause), pause }
             }
         };
         self.0.insert(site, said);
     }
 
-    /// It took one after all.
-    pub(super) fn took(&mut self, site: SiteId, bytes: u64) {
-        if self.0.get(&site).is_some_and(|said| bytes >= said.least) {
+    /// It took one after all that it was asked for then. What was under way when it refused another one says nothing of now.
+    pub(super) fn took(&mut self, site: SiteId, bytes: u64, asked: Instant) {
+        if self.0.get(&site).is_some_and(|said| bytes >= said.least && asked > said.at) {
             self.0.remove(&site);
         }
     }

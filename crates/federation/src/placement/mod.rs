@@ -213,9 +213,9 @@ impl Placement {
         self.caps.refused(site, bytes, now);
     }
 
-    /// A site took one of this size, though this machine did not ask it.
-    pub fn took(&mut self, site: SiteId, bytes: u64) {
-        self.caps.took(site, bytes);
+    /// A site took one of this size that it was asked for then, though this machine did not ask it.
+    pub fn took(&mut self, site: SiteId, bytes: u64, asked: Instant) {
+        self.caps.took(site, bytes, asked);
     }
 
     /// Whether a site said a while ago that it holds as much for others as it is to, so that this would be too much.
@@ -401,8 +401,10 @@ impl Placement {
             self.held.entry((bucket, site)).or_default().insert(dot);
             out.push(Output::Noted(bucket, site));
         }
-        if let Some(flight) = self.flights.get(&(bucket, dot)) {
-            self.caps.took(site, flight.waiting.want.bytes);
+        let bytes = self.flights.get(&(bucket, dot)).map_or(0, |flight| flight.waiting.want.bytes);
+        // While it is left alone it is not asked for as much: this was under way before.
+        if !self.caps.refuses(site, bytes, now) {
+            self.caps.took(site, bytes, now);
         }
         let here = site == self.me;
         self.landed((bucket, dot), (site, true), now, |waiting| waiting.want.here |= here);

@@ -313,6 +313,7 @@ fn a_site_at_its_cap_is_left_alone_for_a_long_while_for_what_is_as_large() {
     assert_eq!(table.failed(1, 2, Failure::Capped), [(1, 3)]);
     table.held(1, 3);
     table.held(2, 3);
+    table.machine.took(site(2), 9000, Instant(0));
     assert_eq!(table.machine.capped(table.now), [site(2)].into());
     assert_eq!(table.offer(2, vec![want(3, 5000), want(4, 4999)]), [(3, 3), (4, 2)]);
     table.held(3, 3);
@@ -338,6 +339,21 @@ fn a_site_at_its_cap_is_left_alone_for_a_long_while_for_what_is_as_large() {
     assert_eq!(table.offer(2, vec![want(7, 6000)]), [(7, 2)]);
     table.held(7, 2);
     assert_eq!(table.machine.capped(table.now), BTreeSet::new(), "it took one of that size");
+}
+
+#[test]
+fn what_was_under_way_when_a_site_refused_says_nothing_of_its_cap() {
+    let mut table = Table::new(&[2, 3]);
+    assert_eq!(table.offer(2, vec![want(1, 5000), want(2, 5000)]), [(1, 2), (2, 2)]);
+    table.now = Instant(5);
+    assert_eq!(table.failed(2, 2, Failure::Capped), [(2, 3)]);
+    table.now = Instant(9);
+    table.held(1, 2);
+    assert_eq!(table.machine.capped(table.now), [site(2)].into());
+    table.machine.took(site(2), 5000, Instant(4));
+    assert_eq!(table.machine.capped(table.now), [site(2)].into());
+    table.machine.took(site(2), 5000, Instant(6));
+    assert_eq!(table.machine.capped(table.now), BTreeSet::new());
 }
 
 #[test]

@@ -215,9 +215,9 @@ impl Copies {
         self.state().machine.refused_by_cap(site, bytes, now);
     }
 
-    /// It took one of this size after all.
-    pub(crate) fn took(&self, site: SiteId, bytes: u64) {
-        self.state().machine.took(site, bytes);
+    /// It took one of this size after all that it was asked for then.
+    pub(crate) fn took(&self, site: SiteId, bytes: u64, asked: Instant) {
+        self.state().machine.took(site, bytes, asked);
     }
 
     /// Puts those behind that said so of bodies of this size.

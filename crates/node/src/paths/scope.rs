@@ -356,7 +356,10 @@ impl Spread<'_> {
         let mut asked = FuturesUnordered::new();
         loop {
             while let Some(next) = reach.ask(site.clock.now()) {
-                asked.push(async move { (next, held_by(site, Urgency::Read, next, self.request).await) });
+                let begun = site.clock.now();
+                asked.push(
+                    async move { (next, begun, held_by(site, Urgency::Read, next, self.request).await) },
+                );
             }
             let now = site.clock.now();
             let pause = reach.next_wake(now).map_or(LOOK, |at| at.since(now).min(LOOK));
@@ -367,13 +370,13 @@ impl Spread<'_> {
                 // Nobody answered in time: the next is asked as well.
                 Err(_) => {}
                 Ok(None) => return,
-                Ok(Some((other, Ok(())))) => {
+                Ok(Some((other, begun, Ok(())))) => {
                     // At once: what it says next over a new link stands above this.
                     site.copies.held(id, self.record.dot, [other]);
-                    site.copies.took(other, bytes);
+                    site.copies.took(other, bytes, begun);
                     reach.held(other);
                 }
-                Ok(Some((other, Err(why)))) => {
+                Ok(Some((other, _, Err(why)))) => {
                     if why.is_cap() {
                         site.copies.refused_by_cap(other, bytes, site.clock.now());
                     }
