@@ -226,6 +226,11 @@ impl Copies {
         sites.sort_by_key(|site| state.machine.is_capped(*site, bytes, now));
     }
 
+    /// Whether a site said a while ago that it holds as much for others as it is to.
+    pub(crate) fn is_capped(&self, other: SiteId, bytes: u64, now: Instant) -> bool {
+        self.state().machine.is_capped(other, bytes, now)
+    }
+
     /// A site that holds something for this one has more of it than before.
     pub(crate) fn note_nearer(&self, site: SiteId, now: Instant) {
         self.nearer.lock().unwrap_or_else(PoisonError::into_inner).insert(site, now);

@@ -303,8 +303,16 @@ impl Handing {
             question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;
         let mut able = scope::candidates(site, bucket).await;
         able.retain(|other| behind.all.contains(other) && !have.contains(other));
-        site.copies.capped_last(&mut able, bytes, site.clock.now());
         let mut failed = Vec::new();
+        // The same page is gone through until all of it is held: who said that it takes no more is not sent it each time.
+        let now = site.clock.now();
+        for other in able.extract_if(.., |other| site.copies.is_capped(*other, bytes, now)) {
+            if !stay.contains(&other) {
+                near.remove(&other);
+            }
+            failed
+                .push(format!("{}: it holds as much for others as it is to", site.peers.roster.name(other)));
+        }
         loop {
             let demand = behind.demand(promised, &near);
             if demand.is_met(&have, &behind.together) {
@@ -342,8 +350,10 @@ impl Handing {
         let (site, id) = (&self.site, self.bucket.id);
         let patience = Duration::from_secs(30 + bytes / (256 << 10));
         let _asking = site.copies.asking(id, Question::Hold(dot));
+        let begun = site.clock.now();
         match tokio::time::timeout(patience, scope::held_by(site, Class::Copy, other, request)).await {
             Ok(Ok(())) => {
+                site.copies.took(other, bytes, begun);
                 site.copies.held(id, dot, [other]);
                 Ok(())
             }

@@ -49,12 +49,14 @@ impl Worker for Counter {
             return false;
         }
         self.changes.mark_unchanged();
+        let begun = now;
         if let Err(error) = self.count().await {
             tracing::warn!(%error, "what is held for other sites could not be counted");
             self.changes.mark_changed();
         }
         let now = self.site.clock.now();
-        (self.not_before, self.due) = (now.after(NEAR), now.after(FAR));
+        let took = now.since(begun);
+        (self.not_before, self.due) = (now.after(NEAR.max(took * SHARE)), now.after(FAR));
         false
     }
 }

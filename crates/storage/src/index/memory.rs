@@ -48,7 +48,8 @@ impl Index for Memory {
         for ((table, key), value) in writes {
             let key = prefixed(*table, key);
             let versions = keys.entry(key.clone()).or_default();
-            versions.push((seq, value.clone()));
+            // Of its own length: rows are written in buffers with room to spare.
+            versions.push((seq, value.as_deref().map(Bytes::copy_from_slice)));
             // Of the versions that every reading sees, only the last matters.
             let settled = versions.iter().take_while(|(version, _)| *version <= oldest).count();
             versions.drain(..settled.saturating_sub(1));

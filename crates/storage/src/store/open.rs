@@ -88,7 +88,10 @@ impl Store {
             assemble(disk, reducer, settings, salt, opened.index, space, replayed, durable_at_open, lock)?;
         recovery.lsn = store.lsn();
         if !recovery.rotten.is_empty() {
-            store.note_damaged(recovery.rotten.clone())?;
+            // On a full disk the list is in memory until there is room: a start frees it, and nothing else does.
+            if let Err(error) = store.note_damaged(recovery.rotten.clone()) {
+                tracing::warn!(%error, "what could not be read at the start was not written down");
+            }
             // What is kept though it could not be read counts for nobody until it does.
             let view = store.index.read();
             for chunk in &recovery.rotten {

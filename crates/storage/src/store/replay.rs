@@ -543,8 +543,9 @@ impl Replay<'_> {
             let row = changes.row(key)?;
             if row.place == Some(place) {
                 changes.unplace(key, || self.children_at(place, row.stored), true)?;
-            } else if row.references > 0 && found.get(&key).is_some_and(|found| found.place == place) {
-                // Let go of though it is referred to: it is not to be adopted for that.
+            } else if found.get(&key).is_some_and(|found| found.place == place) {
+                // Let go of: it is neither to be adopted, though something refers to it, nor to be left for records that are
+                // missing. A rebuild goes by this note, and would take it from who put it again.
                 if let Some(gone) = found.remove(&key) {
                     changes.free(place.area, place.segment, place.offset, extent_len(gone.extent.stored));
                 }
@@ -646,9 +647,14 @@ impl Replay<'_> {
             }
             if progress.lacks && is_only && !freeing.contains(&(area, segment, offset)) {
                 let file = self.open_segment(place)?;
-                if let (Some(placed), Bytes::Whole) = judge(&file, &found.extent, place, true) {
-                    changes.place(*key, &placed)?;
-                    continue;
+                match judge(&file, &found.extent, place, true) {
+                    (Some(placed), Bytes::Whole) => {
+                        changes.place(*key, &placed)?;
+                        continue;
+                    }
+                    // The disk may read it again.
+                    (_, Bytes::Unread) => continue,
+                    _ => {}
                 }
             }
             changes.free(area, segment, offset, extent_len(found.extent.stored));

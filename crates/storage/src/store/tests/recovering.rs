@@ -149,6 +149,37 @@ fn the_payload_of_a_lost_record_rests_before_it_goes() {
     }
 }
 
+/// What was collected is not left for records that are missing: put again it would be found here, and a rebuild goes by
+/// the note that it was collected.
+#[test]
+fn what_was_collected_does_not_come_back_where_records_are_missing() {
+    let (disk, settings) = (FaultyDisk::default(), heads_stay());
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "s", 1, &body(1, 1000)).unwrap();
+    let bytes = body(2, 50_000);
+    put_large(&store, "x", 2, &bytes).unwrap();
+    put_large(&store, "y", 3, &body(3, 50_000)).unwrap();
+    delete(&store, "x").unwrap();
+    for turn in 0..3 {
+        store.collect(WallTime(turn * CHUNK_REST_MS)).unwrap();
+    }
+    assert!(!store.has_chunk(DOMAIN, ChunkId::of(&bytes)));
+    put_small(&store, "z", 4, &body(4, 1000)).unwrap();
+    drop(store);
+    flip(&disk, &file_name("journal", 1), frames(&disk, 1)[0] + 50);
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.damage.len(), 1, "{recovery:?}");
+    assert!(!store.has_chunk(DOMAIN, ChunkId::of(&bytes)));
+    put_large(&store, "x", 5, &bytes).unwrap();
+    drop(store);
+    lose(&settings);
+    let (store, _) = open(&disk, &settings);
+    assert!(reads(&store, &bytes));
+    (1..4).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+    assert!(reads(&store, &bytes));
+    audit(&store);
+}
+
 /// Nobody knows that it is a tree, nor what it listed.
 #[test]
 fn a_rebuild_lets_go_of_nothing_that_a_tree_without_a_header_may_list() {
