@@ -374,11 +374,12 @@ impl Site {
     /// This site is no member for anybody any more; whether it was a complete one. The machine is told, and has heard it
     /// when this returns: nothing that it wants stored comes later.
     pub(crate) async fn close(&self, bucket: BucketId) -> bool {
-        // What was written here for the site goes; whoever joins again has it from somebody who may know less.
+        let known = self.members.write().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
+        // What was written here for the site goes; whoever joins again has it from somebody who may know less. Not said
+        // before it is kept no more: what is fetched from another node meanwhile would close the gap again.
         if let Err(error) = self.excuse(bucket).await {
             tracing::warn!(%bucket, %error, "that a bucket is not read for the site could not be stored");
         }
-        let known = self.members.write().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
         self.drive.tell(Input::Leave { bucket });
         self.drive.ask(|_, _| ()).await;
         known.unwrap_or_default()

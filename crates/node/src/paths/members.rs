@@ -31,6 +31,8 @@ const ASKED_AGAIN: u32 = 3;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The pause between.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Sites that are asked, or named, where no member is known: a refusal is read by people.
+const NAMED: usize = 16;
 
 /// Whom to ask, and what an empty answer means.
 pub(crate) struct Asking {
@@ -140,9 +142,19 @@ async fn located(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
 
 async fn of_member(site: &Arc<Site>, bucket: &Bucket) -> Asking {
     let id = bucket.id;
-    let members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
+    let mut members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
+    if members.is_empty() && !site.is_complete(id) {
+        members = may_be_members(site, id).await;
+    }
     let (sites, silent) = members.into_iter().partition(|member| site.linked(*member));
     Asking { silent, ..Asking::of(bucket.id, sites) }
+}
+
+/// Who may be a member for all that is known: who is still taking the records of a bucket and has heard of no other member has
+/// not heard all, and what it does not hold may well be there.
+async fn may_be_members(site: &Arc<Site>, bucket: BucketId) -> Vec<SiteId> {
+    let strangers = site.drive.ask(move |machine, _| machine.strangers(bucket)).await.unwrap_or_default();
+    site.peers.roster.all().into_keys().filter(|other| !strangers.contains(other)).take(NAMED).collect()
 }
 
 /// Why a member that is still taking records was of no help.

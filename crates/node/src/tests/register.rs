@@ -307,30 +307,32 @@ async fn a_name_is_given_once_through_cuts() {
     world.stop().await;
 }
 
-/// It was given the name, in a former life: what it had then is at the others, and it is no whole member without that.
+/// It was given the name, in a former life: what it had then is at another site, of which it has not heard that it is a member,
+/// and it is no whole member without that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_site_begun_anew_takes_none_of_its_unique_buckets_for_empty() {
-    let mut world = TestWorld::new(2).await;
-    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let mut world = TestWorld::new(3).await;
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
     unique(two, "mine", "owner").await.unwrap();
     two.put("mine", "k", "body").await.unwrap();
     let id = two.site().bucket("mine").await.unwrap().unwrap().id;
     one.until("the bucket is known", || async { one.site().bucket("mine").await.unwrap().is_some() }).await;
     one.services().admin.join_bucket("mine", JoinRequest::default()).await.unwrap();
     one.until("it is followed whole", || async { one.site().is_complete(id) }).await;
+    world.sites[0].cut(true).await;
     world.sites[1].stop().await;
     std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
     world.sites[1].start().await;
-    world.introduce().await;
-    let [_, two] = &world.sites[..] else { panic!("two sites") };
+    world.acquaint().await;
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
     two.until("the bucket is known again", || async { two.site().bucket("mine").await.unwrap().is_some() })
         .await;
-    two.cut(true).await;
     two.put("mine", "new", "another").await.unwrap();
     assert!(two.site().is_member(id) && !two.site().is_complete(id));
     let missed = two.get("mine", "k").await.unwrap_err();
     assert_eq!(missed.kind(), ErrorKind::Unreachable, "{missed}");
-    two.cut(false).await;
+    assert!(missed.message().contains("site-1"), "{missed}");
+    one.cut(false).await;
     two.until("it is followed whole again", || async { two.site().is_complete(id) }).await;
     assert_eq!(two.get("mine", "k").await.unwrap(), "body");
     world.stop().await;

@@ -398,6 +398,20 @@ impl TestWorld {
 
     /// Tells every site of every other, as joining by token does.
     pub(super) async fn introduce(&self) {
+        self.acquaint().await;
+        for site in &self.sites {
+            self.linked(site).await;
+            let system = site.site().system;
+            let register = move |view: &dyn View| bucket::register(view, system).map_err(unreadable);
+            site.until("the register of names is known", || async {
+                site.site().read(register).await.unwrap().is_some()
+            })
+            .await;
+        }
+    }
+
+    /// Gives each site the records of all: where they are.
+    pub(super) async fn acquaint(&self) {
         let mut records: Vec<Record> = Vec::new();
         for site in &self.sites {
             let (system, key) = (site.site().system, format!("site/{}", site.id()));
@@ -410,15 +424,6 @@ impl TestWorld {
             let entries: Vec<_> =
                 records.iter().map(|record| entry(&Entry::Record(Box::new(record.clone())))).collect();
             site.site().commit(site.site().system, (), move |_| Ok(((), entries))).await.unwrap();
-        }
-        for site in &self.sites {
-            self.linked(site).await;
-            let system = site.site().system;
-            let register = move |view: &dyn View| bucket::register(view, system).map_err(unreadable);
-            site.until("the register of names is known", || async {
-                site.site().read(register).await.unwrap().is_some()
-            })
-            .await;
         }
     }
 
