@@ -114,11 +114,13 @@ async fn it_waits_for_everybody_and_goes_on_after_a_start() {
     world.sites[3].site().peers.net().set_cut(false);
     world.until_linked(&world.sites[0], &world.sites[3]).await;
     let said = replace(&world.sites[0], "site-3", "site-4", true).await.unwrap();
-    assert!(said.homes_wait.contains("is about to give them"), "{}", said.homes_wait);
+    let is_silent = |why: &str| why.contains("photos: site-2 did not answer");
+    let is_begun = said.homes_wait.contains("is about to give them") || is_silent(&said.homes_wait);
+    assert!(is_begun, "{}", said.homes_wait);
     let one = &world.sites[0];
     let gone = &world.sites[2].id();
     let why = || one.site().replacing.homes_wait().get(gone).cloned().unwrap_or_default();
-    one.until("the home waits", || async { why().contains("photos: site-2 did not answer") }).await;
+    one.until("the home waits", || async { is_silent(&why()) }).await;
     assert_eq!(said.by.name, "site-4");
     let waits = async |four: &TestSite, three: &TestSite| recovery(four, three).await.waits_for;
     for _ in 0..2 {

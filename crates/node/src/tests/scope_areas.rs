@@ -270,7 +270,7 @@ async fn a_site_that_is_being_emptied_is_none_of_its_area() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_waits_for_its_scope_and_no_further() {
     const NEAR: Duration = Duration::from_millis(2);
-    const FAR: Duration = Duration::from_millis(40);
+    const FAR: Duration = Duration::from_millis(250);
     let world = founded(&["oslo", "oslo", "bergen"], "2, 1 in each area").await;
     let [one, two, three] = &world.sites[..] else { panic!("three sites") };
     one.set_delay(two, NEAR);
@@ -288,17 +288,18 @@ async fn a_write_waits_for_its_scope_and_no_further() {
         ("sites=3", "1", FAR, None),
     ] {
         set(one, BucketPatch { copies_in: Some(copies.into()), ..BucketPatch::default() }).await;
-        let mut took = Vec::new();
+        let mut quickest = Duration::MAX;
+        // One that is quick is enough: what else the machine has to do is nobody's fault.
         for number in 0..21 {
             let begun = clock.now();
             answered(one, scope, &format!("{scope} {copies} {number}"), 4096).await;
-            took.push(clock.now().since(begun));
+            quickest = quickest.min(clock.now().since(begun));
+            assert!(quickest >= least, "{scope} with {copies}: {quickest:?}");
+            if less_than.is_none_or(|most| quickest < most) {
+                break;
+            }
         }
-        took.sort();
-        println!("{scope} (copies {copies}): median {:?}, p95 {:?}", took[10], took[19]);
-        assert!(took[0] >= least, "{scope} with {copies}: {:?}", took[0]);
-        // The quickest: what else the machine has to do is nobody's fault.
-        assert!(less_than.is_none_or(|most| took[0] < most), "{scope} with {copies}: {:?}", took[0]);
+        assert!(less_than.is_none_or(|most| quickest < most), "{scope} with {copies}: {quickest:?}");
     }
     world.stop().await;
 }

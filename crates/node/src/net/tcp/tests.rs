@@ -546,8 +546,10 @@ async fn a_copy_is_turned_away(copied_is_lower: bool) {
     peer.net.set_refused([(site.node(), [lives(&copy)].into())].into());
     site.net.close().await;
     peer.down(site.node()).await;
-    let before = peer.net.turned_away()[&site.node()];
-    until("it came again", || peer.net.turned_away()[&site.node()] < before).await;
+    let since = || peer.net.turned_away()[&site.node()];
+    let last = std::cell::Cell::new(since());
+    let is_new = |now: Duration| now < last.replace(now);
+    until("it came again", || is_new(since())).await;
     assert!(peer.net.lives().is_empty());
     copy.net.close().await;
     copy = Site::at("127.0.0.1:0", copy.identity).await;
