@@ -1,6 +1,6 @@
 //! The store: what the node and the simulator see of the disk.
 //!
-//! Split by what is done: [`open`] and [`replay`] bring it up, [`commit`] carries out groups, [`put`] and [`read`]
+//! Split by what is done: [`open`], [`replay`] and [`unvouched`] bring it up, [`commit`] carries out groups, [`put`] and [`read`]
 //! handle chunks, [`collect`], [`strip`], [`compact`] and [`release`] give space back, [`rebase`] lets old journal go, [`scrub`] and [`examine`] read everything
 //! again, [`committer`] runs the threads.
 
@@ -44,6 +44,7 @@ mod replay;
 mod report;
 mod scrub;
 mod strip;
+mod unvouched;
 mod words;
 
 pub use committer::Committer;

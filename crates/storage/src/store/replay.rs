@@ -7,24 +7,21 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use skerry_base::codec;
 use skerry_base::kv::{Batch, Reducer, Table, View};
-use skerry_base::{BucketId, ChunkId, ChunkKind};
+use skerry_base::{ChunkId, ChunkKind};
 
 use super::changes::{Changes, Held, Placed, load_row};
 use super::commit::leaf;
 use super::judge::{Bytes, Rotten, children_in, judge, read_at, read_whole};
 use super::open::{Opened, lacking_of};
 use super::rebase::{Base, table_of};
-use super::scrub::Scrub;
 use super::{Damage, DamagedChunk, IndexState, Recovery};
 use crate::chunks::Key;
-use crate::chunks::row::{
-    Applied, Area, FREEING, LACKING, Note, Place, REBUILDING, Row, UNWANTED, read_chunk_key, read_freeing_key,
-};
+use crate::chunks::row::{Applied, Area, FREEING, LACKING, Note, Place, REBUILDING, Row, read_freeing_key};
 use crate::disk::{Disk, File};
 use crate::index::Index;
 use crate::journal::base::{self, Item, Reader};
@@ -40,7 +37,7 @@ use crate::space::Space;
 use crate::{Settings, StorageError};
 
 /// Changes gathered before they are applied.
-const BATCH: usize = 4096;
+pub(super) const BATCH: usize = 4096;
 
 /// The last segments may hold what no sync has covered: a segment is synced when it is full, but who took a place in
 /// it just before may write a moment later.
@@ -82,7 +79,7 @@ struct Segment<'a> {
 }
 
 /// Where the index is.
-struct Progress {
+pub(super) struct Progress {
     applied: Applied,
     /// Extents found behind the noted positions, newest of each chunk.
     found: BTreeMap<Key, Found>,
@@ -91,13 +88,13 @@ struct Progress {
     /// What was found rotten.
     rotten: BTreeMap<Key, Rotten>,
     /// Whether something lies in payload that nobody can tell: it may be a tree.
-    is_strange: bool,
+    pub(super) is_strange: bool,
     /// Whether records are gone, or may be: what nothing refers to may be theirs.
-    lacks: bool,
+    pub(super) lacks: bool,
 }
 
 impl Replay<'_> {
-    fn index(&self) -> &dyn Index {
+    pub(super) fn index(&self) -> &dyn Index {
         &*self.opened.index
     }
 
@@ -135,7 +132,7 @@ impl Replay<'_> {
         self.adopt(&mut progress, recovery)?;
         self.tell_rotten(&progress, recovery)?;
         if rebuilds {
-            self.drop_unwanted(&mut progress, recovery)?;
+            self.drop_unvouched(&mut progress, recovery)?;
             self.apply(&mut progress, |changes| {
                 changes.note(REBUILDING, None);
                 Ok(())
@@ -174,7 +171,7 @@ impl Replay<'_> {
     }
 
     /// Applies one batch of changes.
-    fn apply(
+    pub(super) fn apply(
         &self,
         progress: &mut Progress,
         make: impl FnOnce(&mut Changes<'_>) -> Result<(), StorageError>,
@@ -221,6 +218,8 @@ impl Replay<'_> {
                 let behind = if rebuilds { 0 } else { start };
                 believe_the_medium(&file, behind).map_err(failed)?;
             }
+            // Where nothing can be punched what was torn and let go of lies there still, however long ago that was.
+            let doubtful = doubtful || (area == Area::Payload && self.space.has_no_holes());
             let segment = Segment { area, number, file: &file, doubtful };
             let scanned = match rebuilds {
                 true => self.rebuild_segment(progress, &segment, recovery)?,
@@ -521,10 +520,20 @@ impl Replay<'_> {
 
     /// Whether what lies there is what its name says.
     fn reads(&self, key: Key, place: Place, stored: u32) -> bool {
+        self.bytes_at(key, place, stored) == Bytes::Whole
+    }
+
+    /// How what lies there reads.
+    pub(super) fn bytes_at(&self, key: Key, place: Place, stored: u32) -> Bytes {
         let head = if place.area == Area::Journal { 0 } else { header_len(stored) };
-        let file = self.disk.open(&file_name(place.area.folder(), place.segment)).ok();
-        let bytes = file.and_then(|file| read_at(&file, place.offset + head as u64, stored).ok());
-        bytes.is_some_and(|bytes| ChunkId::of(&bytes) == key.1)
+        let Ok(file) = self.disk.open(&file_name(place.area.folder(), place.segment)) else {
+            return Bytes::Unread;
+        };
+        match read_at(&file, place.offset + head as u64, stored) {
+            Ok(bytes) if ChunkId::of(&bytes) == key.1 => Bytes::Whole,
+            Ok(_) => Bytes::Torn,
+            Err(why) => why,
+        }
     }
 
     fn replay_note(
@@ -554,7 +563,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn children_at(&self, place: Place, stored: u32) -> Arc<[ChunkId]> {
+    pub(super) fn children_at(&self, place: Place, stored: u32) -> Arc<[ChunkId]> {
         let read = || -> Option<Arc<[ChunkId]>> {
             let file = self.disk.open(&file_name(place.area.folder(), place.segment)).ok()?;
             children_in(&file, place.offset, stored)
@@ -697,49 +706,6 @@ impl Replay<'_> {
             }
         }
         Ok(())
-    }
-
-    /// After a rebuild nobody vouches for chunks that nothing refers to: they may be torn. Where a rotten tree is wanted, or may
-    /// be, or records are gone, those that read stay for the collector's rest: they may be what it lists, or the records
-    /// named, and are counted again once that is mended.
-    fn drop_unwanted(&self, progress: &mut Progress, recovery: &mut Recovery) -> Result<(), StorageError> {
-        let listed = Scrub::load(&**self.disk, self.salt).trees();
-        let spares_all = progress.lacks || progress.is_strange || listed.is_none();
-        let rotten = recovery.rotten.iter().filter(|chunk| chunk.tree).map(|tree| tree.domain);
-        let spared: BTreeSet<BucketId> = rotten.chain(listed.into_iter().flatten()).collect();
-        let mut after = UNWANTED.to_vec();
-        loop {
-            let reading = self.index().read();
-            let mut keys: Vec<Key> = Vec::new();
-            let mut last = None;
-            reading.scan(
-                Table::Storage,
-                Bound::Excluded(after.as_slice()),
-                Bound::Unbounded,
-                &mut |row, _| {
-                    let Some(chunk) = row.strip_prefix(UNWANTED) else { return ControlFlow::Break(()) };
-                    keys.extend(read_chunk_key(chunk));
-                    last = Some(row.to_vec());
-                    if keys.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-                },
-            )?;
-            let Some(last) = last else { return Ok(()) };
-            after = last;
-            let mut dropped = 0;
-            self.apply(progress, |changes| {
-                for key in &keys {
-                    let row = changes.row(*key)?;
-                    let Some(place) = row.place else { continue };
-                    if (spares_all || spared.contains(&key.0)) && self.reads(*key, place, row.stored) {
-                        continue;
-                    }
-                    dropped += 1;
-                    changes.unplace(*key, || self.children_at(place, row.stored), true)?;
-                }
-                Ok(())
-            })?;
-            recovery.chunks_dropped += dropped;
-        }
     }
 }
 

@@ -18,5 +18,6 @@ mod releasing;
 mod salt;
 mod scrubbing;
 mod sectors;
+mod unvouched;
 mod wear;
 mod world;

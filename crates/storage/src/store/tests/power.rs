@@ -256,6 +256,12 @@ fn many_drawn_cuts() {
     );
 }
 
+/// What a tree lists was torn with it, and came back with the third index of that disk.
+#[test]
+fn a_torn_leaf_does_not_outlive_the_tree_that_lists_it() {
+    cut_short(Kind::Moving, 1028, 221, true);
+}
+
 #[test]
 #[ignore = "minutes: every operation of many runs"]
 fn wide() {

@@ -25,25 +25,25 @@ fn frames(disk: &FaultyDisk, number: u32) -> Vec<usize> {
     (0..bytes.len() - 8).step_by(8).filter(|&at| bytes[at..].starts_with(&magic)).collect()
 }
 
-fn flip(disk: &FaultyDisk, name: &str, at: usize) {
+pub(super) fn flip(disk: &FaultyDisk, name: &str, at: usize) {
     disk.corrupt(name, |bytes| bytes[at] ^= 1);
 }
 
-fn place_of(store: &Store, bytes: &[u8]) -> Place {
+pub(super) fn place_of(store: &Store, bytes: &[u8]) -> Place {
     rows(&store.view())[&(DOMAIN, ChunkId::of(bytes))].place.unwrap()
 }
 
-fn reads(store: &Store, bytes: &[u8]) -> bool {
+pub(super) fn reads(store: &Store, bytes: &[u8]) -> bool {
     store.check_chunk(DOMAIN, ChunkId::of(bytes)).is_ok()
 }
 
-fn settle(store: &Store) {
+pub(super) fn settle(store: &Store) {
     store.settle(|settled| settled.unwrap());
     store.pump();
 }
 
 /// Some steps of the collector at one moment.
-fn collect(store: &Store, now: u64) {
+pub(super) fn collect(store: &Store, now: u64) {
     for _ in 0..6 {
         store.checkpoint().unwrap();
         store.collect(WallTime(now)).unwrap();
@@ -55,7 +55,7 @@ fn heads_stay() -> Settings {
     Settings { journal_heads_bytes: u64::MAX, ..kept() }
 }
 
-fn lose(settings: &Settings) {
+pub(super) fn lose(settings: &Settings) {
     settings.kept.as_ref().unwrap().lose();
 }
 
