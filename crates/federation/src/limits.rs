@@ -115,6 +115,9 @@ pub const METERED: u8 = 6;
 pub const LIGHT: u8 = 7;
 /// Who is neither linked nor heard of for this long is no landmark: twice what SWIM needs to see a death.
 pub const ABSENT: Duration = Duration::from_secs(120);
+/// How long a landmark waits for a site that is there to say what it holds, before it names it instead: what there is to say
+/// is at most 1.6 MB. Without an end one site that takes no records would leave all others without "nobody".
+pub const TELLS: Duration = Duration::from_secs(60);
 /// Pause after a site has said where it is, before it says so again; doubles up to [`PLACE_PAUSE_MAX`].
 pub const PLACE_PAUSE: Duration = Duration::from_secs(10);
 /// Longest pause.

@@ -28,6 +28,8 @@ pub(crate) struct Peers {
     landmarks: BTreeSet<SiteId>,
     /// What the other end of a link understands, once it has said so.
     speaks: BTreeMap<SiteId, u8>,
+    /// What each site said last of that, over links that came and went: it draws landmarks as it did before its link broke.
+    said: BTreeMap<SiteId, u8>,
     alive: BTreeSet<SiteId>,
     /// Neither linked nor alive: taken for absent then.
     missed: BTreeMap<SiteId, Instant>,
@@ -52,6 +54,7 @@ impl Peers {
             view,
             landmarks: BTreeSet::new(),
             speaks: BTreeMap::new(),
+            said: BTreeMap::new(),
             alive: BTreeSet::new(),
             missed: BTreeMap::new(),
             light: BTreeSet::new(),
@@ -69,6 +72,8 @@ impl Peers {
         let come: Vec<SiteId> = roster.difference(&self.roster).copied().collect();
         self.rtts.retain(|site, _| roster.contains(site));
         self.speaks.retain(|site, _| roster.contains(site));
+        let links = &self.links;
+        self.said.retain(|site, _| roster.contains(site) || links.contains(site));
         self.payers.retain(|site, _| roster.contains(site));
         let first = self.roster.is_empty();
         self.roster = roster;
@@ -112,11 +117,11 @@ impl Peers {
         self.light.contains(&site)
     }
 
-    /// Whether a linked site is of a release that draws landmarks without asking who pays: it may tell others than everybody
-    /// else does, for as long as it is there.
+    /// Whether a site said last that it is of a release that draws landmarks without asking who pays: it may tell others than
+    /// everybody else does, for as long as it is there, linked or not.
     pub(crate) fn draws_otherwise(&self, site: SiteId) -> bool {
         let before = |dialect: &u8| (limits::AREAS..limits::LIGHT).contains(dialect);
-        !self.light.is_empty() && self.speaks.get(&site).is_some_and(before)
+        !self.light.is_empty() && self.said.get(&site).is_some_and(before)
     }
 
     fn there(&mut self, site: SiteId, now: Instant) {
@@ -152,6 +157,9 @@ impl Peers {
     pub(crate) fn link_down(&mut self, site: SiteId, now: Instant) {
         self.links.remove(&site);
         self.speaks.remove(&site);
+        if !self.knows(site) {
+            self.said.remove(&site);
+        }
         self.miss(site, now);
     }
 
@@ -249,6 +257,7 @@ impl Peers {
     pub(crate) fn speaks(&mut self, site: SiteId, dialect: u8) {
         if self.links.contains(&site) {
             self.speaks.insert(site, dialect);
+            self.said.insert(site, dialect);
         }
     }
 

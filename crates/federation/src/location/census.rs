@@ -130,11 +130,11 @@ impl Census {
             return;
         }
         let fit = |site: &SiteId| cx.peers.understands(*site) && !self.silent.contains(site);
-        let mut landmarks = cx.peers.top();
-        landmarks.retain(fit);
-        // Who pays is a landmark only where too few others are; among those it is asked last.
-        let landmark = landmarks.iter().find(|site| !cx.peers.is_light(**site)).or(landmarks.first());
-        let Some(landmark) = landmark.copied() else {
+        let landmarks = cx.peers.top().into_iter().filter(fit);
+        // Nearest first. Last is who may be no landmark by its own draw and then never knows who the members are; before it who
+        // pays, which is a landmark only where too few others are.
+        let last = |site: &SiteId| (cx.peers.draws_otherwise(*site), cx.peers.is_light(*site));
+        let Some(landmark) = landmarks.min_by_key(last) else {
             // Nobody can be asked: what was told counts no more.
             self.queue.iter().for_each(|bucket| {
                 self.rolled.remove(bucket);

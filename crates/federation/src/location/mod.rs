@@ -5,8 +5,8 @@
 //! knows, who answers the asker. With one level (K = 1) every site is a landmark of every other
 //! ([`landmarks::Landmarks`] is where levels come in). What was heard is kept in [`table`].
 //!
-//! Honest negatives: a landmark that has not heard all live sites since its start says "not yet", never "no";
-//! who concludes "unknown" names the sites that could not be asked.
+//! Honest negatives: a landmark that has not heard all live sites since its start says "not yet" for a while ([`untold`]),
+//! then whom it has not heard, never "no"; who concludes "unknown" names the sites that could not be asked.
 
 use std::collections::BTreeSet;
 
@@ -24,6 +24,7 @@ mod census;
 mod landmarks;
 mod publish;
 mod table;
+mod untold;
 
 use answer::Waiting;
 use ask::Questions;
@@ -31,6 +32,7 @@ use census::Census;
 use publish::Publisher;
 pub(crate) use table::Change;
 use table::Holders;
+use untold::Untold;
 
 /// The location machine: publisher, landmark and asker in one.
 pub(crate) struct Location {
@@ -41,7 +43,8 @@ pub(crate) struct Location {
     questions: Questions,
     waiting: Waiting,
     census: Census,
-    /// Every site has told this one what it holds, or need not.
+    untold: Untold,
+    /// Every site that is there has told this one what it holds, or need not.
     whole: bool,
     changes: Vec<Change>,
 }
@@ -56,6 +59,7 @@ impl Location {
             questions: Questions::default(),
             waiting: Waiting::default(),
             census: Census::default(),
+            untold: Untold::default(),
             whole: true,
             changes: Vec::new(),
         }
@@ -136,10 +140,27 @@ impl Location {
         self.census.unheard(bucket).cloned().or_else(own)
     }
 
-    /// Whom this site has not heard, if everybody tells it and it has heard all who are there.
+    /// Whom this site has not heard, if everybody tells it and it waits for none of them any more.
     fn own_unheard(&self, cx: &Context<'_>) -> Option<Vec<SiteId>> {
-        let top = !cx.peers.one_level() && cx.peers.view().is_top();
-        top.then(|| self.holders.unheard(cx)).flatten()
+        self.untold_here(cx).filter(|unheard| !unheard.iter().any(|site| self.untold.waits_for(*site, cx)))
+    }
+
+    /// Whom this site has not heard, if everybody tells it.
+    fn untold_here(&self, cx: &Context<'_>) -> Option<Vec<SiteId>> {
+        let is_top = !cx.peers.one_level() && cx.peers.view().is_top();
+        is_top.then(|| self.holders.unheard(cx.peers.roster()))
+    }
+
+    /// Takes note of who is there and has not told; whether this site is told everything by all who are.
+    fn look(&mut self, cx: &Context<'_>) -> bool {
+        let unheard = self.untold_here(cx);
+        let there = |unheard: &Vec<SiteId>| -> Vec<SiteId> {
+            unheard.iter().copied().filter(|site| cx.peers.view().knows(*site)).collect()
+        };
+        let there = unheard.as_ref().map(there);
+        let is_told = there.as_ref().is_some_and(Vec::is_empty);
+        self.untold.look(there.unwrap_or_default(), cx.now);
+        is_told
     }
 
     /// Memberships that changed since last asked.
@@ -346,7 +367,8 @@ impl Location {
 
     pub(crate) fn tick(&mut self, cx: &mut Context<'_>) {
         self.publisher.tick(cx);
-        let needless = self.own_unheard(cx).is_some();
+        // Who is named may hold what this site was not told of: of those it asks, as all do.
+        let needless = self.look(cx);
         self.whole = cx.peers.one_level() || needless;
         self.census.tick(self.publisher.mine(), needless, &self.holders, cx);
         self.waiting.tick(cx);

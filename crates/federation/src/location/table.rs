@@ -202,9 +202,8 @@ impl Holders {
         self.heard.get(&site).is_some_and(|heard| heard.complete && !heard.is_member(bucket))
     }
 
-    /// Sites that have not said everything since this machine's start; none if one of them is there. Who may never do, because
-    /// it takes others for landmarks, is waited for by nobody, and named.
-    pub(super) fn unheard(&self, cx: &Context<'_>) -> Option<Vec<SiteId>> {
+    /// Sites that have not said everything since this machine's start, there or not.
+    pub(super) fn unheard(&self, roster: &BTreeSet<SiteId>) -> Vec<SiteId> {
         // Both in order of site: a landmark of many looks at each step.
         let mut heard =
             self.heard.iter().filter(|(_, heard)| heard.complete).map(|(site, _)| *site).peekable();
@@ -212,9 +211,7 @@ impl Holders {
             while heard.next_if(|passed| passed < site).is_some() {}
             heard.next_if_eq(site).is_some()
         };
-        let unheard: Vec<SiteId> = cx.peers.roster().iter().copied().filter(|site| !said(site)).collect();
-        let may_say = |site: &SiteId| cx.peers.view().knows(*site) && !cx.peers.draws_otherwise(*site);
-        (!unheard.iter().any(may_say)).then_some(unheard)
+        roster.iter().copied().filter(|site| !said(site)).collect()
     }
 
     /// Sites that tell this one what they hold: the cluster of this landmark.

@@ -161,3 +161,94 @@ fn releases_that_do_not_read_who_pays_find_and_are_found() {
         }
     }
 }
+
+/// A settled world in which one landmark pays, with these besides: a new landmark; a site that goes on drawing as if nobody
+/// paid, of a release before or because no record reaches it; one that is like the rest.
+struct Divided {
+    world: World,
+    new: usize,
+    other: usize,
+    asker: usize,
+}
+
+fn divided(seed: u64, is_before: bool) -> Divided {
+    let drawn = top(&settled(20, seed, &[]));
+    let payer = *drawn.first().unwrap();
+    let low: Vec<usize> = (0..20).filter(|n| !drawn.contains(n)).collect();
+    let mut world = settled(20, seed, &[]);
+    all_read(&mut world, &[payer].into());
+    let new = *top(&world).difference(&drawn).next().unwrap();
+    let mut rest = low.into_iter().filter(|n| *n != new);
+    let (other, asker) = (rest.next().unwrap(), rest.next().unwrap());
+    world = settled(20, seed, if is_before { std::slice::from_ref(&other) } else { &[] });
+    world.paying = [payer].into();
+    world.unaware = [other].into();
+    (0..20).filter(|n| *n != other).for_each(|n| world.reads(n));
+    Divided { world, new, other, asker }
+}
+
+const NOBODY: Option<Answer> = Some(Answer::Unknown { unasked: Vec::new() });
+
+impl Divided {
+    fn asks(&mut self, n: usize, ticket: u64, of: u8) -> Option<Answer> {
+        self.world.locate(n, ticket, of);
+        self.world.run(seconds(6));
+        self.world.answer(ticket)
+    }
+}
+
+#[test]
+fn a_site_of_a_release_before_draws_as_it_did_though_its_link_is_gone() {
+    for seed in 0..4 {
+        let mut divided = divided(seed, true);
+        let (new, other, asker) = (divided.new, divided.other, divided.asker);
+        divided.world.run(seconds(15));
+        divided.world.cut(other, new);
+        assert_eq!(divided.asks(asker, 1, 7), NOBODY, "seed {seed}: one link");
+        assert_eq!(divided.asks(new, 2, 7), NOBODY, "seed {seed}: one link, at the landmark");
+        divided.world.heal(other, new);
+        divided.world.run(seconds(5));
+        divided.world.stop(other);
+        assert_eq!(divided.asks(asker, 3, 7), NOBODY, "seed {seed}: all links");
+    }
+}
+
+#[test]
+fn who_takes_no_records_is_waited_for_for_a_while_and_then_named() {
+    for seed in 0..4 {
+        let mut divided = divided(seed, false);
+        let (other, asker) = (divided.other, divided.asker);
+        divided.world.join(other, bucket(5));
+        divided.world.run(seconds(20));
+        assert_eq!(divided.asks(asker, 1, 7), Some(Answer::NotYetKnown), "seed {seed}");
+        divided.world.run(seconds(40));
+        assert_eq!(divided.asks(asker, 2, 7), NOBODY, "seed {seed}");
+        assert_eq!(divided.asks(asker, 3, 5), found(&[other]), "seed {seed}: who has heard it knows");
+        divided.world.isolate(other);
+        divided.world.run(seconds(5));
+        let apart = Some(Answer::Unreachable { sites: vec![site_id(other)] });
+        assert_eq!(divided.asks(asker, 4, 5), apart, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_landmark_that_some_site_does_not_tell_knows_no_members_without_asking() {
+    for seed in 0..4 {
+        for is_before in [true, false] {
+            let mut divided = divided(seed, is_before);
+            let (new, other) = (divided.new, divided.other);
+            divided.world.join(other, bucket(5));
+            divided.world.run(seconds(90));
+            divided.world.join(new, bucket(5));
+            let mut is_whole = false;
+            for _ in 0..100 {
+                let machine = &divided.world.sites[new].machine;
+                let knows = machine.members(bucket(5)).contains(&site_id(other));
+                is_whole = machine.knows_all_members(bucket(5));
+                assert!(knows || !is_whole, "seed {seed}: all are known but one");
+                divided.world.run(millis(20));
+            }
+            assert!(is_whole, "seed {seed}: it was told who they are");
+        }
+    }
+}
