@@ -43,8 +43,14 @@ pub enum Table {
 
 /// The index could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("index unreadable: {0}")]
-pub struct ViewError(pub String);
+pub enum ViewError {
+    /// What lies there is not what was written, or is lost.
+    #[error("index unreadable: {0}")]
+    Unreadable(String),
+    /// The system refused it now (too many open files, no memory), which says nothing of what lies there: try again.
+    #[error("the index cannot be read just now: {0}")]
+    Refused(String),
+}
 
 /// What a visitor of a scan is given: key and value.
 pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;

@@ -75,7 +75,11 @@ impl StorageError {
 
 impl From<skerry_base::kv::ViewError> for StorageError {
     fn from(error: skerry_base::kv::ViewError) -> Self {
-        Self::Index(error.0)
+        use skerry_base::kv::ViewError;
+        match error {
+            ViewError::Unreadable(why) => Self::Index(why),
+            ViewError::Refused(error) => Self::Io { what: "read the index".to_owned(), error },
+        }
     }
 }
 

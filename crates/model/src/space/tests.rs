@@ -351,7 +351,7 @@ fn keeping_nothing_reads_nothing() {
     struct Unread;
     impl View for Unread {
         fn get(&self, _: Table, _: &[u8]) -> Result<Option<Bytes>, ViewError> {
-            Err(ViewError("read".into()))
+            Err(ViewError::Unreadable("read".into()))
         }
 
         fn scan(
@@ -361,7 +361,7 @@ fn keeping_nothing_reads_nothing() {
             _: Bound<&[u8]>,
             _: &mut Visit<'_>,
         ) -> Result<(), ViewError> {
-            Err(ViewError("read".into()))
+            Err(ViewError::Unreadable("read".into()))
         }
     }
     assert!(keep(&Unread, BUCKET, Vec::new()).unwrap().is_empty());

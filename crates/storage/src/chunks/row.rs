@@ -151,6 +151,8 @@ pub(crate) const APPLIED: &[u8] = b"applied";
 pub(crate) const REBUILDING: &[u8] = b"rebuilding";
 /// The journal segments that a rebuild could not read whole (numbers, u32 little-endian): only they say what the index lacks.
 pub(crate) const LACKING: &[u8] = b"lacking";
+/// There if a rebuild found a part of the journal gone or unreadable: an index that was given up may say what it said.
+pub(crate) const MISSED: &[u8] = b"missed";
 /// Prefix of unwanted chunks; the value is empty, or the wall time (u64, little-endian) since when.
 pub(crate) const UNWANTED: &[u8] = b"z";
 /// Prefix of space to free, by the mark of the group that let go of it.

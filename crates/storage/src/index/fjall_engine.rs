@@ -116,7 +116,7 @@ struct FjallReading {
 impl View for FjallReading {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
         let value = self.snapshot.get(&self.rows, prefixed(table, key));
-        let value = value.map_err(|error| ViewError(error.to_string()))?;
+        let value = value.map_err(|error| ViewError::Unreadable(error.to_string()))?;
         Ok(value.map(|value| Bytes::copy_from_slice(&value)))
     }
 
@@ -132,7 +132,7 @@ impl View for FjallReading {
             return Ok(());
         }
         for row in self.snapshot.range(&self.rows, (first, last)) {
-            let (key, value) = row.into_inner().map_err(|error| ViewError(error.to_string()))?;
+            let (key, value) = row.into_inner().map_err(|error| ViewError::Unreadable(error.to_string()))?;
             if let ControlFlow::Break(()) = visit(key.get(1..).unwrap_or_default(), &value) {
                 break;
             }

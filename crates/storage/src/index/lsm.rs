@@ -7,6 +7,7 @@
 //! What a memtable takes is counted here as it lies in memory: the library counts keys, values and its own structures,
 //! not the nodes of the list nor what the allocator puts around each.
 
+use std::io::ErrorKind;
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter};
+use rustix::io::Errno;
 use skerry_base::kv::{Table, View, ViewError, Visit};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -44,12 +46,24 @@ fn resident(key: usize, value: usize) -> u64 {
     NODE + outside(key) + outside(value)
 }
 
-/// What the file system refused says nothing about what lies there.
+/// What the file system refused says nothing about what lies there; a table that is cut short or gone does.
 fn failed(error: lsm_tree::Error) -> StorageError {
     match error {
-        lsm_tree::Error::Io(error) => StorageError::io("write the index", &error),
+        lsm_tree::Error::Io(error) if !is_damage(&error) => StorageError::io("write the index", &error),
         error => StorageError::Index(error.to_string()),
     }
+}
+
+/// How the library says of a file that it is not what was written.
+fn is_damage(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::NotFound)
+}
+
+/// Whether it is the process or the machine that lacks something, and not the file.
+fn is_passing(error: &std::io::Error) -> bool {
+    let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::INTR];
+    lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+        || error.kind() == ErrorKind::OutOfMemory
 }
 
 /// Whether the list of tables is as it was written. The library notes its checksum beside its name and does not look at
@@ -59,7 +73,7 @@ fn check_tables(path: &Path) -> Result<(), StorageError> {
     let current = match std::fs::read(path.join("current")) {
         Ok(current) => current,
         // A new one, or one that the library refuses.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(StorageError::io("read the index", &error)),
     };
     let mut fields = Fields::of(&current);
@@ -70,8 +84,12 @@ fn check_tables(path: &Path) -> Result<(), StorageError> {
     if xxh3_128(&list) == sum { Ok(()) } else { Err(damaged("does not match its checksum")) }
 }
 
+/// A sector that cannot be read is damage here: nobody but a rebuild would ever mend it.
 fn unreadable(error: lsm_tree::Error) -> ViewError {
-    ViewError(error.to_string())
+    match error {
+        lsm_tree::Error::Io(error) if is_passing(&error) => ViewError::Refused(error.to_string()),
+        error => ViewError::Unreadable(error.to_string()),
+    }
 }
 
 /// What only who applies or rotates changes.

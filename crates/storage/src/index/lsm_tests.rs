@@ -2,11 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use bytes::Bytes;
-use skerry_base::kv::{Batch, Table};
+use std::io::ErrorKind;
 
-use super::{INLINE, Lsm, NODE, resident};
-use crate::Settings;
+use rustix::io::Errno;
+use skerry_base::kv::{Batch, Table, ViewError};
+
+use super::{INLINE, Lsm, NODE, failed, resident, unreadable};
 use crate::index::Index;
+use crate::{Settings, StorageError};
 use lsm_tree::AbstractTree;
 
 const MEMTABLE: u64 = 256 << 10;
@@ -107,4 +110,20 @@ fn a_reading_keeps_what_it_reads_and_no_longer() {
     index.checkpoint(None).unwrap();
     index.tend(None).unwrap();
     assert!(memtable.upgrade().is_none(), "nobody reads it any more");
+}
+
+/// Of the system and of the file: what the machine lacks for a moment is no damage, a table that is cut short is.
+#[test]
+fn what_the_system_refuses_is_told_from_what_the_file_says() {
+    let io = |error: std::io::Error| lsm_tree::Error::Io(error);
+    let os = |errno: Errno| io(std::io::Error::from_raw_os_error(errno.raw_os_error()));
+    let kind = |kind: ErrorKind| io(kind.into());
+    let is_refused = |error| matches!(unreadable(error), ViewError::Refused(_));
+    assert!([Errno::MFILE, Errno::NFILE, Errno::NOMEM].into_iter().all(|errno| is_refused(os(errno))));
+    assert!(!is_refused(os(Errno::IO)) && !is_refused(kind(ErrorKind::UnexpectedEof)));
+    let is_damage = |error| matches!(failed(error), StorageError::Index(_));
+    let damaged = [ErrorKind::UnexpectedEof, ErrorKind::InvalidData, ErrorKind::NotFound];
+    assert!(damaged.into_iter().all(|error| is_damage(kind(error))));
+    assert!(!is_damage(os(Errno::IO)) && !is_damage(os(Errno::MFILE)));
+    assert!(matches!(failed(os(Errno::NOSPC)), StorageError::Full));
 }

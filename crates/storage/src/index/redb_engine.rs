@@ -131,7 +131,7 @@ struct RedbReading {
 
 impl RedbReading {
     fn rows(&self) -> Result<&ReadOnlyTable<&'static [u8], &'static [u8]>, ViewError> {
-        self.rows.as_ref().map_err(|error| ViewError(error.clone()))
+        self.rows.as_ref().map_err(|error| ViewError::Unreadable(error.clone()))
     }
 }
 
@@ -140,7 +140,7 @@ impl View for RedbReading {
         let value = self
             .rows()?
             .get(prefixed(table, key).as_slice())
-            .map_err(|error| ViewError(error.to_string()))?;
+            .map_err(|error| ViewError::Unreadable(error.to_string()))?;
         Ok(value.map(|value| Bytes::copy_from_slice(value.value())))
     }
 
@@ -157,7 +157,7 @@ impl View for RedbReading {
         }
         let range: (Bound<&[u8]>, Bound<&[u8]>) =
             (first.as_ref().map(Vec::as_slice), last.as_ref().map(Vec::as_slice));
-        let unreadable = |error: redb::StorageError| ViewError(error.to_string());
+        let unreadable = |error: redb::StorageError| ViewError::Unreadable(error.to_string());
         for item in self.rows()?.range::<&[u8]>(range).map_err(unreadable)? {
             let (key, value) = item.map_err(unreadable)?;
             if let ControlFlow::Break(()) = visit(key.value().get(1..).unwrap_or_default(), value.value()) {

@@ -172,6 +172,12 @@ pub(crate) fn set_aside(disk: &dyn Disk) -> Result<(), StorageError> {
     disk.sync_dir(".").map_err(failed)
 }
 
+/// Whether one was set aside.
+pub(crate) fn is_set_aside(disk: &dyn Disk) -> Result<bool, StorageError> {
+    let failed = |error: std::io::Error| StorageError::io("list the directory", &error);
+    Ok(disk.list(".").map_err(failed)?.iter().any(|name| name == BAD))
+}
+
 /// Removes what an attempt left behind.
 pub(crate) fn discard(disk: &dyn Disk) -> Result<(), StorageError> {
     match disk.remove(STAGED) {

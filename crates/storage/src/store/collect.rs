@@ -5,8 +5,10 @@
 //! the index of that group survives a crash. That comes by itself while writes fill the index's memory; a flush for the
 //! sake of space alone costs a merge of the index sooner or later, and is done when it is worth that.
 
+use std::cmp::Ordering as Cmp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use skerry_base::ChunkId;
@@ -46,6 +48,9 @@ const WORTH_WHILE_BUSY: u64 = 2;
 /// On a disk that is nearly full: this part of the room in which it counts as such.
 const WORTH_UNDER_PRESSURE: u64 = 4;
 
+/// In so many steps in a row, each some seconds, was a flush or merge of the index refused: it is damaged.
+const REFUSALS: u32 = 12;
+
 /// Where the collector is.
 #[derive(Default)]
 pub(super) struct Sweep {
@@ -69,6 +74,12 @@ pub(super) struct Sweep {
     pub(super) stuck: BTreeMap<u32, u64>,
     /// An index that was given up is not there any more.
     aside_gone: bool,
+    /// It may say what no other says: it stays.
+    pub(super) aside_stays: bool,
+    /// Steps for which no base is tried: the last try was refused by the file system, and is worth another soon.
+    pub(super) base_rests: u32,
+    /// How often the index was refused a flush or merge, as of the last step, and in how many steps in a row.
+    refused: (u32, u32),
     /// The last group as of the end of the last step: who finds another was not alone.
     mark: u64,
 }
@@ -173,6 +184,7 @@ impl Store {
         self.check_poison()?;
         self.buffers.rest();
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        self.look_at_refusals(&mut sweep);
         let mut done = Collected { pressed: self.is_pressed(), ..Collected::default() };
         let is_idle = sweep.mark == self.core().mark;
         if self.settings.lazy {
@@ -211,9 +223,26 @@ impl Store {
         first.end().map(|()| done)
     }
 
+    /// What the file system refuses now it may grant later. Where it refuses each flush and merge of the index for so long, it
+    /// is the index: runs that nobody merges would grow without end.
+    pub(super) fn look_at_refusals(&self, sweep: &mut Sweep) {
+        let count = self.refused.load(Ordering::Relaxed);
+        let (before, steps) = sweep.refused;
+        let steps = match count.cmp(&before) {
+            _ if count == 0 => 0,
+            Cmp::Greater => steps + 1,
+            _ => steps,
+        };
+        sweep.refused = (count, steps);
+        if steps == REFUSALS {
+            self.health.note_bad();
+        }
+    }
+
     /// An index that was given up makes way, unless it may be all that says what the journal does not.
-    fn drop_aside(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
-        let is_needless = sweep.hurt.is_empty() && sweep.lacking.is_empty() && !sweep.base.damaged;
+    pub(super) fn drop_aside(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
+        let says_it = sweep.aside_stays || !sweep.lacking.is_empty();
+        let is_needless = sweep.hurt.is_empty() && !says_it && !sweep.base.damaged;
         if is_needless && !sweep.aside_gone {
             let removed = self.disk.remove_folder(crate::index::ASIDE);
             removed.map_err(|error| StorageError::io("remove the index that was given up", &error))?;

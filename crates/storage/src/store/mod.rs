@@ -103,6 +103,8 @@ pub struct Store {
     durable_at_open: u64,
     /// Whether a thread tends the index; else who pumps does.
     tended: AtomicBool,
+    /// How often in a row the file system refused a flush or merge of the index.
+    refused: AtomicU32,
     tend_signal: committer::Signal,
     /// The payload and cache segments that were active when the index was last checkpointed for them.
     checked: Mutex<(u32, u32)>,
@@ -249,8 +251,13 @@ impl StoreView {
     /// Reads; what the engine cannot read, and what it panics on, is noted as damage.
     fn guarded<T>(&self, read: impl FnOnce() -> Result<T, ViewError>) -> Result<T, ViewError> {
         let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(read));
-        read.unwrap_or_else(|_| Err(ViewError("the engine panicked".into())))
-            .inspect_err(|_| self.health.note_bad())
+        read.unwrap_or_else(|_| Err(ViewError::Unreadable("the engine panicked".into()))).inspect_err(
+            |error| {
+                if matches!(error, ViewError::Unreadable(_)) {
+                    self.health.note_bad();
+                }
+            },
+        )
     }
 }
 

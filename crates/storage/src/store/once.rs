@@ -97,7 +97,7 @@ mod tests {
             self.asked.set(self.asked.get() + 1);
             if self.faults.get() > 0 {
                 self.faults.set(self.faults.get() - 1);
-                return Err(ViewError("unreadable".into()));
+                return Err(ViewError::Unreadable("unreadable".into()));
             }
             self.tables.get(table, key)
         }

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use skerry_base::kv::{Reducer, Table};
 
-use super::rebase::Base;
+use super::rebase::{Base, reads_whole};
 use super::replay::{Replay, Replayed};
 use super::{Core, IndexState, Recovery, Store};
 use crate::checksum::crc32c;
 use crate::chunks::row::{
-    ACCOUNT, APPLIED, Account, Applied, Area, LACKING, REBUILDING, decode, read_account_key,
+    ACCOUNT, APPLIED, Account, Applied, Area, LACKING, MISSED, REBUILDING, decode, read_account_key,
 };
 use crate::disk::Disk;
 use crate::fields::Fields;
@@ -59,11 +59,9 @@ impl Store {
         let salt = if is_new { make_identity(&*disk, settings.salt)? } else { read_identity(&*disk)? };
         crate::journal::base::refuse_later(&*disk)?;
         remove_leftovers(&*disk);
-        let base = Base::load(&*disk, &salt);
-        let found = super::scrub::Scrub::load(&*disk, &salt);
-        let only_the_index_says =
-            base.damaged || found.segments().any(|number| number >= base.segment && !is_new);
-        let opened = open_index(&*disk, &settings, is_new, &base, only_the_index_says)?;
+        let mut journal = Journal::look(&*disk, &salt);
+        let opened = open_index(&*disk, &settings, is_new, &mut journal)?;
+        let base = journal.base;
         let space = Space::new(disk.clone(), &settings);
         load_lengths(&*disk, &space)?;
         for &((area, number), Account { live, freed, dead }) in &opened.accounts {
@@ -126,6 +124,8 @@ fn assemble(
     let mut sweep = super::collect::Sweep::over(replayed.base, lacking_of(&*index)?);
     let found = replayed.walked.damage.iter().map(|damage| damage.segment);
     sweep.note_hurt(scrub.segments().chain(found));
+    sweep.aside_stays =
+        index.read().get(Table::Storage, MISSED)?.is_some() || crate::journal::base::is_set_aside(&*disk)?;
     let live = crate::chunks::live::Live::default();
     // Nobody is told that they are here, and who puts them writes them, before they were looked at again.
     live.lock().damaged.extend(scrub.chunks());
@@ -161,6 +161,7 @@ fn assemble(
         lsn,
         durable_at_open,
         tended: AtomicBool::new(false),
+        refused: AtomicU32::new(0),
         tend_signal: Default::default(),
         checked: Mutex::default(),
         _lock: lock,
@@ -256,13 +257,46 @@ fn parse_identity(bytes: &[u8]) -> Option<[u8; 16]> {
     fields.array().filter(|_| right)
 }
 
+/// What is known of the journal before the index is opened.
+struct Journal<'a> {
+    disk: &'a dyn Disk,
+    salt: &'a [u8; 16],
+    base: Base,
+    /// The segments that the last scrub found damaged and the base does not make needless.
+    hurt: BTreeSet<u32>,
+}
+
+impl<'a> Journal<'a> {
+    fn look(disk: &'a dyn Disk, salt: &'a [u8; 16]) -> Self {
+        let base = Base::load(disk, salt);
+        let found = super::scrub::Scrub::load(disk, salt);
+        let hurt = found.segments().filter(|number| *number >= base.segment).collect();
+        Self { disk, salt, base, hurt }
+    }
+
+    /// Whether only an index can say what the journal said. The base is read whole for that, but only where the index is to
+    /// be given up: a rebuild reads it in any case.
+    fn needs_an_index(&mut self, lacking: &BTreeSet<u32>) -> bool {
+        if !self.base.damaged && self.base.lsn > 0 {
+            let read = reads_whole(self.disk, self.salt);
+            self.base.damaged = matches!(read, Err(StorageError::Damaged(_)));
+            if read.is_err() {
+                return true;
+            }
+        }
+        self.base.damaged || self.hurt.iter().any(|number| !lacking.contains(number))
+    }
+}
+
+/// An index that was opened, and what it says of itself.
+type Tried = (Arc<dyn Index>, Option<Applied>, Accounts);
+
 /// Opens the index; one that is lost, damaged or half rebuilt is moved aside for a new one.
 fn open_index(
     disk: &dyn Disk,
     settings: &Settings,
     is_new: bool,
-    base: &Base,
-    only_it_says: bool,
+    journal: &mut Journal<'_>,
 ) -> Result<Opened, StorageError> {
     let path = || disk.native(index::FOLDER);
     let failed = |error: std::io::Error| StorageError::io("move the index aside", &error);
@@ -273,28 +307,8 @@ fn open_index(
     let marked = disk.list(".").map_err(failed)?.iter().any(|name| name == MARKER);
     let tried = if settings.rebuild && !is_new {
         Err("a rebuild was asked for".to_owned())
-    } else if marked {
-        Err("it was found to be damaged while in use".to_owned())
     } else {
-        let opened = index::open(path(), settings);
-        // What the file system refuses to read now it may read later.
-        let opened = match opened {
-            Err(error @ StorageError::Io { .. }) if only_it_says => {
-                return Err(error.within(
-                    "only the index says what damaged parts of the journal said; if it cannot \
-                    be read again, move the folder `index` away: that is lost then",
-                ));
-            }
-            opened => opened,
-        };
-        opened.map_err(|error| error.to_string()).and_then(|index| {
-            let (applied, accounts) = (applied_of(&*index)?, accounts_of(&*index)?);
-            // The journal from there on may be gone.
-            if applied.is_some_and(|applied| applied.lsn < base.lsn) {
-                return Err("it is older than the base of the journal".to_owned());
-            }
-            Ok((index, applied, accounts))
-        })
+        try_index(disk, settings, marked, journal)?
     };
     let why = match tried {
         Ok((index, applied, accounts)) if applied.is_some() || is_new => {
@@ -320,6 +334,51 @@ fn open_index(
     Ok(Opened { index, accounts: Vec::new(), applied: None, why: Some(why) })
 }
 
+/// Opens the index as it is; within, why it is not to be used. One that could not be read once (that is all that a mark says)
+/// is used on where only it says what the journal said: what of it reads is more than there is without it.
+fn try_index(
+    disk: &dyn Disk,
+    settings: &Settings,
+    marked: bool,
+    journal: &mut Journal<'_>,
+) -> Result<Result<Tried, String>, StorageError> {
+    let is_marked = || Ok(Err("it was found to be damaged while in use".to_owned()));
+    if marked && !journal.needs_an_index(&BTreeSet::new()) {
+        return is_marked();
+    }
+    match use_index(disk, settings, journal.base.lsn) {
+        Ok((index, ..)) if marked && !journal.needs_an_index(&lacking_of(&*index)?) => is_marked(),
+        Ok(tried) => {
+            if marked {
+                tracing::error!(
+                    "the index was found damaged; it is used on: only it says what damaged parts of the journal said"
+                );
+                let failed = |error: std::io::Error| StorageError::io("take the mark off the index", &error);
+                disk.remove(MARKER).map_err(failed)?;
+                disk.sync_dir(".").map_err(failed)?;
+            }
+            Ok(Ok(tried))
+        }
+        // What the file system refuses to read now it may read later.
+        Err(error @ StorageError::Io { .. }) if journal.needs_an_index(&BTreeSet::new()) => Err(error
+            .within(
+                "the index may be all that says what damaged parts of the journal said; if it cannot \
+            be read again, move the folder `index` away: that is lost then",
+            )),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+fn use_index(disk: &dyn Disk, settings: &Settings, base_lsn: u64) -> Result<Tried, StorageError> {
+    let index = index::open(disk.native(index::FOLDER), settings)?;
+    let (applied, accounts) = (applied_of(&*index)?, accounts_of(&*index)?);
+    // The journal from there on may be gone.
+    if applied.is_some_and(|applied| applied.lsn < base_lsn) {
+        return Err(StorageError::Index("it is older than the base of the journal".to_owned()));
+    }
+    Ok((index, applied, accounts))
+}
+
 fn is_stripped(disk: &dyn Disk, salt: &[u8; 16], area: Area, number: u32) -> bool {
     let mut bytes = [0; segment::HEADER];
     let mut read = || disk.open(&file_name(area.folder(), number))?.read_at(0, &mut bytes);
@@ -329,13 +388,13 @@ fn is_stripped(disk: &dyn Disk, salt: &[u8; 16], area: Area, number: u32) -> boo
 }
 
 /// How far an index is; none if it is empty. One that was being rebuilt is an error.
-fn applied_of(index: &dyn Index) -> Result<Option<Applied>, String> {
+fn applied_of(index: &dyn Index) -> Result<Option<Applied>, StorageError> {
     let view = index.read();
-    let get = |key: &[u8]| view.get(Table::Storage, key).map_err(|error| error.to_string());
-    if get(REBUILDING)?.is_some() {
-        return Err("its rebuild was interrupted".into());
+    if view.get(Table::Storage, REBUILDING)?.is_some() {
+        return Err(StorageError::Index("its rebuild was interrupted".into()));
     }
-    get(APPLIED)?.map(|bytes| decode(&bytes).map_err(|error| error.to_string())).transpose()
+    let noted = view.get(Table::Storage, APPLIED)?;
+    noted.map(|bytes| decode(&bytes).map_err(|error| StorageError::Index(error.to_string()))).transpose()
 }
 
 /// The journal segments that an index was built without.
@@ -357,16 +416,15 @@ fn load_lengths(disk: &dyn Disk, space: &Space) -> Result<(), StorageError> {
 }
 
 /// The accounts in an index. One that does not read is an error: a segment without is taken for empty.
-fn accounts_of(index: &dyn Index) -> Result<Accounts, String> {
+fn accounts_of(index: &dyn Index) -> Result<Accounts, StorageError> {
     let mut accounts = Accounts::new();
     let mut bad = None;
-    let scanned = index.read().scan_prefix(Table::Storage, ACCOUNT, &mut |key, value| {
+    index.read().scan_prefix(Table::Storage, ACCOUNT, &mut |key, value| {
         match (read_account_key(key), decode(value)) {
             (Some(segment), Ok(account)) => accounts.push((segment, account)),
             (key, value) => bad = Some(format!("the account of {key:?} does not read: {:?}", value.err())),
         }
         std::ops::ControlFlow::Continue(())
-    });
-    scanned.map_err(|error| error.to_string())?;
-    bad.map_or(Ok(accounts), Err)
+    })?;
+    bad.map_or(Ok(accounts), |why| Err(StorageError::Index(why)))
 }

@@ -45,6 +45,8 @@ const TABLES: [Table; 10] = [
 const GROWTH: u64 = 2;
 /// It may take this part of what the disk has left when there is no room for writes.
 const ROOM: u64 = 2;
+/// Steps of the collector, each some seconds, until one that is needed is tried again that the file system refused.
+const RESTS: u32 = 12;
 /// Rows read from the index at once.
 const BATCH: usize = 1024;
 
@@ -79,6 +81,11 @@ impl Base {
     }
 }
 
+/// Whether all of the base reads, or there is none.
+pub(super) fn reads_whole(disk: &dyn crate::disk::Disk, salt: &[u8; 16]) -> Result<(), StorageError> {
+    Reader::open(disk, salt)?.map_or(Ok(()), |reader| reader.each(&mut |_| Ok(())))
+}
+
 /// The table of a stored number.
 pub(super) fn table_of(number: u8) -> Option<Table> {
     TABLES.into_iter().find(|table| *table as u8 == number)
@@ -87,6 +94,10 @@ pub(super) fn table_of(number: u8) -> Option<Table> {
 impl Store {
     /// Writes a new base when it is worth it.
     pub(super) fn rebase(&self, sweep: &mut Sweep, done: &mut Collected) -> Result<(), StorageError> {
+        if sweep.base_rests > 0 {
+            sweep.base_rests -= 1;
+            return Ok(());
+        }
         if !self.is_worth_a_base(sweep, done.pressed) {
             return Ok(());
         }
@@ -100,7 +111,12 @@ impl Store {
             // The journal stays as it is. All of it would be written again in each step, up to the same place.
             Err(error) => {
                 tracing::warn!(%error, "no base of the journal was written; it goes on growing");
-                sweep.base_refused = active;
+                let is_urgent = sweep.base.damaged || !sweep.hurt.is_empty();
+                match error {
+                    // A quiet site begins no other segment for weeks.
+                    StorageError::Io { .. } if is_urgent => sweep.base_rests = RESTS,
+                    _ => sweep.base_refused = active,
+                }
                 base::discard(&*self.disk)?;
                 // No room now, or what was written does not read back.
                 let is_usual = matches!(error, StorageError::Full | StorageError::Damaged(_));

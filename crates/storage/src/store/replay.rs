@@ -21,7 +21,9 @@ use super::open::{Opened, lacking_of};
 use super::rebase::{Base, table_of};
 use super::{Damage, DamagedChunk, IndexState, Recovery};
 use crate::chunks::Key;
-use crate::chunks::row::{Applied, Area, FREEING, LACKING, Note, Place, REBUILDING, Row, read_freeing_key};
+use crate::chunks::row::{
+    Applied, Area, FREEING, LACKING, MISSED, Note, Place, REBUILDING, Row, read_freeing_key,
+};
 use crate::disk::{Disk, File};
 use crate::index::Index;
 use crate::journal::base::{self, Item, Reader};
@@ -160,11 +162,15 @@ impl Replay<'_> {
             }
         }
         progress.lacks |= known > 0;
-        if lacking.len() == known {
+        let misses = walked.damage.iter().any(|damage| damage.to > damage.from.max(from));
+        if lacking.len() == known && !misses {
             return Ok(());
         }
         let noted = lacking.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.apply(progress, |changes| {
+            if misses {
+                changes.note(MISSED, Some(Vec::new()));
+            }
             changes.note(LACKING, Some(noted));
             Ok(())
         })

@@ -263,7 +263,7 @@ fn looked_up(store: &Store, wanted: &BTreeMap<Vec<u8>, Held>) -> Result<bool, St
         let view = store.view();
         let mut same = true;
         for (key, held) in wanted {
-            let found = view.get(Table::Current, key).map_err(|error| error.0)?;
+            let found = view.get(Table::Current, key).map_err(|error| error.to_string())?;
             let found = found.map(|bytes| codec::decode::<Held>(&bytes)).transpose();
             same &= found.map_err(|error| error.to_string())?.as_ref() == Some(held);
         }
@@ -272,7 +272,7 @@ fn looked_up(store: &Store, wanted: &BTreeMap<Vec<u8>, Held>) -> Result<bool, St
             seen.insert(key.to_vec(), value.to_vec());
             std::ops::ControlFlow::Continue(())
         })
-        .map_err(|error| error.0)?;
+        .map_err(|error| error.to_string())?;
         Ok(same && seen.keys().eq(wanted.keys()))
     };
     catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| Err("it panicked".to_owned()))

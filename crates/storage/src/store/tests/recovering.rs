@@ -3,20 +3,23 @@
 
 use std::sync::Arc;
 
+use skerry_base::kv::ViewError;
 use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{
-    DOMAIN, Keys, audit, body, commit, delete, kept, keys, open, open_on, put_large, put_small, put_tree,
-    rows, say_put, small, tree_of,
+    DOMAIN, Held, Keys, audit, body, commit, delete, kept, keys, open, open_on, put_large, put_small,
+    put_tree, rows, say_put, small, tree_of,
 };
 use crate::chunks::row::Place;
+use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::disk::real::RealDisk;
+use crate::index::health::MARKER;
 use crate::journal::file_name;
 use crate::store::open::lacking_of;
 use crate::store::{DamagedChunk, ScrubStep, Store};
-use crate::{Class, Engine, IndexState, ReadError, Settings};
+use crate::{Class, Engine, IndexState, ReadError, Settings, StorageError};
 
 /// Where the frames of a journal segment begin.
 fn frames(disk: &FaultyDisk, number: u32) -> Vec<usize> {
@@ -477,28 +480,39 @@ fn frames_of_a_later_version_are_no_torn_tail() {
     assert_eq!(disk.content(&file_name("journal", 1)), before);
 }
 
+/// A store of many keys on files, with a base; and what it says.
+fn based(folder: &std::path::Path) -> (Settings, std::collections::BTreeMap<Vec<u8>, Held>) {
+    let settings = Settings { engine: Engine::Lsm, journal_heads_bytes: u64::MAX, ..small() };
+    let (store, _) = open_on(Arc::new(RealDisk::new(folder).unwrap()), &settings);
+    for number in 0..150 {
+        put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+    }
+    store.renew_base().unwrap();
+    let before = keys(&store.view());
+    (settings, before)
+}
+
+/// A byte of its header, or one that shows only when all of it is read.
+fn rot_base(folder: &std::path::Path, header: bool) {
+    let base = folder.join("base");
+    let mut bytes = std::fs::read(&base).unwrap();
+    let at = if header { 9 } else { bytes.len() / 2 };
+    bytes[at] ^= 1;
+    std::fs::write(&base, bytes).unwrap();
+}
+
 /// Too many open files, a loose cable: nobody takes that for damage while the index alone says what the base said.
 #[test]
 fn an_index_that_cannot_be_read_just_now_is_not_thrown_away_while_only_it_knows() {
-    for damaged in [true, false] {
+    for rotten in [Some(true), Some(false), None] {
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings { engine: Engine::Lsm, journal_heads_bytes: u64::MAX, ..small() };
         let disk = || Arc::new(RealDisk::new(folder.path()).unwrap());
-        let (store, _) = open_on(disk(), &settings);
-        for number in 0..150 {
-            put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
-        }
-        store.renew_base().unwrap();
-        let before = keys(&store.view());
-        drop(store);
+        let (settings, before) = based(folder.path());
         let (list, aside) = (folder.path().join("index/current"), folder.path().join("aside"));
         std::fs::rename(&list, &aside).unwrap();
         std::fs::create_dir(&list).unwrap();
-        if damaged {
-            let base = folder.path().join("base");
-            let mut bytes = std::fs::read(&base).unwrap();
-            bytes[9] ^= 1;
-            std::fs::write(&base, bytes).unwrap();
+        if let Some(header) = rotten {
+            rot_base(folder.path(), header);
             let why =
                 Store::open(disk(), Arc::new(Keys), settings.clone()).map(drop).unwrap_err().to_string();
             assert!(why.contains("move the folder `index` away"), "{why}");
@@ -508,9 +522,105 @@ fn an_index_that_cannot_be_read_just_now_is_not_thrown_away_while_only_it_knows(
         let (store, recovery) = open_on(disk(), &settings);
         assert_eq!(
             recovery.index == IndexState::Opened,
-            damaged,
+            rotten.is_some(),
             "it is rebuilt from what is whole: {recovery:?}"
         );
         assert_eq!(keys(&store.view()), before);
+    }
+}
+
+/// The mark says that one part could not be read once: what reads of it is more than there is without it.
+#[test]
+fn an_index_that_is_marked_is_used_on_while_only_it_knows() {
+    for rotten in [Some(true), Some(false), None] {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = || Arc::new(RealDisk::new(folder.path()).unwrap());
+        let (settings, before) = based(folder.path());
+        std::fs::write(folder.path().join(MARKER), []).unwrap();
+        rotten.into_iter().for_each(|header| rot_base(folder.path(), header));
+        let (store, recovery) = open_on(disk(), &settings);
+        assert_eq!(recovery.index == IndexState::Opened, rotten.is_some(), "{recovery:?}");
+        assert_eq!(keys(&store.view()), before);
+        assert!(!folder.path().join(MARKER).exists(), "it is marked anew if it is damaged");
+        // Now the base says it again, and the next mark costs a rebuild and nothing else.
+        store.collect(WallTime(1)).unwrap();
+        drop(store);
+        std::fs::write(folder.path().join(MARKER), []).unwrap();
+        let (store, recovery) = open_on(disk(), &settings);
+        assert_ne!(recovery.index, IndexState::Opened);
+        assert_eq!(keys(&store.view()), before);
+    }
+}
+
+/// What fails for want of something that the machine has again in a moment is tried again, also where no other segment begins.
+#[test]
+fn a_base_that_is_needed_is_tried_again_after_the_file_system_refused_it() {
+    let (disk, settings) = (FaultyDisk::default(), heads_stay());
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "a", 1, &body(1, 1000)).unwrap();
+    store.sweep.lock().unwrap().base.damaged = true;
+    disk.fail_syncs(true);
+    // Nothing else syncs in that step.
+    assert!(store.collect(WallTime(1)).is_err());
+    disk.fail_syncs(false);
+    assert!(store.check_poison().is_ok());
+    store.collect(WallTime(2)).unwrap();
+    assert!(!disk.names().contains(&"base".to_owned()), "not in each step");
+    for _ in 0..12 {
+        store.collect(WallTime(3)).unwrap();
+    }
+    assert!(disk.names().contains(&"base".to_owned()));
+}
+
+/// Each attempt to merge it fails: somebody has to say so.
+#[test]
+fn an_index_that_is_refused_all_the_time_is_marked() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let is_marked = || disk.names().contains(&MARKER.to_owned());
+    let read = |error| store.view().guarded(|| Err::<(), _>(error)).unwrap_err();
+    read(ViewError::Refused("too many open files".into()));
+    let refuse = || store.tried(Err(StorageError::io("merge", &std::io::Error::other("Input/output error"))));
+    for _ in 0..20 {
+        refuse().unwrap_err();
+    }
+    for _ in 0..20 {
+        store.collect(WallTime(1)).unwrap();
+    }
+    assert!(!is_marked(), "not tried again since");
+    store.tried(Ok(())).unwrap();
+    for step in 0..12 {
+        assert!(!is_marked(), "{step}");
+        refuse().unwrap_err();
+        store.look_at_refusals(&mut store.sweep.lock().unwrap());
+    }
+    assert!(is_marked());
+}
+
+/// A segment of the journal is gone, and with it what it said: an index that was given up may say that.
+#[test]
+fn an_index_that_was_given_up_stays_where_a_part_of_the_journal_is_gone() {
+    for gone in [false, true] {
+        let (disk, settings) = (FaultyDisk::default(), heads_stay());
+        let (store, _) = open(&disk, &settings);
+        for number in 0..150 {
+            put_small(&store, &format!("key-{number}"), number, &body(number, 1000)).unwrap();
+        }
+        drop(store);
+        if gone {
+            disk.remove(&file_name("journal", 1)).unwrap();
+        }
+        lose(&settings);
+        // It stays in later lives, too.
+        for life in 0..3 {
+            let (store, _) = open(&disk, &settings);
+            disk.create("index-aside/table", 100).ok();
+            if life == 1 {
+                store.renew_base().unwrap();
+            }
+            store.drop_aside(&mut store.sweep.lock().unwrap()).unwrap();
+            let is_there = disk.names().contains(&"index-aside/table".to_owned());
+            assert_eq!(is_there, gone, "life {life}");
+        }
     }
 }
