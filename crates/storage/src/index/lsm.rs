@@ -300,6 +300,10 @@ impl Index for Lsm {
         self.shared.tree.sealed_memtable_count() > SEALED_MAX || self.runs.load(Ordering::Relaxed) > RUNS_MAX
     }
 
+    fn waiting(&self) -> usize {
+        self.shared.tree.sealed_memtable_count()
+    }
+
     fn tend(&self, secure: Secure<'_>) -> Result<(), StorageError> {
         self.flush(secure, false)?;
         self.compact()

@@ -56,6 +56,11 @@ pub(crate) trait Index: Send + Sync {
     /// Whether it has so much to do that who applies should help.
     fn is_behind(&self) -> bool;
 
+    /// Parts of what was applied that lie in memory, full, until they are flushed.
+    fn waiting(&self) -> usize {
+        0
+    }
+
     /// Flushes and compacts what is due.
     fn tend(&self, secure: Secure<'_>) -> Result<(), StorageError>;
 

@@ -88,6 +88,10 @@ impl<'a> Changes<'a> {
         for entry in entries {
             let mut one = Batch::default();
             reducer.reduce(entry, &Overlay::new(&view, &mine), &mut one)?;
+            if mine.is_empty() {
+                mine = one;
+                continue;
+            }
             mine.writes.extend(one.writes);
             mine.references.append(&mut one.references);
         }

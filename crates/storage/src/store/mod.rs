@@ -2,7 +2,7 @@
 //!
 //! Split by what is done: [`open`], [`replay`] and [`unvouched`] bring it up, [`commit`] carries out groups, [`put`] and [`read`]
 //! handle chunks, [`collect`], [`strip`], [`compact`] and [`release`] give space back, [`rebase`] lets old journal go, [`scrub`] and [`examine`] read everything
-//! again, [`committer`] runs the threads.
+//! again, [`committer`] runs the threads; [`absent`] and [`tending`] make a rebuild quick.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -23,6 +23,7 @@ use crate::payload::segments::Segments;
 use crate::space::Space;
 use crate::{CommitError, Settings, StorageError};
 
+mod absent;
 mod changes;
 mod collect;
 mod commit;
@@ -44,6 +45,7 @@ mod replay;
 mod report;
 mod scrub;
 mod strip;
+mod tending;
 mod unvouched;
 mod words;
 

@@ -14,11 +14,13 @@ use skerry_base::codec;
 use skerry_base::kv::{Batch, Reducer, Table, View};
 use skerry_base::{ChunkId, ChunkKind};
 
+use super::absent::{Shared, Sight, Written};
 use super::changes::{Changes, Held, Placed, load_row};
 use super::commit::leaf;
 use super::judge::{Bytes, Rotten, children_in, judge, read_at, read_whole};
 use super::open::{Opened, lacking_of};
 use super::rebase::{Base, table_of};
+use super::tending::Tending;
 use super::{Damage, DamagedChunk, IndexState, Recovery};
 use crate::chunks::Key;
 use crate::chunks::row::{
@@ -93,6 +95,10 @@ pub(super) struct Progress {
     pub(super) is_strange: bool,
     /// Whether records are gone, or may be: what nothing refers to may be theirs.
     pub(super) lacks: bool,
+    /// Of a rebuild: what the index holds so far.
+    written: Option<Shared>,
+    /// Of a rebuild: who flushes and merges meanwhile.
+    tending: Option<Tending>,
 }
 
 impl Replay<'_> {
@@ -111,6 +117,8 @@ impl Replay<'_> {
             rotten: BTreeMap::new(),
             is_strange: false,
             lacks: false,
+            written: rebuilds.then(|| self.written()).transpose()?.flatten(),
+            tending: rebuilds.then(|| Tending::of(self.opened.index.clone())),
         };
         if rebuilds && recovery.index != IndexState::New {
             self.apply(&mut progress, |changes| {
@@ -140,6 +148,7 @@ impl Replay<'_> {
                 Ok(())
             })?;
             self.index().checkpoint(None)?;
+            progress.tending.take().map_or(Ok(()), Tending::end)?;
         }
         Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base })
     }
@@ -176,14 +185,26 @@ impl Replay<'_> {
         })
     }
 
+    /// A memory of what a rebuild writes.
+    fn written(&self) -> Result<Option<Shared>, StorageError> {
+        let journal = self.space.each(Area::Journal).into_iter();
+        let bytes = self.base.len + journal.map(|(_, used)| used.len).sum::<u64>();
+        Written::over(&*self.index().read(), bytes)
+    }
+
+    /// The index as it is, for who asks mostly for what is not there.
+    fn sight(&self, progress: &Progress) -> Sight {
+        Sight::of(self.index().read(), progress.written.clone())
+    }
+
     /// Applies one batch of changes.
     pub(super) fn apply(
         &self,
         progress: &mut Progress,
         make: impl FnOnce(&mut Changes<'_>) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
-        let reading = self.index().read();
-        let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
+        let reading = self.sight(progress);
+        let mut changes = Changes::over(&reading, progress.applied.mark + 1);
         make(&mut changes)?;
         self.finish(progress, changes)
     }
@@ -191,8 +212,15 @@ impl Replay<'_> {
     fn finish(&self, progress: &mut Progress, changes: Changes<'_>) -> Result<(), StorageError> {
         progress.applied.mark += 1;
         let writes = changes.finish(&progress.applied, self.space);
+        if let Some(written) = &progress.written {
+            written.borrow_mut().note(&writes);
+        }
         self.index().apply(&writes, progress.applied.mark)?;
-        if self.index().is_behind() { self.index().tend(None) } else { Ok(()) }
+        match &mut progress.tending {
+            Some(tending) => tending.applied(),
+            None if self.index().is_behind() => self.index().tend(None),
+            None => Ok(()),
+        }
     }
 
     /// Finds extents from a position on. Returns the active segment and where it ends.
@@ -313,8 +341,8 @@ impl Replay<'_> {
         recovery: &mut Recovery,
     ) -> Result<Scanned, StorageError> {
         let &Segment { area, number, file, doubtful } = segment;
-        let reading = self.index().read();
-        let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
+        let reading = self.sight(progress);
+        let mut changes = Changes::over(&reading, progress.applied.mark + 1);
         let mut end = GRAIN;
         let mut gaps = Vec::new();
         let scanned = scan_some(file, self.salt, number, 0, &mut |offset, extent| {
@@ -429,12 +457,12 @@ impl Replay<'_> {
             previous: start.previous,
         });
         self.sync_last((start.segment, start.offset))?;
-        let mut reading = self.index().read();
+        let mut reading = self.sight(progress);
         let mut held: Option<Held> = None;
         let walked = walk(&**self.disk, self.salt, from, &mut |met| {
             let mut changes = match held.take() {
-                Some(held) => held.resume(&*reading),
-                None => Changes::over(&*reading, progress.applied.mark + 1),
+                Some(held) => held.resume(&reading),
+                None => Changes::over(&reading, progress.applied.mark + 1),
             };
             self.replay_frame(&mut changes, &mut progress.found, met)?;
             recovery.replayed += 1;
@@ -448,14 +476,14 @@ impl Replay<'_> {
             progress.applied.previous = next.previous;
             if changes.len() >= BATCH {
                 self.finish(progress, changes)?;
-                reading = self.index().read();
+                reading = self.sight(progress);
             } else {
                 held = Some(Held::of(changes));
             }
             Ok(())
         })?;
         if let Some(held) = held {
-            self.finish(progress, held.resume(&*reading))?;
+            self.finish(progress, held.resume(&reading))?;
         }
         recovery.torn.clone_from(&walked.torn);
         recovery.damage.clone_from(&walked.damage);
