@@ -111,7 +111,8 @@ fn what_is_new_is_not_looked_for() {
     for number in 3000..6000_u64 {
         let dot = [&[number as u8 % 2; DOT - NUMBER][..], &(2 * number).to_be_bytes()].concat();
         assert_eq!(sight.get(Table::Dots, &dot).unwrap(), None);
-        asked += usize::from(sight.scan_prefix(Table::Dots, &dot, &mut |_, _| ControlFlow::Continue(())).is_err());
+        asked +=
+            usize::from(sight.scan_prefix(Table::Dots, &dot, &mut |_, _| ControlFlow::Continue(())).is_err());
         for table in [Table::Current, Table::Chunks, Table::Heads, Table::Conflicts] {
             asked += usize::from(sight.get(table, format!("photos/{number}").as_bytes()).is_err());
         }
