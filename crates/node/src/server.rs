@@ -26,7 +26,7 @@ use crate::clock::Clock;
 use crate::clones::Clones;
 use crate::config::{BucketScope, Cap, Config, ConfigError};
 use crate::copies::book::Book;
-use crate::copies::others::{Others, OthersFile};
+use crate::copies::others::{self, Others, OthersFile};
 use crate::copies::{Copies, lives};
 use crate::drive::live::{Live, Liveness};
 use crate::drive::replica::StoreReplicas;
@@ -351,6 +351,8 @@ impl Core {
     pub async fn shutdown(self) {
         crate::uplink_admin::remember(&self.site).await;
         self.tasks.end().await;
+        // Nothing is taken for others any more.
+        others::remember(&self.site, true).await;
         self.site.peers.net().close().await;
         self.site.drive.stop();
         let (machine, committer) = (self.machine, self.committer);

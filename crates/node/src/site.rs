@@ -232,6 +232,16 @@ impl Site {
         answered.await.map_err(|_| refusal::unanswered())?.map_err(refusal::commit)
     }
 
+    /// Writes facts down that are this node's own and that nobody waits for: no change is told of.
+    pub(crate) async fn note_down(&self, facts: Vec<Entry>) -> Outcome<()> {
+        let (answer, answered) = oneshot::channel();
+        let propose = move |_: &dyn View| Outcome::Ok(((), facts.iter().map(entry).collect()));
+        self.store.submit(propose, move |result| {
+            answer.send(result).ok();
+        });
+        answered.await.map_err(|_| refusal::unanswered())?.map_err(refusal::commit)
+    }
+
     /// Returns when everything that was put or written here is on disk, whatever was answered before; also payload that
     /// only records refer to that were here before it.
     pub(crate) async fn settle(&self) -> Outcome<()> {

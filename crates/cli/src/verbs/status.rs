@@ -158,11 +158,15 @@ fn note_storage(report: &StatusReport) {
     }
 }
 
+/// Whether a cap is worth a word. Who takes nothing by choice, and holds nothing, knows it.
+const fn is_near(bytes: u64, cap: u64) -> bool {
+    bytes > 0 && bytes >= cap.saturating_sub(cap / 10)
+}
+
 /// What is to be said of what sites hold for others.
 fn note_caps(report: &StatusReport) {
     let others = &report.others;
-    let is_near = |cap: &u64| others.bytes >= cap.saturating_sub(cap / 10);
-    if let Some(cap) = others.cap_bytes.filter(is_near) {
+    if let Some(cap) = others.cap_bytes.filter(|cap| is_near(others.bytes, *cap)) {
         let what = format!("{} of at most {}", words::bytes(others.bytes), words::bytes(cap));
         let hint = "what is here stays, more is refused (`storage.others`)";
         output::note(&format!("{}: holds {what} for other sites: {hint}", report.site_name));
@@ -367,4 +371,15 @@ fn peer_row(site: &str, peer: &PeerStatus) -> Vec<String> {
         ago(peer.lag_ms),
         unsent,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_near;
+
+    #[test]
+    fn a_cap_is_worth_a_word_where_something_is_held() {
+        assert!(is_near(90, 100) && is_near(1, 0) && is_near(300, 100));
+        assert!(!is_near(89, 100) && !is_near(0, 0) && !is_near(0, 100));
+    }
 }

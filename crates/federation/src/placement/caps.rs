@@ -26,15 +26,20 @@ struct Said {
 pub(super) struct Caps(BTreeMap<SiteId, Said>);
 
 impl Caps {
-    /// A site refused a body of this size.
-    pub(super) fn refused(&mut self, site: SiteId, bytes: u64, now: Instant) {
+    /// A site refused a body of this size: it is left alone for the first pause, then for twice as long each time up to the longest.
+    pub(super) fn refused(
+        &mut self,
+        site: SiteId,
+        bytes: u64,
+        (first, longest): (Duration, Duration),
+        now: Instant,
+    ) {
         let before = self.0.get(&site).copied();
         let said = match before {
             // What was asked at once is answered at once.
             Some(said) if said.until > now => Said { least: said.least.min(bytes), at: now, ..said },
             _ => {
-                let pause =
-                    before.map_or(limits::CAPPED, |said| (said.pause * 2).min(limits::CAPPED_AT_MOST));
+                let pause = before.map_or(first, |said| (said.pause * 2).min(longest));
                 Said { least: bytes, at: now, until: now.after(pause), pause }
             }
         };

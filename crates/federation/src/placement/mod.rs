@@ -174,6 +174,13 @@ impl Placement {
         }
     }
 
+    /// With what another one knows of the sites that hold as much for others as they are to.
+    #[must_use]
+    pub fn with_caps_of(mut self, other: &Self) -> Self {
+        self.caps = other.caps.clone();
+        self
+    }
+
     /// Takes in what happened and appends what is to be done.
     pub fn handle(&mut self, input: Input, now: Instant, out: &mut Vec<Output>) {
         match input {
@@ -210,7 +217,13 @@ impl Placement {
 
     /// A site refused a body of this size because of its cap, though this machine did not ask it.
     pub fn refused_by_cap(&mut self, site: SiteId, bytes: u64, now: Instant) {
-        self.caps.refused(site, bytes, now);
+        self.caps.refused(site, bytes, self.pauses(site), now);
+    }
+
+    /// How long a site at its cap is left alone at first, and at most. No link to this one ever ends what it said, and asking it
+    /// costs nothing that crosses.
+    fn pauses(&self, site: SiteId) -> (Duration, Duration) {
+        if site == self.me { (limits::REST, limits::REST) } else { (limits::CAPPED, limits::CAPPED_AT_MOST) }
     }
 
     /// A site took one of this size that it was asked for then, though this machine did not ask it.
@@ -415,7 +428,7 @@ impl Placement {
             self.resting.insert(site, now.after(limits::REST));
         }
         if let (Failure::Capped, Some(flight)) = (failure, self.flights.get(&of)) {
-            self.caps.refused(site, flight.waiting.want.bytes, now);
+            self.caps.refused(site, flight.waiting.want.bytes, self.pauses(site), now);
         }
         self.landed(of, (site, false), now, |waiting| {
             waiting.unable.insert(site);

@@ -377,3 +377,29 @@ fn a_new_link_ends_what_a_cap_said_and_one_more_is_never_asked_because_of_it() {
     }
     assert_eq!(table.machine.next_wake(table.now), Some(table.now.after(limits::CAPPED_AT_MOST)));
 }
+
+#[test]
+fn what_one_knows_of_caps_another_one_begins_with() {
+    let mut table = Table::new(&[2, 3]);
+    table.machine.refused_by_cap(site(2), 10, table.now);
+    let other = Placement::new(site(1)).with_caps_of(&table.machine);
+    assert_eq!(other.capped(table.now), [site(2)].into());
+    table.machine = other;
+    let all = [1, 2, 3].map(|number| candidate(number, true)).to_vec();
+    table.take(Input::Sites(all, BTreeSet::new()));
+    assert_eq!(table.offer(2, vec![want(1, 10), want(2, 9)]), [(1, 3), (2, 2)]);
+}
+
+/// No link to itself ever ends what its own cap said.
+#[test]
+fn a_custodian_at_its_own_cap_looks_again_soon() {
+    let mut table = Table::new(&[2]);
+    table.take(Input::Known(BUCKET, site(2), [dot(1)].into_iter().collect()));
+    let mine = || vec![Want { here: false, ..want(1, 10) }];
+    for _ in 0..4 {
+        assert_eq!(table.offer(2, mine()), [(1, 1)]);
+        assert_eq!(table.failed(1, 1, Failure::Capped), []);
+        assert_eq!(table.offer(2, mine()), []);
+        table.now = table.now.after(limits::REST);
+    }
+}

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::View;
@@ -17,7 +18,7 @@ use skerry_base::{BucketId, Dot, SiteId};
 use skerry_federation::Together;
 use skerry_federation::budget::Class;
 use skerry_gateway::service::{ErrorKind, OthersStatus, Outcome, ServiceError};
-use skerry_model::{Object, Record, space};
+use skerry_model::{Entry, Object, Record, space};
 
 use super::look;
 use crate::config::Size;
@@ -27,9 +28,11 @@ use crate::peers::serve::Asker;
 use crate::site::{Site, unreadable};
 
 /// Where the sum is remembered, in the node's own table.
-pub(crate) const OTHERS: &[u8] = b"others";
+const OTHERS: &[u8] = b"others";
+/// What came is written down when it is one part of the cap in so many: so much is taken too much after a process was killed.
+const PART: u64 = 100;
 
-/// The sum as it was counted last.
+/// The sum as it was written down last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct OthersFile {
     /// Bytes.
@@ -65,6 +68,7 @@ struct State {
     since: u64,
     /// Whether it was ever counted.
     is_counted: bool,
+    written: Option<OthersFile>,
     coming: BTreeMap<(BucketId, Dot), Coming>,
     refused: u64,
     /// Sites whose place this one took: what they wrote is its own.
@@ -122,6 +126,7 @@ impl Others {
         let state = State {
             held: remembered.unwrap_or_default().bytes,
             is_counted: remembered.is_some(),
+            written: remembered,
             ..State::default()
         };
         Self { cap, state: Mutex::new(state) }
@@ -176,15 +181,37 @@ impl Others {
         OthersFile { bytes: state.held }
     }
 
-    /// Whether so much is taken that what goes is to be noticed soon.
+    /// The sum, if it is to be written down: because it is another one than is (`is_exact`), or is that much more. What was
+    /// never counted is not: after a start it would pass for a count.
+    fn unwritten(&self, is_exact: bool) -> Option<OthersFile> {
+        let state = self.state();
+        let file = OthersFile { bytes: state.held };
+        let is_more = |written: OthersFile| {
+            self.cap.is_some_and(|cap| file.bytes > written.bytes.saturating_add(cap / PART))
+        };
+        let is_due = |written| if is_exact { written != file } else { is_more(written) };
+        (state.is_counted && state.written.is_none_or(is_due)).then_some(file)
+    }
+
+    /// Whether so much is taken that what goes is to be noticed soon. Nothing makes room under a cap of nothing.
     pub(crate) fn is_near(&self) -> bool {
-        self.cap.is_some_and(|cap| self.state().taken() >= cap / 4 * 3)
+        self.cap.is_some_and(|cap| cap > 0 && self.state().taken() >= cap / 4 * 3)
     }
 
     /// For people and metrics.
     pub(crate) fn status(&self) -> OthersStatus {
         let state = self.state();
         OthersStatus { bytes: state.held, cap_bytes: self.cap, refused: state.refused }
+    }
+}
+
+/// Writes the sum down if it is to be: a start begins with it.
+pub(crate) async fn remember(site: &Site, is_exact: bool) {
+    let Some(file) = site.others.unwritten(is_exact) else { return };
+    let value = Some(codec::encode(&file).into());
+    match site.note_down(vec![Entry::Local { key: Bytes::from_static(OTHERS), value }]).await {
+        Ok(()) => site.others.state().written = Some(file),
+        Err(error) => tracing::warn!(%error, "what is held for other sites was not written down"),
     }
 }
 
@@ -287,6 +314,34 @@ mod tests {
         others.begin_count();
         assert_eq!(others.end_count(50), OthersFile { bytes: 50 });
         assert!(!others.is_near());
+    }
+
+    #[test]
+    fn what_came_is_written_down_by_hundredths_of_the_cap_and_at_the_end() {
+        let others = Arc::new(Others::resume(Some(1000), None));
+        others.set_aside(of(1), 60, true).unwrap().held();
+        assert_eq!(others.unwritten(true), None, "a start would take it for all there is");
+        others.begin_count();
+        let file = others.end_count(100);
+        assert_eq!(others.unwritten(false), Some(file));
+        others.state().written = Some(file);
+        others.begin_count();
+        others.set_aside(of(2), 10, true).unwrap().held();
+        assert_eq!(
+            (others.unwritten(false), others.unwritten(true)),
+            (None, Some(OthersFile { bytes: 110 }))
+        );
+        others.set_aside(of(3), 1, true).unwrap().held();
+        assert_eq!(others.unwritten(false), Some(OthersFile { bytes: 111 }), "though the count goes on");
+        others.end_count(0);
+        assert_eq!(others.unwritten(true), Some(OthersFile { bytes: 11 }));
+    }
+
+    #[test]
+    fn nothing_is_near_a_cap_of_nothing() {
+        let held = Some(OthersFile { bytes: 90 });
+        assert!(!Others::resume(Some(0), held).is_near() && Others::resume(Some(100), held).is_near());
+        assert!(!Others::resume(None, held).is_near());
     }
 
     #[test]

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_federation::budget::Class;
-use skerry_gateway::service::{ErrorKind, OthersStatus, RequestContext, SpaceQuery, StatusReport};
-use skerry_model::space;
+use skerry_gateway::service::{
+    ChecksumKind, ChecksumShape, CreateUpload, DutyRequest, ErrorKind, ObjectHeaders, OthersStatus,
+    RequestContext, SpaceQuery, StatusReport, UploadTarget,
+};
+use skerry_model::{Entry, space};
 
 use super::nodes::leased;
 use super::world::{TestSite, TestWorld, context, noise};
 use crate::config::{Cap, Size};
+use crate::copies::others::OthersFile;
 use crate::paths::scope;
 use crate::peers::message::Hold;
 use crate::peers::serve::Asker;
@@ -151,6 +156,76 @@ async fn what_is_deleted_makes_room() {
     one.put_in(&at_two(), "safe", "third", noise(BODY, 3)).await.unwrap();
     at_risk(one, 0).await;
     assert_eq!(others(two).bytes, 2 * BODY as u64);
+    world.stop().await;
+}
+
+/// Each look of a drain places anew what the others lack; who said that it takes no more is not asked for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_is_emptied_leaves_alone_who_is_at_its_cap_and_says_so() {
+    let mut world = TestWorld::new(2).await;
+    restart_with(&mut world.sites[1], bytes(BODY / 2)).await;
+    world.introduce().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("alone").await.unwrap();
+    one.set_copies("alone", 1).await.unwrap();
+    one.put("alone", "k", noise(BODY, 1)).await.unwrap();
+    // Each that ends is seen by a look that began after it.
+    let begin = |key: &str| CreateUpload {
+        bucket: "alone".into(),
+        key: key.into(),
+        headers: ObjectHeaders::default(),
+        user_metadata: Vec::new(),
+        checksum: ChecksumKind::Crc64Nvme,
+        shape: ChecksumShape::Full,
+        declared: false,
+    };
+    let (objects, mut uploads) = (&one.services().objects, Vec::new());
+    for key in ["0", "1", "2", "3"] {
+        uploads.push((key, objects.create_upload(&context(), begin(key)).await.unwrap().upload));
+    }
+    let drain = DutyRequest { duty: "drain".into(), abandon_uploads: false };
+    one.services().admin.set_duty("site-1", drain).await.unwrap();
+    one.until("the other said why", || async { status(one).await.at_cap == ["site-2"] }).await;
+    let refused = others(two).refused;
+    let left =
+        || async { one.services().admin.site("site-1").await.unwrap().drain.map(|drain| drain.uploads) };
+    for (key, upload) in uploads {
+        let target = UploadTarget { bucket: "alone".into(), key: key.into(), upload };
+        objects.abort_upload(&context(), target).await.unwrap();
+        let expected = Some(3 - key.parse::<u64>().unwrap());
+        one.until("it has looked again", || async { left().await == expected }).await;
+    }
+    // Four looks, the last of which may ask still. The other one tries by itself each half a minute.
+    assert!(others(two).refused < refused + 3, "{} and {refused}", others(two).refused);
+    assert_eq!(status(one).await.at_cap, ["site-2"]);
+    world.stop().await;
+}
+
+/// What came is known after a start though nothing was counted since, and nobody reads the roster anew for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_taken_since_the_last_count_is_remembered() {
+    let mut world = TestWorld::new(2).await;
+    restart_with(&mut world.sites[1], bytes(100 * BODY)).await;
+    world.introduce().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let written = |site: &TestSite| OthersFile::remembered(&site.site().store.view()).unwrap();
+    two.until("it counted", || async { written(two).is_some() }).await;
+    create(one).await;
+    for n in 0..2 {
+        one.put_in(&at_two(), "safe", &format!("{n}"), noise(BODY, n)).await.unwrap();
+    }
+    let held = 2 * BODY as u64;
+    two.until("it is written down", || async { written(two) == Some(OthersFile { bytes: held }) }).await;
+    let heard = two.site().changes.system_count();
+    two.site().note_down(vec![Entry::Local { key: Bytes::from_static(b"odd"), value: None }]).await.unwrap();
+    assert_eq!(two.site().changes.system_count(), heard);
+    // Less than what is written down at once.
+    one.put_in(&at_two(), "safe", "2", noise(BODY / 2, 2)).await.unwrap();
+    let held = held + BODY as u64 / 2;
+    assert_eq!(others(two).bytes, held);
+    world.sites[1].stop().await;
+    world.sites[1].start().await;
+    assert_eq!(written(&world.sites[1]), Some(OthersFile { bytes: held }));
     world.stop().await;
 }
 

@@ -47,7 +47,17 @@ const NEWS: Duration = Duration::from_secs(1);
 /// A look that cost so long is repeated after this many times as long.
 const SHARE: u32 = 4;
 
-type Landed = (BucketId, Dot, SiteId, Result<(), Refusal>);
+/// What one question asks of whom, of how large a body, and since when.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    bucket: BucketId,
+    dot: Dot,
+    to: SiteId,
+    bytes: u64,
+    since: Instant,
+}
+
+type Landed = (Asked, Result<(), Refusal>);
 
 /// Bodies that some hold and too few, and who could hold them and is not linked.
 #[derive(Debug, Default)]
@@ -84,7 +94,8 @@ struct Under {
 pub(super) struct Drainer {
     site: Arc<Site>,
     under: Option<Under>,
-    keys: BTreeMap<(BucketId, Dot), String>,
+    /// Key and size of what is handed over.
+    keys: BTreeMap<(BucketId, Dot), (String, u64)>,
     asks: JoinSet<Landed>,
     /// What they ask of whom: a body on a slow link outlives the look that asked for it, and is not asked for twice.
     under_way: BTreeSet<(BucketId, Dot, SiteId)>,
@@ -184,8 +195,9 @@ impl Drainer {
             under.looked_with.clone_from(&under.answered);
         }
         self.tell(under, Input::Sites(sites), &mut steps);
-        // What a holder was known to hold may be gone with its disk: each look places anew.
-        under.placement = Placement::new(self.site.id);
+        // What a holder was known to hold may be gone with its disk: each look places anew. Who holds as much for others as it
+        // is to said so to the whole site, and is left alone by this one too.
+        under.placement = self.site.copies.with(|machine| Placement::new(self.site.id).with_caps_of(machine));
         under.placement.set_together(self.site.peers.roster.together());
         self.place(under, Placing::Sites(fit, [self.site.id].into()));
         let own = handover::own(&self.site).await?;
@@ -260,7 +272,7 @@ impl Drainer {
                     bodies += 1;
                     bytes += item.want.bytes;
                     if wants.len() < limits::QUEUE {
-                        self.keys.insert((bucket, item.want.dot), item.key);
+                        self.keys.insert((bucket, item.want.dot), (item.key, item.want.bytes));
                         wants.push(Want { places, ..item.want });
                     }
                 }
@@ -292,13 +304,14 @@ impl Drainer {
                 continue;
             }
             let site = self.site.clone();
-            let key = self.keys.get(&(bucket, dot)).cloned();
+            let (key, bytes) = self.keys.get(&(bucket, dot)).cloned().unzip();
+            let asked = Asked { bucket, dot, to, bytes: bytes.unwrap_or_default(), since: self.now() };
             self.asks.spawn(async move {
                 let result = match key {
                     Some(key) => copies::have_held(&site, bucket, (key, dot), to).await,
                     None => Err(Failure::Version.into()),
                 };
-                (bucket, dot, to, result)
+                (asked, result)
             });
         }
     }
@@ -309,14 +322,19 @@ impl Drainer {
         while !self.asks.is_empty() {
             let left = end.since(self.now());
             let Ok(Some(landed)) = tokio::time::timeout(left, self.asks.join_next()).await else { break };
-            let Ok((bucket, dot, site, result)) = landed else { continue };
+            let Ok((asked, result)) = landed else { continue };
+            let Asked { bucket, dot, to: site, bytes, since } = asked;
             self.under_way.remove(&(bucket, dot, site));
             let input = match result {
                 Ok(()) => {
+                    self.site.copies.took(site, bytes, since);
                     self.tell(under, Input::Took(bucket, dot, site), &mut VecDeque::new());
                     Placing::Held(bucket, dot, site)
                 }
                 Err(Refusal { failure, whole_bucket }) => {
+                    if failure == Failure::Capped {
+                        self.site.copies.refused_by_cap(site, bytes, self.now());
+                    }
                     under.refusing.extend(whole_bucket.then_some((bucket, site)));
                     Placing::Failed(bucket, dot, site, failure)
                 }

@@ -1,25 +1,25 @@
 //! Counts what is held here for other sites: a walk through all records, so that what was deleted or let go of makes room.
 //!
 //! Before: what came is in the account already (`copies/others.rs`). Invariants: a page at a time, each a reading of its own;
-//! a walk takes a small share of the time, but for the first of a store; near the cap it comes again soon, elsewhere seldom.
+//! a walk takes a small share of the time, but for the first of a store; near the cap it comes again soon, elsewhere seldom;
+//! what comes meanwhile is written down, so that a start before its end begins with it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use skerry_base::Instant;
 use skerry_base::kv::View;
-use skerry_base::{Instant, codec};
 use skerry_federation::Together;
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket as model;
-use skerry_model::{Entry, space};
+use skerry_model::space;
 use tokio::sync::watch;
 
 use super::Worker;
 use crate::copies::look::is_here;
-use crate::copies::others::{OTHERS, OthersFile, counted};
+use crate::copies::others::{self, counted};
 use crate::paths::refusal;
-use crate::site::{Site, entry, unreadable};
+use crate::site::{Site, unreadable};
 use crate::tasks::rest;
 
 /// Rows of one page.
@@ -37,26 +37,25 @@ pub(super) struct Counter {
     not_before: Instant,
     /// When it is counted though it is not near the cap.
     due: Instant,
-    written: Option<OthersFile>,
 }
 
 #[async_trait::async_trait]
 impl Worker for Counter {
     async fn turn(&mut self) -> bool {
+        others::remember(&self.site, false).await;
         let now = self.site.clock.now();
         let is_time = now >= self.due || (now >= self.not_before && self.site.others.is_near());
         if !is_time || !self.changes.has_changed().unwrap_or(false) {
             return false;
         }
         self.changes.mark_unchanged();
-        let begun = now;
-        if let Err(error) = self.count().await {
+        let worked = self.count().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "what is held for other sites could not be counted");
             self.changes.mark_changed();
-        }
+            Duration::ZERO
+        });
         let now = self.site.clock.now();
-        let took = now.since(begun);
-        (self.not_before, self.due) = (now.after(NEAR.max(took * SHARE)), now.after(FAR));
+        (self.not_before, self.due) = (now.after(NEAR.max(worked * SHARE)), now.after(FAR));
         false
     }
 }
@@ -66,38 +65,35 @@ impl Counter {
         let mut changes = site.changes.follow();
         changes.mark_changed();
         let now = site.clock.now();
-        Self { site, changes, not_before: now, due: now, written: None }
+        Self { site, changes, not_before: now, due: now }
     }
 
-    async fn count(&mut self) -> Outcome<()> {
-        let (system, me) = (self.site.system, self.site.id);
+    /// One walk; how long it worked since it rested last.
+    async fn count(&self) -> Outcome<Duration> {
+        let site = &self.site;
+        let (system, me) = (site.system, site.id);
         let places = move |view: &dyn View| model::replacements(view, system, me).map_err(unreadable);
-        self.site.others.set_taken_over(self.site.read(places).await?.into_iter().collect());
-        let together = Arc::new(self.site.peers.roster.together());
-        let is_first = self.site.others.begin_count();
-        let (mut bytes, mut after) = (0, None);
+        site.others.set_taken_over(site.read(places).await?.into_iter().collect());
+        let together = Arc::new(site.peers.roster.together());
+        let is_first = site.others.begin_count();
+        let (mut bytes, mut after, mut begun) = (0, None, site.clock.now());
         loop {
-            let begun = self.site.clock.now();
-            let (found, next) = page(&self.site, &together, after).await?;
+            let (found, next) = page(site, &together, after).await?;
             bytes += found;
             after = next;
             if after.is_none() {
                 break;
             }
             if !is_first {
-                rest(self.site.clock.now().since(begun) * SHARE).await;
+                others::remember(site, false).await;
+                rest(site.clock.now().since(begun) * SHARE).await;
+                begun = site.clock.now();
             }
         }
-        let file = self.site.others.end_count(bytes);
-        if self.written != Some(file) {
-            let value = Some(codec::encode(&file).into());
-            let entry = entry(&Entry::Local { key: Bytes::from_static(OTHERS), value });
-            self.site.commit(self.site.system, (), move |_| Ok(((), vec![entry]))).await?;
-            self.written = Some(file);
-            // That was its own word.
-            self.changes.mark_unchanged();
-        }
-        Ok(())
+        let worked = site.clock.now().since(begun);
+        site.others.end_count(bytes);
+        others::remember(site, true).await;
+        Ok(worked)
     }
 }
 
