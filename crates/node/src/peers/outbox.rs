@@ -203,7 +203,7 @@ fn rest_of(peers: &Peers) -> Option<Rest> {
 /// A link broke where there are so many that each rests for minutes: some others are asked, so that a dead modem is found in a
 /// few rounds, and a site that was switched off costs no more than that.
 fn doubt_some(peers: &Peers) {
-    if crowded(peers.roster.all().len() as u64).is_some() {
+    if crowded(peers.roster.count() as u64).is_some() {
         peers.net().doubt(SOME);
     }
 }

@@ -123,6 +123,11 @@ impl Roster {
         self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// The node of a site.
     pub(crate) fn node(&self, site: SiteId) -> Option<NodeId> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

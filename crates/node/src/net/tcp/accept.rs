@@ -83,7 +83,7 @@ async fn incoming(shared: &Arc<Shared>, socket: TcpStream, token: CancellationTo
     let meter = Arc::new(Meter::default());
     meter.add_connection();
     shared.tuning.tune(&socket);
-    let way = shared.ways.note(ways::ends(&socket), &token);
+    let way = shared.ways.note(ways::ends(&socket), &token, &ways::Kernel);
     let socket = Severable::new(socket, &token, Some(meter.clone()));
     match timeout_at(deadline, prove(shared, (socket, way), &meter, token)).await {
         Ok(Ok(proven)) => proven,

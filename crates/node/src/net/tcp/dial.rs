@@ -141,7 +141,7 @@ async fn dial(shared: &Arc<Shared>, node: NodeId, want: Wanted) -> Result<greet:
     let meter = Arc::new(Meter::default());
     meter.belongs_to(&counters);
     let connection = connect(shared, key, &addresses, tls::LINK, meter, &token).await?;
-    let way = shared.ways.note(connection.ends, &token);
+    let way = shared.ways.note(connection.ends, &token, &ways::Kernel);
     let greeting = greet::greet(shared, connection.socket, (node, Course::default()), Some(last), token);
     let failed = |reason: String| NetError::Dial { address: connection.address.clone(), reason };
     match timeout(HANDSHAKE, greeting).await {

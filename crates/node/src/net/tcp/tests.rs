@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -448,11 +448,14 @@ async fn a_link_whose_own_address_is_gone_is_made_anew_if_there_is_another_way()
     b.up(a.node()).await;
     b.net.set_peers(vec![a.address()]);
     let address = |last: u8| std::net::IpAddr::from([127, 0, 0, last]);
-    let (mut before, gone) = (Vec::new(), address(2));
+    let (mut before, gone) = (ways::Sources::new(), address(2));
+    let hurries = b.net.shared.state(|state| state.peers[&a.node()].wakers.hurry.clone());
+    hurries.notified().now_or_never();
     let mut look = |gone, source| ways::look(&b.net.shared, &Moved { gone, source }, &mut before);
     assert_eq!(look(gone, None), 0, "there is no other way: it may come back");
     assert_eq!(look(gone, Some(gone)), 0);
     assert_eq!(look(address(9), Some(address(3))), 0, "the link's own is there");
+    assert!(hurries.notified().now_or_never().is_none(), "it is linked well, and not dialled sooner");
     echo(&a, &b, b"as it was").await;
     let moved = pace::now();
     assert_eq!(look(gone, Some(address(3))), 1);
@@ -462,7 +465,10 @@ async fn a_link_whose_own_address_is_gone_is_made_anew_if_there_is_another_way()
     a.down(b.node()).await;
     a.up(b.node()).await;
     echo(&b, &a, b"from elsewhere").await;
-    assert_eq!(ways::look(&b.net.shared, &Moved { gone, source: Some(address(3)) }, &mut Vec::new()), 0);
+    assert_eq!(
+        ways::look(&b.net.shared, &Moved { gone, source: Some(address(3)) }, &mut Default::default()),
+        0
+    );
 }
 
 /// A process of this key that is linked with `a` and hangs from then on: its sockets stay open and nobody answers, until what

@@ -6,7 +6,8 @@
 //! address is its own costs two system calls and no packet.
 //!
 //! Invariants: a link whose address is still there is left alone; so is one without another way to its peer, because an
-//! address that comes back finds it as it was; nothing is sent to find out.
+//! address that comes back finds it as it was; so is one whose address the kernel never called its own (it is in another table,
+//! VRF); nothing is sent to find out; who is well linked is not dialled for a way that is another one.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -17,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::super::pace;
-use super::{Shared, greet};
+use super::{PeerState, Shared, greet};
 
 /// How often the kernel is asked.
 const LOOK: Duration = Duration::from_secs(1);
@@ -56,12 +57,18 @@ impl Ways {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection between these, which ends with this token.
-    pub(super) fn note(&self, ends: Option<Ends>, token: &CancellationToken) -> Option<Way> {
+    /// A connection between these, which ends with this token; none if its own end is not an address of this machine now.
+    pub(super) fn note(
+        &self,
+        ends: Option<Ends>,
+        token: &CancellationToken,
+        ground: &dyn Ground,
+    ) -> Option<Way> {
+        let ends = ends.filter(|(local, _)| ground.is_own(*local))?;
         let mut all = self.all();
         all.0 += 1;
         let number = all.0;
-        all.1.insert(number, (ends?, token.clone()));
+        all.1.insert(number, (ends, token.clone()));
         Some(Way { ways: self.clone(), number })
     }
 
@@ -127,15 +134,15 @@ impl Ground for Kernel {
     }
 }
 
-/// From where some peers would be dialled, at the last look.
-pub(super) type Sources = Vec<Option<IpAddr>>;
+/// From where some peers would be dialled, at the last look, by their address.
+pub(super) type Sources = BTreeMap<SocketAddr, Option<IpAddr>>;
 
-/// One look: ends the links whose address is gone, and has those dialled that have no link where the way to peers is another
-/// one than before. How many links ended.
+/// One look: ends the links whose address is gone, and has those dialled that have no direct link where the way to a peer is
+/// another one than before. How many links ended.
 pub(super) fn look(shared: &Shared, ground: &dyn Ground, before: &mut Sources) -> usize {
     let lost = shared.ways.lost(ground);
     let now = sources(shared, ground);
-    let has_new_way = now.iter().zip(before.iter()).any(|(now, before)| now.is_some() && now != before);
+    let has_new_way = has_new_way(before, &now);
     *before = now;
     if !lost.is_empty() {
         tracing::info!(
@@ -145,17 +152,32 @@ pub(super) fn look(shared: &Shared, ground: &dyn Ground, before: &mut Sources) -
         lost.iter().for_each(CancellationToken::cancel);
     }
     if has_new_way || !lost.is_empty() {
-        shared.state(|state| state.peers.values().for_each(|peer| peer.wakers.hurry()));
+        shared.state(|state| {
+            state.peers.values().filter(is_to_be_dialled).for_each(|peer| peer.wakers.hurry())
+        });
     }
     lost.len()
 }
 
+/// Whether one of those who were looked at before would be dialled from elsewhere. Who came or went since says nothing.
+fn has_new_way(before: &Sources, now: &Sources) -> bool {
+    let is_new = |(remote, now): (&SocketAddr, &Option<IpAddr>)| {
+        now.is_some() && before.get(remote).is_some_and(|before| before != now)
+    };
+    now.iter().any(is_new)
+}
+
+/// Whether no direct link stands, or one that has just been ended.
+fn is_to_be_dialled(peer: &&PeerState) -> bool {
+    let standing = peer.standing.as_ref();
+    standing.is_none_or(|standing| standing.course.hops > 0 || standing.token.is_cancelled())
+}
+
 fn sources(shared: &Shared, ground: &dyn Ground) -> Sources {
-    let literal =
-        |peer: &super::PeerState| peer.address.addresses.iter().find_map(|address| address.parse().ok());
+    let literal = |peer: &PeerState| peer.address.addresses.iter().find_map(|address| address.parse().ok());
     let some: Vec<SocketAddr> =
         shared.state(|state| state.peers.values().filter_map(literal).take(SAMPLE).collect());
-    some.into_iter().map(|remote| ground.source_to(remote)).collect()
+    some.into_iter().map(|remote| (remote, ground.source_to(remote))).collect()
 }
 
 /// Looks until the network is closed.
@@ -179,5 +201,30 @@ mod tests {
         // For documents (RFC 5737): no machine has it.
         assert!(!Kernel.is_own(at("192.0.2.1:9")));
         assert_eq!(Kernel.source_to(at("127.0.0.1:9")), Some(at("127.0.0.1:0").ip()));
+    }
+
+    #[test]
+    fn a_peer_that_comes_or_goes_is_no_new_way() {
+        let from = |from: &str| Some(from.parse().unwrap());
+        let of = |ways: &[(&str, Option<IpAddr>)]| -> Sources {
+            ways.iter().map(|(peer, source)| (peer.parse().unwrap(), *source)).collect()
+        };
+        let (lan, vpn) = (("192.0.2.1:9", from("10.0.0.1")), ("192.0.2.2:9", from("10.8.0.1")));
+        assert!(!has_new_way(&of(&[lan]), &of(&[vpn, lan])) && !has_new_way(&of(&[lan, vpn]), &of(&[vpn])));
+        assert!(has_new_way(&of(&[lan, (vpn.0, None)]), &of(&[lan, vpn])));
+        assert!(!has_new_way(&of(&[lan, vpn]), &of(&[lan, (vpn.0, None)])), "there is none to dial by");
+    }
+
+    /// As with VRF and `tcp_l3mdev_accept`: it is no address of the table that the kernel is asked about.
+    #[test]
+    fn a_link_whose_address_was_never_here_is_left_alone() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let (ways, token) = (Ways::default(), CancellationToken::new());
+        let remote = at("192.0.2.2:9");
+        let none = ways.note(Some((at("192.0.2.1:9"), remote)), &token, &Kernel);
+        let one = ways.note(Some((at("127.0.0.1:9"), remote)), &token, &Kernel);
+        assert!(none.is_none() && one.is_some() && ways.all().1.len() == 1);
+        drop(one);
+        assert!(ways.all().1.is_empty());
     }
 }
