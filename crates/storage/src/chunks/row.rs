@@ -153,6 +153,9 @@ pub(crate) const REBUILDING: &[u8] = b"rebuilding";
 pub(crate) const LACKING: &[u8] = b"lacking";
 /// There if a rebuild found a part of the journal gone or unreadable: an index that was given up may say what it said.
 pub(crate) const MISSED: &[u8] = b"missed";
+/// The payload segments (numbers, u32 little-endian) in which something lies that the disk could not read and the index does
+/// not know: they stay until a rebuild reads them.
+pub(crate) const UNREAD: &[u8] = b"unread";
 /// Prefix of unwanted chunks; the value is empty, or the wall time (u64, little-endian) since when.
 pub(crate) const UNWANTED: &[u8] = b"z";
 /// Prefix of space to free, by the mark of the group that let go of it.

@@ -24,8 +24,8 @@ pub(crate) struct Scanned {
     pub(crate) end: u64,
     /// The grains that cannot be read: what lies there is not known.
     pub(crate) unread: Vec<u64>,
-    /// Where something lies that is neither an extent nor blank: the first grain of each such stretch.
-    pub(crate) strange: Vec<u64>,
+    /// Where something lies that is neither an extent nor blank.
+    pub(crate) strange: Vec<Range<u64>>,
     /// Why it was not looked through to its end.
     pub(crate) gave_up: Option<std::io::Error>,
 }
@@ -62,7 +62,6 @@ pub(crate) fn scan_some(
     let mut held = 0..0;
     // Something before this cannot be read: grain by grain up to there.
     let mut careful = 0;
-    let mut strange_to = 0;
     while at < len {
         if at < held.start || at + GRAIN > held.end {
             let Some(data) = file.next_data(at).map_err(failed)? else { break };
@@ -96,10 +95,10 @@ pub(crate) fn scan_some(
             }
             None => {
                 if bytes.iter().take(GRAIN as usize).any(|&byte| byte != 0) {
-                    if strange_to != at {
-                        scanned.strange.push(at);
+                    match scanned.strange.last_mut().filter(|last| last.end == at) {
+                        Some(last) => last.end = at + GRAIN,
+                        None => scanned.strange.push(at..at + GRAIN),
                     }
-                    strange_to = at + GRAIN;
                 }
                 at += GRAIN;
             }
@@ -109,6 +108,14 @@ pub(crate) fn scan_some(
 }
 
 impl Scanned {
+    /// Where something lies of which nobody knows what it is, in order.
+    pub(crate) fn unknown(&self) -> Vec<Range<u64>> {
+        let unread = self.unread.iter().map(|&at| at..at + GRAIN);
+        let mut unknown: Vec<_> = unread.chain(self.strange.iter().cloned()).collect();
+        unknown.sort_by_key(|at| at.start);
+        unknown
+    }
+
     fn pass_over(&mut self, at: u64, number: u32, error: &std::io::Error) {
         if self.unread.is_empty() {
             tracing::error!(segment = number, at, %error, "part of a segment cannot be read; it is passed over");
@@ -116,6 +123,21 @@ impl Scanned {
         self.unread.push(at);
         self.end = at + GRAIN;
     }
+}
+
+/// The parts of a gap between extents that hold none of this, which is in order.
+pub(crate) fn parts(gap: Range<u64>, unknown: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (mut parts, mut from) = (Vec::new(), gap.start);
+    for at in unknown.iter().filter(|at| at.start < gap.end && gap.start < at.end) {
+        if from < at.start {
+            parts.push(from..at.start);
+        }
+        from = from.max(at.end);
+    }
+    if from < gap.end {
+        parts.push(from..gap.end);
+    }
+    parts
 }
 
 /// The first extent that begins in `within`; none up to its end or that of the file. What the disk cannot read is passed over.

@@ -72,6 +72,8 @@ pub(super) struct Sweep {
     unfreed: BTreeSet<Vec<u8>>,
     /// Payload segments that could not be emptied, and what lived in them then.
     pub(super) stuck: BTreeMap<u32, u64>,
+    /// Payload segments in which something lies that the disk could not read, and may again.
+    pub(super) unread: BTreeSet<u32>,
     /// An index that was given up is not there any more.
     aside_gone: bool,
     /// It may say what no other says: it stays.
@@ -579,7 +581,9 @@ impl Store {
                 .each(area)
                 .into_iter()
                 .filter(|(number, used)| {
-                    used.live == 0 && *number < tail.0 && !sweep.condemned.contains(&(area, *number))
+                    let is_left = area == Area::Payload && sweep.unread.contains(number);
+                    let is_known = is_left || sweep.condemned.contains(&(area, *number));
+                    used.live == 0 && *number < tail.0 && !is_known
                 })
                 .map(|(number, _)| number)
                 .collect();

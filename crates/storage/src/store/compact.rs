@@ -89,6 +89,7 @@ impl Store {
             *number < active
                 && used.live > 0
                 && !sweep.condemned.contains(&(Area::Payload, *number))
+                && !sweep.unread.contains(number)
                 && sweep.stuck.get(number) != Some(&used.live)
                 && is_worth(used)
         });

@@ -2,6 +2,7 @@
 //!
 //! What the disk cannot read now is told from what is not what was written: it may be read again, and is not let go of for that.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skerry_base::{ChunkId, ChunkKind};
@@ -9,6 +10,7 @@ use skerry_base::{ChunkId, ChunkKind};
 use super::changes::Placed;
 use super::put;
 use crate::checksum::crc32c;
+use crate::chunks::Key;
 use crate::chunks::row::Place;
 use crate::disk::File;
 use crate::payload::extent::{BLOCK, Extent, header_len};
@@ -40,6 +42,14 @@ impl Rotten {
         };
         let tree = extent.kind == ChunkKind::Tree;
         Self { tree, stored: extent.stored, kept: kept.map(|placed| placed.place), why }
+    }
+}
+
+/// Something is rotten. What is kept of a chunk though it could not be read is not forgotten for another place of it.
+pub(super) fn note_rotten(known: &mut BTreeMap<Key, Rotten>, key: Key, rotten: Rotten) {
+    let keeps = known.get(&key).is_some_and(|known| known.kept.is_some());
+    if rotten.kept.is_some() || !keeps {
+        known.insert(key, rotten);
     }
 }
 

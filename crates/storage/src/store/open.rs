@@ -12,7 +12,7 @@ use super::replay::{Replay, Replayed};
 use super::{Core, IndexState, Recovery, Store};
 use crate::checksum::crc32c;
 use crate::chunks::row::{
-    ACCOUNT, APPLIED, Account, Applied, Area, LACKING, MISSED, REBUILDING, decode, read_account_key,
+    ACCOUNT, APPLIED, Account, Applied, Area, LACKING, MISSED, REBUILDING, UNREAD, decode, read_account_key,
 };
 use crate::disk::Disk;
 use crate::fields::Fields;
@@ -124,6 +124,7 @@ fn assemble(
     let mut sweep = super::collect::Sweep::over(replayed.base, lacking_of(&*index)?);
     let found = replayed.walked.damage.iter().map(|damage| damage.segment);
     sweep.note_hurt(scrub.segments().chain(found));
+    sweep.unread = unread_of(&*index)?;
     sweep.aside_stays =
         index.read().get(Table::Storage, MISSED)?.is_some() || crate::journal::base::is_set_aside(&*disk)?;
     let live = crate::chunks::live::Live::default();
@@ -399,7 +400,16 @@ fn applied_of(index: &dyn Index) -> Result<Option<Applied>, StorageError> {
 
 /// The journal segments that an index was built without.
 pub(super) fn lacking_of(index: &dyn Index) -> Result<BTreeSet<u32>, StorageError> {
-    let noted = index.read().get(Table::Storage, LACKING)?.unwrap_or_default();
+    numbers_at(index, LACKING)
+}
+
+/// The payload segments in which something lies that could not be read.
+pub(super) fn unread_of(index: &dyn Index) -> Result<BTreeSet<u32>, StorageError> {
+    numbers_at(index, UNREAD)
+}
+
+fn numbers_at(index: &dyn Index, key: &[u8]) -> Result<BTreeSet<u32>, StorageError> {
+    let noted = index.read().get(Table::Storage, key)?.unwrap_or_default();
     Ok(noted.as_chunks().0.iter().map(|number| u32::from_le_bytes(*number)).collect())
 }
 

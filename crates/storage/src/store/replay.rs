@@ -17,8 +17,8 @@ use skerry_base::{ChunkId, ChunkKind};
 use super::absent::{Shared, Sight, Written};
 use super::changes::{Changes, Held, Placed, load_row};
 use super::commit::leaf;
-use super::judge::{Bytes, Rotten, children_in, judge, read_at, read_whole};
-use super::open::{Opened, lacking_of};
+use super::judge::{Bytes, Rotten, children_in, judge, note_rotten, read_at, read_whole};
+use super::open::{Opened, lacking_of, unread_of};
 use super::rebase::{Base, table_of};
 use super::tending::Tending;
 use super::{Damage, DamagedChunk, IndexState, Recovery};
@@ -34,7 +34,7 @@ use crate::journal::reader::{Met, Walked, walk};
 use crate::journal::{Position, file_name, numbers};
 use crate::payload::GRAIN;
 use crate::payload::extent::{Extent, extent_len, header_len};
-use crate::payload::scan::{Scanned, scan_some};
+use crate::payload::scan::{Scanned, parts, scan_some};
 use crate::payload::segments::Known;
 use crate::settings::{Progress as Told, Stage};
 use crate::space::Space;
@@ -99,6 +99,8 @@ pub(super) struct Progress {
     written: Option<Shared>,
     /// Of a rebuild: who flushes and merges meanwhile.
     tending: Option<Tending>,
+    /// Payload segments in which something lies that the disk could not read, and may again, and that the index does not know.
+    pub(super) unread: BTreeSet<u32>,
 }
 
 impl Replay<'_> {
@@ -119,6 +121,7 @@ impl Replay<'_> {
             lacks: false,
             written: rebuilds.then(|| self.written()).transpose()?.flatten(),
             tending: rebuilds.then(|| Tending::of(self.opened.index.clone())),
+            unread: BTreeSet::new(),
         };
         if rebuilds && recovery.index != IndexState::New {
             self.apply(&mut progress, |changes| {
@@ -289,9 +292,19 @@ impl Replay<'_> {
             let key = (extent.domain, extent.id);
             // Payload is worth more than a cached copy; otherwise the newest is that is whole: one that was written again
             // may be torn, and the one before is there still.
-            let is_second = progress.found.contains_key(&key);
-            let wins =
-                !is_second || (area == Area::Payload && read_whole(file, &extent, offset) == Bytes::Whole);
+            let wins = match progress.found.get(&key) {
+                None => true,
+                Some(_) if area != Area::Payload => false,
+                Some(first) => match read_whole(file, &extent, offset) {
+                    Bytes::Whole => true,
+                    Bytes::Torn => false,
+                    // It may be read again: better than one that is torn.
+                    Bytes::Unread => {
+                        let file = self.open_segment(first.place)?;
+                        read_whole(&file, &first.extent, first.place.offset) == Bytes::Torn
+                    }
+                },
+            };
             let stored = extent.stored;
             let loser = match wins {
                 true => progress
@@ -325,7 +338,10 @@ impl Replay<'_> {
     /// A removal that a crash undid, or whose note was lost.
     fn remove_if_dead(&self, area: Area, number: u32) -> Result<(), StorageError> {
         let used = self.space.of(area, number);
-        if used.live == 0 && used.freed == 0 && used.dead == 0 && self.opened.applied.is_some() {
+        let is_dead = used.live == 0 && used.freed == 0 && used.dead == 0;
+        let is_left =
+            || Ok::<_, StorageError>(area == Area::Payload && unread_of(self.index())?.contains(&number));
+        if is_dead && self.opened.applied.is_some() && !is_left()? {
             let name = file_name(area.folder(), number);
             self.disk.remove(&name).map_err(|error| StorageError::io("remove a dead segment", &error))?;
             self.space.removed(area, number);
@@ -364,11 +380,13 @@ impl Replay<'_> {
                 && !outranked
                 && (area == Area::Payload || extent.kind == ChunkKind::Tree)
             {
-                progress.rotten.insert(key, Rotten::of(&extent, placed.as_ref(), bytes));
+                note_rotten(&mut progress.rotten, key, Rotten::of(&extent, placed.as_ref(), bytes));
             }
             match placed {
                 Some(placed) => changes.place(key, &placed)?,
-                None if bytes == Bytes::Unread => {}
+                None if bytes == Bytes::Unread => {
+                    progress.unread.extend((area == Area::Payload).then_some(number));
+                }
                 None => {
                     recovery.chunks_dropped += 1;
                     changes.free(area, number, offset, extent_len(extent.stored));
@@ -376,11 +394,15 @@ impl Replay<'_> {
             }
             Ok(())
         })?;
-        // Nobody knows what lies where the disk could not read, which it may again, nor what is neither an extent nor blank.
-        let (unread, strange) = (&scanned.unread, &scanned.strange);
-        progress.is_strange |= area == Area::Payload && !(unread.is_empty() && strange.is_empty());
-        for gap in gaps.iter().filter(|gap| !unread.iter().chain(strange).any(|at| gap.contains(at))) {
-            changes.free(area, number, gap.start, gap.end - gap.start);
+        // Nobody knows what lies where the disk could not read, which it may again, nor what is neither an extent nor blank. What
+        // lies between is given back: a gap is mostly a hole, and would count as taken.
+        let unknown = scanned.unknown();
+        if area == Area::Payload {
+            progress.is_strange |= !unknown.is_empty();
+            progress.unread.extend((!scanned.unread.is_empty()).then_some(number));
+        }
+        for part in gaps.into_iter().flat_map(|gap| parts(gap, &unknown)) {
+            changes.free(area, number, part.start, part.end - part.start);
         }
         self.finish(progress, changes)?;
         Ok(scanned)
@@ -645,7 +667,8 @@ impl Replay<'_> {
                 for (place, stored) in spare {
                     changes.free(place.area, place.segment, place.offset, extent_len(stored));
                 }
-                return self.finish(progress, changes);
+                self.finish(progress, changes)?;
+                return self.note_unread(progress);
             }
             // An adopted tree refers to more of what is left.
             self.finish(progress, changes)?;
@@ -665,7 +688,7 @@ impl Replay<'_> {
         let (placed, bytes) = judge(&file, &found.extent, found.place, true);
         let placed = placed.filter(|_| bytes == Bytes::Whole || row.place.is_none());
         if bytes == Bytes::Unread && found.place.area == Area::Payload {
-            progress.rotten.insert(key, Rotten::of(&found.extent, placed.as_ref(), bytes));
+            note_rotten(&mut progress.rotten, key, Rotten::of(&found.extent, placed.as_ref(), bytes));
         }
         Ok(placed)
     }
@@ -674,7 +697,7 @@ impl Replay<'_> {
     /// Returns how many go.
     fn leave(
         &self,
-        progress: &Progress,
+        progress: &mut Progress,
         changes: &mut Changes<'_>,
         left: &BTreeMap<Key, Found>,
         freeing: &Places,
@@ -686,6 +709,7 @@ impl Replay<'_> {
             let is_only = row.place.is_none() && area == Area::Payload;
             if is_only && row.references > 0 && progress.rotten.contains_key(key) {
                 // The disk may read it again.
+                progress.unread.insert(segment);
                 continue;
             }
             if progress.lacks && is_only && !freeing.contains(&(area, segment, offset)) {
@@ -696,7 +720,10 @@ impl Replay<'_> {
                         continue;
                     }
                     // The disk may read it again.
-                    (_, Bytes::Unread) => continue,
+                    (_, Bytes::Unread) => {
+                        progress.unread.insert(segment);
+                        continue;
+                    }
                     _ => {}
                 }
             }

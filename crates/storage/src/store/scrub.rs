@@ -47,6 +47,8 @@ pub(super) struct Scrub {
     unsaved: u64,
     /// Damaged chunks that this round found and the list had no room for; none: it was begun before the last start.
     unlisted: Option<u64>,
+    /// Whether the list of before could not be read.
+    is_lost: bool,
 }
 
 /// Chunks to be read by one step, and where the next goes on; none: that was the last.
@@ -81,21 +83,21 @@ impl Scrub {
 
     /// Goes on where the last run was; a position that does not read is one that is lost: a new round begins.
     pub(super) fn load(disk: &dyn Disk, salt: &[u8; 16]) -> Self {
-        let saved = match side_file::read(disk, FILE, salt, state::FILE_BYTES) {
-            Ok(saved) => saved,
+        let (saved, is_lost) = match side_file::read(disk, FILE, salt, state::FILE_BYTES) {
+            Ok(saved) => (saved, false),
             Err(why) => {
                 tracing::warn!(why, "the position of the scrub is lost; it begins anew");
-                Saved::default()
+                (Saved::default(), true)
             }
         };
-        Self { saved, ..Self::default() }
+        Self { saved, is_lost, ..Self::default() }
     }
 
-    /// The domains of the trees on the list; none: more was found damaged than it names.
+    /// The domains of the trees on the list; none: more was found damaged than it names, or it is lost.
     pub(super) fn trees(&self) -> Option<Vec<BucketId>> {
         let state = &self.saved.state;
         let trees = state.damaged.iter().filter(|chunk| chunk.tree).map(|tree| tree.domain);
-        (state.unlisted == 0).then(|| trees.collect())
+        (state.unlisted == 0 && !self.is_lost).then(|| trees.collect())
     }
 }
 
@@ -179,7 +181,14 @@ impl Store {
     pub fn note_damaged(&self, chunks: Vec<DamagedChunk>) -> Result<(), StorageError> {
         let mut scrub = self.scrubbing();
         let step = ScrubStep { damaged: chunks, ..ScrubStep::default() };
-        if scrub.saved.note(&step) { self.save(&mut scrub) } else { Ok(()) }
+        let before = scrub.saved.state.unlisted;
+        let found = scrub.saved.note(&step);
+        let more = scrub.saved.state.unlisted - before;
+        // The round under way did not find them, and ends them no more than its own.
+        if let Some(count) = &mut scrub.unlisted {
+            *count += more;
+        }
+        if found { self.save(&mut scrub) } else { Ok(()) }
     }
 
     /// Looks again at a chunk of the list; true if it is off the list now, because it reads well (it was mended, and that is

@@ -16,11 +16,12 @@ use skerry_base::kv::Table;
 use super::Recovery;
 use super::changes::{Changes, listed};
 use super::judge::Bytes;
+use super::open::unread_of;
 use super::replay::{BATCH, Progress, Replay};
 use super::scrub::Scrub;
 use crate::StorageError;
 use crate::chunks::Key;
-use crate::chunks::row::{UNWANTED, read_chunk_key};
+use crate::chunks::row::{Area, UNREAD, UNWANTED, read_chunk_key};
 
 /// What is known of those that nobody vouches for.
 struct Unvouched {
@@ -32,6 +33,8 @@ struct Unvouched {
     listed: BTreeMap<Key, i64>,
     /// Those trees.
     trees: BTreeSet<Key>,
+    /// Payload segments in which one lies that the disk could not read.
+    unread: BTreeSet<u32>,
     dropped: u64,
 }
 
@@ -49,6 +52,7 @@ impl Replay<'_> {
             spared: rotten.chain(on_list.into_iter().flatten()).collect(),
             listed: BTreeMap::new(),
             trees: BTreeSet::new(),
+            unread: BTreeSet::new(),
             dropped: 0,
         };
         let mut after = UNWANTED.to_vec();
@@ -62,7 +66,27 @@ impl Replay<'_> {
             }
         }
         recovery.chunks_dropped += known.dropped;
-        Ok(())
+        progress.unread.append(&mut known.unread);
+        self.note_unread(progress)
+    }
+
+    /// Remembers the segments of which something could not be read that the index does not know: nothing else keeps them.
+    pub(super) fn note_unread(&self, progress: &mut Progress) -> Result<(), StorageError> {
+        let mut unread = unread_of(self.index())?;
+        let known = unread.len();
+        unread.append(&mut progress.unread);
+        if unread.len() == known {
+            return Ok(());
+        }
+        tracing::warn!(
+            ?unread,
+            "payload segments of which a part cannot be read are kept until a rebuild of the index reads them"
+        );
+        let noted = unread.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.apply(progress, |changes| {
+            changes.note(UNREAD, Some(noted));
+            Ok(())
+        })
     }
 
     /// The next chunks that nothing refers to behind this row, which becomes the last of them; none: there are no more.
@@ -114,6 +138,8 @@ impl Replay<'_> {
             return Ok(());
         }
         // What the disk may read again lies there for the next rebuild; nobody is told that it is here.
+        let is_left = bytes == Bytes::Unread && place.area == Area::Payload;
+        known.unread.extend(is_left.then_some(place.segment));
         changes.unplace(key, || children.clone(), bytes == Bytes::Torn)?;
         known.dropped += u64::from(bytes == Bytes::Torn);
         next.extend(children.iter().map(|&child| (key.0, child)));

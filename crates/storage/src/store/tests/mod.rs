@@ -18,6 +18,7 @@ mod releasing;
 mod salt;
 mod scrubbing;
 mod sectors;
+mod unread;
 mod unvouched;
 mod wear;
 mod world;

@@ -1,0 +1,174 @@
+//! What the disk cannot read just now, or nobody can tell, is neither let go of with what lies around it nor keeps that from
+//! coming back.
+
+use skerry_base::limits::CHUNK_REST_MS;
+use skerry_base::{ChunkId, ChunkKind};
+
+use super::recovering::{collect, flip, lose, place_of, reads, settle};
+use super::world::{DOMAIN, audit, body, commit, delete, kept, open, put_large, put_small, say_put, tree_of};
+use crate::Class;
+use crate::chunks::row::{Area, Place};
+use crate::disk::faulty::FaultyDisk;
+use crate::journal::file_name;
+use crate::store::scrub::Scrub;
+use crate::store::{DamagedChunk, Store};
+
+fn name_of(place: Place) -> String {
+    file_name("payload", place.segment)
+}
+
+/// A sector of its bytes.
+fn spoil(disk: &FaultyDisk, place: Place) {
+    let at = place.offset + 4_608;
+    disk.spoil(&name_of(place), at..at + 512);
+}
+
+fn put_again(store: &Store, bytes: &[u8]) {
+    store.live.lock().damaged.insert((DOMAIN, ChunkId::of(bytes)));
+    drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, bytes).unwrap());
+}
+
+/// Nothing that the index knows lives in its segment, at this start and the next: the tree is read by a rebuild a day later.
+#[test]
+fn a_segment_stays_while_a_tree_in_it_cannot_be_read() {
+    for holes in [true, false] {
+        let disk = if holes { FaultyDisk::default() } else { FaultyDisk::without_holes() };
+        let settings = kept();
+        let (store, _) = open(&disk, &settings);
+        let bodies: Vec<_> = (0..300).map(|seed| body(seed, 16)).collect();
+        let tree = tree_of(&bodies);
+        drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Tree, &tree));
+        commit(&store, vec![say_put("large", 2, ChunkId::of(&tree))]).unwrap();
+        let place = place_of(&store, &tree);
+        for number in 0..5 {
+            put_large(&store, &format!("more-{number}"), 10 + number, &body(500 + number, 250_000)).unwrap();
+        }
+        drop(store);
+        spoil(&disk, place);
+        lose(&settings);
+        for life in 0..2 {
+            let (store, _) = open(&disk, &settings);
+            assert!(!reads(&store, &tree));
+            (1..4).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+            assert!(disk.names().contains(&name_of(place)), "life {life}, holes: {holes}");
+        }
+        disk.heal(&name_of(place));
+        lose(&settings);
+        let (store, _) = open(&disk, &settings);
+        assert!(reads(&store, &tree), "holes: {holes}");
+        audit(&store);
+    }
+}
+
+/// The older place is kept, for the disk may read it again; the newer is torn.
+#[test]
+fn what_is_kept_unread_is_told_though_it_lies_torn_elsewhere() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = body(1, 9_000);
+    put_large(&store, "a", 1, &bytes).unwrap();
+    let first = place_of(&store, &bytes);
+    put_again(&store, &bytes);
+    settle(&store);
+    let second = place_of(&store, &bytes);
+    assert_ne!(first, second);
+    drop(store);
+    spoil(&disk, first);
+    flip(&disk, &name_of(second), second.offset as usize + 5_000);
+    lose(&settings);
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.rotten.len(), 1, "{recovery:?}");
+    assert!(!store.counts(DOMAIN, ChunkId::of(&bytes)));
+    disk.heal(&name_of(first));
+    assert!(store.recheck(DOMAIN, ChunkId::of(&bytes)).unwrap() && reads(&store, &bytes));
+}
+
+/// The other way round, behind the position that the index noted.
+#[test]
+fn what_cannot_be_read_just_now_is_better_than_what_is_torn() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = body(1, 9_000);
+    commit(&store, vec![say_put("a", 1, ChunkId::of(&bytes))]).unwrap();
+    store.checkpoint().unwrap();
+    let (segment, offset) = store.payload.tail();
+    let first = Place { area: Area::Payload, segment, offset, crc: 0 };
+    put_again(&store, &bytes);
+    let second = Place { offset: store.payload.tail().1, ..first };
+    settle(&store);
+    put_again(&store, &bytes);
+    settle(&store);
+    drop(store);
+    flip(&disk, &name_of(first), first.offset as usize + 5_000);
+    spoil(&disk, second);
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.rotten.len(), 1, "{recovery:?}");
+    assert_eq!(place_of(&store, &bytes), second);
+    disk.heal(&name_of(second));
+    assert!(store.recheck(DOMAIN, ChunkId::of(&bytes)).unwrap() && reads(&store, &bytes));
+}
+
+/// A gap is mostly a hole: all of it would count as taken, after each rebuild again.
+#[test]
+fn a_gap_in_which_something_strange_lies_is_given_back_but_for_that() {
+    for strange in [true, false] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        for number in 0..10 {
+            put_large(&store, &format!("key-{number}"), number, &body(number, 20_000)).unwrap();
+        }
+        let hole = place_of(&store, &body(5, 20_000));
+        (1..9).for_each(|number| delete(&store, &format!("key-{number}")).unwrap());
+        (0..3).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+        let before = store.space.of(Area::Payload, hole.segment);
+        assert!(before.freed >= 8 * 20_000, "{before:?}");
+        drop(store);
+        if strange {
+            let at = hole.offset as usize;
+            disk.corrupt(&name_of(hole), |bytes| bytes[at..at + 4096].fill(7));
+        }
+        lose(&settings);
+        let (store, _) = open(&disk, &settings);
+        put_large(&store, "behind", 20, &body(20, 20_000)).unwrap();
+        (0..3).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+        let after = store.space.of(Area::Payload, hole.segment);
+        assert_eq!(before.freed - after.freed, if strange { 4096 } else { 0 }, "{before:?} {after:?}");
+        let bytes = disk.content(&name_of(hole));
+        assert_eq!(bytes[hole.offset as usize], if strange { 7 } else { 0 });
+        audit(&store);
+    }
+}
+
+/// Nobody knows whether a tree was on it.
+#[test]
+fn a_list_of_the_scrub_that_is_lost_spares_as_one_that_is_full() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "a", 1, &body(1, 100)).unwrap();
+    store.pause_scrub(false).unwrap();
+    drop(store);
+    assert_eq!(Scrub::load(&disk, &settings.salt).trees(), Some(vec![]));
+    flip(&disk, "scrub", 3);
+    assert_eq!(Scrub::load(&disk, &settings.salt).trees(), None);
+}
+
+/// A check beside a round found more than the list holds: that round does not end it.
+#[test]
+fn what_others_found_and_the_list_has_no_room_for_outlives_the_round_under_way() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "a", 1, &body(1, 100)).unwrap();
+    let now = skerry_base::WallTime(1);
+    store.begin_scrub(now).unwrap();
+    let chunk = |number: u64| DamagedChunk {
+        domain: DOMAIN,
+        id: ChunkId::of(&number.to_le_bytes()),
+        tree: false,
+        stored: 1,
+        why: "x".into(),
+    };
+    store.note_damaged((0..1030).map(chunk).collect()).unwrap();
+    assert_eq!(store.scrub_state().unlisted, 6);
+    while !store.scrub(u64::MAX, now).unwrap().finished {}
+    assert_eq!(store.scrub_state().unlisted, 6);
+}
