@@ -235,7 +235,8 @@ impl Site {
     /// Writes facts down that are this node's own and that nobody waits for: no change is told of.
     pub(crate) async fn note_down(&self, facts: Vec<Entry>) -> Outcome<()> {
         let (answer, answered) = oneshot::channel();
-        let propose = move |_: &dyn View| Outcome::Ok(((), facts.iter().map(entry).collect()));
+        let propose =
+            move |_: &dyn View| Outcome::Ok(((), facts.iter().map(|fact| entry(fact).freeing()).collect()));
         self.store.submit(propose, move |result| {
             answer.send(result).ok();
         });

@@ -126,7 +126,9 @@ impl Location {
     /// Whether every site has said since this machine's start whether it is a member, those that are away among them: who was
     /// remembered before it may be one.
     pub(crate) fn has_heard_all(&self, bucket: BucketId, peers: &Peers) -> bool {
-        if self.system.contains(&bucket) || !peers.one_level() {
+        // A landmark that everybody tells is whole though somebody is away.
+        let tells_here = peers.one_level() || self.whole;
+        if self.system.contains(&bucket) || !tells_here {
             return self.knows_all_members(bucket);
         }
         let members = self.holders.of(bucket);

@@ -48,6 +48,30 @@ fn all_sites_agree_on_levels_and_few_are_told() {
 }
 
 #[test]
+fn landmarks_begun_again_have_not_heard_all_while_a_member_is_away() {
+    let mut world = line(40, 3, &[]);
+    let top = top(&world);
+    let (landmark, away) = (*top.first().unwrap(), (0..40).find(|n| !top.contains(n)).unwrap());
+    for n in [landmark, away] {
+        world.join(n, bucket(5));
+    }
+    world.run(seconds(5));
+    let heard = |world: &World| world.sites[landmark].machine.has_heard_all(bucket(5));
+    assert!(heard(&world));
+    world.stop(away);
+    world.run(seconds(300));
+    assert!(heard(&world), "it has said that it is a member, and what it has seen");
+    // Nobody is left who heard it.
+    top.iter().for_each(|n| world.stop(*n));
+    top.iter().for_each(|n| world.restart(*n));
+    world.run(seconds(300));
+    assert!(!heard(&world));
+    world.restart(away);
+    world.run(seconds(60));
+    assert!(heard(&world));
+}
+
+#[test]
 fn the_nearest_member_is_found_from_everywhere() {
     let mut world = line(40, 5, &[]);
     world.join(11, bucket(5));

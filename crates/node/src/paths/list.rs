@@ -145,6 +145,10 @@ async fn page(
     let asking = members::nearest(site, bucket).await?;
     let asking = members::who_have_seen(site, bucket, asking, mode).await?;
     match far(site, &asking, &request).await {
+        // Nobody else is a member: what there is, is here.
+        Ok((None, _)) if site.is_member(bucket.id) => {
+            site.read(move |view| local(view, &list, versions)).await
+        }
         Ok((from, page)) => {
             members::follow(site, bucket, from).await;
             Ok(page)

@@ -4,14 +4,14 @@
 //! what this site can answer alone; an answer "not there" is given only when somebody who knows said so, else
 //! the refusal says who could not be asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use skerry_base::kv::View;
 use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
 use skerry_base::{BucketId, SiteId, Vector};
-use skerry_federation::{Answer, Input};
+use skerry_federation::{Answer, Federation, Input, Replica};
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, ServiceError};
 use skerry_model::bucket::Joins;
 use skerry_model::space;
@@ -31,7 +31,7 @@ const ASKED_AGAIN: u32 = 3;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The pause between.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Sites that are asked, or named, where no member is known: a refusal is read by people.
+/// Sites that are named because they may be members: a refusal is read by people.
 const NAMED: usize = 16;
 
 /// Whom to ask, and what an empty answer means.
@@ -52,6 +52,15 @@ impl Asking {
     /// These and nobody else.
     pub(crate) const fn of(bucket: BucketId, sites: Vec<SiteId>) -> Self {
         Self { bucket, sites, silent: Vec::new(), unknown: false, missing: Vec::new() }
+    }
+
+    /// Takes note of who may be a member for all that is known, at a site that is still taking the records of a bucket and so has
+    /// not heard all. Who is away is named; who is there is about to say what it follows, here or to those that know.
+    fn doubt(&mut self, others: Vec<SiteId>, is_linked: impl Fn(SiteId) -> bool) {
+        let (there, away): (Vec<SiteId>, Vec<SiteId>) =
+            others.into_iter().partition(|other| is_linked(*other));
+        self.unknown |= !there.is_empty() || away.len() > NAMED;
+        self.silent.extend(away.into_iter().take(NAMED));
     }
 
     /// All who could be asked failed, or there was nobody: is "there is nothing" the truth?
@@ -142,19 +151,22 @@ async fn located(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
 
 async fn of_member(site: &Arc<Site>, bucket: &Bucket) -> Asking {
     let id = bucket.id;
-    let mut members = site.drive.ask(move |machine, _| machine.members(id)).await.unwrap_or_default();
-    if members.is_empty() && !site.is_complete(id) {
-        members = may_be_members(site, id).await;
-    }
+    // A home elsewhere that made the bucket is asked, or named, in any case: it knows.
+    let guesses = !site.is_complete(id) && (bucket.home == site.id || is_given(bucket));
+    let known = move |machine: &Federation, _: &dyn Replica| {
+        let strangers = if guesses { machine.strangers(id) } else { BTreeSet::new() };
+        (machine.members(id), strangers)
+    };
+    let (members, strangers) = site.drive.ask(known).await.unwrap_or_default();
+    let may_be = |other: &SiteId| *other != site.id && !strangers.contains(other) && !members.contains(other);
+    let others: Vec<SiteId> = match guesses {
+        true => site.peers.roster.all().into_keys().filter(may_be).collect(),
+        false => Vec::new(),
+    };
     let (sites, silent) = members.into_iter().partition(|member| site.linked(*member));
-    Asking { silent, ..Asking::of(bucket.id, sites) }
-}
-
-/// Who may be a member for all that is known: who is still taking the records of a bucket and has heard of no other member has
-/// not heard all, and what it does not hold may well be there.
-async fn may_be_members(site: &Arc<Site>, bucket: BucketId) -> Vec<SiteId> {
-    let strangers = site.drive.ask(move |machine, _| machine.strangers(bucket)).await.unwrap_or_default();
-    site.peers.roster.all().into_keys().filter(|other| !strangers.contains(other)).take(NAMED).collect()
+    let mut asking = Asking { silent, ..Asking::of(id, sites) };
+    asking.doubt(others, |other| site.linked(other));
+    asking
 }
 
 /// Why a member that is still taking records was of no help.
@@ -490,4 +502,32 @@ pub(crate) async fn gaps(site: &Site) -> Outcome<Gaps> {
         }
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn doubted(others: u8, linked: u8) -> Asking {
+        let site = |n: u8| SiteId([n; 16]);
+        let mut asking = Asking::of(BucketId([1; 16]), Vec::new());
+        asking.doubt((0..others).map(site).collect(), |other| other.0[0] < linked);
+        asking
+    }
+
+    #[test]
+    fn who_may_be_a_member_is_named_or_waited_for_however_many_there_are() {
+        let nobody = doubted(0, 0);
+        assert_eq!((nobody.unknown, nobody.silent.len(), nobody.sites.len()), (false, 0, 0));
+        let away = doubted(3, 0);
+        assert_eq!((away.unknown, away.silent.len(), away.sites.len()), (false, 3, 0));
+        let there = doubted(40, 39);
+        assert_eq!((there.unknown, there.silent.len(), there.sites.len()), (true, 1, 0));
+        let many = doubted(40, 0);
+        assert_eq!(
+            (many.unknown, many.silent.len()),
+            (true, NAMED),
+            "those that are not named are not forgotten"
+        );
+    }
 }

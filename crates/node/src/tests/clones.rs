@@ -151,7 +151,8 @@ async fn copies_that_no_site_sees_both_of_are_found_when_two_sites_compare() {
     copy.until("the copy is linked with two", is_met).await;
     first.put("shared", "a", "1").await.unwrap();
     let is_written = copy.put("shared", "b", "2").await.is_ok();
-    let arrived = || async { two.get("shared", "b").await.is_ok() };
+    // By its tables: a read would fetch it itself.
+    let arrived = || async { two.list("shared").await.is_ok_and(|keys| keys.contains(&"b".to_owned())) };
     let is_done = || async { !is_written || arrived().await || copy.site().duties.is_copied() };
     two.until("the copy's write arrives, unless it is found before", is_done).await;
     let is_safe = is_written && arrived().await;

@@ -337,3 +337,27 @@ async fn a_site_begun_anew_takes_none_of_its_unique_buckets_for_empty() {
     assert_eq!(two.get("mine", "k").await.unwrap(), "body");
     world.stop().await;
 }
+
+/// Nobody else follows it, and all say so: what there is, is what it holds since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_begun_anew_lists_what_it_holds_where_nobody_else_is_a_member() {
+    let mut world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    unique(two, "mine", "owner").await.unwrap();
+    one.until("the bucket is known", || async { one.site().bucket("mine").await.unwrap().is_some() }).await;
+    world.sites[1].stop().await;
+    std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
+    world.sites[1].start().await;
+    world.introduce().await;
+    let two = &world.sites[1];
+    two.until("the bucket is known again", || async { two.site().bucket("mine").await.unwrap().is_some() })
+        .await;
+    two.put("mine", "new", "body").await.unwrap();
+    let id = two.site().bucket("mine").await.unwrap().unwrap().id;
+    assert!(two.site().is_member(id) && !two.site().is_complete(id));
+    let missing = || async { two.get("mine", "k").await.unwrap_err().kind() == ErrorKind::NoSuchKey };
+    two.until("the other has said that it is no member", missing).await;
+    assert_eq!(two.list("mine").await.unwrap(), ["new"]);
+    assert_eq!(two.get("mine", "new").await.unwrap(), "body");
+    world.stop().await;
+}

@@ -266,7 +266,7 @@ async fn a_site_that_is_being_emptied_is_none_of_its_area() {
     world.stop().await;
 }
 
-/// Prints what a PUT of 4 KiB takes in each scope: two sites of oslo 2 ms apart, bergen 40 ms away.
+/// The quickest PUT of 4 KiB in each scope: two sites of oslo 2 ms apart, bergen a quarter of a second away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_waits_for_its_scope_and_no_further() {
     const NEAR: Duration = Duration::from_millis(2);
@@ -295,7 +295,7 @@ async fn a_write_waits_for_its_scope_and_no_further() {
             answered(one, scope, &format!("{scope} {copies} {number}"), 4096).await;
             quickest = quickest.min(clock.now().since(begun));
             assert!(quickest >= least, "{scope} with {copies}: {quickest:?}");
-            if less_than.is_none_or(|most| quickest < most) {
+            if less_than.map_or(number == 4, |most| quickest < most) {
                 break;
             }
         }
