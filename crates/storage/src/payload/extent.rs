@@ -6,6 +6,7 @@
 //! extent that a client stores inside an object is not taken for one. A segment begins with 4 KiB of its own:
 //! `magic "SKPS" · version u32 · number u32 · area u32 · salt [16] · crc u32`.
 
+use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{BucketId, ChunkId, ChunkKind};
 
 use crate::checksum::crc32c;
@@ -23,6 +24,8 @@ const FIXED: usize = 64;
 const CRC_AT: usize = 12;
 /// Bytes under one checksum.
 pub(crate) const BLOCK: usize = 64 << 10;
+/// The longest chunk: a full one, and what sealing may add to it.
+pub(crate) const LARGEST: u32 = CHUNK_BYTES as u32 + 4096;
 
 /// What an extent holds and where it lies.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::StorageError;
 use crate::disk::File;
 
 use super::GRAIN;
-use super::extent::{Extent, extent_len};
+use super::extent::{Extent, LARGEST, extent_len};
 
 /// Bytes read at once: many small extents, or the header of one large one.
 const WINDOW: usize = 64 << 10;
@@ -20,7 +20,8 @@ type Visit<'a> = dyn FnMut(u64, Extent) -> Result<(), StorageError> + 'a;
 
 /// What a scan came to.
 pub(crate) struct Scanned {
-    /// Where the last extent ends, or what cannot be read behind it.
+    /// Where the last extent ends, and what may be one behind it of which the disk cannot read the header now: nothing is
+    /// to be written over that.
     pub(crate) end: u64,
     /// The grains that cannot be read: what lies there is not known.
     pub(crate) unread: Vec<u64>,
@@ -104,10 +105,20 @@ pub(crate) fn scan_some(
             }
         }
     }
+    scanned.keep_clear(len);
     Ok(scanned)
 }
 
 impl Scanned {
+    /// How long an extent is whose header does not read nobody knows: its end may be blank as well.
+    fn keep_clear(&mut self, len: u64) {
+        if let Some(&last) = self.unread.last()
+            && last + GRAIN == self.end
+        {
+            self.end = (last + extent_len(LARGEST)).min(len);
+        }
+    }
+
     /// Where something lies of which nobody knows what it is, in order.
     pub(crate) fn unknown(&self) -> Vec<Range<u64>> {
         let unread = self.unread.iter().map(|&at| at..at + GRAIN);

@@ -24,6 +24,7 @@ use crate::space::Space;
 use crate::{CommitError, Settings, StorageError};
 
 mod absent;
+mod adopt;
 mod changes;
 mod collect;
 mod commit;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use skerry_base::chunk::Tree;
-use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{BucketId, ChunkId, ChunkKind};
 
 use super::changes::load_row;
@@ -14,7 +13,7 @@ use crate::buffers::Buffer;
 use crate::chunks::Key;
 use crate::chunks::live::Fresh;
 use crate::chunks::row::{Area, Place};
-use crate::payload::extent::{Extent, block_sums, extent_len};
+use crate::payload::extent::{Extent, LARGEST, block_sums, extent_len};
 
 /// An extent to be written.
 pub(super) struct Draft<'a> {
@@ -30,8 +29,6 @@ pub(super) struct Draft<'a> {
 /// From this size on a chunk begins to go to the disk as soon as it is written: the commit that waits for its sync comes after
 /// the rest of its upload.
 const WRITTEN_AHEAD: usize = 256 << 10;
-/// Bytes that sealing may add to a full chunk.
-const SEALING: usize = 4096;
 
 impl Store {
     /// Room to gather a chunk in, of so many bytes as far as is known; it is used again when the last of its bytes is dropped.
@@ -51,7 +48,7 @@ impl Store {
     ) -> Result<Pin, StorageError> {
         self.check_poison()?;
         self.asked.fetch_add(1, Ordering::Relaxed);
-        let limit = CHUNK_BYTES + SEALING;
+        let limit = LARGEST as usize;
         if bytes.len() > limit {
             return Err(StorageError::TooLarge { found: bytes.len() as u64, limit: limit as u64 });
         }

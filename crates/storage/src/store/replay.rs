@@ -1,21 +1,18 @@
 //! What the index lacks is taken from payload and journal; when it lacks all, that is a rebuild.
 //!
 //! Order: extents are found first (of a rebuild: all, straight into the index; else only those behind the noted
-//! position, held back), then the journal is replayed, then what is left over is judged: what a durable record or
-//! tree refers to was whole or is verified, the rest was never acknowledged and goes. Where records are gone, or something
-//! lies in payload that nobody can tell, it may have been: then what reads well rests as what is not wanted any more does.
+//! position, held back), then the journal is replayed, then what is left over is judged (`adopt.rs`, `unvouched.rs`).
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use skerry_base::codec;
-use skerry_base::kv::{Batch, Reducer, Table, View};
+use skerry_base::kv::{Batch, Reducer};
 use skerry_base::{ChunkId, ChunkKind};
 
 use super::absent::{Shared, Sight, Written};
-use super::changes::{Changes, Held, Placed, load_row};
+use super::changes::{Changes, Held, load_row};
 use super::commit::leaf;
 use super::judge::{Bytes, Rotten, children_in, judge, note_rotten, read_at, read_whole};
 use super::open::{Opened, lacking_of, unread_of};
@@ -23,9 +20,7 @@ use super::rebase::{Base, table_of};
 use super::tending::Tending;
 use super::{Damage, DamagedChunk, IndexState, Recovery};
 use crate::chunks::Key;
-use crate::chunks::row::{
-    Applied, Area, FREEING, LACKING, MISSED, Note, Place, REBUILDING, Row, read_freeing_key,
-};
+use crate::chunks::row::{Applied, Area, LACKING, MISSED, Note, Place, REBUILDING, Row};
 use crate::disk::{Disk, File};
 use crate::index::Index;
 use crate::journal::base::{self, Item, Reader};
@@ -68,9 +63,9 @@ pub(super) struct Replay<'a> {
 }
 
 /// An extent found on disk that the index does not know.
-struct Found {
-    place: Place,
-    extent: Extent,
+pub(super) struct Found {
+    pub(super) place: Place,
+    pub(super) extent: Extent,
 }
 
 /// A segment that is looked through.
@@ -84,13 +79,13 @@ struct Segment<'a> {
 
 /// Where the index is.
 pub(super) struct Progress {
-    applied: Applied,
+    pub(super) applied: Applied,
     /// Extents found behind the noted positions, newest of each chunk.
-    found: BTreeMap<Key, Found>,
+    pub(super) found: BTreeMap<Key, Found>,
     /// Of each such chunk what lies elsewhere besides.
-    spare: Vec<(Key, Place, u32)>,
+    pub(super) spare: Vec<(Key, Place, u32)>,
     /// What was found rotten.
-    rotten: BTreeMap<Key, Rotten>,
+    pub(super) rotten: BTreeMap<Key, Rotten>,
     /// Whether something lies in payload that nobody can tell: it may be a tree.
     pub(super) is_strange: bool,
     /// Whether records are gone, or may be: what nothing refers to may be theirs.
@@ -153,6 +148,7 @@ impl Replay<'_> {
             self.index().checkpoint(None)?;
             progress.tending.take().map_or(Ok(()), Tending::end)?;
         }
+        recovery.unread = unread_of(self.index())?.into_iter().collect();
         Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base })
     }
 
@@ -212,7 +208,7 @@ impl Replay<'_> {
         self.finish(progress, changes)
     }
 
-    fn finish(&self, progress: &mut Progress, changes: Changes<'_>) -> Result<(), StorageError> {
+    pub(super) fn finish(&self, progress: &mut Progress, changes: Changes<'_>) -> Result<(), StorageError> {
         progress.applied.mark += 1;
         let writes = changes.finish(&progress.applied, self.space);
         if let Some(written) = &progress.written {
@@ -270,6 +266,9 @@ impl Replay<'_> {
                 }
                 tracing::error!(name, %error, "most of a segment of copies cannot be read; its rest is passed over");
             }
+            // What lies there may be wanted: nobody looks there again until a rebuild, and the segment stays until then.
+            let is_kept = area == Area::Payload && !scanned.unread.is_empty();
+            progress.unread.extend(is_kept.then_some(number));
             let end = scanned.end;
             self.tell(Stage::RebuildChunks, rebuilds, area, number);
             if is_last {
@@ -300,8 +299,16 @@ impl Replay<'_> {
                     Bytes::Torn => false,
                     // It may be read again: better than one that is torn.
                     Bytes::Unread => {
-                        let file = self.open_segment(first.place)?;
-                        read_whole(&file, &first.extent, first.place.offset) == Bytes::Torn
+                        let first_file = self.open_segment(first.place)?;
+                        match read_whole(&first_file, &first.extent, first.place.offset) {
+                            Bytes::Torn => true,
+                            Bytes::Whole => false,
+                            // Nobody knows which of the two is whole: neither is let go of.
+                            Bytes::Unread => {
+                                progress.unread.insert(number);
+                                return Ok(());
+                            }
+                        }
                     }
                 },
             };
@@ -399,7 +406,6 @@ impl Replay<'_> {
         let unknown = scanned.unknown();
         if area == Area::Payload {
             progress.is_strange |= !unknown.is_empty();
-            progress.unread.extend((!scanned.unread.is_empty()).then_some(number));
         }
         for part in gaps.into_iter().flat_map(|gap| parts(gap, &unknown)) {
             changes.free(area, number, part.start, part.end - part.start);
@@ -630,127 +636,7 @@ impl Replay<'_> {
         })
     }
 
-    /// Judges the extents that no replayed commit has settled: what is referred to is adopted if it is whole.
-    fn adopt(&self, progress: &mut Progress, recovery: &mut Recovery) -> Result<(), StorageError> {
-        let mut left = std::mem::take(&mut progress.found);
-        // What was let go of stays so, though something refers to it: its space is about to be given back.
-        let freeing = freeing(&*self.index().read())?;
-        let spare = self.unknown_spare(progress, &freeing)?;
-        loop {
-            let reading = self.index().read();
-            let mut changes = Changes::over(&*reading, progress.applied.mark + 1);
-            let mut adopted = Vec::new();
-            // The index may know what lies behind the noted position: places are taken in order, and enter it in any.
-            let mut known = Vec::new();
-            for (key, found) in &left {
-                let row = load_row(&*reading, *key)?;
-                let place = found.place;
-                if row.place == Some(place) {
-                    known.push(*key);
-                    continue;
-                }
-                // What counts already may have been written anew because it was damaged: the newer is taken if whole.
-                let better = row.place.is_none() || place.area == Area::Payload;
-                let stays = !freeing.contains(&(place.area, place.segment, place.offset));
-                if row.references > 0
-                    && better
-                    && stays
-                    && let Some(placed) = self.adoptable(progress, *key, found, &row)?
-                {
-                    changes.place(*key, &placed)?;
-                    adopted.push(*key);
-                }
-            }
-            known.iter().for_each(|key| drop(left.remove(key)));
-            if adopted.is_empty() {
-                recovery.chunks_dropped += self.leave(progress, &mut changes, &left, &freeing)?;
-                for (place, stored) in spare {
-                    changes.free(place.area, place.segment, place.offset, extent_len(stored));
-                }
-                self.finish(progress, changes)?;
-                return self.note_unread(progress);
-            }
-            // An adopted tree refers to more of what is left.
-            self.finish(progress, changes)?;
-            adopted.iter().for_each(|key| drop(left.remove(key)));
-        }
-    }
-
-    /// An extent that is referred to, if it is whole; a leaf that the disk cannot read just now, too, if it is the only one.
-    fn adoptable(
-        &self,
-        progress: &mut Progress,
-        key: Key,
-        found: &Found,
-        row: &Row,
-    ) -> Result<Option<Placed>, StorageError> {
-        let file = self.open_segment(found.place)?;
-        let (placed, bytes) = judge(&file, &found.extent, found.place, true);
-        let placed = placed.filter(|_| bytes == Bytes::Whole || row.place.is_none());
-        if bytes == Bytes::Unread && found.place.area == Area::Payload {
-            note_rotten(&mut progress.rotten, key, Rotten::of(&found.extent, placed.as_ref(), bytes));
-        }
-        Ok(placed)
-    }
-
-    /// What nothing refers to goes at once, unless records are gone: then what is whole rests like what is not wanted any more.
-    /// Returns how many go.
-    fn leave(
-        &self,
-        progress: &mut Progress,
-        changes: &mut Changes<'_>,
-        left: &BTreeMap<Key, Found>,
-        freeing: &Places,
-    ) -> Result<u64, StorageError> {
-        let mut dropped = 0;
-        for (key, found) in left {
-            let (place, row) = (found.place, changes.row(*key)?);
-            let Place { area, segment, offset, .. } = place;
-            let is_only = row.place.is_none() && area == Area::Payload;
-            if is_only && row.references > 0 && progress.rotten.contains_key(key) {
-                // The disk may read it again.
-                progress.unread.insert(segment);
-                continue;
-            }
-            if progress.lacks && is_only && !freeing.contains(&(area, segment, offset)) {
-                let file = self.open_segment(place)?;
-                match judge(&file, &found.extent, place, true) {
-                    (Some(placed), Bytes::Whole) => {
-                        changes.place(*key, &placed)?;
-                        continue;
-                    }
-                    // The disk may read it again.
-                    (_, Bytes::Unread) => {
-                        progress.unread.insert(segment);
-                        continue;
-                    }
-                    _ => {}
-                }
-            }
-            changes.free(area, segment, offset, extent_len(found.extent.stored));
-            dropped += 1;
-        }
-        Ok(dropped)
-    }
-
-    /// What lies elsewhere besides, and is neither known to the index nor let go of already.
-    fn unknown_spare(
-        &self,
-        progress: &mut Progress,
-        freeing: &Places,
-    ) -> Result<Vec<(Place, u32)>, StorageError> {
-        let reading = self.index().read();
-        let mut unknown = Vec::new();
-        for (key, place, stored) in std::mem::take(&mut progress.spare) {
-            let let_go = freeing.contains(&(place.area, place.segment, place.offset));
-            if !let_go && load_row(&*reading, key)?.place != Some(place) {
-                unknown.push((place, stored));
-            }
-        }
-        Ok(unknown)
-    }
-
-    fn open_segment(&self, place: Place) -> Result<Arc<dyn File>, StorageError> {
+    pub(super) fn open_segment(&self, place: Place) -> Result<Arc<dyn File>, StorageError> {
         self.disk
             .open(&file_name(place.area.folder(), place.segment))
             .map_err(|error| StorageError::io("open a payload segment", &error))
@@ -768,19 +654,6 @@ impl Replay<'_> {
         }
         Ok(())
     }
-}
-
-/// Places of extents and bodies.
-type Places = BTreeSet<(Area, u32, u64)>;
-
-/// The places that were let go of and are not given back yet.
-fn freeing(view: &dyn View) -> Result<Places, StorageError> {
-    let mut places = Places::new();
-    view.scan_prefix(Table::Storage, FREEING, &mut |row, _| {
-        places.extend(read_freeing_key(row).map(|(_, area, segment, offset)| (area, segment, offset)));
-        ControlFlow::Continue(())
-    })?;
-    Ok(places)
 }
 
 /// A sync that failed in the life before has left pages that say they are clean, and the next sync knows nothing of it: what

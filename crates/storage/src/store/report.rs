@@ -19,6 +19,9 @@ pub struct Recovery {
     /// Chunks that a rebuild of the index found rotten, or that cannot be read, and records refer to: they are on the scrub's
     /// list.
     pub rotten: Vec<DamagedChunk>,
+    /// Payload segments of which the disk could not read something that the index does not know: they are kept until a rebuild
+    /// of the index reads it.
+    pub unread: Vec<u32>,
     /// Last journal position: entries written since the store was made.
     pub lsn: u64,
 }

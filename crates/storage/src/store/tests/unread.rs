@@ -5,7 +5,9 @@ use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind};
 
 use super::recovering::{collect, flip, lose, place_of, reads, settle};
-use super::world::{DOMAIN, audit, body, commit, delete, kept, open, put_large, put_small, say_put, tree_of};
+use super::world::{
+    DOMAIN, audit, body, commit, delete, kept, open, put_large, put_small, put_tree, say_put, tree_of,
+};
 use crate::Class;
 use crate::chunks::row::{Area, Place};
 use crate::disk::faulty::FaultyDisk;
@@ -21,6 +23,11 @@ fn name_of(place: Place) -> String {
 fn spoil(disk: &FaultyDisk, place: Place) {
     let at = place.offset + 4_608;
     disk.spoil(&name_of(place), at..at + 512);
+}
+
+/// The sector of its header.
+fn spoil_header(disk: &FaultyDisk, place: Place) {
+    disk.spoil(&name_of(place), place.offset..place.offset + 512);
 }
 
 fn put_again(store: &Store, bytes: &[u8]) {
@@ -106,6 +113,156 @@ fn what_cannot_be_read_just_now_is_better_than_what_is_torn() {
     assert_eq!(place_of(&store, &bytes), second);
     disk.heal(&name_of(second));
     assert!(store.recheck(DOMAIN, ChunkId::of(&bytes)).unwrap() && reads(&store, &bytes));
+}
+
+/// An ordinary start steps over it, and the next ones begin behind it: only the note keeps its segment.
+#[test]
+fn a_header_that_cannot_be_read_at_a_start_keeps_its_segment() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    store.checkpoint().unwrap();
+    let bytes = body(1, 9_000);
+    put_large(&store, "a", 1, &bytes).unwrap();
+    put_large(&store, "behind", 2, &body(2, 9_000)).unwrap();
+    let place = place_of(&store, &bytes);
+    drop(store);
+    spoil_header(&disk, place);
+    let (store, recovery) = open(&disk, &settings);
+    assert!(!reads(&store, &bytes));
+    assert_eq!(recovery.unread, [place.segment]);
+    disk.heal(&name_of(place));
+    for number in 0..5 {
+        put_large(&store, &format!("more-{number}"), 10 + number, &body(500 + number, 250_000)).unwrap();
+    }
+    delete(&store, "behind").unwrap();
+    (0..5).for_each(|number| delete(&store, &format!("more-{number}")).unwrap());
+    (1..6).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+    assert!(disk.names().contains(&name_of(place)));
+    audit(&store);
+    drop(store);
+    lose(&settings);
+    let (store, _) = open(&disk, &settings);
+    assert!(reads(&store, &bytes));
+    audit(&store);
+}
+
+/// It is the last extent of the last segment: nobody knows where it ends.
+#[test]
+fn nothing_is_written_over_what_lies_behind_a_header_that_cannot_be_read() {
+    for rebuilds in [false, true] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        put_large(&store, "before", 1, &body(1, 9_000)).unwrap();
+        store.checkpoint().unwrap();
+        // Blank at its end as the segment is behind it.
+        let mut bytes = body(2, 9_000);
+        bytes.resize(40_000, 0);
+        put_large(&store, "a", 2, &bytes).unwrap();
+        let place = place_of(&store, &bytes);
+        drop(store);
+        spoil_header(&disk, place);
+        if rebuilds {
+            lose(&settings);
+        }
+        let (store, _) = open(&disk, &settings);
+        (0..4).for_each(|number| {
+            put_large(&store, &format!("more-{number}"), 10 + number, &body(10 + number, 9_000)).unwrap();
+        });
+        drop(store);
+        disk.heal(&name_of(place));
+        lose(&settings);
+        let (store, _) = open(&disk, &settings);
+        assert!(reads(&store, &bytes), "rebuilds: {rebuilds}");
+        assert!((0..4).all(|number| reads(&store, &body(10 + number, 9_000))), "rebuilds: {rebuilds}");
+        audit(&store);
+    }
+}
+
+/// What the index knows of it is rotten, and was written anew; that cannot be read at the start.
+#[test]
+fn what_was_written_to_mend_a_chunk_is_not_let_go_of_unread() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = body(1, 9_000);
+    put_large(&store, "a", 1, &bytes).unwrap();
+    settle(&store);
+    store.checkpoint().unwrap();
+    let first = place_of(&store, &bytes);
+    put_again(&store, &bytes);
+    settle(&store);
+    let second = place_of(&store, &bytes);
+    assert_ne!(first, second);
+    put_large(&store, "behind", 2, &body(2, 9_000)).unwrap();
+    drop(store);
+    flip(&disk, &name_of(first), first.offset as usize + 5_000);
+    spoil(&disk, second);
+    let (store, _) = open(&disk, &settings);
+    assert_eq!(place_of(&store, &bytes), first);
+    (1..4).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+    drop(store);
+    disk.heal(&name_of(second));
+    lose(&settings);
+    let (store, _) = open(&disk, &settings);
+    assert!(reads(&store, &bytes));
+    audit(&store);
+}
+
+/// Neither is known to be whole, and the disk reads only the second again.
+#[test]
+fn of_two_places_that_cannot_be_read_neither_is_let_go_of() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = body(1, 9_000);
+    store.checkpoint().unwrap();
+    put_large(&store, "a", 1, &bytes).unwrap();
+    let first = place_of(&store, &bytes);
+    put_again(&store, &bytes);
+    settle(&store);
+    let second = place_of(&store, &bytes);
+    assert_ne!(first, second);
+    put_large(&store, "behind", 2, &body(2, 9_000)).unwrap();
+    drop(store);
+    spoil(&disk, first);
+    spoil(&disk, second);
+    let (store, _) = open(&disk, &settings);
+    assert_eq!(place_of(&store, &bytes), first);
+    (1..4).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+    drop(store);
+    disk.heal(&name_of(second));
+    flip(&disk, &name_of(first), first.offset as usize + 5_000);
+    lose(&settings);
+    let (store, _) = open(&disk, &settings);
+    assert!(reads(&store, &bytes));
+}
+
+/// The tree is fetched again before they have rested.
+#[test]
+fn what_a_tree_lists_that_cannot_be_read_at_a_start_rests_before_it_goes() {
+    for header in [true, false] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        store.checkpoint().unwrap();
+        // The tree is longer than the grain of its header.
+        let bodies: Vec<_> = (0..300).map(|number| body(1 + number % 2, 9_000)).collect();
+        let tree = tree_of(&bodies);
+        put_tree(&store, "tree", 1, &bodies).unwrap();
+        put_large(&store, "behind", 2, &body(301, 9_000)).unwrap();
+        let place = place_of(&store, &tree);
+        drop(store);
+        if header {
+            spoil_header(&disk, place)
+        } else {
+            spoil(&disk, place)
+        }
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!(recovery.unread, [place.segment], "header: {header}");
+        collect(&store, 1);
+        drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Tree, &tree).unwrap());
+        settle(&store);
+        (1..6).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+        assert!(bodies.iter().all(|bytes| reads(&store, bytes)), "header: {header}");
+        audit(&store);
+    }
 }
 
 /// A gap is mostly a hole: all of it would count as taken, after each rebuild again.
