@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::StorageError;
 use crate::disk::Disk;
 
 /// There when the index is to be rebuilt.
@@ -26,11 +27,26 @@ impl Health {
             return;
         }
         tracing::error!("the index is damaged; it will be rebuilt at the next open");
-        let marked = self.disk.create(MARKER, 0).and_then(|_| self.disk.sync_dir("."));
-        if let Err(error) = marked
-            && error.kind() != ErrorKind::AlreadyExists
-        {
+        if let Err(error) = mark(&*self.disk) {
             tracing::error!(%error, "the index could not be marked as damaged");
         }
+    }
+
+    /// A start went through upon an index that was marked: it is marked anew if it is found damaged.
+    pub(crate) fn take_off(&self) -> Result<(), StorageError> {
+        if self.bad.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let failed = |error: std::io::Error| StorageError::io("take the mark off the index", &error);
+        self.disk.remove(MARKER).map_err(failed)?;
+        self.disk.sync_dir(".").map_err(failed)
+    }
+}
+
+/// The next start builds the index anew.
+pub(crate) fn mark(disk: &dyn Disk) -> std::io::Result<()> {
+    match disk.create(MARKER, 0) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+        _ => disk.sync_dir("."),
     }
 }

@@ -26,6 +26,8 @@ mod redb_engine;
 pub(crate) const FOLDER: &str = "index";
 /// Where a damaged index is moved, for whoever wants to know why.
 pub(crate) const ASIDE: &str = "index-aside";
+/// Where one is moved that was given up while another lies there that may know more: the last such one.
+pub(crate) const ASIDE_LATER: &str = "index-aside-later";
 
 /// Changes of one group: last write of a key wins, `None` deletes.
 pub(crate) type Writes = BTreeMap<(Table, Vec<u8>), Option<Bytes>>;

@@ -2,12 +2,15 @@
 //!
 //! The same code carries out commits, replays and rebuilds, so that all three agree.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use skerry_base::ChunkId;
 use skerry_base::codec::encode;
-use skerry_base::kv::{Batch, Overlay, Reducer, Table, View};
+use skerry_base::kv::{Batch, Overlay, Reducer, Table, View, ViewError, Visit};
 
 use crate::StorageError;
 use crate::chunks::Key;
@@ -18,6 +21,34 @@ use crate::chunks::row::{
 use crate::index::Writes;
 use crate::payload::whole_blocks;
 use crate::space::Space;
+
+/// A reading that remembers why it failed: who reads it tells only in words.
+struct Watched<V> {
+    below: V,
+    failed: RefCell<Option<ViewError>>,
+}
+
+impl<V> Watched<V> {
+    fn note<T>(&self, read: Result<T, ViewError>) -> Result<T, ViewError> {
+        read.inspect_err(|error| *self.failed.borrow_mut() = Some(error.clone()))
+    }
+}
+
+impl<V: View> View for Watched<V> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        self.note(self.below.get(table, key))
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ViewError> {
+        self.note(self.below.scan(table, from, to, visit))
+    }
+}
 
 /// A chunk that has come to lie somewhere.
 #[derive(Debug, Clone)]
@@ -83,11 +114,13 @@ impl<'a> Changes<'a> {
         reducer: &dyn Reducer,
         entries: impl Iterator<Item = &'e [u8]>,
     ) -> Result<Batch, StorageError> {
-        let view = self.view();
+        let view = Watched { below: self.view(), failed: RefCell::default() };
         let mut mine = Batch::default();
         for entry in entries {
             let mut one = Batch::default();
-            reducer.reduce(entry, &Overlay::new(&view, &mine), &mut one)?;
+            let reduced = reducer.reduce(entry, &Overlay::new(&view, &mine), &mut one);
+            // It is not the entry that is refused if the index does not read.
+            reduced.map_err(|error| view.failed.take().map_or_else(|| error.into(), StorageError::from))?;
             if mine.is_empty() {
                 mine = one;
                 continue;

@@ -246,8 +246,10 @@ impl Store {
         let says_it = sweep.aside_stays || !sweep.lacking.is_empty();
         let is_needless = sweep.hurt.is_empty() && !says_it && !sweep.base.damaged;
         if is_needless && !sweep.aside_gone {
-            let removed = self.disk.remove_folder(crate::index::ASIDE);
-            removed.map_err(|error| StorageError::io("remove the index that was given up", &error))?;
+            for folder in [crate::index::ASIDE, crate::index::ASIDE_LATER] {
+                let removed = self.disk.remove_folder(folder);
+                removed.map_err(|error| StorageError::io("remove the index that was given up", &error))?;
+            }
             sweep.aside_gone = true;
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::chunks::row::{
 };
 use crate::disk::Disk;
 use crate::fields::Fields;
-use crate::index::health::{Health, MARKER};
+use crate::index::health::{Health, MARKER, mark};
 use crate::index::{self, Index};
 use crate::journal::segment::{self, SegmentHeader};
 use crate::journal::writer::Writer;
@@ -41,6 +41,8 @@ pub(super) struct Opened {
     pub(super) applied: Option<Applied>,
     /// Why an index that should be there is not used.
     why: Option<String>,
+    /// It is marked as damaged and used on: the mark stays until the start is through.
+    marked: bool,
 }
 
 impl Store {
@@ -59,7 +61,8 @@ impl Store {
         let salt = if is_new { make_identity(&*disk, settings.salt)? } else { read_identity(&*disk)? };
         crate::journal::base::refuse_later(&*disk)?;
         remove_leftovers(&*disk);
-        let mut journal = Journal::look(&*disk, &salt);
+        let looked_at = disk.clone();
+        let mut journal = Journal::look(&*looked_at, &salt);
         let opened = open_index(&*disk, &settings, is_new, &mut journal)?;
         let base = journal.base;
         let space = Space::new(disk.clone(), &settings);
@@ -80,8 +83,9 @@ impl Store {
             settings: &settings,
             base,
         };
-        let replayed = replay.run(&mut recovery)?;
+        let replayed = replay.run(&mut recovery).map_err(|error| unreadable(&opened, &mut journal, error))?;
         let durable_at_open = opened.applied.map_or(0, |applied| applied.mark);
+        let marked = opened.marked;
         let store =
             assemble(disk, reducer, settings, salt, opened.index, space, replayed, durable_at_open, lock)?;
         recovery.lsn = store.lsn();
@@ -99,8 +103,35 @@ impl Store {
                 }
             }
         }
+        if marked {
+            store.health.take_off()?;
+        }
         Ok((Arc::new(store), recovery))
     }
+}
+
+/// What the end of the journal is replayed upon does not read: the next start gives the index up, unless only it says what the
+/// journal said.
+fn unreadable(opened: &Opened, journal: &mut Journal<'_>, error: StorageError) -> StorageError {
+    let StorageError::Index(why) = &error else { return error };
+    if opened.applied.is_none() {
+        return error;
+    }
+    let lacking = lacking_of(&*opened.index).unwrap_or_default();
+    if journal.needs_an_index(&lacking) {
+        return StorageError::Index(format!(
+            "{why}; it may be all that says what damaged parts of the journal said; if it cannot be read again, move the \
+            folder `index` away: that is lost then"
+        ));
+    }
+    let Err(failed) = mark(journal.disk) else {
+        return StorageError::Index(format!(
+            "{why}; it is marked as damaged: start again, and it is rebuilt"
+        ));
+    };
+    StorageError::Index(format!(
+        "{why}; it could not be marked as damaged ({failed}): move the folder `index` away"
+    ))
 }
 
 #[expect(clippy::too_many_arguments, reason = "the parts of a store, put together once")]
@@ -303,7 +334,7 @@ fn open_index(
     let failed = |error: std::io::Error| StorageError::io("move the index aside", &error);
     if !settings.index_lasts() {
         let index = index::open(None, settings)?;
-        return Ok(Opened { index, accounts: Vec::new(), applied: None, why: None });
+        return Ok(Opened { index, accounts: Vec::new(), applied: None, why: None, marked: false });
     }
     let marked = disk.list(".").map_err(failed)?.iter().any(|name| name == MARKER);
     let tried = if settings.rebuild && !is_new {
@@ -313,18 +344,16 @@ fn open_index(
     };
     let why = match tried {
         Ok((index, applied, accounts)) if applied.is_some() || is_new => {
-            return Ok(Opened { index, accounts, applied, why: None });
+            return Ok(Opened { index, accounts, applied, why: None, marked });
         }
-        Ok(_) => "there was none".to_owned(),
+        Ok((index, ..)) => {
+            drop(index);
+            "there was none".to_owned()
+        }
         Err(why) => why,
     };
-    tracing::warn!(why, "the index is moved aside and rebuilt from the journal");
-    disk.remove_folder(index::ASIDE).map_err(failed)?;
-    if let Err(error) = disk.rename(index::FOLDER, index::ASIDE)
-        && error.kind() != ErrorKind::NotFound
-    {
-        return Err(failed(error));
-    }
+    tracing::warn!(why, "the index is given up and rebuilt from the journal");
+    give_up(disk, settings).map_err(failed)?;
     if marked {
         // The marker must not go before the index that it speaks of.
         disk.sync_dir(".").map_err(failed)?;
@@ -332,7 +361,50 @@ fn open_index(
     }
     disk.sync_dir(".").map_err(failed)?;
     let index = index::open(path(), settings)?;
-    Ok(Opened { index, accounts: Vec::new(), applied: None, why: Some(why) })
+    Ok(Opened { index, accounts: Vec::new(), applied: None, why: Some(why), marked: false })
+}
+
+/// Moves the index aside. What lies there already stays unless this one knows as much: the index that was given up first may be
+/// all that says what those after it were built without.
+fn give_up(disk: &dyn Disk, settings: &Settings) -> std::io::Result<()> {
+    let to = match look_at(disk, settings) {
+        _ if !has_folder(disk, index::ASIDE) => index::ASIDE,
+        // It holds nothing that the journal does not say.
+        Given::Unfinished => return disk.remove_folder(index::FOLDER),
+        Given::Whole => index::ASIDE,
+        Given::Lacking => index::ASIDE_LATER,
+    };
+    disk.remove_folder(to)?;
+    match disk.rename(index::FOLDER, to) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn has_folder(disk: &dyn Disk, folder: &str) -> bool {
+    disk.list(folder).map_or(true, |names| !names.is_empty())
+}
+
+/// What an index that is given up holds.
+enum Given {
+    /// Its rebuild was not through, or there is none.
+    Unfinished,
+    /// All that was ever written, as far as anybody knows.
+    Whole,
+    /// It does not read, or was built while something was missing.
+    Lacking,
+}
+
+fn look_at(disk: &dyn Disk, settings: &Settings) -> Given {
+    let Ok(index) = index::open(disk.native(index::FOLDER), settings) else { return Given::Lacking };
+    let has = |key: &[u8]| index.read().get(Table::Storage, key).map(|found| found.is_some());
+    let lacks =
+        || Ok::<_, StorageError>(has(MISSED)? || has(LACKING)? || crate::journal::base::is_set_aside(disk)?);
+    match (has(REBUILDING), has(APPLIED)) {
+        (Ok(true), _) | (Ok(false), Ok(false)) => Given::Unfinished,
+        (Ok(false), Ok(true)) if matches!(lacks(), Ok(false)) => Given::Whole,
+        _ => Given::Lacking,
+    }
 }
 
 /// Opens the index as it is; within, why it is not to be used. One that could not be read once (that is all that a mark says)
@@ -354,9 +426,6 @@ fn try_index(
                 tracing::error!(
                     "the index was found damaged; it is used on: only it says what damaged parts of the journal said"
                 );
-                let failed = |error: std::io::Error| StorageError::io("take the mark off the index", &error);
-                disk.remove(MARKER).map_err(failed)?;
-                disk.sync_dir(".").map_err(failed)?;
             }
             Ok(Ok(tried))
         }

@@ -6,6 +6,7 @@ mod compacting;
 mod failing;
 mod flips;
 mod full;
+mod giving_up;
 mod journeys;
 mod kinds;
 mod model;
