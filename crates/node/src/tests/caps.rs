@@ -66,6 +66,10 @@ async fn what_a_site_at_its_cap_does_not_take_the_next_one_takes() {
     for n in 0..20 {
         one.put("safe", &format!("{n}"), noise(BODY, n)).await.unwrap();
     }
+    // A count of nothing stands for a while: what is held is told by who holds it.
+    let all_held =
+        |count: u64| move || async move { others(two).bytes + others(three).bytes == count * BODY as u64 };
+    one.until("all are held", all_held(20)).await;
     at_risk(one, 0).await;
     let (held, rest) = (others(two), others(three));
     assert_eq!((held.bytes, held.cap_bytes), (5 * BODY as u64, Some((5 * BODY + BODY / 2) as u64)));
@@ -78,7 +82,7 @@ async fn what_a_site_at_its_cap_does_not_take_the_next_one_takes() {
     for n in 20..25 {
         one.put("safe", &format!("{n}"), noise(BODY, n)).await.unwrap();
     }
-    at_risk(one, 0).await;
+    one.until("these are, too", all_held(25)).await;
     assert_eq!(others(two).refused, held.refused);
     // A write that waits asks it last, and is answered without it.
     one.put_in(&at_two(), "safe", "waits", noise(BODY, 30)).await.unwrap();
