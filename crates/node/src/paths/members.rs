@@ -72,7 +72,7 @@ impl Asking {
         };
         reasons.extend(self.silent.iter().map(silent));
         if self.unknown {
-            reasons.push("the sites that know its members were just started and are still asking".into());
+            reasons.push("not all sites have said yet which buckets they follow".into());
         }
         if reasons.is_empty() {
             return Ok(());

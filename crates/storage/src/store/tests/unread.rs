@@ -1,6 +1,8 @@
 //! What the disk cannot read just now, or nobody can tell, is neither let go of with what lies around it nor keeps that from
 //! coming back.
 
+use std::sync::Arc;
+
 use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind};
 
@@ -8,12 +10,12 @@ use super::recovering::{collect, flip, lose, place_of, reads, settle};
 use super::world::{
     DOMAIN, audit, body, commit, delete, kept, open, put_large, put_small, put_tree, say_put, tree_of,
 };
-use crate::Class;
 use crate::chunks::row::{Area, Place};
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::store::scrub::Scrub;
 use crate::store::{DamagedChunk, Store};
+use crate::{Class, Settings};
 
 fn name_of(place: Place) -> String {
     file_name("payload", place.segment)
@@ -33,6 +35,24 @@ fn spoil_header(disk: &FaultyDisk, place: Place) {
 fn put_again(store: &Store, bytes: &[u8]) {
     store.live.lock().damaged.insert((DOMAIN, ChunkId::of(bytes)));
     drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, bytes).unwrap());
+}
+
+/// Writes a chunk that is here once more; where it lay, and where it lies.
+fn written_anew(store: &Store, bytes: &[u8]) -> (Place, Place) {
+    let first = place_of(store, bytes);
+    put_again(store, bytes);
+    settle(store);
+    let second = place_of(store, bytes);
+    assert_ne!(first, second);
+    (first, second)
+}
+
+/// Its index is built anew; the chunk is there then.
+fn rebuilt_with(disk: &FaultyDisk, settings: &Settings, bytes: &[u8]) -> Arc<Store> {
+    lose(settings);
+    let (store, _) = open(disk, settings);
+    assert!(reads(&store, bytes));
+    store
 }
 
 /// Nothing that the index knows lives in its segment, at this start and the next: the tree is read by a rebuild a day later.
@@ -74,11 +94,7 @@ fn what_is_kept_unread_is_told_though_it_lies_torn_elsewhere() {
     let (store, _) = open(&disk, &settings);
     let bytes = body(1, 9_000);
     put_large(&store, "a", 1, &bytes).unwrap();
-    let first = place_of(&store, &bytes);
-    put_again(&store, &bytes);
-    settle(&store);
-    let second = place_of(&store, &bytes);
-    assert_ne!(first, second);
+    let (first, second) = written_anew(&store, &bytes);
     drop(store);
     spoil(&disk, first);
     flip(&disk, &name_of(second), second.offset as usize + 5_000);
@@ -140,10 +156,7 @@ fn a_header_that_cannot_be_read_at_a_start_keeps_its_segment() {
     assert!(disk.names().contains(&name_of(place)));
     audit(&store);
     drop(store);
-    lose(&settings);
-    let (store, _) = open(&disk, &settings);
-    assert!(reads(&store, &bytes));
-    audit(&store);
+    audit(&rebuilt_with(&disk, &settings, &bytes));
 }
 
 /// It is the last extent of the last segment: nobody knows where it ends.
@@ -187,11 +200,7 @@ fn what_was_written_to_mend_a_chunk_is_not_let_go_of_unread() {
     put_large(&store, "a", 1, &bytes).unwrap();
     settle(&store);
     store.checkpoint().unwrap();
-    let first = place_of(&store, &bytes);
-    put_again(&store, &bytes);
-    settle(&store);
-    let second = place_of(&store, &bytes);
-    assert_ne!(first, second);
+    let (first, second) = written_anew(&store, &bytes);
     put_large(&store, "behind", 2, &body(2, 9_000)).unwrap();
     drop(store);
     flip(&disk, &name_of(first), first.offset as usize + 5_000);
@@ -201,10 +210,7 @@ fn what_was_written_to_mend_a_chunk_is_not_let_go_of_unread() {
     (1..4).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
     drop(store);
     disk.heal(&name_of(second));
-    lose(&settings);
-    let (store, _) = open(&disk, &settings);
-    assert!(reads(&store, &bytes));
-    audit(&store);
+    audit(&rebuilt_with(&disk, &settings, &bytes));
 }
 
 /// Neither is known to be whole, and the disk reads only the second again.
@@ -215,11 +221,7 @@ fn of_two_places_that_cannot_be_read_neither_is_let_go_of() {
     let bytes = body(1, 9_000);
     store.checkpoint().unwrap();
     put_large(&store, "a", 1, &bytes).unwrap();
-    let first = place_of(&store, &bytes);
-    put_again(&store, &bytes);
-    settle(&store);
-    let second = place_of(&store, &bytes);
-    assert_ne!(first, second);
+    let (first, second) = written_anew(&store, &bytes);
     put_large(&store, "behind", 2, &body(2, 9_000)).unwrap();
     drop(store);
     spoil(&disk, first);
@@ -230,9 +232,7 @@ fn of_two_places_that_cannot_be_read_neither_is_let_go_of() {
     drop(store);
     disk.heal(&name_of(second));
     flip(&disk, &name_of(first), first.offset as usize + 5_000);
-    lose(&settings);
-    let (store, _) = open(&disk, &settings);
-    assert!(reads(&store, &bytes));
+    rebuilt_with(&disk, &settings, &bytes);
 }
 
 /// The tree is fetched again before they have rested.
