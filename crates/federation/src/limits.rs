@@ -9,6 +9,9 @@ pub const SITES: usize = 1024;
 pub const BUCKETS: usize = 65_536;
 /// Batches that one pull may ask for: 8 MiB on the way fill 500 Mbit/s at 100 ms.
 pub const BATCHES_PER_PULL: u8 = 8;
+/// Bytes that may wait for one link; what is beyond it is dropped. More than [`WINDOW_MAX`], so that whole answers fit beside
+/// the heads of their batches and the news of others.
+pub const LINK_BYTES: usize = 10 << 20;
 /// Batches of one bucket that wait for the store; a pull waits when there are as many.
 pub const BATCHES_UNAPPLIED: usize = 12;
 /// Pulls on the way at once over all buckets: bounds what can arrive to 32 MiB.
@@ -19,7 +22,7 @@ pub const PULLS_PER_SOURCE: usize = 3;
 pub const BATCH_BYTES_MIN: u32 = 16 << 10;
 /// Bytes of the first pull from a source.
 pub const WINDOW_FIRST: u32 = 64 << 10;
-/// Bytes of a pull at most.
+/// Bytes of a pull at most, and of all pulls from one source together: they wait for one link there.
 pub const WINDOW_MAX: u32 = BATCHES_PER_PULL as u32 * skerry_base::limits::FEED_BATCH_BYTES as u32;
 /// A pull asks for what the source sent in so many seconds before: the link stays responsive, however slow.
 pub const WINDOW_SECONDS: f64 = 4.0;

@@ -24,6 +24,8 @@ pub(super) struct Running {
     pub(super) early: BTreeMap<u8, Batch>,
     pub(super) deadline: Instant,
     pub(super) started: Instant,
+    /// Bytes that it may bring.
+    pub(super) asked: u32,
     /// Bytes that came.
     pub(super) received: u64,
     /// The source told this meanwhile: an end before it is not the end.
@@ -38,7 +40,7 @@ impl Running {
     pub(super) fn next_window(&self, window: u32, now: Instant) -> u32 {
         let seconds = now.since(self.started).as_secs_f64().max(0.001);
         let bearable = self.received as f64 / seconds * limits::WINDOW_SECONDS;
-        let full = self.received * 2 >= u64::from(window);
+        let full = self.received * 2 >= u64::from(window.min(self.asked));
         if !full && seconds < limits::WINDOW_SECONDS {
             return window;
         }

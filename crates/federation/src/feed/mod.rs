@@ -134,7 +134,7 @@ impl Feed {
         let Some(bucket) = self.buckets.remove(&id) else { return };
         if let Some(pull) = &bucket.pull {
             self.pulls -= 1;
-            self.sites.ended(pull.source);
+            self.sites.ended(pull.source, pull.asked);
         }
         self.sites.forget(id);
         self.applies.retain(|_, of| *of != id);

@@ -84,8 +84,8 @@ impl Feed {
                 };
                 mine.merge(&seen);
                 self.pulls += 1;
-                self.sites.began(source);
-                ask(id, bucket, source, mine, cx);
+                let asked = ask(id, bucket, source, (mine, self.sites.share(source)), cx);
+                self.sites.began(source, asked);
             }
         }
     }
@@ -102,7 +102,7 @@ impl Feed {
     pub(super) fn end_pull(&mut self, id: BucketId, cx: &mut Context<'_>) -> Option<Running> {
         let pull = self.buckets.get_mut(&id)?.pull.take()?;
         self.pulls = self.pulls.saturating_sub(1);
-        self.sites.ended(pull.source);
+        self.sites.ended(pull.source, pull.asked);
         self.start_queued(cx);
         Some(pull)
     }
@@ -338,15 +338,22 @@ pub(super) fn is_full(pending: &VecDeque<Pending>) -> bool {
     pending.len() + usize::from(limits::BATCHES_PER_PULL) > limits::BATCHES_UNAPPLIED
 }
 
-/// Sends a pull.
-fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut Context<'_>) {
+/// Sends a pull for what the link to the source is worth, no more than `share`; answers how many bytes it may bring.
+fn ask(
+    id: BucketId,
+    bucket: &mut Bucket,
+    source: SiteId,
+    (mine, share): (Vector, u32),
+    cx: &mut Context<'_>,
+) -> u32 {
     let ticket = cx.ticket().0;
     let known = bucket.source(source);
     known.ask = false;
-    let most = u32::from(limits::BATCHES_PER_PULL);
-    let max_bytes = (known.window / most).clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32);
-    let batches = (known.window / max_bytes).clamp(1, most) as u8 | Pull::AHEAD;
-    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches };
+    let (most, window) = (u32::from(limits::BATCHES_PER_PULL), known.window.min(share));
+    let max_bytes = (window / most).clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32);
+    let batches = (window / max_bytes).clamp(1, most);
+    let asked = batches * max_bytes;
+    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches: batches as u8 | Pull::AHEAD };
     let deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4);
     bucket.pull = Some(Running {
         ticket,
@@ -356,12 +363,14 @@ fn ask(id: BucketId, bucket: &mut Bucket, source: SiteId, mine: Vector, cx: &mut
         early: BTreeMap::new(),
         deadline,
         started: cx.now,
+        asked,
         received: 0,
         told: Vector::new(),
         again: false,
     });
     cx.stats.pulls += 1;
     cx.send(source, Message::Pull(pull));
+    asked
 }
 
 /// Whether a batch speaks of more of this store's present life than it has lived: whoever believed it would give dots twice, or

@@ -1,7 +1,7 @@
 //! Other sites as sources, over all buckets: who answers no pull of one bucket will hardly answer one of another.
 //!
 //! Invariants: one site has at most [`limits::PULLS_PER_SOURCE`] of the pulls on their way, so that no other is kept waiting by
-//! its silence; one that failed is asked for nothing until its pause is over, and then by one pull at a time until it answers;
+//! its silence, and they ask for no more together than its link holds; one that failed is asked for nothing until its pause is over, and then by one pull at a time until it answers;
 //! who waits for a site is let go when it may be asked again.
 
 use core::ops::Bound;
@@ -55,6 +55,8 @@ pub(super) enum Turn {
 struct Standing {
     /// Pulls on their way.
     running: usize,
+    /// Bytes that they asked for.
+    asked: u32,
     /// Failures in a row.
     tries: u8,
     until: Option<Instant>,
@@ -86,16 +88,27 @@ impl Sites {
         }
     }
 
-    /// A pull from a site is on its way.
-    pub(super) fn began(&mut self, site: SiteId) {
-        self.sites.entry(site).or_default().running += 1;
+    /// What one more pull from a site may ask for: an equal share of what a link holds, as far as others left of it.
+    pub(super) fn share(&self, site: SiteId) -> u32 {
+        let standing = self.sites.get(&site);
+        let (running, asked) = standing.map_or((0, 0), |standing| (standing.running, standing.asked));
+        let share = limits::WINDOW_MAX / u32::try_from(running + 1).unwrap_or(u32::MAX);
+        share.min(limits::WINDOW_MAX.saturating_sub(asked)).max(limits::BATCH_BYTES_MIN)
+    }
+
+    /// A pull of so many bytes from a site is on its way.
+    pub(super) fn began(&mut self, site: SiteId, bytes: u32) {
+        let standing = self.sites.entry(site).or_default();
+        standing.running += 1;
+        standing.asked += bytes;
         self.running += 1;
     }
 
     /// It is not any more.
-    pub(super) fn ended(&mut self, site: SiteId) {
+    pub(super) fn ended(&mut self, site: SiteId, bytes: u32) {
         if let Some(standing) = self.sites.get_mut(&site).filter(|standing| standing.running > 0) {
             standing.running -= 1;
+            standing.asked = standing.asked.saturating_sub(bytes);
             self.running -= 1;
         }
     }

@@ -64,6 +64,8 @@ pub(crate) struct World {
     /// Bytes per second of every link; none for unbounded.
     pub(crate) rate: Option<u64>,
     pub(crate) commit: Duration,
+    /// Messages with records that found no room on their link.
+    pub(crate) dropped: u64,
     /// Sites that take no records with the news of them.
     pub(crate) plain: BTreeSet<usize>,
     pub(crate) located: BTreeMap<Ticket, (Instant, Answer)>,
@@ -135,6 +137,7 @@ impl World {
             weather: Weather::CALM,
             rate: None,
             commit: Duration::from_millis(4),
+            dropped: 0,
             plain: BTreeSet::new(),
             located: BTreeMap::new(),
             reports: Vec::new(),
@@ -410,6 +413,14 @@ impl World {
         let mut wait = self.rtt(from, to) / 2;
         if let Some(rate) = self.rate {
             let start = self.busy_until.get(&(from, to)).copied().unwrap_or_default().max(self.now);
+            let waiting = start.since(self.now).as_secs_f64() * rate as f64;
+            let instead = message.without_records();
+            if let Some(instead) = instead
+                && waiting + bytes.len() as f64 > limits::LINK_BYTES as f64
+            {
+                self.dropped += 1;
+                return self.send(from, to, &instead);
+            }
             let end = start.after(Duration::from_secs_f64(bytes.len() as f64 / rate as f64));
             self.busy_until.insert((from, to), end);
             wait += end.since(self.now);

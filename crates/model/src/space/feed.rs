@@ -9,6 +9,7 @@ use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 use skerry_base::kv::{Table, View};
+use skerry_base::limits::FEED_BODY_BYTES;
 use skerry_base::{BucketId, Dot, Origin, Vector};
 
 use super::read::row;
@@ -59,8 +60,8 @@ pub fn vector_entry(view: &dyn View, bucket: BucketId, origin: Origin) -> Result
     view.get(Table::Vectors, &keys::vector(bucket, origin))?.map_or(Ok(0), |value| number(&value))
 }
 
-/// The records that `seen` lacks and this node's vector covers, at most about `max_bytes` of them encoded (one
-/// at least). What lies beyond the own vector is not fed: nothing could be promised about its neighbours.
+/// The records that `seen` lacks and this node's vector covers, at most about `max_bytes` of them encoded and
+/// with their small bodies (one at least). What lies beyond the own vector is not fed: nothing could be promised about its neighbours.
 pub fn records_after(
     view: &dyn View,
     bucket: BucketId,
@@ -79,7 +80,7 @@ pub fn records_after(
         let full = for_each_row(view, bucket, range, &mut |dot, place| {
             let pointer = Pointer { clock: place.clock, dot, remembered: place.remembered };
             let record = read::load(view, bucket, &place.key, pointer)?;
-            let bytes = record.encode().len();
+            let bytes = weight(&record);
             if bytes > left && !answer.items.is_empty() {
                 answer.upto.advance(origin, dot.seq.saturating_sub(1));
                 return Ok(ControlFlow::Break(()));
@@ -96,6 +97,12 @@ pub fn records_after(
         answer.upto.advance(origin, last);
     }
     Ok(answer)
+}
+
+/// Bytes that a record takes on a feed, with the small body that goes along.
+pub(super) fn weight(record: &Record) -> usize {
+    let body = record.object().map_or(0, |object| object.size);
+    record.encode().len() + usize::try_from(body).ok().filter(|body| *body <= FEED_BODY_BYTES).unwrap_or(0)
 }
 
 /// The keys of what is stored here and `seen` does not cover, also beyond the own vector, one row read for each; and what to

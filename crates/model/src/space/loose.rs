@@ -16,7 +16,7 @@ use bytes::Bytes;
 use skerry_base::kv::{Batch, Overlay, Table, View};
 use skerry_base::{BucketId, Dot, Hlc, Origin, Vector};
 
-use super::feed::{Item, Items, for_each_row, vector_entry};
+use super::feed::{Item, Items, for_each_row, vector_entry, weight};
 use super::prints::{self, DotRange, Fingerprint};
 use super::rows::Pointer;
 use super::{SpaceError, keys, read, round, subscription};
@@ -55,7 +55,7 @@ pub fn marked(view: &dyn View, bucket: BucketId) -> Result<Vec<Origin>, SpaceErr
 }
 
 /// The stored records of one origin with seqs in `first..=last` but those in `have`, at most about `max_bytes`
-/// of them encoded (one at least), and up to which seq nothing was left out.
+/// of them encoded and with their small bodies (one at least), and up to which seq nothing was left out.
 pub fn records_in(
     view: &dyn View,
     bucket: BucketId,
@@ -74,7 +74,7 @@ pub fn records_in(
         }
         let pointer = Pointer { clock: place.clock, dot, remembered: place.remembered };
         let record = read::load(view, bucket, &place.key, pointer)?;
-        let bytes = record.encode().len();
+        let bytes = weight(&record);
         if bytes > left && !items.is_empty() {
             upto = dot.seq.saturating_sub(1);
             return Ok(ControlFlow::Break(()));
@@ -112,7 +112,7 @@ pub fn ahead(
         if !may_kill(&record, seen) {
             continue;
         }
-        left = left.saturating_sub(record.encode().len());
+        left = left.saturating_sub(weight(&record));
         if left == 0 {
             break;
         }

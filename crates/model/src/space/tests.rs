@@ -315,6 +315,21 @@ fn a_feed_is_capped_and_goes_on() {
 }
 
 #[test]
+fn small_bodies_that_go_along_count_into_what_a_feed_answers() {
+    let mut tables = Tables::default();
+    let one = |seq| Record {
+        statement: Statement::Put(Box::new(Object { size: 200, ..Object::default() })),
+        ..put(1, seq, &seq.to_string())
+    };
+    for seq in 1..=100 {
+        apply(&mut tables, &Entry::Write(Box::new(one(seq))));
+    }
+    let whole = one(100).encode().len() + 200;
+    let answer = records_after(&tables, BUCKET, &Vector::new(), 20 * whole).unwrap();
+    assert!((20..22).contains(&answer.items.len()), "{}", answer.items.len());
+}
+
+#[test]
 fn a_foreign_record_does_not_advance_the_vector() {
     let mut tables = Tables::default();
     store(&mut tables, put(1, 1, "a"));

@@ -78,8 +78,13 @@ impl Effects for Live {
             }
             return;
         }
-        if !self.boxes.send(to, &message) {
-            tracing::debug!(%to, "a message was dropped: the link is full or gone");
+        if self.boxes.send(to, &message) {
+            return;
+        }
+        tracing::debug!(%to, "a message was dropped: the link is full or gone");
+        // Who asked for these records would wait for them until he takes this site for silent.
+        if let Some(instead) = message.without_records() {
+            self.boxes.send(to, &instead);
         }
     }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use skerry_base::codec;
 use skerry_base::{NodeId, SiteId};
 use skerry_federation::budget::Class;
+use skerry_federation::limits::LINK_BYTES;
 use skerry_federation::message::Kind as MessageKind;
 use skerry_federation::rest::crowded;
 use skerry_federation::{Input, Message};
@@ -29,8 +30,11 @@ use crate::net::frame::{self, FrameError};
 use crate::tasks::{Tasks, rest};
 use crate::telemetry::Kind;
 
-/// Bytes that may wait for one link: eight full batches.
-const WAITING_BYTES: usize = 8 << 20;
+/// Bytes of short messages that may wait beside those: that records found no room is said all the same, or who asked for them
+/// would wait until he takes them for lost.
+const SHORT_BYTES: usize = 256 << 10;
+/// The longest of them.
+const SHORT: u32 = 4 << 10;
 /// Bytes of signs of life that may wait beside them: a heap of records keeps none out.
 const SIGNS_BYTES: usize = 64 << 10;
 /// Messages that may wait for one link: after a cut there may be news of tens of thousands of buckets at once, and what is
@@ -59,12 +63,21 @@ type Waiting = (Vec<u8>, MessageKind, OwnedSemaphorePermit);
 struct Queue {
     waiting: mpsc::Sender<Waiting>,
     room: Arc<Semaphore>,
+    /// For what is short and found none in it.
+    spare: Arc<Semaphore>,
 }
 
 impl Queue {
-    fn of(bytes: usize) -> (Self, mpsc::Receiver<Waiting>) {
+    fn of(bytes: usize, spare: usize) -> (Self, mpsc::Receiver<Waiting>) {
         let (waiting, queued) = mpsc::channel(WAITING_MESSAGES);
-        (Self { waiting, room: Arc::new(Semaphore::new(bytes)) }, queued)
+        let room = |bytes| Arc::new(Semaphore::new(bytes));
+        (Self { waiting, room: room(bytes), spare: room(spare) }, queued)
+    }
+
+    /// Room for so many bytes, if there is any.
+    fn room(&self, bytes: u32) -> Option<OwnedSemaphorePermit> {
+        let of = |room: &Arc<Semaphore>| room.clone().try_acquire_many_owned(bytes).ok();
+        of(&self.room).or_else(|| if bytes <= SHORT { of(&self.spare) } else { None })
     }
 }
 
@@ -89,7 +102,7 @@ impl Outboxes {
         let bytes = message.encode();
         let weight = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let queue = if message.is_datagram() { &outbox.signs } else { &outbox.records };
-        let Ok(permit) = queue.room.clone().try_acquire_many_owned(weight) else { return false };
+        let Some(permit) = queue.room(weight) else { return false };
         queue.waiting.try_send((bytes, message.kind(), permit)).is_ok()
     }
 
@@ -226,8 +239,8 @@ fn tell_rtt(peers: &Peers, drive: &Drive, site: SiteId) {
 
 fn up(peers: &Arc<Peers>, boxes: &Arc<Outboxes>, drive: &Drive, tasks: &Tasks, node: NodeId) {
     let Some(site) = peers.roster.site(node) else { return };
-    let (records, waiting) = Queue::of(WAITING_BYTES);
-    let (signs, urgent) = Queue::of(SIGNS_BYTES);
+    let (records, waiting) = Queue::of(LINK_BYTES, SHORT_BYTES);
+    let (signs, urgent) = Queue::of(SIGNS_BYTES, 0);
     let number = boxes.1.fetch_add(1, Ordering::Relaxed);
     boxes.put(site, Outbox { records, signs, node, number });
     let peers = peers.clone();
