@@ -8,18 +8,23 @@ use bytes::Bytes;
 use skerry_base::kv::{Table, View, ViewError, Visit};
 
 use super::memory::Memory;
-use super::{Index, Reading, Secure, Writes};
+use super::{Index, Reading, Refused, Secure, Writes};
 use crate::StorageError;
 
 /// What survives.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Writes>, AtomicUsize);
+pub(crate) struct Kept {
+    writes: Mutex<Writes>,
+    asked: AtomicUsize,
+    refused: Mutex<Refused>,
+    merged_again: AtomicUsize,
+}
 
 impl Kept {
     /// An index as of the last checkpoint.
     pub(super) fn open(self: &Arc<Self>) -> KeptIndex {
         let memory = Memory::default();
-        let writes = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         memory.apply(&writes, 0).unwrap_or_default();
         KeptIndex {
             memory,
@@ -32,20 +37,28 @@ impl Kept {
 
     /// Another one with the same.
     pub(crate) fn copied(&self) -> Self {
-        Self(
-            Mutex::new(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()),
-            AtomicUsize::default(),
-        )
+        let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Self { writes: Mutex::new(writes), ..Self::default() }
     }
 
     /// How often a row was asked for.
     pub(crate) fn asked(&self) -> usize {
-        self.1.load(Ordering::Relaxed)
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// As if the files of the index were gone.
     pub(crate) fn lose(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// What the file system is said to have refused.
+    pub(crate) fn refuse(&self, refused: Refused) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+    }
+
+    /// How often a merge that was refused was to be tried again.
+    pub(crate) fn merged_again(&self) -> usize {
+        self.merged_again.load(Ordering::Relaxed)
     }
 }
 
@@ -80,7 +93,7 @@ impl Index for KeptIndex {
             (now.clone(), self.mark.load(Ordering::Acquire))
         };
         secure.map_or(Ok(()), |secure| secure())?;
-        *self.kept.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *self.kept.writes.lock().unwrap_or_else(PoisonError::into_inner) = now;
         self.durable.fetch_max(mark, Ordering::AcqRel);
         Ok(())
     }
@@ -101,6 +114,14 @@ impl Index for KeptIndex {
         Ok(())
     }
 
+    fn refused(&self) -> Refused {
+        *self.kept.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn merge_again(&self) {
+        self.kept.merged_again.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn disk_bytes(&self) -> u64 {
         0
     }
@@ -114,7 +135,7 @@ struct Counted {
 
 impl View for Counted {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
-        self.kept.1.fetch_add(1, Ordering::Relaxed);
+        self.kept.asked.fetch_add(1, Ordering::Relaxed);
         self.reading.get(table, key)
     }
 

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use skerry_base::kv::{Table, View, ViewError, Visit};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Index, Reading, Secure, Snapshots, Writes, bounds, is_void, prefixed};
+use super::{Index, Reading, Refused, Secure, Snapshots, Writes, bounds, is_void, prefixed};
 use crate::fields::Fields;
 use crate::{Settings, StorageError};
 
@@ -51,6 +51,15 @@ fn failed(error: lsm_tree::Error) -> StorageError {
     match error {
         lsm_tree::Error::Io(error) if !is_damage(&error) => StorageError::io("write the index", &error),
         error => StorageError::Index(error.to_string()),
+    }
+}
+
+/// Counts how often in a row the file system refuses something, with what came of it now.
+const fn in_a_row<T>(count: &mut u32, outcome: &Result<T, StorageError>) {
+    match outcome {
+        Ok(_) => *count = 0,
+        Err(StorageError::Io { .. }) => *count = count.saturating_add(1),
+        Err(_) => {}
     }
 }
 
@@ -142,6 +151,7 @@ pub(super) struct Lsm {
     runs: AtomicUsize,
     /// Whether the version of before the last flush, with the memtable that was flushed, is kept still.
     retains: AtomicBool,
+    refused: Mutex<Refused>,
     flushing: Mutex<()>,
     compacting: Mutex<()>,
 }
@@ -172,6 +182,7 @@ impl Lsm {
             compaction_due: AtomicBool::new(true),
             runs: AtomicUsize::new(0),
             retains: AtomicBool::new(false),
+            refused: Mutex::default(),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
         })
@@ -179,6 +190,10 @@ impl Lsm {
 
     fn gate(&self) -> MutexGuard<'_, Gate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, Refused> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn rotate(&self, gate: &mut Gate) {
@@ -213,7 +228,9 @@ impl Lsm {
         let tree = &self.shared.tree;
         if tree.sealed_memtable_count() > 0 {
             let lock = tree.get_flush_lock();
-            tree.flush(&lock, self.oldest()).map_err(failed)?;
+            let flushed = tree.flush(&lock, self.oldest()).map_err(failed);
+            in_a_row(&mut self.refusals().flushes, &flushed);
+            flushed?;
             self.compaction_due.store(true, Ordering::Relaxed);
             self.retains.store(true, Ordering::Relaxed);
         }
@@ -229,10 +246,16 @@ impl Lsm {
         let tree = &self.shared.tree;
         while self.compaction_due.swap(false, Ordering::Relaxed) {
             let before = tree.current_version().id();
-            tree.compact(self.strategy.clone(), self.oldest()).map_err(failed)?;
+            if let Err(error) = tree.compact(self.strategy.clone(), self.oldest()).map_err(failed) {
+                self.refusals().merges += u32::from(matches!(error, StorageError::Io { .. }));
+                return Err(error);
+            }
             self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
             self.publish();
-            if tree.current_version().id() != before {
+            if tree.current_version().id() == before {
+                // One that went through says nothing of another that does not: only that none is left does.
+                self.refusals().merges = 0;
+            } else {
                 self.compaction_due.store(true, Ordering::Relaxed);
                 self.retains.store(false, Ordering::Relaxed);
             }
@@ -312,6 +335,16 @@ impl Index for Lsm {
     fn help(&self, secure: Secure<'_>) -> Result<(), StorageError> {
         self.flush(secure, false)?;
         if self.runs.load(Ordering::Relaxed) > RUNS_MAX { self.compact() } else { Ok(()) }
+    }
+
+    fn refused(&self) -> Refused {
+        *self.refusals()
+    }
+
+    fn merge_again(&self) {
+        if self.refusals().merges > 0 {
+            self.compaction_due.store(true, Ordering::Relaxed);
+        }
     }
 
     fn disk_bytes(&self) -> u64 {

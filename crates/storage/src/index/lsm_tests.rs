@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use skerry_base::kv::{Batch, Table, ViewError};
 
 use super::{INLINE, Lsm, NODE, failed, resident, unreadable};
-use crate::index::Index;
+use crate::index::{Index, Refused};
 use crate::{Settings, StorageError};
 use lsm_tree::AbstractTree;
 
@@ -126,4 +126,55 @@ fn what_the_system_refuses_is_told_from_what_the_file_says() {
     assert!(damaged.into_iter().all(|error| is_damage(kind(error))));
     assert!(!is_damage(os(Errno::IO)) && !is_damage(os(Errno::MFILE)));
     assert!(matches!(failed(os(Errno::NOSPC)), StorageError::Full));
+}
+
+/// A run over all of the others.
+fn run(index: &Lsm, mark: u64) {
+    let mut batch = Batch::default();
+    for key in [b"a", b"z"] {
+        batch.put(Table::Current, key.to_vec(), vec![mark as u8; 90]);
+    }
+    index.apply(&batch.writes, mark).unwrap();
+    index.checkpoint(None).unwrap();
+}
+
+/// Flushes go through, which says nothing of merges; and nothing has the merge tried again but who looks after it.
+#[test]
+fn a_merge_that_is_refused_is_counted_until_nothing_is_left_to_merge() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    run(&index, 1);
+    let tables = folder.path().join("index/tables");
+    let table = std::fs::read_dir(&tables).unwrap().next().unwrap().unwrap().path();
+    let aside = folder.path().join("aside");
+    std::fs::rename(&table, &aside).unwrap();
+    std::fs::create_dir(&table).unwrap();
+    let mut mark = 1;
+    while index.tend(None).is_ok() {
+        mark += 1;
+        assert!(mark < 40);
+        run(&index, mark);
+    }
+    let refused = |merges| assert_eq!(index.refused(), Refused { flushes: 0, merges });
+    refused(1);
+    assert!(!index.wants_tending());
+    index.tend(None).unwrap();
+    index.help(None).unwrap();
+    refused(1);
+    run(&index, mark + 1);
+    refused(1);
+    index.tend(None).unwrap_err();
+    refused(2);
+    index.merge_again();
+    assert!(index.wants_tending());
+    index.tend(None).unwrap_err();
+    refused(3);
+    std::fs::remove_dir(&table).unwrap();
+    std::fs::rename(&aside, &table).unwrap();
+    index.merge_again();
+    index.tend(None).unwrap();
+    refused(0);
+    assert_eq!(index.read().get(Table::Current, b"a").unwrap(), Some(Bytes::from(vec![mark as u8 + 1; 90])));
+    index.merge_again();
+    assert!(!index.wants_tending());
 }

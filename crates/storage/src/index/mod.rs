@@ -38,6 +38,16 @@ pub(crate) type Reading = Arc<dyn View + Send + Sync>;
 /// Makes durable, before a flush, what the changes to be flushed rest upon; none where it is so already.
 pub(crate) type Secure<'a> = Option<&'a dyn Fn() -> Result<(), StorageError>>;
 
+/// How often in a row the file system refused what the index asked of it. Each by itself: flushes go through while a merge
+/// fails for ever. For want of room, of memory or of open files is no refusal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Flushes, since one went through.
+    pub(crate) flushes: u32,
+    /// Merges, since nothing was left to merge.
+    pub(crate) merges: u32,
+}
+
 /// What an engine does. One thread applies; any number read; one (perhaps another) tends.
 pub(crate) trait Index: Send + Sync {
     /// What has been applied.
@@ -70,6 +80,14 @@ pub(crate) trait Index: Send + Sync {
     fn help(&self, secure: Secure<'_>) -> Result<(), StorageError> {
         self.tend(secure)
     }
+
+    /// What the file system refused lately.
+    fn refused(&self) -> Refused {
+        Refused::default()
+    }
+
+    /// A merge that was refused is due again: it is tried once for each call, and with each flush.
+    fn merge_again(&self) {}
 
     /// Bytes of its files.
     fn disk_bytes(&self) -> u64;

@@ -5,10 +5,8 @@
 //! the index of that group survives a crash. That comes by itself while writes fill the index's memory; a flush for the
 //! sake of space alone costs a merge of the index sooner or later, and is done when it is worth that.
 
-use std::cmp::Ordering as Cmp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use skerry_base::ChunkId;
@@ -48,8 +46,33 @@ const WORTH_WHILE_BUSY: u64 = 2;
 /// On a disk that is nearly full: this part of the room in which it counts as such.
 const WORTH_UNDER_PRESSURE: u64 = 4;
 
-/// In so many steps in a row, each some seconds, was a flush or merge of the index refused: it is damaged.
+/// In so many steps in a row, each some seconds, were flushes or merges of the index refused: it is damaged.
 const REFUSALS: u32 = 12;
+
+/// Something that is refused again and again.
+#[derive(Default)]
+struct Streak {
+    /// How often in a row, as of the last step.
+    count: u32,
+    /// In how many steps.
+    steps: u32,
+}
+
+impl Streak {
+    /// Whether it has been refused for so long that it is not by chance.
+    const fn goes_on(&mut self, count: u32) -> bool {
+        self.steps = match count {
+            0 => 0,
+            // It went through between.
+            _ if count < self.count => 1,
+            _ if count > self.count => self.steps + 1,
+            // Not tried since.
+            _ => self.steps,
+        };
+        self.count = count;
+        self.steps >= REFUSALS
+    }
+}
 
 /// Where the collector is.
 #[derive(Default)]
@@ -80,8 +103,9 @@ pub(super) struct Sweep {
     pub(super) aside_stays: bool,
     /// Steps for which no base is tried: the last try was refused by the file system, and is worth another soon.
     pub(super) base_rests: u32,
-    /// How often the index was refused a flush or merge, as of the last step, and in how many steps in a row.
-    refused: (u32, u32),
+    /// In how many steps in a row the index was refused a flush, and a merge.
+    flushes: Streak,
+    merges: Streak,
     /// The last group as of the end of the last step: who finds another was not alone.
     mark: u64,
 }
@@ -225,19 +249,19 @@ impl Store {
         first.end().map(|()| done)
     }
 
-    /// What the file system refuses now it may grant later. Where it refuses each flush and merge of the index for so long, it
-    /// is the index: runs that nobody merges would grow without end.
+    /// What the file system refuses now it may grant later. Where it refuses the flushes of the index for so long, or a merge though
+    /// flushes go through, it is the index: runs that nobody merges would grow without end.
     pub(super) fn look_at_refusals(&self, sweep: &mut Sweep) {
-        let count = self.refused.load(Ordering::Relaxed);
-        let (before, steps) = sweep.refused;
-        let steps = match count.cmp(&before) {
-            _ if count == 0 => 0,
-            Cmp::Greater => steps + 1,
-            _ => steps,
-        };
-        sweep.refused = (count, steps);
-        if steps == REFUSALS {
+        let refused = self.index.refused();
+        let (flushes, merges) =
+            (sweep.flushes.goes_on(refused.flushes), sweep.merges.goes_on(refused.merges));
+        if flushes || merges {
             self.health.note_bad();
+        } else if refused.merges > 0 {
+            // Nothing else tries it again before the next flush, which may be days away. What is marked is not tried: each
+            // try writes, perhaps much, before it fails.
+            self.index.merge_again();
+            self.tend_signal.raise();
         }
     }
 

@@ -112,27 +112,17 @@ impl Store {
             *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = active;
         }
         let secure = || self.secure();
-        self.tried(self.index.tend(if self.settings.lazy { Some(&secure) } else { None }))
+        self.judged(self.index.tend(if self.settings.lazy { Some(&secure) } else { None }))
     }
 
     fn help(&self) -> Outcome {
         let secure = || self.secure();
-        self.tried(self.index.help(if self.settings.lazy { Some(&secure) } else { None }))
+        self.judged(self.index.help(if self.settings.lazy { Some(&secure) } else { None }))
     }
 
     pub(super) fn checkpoint_index(&self) -> Outcome {
         let secure = || self.secure();
-        self.tried(self.index.checkpoint(if self.settings.lazy { Some(&secure) } else { None }))
-    }
-
-    /// Counts how often in a row the file system refuses a flush or merge of the index: the collector looks whether that ends.
-    pub(super) fn tried(&self, outcome: Outcome) -> Outcome {
-        match &outcome {
-            Ok(()) => self.refused.store(0, Ordering::Relaxed),
-            Err(StorageError::Io { .. }) => drop(self.refused.fetch_add(1, Ordering::Relaxed)),
-            Err(_) => {}
-        }
-        self.judged(outcome)
+        self.judged(self.index.checkpoint(if self.settings.lazy { Some(&secure) } else { None }))
     }
 
     /// Notes an index of which a part does not read: nobody else may ever ask for that part, and the next start mends it.

@@ -106,8 +106,6 @@ pub struct Store {
     durable_at_open: u64,
     /// Whether a thread tends the index; else who pumps does.
     tended: AtomicBool,
-    /// How often in a row the file system refused a flush or merge of the index.
-    refused: AtomicU32,
     tend_signal: committer::Signal,
     /// The payload and cache segments that were active when the index was last checkpointed for them.
     checked: Mutex<(u32, u32)>,

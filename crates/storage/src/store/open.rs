@@ -193,7 +193,6 @@ fn assemble(
         lsn,
         durable_at_open,
         tended: AtomicBool::new(false),
-        refused: AtomicU32::new(0),
         tend_signal: Default::default(),
         checked: Mutex::default(),
         _lock: lock,

@@ -15,6 +15,7 @@ mod places;
 mod power;
 mod quick;
 mod recovering;
+mod refused;
 mod releasing;
 mod salt;
 mod scrubbing;

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use skerry_base::kv::ViewError;
 use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
@@ -570,31 +569,6 @@ fn a_base_that_is_needed_is_tried_again_after_the_file_system_refused_it() {
         store.collect(WallTime(3)).unwrap();
     }
     assert!(disk.names().contains(&"base".to_owned()));
-}
-
-/// Each attempt to merge it fails: somebody has to say so.
-#[test]
-fn an_index_that_is_refused_all_the_time_is_marked() {
-    let (disk, settings) = (FaultyDisk::default(), kept());
-    let (store, _) = open(&disk, &settings);
-    let is_marked = || disk.names().contains(&MARKER.to_owned());
-    let read = |error| store.view().guarded(|| Err::<(), _>(error)).unwrap_err();
-    read(ViewError::Refused("too many open files".into()));
-    let refuse = || store.tried(Err(StorageError::io("merge", &std::io::Error::other("Input/output error"))));
-    for _ in 0..20 {
-        refuse().unwrap_err();
-    }
-    for _ in 0..20 {
-        store.collect(WallTime(1)).unwrap();
-    }
-    assert!(!is_marked(), "not tried again since");
-    store.tried(Ok(())).unwrap();
-    for step in 0..12 {
-        assert!(!is_marked(), "{step}");
-        refuse().unwrap_err();
-        store.look_at_refusals(&mut store.sweep.lock().unwrap());
-    }
-    assert!(is_marked());
 }
 
 /// A segment of the journal is gone, and with it what it said: an index that was given up may say that.
