@@ -43,6 +43,15 @@ pub enum StorageError {
         /// What the system said.
         error: String,
     },
+    /// The machine lacks something that it may have again in a moment (open files, memory), which says nothing of what lies on
+    /// the disk: try again.
+    #[error("{what}: {error}; the machine lacks it just now: try again")]
+    Lacking {
+        /// What was being done.
+        what: String,
+        /// What the system said.
+        error: String,
+    },
     /// The store is shutting down.
     #[error("the store is closed")]
     Closed,
@@ -68,6 +77,7 @@ impl StorageError {
     pub(crate) fn within(self, what: &str) -> Self {
         match self {
             Self::Io { what: cause, error } => Self::Io { what: format!("{what}: {cause}"), error },
+            Self::Full => Self::Io { what: what.to_owned(), error: "the disk is full".to_owned() },
             other => other,
         }
     }
@@ -78,7 +88,7 @@ impl From<skerry_base::kv::ViewError> for StorageError {
         use skerry_base::kv::ViewError;
         match error {
             ViewError::Unreadable(why) => Self::Index(why),
-            ViewError::Refused(error) => Self::Io { what: "read the index".to_owned(), error },
+            ViewError::Refused(error) => Self::Lacking { what: "read the index".to_owned(), error },
         }
     }
 }
@@ -106,7 +116,7 @@ pub enum ReadError {
     /// The range is not within the chunk.
     #[error("range outside of a chunk of {0} bytes")]
     Range(u32),
-    /// The file system or the index failed.
-    #[error("{0}")]
-    Io(String),
+    /// Nobody could say where it lies.
+    #[error(transparent)]
+    Store(#[from] StorageError),
 }

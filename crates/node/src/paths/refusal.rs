@@ -11,7 +11,7 @@ use skerry_storage::{CommitError, StorageError};
 pub(crate) fn storage(error: StorageError) -> ServiceError {
     let kind = match error {
         StorageError::Full => ErrorKind::StorageFull,
-        StorageError::Busy => ErrorKind::SlowDown,
+        StorageError::Busy | StorageError::Lacking { .. } => ErrorKind::SlowDown,
         StorageError::Closed => ErrorKind::Unavailable,
         StorageError::TooLarge { .. } => ErrorKind::EntityTooLarge,
         _ => ErrorKind::Internal,

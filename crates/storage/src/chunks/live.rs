@@ -275,6 +275,11 @@ impl Inner {
             .collect()
     }
 
+    /// What was taken may enter the index, and does so with a later group.
+    pub(crate) fn enters_later(&mut self, key: Key) {
+        self.ready.push(key);
+    }
+
     /// The index has it.
     pub(crate) fn entered(&mut self, key: Key, place: Place) {
         self.indexed((place.area, place.segment, place.offset));

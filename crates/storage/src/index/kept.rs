@@ -18,7 +18,11 @@ pub(crate) struct Kept {
     asked: AtomicUsize,
     refused: Mutex<Refused>,
     merged_again: AtomicUsize,
+    fault: Mutex<Option<Fault>>,
 }
+
+/// A row that cannot be read, and why.
+type Fault = (Table, Vec<u8>, ViewError);
 
 impl Kept {
     /// An index as of the last checkpoint.
@@ -54,6 +58,11 @@ impl Kept {
     /// What the file system is said to have refused.
     pub(crate) fn refuse(&self, refused: Refused) {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+    }
+
+    /// This row cannot be read; none: all can.
+    pub(crate) fn fail(&self, fault: Option<Fault>) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
     /// How often a merge that was refused was to be tried again.
@@ -136,6 +145,10 @@ struct Counted {
 impl View for Counted {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
         self.kept.asked.fetch_add(1, Ordering::Relaxed);
+        let fault = self.kept.fault.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, _, error)) = fault.filter(|(of, name, _)| *of == table && name == key) {
+            return Err(error);
+        }
         self.reading.get(table, key)
     }
 

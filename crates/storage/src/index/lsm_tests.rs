@@ -126,6 +126,8 @@ fn what_the_system_refuses_is_told_from_what_the_file_says() {
     assert!(damaged.into_iter().all(|error| is_damage(kind(error))));
     assert!(!is_damage(os(Errno::IO)) && !is_damage(os(Errno::MFILE)));
     assert!(matches!(failed(os(Errno::NOSPC)), StorageError::Full));
+    assert!(matches!(failed(os(Errno::MFILE)), StorageError::Lacking { .. }));
+    assert!(matches!(failed(os(Errno::IO)), StorageError::Io { .. }));
 }
 
 /// A run over all of the others.
@@ -177,4 +179,24 @@ fn a_merge_that_is_refused_is_counted_until_nothing_is_left_to_merge() {
     assert_eq!(index.read().get(Table::Current, b"a").unwrap(), Some(Bytes::from(vec![mark as u8 + 1; 90])));
     index.merge_again();
     assert!(!index.wants_tending());
+}
+
+/// A start that has no other index to go by waits for it rather than give it up.
+#[test]
+fn a_list_of_tables_that_cannot_be_read_is_no_damaged_one() {
+    let folder = tempfile::tempdir().unwrap();
+    apply(&opened(folder.path()), 1);
+    let path = folder.path().join("index");
+    let settings = Settings { memtable_bytes: MEMTABLE, ..Settings::default() };
+    let current = std::fs::read(path.join("current")).unwrap();
+    let list = path.join(format!("v{}", u64::from_le_bytes(current[..8].try_into().unwrap())));
+    let aside = folder.path().join("aside");
+    std::fs::rename(&list, &aside).unwrap();
+    assert!(matches!(Lsm::open(&path, &settings).map(drop), Err(StorageError::Index(_))), "it is gone");
+    std::fs::create_dir(&list).unwrap();
+    let refused = Lsm::open(&path, &settings).map(drop);
+    assert!(matches!(refused, Err(StorageError::Io { .. })), "{refused:?}");
+    std::fs::remove_dir(&list).unwrap();
+    std::fs::rename(&aside, &list).unwrap();
+    Lsm::open(&path, &settings).unwrap();
 }

@@ -173,6 +173,12 @@ impl<'a> Changes<'a> {
         }
     }
 
+    /// Reads the rows that [`Changes::place`] changes, which does not fail half-way then.
+    pub(crate) fn load(&mut self, key: Key, children: &[ChunkId]) -> Result<(), StorageError> {
+        self.change(key)?;
+        children.iter().try_for_each(|&child| self.change((key.0, child)).map(drop))
+    }
+
     /// Counts references.
     pub(crate) fn refer(&mut self, key: Key, delta: i64) -> Result<(), StorageError> {
         let change = self.change(key)?;

@@ -286,7 +286,7 @@ impl Store {
     }
 
     /// Makes what was staged and reduced durable, as far as it is asked for, and visible.
-    fn make_durable(&self, core: &mut Core, changes: Changes<'_>, reach: Reach) -> Outcome {
+    fn make_durable(&self, core: &mut Core, mut changes: Changes<'_>, reach: Reach) -> Outcome {
         // A sealed segment is synced: what it refers to must be there.
         let waits = reach == Reach::System && !core.writer.seals();
         if waits {
@@ -294,14 +294,41 @@ impl Store {
         } else if reach != Reach::Disk || self.refers_unsynced(&changes) {
             self.sync_payload()?;
         }
+        let is_noted = core.writer.has_staged();
         let written = core.writer.write(&self.journal_meter, waits);
         let sealed = written.map_err(|error| self.poison(&error))?;
         self.unsynced.store(core.writer.unsynced(), Ordering::Release);
         self.note_sealed(&sealed);
-        self.apply(core, changes).map_err(|error| {
-            self.health.note_bad();
-            self.poison(&error)
-        })
+        let ready = self.entering(&mut changes, is_noted)?;
+        self.judged(self.apply(core, changes, &ready)).map_err(|error| self.poison(&error))
+    }
+
+    /// The chunks that enter the index with this group. One of which the index cannot be asked just now stays as it is and enters
+    /// with a later group: what is in the journal is to be applied. A group of which nothing is fails instead, so that nobody waits for what
+    /// does not come.
+    fn entering(&self, changes: &mut Changes<'_>, is_noted: bool) -> Result<Vec<(Key, Fresh)>, StorageError> {
+        let ready = self.live.lock().take_ready();
+        let (mut entering, mut refused) = (Vec::with_capacity(ready.len()), Ok(()));
+        for (key, fresh) in ready {
+            let loaded = changes.load(key, &fresh.children);
+            match loaded.and_then(|()| changes.place(key, &fresh.placed())) {
+                Ok(()) => entering.push((key, fresh)),
+                Err(error) => {
+                    self.live.lock().enters_later(key);
+                    refused = Err(error);
+                }
+            }
+        }
+        match self.judged(refused) {
+            Err(error) if !is_noted => {
+                let mut inner = self.live.lock();
+                entering.iter().for_each(|(key, _)| inner.enters_later(*key));
+                return Err(error);
+            }
+            Err(error) => tracing::warn!(%error, "chunks enter the index later"),
+            Ok(()) => {}
+        }
+        Ok(entering)
     }
 
     /// Whether the group refers to payload that is not on the disk yet; what a sync under way covers is not.
@@ -323,16 +350,12 @@ impl Store {
         }
     }
 
-    /// Brings the index to the journal's end, and the chunks that may enter it with it.
-    pub(super) fn apply(&self, core: &mut Core, mut changes: Changes<'_>) -> Outcome {
-        let ready = self.live.lock().take_ready();
-        for (key, fresh) in &ready {
-            changes.place(*key, &fresh.placed())?;
-        }
+    /// Brings the index to the journal's end, and the chunks that enter it with it.
+    pub(super) fn apply(&self, core: &mut Core, changes: Changes<'_>, ready: &[(Key, Fresh)]) -> Outcome {
         core.mark += 1;
         {
             let mut inner = self.live.lock();
-            for (_, fresh) in &ready {
+            for (_, fresh) in ready {
                 inner.indexed((fresh.place.area, fresh.place.segment, fresh.place.offset));
             }
         }
@@ -340,7 +363,7 @@ impl Store {
         let writes = changes.finish(&self.applied(core), &self.space);
         self.index.apply(&writes, core.mark)?;
         let mut inner = self.live.lock();
-        for (key, fresh) in &ready {
+        for (key, fresh) in ready {
             inner.entered(*key, fresh.place);
         }
         for key in &moved {

@@ -181,7 +181,7 @@ impl Store {
         let bytes = match self.read_quietly(key.0, key.1, 0..u32::MAX) {
             Ok(bytes) => bytes,
             Err(ReadError::Absent) => return Ok(0),
-            Err(ReadError::Io(error)) => return Err(StorageError::Index(error)),
+            Err(ReadError::Store(error)) => return Err(error),
             Err(error) => return Err(StorageError::Damaged(error.to_string())),
         };
         let kind = if row.tree { ChunkKind::Tree } else { ChunkKind::Leaf };

@@ -206,7 +206,7 @@ fn assemble(
         }
         // What the replay took in, and where payload goes on.
         let reading = store.index.read();
-        store.apply(&mut core, super::changes::Changes::over(&*reading, replayed.mark + 1))?;
+        store.apply(&mut core, super::changes::Changes::over(&*reading, replayed.mark + 1), &[])?;
     }
     store.evicting.kept(super::evict::all_kept(&*store.index.read())?);
     store.space.note_index(store.index.disk_bytes());
@@ -428,12 +428,17 @@ fn try_index(
             }
             Ok(Ok(tried))
         }
+        // A rebuild would lack it as well, and takes long.
+        Err(error @ StorageError::Lacking { .. }) => Err(error),
         // What the file system refuses to read now it may read later.
-        Err(error @ StorageError::Io { .. }) if journal.needs_an_index(&BTreeSet::new()) => Err(error
-            .within(
+        Err(error @ (StorageError::Io { .. } | StorageError::Full))
+            if journal.needs_an_index(&BTreeSet::new()) =>
+        {
+            Err(error.within(
                 "the index may be all that says what damaged parts of the journal said; if it cannot \
             be read again, move the folder `index` away: that is lost then",
-            )),
+            ))
+        }
         Err(error) => Ok(Err(error.to_string())),
     }
 }

@@ -128,7 +128,7 @@ impl Store {
             }
             inner.misnamed.contains(&key)
         };
-        let row = load_row(&self.view(), key).map_err(|error| ReadError::Io(error.to_string()))?;
+        let row = load_row(&self.view(), key)?;
         match row.place {
             Some(place) if misnamed && place.area == Area::Cache => Ok(None),
             Some(_) if misnamed => Err(ReadError::Damaged(MISNAMED.to_owned())),

@@ -114,7 +114,7 @@ impl Store {
                 let is_urgent = sweep.base.damaged || !sweep.hurt.is_empty();
                 match error {
                     // A quiet site begins no other segment for weeks.
-                    StorageError::Io { .. } if is_urgent => sweep.base_rests = RESTS,
+                    StorageError::Io { .. } | StorageError::Lacking { .. } if is_urgent => sweep.base_rests = RESTS,
                     _ => sweep.base_refused = active,
                 }
                 base::discard(&*self.disk)?;

@@ -203,7 +203,7 @@ impl Store {
                 return Ok(false);
             }
             Err(ReadError::Absent) => false,
-            Err(ReadError::Io(error)) => return Err(StorageError::Index(error)),
+            Err(ReadError::Store(error)) => return Err(error),
             Err(ReadError::Damaged(_) | ReadError::Range(_)) => return Ok(false),
         };
         let mut scrub = self.scrubbing();
@@ -244,7 +244,7 @@ impl Store {
                     torn.push(((domain, id), place));
                 }
                 Err(ReadError::Absent) => {}
-                Err(ReadError::Io(error)) => return Err(StorageError::Index(error)),
+                Err(ReadError::Store(error)) => return Err(error),
                 Err(ReadError::Damaged(why)) => {
                     let tree = row.tree;
                     step.damaged.push(DamagedChunk { domain, id, tree, stored: row.stored, why });

@@ -1,12 +1,34 @@
 //! What the file system refuses the index now it may grant later: nobody takes that for damage, unless it never ends.
 
-use skerry_base::WallTime;
-use skerry_base::kv::ViewError;
+use std::sync::Arc;
 
-use super::world::{kept, open};
+use skerry_base::kv::{Table, ViewError};
+use skerry_base::{ChunkId, ChunkKind, WallTime};
+
+use super::recovering::{lose, reads, settle};
+use super::world::{
+    DOMAIN, Keys, audit, body, commit, kept, keys, open, put_large, put_small, put_tree, say_put, tree_of,
+};
+use crate::chunks::row::{APPLIED, chunk_key};
 use crate::disk::faulty::FaultyDisk;
 use crate::index::Refused;
 use crate::index::health::MARKER;
+use crate::store::{IndexState, Store};
+use crate::{Class, ReadError, Settings, StorageError};
+
+fn too_many_files() -> ViewError {
+    ViewError::Refused("too many open files".into())
+}
+
+/// The row of a chunk cannot be read.
+fn fail_row(settings: &Settings, bytes: &[u8], error: ViewError) {
+    let row = chunk_key((DOMAIN, ChunkId::of(bytes)));
+    settings.kept.as_ref().unwrap().fail(Some((Table::Chunks, row, error)));
+}
+
+fn heal(settings: &Settings) {
+    settings.kept.as_ref().unwrap().fail(None);
+}
 
 fn is_marked(disk: &FaultyDisk) -> bool {
     disk.names().contains(&MARKER.to_owned())
@@ -30,7 +52,7 @@ fn an_index_that_is_refused_its_flushes_or_its_merges_all_the_time_is_marked() {
             store.checkpoint().unwrap();
             store.collect(WallTime(1)).unwrap();
         };
-        store.view().guarded(|| Err::<(), _>(ViewError::Refused("too many open files".into()))).unwrap_err();
+        store.view().guarded(|| Err::<(), _>(too_many_files())).unwrap_err();
         (0..20).for_each(|_| step(20));
         assert!(!is_marked(&disk), "not tried again since");
         assert_eq!(index.merged_again(), if merges { 20 } else { 0 });
@@ -45,4 +67,105 @@ fn an_index_that_is_refused_its_flushes_or_its_merges_all_the_time_is_marked() {
         step(13);
         assert_eq!(index.merged_again(), tried, "each try wears the disk");
     }
+}
+
+/// Its extent is on the disk and is to enter the index with the next group, whosever that is.
+#[test]
+fn a_chunk_whose_row_cannot_be_read_just_now_enters_the_index_later_and_stops_nobody() {
+    for damaged in [false, true] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        let bytes = body(1, 9_000);
+        let pin = store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap();
+        store.sync_payload().unwrap();
+        let error = if damaged { ViewError::Unreadable("a bad block".into()) } else { too_many_files() };
+        fail_row(&settings, &bytes, error);
+        put_small(&store, "other", 1, b"1").unwrap();
+        let refused = commit(&store, vec![say_put("a", 2, pin.id())]).unwrap_err();
+        assert_eq!(matches!(refused, StorageError::Lacking { .. }), !damaged, "{refused}");
+        store.own_group(|_, _, _| Ok(Some(()))).unwrap_err();
+        assert!(store.check_poison().is_ok() && reads(&store, &bytes));
+        assert_eq!(is_marked(&disk), damaged);
+        heal(&settings);
+        commit(&store, vec![say_put("a", 2, pin.id())]).unwrap();
+        assert!(!store.live.lock().has_fresh());
+        drop(pin);
+        audit(&store);
+        drop(store);
+        if damaged {
+            lose(&settings);
+        }
+        let (store, recovery) = open(&disk.power_cut(1), &settings);
+        assert_eq!(matches!(recovery.index, IndexState::Rebuilt(_)), damaged);
+        assert!(reads(&store, &bytes) && keys(&store.view()).len() == 2);
+        audit(&store);
+    }
+}
+
+/// The record is acknowledged; its tree is known to the index only when what it lists can be counted.
+#[test]
+fn a_tree_whose_leaves_cannot_be_counted_just_now_is_counted_later() {
+    for crashes in [false, true] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (mut store, _) = open(&disk, &settings);
+        store.checkpoint().unwrap();
+        let bodies = [body(1, 9_000), body(2, 9_000)];
+        fail_row(&settings, &bodies[1], too_many_files());
+        put_tree(&store, "tree", 1, &bodies).unwrap_err();
+        heal(&settings);
+        let pins = bodies
+            .each_ref()
+            .map(|bytes| store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, bytes).unwrap());
+        let tree = tree_of(&bodies);
+        drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Tree, &tree).unwrap());
+        fail_row(&settings, &bodies[1], too_many_files());
+        commit(&store, vec![say_put("tree", 1, ChunkId::of(&tree))]).unwrap();
+        drop(pins);
+        // What it notes is from where the next start looks.
+        store.checkpoint().unwrap();
+        assert!(store.live.lock().has_fresh());
+        heal(&settings);
+        if crashes {
+            drop(store);
+            store = open(&disk.power_cut(1), &settings).0;
+        }
+        settle(&store);
+        assert!(!store.live.lock().has_fresh());
+        assert!(bodies.iter().all(|bytes| reads(&store, bytes)) && reads(&store, &tree));
+        audit(&store);
+    }
+}
+
+/// `skerry check` would rebuild it, and throw away what only it says.
+#[test]
+fn what_cannot_be_looked_up_just_now_is_not_told_as_a_damaged_index() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bytes = body(1, 9_000);
+    put_large(&store, "a", 1, &bytes).unwrap();
+    fail_row(&settings, &bytes, too_many_files());
+    let id = ChunkId::of(&bytes);
+    let read = store.read_chunk(DOMAIN, id, 0..u32::MAX);
+    assert!(matches!(read, Err(ReadError::Store(StorageError::Lacking { .. }))), "{read:?}");
+    assert!(matches!(store.recheck(DOMAIN, id), Err(StorageError::Lacking { .. })));
+    let examined = store.examine();
+    assert!(matches!(examined, Err(StorageError::Lacking { .. })), "{examined:?}");
+    assert!(!is_marked(&disk));
+    heal(&settings);
+    assert!(store.examine().unwrap().damaged.is_empty());
+}
+
+#[test]
+fn a_start_that_cannot_read_the_index_just_now_leaves_it_as_it_is() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "a", 1, b"1").unwrap();
+    store.checkpoint().unwrap();
+    drop(store);
+    settings.kept.as_ref().unwrap().fail(Some((Table::Storage, APPLIED.to_vec(), too_many_files())));
+    let refused = Store::open(Arc::new(disk.clone()), Arc::new(Keys), settings.clone()).map(drop);
+    assert!(matches!(refused, Err(StorageError::Lacking { .. })), "{refused:?}");
+    heal(&settings);
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!((recovery.index, keys(&store.view()).len()), (IndexState::Opened, 1));
 }
