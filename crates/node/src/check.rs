@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use skerry_base::chunk::Tree;
+use skerry_base::kv::ViewError;
 use skerry_base::{BucketId, ChunkId, ChunkKind, SiteId};
 use skerry_model::Record;
 use skerry_model::bucket::{list_buckets, system_bucket};
@@ -161,25 +162,23 @@ pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport,
         data: &data,
     };
     let mut report = CheckReport { site: trust.statement.name.clone(), ..CheckReport::default() };
-    let (store, recovery) = look.open(false)?;
-    report.opened(&recovery);
-    let system = system_bucket(&admission::federation_id(&trust.root));
-    let mut examined = look.examine(&store, &mut report)?;
-    if let Some(step) = &examined {
-        report.read(&store, step, system, trust.statement.site);
-    }
+    let (store, recovery) = look.open_or_rebuild(repair, &mut report)?;
+    let names =
+        Names { system: system_bucket(&admission::federation_id(&trust.root)), own: trust.statement.site };
+    let mut examined = look.examine(&store, &names, &mut report)?;
     if repair {
         note(&look, &store, examined.as_ref())?;
         look.renew_base(&store, &recovery, examined.as_ref(), &mut report)?;
+        // One that was built a moment ago is not built again: it would take the place of the one that was given up for it.
+        let is_built = matches!(recovery.index, IndexState::Rebuilt(_)) && examined.is_some();
         drop(store);
-        let (store, recovery) = look.open(true)?;
-        report.opened(&recovery);
-        if examined.is_none() {
-            examined = look.examine(&store, &mut report)?;
-            if let Some(step) = &examined {
-                report.read(&store, step, system, trust.statement.site);
+        if !is_built {
+            let (store, recovery) = look.open(true)?;
+            report.opened(&recovery);
+            if examined.is_none() {
+                examined = look.examine(&store, &names, &mut report)?;
+                note(&look, &store, examined.as_ref())?;
             }
-            note(&look, &store, examined.as_ref())?;
         }
         report.repaired = true;
     }
@@ -192,6 +191,12 @@ pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport,
 fn note(look: &Look<'_>, store: &Store, step: Option<&ScrubStep>) -> Result<(), CheckError> {
     let Some(step) = step else { return Ok(()) };
     store.note_damaged(step.damaged.clone()).map_err(|error| look.failed(error))
+}
+
+/// By what things are called.
+struct Names {
+    system: BucketId,
+    own: SiteId,
 }
 
 /// What is looked at and how.
@@ -216,6 +221,26 @@ impl Look<'_> {
         })?;
         let settings = Settings { rebuild, ..self.settings.clone() };
         Store::open(Arc::new(disk), Arc::new(SpaceReducer), settings).map_err(|error| self.failed(error))
+    }
+
+    /// As a start does; for a repair also where the index does not read and is to be rebuilt. One that is needed for what the
+    /// journal does not say is not: then the error is none of the index.
+    fn open_or_rebuild(
+        &self,
+        repair: bool,
+        report: &mut CheckReport,
+    ) -> Result<(Arc<Store>, Recovery), CheckError> {
+        let (opened, why) = match self.open(false) {
+            Err(CheckError::Storage { error: StorageError::Index(why), .. }) if repair => {
+                (self.open(true)?, Some(why))
+            }
+            opened => (opened?, None),
+        };
+        report.opened(&opened.1);
+        if let Some(why) = why {
+            report.index = format!("rebuilt: {why}");
+        }
+        Ok(opened)
     }
 
     /// What only the index says is written into a new base: what a base that does not read said, if the index is whole and
@@ -245,9 +270,17 @@ impl Look<'_> {
     }
 
     /// None: the index does not read, which the report says.
-    fn examine(&self, store: &Store, report: &mut CheckReport) -> Result<Option<ScrubStep>, CheckError> {
+    fn examine(
+        &self,
+        store: &Store,
+        names: &Names,
+        report: &mut CheckReport,
+    ) -> Result<Option<ScrubStep>, CheckError> {
         match store.examine() {
-            Ok(step) => Ok(Some(step)),
+            Ok(step) => {
+                report.read(store, &step, names).map_err(|error| self.failed(error))?;
+                Ok(Some(step))
+            }
             Err(StorageError::Index(why)) => {
                 report.index = format!("{DAMAGED}{why}");
                 Ok(None)
@@ -285,7 +318,8 @@ impl CheckReport {
         }
     }
 
-    fn read(&mut self, store: &Store, step: &ScrubStep, system: BucketId, own: SiteId) {
+    /// An error: not all could be looked at just now.
+    fn read(&mut self, store: &Store, step: &ScrubStep, names: &Names) -> Result<(), StorageError> {
         (self.chunks, self.bytes, self.torn_copies) = (step.chunks, step.bytes, step.torn_copies);
         self.damaged_chunks = step.damaged.len() as u64;
         self.base = step.base.as_ref().map_or_else(|| "whole".into(), |why| format!("{DAMAGED}{why}"));
@@ -294,7 +328,7 @@ impl CheckReport {
         }
         let mut naming = Naming {
             store,
-            own,
+            own: names.own,
             names: BTreeMap::new(),
             damaged: step
                 .damaged
@@ -302,14 +336,17 @@ impl CheckReport {
                 .map(|chunk| ((chunk.domain, chunk.id), (chunk.why.as_str(), false)))
                 .collect(),
         };
-        if let Err(error) = naming.run(system, self) {
-            self.index = format!("{DAMAGED}{error}");
+        match naming.run(names.system, self) {
+            Ok(()) => {}
+            Err(SpaceError::View(error @ ViewError::Refused(_))) => return Err(error.into()),
+            Err(error) => self.index = format!("{DAMAGED}{error}"),
         }
         for ((domain, chunk), (why, named)) in naming.damaged {
             if !named {
                 list(&mut self.unnamed, &mut self.unlisted, format!("{domain}/{chunk}: {why}"));
             }
         }
+        Ok(())
     }
 }
 

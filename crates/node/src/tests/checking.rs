@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::world::{TestSite, TestWorld, noise};
+use super::world::{TestSite, TestWorld, copy_files, noise};
 use crate::check::{CheckError, CheckReport, Progress, Watch, check};
 
 fn quiet() -> Watch {
@@ -170,6 +170,56 @@ async fn a_repair_loses_nothing_that_a_damaged_segment_of_the_journal_said() {
         assert_eq!(body, noise(20_000, number), "{number}");
     }
     assert_eq!(world.sites[0].get("photos", "tree").await.unwrap(), bodies[2]);
+    world.stop().await;
+}
+
+/// What was given up may be all that says what the journal does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_builds_an_index_that_its_start_gave_up_once() {
+    let (mut world, bodies) = filled().await;
+    world.sites[0].stop().await;
+    let data = world.sites[0].directory.path().join("data");
+    std::fs::write(data.join("index/current"), b"rotten").unwrap();
+    std::fs::write(data.join("index/first"), b"1").unwrap();
+    let report = checked(&world.sites[0], true);
+    assert!(report.is_well && report.repaired && report.index.starts_with("rebuilt"), "{report:?}");
+    assert!(data.join("index-aside/first").exists());
+    world.sites[0].start().await;
+    assert_eq!(world.sites[0].get("photos", "tree").await.unwrap(), bodies[2]);
+    world.stop().await;
+}
+
+/// The end of the journal is replayed upon it, which fails the start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_goes_on_where_the_index_does_not_read_at_its_start() {
+    let world = TestWorld::new(1).await;
+    world.sites[0].create_bucket("papers").await.ok();
+    for number in 0..200 {
+        world.sites[0].put("papers", &format!("sheet-{number}"), noise(300, number).to_vec()).await.unwrap();
+    }
+    let store = world.sites[0].site().store.clone();
+    tokio::task::spawn_blocking(move || store.checkpoint()).await.unwrap().unwrap();
+    for number in (0..200).step_by(5) {
+        world.sites[0].put("papers", &format!("sheet-{number}"), noise(300, 1).to_vec()).await.unwrap();
+    }
+    let mut failed = 0;
+    for part in 0..8 {
+        let copy = tempfile::tempdir().unwrap();
+        copy_files(world.sites[0].directory.path(), copy.path());
+        let tables = std::fs::read_dir(copy.path().join("data/index/tables")).unwrap();
+        let len = |path: &std::path::PathBuf| path.metadata().unwrap().len();
+        let table = tables.map(|entry| entry.unwrap().path()).max_by_key(len).unwrap();
+        let mut bytes = std::fs::read(&table).unwrap();
+        let at = bytes.len() * part / 8 + 5;
+        bytes[at] ^= 1;
+        std::fs::write(&table, bytes).unwrap();
+        let (mut config, _) = world.sites[0].settings();
+        config.node.dir = copy.path().display().to_string();
+        let report = check(&config, true, quiet()).unwrap();
+        assert!(report.is_well && report.repaired, "{part}: {report:?}");
+        failed += usize::from(report.index.contains("marked as damaged"));
+    }
+    assert!(failed > 0);
     world.stop().await;
 }
 

@@ -478,7 +478,7 @@ impl TestWorld {
     }
 }
 
-fn copy_files(from: &std::path::Path, to: &std::path::Path) {
+pub(super) fn copy_files(from: &std::path::Path, to: &std::path::Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let copy = to.join(path.file_name().unwrap());

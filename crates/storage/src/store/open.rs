@@ -86,8 +86,9 @@ impl Store {
         let replayed = replay.run(&mut recovery).map_err(|error| unreadable(&opened, &mut journal, error))?;
         let durable_at_open = opened.applied.map_or(0, |applied| applied.mark);
         let marked = opened.marked;
-        let store =
-            assemble(disk, reducer, settings, salt, opened.index, space, replayed, durable_at_open, lock)?;
+        let index = opened.index.clone();
+        let store = assemble(disk, reducer, settings, salt, index, space, replayed, durable_at_open, lock)
+            .map_err(|error| unreadable(&opened, &mut journal, error))?;
         recovery.lsn = store.lsn();
         if !recovery.rotten.is_empty() {
             // On a full disk the list is in memory until there is room: a start frees it, and nothing else does.
@@ -110,8 +111,8 @@ impl Store {
     }
 }
 
-/// What the end of the journal is replayed upon does not read: the next start gives the index up, unless only it says what the
-/// journal said.
+/// What the end of the journal is replayed upon does not read, or what a start reads besides: the next start gives the index up.
+/// It is no error of the index where only that says what the journal said: nobody is to build it anew.
 fn unreadable(opened: &Opened, journal: &mut Journal<'_>, error: StorageError) -> StorageError {
     let StorageError::Index(why) = &error else { return error };
     if opened.applied.is_none() {
@@ -119,8 +120,8 @@ fn unreadable(opened: &Opened, journal: &mut Journal<'_>, error: StorageError) -
     }
     let lacking = lacking_of(&*opened.index).unwrap_or_default();
     if journal.needs_an_index(&lacking) {
-        return StorageError::Index(format!(
-            "{why}; it may be all that says what damaged parts of the journal said; if it cannot be read again, move the \
+        return StorageError::Damaged(format!(
+            "the index: {why}; it may be all that says what damaged parts of the journal said; if it cannot be read again, move the \
             folder `index` away: that is lost then"
         ));
     }
