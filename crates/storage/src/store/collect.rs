@@ -103,6 +103,8 @@ pub(super) struct Sweep {
     pub(super) aside_stays: bool,
     /// Steps for which no base is tried: the last try was refused by the file system, and is worth another soon.
     pub(super) base_rests: u32,
+    /// How many they were at first.
+    pub(super) base_pause: u32,
     /// In how many steps in a row the index was refused a flush, and a merge.
     flushes: Streak,
     merges: Streak,

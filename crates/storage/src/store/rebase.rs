@@ -45,8 +45,10 @@ const TABLES: [Table; 10] = [
 const GROWTH: u64 = 2;
 /// It may take this part of what the disk has left when there is no room for writes.
 const ROOM: u64 = 2;
-/// Steps of the collector, each some seconds, until one that is needed is tried again that the file system refused.
+/// Steps of the collector, each some seconds, until one that is needed is tried again that the file system refused: about a
+/// minute, then twice as long each time, up to an hour. It may be large, and is written whole before it fails.
 const RESTS: u32 = 12;
+const RESTS_MOST: u32 = 720;
 /// Rows read from the index at once.
 const BATCH: usize = 1024;
 
@@ -105,6 +107,7 @@ impl Store {
         match self.replace_base(sweep) {
             Ok(()) => {
                 done.more = true;
+                sweep.base_pause = 0;
                 Ok(())
             }
             Err(error @ StorageError::Poisoned(_)) => Err(error),
@@ -114,7 +117,10 @@ impl Store {
                 let is_urgent = sweep.base.damaged || !sweep.hurt.is_empty();
                 match error {
                     // A quiet site begins no other segment for weeks.
-                    StorageError::Io { .. } | StorageError::Lacking { .. } if is_urgent => sweep.base_rests = RESTS,
+                    StorageError::Io { .. } | StorageError::Lacking { .. } if is_urgent => {
+                        sweep.base_pause = (2 * sweep.base_pause).clamp(RESTS, RESTS_MOST);
+                        sweep.base_rests = sweep.base_pause;
+                    }
                     _ => sweep.base_refused = active,
                 }
                 base::discard(&*self.disk)?;

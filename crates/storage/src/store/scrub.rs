@@ -47,8 +47,6 @@ pub(super) struct Scrub {
     unsaved: u64,
     /// Damaged chunks that this round found and the list had no room for; none: it was begun before the last start.
     unlisted: Option<u64>,
-    /// Whether the list of before could not be read.
-    is_lost: bool,
 }
 
 /// Chunks to be read by one step, and where the next goes on; none: that was the last.
@@ -83,21 +81,20 @@ impl Scrub {
 
     /// Goes on where the last run was; a position that does not read is one that is lost: a new round begins.
     pub(super) fn load(disk: &dyn Disk, salt: &[u8; 16]) -> Self {
-        let (saved, is_lost) = match side_file::read(disk, FILE, salt, state::FILE_BYTES) {
-            Ok(saved) => (saved, false),
-            Err(why) => {
-                tracing::warn!(why, "the position of the scrub is lost; it begins anew");
-                (Saved::default(), true)
-            }
-        };
-        Self { saved, is_lost, ..Self::default() }
+        let saved = side_file::read(disk, FILE, salt, state::FILE_BYTES).unwrap_or_else(|why| {
+            tracing::warn!(why, "the position of the scrub is lost; it begins anew");
+            // What was on the list nobody knows before a whole round has ended, whatever is written down until then.
+            let state = ScrubState { unlisted: 1, ..ScrubState::default() };
+            Saved { state, ..Saved::default() }
+        });
+        Self { saved, ..Self::default() }
     }
 
     /// The domains of the trees on the list; none: more was found damaged than it names, or it is lost.
     pub(super) fn trees(&self) -> Option<Vec<BucketId>> {
         let state = &self.saved.state;
         let trees = state.damaged.iter().filter(|chunk| chunk.tree).map(|tree| tree.domain);
-        (state.unlisted == 0 && !self.is_lost).then(|| trees.collect())
+        (state.unlisted == 0).then(|| trees.collect())
     }
 }
 

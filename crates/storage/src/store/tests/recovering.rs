@@ -18,7 +18,7 @@ use crate::index::health::MARKER;
 use crate::journal::file_name;
 use crate::store::open::lacking_of;
 use crate::store::{DamagedChunk, ScrubStep, Store};
-use crate::{Class, Engine, IndexState, ReadError, Settings, StorageError};
+use crate::{Class, Engine, IndexState, ReadError, Settings};
 
 /// Where the frames of a journal segment begin.
 fn frames(disk: &FaultyDisk, number: u32) -> Vec<usize> {
@@ -569,6 +569,28 @@ fn a_base_that_is_needed_is_tried_again_after_the_file_system_refused_it() {
         store.collect(WallTime(3)).unwrap();
     }
     assert!(disk.names().contains(&"base".to_owned()));
+}
+
+/// All of it is written before it is known that it does not read back.
+#[test]
+fn a_base_that_the_file_system_refuses_on_and_on_is_tried_less_and_less() {
+    let (disk, settings) = (FaultyDisk::default(), heads_stay());
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "a", 1, &body(1, 1000)).unwrap();
+    store.sweep.lock().unwrap().base.damaged = true;
+    disk.fail_syncs(true);
+    let tries =
+        |steps: usize| -> Vec<usize> { (0..steps).filter(|_| store.collect(WallTime(1)).is_err()).collect() };
+    assert_eq!(tries(200), [0, 13, 38, 87, 184]);
+    assert!(tries(2_000).len() >= 3, "never less than once an hour");
+    disk.fail_syncs(false);
+    for _ in 0..721 {
+        store.collect(WallTime(1)).unwrap();
+    }
+    assert!(disk.names().contains(&"base".to_owned()));
+    store.sweep.lock().unwrap().base.damaged = true;
+    disk.fail_syncs(true);
+    assert_eq!(tries(20), [0, 13], "from the beginning");
 }
 
 /// A segment of the journal is gone, and with it what it said: an index that was given up may say that.

@@ -306,7 +306,16 @@ fn a_list_of_the_scrub_that_is_lost_spares_as_one_that_is_full() {
     drop(store);
     assert_eq!(Scrub::load(&disk, &settings.salt).trees(), Some(vec![]));
     flip(&disk, "scrub", 3);
-    assert_eq!(Scrub::load(&disk, &settings.salt).trees(), None);
+    let trees = || Scrub::load(&disk, &settings.salt).trees();
+    assert_eq!(trees(), None);
+    let (store, _) = open(&disk, &settings);
+    store.pause_scrub(false).unwrap();
+    assert_eq!(trees(), None, "also what was written since does not name them");
+    let now = skerry_base::WallTime(1);
+    store.begin_scrub(now).unwrap();
+    assert_eq!(trees(), None);
+    while !store.scrub(u64::MAX, now).unwrap().finished {}
+    assert_eq!(trees(), Some(vec![]), "all was looked at");
 }
 
 /// A check beside a round found more than the list holds: that round does not end it.
