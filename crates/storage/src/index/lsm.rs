@@ -344,6 +344,14 @@ impl Index for Lsm {
         self.compact()
     }
 
+    fn flush_due(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        self.flush(secure, false)
+    }
+
+    fn merge_due(&self) -> Result<(), StorageError> {
+        self.compact()
+    }
+
     fn help(&self, secure: Secure<'_>) -> Result<(), StorageError> {
         self.flush(secure, false)?;
         if self.runs.load(Ordering::Relaxed) > RUNS_MAX { self.compact() } else { Ok(()) }

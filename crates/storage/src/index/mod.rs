@@ -76,6 +76,16 @@ pub(crate) trait Index: Send + Sync {
     /// Flushes and compacts what is due.
     fn tend(&self, secure: Secure<'_>) -> Result<(), StorageError>;
 
+    /// Of that the flushes, where they are apart from the rest.
+    fn flush_due(&self, secure: Secure<'_>) -> Result<(), StorageError> {
+        self.tend(secure)
+    }
+
+    /// And the rest: left undone it costs readings time and nothing else.
+    fn merge_due(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
     /// Does of that what cannot wait, while another thread may be at the rest.
     fn help(&self, secure: Secure<'_>) -> Result<(), StorageError> {
         self.tend(secure)

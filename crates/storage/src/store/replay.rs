@@ -146,7 +146,12 @@ impl Replay<'_> {
                 Ok(())
             })?;
             self.index().checkpoint(None)?;
-            progress.tending.take().map_or(Ok(()), Tending::end)?;
+            match progress.tending.take().map_or(Ok(()), Tending::end) {
+                Err(error @ StorageError::Index(_)) => return Err(error),
+                // All of it is on the disk now, whatever was refused before.
+                Err(error) => tracing::warn!(%error, "the index was not flushed at first"),
+                Ok(()) => {}
+            }
         }
         recovery.unread = unread_of(self.index())?.into_iter().collect();
         Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base })

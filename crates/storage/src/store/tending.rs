@@ -1,7 +1,8 @@
 //! A thread that flushes and merges tables of the index while a rebuild fills the next: else half of its time would be spent
 //! on that, one after the other.
 //!
-//! It ends when it is dropped, after what it is at. What fails there fails the rebuild.
+//! It ends when it is dropped, after what it is at. What fails there fails the rebuild, but for merges that find no room or are
+//! refused: runs that are not merged cost readings time, and are merged later. Who fills the index helps where they are too many.
 #![expect(clippy::disallowed_methods, reason = "this is where a rebuild starts its thread")]
 
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -29,6 +30,17 @@ struct Helper {
     failed: Arc<Mutex<Option<StorageError>>>,
 }
 
+fn merge(index: &dyn Index) -> Result<(), StorageError> {
+    match index.merge_due() {
+        Err(error @ StorageError::Index(_)) => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "tables of the index are merged later");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
 impl Helper {
     fn start(index: Arc<dyn Index>) -> std::io::Result<Self> {
         let (wake, woken) = sync_channel(1);
@@ -36,7 +48,7 @@ impl Helper {
         let told = failed.clone();
         let tend = move || {
             while woken.recv().is_ok() {
-                if let Err(error) = index.tend(None) {
+                if let Err(error) = index.flush_due(None).and_then(|()| merge(&*index)) {
                     *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                     return;
                 }

@@ -13,6 +13,7 @@ struct Told {
     behind: AtomicBool,
     tended: AtomicU32,
     answers: Mutex<Receiver<Result<(), StorageError>>>,
+    merged: Mutex<Result<(), StorageError>>,
 }
 
 impl Index for Told {
@@ -46,6 +47,10 @@ impl Index for Told {
         answer
     }
 
+    fn merge_due(&self) -> Result<(), StorageError> {
+        self.merged.lock().unwrap().clone()
+    }
+
     fn help(&self, _secure: Secure<'_>) -> Result<(), StorageError> {
         self.behind.store(false, Ordering::SeqCst);
         Ok(())
@@ -63,6 +68,7 @@ fn told() -> (Arc<Told>, Sender<Result<(), StorageError>>) {
         behind: AtomicBool::new(false),
         tended: AtomicU32::new(0),
         answers: Mutex::new(answers),
+        merged: Mutex::new(Ok(())),
     };
     (Arc::new(index), say)
 }
@@ -114,4 +120,27 @@ fn nothing_runs_where_nothing_is_to_be_tended() {
     tending.applied().unwrap();
     assert!(tending.helper.is_none());
     tending.end().unwrap();
+}
+
+/// It would fail a start though the index is whole; one that does not read fails it.
+#[test]
+fn a_merge_that_finds_no_room_fails_no_rebuild() {
+    for (merged, fails) in [
+        (StorageError::Full, false),
+        (StorageError::io("merge", &std::io::Error::other("Input/output error")), false),
+        (StorageError::Index("a bad block".into()), true),
+    ] {
+        let (index, say) = told();
+        *index.merged.lock().unwrap() = Err(merged);
+        let mut tending = Tending::of(index.clone());
+        say.send(Ok(())).unwrap();
+        tending.applied().unwrap();
+        say.send(Ok(())).unwrap();
+        while index.tended.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        // Woken once more if it is still there; its error is told once.
+        let seen = tending.applied();
+        assert_eq!(seen.and(tending.end()).is_err(), fails);
+    }
 }
