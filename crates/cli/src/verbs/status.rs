@@ -137,6 +137,14 @@ fn note_storage(report: &StatusReport) {
         let found = format!("{chunks} damaged chunks, {segments} damaged journal segments");
         output::note(&format!("{}: {found}: see `skerry scrub status`", report.site_name));
     }
+    let unread = report.storage.unread_segments;
+    if unread > 0 {
+        let what = format!(
+            "{unread} payload segments are kept whole because the disk could not read a part of them; what reads again \
+             `skerry check --repair` takes in while the site is stopped"
+        );
+        output::note(&format!("{}: {what}", report.site_name));
+    }
     if report.surplus.versions > 0 {
         let (versions, bytes) = (report.surplus.versions, words::bytes(report.surplus.bytes));
         let what = format!("{versions} copies too many ({bytes}): {}", report.surplus.reason);

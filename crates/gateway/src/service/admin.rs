@@ -176,6 +176,9 @@ pub struct StorageStatus {
     /// Journal segments that the last scrub found damaged.
     #[serde(default)]
     pub damaged_segments: u64,
+    /// Payload segments that are kept, with all that is dead in them, because the disk could not read a part of them.
+    #[serde(default)]
+    pub unread_segments: u64,
     /// Whether plain writes are answered before they are on disk (`storage.sync = os`).
     #[serde(default)]
     pub lazy: bool,

@@ -92,6 +92,8 @@ pub struct Telemetry {
     pub followed_looks: Counter,
     /// Bytes answered before they were on disk.
     pub unsynced_bytes: Gauge,
+    /// Payload segments that are kept because the disk could not read a part of them.
+    pub unread_segments: Gauge,
     /// Whether that may happen.
     pub sync_os: Gauge,
     /// Bytes of payload written again to get space back.
@@ -142,6 +144,7 @@ impl Telemetry {
             followed_behind: Gauge::default(),
             followed_looks: Counter::default(),
             unsynced_bytes: Gauge::default(),
+            unread_segments: Gauge::default(),
             sync_os: Gauge::default(),
             moved_bytes: Counter::default(),
             scrub: Scrub::default(),
@@ -205,6 +208,11 @@ impl Telemetry {
             self.sync_os.clone(),
         );
         self.enter_followed(registry);
+        registry.register(
+            "skerry_unread_segments",
+            "Payload segments that are kept because the disk could not read a part of them",
+            self.unread_segments.clone(),
+        );
         registry.register(
             "skerry_unsynced_bytes",
             "Bytes answered before they were on disk: what a power cut would lose now",

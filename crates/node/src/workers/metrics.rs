@@ -78,6 +78,7 @@ impl Metrics {
         }
         self.telemetry.sync_os.set(i64::from(usage.lazy));
         self.telemetry.unsynced_bytes.set(i64::try_from(usage.unsynced).unwrap_or(i64::MAX));
+        self.telemetry.unread_segments.set(i64::try_from(usage.unread).unwrap_or(i64::MAX));
         let moved = &self.telemetry.moved_bytes;
         moved.inc_by((usage.moved + usage.moved_bodies).saturating_sub(moved.get()));
         self.observe_syncs(usage.journal_syncs);

@@ -1,7 +1,7 @@
 //! The store: what the node and the simulator see of the disk.
 //!
 //! Split by what is done: [`open`], [`replay`] and [`unvouched`] bring it up, [`commit`] carries out groups, [`put`] and [`read`]
-//! handle chunks, [`collect`], [`strip`], [`compact`] and [`release`] give space back, [`rebase`] lets old journal go, [`scrub`] and [`examine`] read everything
+//! handle chunks, [`collect`], [`strip`], [`compact`] and [`release`] give space back, [`rebase`] lets old journal go, [`scrub`], [`unread`] and [`examine`] read everything
 //! again, [`committer`] runs the threads; [`absent`] and [`tending`] make a rebuild quick.
 
 use std::ops::Bound;
@@ -47,6 +47,7 @@ mod report;
 mod scrub;
 mod strip;
 mod tending;
+mod unread;
 mod unvouched;
 mod words;
 
@@ -100,6 +101,8 @@ pub struct Store {
     moved_bodies: AtomicU64,
     /// Bytes of journal that were answered before a sync covered them.
     unsynced: AtomicU64,
+    /// Payload segments that are kept because something in them could not be read.
+    unread: AtomicU64,
     /// Last LSN applied.
     lsn: AtomicU64,
     /// Mark that was durable when the index was opened.
@@ -208,6 +211,7 @@ impl Store {
             payload_syncs: self.payload_meter.stats(),
             lsn: self.lsn(),
             lazy: self.settings.lazy,
+            unread: self.unread.load(Ordering::Relaxed),
             unsynced: self.unsynced(),
             moved: self.moved.load(Ordering::Relaxed),
             moved_bodies: self.moved_bodies.load(Ordering::Relaxed),

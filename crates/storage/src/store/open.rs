@@ -175,6 +175,7 @@ fn assemble(
         salt,
         reducer,
         index,
+        unread: AtomicU64::new(sweep.unread.len() as u64),
         queue: Default::default(),
         live: Arc::new(live),
         space,

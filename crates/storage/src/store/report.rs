@@ -111,6 +111,8 @@ pub struct Usage {
     pub moved_bodies: u64,
     /// Whether lazy entries are answered before they are on disk.
     pub lazy: bool,
+    /// Payload segments of which the disk could not read something that may be wanted: they are kept with all that is dead in them.
+    pub unread: u64,
     /// Bytes that were answered and that a power cut would lose now.
     pub unsynced: u64,
 }

@@ -170,6 +170,9 @@ impl Store {
         if step.finished {
             // Only now: it is read in one go, and others ask how far the scrub is.
             self.check_base();
+            if let Err(error) = self.look_at_unread() {
+                tracing::warn!(%error, "segments that could not be read are looked at again by the next round");
+            }
         }
         Ok(step)
     }

@@ -159,6 +159,49 @@ fn a_header_that_cannot_be_read_at_a_start_keeps_its_segment() {
     audit(&rebuilt_with(&disk, &settings, &bytes));
 }
 
+fn read_all(store: &Store) {
+    let now = skerry_base::WallTime(1);
+    store.begin_scrub(now).unwrap();
+    while !store.scrub(u64::MAX, now).unwrap().finished {}
+}
+
+/// It reads again, and what lies there came back from another site meanwhile.
+#[test]
+fn a_segment_that_could_not_be_read_goes_once_it_reads_and_nothing_in_it_is_lacked() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    store.checkpoint().unwrap();
+    let bytes = body(1, 9_000);
+    put_large(&store, "a", 1, &bytes).unwrap();
+    put_large(&store, "behind", 2, &body(2, 9_000)).unwrap();
+    let place = place_of(&store, &bytes);
+    drop(store);
+    spoil_header(&disk, place);
+    let (store, _) = open(&disk, &settings);
+    for number in 0..5 {
+        put_large(&store, &format!("more-{number}"), 10 + number, &body(500 + number, 250_000)).unwrap();
+    }
+    delete(&store, "behind").unwrap();
+    let stays = |unread| {
+        (1..4).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+        assert_eq!(store.usage().unread, unread);
+        disk.names().contains(&name_of(place))
+    };
+    read_all(&store);
+    assert!(stays(1), "it does not read");
+    disk.heal(&name_of(place));
+    read_all(&store);
+    assert!(stays(1), "a rebuild would take it in");
+    drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
+    settle(&store);
+    read_all(&store);
+    assert!(!stays(0));
+    audit(&store);
+    drop(store);
+    audit(&open(&disk, &settings).0);
+    audit(&rebuilt_with(&disk, &settings, &bytes));
+}
+
 /// It is the last extent of the last segment: nobody knows where it ends.
 #[test]
 fn nothing_is_written_over_what_lies_behind_a_header_that_cannot_be_read() {
