@@ -34,7 +34,8 @@ const NUMBER: usize = 8;
 /// Beginnings of dots whose highest number is known, at most.
 const BEGINNINGS: usize = 4096;
 
-/// The filter: blocks of one line each, so that a question costs one access to memory.
+/// The filter: blocks of one line each, so that a question costs one access to memory. Why it is our own:
+/// `docs/decisions/2026-11-23-filter-of-rebuilds.md`.
 struct Filter(Vec<u64>);
 
 impl Filter {
