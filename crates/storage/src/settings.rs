@@ -28,6 +28,8 @@ pub enum Stage {
     RebuildChunks,
     /// The index is rebuilt: the journal is replayed.
     RebuildJournal,
+    /// The index is rebuilt: what no record vouches for and may stay is read.
+    RebuildRest,
 }
 
 /// How far it is.

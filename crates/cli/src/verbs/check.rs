@@ -70,6 +70,7 @@ fn show(bar: &ProgressBar, progress: Progress) {
         Stage::Journal => "reading the journal",
         Stage::RebuildChunks => "rebuilding: chunks",
         Stage::RebuildJournal => "rebuilding: journal",
+        Stage::RebuildRest => "rebuilding: what no record names",
     });
     bar.set_length(progress.total.max(progress.done).max(1));
     bar.set_position(progress.done);

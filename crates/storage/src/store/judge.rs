@@ -15,6 +15,9 @@ use crate::chunks::row::Place;
 use crate::disk::File;
 use crate::payload::extent::{BLOCK, Extent, header_len};
 
+/// What is said of what a rebuild found rotten.
+pub(super) const ROTTEN: &str = "a rebuild of the index found it rotten";
+
 /// How the bytes of an extent read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bytes {
@@ -38,7 +41,7 @@ impl Rotten {
     pub(super) fn of(extent: &Extent, kept: Option<&Placed>, bytes: Bytes) -> Self {
         let why = match bytes {
             Bytes::Unread => "it could not be read at the start",
-            _ => "a rebuild of the index found it rotten",
+            _ => ROTTEN,
         };
         let tree = extent.kind == ChunkKind::Tree;
         Self { tree, stored: extent.stored, kept: kept.map(|placed| placed.place), why }

@@ -4,8 +4,9 @@
 //! be, or records are gone, what reads stays for the collector's rest: it may be what that tree lists, or what those records
 //! named, and is counted again once that is mended.
 //!
-//! What always holds at the end: of what the index says lies here, a record vouches, or all its bytes were read. Else who
-//! puts the same bytes again would be told that they are here.
+//! What always holds at the end: of what the index says lies here, a record vouches, or all its bytes were read, or it is
+//! told as damaged. Else who puts the same bytes again would be told that they are here. Memory is bounded: of so many chunks
+//! it is counted how often trees list them, and so many wait to be looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
@@ -13,15 +14,22 @@ use std::ops::{Bound, ControlFlow};
 use skerry_base::BucketId;
 use skerry_base::kv::Table;
 
-use super::Recovery;
 use super::changes::{Changes, listed};
-use super::judge::Bytes;
+use super::judge::{Bytes, ROTTEN};
 use super::open::unread_of;
 use super::replay::{BATCH, Progress, Replay};
 use super::scrub::Scrub;
+use super::{DamagedChunk, Recovery};
 use crate::StorageError;
 use crate::chunks::Key;
 use crate::chunks::row::{Area, UNREAD, UNWANTED, read_chunk_key};
+use crate::settings::{Progress as Told, Stage};
+
+/// Of so many chunks it is counted how often such trees list them, some 100 bytes each; where there are more, the others
+/// are read as often. Few in tests, so that both are met.
+const COUNTED: usize = if cfg!(test) { 64 } else { 1 << 18 };
+/// Beyond so many that wait no more trees are opened.
+const WAITING: usize = if cfg!(test) { 64 } else { 1 << 16 };
 
 /// What is known of those that nobody vouches for.
 struct Unvouched {
@@ -33,9 +41,27 @@ struct Unvouched {
     listed: BTreeMap<Key, i64>,
     /// Those trees.
     trees: BTreeSet<Key>,
+    /// Whether more are listed than are counted: of those that are not nobody knows whether a record vouches for them.
+    has_more: bool,
+    /// What a record may vouch for, and does not read.
+    rotten: Vec<DamagedChunk>,
+    /// Bytes read.
+    read: u64,
     /// Payload segments in which one lies that the disk could not read.
     unread: BTreeSet<u32>,
     dropped: u64,
+}
+
+impl Unvouched {
+    /// A tree that stays lists it.
+    fn count(&mut self, key: Key) {
+        let has_room = self.listed.len() < COUNTED;
+        match self.listed.get_mut(&key) {
+            Some(count) => *count += 1,
+            None if has_room => drop(self.listed.insert(key, 1)),
+            None => self.has_more = true,
+        }
+    }
 }
 
 impl Replay<'_> {
@@ -52,6 +78,9 @@ impl Replay<'_> {
             spared: rotten.chain(on_list.into_iter().flatten()).collect(),
             listed: BTreeMap::new(),
             trees: BTreeSet::new(),
+            has_more: false,
+            rotten: Vec::new(),
+            read: 0,
             unread: BTreeSet::new(),
             dropped: 0,
         };
@@ -59,15 +88,33 @@ impl Replay<'_> {
         while let Some(mut keys) = self.unwanted_behind(&mut after)? {
             // What a tree lists is looked at with it: its name may come before that of the tree.
             while !keys.is_empty() {
-                let some = keys.split_off(keys.len().saturating_sub(BATCH));
+                let mut some = keys.split_off(keys.len().saturating_sub(BATCH));
+                let most = keys.len().max(WAITING);
                 self.apply(progress, |changes| {
-                    some.iter().try_for_each(|&key| self.look_at(changes, &mut known, key, &mut keys))
+                    while keys.len() <= most
+                        && let Some(key) = some.pop()
+                    {
+                        self.look_at(changes, &mut known, key, &mut keys)?;
+                    }
+                    Ok(())
                 })?;
+                // Behind what the trees of before list.
+                some.append(&mut keys);
+                keys = some;
+                self.tell_rest(known.read);
             }
         }
+        recovery.rotten.append(&mut known.rotten);
         recovery.chunks_dropped += known.dropped;
         progress.unread.append(&mut known.unread);
         self.note_unread(progress)
+    }
+
+    /// Of all that lies here it is at most what is told as the whole.
+    fn tell_rest(&self, done: u64) {
+        let len = |area| self.space.each(area).into_iter().map(|(_, used)| used.len).sum::<u64>();
+        let total = len(Area::Payload) + len(Area::Journal);
+        self.settings.tell(Told { stage: Stage::RebuildRest, done, total });
     }
 
     /// Remembers the segments of which something could not be read that the index does not know: nothing else keeps them.
@@ -119,19 +166,27 @@ impl Replay<'_> {
     ) -> Result<(), StorageError> {
         let row = changes.row(key)?;
         let Some(place) = row.place else { return Ok(()) };
-        if row.references > known.listed.get(&key).copied().unwrap_or(0) {
+        let counted = known.listed.get(&key).copied();
+        let may_be_vouched = row.references > counted.unwrap_or(0);
+        if may_be_vouched && (counted.is_some() || !known.has_more) {
             return Ok(());
         }
         let may_stay = !row.is_unwanted() || known.spares_all || known.spared.contains(&key.0);
         let bytes = if may_stay { self.bytes_at(key, place, row.stored) } else { Bytes::Torn };
+        known.read += if may_stay { row.taken() } else { 0 };
+        if may_be_vouched && bytes != Bytes::Whole && place.area != Area::Cache {
+            let ((domain, id), why) = (key, ROTTEN.to_owned());
+            known.rotten.push(DamagedChunk { domain, id, tree: row.tree, stored: row.stored, why });
+        }
         let children = match row.tree {
             true => listed(&changes.view(), key)?.unwrap_or_else(|| self.children_at(place, row.stored)),
             false => [].into(),
         };
-        if bytes == Bytes::Whole {
+        // What is known to be damaged counts for nobody, and is written anew by who puts it.
+        if bytes == Bytes::Whole || (may_be_vouched && bytes == Bytes::Unread) {
             if row.tree && known.trees.insert(key) {
                 for &child in children.iter() {
-                    *known.listed.entry((key.0, child)).or_default() += 1;
+                    known.count((key.0, child));
                     next.push((key.0, child));
                 }
             }

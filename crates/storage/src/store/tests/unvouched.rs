@@ -139,3 +139,45 @@ fn where_nothing_can_be_punched_a_rebuild_reads_everything() {
     audit(&store);
     come_again(&disk, &settings, store, &[bytes]);
 }
+
+/// More than are counted: the others are read, whoever vouches for some.
+#[test]
+fn of_many_that_spared_trees_list_none_that_is_torn_stays() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let leaves: Vec<_> = (0..100).map(|seed| body(1_000 + seed, 9_000)).collect();
+    put_large(&store, "strange", 1, &body(20, 9_000)).unwrap();
+    for number in [7, 70] {
+        put_large(&store, &format!("vouched-{number}"), 2, &leaves[number]).unwrap();
+    }
+    put_alone(&store, ChunkKind::Leaf, &leaves);
+    let trees = [&leaves[..60], &leaves[40..]].map(tree_of);
+    put_alone(&store, ChunkKind::Tree, &trees);
+    settle(&store);
+    go_on(&store);
+    let strange = place_of(&store, &body(20, 9_000));
+    let torn = [0, 7, 50, 70, 99].map(|number| place_of(&store, &leaves[number]));
+    drop(store);
+    flip(&disk, &file_name("payload", strange.segment), strange.offset as usize + 20);
+    torn.into_iter().for_each(|place| tear(&disk, place));
+    lose(&settings);
+    let told = Arc::new(std::sync::Mutex::new(0));
+    let heard = told.clone();
+    let watch = crate::Watch(Arc::new(move |progress: crate::Progress| {
+        if progress.stage == crate::Stage::RebuildRest {
+            *heard.lock().unwrap() = progress.done;
+        }
+    }));
+    let watched = crate::Settings { watch: Some(watch), ..settings.clone() };
+    let (store, recovery) = open(&disk, &watched);
+    let gone: Vec<_> = (0..100).filter(|number| !has(&store, &leaves[*number])).collect();
+    // Of the first tree all are counted: a record vouches for that one, and it is not read.
+    assert!(gone == [0, 7, 50, 99] || gone == [0, 50, 70, 99], "{gone:?}");
+    assert!(trees.iter().all(|tree| has(&store, tree)));
+    let rotten: Vec<_> = recovery.rotten.iter().map(|chunk| chunk.id).collect();
+    let is_told = |number: &usize| rotten.contains(&ChunkId::of(&leaves[*number]));
+    assert!(gone.iter().filter(|number| [7, 70].contains(*number)).all(is_told), "it is wanted");
+    assert!(*told.lock().unwrap() >= 95 * 9_000, "somebody waits for it");
+    assert_eq!(leaves.iter().filter(|bytes| reads(&store, bytes)).count(), 95);
+    come_again(&disk, &settings, store, &leaves);
+}
