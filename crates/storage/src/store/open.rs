@@ -90,20 +90,7 @@ impl Store {
         let store = assemble(disk, reducer, settings, salt, index, space, replayed, durable_at_open, lock)
             .map_err(|error| unreadable(&opened, &mut journal, error))?;
         recovery.lsn = store.lsn();
-        if !recovery.rotten.is_empty() {
-            // On a full disk the list is in memory until there is room: a start frees it, and nothing else does.
-            if let Err(error) = store.note_damaged(recovery.rotten.clone()) {
-                tracing::warn!(%error, "what could not be read at the start was not written down");
-            }
-            // What is kept though it could not be read counts for nobody until it does.
-            let view = store.index.read();
-            for chunk in &recovery.rotten {
-                let key = (chunk.domain, chunk.id);
-                if super::changes::load_row(&*view, key)?.place.is_some() {
-                    store.live.lock().damaged.insert(key);
-                }
-            }
-        }
+        store.doubt(&recovery.rotten)?;
         if marked {
             store.health.take_off()?;
         }

@@ -10,6 +10,7 @@
 //! list until it reads well again or nothing refers to it; a round misses no chunk that was here when it began and
 //! still is when it ends.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::ops::{Bound, ControlFlow};
 use std::sync::{MutexGuard, PoisonError};
@@ -101,6 +102,11 @@ impl Scrub {
 impl Store {
     fn scrubbing(&self) -> MutexGuard<'_, Scrub> {
         self.scrub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The chunks on the list.
+    pub(super) fn scrub_listed(&self) -> BTreeSet<Key> {
+        self.scrubbing().chunks().collect()
     }
 
     /// Where the scrub is and what it found.

@@ -7,18 +7,67 @@
 //!
 //! Invariant: a segment stays noted while any of it does not read, or holds what is wanted and is not here, whole, elsewhere.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use super::Store;
 use super::changes::load_row;
+use super::{DamagedChunk, Store};
 use crate::StorageError;
 use crate::chunks::Key;
 use crate::chunks::row::{Area, Place, UNREAD};
 use crate::payload::scan::scan_some;
 
 impl Store {
+    /// What is kept though it could not be read counts for nobody until it does: those on the list of the scrub do not in later lives
+    /// either. What the list has no room for leaves the index, which notes its segment instead.
+    pub(super) fn doubt(&self, rotten: &[DamagedChunk]) -> Result<(), StorageError> {
+        if rotten.is_empty() {
+            return Ok(());
+        }
+        let noted = self.note_damaged(rotten.to_vec());
+        if let Err(error) = &noted {
+            // On a full disk the list is in memory until there is room: a start frees it, and nothing else does.
+            tracing::warn!(%error, "what could not be read at the start was not written down");
+        }
+        let listed = if noted.is_ok() { self.scrub_listed() } else { BTreeSet::new() };
+        let view = self.index.read();
+        let mut unlisted = Vec::new();
+        for chunk in rotten {
+            let key = (chunk.domain, chunk.id);
+            let Some(place) = load_row(&*view, key)?.place else { continue };
+            self.live.lock().damaged.insert(key);
+            if place.area == Area::Payload && !listed.contains(&key) {
+                unlisted.push((key, place.segment));
+            }
+        }
+        drop(view);
+        if unlisted.is_empty() { Ok(()) } else { self.leave_unread(&unlisted) }
+    }
+
+    /// Takes what could not be read out of the index, and keeps where it lies.
+    fn leave_unread(&self, chunks: &[(Key, u32)]) -> Result<(), StorageError> {
+        let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unread = sweep.unread.clone();
+        unread.extend(chunks.iter().map(|(_, segment)| *segment));
+        let noted: Vec<u8> = unread.iter().flat_map(|number| number.to_le_bytes()).collect();
+        self.own_group(|_, changes, _| {
+            for (key, _) in chunks {
+                changes.unplace(*key, || self.children_or_none(*key), false)?;
+            }
+            changes.note(UNREAD, Some(noted));
+            Ok(Some(()))
+        })?;
+        self.unread.store(unread.len() as u64, Ordering::Relaxed);
+        sweep.unread = unread;
+        drop(sweep);
+        if let Err(error) = self.checkpoint() {
+            tracing::warn!(%error, "the index says of chunks that could not be read that they are here until it is flushed");
+        }
+        Ok(())
+    }
+
     /// Lets go of the notes of segments that read again and in which nothing is lacked.
     pub(super) fn look_at_unread(&self) -> Result<(), StorageError> {
         let noted = self.sweep.lock().unwrap_or_else(PoisonError::into_inner).unread.clone();

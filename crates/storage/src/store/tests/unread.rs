@@ -381,3 +381,36 @@ fn what_others_found_and_the_list_has_no_room_for_outlives_the_round_under_way()
     while !store.scrub(u64::MAX, now).unwrap().finished {}
     assert_eq!(store.scrub_state().unlisted, 6);
 }
+
+/// They lie in the index until they read, and the next start knows only of those on the list.
+#[test]
+fn what_could_not_be_read_counts_for_nobody_in_later_lives_however_much_it_is() {
+    let (disk, settings) = (FaultyDisk::without_holes(), kept());
+    let (store, _) = open(&disk, &settings);
+    let count = 1_030;
+    let bytes = |number: u64| body(number, 5_000);
+    for number in 0..count {
+        put_large(&store, &format!("key-{number}"), number, &bytes(number)).unwrap();
+    }
+    let places: Vec<_> = (0..count).map(|number| place_of(&store, &bytes(number))).collect();
+    drop(store);
+    places.iter().for_each(|place| spoil(&disk, *place));
+    lose(&settings);
+    let held = |store: &Store| {
+        let holds = |number: &u64| store.counts(DOMAIN, ChunkId::of(&bytes(*number)));
+        (0..count).filter(holds).count()
+    };
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!((recovery.rotten.len() as u64, held(&store)), (count, 0));
+    assert!(store.usage().unread > 0);
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    assert_eq!(held(&store), 0);
+    (1..4).for_each(|turn| collect(&store, turn * CHUNK_REST_MS));
+    drop(store);
+    places.iter().for_each(|place| disk.heal(&name_of(*place)));
+    lose(&settings);
+    let (store, _) = open(&disk, &settings);
+    assert!((0..count).all(|number| reads(&store, &bytes(number))));
+    audit(&store);
+}
