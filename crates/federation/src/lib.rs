@@ -16,6 +16,7 @@
 //! asserted on; own state is checked on every transition and reported as [`Output::Violation`].
 
 pub mod absence;
+pub mod alone;
 pub mod areas;
 pub mod budget;
 pub mod circuits;

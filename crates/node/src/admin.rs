@@ -380,6 +380,7 @@ impl AdminService for Admin {
             copied: site.duties.is_copied(),
             copy_ms: clones::turned_away(site, site.stamps.origin.node).map(millis),
             replacing: sites_admin::replacing(self).await?,
+            joining: membership_admin::waiting(site).await?,
             nodes: nodes::report(site),
         })
     }

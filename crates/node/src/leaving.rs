@@ -78,6 +78,8 @@ struct State {
     rest: BTreeMap<BucketId, Instant>,
     sweeps: BTreeSet<BucketId>,
     joins: BTreeMap<BucketId, Joins>,
+    /// For whom it waits that is still taking a bucket.
+    waits: BTreeMap<BucketId, String>,
 }
 
 /// What a site is about to leave, and what it says of joining.
@@ -154,6 +156,29 @@ impl Leavings {
         let opened =
             async { while self.state().closed.contains(&bucket) && changes.changed().await.is_ok() {} };
         tokio::time::timeout(CLOSED * 2, opened).await.ok();
+    }
+
+    /// For whom this site waits, of whom it could take a bucket; none where somebody is there, or it was not looked yet.
+    pub(crate) fn waits(&self, bucket: BucketId) -> Option<String> {
+        self.state().waits.get(&bucket).cloned()
+    }
+
+    /// The same of all buckets.
+    pub(crate) fn all_waits(&self) -> BTreeMap<BucketId, String> {
+        self.state().waits.clone()
+    }
+
+    pub(crate) fn set_waits(&self, bucket: BucketId, waits: Option<String>) {
+        let mut state = self.state();
+        match waits {
+            Some(waits) => state.waits.insert(bucket, waits),
+            None => state.waits.remove(&bucket),
+        };
+    }
+
+    /// Of all but these it waits no more.
+    pub(crate) fn keep_waits(&self, incomplete: &[BucketId]) {
+        self.state().waits.retain(|bucket, _| incomplete.contains(bucket));
     }
 
     fn set_note(&self, bucket: BucketId, note: Note) {
@@ -363,7 +388,8 @@ pub(crate) async fn answer(site: &Arc<Site>, bucket: BucketId) -> Outcome<Respon
     Ok(Response::Standing(Box::new(standing().unwrap_or(stays))))
 }
 
-fn shown(space::Loose { origin, covered, print }: space::Loose) -> Loose {
+/// As it travels.
+pub(crate) fn shown(space::Loose { origin, covered, print }: space::Loose) -> Loose {
     let print = skerry_federation::Fingerprint { count: print.count, sum: print.sum.to_be_bytes() };
     Loose { origin, covered, print }
 }

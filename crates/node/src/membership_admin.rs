@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use skerry_gateway::service::{
-    ErrorKind, FollowRequest, JoinRequest, MembershipState, Outcome, ServiceError, VERSION,
+    ErrorKind, FollowRequest, JoinRequest, JoiningBucket, MembershipState, Outcome, ServiceError, VERSION,
 };
 use skerry_model::bucket::Joins;
 
@@ -30,7 +30,10 @@ pub(crate) async fn state(site: &Arc<Site>, name: &str) -> Outcome<MembershipSta
         Some(_) => "leaving",
         None => standing(site, &bucket),
     };
-    let note = note.unwrap_or_default();
+    let mut note = note.unwrap_or_default();
+    if standing == "joining" {
+        note.reason = site.leaving.waits(bucket.id).unwrap_or_default();
+    }
     Ok(MembershipState {
         version: VERSION,
         bucket: bucket.name.clone(),
@@ -57,6 +60,21 @@ pub(crate) fn standing(site: &Site, bucket: &Bucket) -> &'static str {
     } else {
         "none"
     }
+}
+
+/// Buckets that are named at most in one status.
+const NAMED: usize = 16;
+
+/// Those of which this site can take nothing for want of somebody who has all.
+pub(crate) async fn waiting(site: &Site) -> Outcome<Vec<JoiningBucket>> {
+    let incomplete = site.incomplete();
+    let waits = site.leaving.all_waits().into_iter().filter(|(bucket, _)| incomplete.contains(bucket));
+    let mut found = Vec::new();
+    for (bucket, reason) in waits.take(NAMED) {
+        let name = site.claim_of(bucket).await?.map_or_else(|| bucket.to_string(), |claim| claim.name);
+        found.push(JoiningBucket { bucket: name, reason });
+    }
+    Ok(found)
 }
 
 /// Becomes a member, or says when.

@@ -197,7 +197,10 @@ fn show(state: &MembershipState, json: bool) -> Outcome {
     let (site, bucket) = (&state.site, &state.bucket);
     let what = match state.standing.as_str() {
         "member" => format!("{site} is a member of {bucket}"),
-        "joining" => format!("{site} follows {bucket} and is taking what the other members have"),
+        "joining" if state.reason.is_empty() => {
+            format!("{site} follows {bucket} and is taking what the other members have")
+        }
+        "joining" => format!("{site} follows {bucket}, and waits: {}", state.reason),
         "leaving" => progress(state),
         _ => format!("{site} is no member of {bucket}"),
     };

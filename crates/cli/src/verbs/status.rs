@@ -199,6 +199,10 @@ fn note_standing(report: &StatusReport) {
         output::note(&format!("{}: refused by {refusing}: {why}; {hint}", report.site_name));
     }
     note_copies(report);
+    for joining in &report.joining {
+        let what = format!("is still taking {}: {}", joining.bucket, joining.reason);
+        output::note(&format!("{}: {what}", report.site_name));
+    }
     if report.followed_prefixes > 0 {
         let prefixes = match report.followed_prefixes {
             1 => "1 prefix".to_owned(),

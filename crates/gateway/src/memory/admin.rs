@@ -113,6 +113,7 @@ impl AdminService for Memory {
             copied: false,
             copy_ms: None,
             replacing: Vec::new(),
+            joining: Vec::new(),
             nodes: None,
         })
     }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AddressRequest, AreaCopies, AreaRequest, AreasReport, DutyRequest, ExpelRequest, Expelled, FollowRequest,
-    FollowedPrefix, HomeRequest, HomeState, JoinRequest, LossPage, LossQuery, LossRequest, LossState,
-    MembershipState, NodesReport, OthersStatus, Outcome, PinList, PinRequest, PinStatus, RenameRequest,
-    ReplaceRequest, ReplacedSite, Replacing, SeatRequest, ServiceError, SiteList, SiteStatus, SpaceQuery,
-    SpaceReport,
+    FollowedPrefix, HomeRequest, HomeState, JoinRequest, JoiningBucket, LossPage, LossQuery, LossRequest,
+    LossState, MembershipState, NodesReport, OthersStatus, Outcome, PinList, PinRequest, PinStatus,
+    RenameRequest, ReplaceRequest, ReplacedSite, Replacing, SeatRequest, ServiceError, SiteList, SiteStatus,
+    SpaceQuery, SpaceReport,
 };
 
 /// The version of all shapes here.
@@ -93,6 +93,9 @@ pub struct StatusReport {
     /// Sites whose place this one takes, and how far that is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replacing: Vec<Replacing>,
+    /// Buckets that it follows, and of which nobody is there who has all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub joining: Vec<JoiningBucket>,
     /// The nodes of this site; none where it is one node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesReport>,

@@ -51,6 +51,15 @@ pub struct FollowedPrefix {
     pub reason: String,
 }
 
+/// A bucket that a site has begun to follow, and of which nobody is there who has all: it answers for nothing that it lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct JoiningBucket {
+    /// Its name.
+    pub bucket: String,
+    /// For whom it waits, and what ends that.
+    pub reason: String,
+}
+
 /// `POST buckets/{name}/leave`: this site leaves, once others have all that it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,7 +84,7 @@ pub struct MembershipState {
     pub join: String,
     /// Whether that was said for this site alone.
     pub join_here: bool,
-    /// While it leaves: why it has not yet.
+    /// While it leaves: why it has not yet. While it joins, and nobody is there to take it from: for whom it waits.
     pub reason: String,
     /// While it leaves: versions whose payload others do not hold yet, as far as looked.
     pub versions: u64,

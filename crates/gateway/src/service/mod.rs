@@ -61,7 +61,9 @@ pub use list::{
 pub use loss::{LossPage, LossQuery, LossRequest, LossState, LostVersion};
 pub use md5_batch::{Md5Batch, Md5Ticket};
 pub use md5_lanes::Md5Stream;
-pub use membership::{FollowRequest, FollowedPrefix, JoinRequest, LeaveRequest, MembershipState};
+pub use membership::{
+    FollowRequest, FollowedPrefix, JoinRequest, JoiningBucket, LeaveRequest, MembershipState,
+};
 pub use multipart::{
     CompleteUpload, CompletedPart, CopyPart, CreateUpload, CreatedUpload, ListParts, PartPage, PartSummary,
     PutPart, PutPartOutcome, UploadTarget,

@@ -122,6 +122,7 @@ impl Answers {
                 plain(Ok(Response::IsLive(site.peers.net().answers(node, life).await)))
             }
             Request::Follow { bucket } => plain(members::follow_asked(site, bucket).await),
+            Request::Remains { bucket } => plain(super::orphans::answer(site, bucket).await),
         }
     }
 }

@@ -171,7 +171,8 @@ async fn of_member(site: &Arc<Site>, bucket: &Bucket) -> Asking {
 
 /// Why a member that is still taking records was of no help.
 pub(crate) fn joining(site: &Site, member: SiteId) -> String {
-    format!("{} has just begun to follow the bucket", site.peers.roster.name(member))
+    let name = site.peers.roster.name(member);
+    format!("{name} is still taking what others have of it (`skerry status` there says for whom it waits)")
 }
 
 /// What a site answers that cannot answer for the bucket.
@@ -190,7 +191,7 @@ pub(crate) async fn complete(
 ) {
     let mut caught_up = caught_up.lock().await;
     let mut goals: BTreeMap<BucketId, Vector> = BTreeMap::new();
-    let mut orphans = Orphans::default();
+    let (mut orphans, mut turn) = (Orphans::default(), 0);
     // Beside what is heard: a site at which something comes all the time never sees a silence.
     let mut turns = tokio::time::interval(ASK_AGAIN);
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -200,20 +201,29 @@ pub(crate) async fn complete(
                 None => return,
                 Some((bucket, source)) => compare(&site, &mut goals, bucket, source).await,
             },
-            _ = turns.tick() => look(&site, &mut goals, &mut orphans).await,
+            _ = turns.tick() => {
+                turn += 1;
+                look(&site, &mut goals, &mut orphans, turn).await;
+            }
         }
     }
 }
 
+/// Turns after which somebody of whom a bucket is taken is asked whether that is so still: its disk may be another one.
+const DOUBTED: u64 = 20;
+
 /// Asks for every bucket that is still being joined, and whether anybody is left to be waited for.
-async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans: &mut Orphans) {
-    for bucket in site.incomplete() {
+async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans: &mut Orphans, turn: u64) {
+    let incomplete = site.incomplete();
+    orphans.keep(site, &incomplete);
+    for bucket in incomplete {
         let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
         let linked = members.unwrap_or_default().into_iter().find(|member| site.linked(*member));
         if let Some(source) = linked {
             compare(site, goals, bucket, source).await;
         }
-        if !site.is_complete(bucket) && orphans.settle(site, bucket).await {
+        let takes = linked.is_some() && goals.contains_key(&bucket) && !turn.is_multiple_of(DOUBTED);
+        if !site.is_complete(bucket) && orphans.settle(site, bucket, takes).await {
             goals.remove(&bucket);
             finish(site, bucket).await;
         }

@@ -89,6 +89,12 @@ pub(crate) enum Request {
     },
     /// What lies behind an offset of a chunk. Said to who speaks [`super::mark::RESUMES`] only.
     Tail(Box<Tail>),
+    /// What lies of a bucket at the site asked, for the asker, who is still taking it and finds nobody to take it from. Releases
+    /// before that close.
+    Remains {
+        /// Which.
+        bucket: BucketId,
+    },
 }
 
 /// Asks for what the asker lacks of a chunk. Answered by [`Response::Chunk`] with so many bytes, as the whole is.
@@ -565,6 +571,8 @@ pub(crate) enum Response {
     Lives(Box<clones::Word>),
     /// Whether that process answers.
     IsLive(bool),
+    /// What lies of a bucket at the answerer.
+    Remains(Box<skerry_federation::alone::Remains>),
 }
 
 /// An object that was found.

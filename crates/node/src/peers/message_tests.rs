@@ -166,6 +166,22 @@ fn standing_v1_fixtures() {
 }
 
 #[test]
+fn remains_v1_fixtures() {
+    use skerry_federation::alone::{Held, Remains};
+    let request = Request::Remains { bucket: BucketId([1; 16]) };
+    assert_eq!(hex(&codec::encode(&request)), format!("0119{}", "01".repeat(16)));
+    assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+    let joins = Remains::Joins(Held::default());
+    for (remains, bytes) in
+        [(Remains::Nothing, "00"), (Remains::Records, "01"), (joins, "020000"), (Remains::Whole, "03")]
+    {
+        let response = Response::Remains(Box::new(remains));
+        assert_eq!(hex(&codec::encode(&response)), format!("011a{bytes}"));
+        assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
+    }
+}
+
+#[test]
 fn clones_v1_fixtures() {
     use skerry_federation::clones::{Found, Linked, Word};
     let (node, by) = (NodeId([1; 16]), NodeId([2; 16]));

@@ -1,6 +1,6 @@
 //! The complete members of a bucket burn while others are still joining it.
 
-use skerry_gateway::service::{ErrorKind, JoinRequest, LossRequest};
+use skerry_gateway::service::{BucketPatch, ErrorKind, JoinRequest, LossRequest};
 
 use super::world::{TestSite, TestWorld, noise};
 use crate::paths::orphans::orphaned;
@@ -59,7 +59,7 @@ async fn who_was_joining_holds_what_there_is_once_the_complete_members_are_decla
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_not_said_what_it_has_keeps_others_waiting() {
+async fn who_joins_and_has_nothing_says_so_when_it_is_asked() {
     let mut world = TestWorld::new(3).await;
     world.sites[0].create_bucket("photos").await.unwrap();
     for site in &world.sites[1..] {
@@ -84,6 +84,88 @@ async fn who_has_not_said_what_it_has_keeps_others_waiting() {
     };
     two.until("it is known to follow", known).await;
     assert_eq!(orphaned(two.site(), id).await, None, "it has said that it joins, and not what it has");
+    for site in [two, three] {
+        site.until("nobody is waited for", || async { standing(site).await == "member" }).await;
+    }
+    world.stop().await;
+}
+
+/// Three sites, of which the second made a bucket and wrote to it, and was begun anew; who `reads` did before.
+async fn begun_anew(reads: bool) -> TestWorld {
+    let mut world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    two.create_bucket("photos").await.unwrap();
+    let patch = BucketPatch { join: Some("manual".into()), ..BucketPatch::default() };
+    two.services().admin.update_bucket("photos", patch).await.unwrap();
+    two.put("photos", "k", "body").await.unwrap();
+    let is_manual = |site: &TestSite| {
+        let admin = site.services().admin.clone();
+        async move { admin.bucket("photos").await.is_ok_and(|bucket| bucket.join == "manual") }
+    };
+    for site in [one, three] {
+        site.until("the bucket is known", || is_manual(site)).await;
+    }
+    if reads {
+        assert_eq!(three.get("photos", "k").await.unwrap(), "body");
+    }
+    world.sites[1].stop().await;
+    std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
+    world.sites[1].start().await;
+    world.introduce().await;
+    let two = &world.sites[1];
+    two.until("the bucket is known again", || is_manual(two)).await;
+    world
+}
+
+async fn waits(site: &TestSite) -> String {
+    let status = site.services().admin.status().await.unwrap();
+    let state = site.services().admin.membership("photos").await.unwrap();
+    let said = status.joining.iter().find(|joining| joining.bucket == "photos");
+    said.map(|joining| joining.reason.clone()).filter(|reason| *reason == state.reason).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_begun_anew_answers_again_once_all_others_say_that_they_have_nothing() {
+    let world = begun_anew(false).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    three.cut(true).await;
+    two.until("the link is gone", || async { !two.site().linked(three.id()) }).await;
+    two.put("photos", "new", "another").await.unwrap();
+    let named = || async { waits(two).await.contains("site-3 is not linked") };
+    two.until("it says for whom it waits", named).await;
+    assert!(waits(two).await.contains("`skerry site declare-lost site-3`"));
+    let missed = one.get("photos", "k").await.unwrap_err();
+    assert_eq!(missed.kind(), ErrorKind::Unreachable, "{missed}");
+    assert!(missed.message().contains("`skerry status` there"), "{missed}");
     assert_eq!(standing(two).await, "joining");
+    three.cut(false).await;
+    two.until("all others have said it", || async { standing(two).await == "member" }).await;
+    for site in [one, three] {
+        let missing = || async { site.get("photos", "k").await.unwrap_err().kind() == ErrorKind::NoSuchKey };
+        site.until("it is known that it is gone", missing).await;
+        assert_eq!(site.get("photos", "new").await.unwrap(), "another");
+    }
+    assert_eq!(waits(two).await, "");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_begun_anew_waits_for_what_was_read_elsewhere_and_takes_it() {
+    let world = begun_anew(true).await;
+    let [_, two, three] = &world.sites[..] else { panic!("three sites") };
+    two.put("photos", "new", "another").await.unwrap();
+    let named = || async { waits(two).await.contains("records of it lie at site-3") };
+    two.until("it says for what it waits", named).await;
+    assert!(waits(two).await.contains("`skerry bucket join photos` there"));
+    assert_eq!(standing(two).await, "joining");
+    assert_eq!(three.get("photos", "k").await.unwrap(), "body", "nobody denies it");
+    three.services().admin.join_bucket("photos", JoinRequest::default()).await.unwrap();
+    for site in [two, three] {
+        site.until("both have it all", || async { standing(site).await == "member" }).await;
+    }
+    for site in [two, three] {
+        assert_eq!(site.get("photos", "k").await.unwrap(), "body");
+        assert_eq!(site.list("photos").await.unwrap(), ["k", "new"]);
+    }
     world.stop().await;
 }
