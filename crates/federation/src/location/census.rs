@@ -5,8 +5,12 @@
 //! named (a check, which makes it known to them); and every member asks again now and then, 24 bytes a bucket and
 //! no answer but for what differs, because a site that was silent then may have been heard since.
 //!
+//! A landmark names whom it has not heard. Is one of them there, it may tell another landmark and not this one, as it does that
+//! has not read who pays: then the next one is asked of the same buckets, until nobody who is there is left of those whom none
+//! of them has heard.
+//!
 //! Invariants: one question on its way; a landmark that is silent gives way to the next; what is not answered is
-//! asked again at the next round.
+//! asked again at the next round; nothing is remembered of a bucket that is not followed.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,18 +31,29 @@ struct Open {
     landmark: SiteId,
     until: Instant,
     buckets: Vec<BucketId>,
+    /// Landmarks that have answered for these in this round.
+    asked: BTreeSet<SiteId>,
+}
+
+/// Buckets of which others are asked as well, because somebody is there whom none of these has heard.
+#[derive(Debug)]
+struct Doubted {
+    buckets: Vec<BucketId>,
+    asked: BTreeSet<SiteId>,
 }
 
 /// This site's questions about the members of its buckets.
 #[derive(Debug)]
 pub(super) struct Census {
     queue: VecDeque<BucketId>,
+    /// Before all that is in the queue.
+    doubted: Option<Doubted>,
     open: Option<Open>,
     /// Landmarks that did not answer in this round.
     silent: BTreeSet<SiteId>,
     due: Option<Instant>,
     pause: Duration,
-    /// By bucket: which sites had not been heard by who answered. All others that are not known as members are none.
+    /// By bucket: which sites had not been heard by any of those that answered. All others that are not known as members are none.
     rolled: BTreeMap<BucketId, BTreeSet<SiteId>>,
 }
 
@@ -46,6 +61,7 @@ impl Default for Census {
     fn default() -> Self {
         Self {
             queue: VecDeque::new(),
+            doubted: None,
             open: None,
             silent: BTreeSet::new(),
             due: None,
@@ -81,6 +97,9 @@ impl Census {
 
     pub(super) fn leave(&mut self, bucket: BucketId) {
         self.queue.retain(|queued| *queued != bucket);
+        if let Some(doubted) = &mut self.doubted {
+            doubted.buckets.retain(|doubted| *doubted != bucket);
+        }
         self.rolled.remove(&bucket);
     }
 
@@ -109,32 +128,51 @@ impl Census {
     ) {
         if cx.peers.one_level() || needless {
             (self.open, self.due, self.pause) = (None, None, limits::CENSUS_MIN);
-            self.queue.clear();
+            (self.queue, self.doubted) = (VecDeque::new(), None);
             self.rolled.clear();
             return;
         }
         if let Some(open) = self.open.take_if(|open| open.until <= cx.now) {
             self.silent.insert(open.landmark);
-            open.buckets.into_iter().rev().for_each(|bucket| self.queue.push_front(bucket));
+            if open.asked.is_empty() {
+                open.buckets.into_iter().rev().for_each(|bucket| self.queue.push_front(bucket));
+            } else {
+                self.doubted = Some(Doubted { buckets: open.buckets, asked: open.asked });
+            }
         }
         if self.due.is_none_or(|due| due <= cx.now) {
-            self.queue = mine.collect();
+            (self.queue, self.doubted) = (mine.collect(), None);
             self.due = Some(cx.now.after(self.pause));
             self.pause = (self.pause * 2).min(cx.peers.census_max());
         }
         self.ask(holders, cx);
     }
 
-    fn ask(&mut self, holders: &Holders, cx: &mut Context<'_>) {
-        if self.open.is_some() || self.queue.is_empty() {
-            return;
-        }
-        let fit = |site: &SiteId| cx.peers.understands(*site) && !self.silent.contains(site);
-        let landmarks = cx.peers.top().into_iter().filter(fit);
+    /// Whom to ask but these.
+    fn landmark(&self, but: &BTreeSet<SiteId>, cx: &Context<'_>) -> Option<SiteId> {
+        let fit =
+            |site: &SiteId| cx.peers.understands(*site) && !self.silent.contains(site) && !but.contains(site);
         // Nearest first. Last is who may be no landmark by its own draw and then never knows who the members are; before it who
         // pays, which is a landmark only where too few others are.
         let last = |site: &SiteId| (cx.peers.draws_otherwise(*site), cx.peers.is_light(*site));
-        let Some(landmark) = landmarks.min_by_key(last) else {
+        cx.peers.top().into_iter().filter(fit).min_by_key(last)
+    }
+
+    fn ask(&mut self, holders: &Holders, cx: &mut Context<'_>) {
+        if self.open.is_some() {
+            return;
+        }
+        // Nobody else: then those are named that none of them has heard.
+        if let Some(Doubted { buckets, asked }) =
+            self.doubted.take().filter(|doubted| !doubted.buckets.is_empty())
+            && let Some(landmark) = self.landmark(&asked, cx)
+        {
+            return self.question(landmark, buckets, asked, holders, cx);
+        }
+        if self.queue.is_empty() {
+            return;
+        }
+        let Some(landmark) = self.landmark(&BTreeSet::new(), cx) else {
             // Nobody can be asked: what was told counts no more.
             self.queue.iter().for_each(|bucket| {
                 self.rolled.remove(bucket);
@@ -145,20 +183,31 @@ impl Census {
         };
         let count = self.queue.len().min(limits::ROLLS);
         let buckets: Vec<BucketId> = self.queue.drain(..count).collect();
+        self.question(landmark, buckets, BTreeSet::new(), holders, cx);
+    }
+
+    fn question(
+        &mut self,
+        landmark: SiteId,
+        buckets: Vec<BucketId>,
+        asked: BTreeSet<SiteId>,
+        holders: &Holders,
+        cx: &mut Context<'_>,
+    ) {
         let known = |bucket: &BucketId| (*bucket, digest(holders.of(*bucket).into_iter()));
         let entries = buckets.iter().map(known).collect();
         let ticket = cx.ticket().0;
         let until = cx.now.after(limits::CENSUS_TIMEOUT + cx.peers.rtt(landmark) * 2);
-        self.open = Some(Open { ticket, landmark, until, buckets });
+        self.open = Some(Open { ticket, landmark, until, buckets, asked });
         cx.send(landmark, Message::Census(Question { ticket, entries }));
     }
 
-    /// Takes an answer; answers who is a member of what.
+    /// Takes an answer; answers who is a member of what. `mine` says whether this site follows a bucket still.
     pub(super) fn rolled(
         &mut self,
         from: SiteId,
         rolls: Rolls,
-        holders: &Holders,
+        (mine, holders): (impl Fn(BucketId) -> bool, &Holders),
         cx: &mut Context<'_>,
     ) -> Vec<(BucketId, SiteId)> {
         let fits = |open: &mut Open| open.ticket == rolls.ticket && open.landmark == from;
@@ -171,12 +220,14 @@ impl Census {
         if let Some(last) = last.filter(|_| rolls.more) {
             buckets.drain(last + 1..).rev().for_each(|bucket| self.queue.push_front(bucket));
         }
-        for bucket in &buckets {
-            match &rolls.unheard {
-                Some(unheard) => self.rolled.insert(*bucket, unheard.iter().copied().collect()),
-                None => self.rolled.remove(bucket),
-            };
-        }
+        buckets.retain(|bucket| mine(*bucket));
+        self.note(&buckets, rolls.unheard.as_deref(), open.asked.is_empty());
+        let is_there = |site: &SiteId| cx.peers.view().knows(*site);
+        let named =
+            |bucket: &BucketId| self.rolled.get(bucket).is_some_and(|unheard| unheard.iter().any(is_there));
+        let named: Vec<BucketId> = buckets.iter().copied().filter(named).collect();
+        let asked = open.asked.into_iter().chain([from]).collect();
+        self.doubted = (!named.is_empty()).then_some(Doubted { buckets: named, asked });
         let mut found = Vec::new();
         for (bucket, members) in rolls.rolls.into_iter().filter(|(bucket, _)| buckets.contains(bucket)) {
             let known = holders.of(bucket);
@@ -187,6 +238,24 @@ impl Census {
             self.pause = limits::CENSUS_MIN;
         }
         found
+    }
+
+    /// Whom a landmark has not heard. The first one's word is new; another one's leaves those whom neither has heard, and if it
+    /// cannot say, those whom the former had not.
+    fn note(&mut self, buckets: &[BucketId], unheard: Option<&[SiteId]>, is_first: bool) {
+        let unheard: Option<BTreeSet<SiteId>> = unheard.map(|unheard| unheard.iter().copied().collect());
+        for bucket in buckets {
+            match (&unheard, self.rolled.get_mut(bucket)) {
+                (Some(unheard), Some(before)) if !is_first => before.retain(|site| unheard.contains(site)),
+                (Some(unheard), _) => {
+                    self.rolled.insert(*bucket, unheard.clone());
+                }
+                (None, _) if is_first => {
+                    self.rolled.remove(bucket);
+                }
+                (None, _) => {}
+            }
+        }
     }
 }
 

@@ -319,7 +319,8 @@ impl Location {
     }
 
     pub(crate) fn rolled(&mut self, from: SiteId, rolls: Rolls, cx: &mut Context<'_>) {
-        for (bucket, site) in self.census.rolled(from, rolls, &self.holders, cx) {
+        let mine = |bucket| self.publisher.is_member(bucket);
+        for (bucket, site) in self.census.rolled(from, rolls, (mine, &self.holders), cx) {
             self.met(site, bucket, cx);
         }
     }

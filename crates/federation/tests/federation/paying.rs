@@ -10,15 +10,20 @@ use crate::world::{World, bucket, millis, seconds, site_id};
 
 /// Sites 5 ms and more apart, linked and settled, of which these do not read who pays.
 fn settled(count: usize, seed: u64, before: &[usize]) -> World {
+    let mut world = placed(count, seed);
+    world.before = before.iter().copied().collect();
+    world.start();
+    world.run(seconds(60));
+    world
+}
+
+fn placed(count: usize, seed: u64) -> World {
     let mut world = World::new(count, seed, millis(40));
     for a in 0..count {
         for b in a + 1..count {
             world.set_rtt(a, b, millis(5 + 2 * (b - a) as u64));
         }
     }
-    world.before = before.iter().copied().collect();
-    world.start();
-    world.run(seconds(60));
     world
 }
 
@@ -249,6 +254,37 @@ fn a_landmark_that_some_site_does_not_tell_knows_no_members_without_asking() {
                 divided.world.run(millis(20));
             }
             assert!(is_whole, "seed {seed}: it was told who they are");
+        }
+    }
+}
+
+/// Two new landmarks, near each other, that some site does not tell, though it tells those that are landmarks for all.
+#[test]
+fn whom_the_nearest_landmark_has_not_heard_another_may_have() {
+    for seed in 0..4 {
+        let drawn = top(&settled(20, seed, &[]));
+        let payers: BTreeSet<usize> = drawn.iter().copied().take(2).collect();
+        let mut world = settled(20, seed, &[]);
+        all_read(&mut world, &payers);
+        let new: Vec<usize> = top(&world).difference(&drawn).copied().collect();
+        assert_eq!(new.len(), 2, "seed {seed}");
+        let other = (0..20).find(|n| !drawn.contains(n) && !new.contains(n)).unwrap();
+        world = placed(20, seed);
+        world.set_rtt(new[0], new[1], millis(1));
+        world.start();
+        world.run(seconds(60));
+        world.paying = payers;
+        world.unaware = [other].into();
+        (0..20).filter(|n| *n != other).for_each(|n| world.reads(n));
+        world.join(other, bucket(5));
+        world.run(seconds(90));
+        new.iter().for_each(|n| world.join(*n, bucket(5)));
+        world.run(seconds(20));
+        for n in new {
+            let machine = &world.sites[n].machine;
+            assert!(machine.members(bucket(5)).contains(&site_id(other)), "seed {seed}");
+            assert!(machine.knows_all_members(bucket(5)), "seed {seed}: the others were told");
+            assert_eq!(machine.strangers(bucket(5)).len(), 19 - 2, "seed {seed}");
         }
     }
 }
