@@ -156,13 +156,9 @@ impl Location {
     /// Takes note of who is there and has not told; whether this site is told everything by all who are.
     fn look(&mut self, cx: &Context<'_>) -> bool {
         let unheard = self.untold_here(cx);
-        let there = |unheard: &Vec<SiteId>| -> Vec<SiteId> {
-            unheard.iter().copied().filter(|site| cx.peers.view().knows(*site)).collect()
-        };
-        let there = unheard.as_ref().map(there);
-        let is_told = there.as_ref().is_some_and(Vec::is_empty);
-        self.untold.look(there.unwrap_or_default(), cx.now);
-        is_told
+        let is_there = |site: SiteId| cx.peers.view().knows(site);
+        self.untold.look(unheard.as_deref().unwrap_or_default(), is_there, cx.now);
+        unheard.is_some_and(|unheard| !unheard.into_iter().any(is_there))
     }
 
     /// Memberships that changed since last asked.
