@@ -79,8 +79,9 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     let entries = known.iter().map(|(site, known)| SiteEntry { site: *site, pays: known.pays }).collect();
     if site.peers.roster.replace(known) {
         site.peers.uplink.set_lan(site.peers.roster.fellows(site.id));
-        site.peers.net().set_peers(site.peers.roster.peers());
+        // Before there can be a link to them: what somebody says is refused who is not in it.
         site.drive.tell(Input::Roster(entries));
+        site.peers.net().set_peers(site.peers.roster.peers());
         site.changes.belonging();
         init::keep_roster(site).await;
     }

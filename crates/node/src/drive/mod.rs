@@ -48,6 +48,19 @@ pub(crate) trait Replicas: Send + 'static {
 /// The end of the channel that [`run`] serves.
 pub(crate) struct Inbox(Receiver<Event>);
 
+#[cfg(test)]
+impl Inbox {
+    /// Of what waits what is news of a link, and what a message, in order.
+    pub(crate) fn waiting(&self) -> Vec<&'static str> {
+        let word = |event| match event {
+            Event::Input(Input::LinkUp(_)) => Some("link"),
+            Event::Received(..) => Some("message"),
+            _ => None,
+        };
+        self.0.try_iter().filter_map(word).collect()
+    }
+}
+
 /// A drive whose thread is not running yet: inputs wait.
 #[expect(
     clippy::disallowed_methods,

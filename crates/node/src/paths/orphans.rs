@@ -181,7 +181,7 @@ async fn said(site: &Arc<Site>, bucket: BucketId, waits: &Waits) -> Option<Strin
     });
     say(&waits.records, &|other| {
         format!(
-            "records of it lie at {other}, which is no member (`skerry bucket join {name}` there brings them)"
+            "records of it lie at {other}, which is no member, or follows a part of it (`skerry bucket join {name}` there brings them)"
         )
     });
     say(&waits.silent, &|other| {

@@ -25,6 +25,7 @@ pub(crate) mod chunks;
 pub(crate) mod circuits;
 mod doubts;
 mod flows;
+mod heed;
 mod kept;
 pub(crate) mod mark;
 pub(crate) mod message;
@@ -104,6 +105,8 @@ pub(crate) struct Peers {
     paid: Mutex<BTreeSet<SiteId>>,
     readers: AtomicU64,
     waits: Mutex<Waits>,
+    /// Who waits for the news of links.
+    heed: heed::Heed,
 }
 
 /// What the other end of a link understands: the dialect that it said on this very link.
@@ -193,6 +196,7 @@ impl Peers {
             paid: Mutex::default(),
             readers: AtomicU64::new(0),
             waits: Mutex::default(),
+            heed: heed::Heed::default(),
         }
     }
 

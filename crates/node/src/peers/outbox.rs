@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use skerry_base::codec;
 use skerry_base::{NodeId, SiteId};
 use skerry_federation::budget::Class;
@@ -162,43 +163,75 @@ pub(crate) async fn follow(
     drive: Drive,
     (tasks, changes): (Tasks, Changes),
 ) {
-    let mut links = peers.net().links();
+    let (mut links, mut asked) = (peers.net().links(), peers.heed.asked());
     let mut ticks = tokio::time::interval(RTT_PERIOD);
-    let mut spent = BTreeSet::new();
-    let (mut metered, mut doubts) = (None, Doubts::default());
+    let (metered, spent, doubts) = (None, BTreeSet::new(), Doubts::default());
+    let mut follower = Follower { peers, boxes, drive, tasks, changes, metered, spent, doubts };
     loop {
         tokio::select! {
-            event = links.next() => {
-                match event {
-                    Some(LinkEvent::Up(node)) => up(&peers, &boxes, &drive, &tasks, node),
-                    Some(LinkEvent::Down(node)) => {
-                        down(&peers, &boxes, &drive, node);
-                        if metered.is_none() {
-                            doubt_some(&peers);
-                        }
-                        doubts.broke();
-                        doubt(&peers, metered.as_ref(), &mut doubts);
-                    }
-                    None => return,
+            event = links.next() => match event {
+                Some(event) => follower.happened(event),
+                None => return,
+            },
+            _ = asked.changed() => {
+                let number = *asked.borrow_and_update();
+                // All that happened before it was asked.
+                while let Some(event) = links.next().now_or_never() {
+                    let Some(event) = event else { return };
+                    follower.happened(event);
                 }
-                // Whoever waits for somebody to be reached looks now, not when the machine says next that a site lives.
-                changes.world();
+                follower.peers.heed.tell(number);
             }
-            _ = ticks.tick() => {
-                boxes.linked().into_iter().for_each(|site| tell_rtt(&peers, &drive, site));
-                let rest = rest_of(&peers);
-                if rest != metered {
-                    let (every, free) = rest.clone().unzip();
-                    drive.tell(Input::Metered { every, free: free.unwrap_or_default() });
-                    metered = rest;
+            _ = ticks.tick() => follower.look(),
+        }
+    }
+}
+
+/// What follows the links.
+struct Follower {
+    peers: Arc<Peers>,
+    boxes: Arc<Outboxes>,
+    drive: Drive,
+    tasks: Tasks,
+    changes: Changes,
+    metered: Option<Rest>,
+    spent: BTreeSet<SiteId>,
+    doubts: Doubts,
+}
+
+impl Follower {
+    fn happened(&mut self, event: LinkEvent) {
+        let Self { peers, boxes, drive, tasks, changes, metered, doubts, .. } = self;
+        match event {
+            LinkEvent::Up(node) => up(peers, boxes, drive, tasks, node),
+            LinkEvent::Down(node) => {
+                down(peers, boxes, drive, node);
+                if metered.is_none() {
+                    doubt_some(peers);
                 }
-                doubt(&peers, metered.as_ref(), &mut doubts);
-                let now = peers.uplink.spent(Class::Record, boxes.nodes().into_iter());
-                if now != spent {
-                    spent = now;
-                    drive.tell(Input::Spent(spent.clone()));
-                }
+                doubts.broke();
+                doubt(peers, metered.as_ref(), doubts);
             }
+        }
+        // Whoever waits for somebody to be reached looks now, not when the machine says next that a site lives.
+        changes.world();
+    }
+
+    /// Now and then, whatever happens.
+    fn look(&mut self) {
+        let Self { peers, boxes, drive, metered, spent, doubts, .. } = self;
+        boxes.linked().into_iter().for_each(|site| tell_rtt(peers, drive, site));
+        let rest = rest_of(peers);
+        if rest != *metered {
+            let (every, free) = rest.clone().unzip();
+            drive.tell(Input::Metered { every, free: free.unwrap_or_default() });
+            *metered = rest;
+        }
+        doubt(peers, metered.as_ref(), doubts);
+        let now = peers.uplink.spent(Class::Record, boxes.nodes().into_iter());
+        if now != *spent {
+            *spent = now;
+            drive.tell(Input::Spent(spent.clone()));
         }
     }
 }

@@ -190,6 +190,8 @@ async fn control(
     mut stream: Stream,
 ) -> Result<(), super::PeerError> {
     let waiting = Arc::new(Semaphore::new(WAITING));
+    // An answer to what is heard before the link is known goes nowhere.
+    peers.heed.wait().await;
     while let Some(bytes) = frame::read(&mut stream).await? {
         peers.hear(site);
         let crossed = bytes.len();

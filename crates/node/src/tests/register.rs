@@ -312,11 +312,15 @@ async fn a_name_is_given_once_through_cuts() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_site_begun_anew_takes_none_of_its_unique_buckets_for_empty() {
     let mut world = TestWorld::new(3).await;
-    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
     unique(two, "mine", "owner").await.unwrap();
     two.put("mine", "k", "body").await.unwrap();
     let id = two.site().bucket("mine").await.unwrap().unwrap().id;
-    one.until("the bucket is known", || async { one.site().bucket("mine").await.unwrap().is_some() }).await;
+    // The third as well: it is the only one that the site begun anew can hear of the bucket from.
+    for site in [one, three] {
+        let known = || async { site.site().bucket("mine").await.unwrap().is_some() };
+        site.until("the bucket is known", known).await;
+    }
     one.services().admin.join_bucket("mine", JoinRequest::default()).await.unwrap();
     one.until("it is followed whole", || async { one.site().is_complete(id) }).await;
     world.sites[0].cut(true).await;

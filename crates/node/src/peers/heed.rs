@@ -1,0 +1,134 @@
+//! Messages of a link come after the news of the link.
+//!
+//! Links are followed by one task and streams taken by others: on a busy machine the first words on a new link were heard before
+//! it was known here that there is one. What they were answered went nowhere, and the other end, which had asked once, waited
+//! for its next check or repetition (15 s and more). So who takes the first message of a control stream waits until all that
+//! happened to links before has been told. Invariant: nobody waits for long; what comes late then is repeated, as ever.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// The longest that messages of a stream wait for the news of links.
+const LATE: Duration = Duration::from_secs(5);
+
+/// Who waits for the news of links, and up to whom they were told.
+#[derive(Debug)]
+pub(crate) struct Heed {
+    asked: watch::Sender<u64>,
+    told: watch::Sender<u64>,
+}
+
+impl Default for Heed {
+    fn default() -> Self {
+        let [asked, told] = [0, 0].map(watch::Sender::new);
+        Self { asked, told }
+    }
+}
+
+impl Heed {
+    /// Returns once all that has happened to links by now is told.
+    pub(super) async fn wait(&self) {
+        let mut number = 0;
+        self.asked.send_modify(|asked| {
+            *asked += 1;
+            number = *asked;
+        });
+        let mut told = self.told.subscribe();
+        tokio::time::timeout(LATE, told.wait_for(|told| *told >= number)).await.ok();
+    }
+
+    /// For who tells: changes while somebody waits.
+    pub(super) fn asked(&self) -> watch::Receiver<u64> {
+        let mut asked = self.asked.subscribe();
+        asked.mark_changed();
+        asked
+    }
+
+    /// Everything was told that had happened when so many had asked.
+    pub(super) fn tell(&self, asked: u64) {
+        self.told.send_replace(asked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use prometheus_client::registry::Registry;
+    use skerry_base::codec;
+    use skerry_base::{BucketId, NodeId, SiteId};
+    use skerry_federation::Message;
+
+    use super::super::circuits::Circuits;
+    use super::super::message::Request;
+    use super::super::roster::{Known, Place};
+    use super::super::serve::{self, Answerer, Asker};
+    use super::super::{PeerError, Peers, outbox};
+    use super::*;
+    use crate::changes::Changes;
+    use crate::clock::Clock;
+    use crate::drive;
+    use crate::net::memory::MemoryWorld;
+    use crate::net::{Net, PeerAddress, Stream, frame};
+    use crate::tasks::Tasks;
+    use crate::telemetry::Telemetry;
+    use crate::trust::{Identity, PublicKey};
+
+    struct Nobody;
+
+    #[async_trait]
+    impl Answerer for Nobody {
+        async fn answer(&self, _: Asker, _: Request, _: Stream) -> Result<Option<Stream>, PeerError> {
+            Ok(None)
+        }
+
+        async fn fellow(&self, _: NodeId, _: Vec<u8>, _: Stream) -> Result<(), PeerError> {
+            Ok(())
+        }
+
+        async fn stranger(&self, _: PublicKey, _: Stream) {}
+    }
+
+    #[tokio::test]
+    async fn a_message_that_overtakes_the_news_of_its_link_waits_for_it() {
+        let keys = [1, 2].map(|_| Identity::generate().unwrap().public());
+        let world = MemoryWorld::new();
+        let [near, far] = keys.map(|key| world.node(key));
+        let telemetry = Telemetry::register(&mut Registry::default(), "");
+        let circuits = Circuits::new(SiteId([1; 16]), false);
+        let peers = Arc::new(Peers::new(near.clone(), telemetry.wan, Clock::default(), circuits));
+        let other = SiteId([2; 16]);
+        let (name, place) = ("far".into(), Place::first(other));
+        let known =
+            Known { name, key: keys[1], addresses: Vec::new(), place, area: String::new(), pays: false };
+        assert!(peers.roster.replace([(other, known)].into()));
+        for (net, key) in [(&near, keys[1]), (&far, keys[0])] {
+            net.set_peers(vec![PeerAddress { key, addresses: Vec::new() }]);
+        }
+        let (drive, inbox) = drive::new();
+        let tasks = Tasks::default();
+        tasks.spawn(serve::accept(peers.clone(), drive.clone(), Arc::new(Nobody), tasks.clone()));
+        let mut stream = far.open(keys[0].node()).await.unwrap();
+        frame::write(&mut stream, &codec::encode(&Request::Control)).await.unwrap();
+        frame::write(&mut stream, &Message::Withdraw { ticket: 1 }.encode()).await.unwrap();
+        // All but the news of links comes as far as it can.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        let told = (tasks.clone(), Changes::new(BucketId([9; 16])));
+        tasks.spawn(outbox::follow(peers, Arc::default(), drive, told));
+        let mut heard = Vec::new();
+        let both = async {
+            while heard.len() < 2 {
+                tokio::task::yield_now().await;
+                heard.extend(inbox.waiting());
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+        assert_eq!(heard, ["link", "message"]);
+        tasks.end().await;
+    }
+}
