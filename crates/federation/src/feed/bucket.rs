@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use skerry_base::{Instant, Origin, SiteId, Vector};
 
-use super::known::{Floor, Known};
+use super::known::{Floor, Known, Most, Open};
 use super::loose::Gathering;
 use crate::context::Context;
 use crate::message::Batch;
@@ -56,8 +56,6 @@ pub(super) struct Source {
     pub(super) life: Option<Origin>,
     /// It has at least this.
     pub(super) vector: Known,
-    /// Pull from it though it is not known to have more.
-    pub(super) ask: bool,
     /// It is in doubt itself: the last to be asked.
     pub(super) doubtful: bool,
     pub(super) tries: u8,
@@ -94,6 +92,10 @@ pub(super) struct Bucket {
     /// What is known of sources and listeners rests on it.
     pub(super) floor: Floor,
     pub(super) sources: BTreeMap<SiteId, Source>,
+    /// What any of the sources has at most.
+    pub(super) most: Most,
+    /// Sources to pull from though they are not known to have more.
+    pub(super) asks: BTreeSet<SiteId>,
     pub(super) pull: Option<Running>,
     pub(super) pending: VecDeque<Pending>,
     /// What the batches on their way to the store will add to the vector.
@@ -133,6 +135,8 @@ impl Bucket {
             members: BTreeSet::new(),
             floor: Floor::default(),
             sources: BTreeMap::new(),
+            most: Most::default(),
+            asks: BTreeSet::new(),
             pull: None,
             pending: VecDeque::new(),
             handed: Vector::new(),
@@ -159,11 +163,11 @@ impl Bucket {
         }
     }
 
-    /// Has what is known of others rest on the own vector, if that has changed much.
-    pub(super) fn settle(&mut self, mine: &Vector) {
+    /// Has what is known of others rest on the own vector, if more than so many of its entries have changed.
+    pub(super) fn settle(&mut self, mine: &Vector, stale: usize) {
         let sources = self.sources.values_mut().map(|source| &mut source.vector);
         let listeners = self.listeners.values_mut().map(|listener| &mut listener.told);
-        self.floor.settle(mine, sources.chain(listeners));
+        self.floor.settle(mine, stale, sources.chain(listeners));
     }
 
     /// A source has this as well.
@@ -171,6 +175,36 @@ impl Bucket {
         self.source(site);
         if let Some(source) = self.sources.get_mut(&site) {
             source.vector.merge(&self.floor, vector);
+            self.most.raise(vector);
+        }
+    }
+
+    /// Whoever is known to have what a site with `mine` lacks.
+    pub(super) fn ahead(&mut self, mine: &Vector) -> BTreeSet<SiteId> {
+        let open = self.most.open(mine);
+        if open.is_empty() {
+            return BTreeSet::new();
+        }
+        let ahead = self.ahead_in(&open, mine);
+        if ahead.is_empty() {
+            // Who had it has been forgotten, or has taken it back.
+            self.most.lower(mine);
+        }
+        ahead
+    }
+
+    fn ahead_in(&self, open: &Open, mine: &Vector) -> BTreeSet<SiteId> {
+        let is_ahead = |source: &Source| source.vector.is_ahead(&self.floor, open, mine);
+        self.sources.iter().filter(|(_, source)| is_ahead(source)).map(|(site, _)| *site).collect()
+    }
+
+    /// Whether to pull from a site though it is not known to have more.
+    pub(super) fn ask(&mut self, site: SiteId, ask: bool) {
+        self.source(site);
+        if ask {
+            self.asks.insert(site);
+        } else {
+            self.asks.remove(&site);
         }
     }
 
@@ -179,6 +213,7 @@ impl Bucket {
         if self.sources.len() >= limits::SITES && !self.sources.contains_key(&site) {
             let members = &self.members;
             self.sources.retain(|known, _| members.contains(known));
+            self.asks.retain(|asked| members.contains(asked));
         }
         self.sources
             .entry(site)
@@ -189,6 +224,7 @@ impl Bucket {
     pub(super) fn forget(&mut self, site: SiteId) {
         self.members.remove(&site);
         self.sources.remove(&site);
+        self.asks.remove(&site);
         self.listeners.remove(&site);
         self.part(site);
     }

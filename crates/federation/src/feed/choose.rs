@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use skerry_base::{Instant, SiteId, Vector};
 
-use super::bucket::{Bucket, Source};
+use super::bucket::Bucket;
 use super::sites::{Sites, Turn};
 use crate::context::Context;
 use crate::limits;
@@ -25,19 +25,16 @@ pub(super) enum Choice {
 impl Bucket {
     /// The source of the next pull, for who has (or will have) `mine`. From those that are `spent` nothing may come.
     pub(super) fn choose(
-        &self,
+        &mut self,
         mine: &Vector,
         (sites, spent): (&Sites, &BTreeSet<SiteId>),
         cx: &Context<'_>,
     ) -> Choice {
-        let mine = self.floor.mine(mine);
-        let useful = |site: &SiteId| {
-            let gives = |source: &Source| source.ask || !source.vector.is_within(&mine);
-            self.sources.get(site).is_some_and(gives) && !spent.contains(site)
-        };
+        let ahead = self.ahead(mine);
         // In whatever order: who is best is ranked below, and mostly there is nobody.
-        let fits = |site: &SiteId| useful(site) && cx.peers.is_linked(*site);
-        let useful: Vec<SiteId> = self.members.iter().copied().filter(fits).collect();
+        let fits =
+            |site: &SiteId| self.members.contains(site) && !spent.contains(site) && cx.peers.is_linked(*site);
+        let useful: Vec<SiteId> = self.asks.union(&ahead).copied().filter(fits).collect();
         let turn = |site: &SiteId| {
             let until = self.sources.get(site).and_then(|source| source.until);
             match until.filter(|until| *until > cx.now) {
@@ -46,10 +43,8 @@ impl Bucket {
             }
         };
         let rank = |site: &SiteId| {
-            let source = self.sources.get(site);
-            let doubtful = source.is_some_and(|source| source.doubtful);
-            let news = source.is_some_and(|source| !source.vector.is_within(&mine));
-            (self.settling != Some(*site), doubtful, !news, cx.peers.distance(*site))
+            let doubtful = self.sources.get(site).is_some_and(|source| source.doubtful);
+            (self.settling != Some(*site), doubtful, !ahead.contains(site), cx.peers.distance(*site))
         };
         let best = |wanted: Turn| useful.iter().copied().filter(|site| turn(site) == wanted).min_by_key(rank);
         if let Some(site) = best(Turn::Now) {

@@ -1,16 +1,19 @@
 //! What other members are known to have, as what differs from what this site had a while ago.
 //!
 //! Why here: in a federation of many sites nearly all have nearly the same, and a vector of each of them for each bucket is the
-//! product of sites and of lives of nodes. Before: whatever another says of its vector. After: whom to pull from, what to
-//! tell, how far behind who is. Invariants: a bucket has one [`Floor`] and all that is known in it rests on that; raising it
-//! changes nothing of what is known.
+//! product of sites and of lives of nodes. And who has something that is missing here is asked at each word of a feed: what
+//! [`Most`] any of them has answers that for all of them at once, as long as nobody has. Before: whatever another says of its
+//! vector. After: whom to pull from, what to tell, how far behind who is. Invariants: a bucket has one [`Floor`] and all that
+//! is known in it rests on that; raising it changes nothing of what is known. No source of a bucket is known to have more of
+//! an origin than its [`Most`] says.
 
+use core::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use skerry_base::{Origin, Vector};
 
 /// Entries of the own vector that may differ from the floor before that is raised: each is gone through for each site.
-const STALE: usize = 32;
+pub(super) const STALE: usize = 32;
 
 /// The own vector as it was a while ago.
 #[derive(Debug, Default)]
@@ -30,14 +33,34 @@ pub(super) struct Mine<'a> {
 impl Floor {
     /// What lies between the floor and the own vector.
     pub(super) fn mine<'a>(&'a self, mine: &'a Vector) -> Mine<'a> {
-        let grown = mine.above(&self.0).map(|(origin, _)| origin).collect();
-        Mine { floor: &self.0, mine, grown, is_above: mine.includes(&self.0) }
+        let (mut grown, mut is_above) = (Vec::new(), true);
+        // Side by side: both have an entry for each site of a large federation.
+        let mut floor = self.0.iter().peekable();
+        for (origin, seq) in mine.iter() {
+            while floor.next_if(|(passed, _)| *passed < origin).is_some() {
+                is_above = false;
+            }
+            let rest = floor.next_if(|(met, _)| *met == origin).map_or(0, |(_, rest)| rest);
+            match seq.cmp(&rest) {
+                Ordering::Greater => grown.push(origin),
+                Ordering::Equal => {}
+                Ordering::Less => is_above = false,
+            }
+        }
+        is_above &= floor.next().is_none();
+        Mine { floor: &self.0, mine, grown, is_above }
     }
 
-    /// Puts the floor where the own vector is, if that has gone far from it; all that rests on it is told where.
-    pub(super) fn settle<'a>(&mut self, mine: &Vector, known: impl Iterator<Item = &'a mut Known>) {
+    /// Puts the floor where the own vector is, if that has more than so many entries above it; all that rests on it is told
+    /// where.
+    pub(super) fn settle<'a>(
+        &mut self,
+        mine: &Vector,
+        stale: usize,
+        known: impl Iterator<Item = &'a mut Known>,
+    ) {
         let Mine { grown, is_above, .. } = self.mine(mine);
-        if !is_above || grown.len() > STALE {
+        if !is_above || grown.len() > stale {
             self.raise(mine, grown, known);
         }
     }
@@ -55,8 +78,61 @@ impl Floor {
                 let seq = known.get(self, *origin);
                 known.put(mine, *origin, seq);
             }
+            if known.differs.is_empty() {
+                // An empty map may hold on to a node: one for each site.
+                known.differs = BTreeMap::new();
+            }
         }
         self.0 = mine.clone();
+    }
+}
+
+/// Of each origin as much as any source of a bucket is known to have, or more: what one of them had before it was forgotten. In
+/// order of origin; a list, because buckets are many and most have few.
+#[derive(Debug, Default)]
+pub(super) struct Most(Vec<(Origin, u64)>);
+
+/// Origins of which a source may have what is missing here, and up to where they are here: of no other has any.
+#[derive(Debug)]
+pub(super) struct Open(Vec<(Origin, u64)>);
+
+impl Open {
+    /// Nobody has anything that is missing here.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Most {
+    /// One of them has this.
+    pub(super) fn raise(&mut self, seen: &Vector) {
+        let mut at = 0;
+        for (origin, seq) in seen.iter() {
+            at += self.0.get(at..).map_or(0, |rest| rest.partition_point(|(passed, _)| *passed < origin));
+            match self.0.get_mut(at) {
+                Some((met, most)) if *met == origin => *most = seq.max(*most),
+                _ => self.0.insert(at, (origin, seq)),
+            }
+        }
+    }
+
+    /// Where one of them may be ahead of a site that has `mine`.
+    pub(super) fn open(&self, mine: &Vector) -> Open {
+        let mut mine = mine.iter().peekable();
+        let beyond = |(origin, most): (Origin, u64)| {
+            while mine.next_if(|(passed, _)| *passed < origin).is_some() {}
+            let here = mine.next_if(|(met, _)| *met == origin).map_or(0, |(_, seq)| seq);
+            (most > here).then_some((origin, here))
+        };
+        Open(self.0.iter().copied().filter_map(beyond).collect())
+    }
+
+    /// None of them has anything that is not in `mine`.
+    pub(super) fn lower(&mut self, mine: &Vector) {
+        self.0.retain_mut(|(origin, most)| {
+            *most = mine.get(*origin).min(*most);
+            *most > 0
+        });
     }
 }
 
@@ -125,10 +201,7 @@ impl Known {
         for (origin, seq) in other.iter() {
             self.raise(floor, origin, seq);
         }
-        // As much as one entry of two says that it is like this site.
-        if other.len() * 2 >= floor.0.len() {
-            self.lean(floor);
-        }
+        self.lean(floor);
     }
 
     /// It has all that another has.
@@ -149,10 +222,15 @@ impl Known {
                 self.put(&floor.0, *origin, *seq);
             }
         }
+        self.lean(floor);
     }
 
-    /// Rests on the floor if that is shorter.
+    /// Rests on the floor if that is shorter, however it came to be so: told at once or bit by bit.
     fn lean(&mut self, floor: &Floor) {
+        // With an entry for no more than every second of the floor's it has to say of as many that they are missing.
+        if self.rests || self.differs.len() * 2 <= floor.0.len() {
+            return;
+        }
         let less = floor.0.iter().filter(|(origin, seq)| self.differs.get(origin) != Some(seq));
         let more = self.differs.keys().filter(|origin| floor.0.get(**origin) == 0);
         if less.count() + more.count() >= self.differs.len() {
@@ -172,6 +250,14 @@ impl Known {
         let rest = rest.filter(|(origin, _)| !self.differs.contains_key(origin));
         let all = rest.chain(self.differs.iter().map(|(origin, seq)| (*origin, *seq)));
         all.filter(|(origin, seq)| *seq > mine.mine.get(*origin)).collect()
+    }
+
+    /// Whether it has what a site with `mine` lacks, if it has no more than the [`Most`] of which `open` is said.
+    pub(super) fn is_ahead(&self, floor: &Floor, open: &Open, mine: &Vector) -> bool {
+        if self.rests || open.0.len() < self.differs.len() {
+            return open.0.iter().any(|(origin, seq)| self.get(floor, *origin) > *seq);
+        }
+        self.differs.iter().any(|(origin, seq)| *seq > mine.get(*origin))
     }
 
     /// Whether it has nothing that this site lacks.

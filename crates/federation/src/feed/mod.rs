@@ -118,7 +118,7 @@ impl Feed {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         let near = cx.peers.nearest(bucket.members.iter().copied());
         if let Some(nearest) = near.first() {
-            bucket.source(*nearest).ask = true;
+            bucket.ask(*nearest, true);
         }
         bucket.rest(cx.now);
         let most = if cx.peers.one_level() { limits::SOURCES - 1 } else { limits::HOLDERS };
@@ -217,7 +217,7 @@ impl Feed {
     pub(crate) fn reconcile(&mut self, id: BucketId, with: SiteId, cx: &mut Context<'_>) {
         if let Some(bucket) = self.buckets.get_mut(&id) {
             bucket.compare_with = Some(with);
-            bucket.source(with).ask = true;
+            bucket.ask(with, true);
             self.proceed(id, cx);
         }
     }
@@ -226,7 +226,7 @@ impl Feed {
     pub(crate) fn settle(&mut self, id: BucketId, with: SiteId, cx: &mut Context<'_>) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         bucket.settling = Some(with);
-        bucket.source(with).ask = true;
+        bucket.ask(with, true);
         // What ends before the next pull starts does not count.
         bucket.pending.iter_mut().for_each(|pending| pending.end = false);
         if let Some(pull) = &mut bucket.pull {
@@ -269,7 +269,7 @@ impl Feed {
         }
         if bucket.doubtful && bucket.comparing.is_none() && !rests {
             for site in cx.peers.nearest(bucket.members.iter().copied()) {
-                bucket.source(site).ask = true;
+                bucket.ask(site, true);
             }
         }
     }

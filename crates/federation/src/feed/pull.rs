@@ -11,7 +11,7 @@ use skerry_base::{BucketId, SiteId, Vector, limits as bounds};
 
 use super::bucket::{Bucket, Pending, Running};
 use super::choose::Choice;
-use super::known::Known;
+use super::known::{Known, STALE};
 use super::{Feed, Wish};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
@@ -56,15 +56,15 @@ impl Feed {
         if bucket.pull.is_some() || is_full(&bucket.pending) || bucket.broken || bucket.hold.is_some() {
             return;
         }
-        let idle = bucket.sources.values().all(|source| !source.ask && source.vector.is_empty());
-        if idle {
+        let knows = |bucket: &Bucket| bucket.sources.values().any(|source| !source.vector.is_empty());
+        if bucket.asks.is_empty() && !knows(bucket) {
             return;
         }
         let Some(mut mine) = cx.read(cx.replica.vector(id)) else {
             bucket.hold = Some(cx.now.after(limits::BACKOFF_MIN));
             return;
         };
-        bucket.settle(&mine);
+        bucket.settle(&mine, STALE);
         mine.merge(&bucket.handed);
         match bucket.choose(&mine, (&self.sites, &self.spent), cx) {
             Choice::Nobody => {}
@@ -127,7 +127,7 @@ impl Feed {
             bucket.failed(pull.source, cx);
             // Somebody waits for the end of this source's feed, news or not.
             if bucket.settling == Some(pull.source) || bucket.compare_with == Some(pull.source) {
-                bucket.source(pull.source).ask = true;
+                bucket.ask(pull.source, true);
             }
             if bucket.doubtful {
                 self.look_for_doubt(id, cx);
@@ -169,8 +169,8 @@ impl Feed {
         };
         if let Some(bucket) = self.buckets.get_mut(&id) {
             // Nothing is known to be there any more; news will say so if there is.
-            let source = bucket.source(from);
-            (source.vector, source.ask) = (Known::default(), why == Refusal::Busy);
+            bucket.source(from).vector = Known::default();
+            bucket.ask(from, why == Refusal::Busy);
         }
         self.fail_pull(id, failure, cx);
     }
@@ -347,8 +347,8 @@ fn ask(
     cx: &mut Context<'_>,
 ) -> u32 {
     let ticket = cx.ticket().0;
+    bucket.ask(source, false);
     let known = bucket.source(source);
-    known.ask = false;
     let (most, window) = (u32::from(limits::BATCHES_PER_PULL), known.window.min(share));
     let max_bytes = (window / most).clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32);
     let batches = (window / max_bytes).clamp(1, most);
@@ -402,15 +402,17 @@ fn note_source(bucket: &mut Bucket, from: SiteId, batch: &Batch, again: bool) {
     (source.life, source.tries, source.until) = (Some(batch.source), 0, None);
     source.doubtful = !batch.doubt.is_empty();
     if batch.end {
-        source.ask = again;
+        bucket.ask(from, again);
     }
-    let Bucket { floor, sources, .. } = bucket;
+    let Bucket { floor, sources, most, .. } = bucket;
     let Some(source) = sources.get_mut(&from) else { return };
     if batch.end && !again && !source.vector.is_within(&floor.mine(&reached)) {
         source.vector = Known::default();
     }
-    source.vector.merge(floor, &batch.vector);
-    source.vector.merge(floor, &batch.upto);
+    for seen in [&batch.vector, &batch.upto] {
+        source.vector.merge(floor, seen);
+        most.raise(seen);
+    }
 }
 
 /// Whether a doubt is more than what is doubted here already. What a tombstone that was passed over may have killed is covered

@@ -8,7 +8,7 @@ use skerry_base::{BucketId, Origin, SiteId, Vector, limits as bounds};
 use super::Feed;
 use super::bucket::{Bucket, Listener};
 use super::fresh::Packing;
-use super::known::Known;
+use super::known::{Known, STALE};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
 use crate::{FeedBatch, limits};
@@ -116,7 +116,7 @@ impl Feed {
             return;
         }
         let Some(vector) = cx.read(cx.replica.vector(id)) else { return };
-        bucket.settle(&vector);
+        bucket.settle(&vector, STALE);
         let Bucket { floor, sources, listeners, .. } = bucket;
         let (mut packing, mine) = (Packing::new(id, &vector, cx), floor.mine(&vector));
         for (site, listener) in listeners {
