@@ -34,6 +34,7 @@ mod location;
 mod membership;
 pub mod message;
 mod metered;
+mod missed;
 mod output;
 mod peers;
 pub mod placement;

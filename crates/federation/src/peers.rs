@@ -14,6 +14,7 @@ use skerry_base::{Instant, SiteId};
 use crate::areas::view::{Entry, View};
 use crate::areas::{Coordinate, Landmark, level};
 use crate::message::Place;
+use crate::missed::Missed;
 use crate::{Config, SiteEntry, limits, rest};
 
 /// Roster, links, round trips and landmarks.
@@ -31,8 +32,7 @@ pub(crate) struct Peers {
     /// What each site said last of that, over links that came and went: it draws landmarks as it did before its link broke.
     said: BTreeMap<SiteId, u8>,
     alive: BTreeSet<SiteId>,
-    /// Neither linked nor alive: taken for absent then.
-    missed: BTreeMap<SiteId, Instant>,
+    missed: Missed,
     /// Who pays by the records, this site among them: it weighs nothing in the draw of landmarks.
     light: BTreeSet<SiteId>,
     /// This site pays for what crosses, but to and from the free ones; and so does who said so.
@@ -56,7 +56,7 @@ impl Peers {
             speaks: BTreeMap::new(),
             said: BTreeMap::new(),
             alive: BTreeSet::new(),
-            missed: BTreeMap::new(),
+            missed: Missed::default(),
             light: BTreeSet::new(),
             pays: None,
             free: BTreeSet::new(),
@@ -80,7 +80,7 @@ impl Peers {
         self.weigh(entries, now);
         for site in &gone {
             self.alive.remove(site);
-            self.missed.remove(site);
+            self.missed.remove(*site);
             self.view.gone(*site, now);
         }
         for site in come {
@@ -125,7 +125,7 @@ impl Peers {
     }
 
     fn there(&mut self, site: SiteId, now: Instant) {
-        self.missed.remove(&site);
+        self.missed.remove(site);
         if self.roster.contains(&site) && !self.view.knows(site) {
             self.view.come(Entry { site, weight: self.weight(site), coordinate: None }, now);
         }
@@ -133,7 +133,7 @@ impl Peers {
 
     fn miss(&mut self, site: SiteId, now: Instant) {
         if self.knows(site) && !self.links.contains(&site) && !self.alive.contains(&site) {
-            self.missed.entry(site).or_insert_with(|| now.after(limits::ABSENT));
+            self.missed.add(site, now.after(limits::ABSENT));
         }
     }
 
@@ -195,7 +195,12 @@ impl Peers {
         (self.rtt(site), site)
     }
 
-    /// All linked sites of the roster, nearest first.
+    /// All linked sites of the roster, in whatever order.
+    pub(crate) fn linked(&self) -> impl Iterator<Item = SiteId> {
+        self.links.intersection(&self.roster).copied()
+    }
+
+    /// The same, nearest first.
     pub(crate) fn near(&self) -> Vec<SiteId> {
         self.nearest(self.links.iter().copied())
     }
@@ -331,15 +336,12 @@ impl Peers {
     }
 
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        self.view.next_wake().into_iter().chain(self.missed.values().copied()).min()
+        self.view.next_wake().into_iter().chain(self.missed.next_wake()).min()
     }
 
     /// Draws the landmarks anew if it is time; whether they, or K, may be others now.
     pub(crate) fn tick(&mut self, now: Instant) -> bool {
-        let absent: Vec<SiteId> =
-            self.missed.iter().filter(|(_, at)| **at <= now).map(|(site, _)| *site).collect();
-        for site in absent {
-            self.missed.remove(&site);
+        while let Some(site) = self.missed.take(now) {
             self.view.gone(site, now);
         }
         let turned = self.view.settle(now).is_some();

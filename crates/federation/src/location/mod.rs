@@ -387,7 +387,7 @@ impl Location {
     fn known(&self, bucket: BucketId, cx: &Context<'_>) -> ask::Known {
         let members = self.members(bucket, cx);
         let mut reachable = cx.peers.nearest(members.iter().copied());
-        let apart = members.iter().copied().filter(|site| !reachable.contains(site)).collect();
+        let apart = members.iter().copied().filter(|site| !cx.peers.is_linked(*site)).collect();
         if self.is_member(bucket) {
             reachable.insert(0, self.me);
         }

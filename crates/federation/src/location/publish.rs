@@ -101,7 +101,7 @@ impl Publisher {
 
     /// Who is told may be others now.
     pub(super) fn turned(&mut self, cx: &Context<'_>) {
-        cx.peers.near().into_iter().for_each(|site| self.weigh(site, cx));
+        cx.peers.linked().for_each(|site| self.weigh(site, cx));
     }
 
     /// Whether a linked site is told may have changed.
