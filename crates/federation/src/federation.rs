@@ -240,6 +240,10 @@ impl Hands<'_> {
     fn roster(&mut self, entries: &[SiteEntry]) {
         let before = self.cx.peers.roster().clone();
         let gone = self.cx.peers.set_roster(entries, self.cx.now);
+        let left_out = self.cx.peers.left_out(entries);
+        if left_out > 0 {
+            self.cx.out.push(Output::Report(Report::RosterCut { left_out }));
+        }
         for site in &gone {
             self.reconcile.link_down(*site, &mut self.cx);
         }

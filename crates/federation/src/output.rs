@@ -162,6 +162,12 @@ pub enum Report {
         /// Which.
         bucket: BucketId,
     },
+    /// The roster names more sites than [`crate::limits::SITES`] others: the last of it count as none, and where they count
+    /// others are the last.
+    RosterCut {
+        /// How many are left out here.
+        left_out: usize,
+    },
     /// The replica could not be read; what needed it was left undone and will be tried again.
     Unreadable {
         /// The store's words.

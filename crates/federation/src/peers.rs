@@ -124,6 +124,12 @@ impl Peers {
         !self.light.is_empty() && self.said.get(&site).is_some_and(before)
     }
 
+    /// How many sites of a roster that was taken are too many.
+    pub(crate) fn left_out(&self, entries: &[SiteEntry]) -> usize {
+        let others = entries.iter().filter(|entry| entry.site != self.me).count();
+        others.saturating_sub(self.roster.len())
+    }
+
     fn there(&mut self, site: SiteId, now: Instant) {
         self.missed.remove(site);
         if self.roster.contains(&site) && !self.view.knows(site) {

@@ -508,6 +508,9 @@ impl AdminService for Admin {
             )));
         }
         self.refuse_names_of(&request.site).await?;
+        if let Some(reason) = self.site.peers.roster.full() {
+            return Err(invalid(reason));
+        }
         if self.advertised.is_empty() {
             let message = "this site does not know where it can be dialled; set peer.advertise";
             return Err(ServiceError::new(ErrorKind::InvalidRequest, message));

@@ -40,6 +40,12 @@ impl Door {
 
     async fn admit(&self, site: &Arc<Site>, admitted: Admitted) -> Result<(), JoinError> {
         let (statement, addresses) = (admitted.statement.clone(), admitted.addresses.clone());
+        // Whoever belongs already asks again because the answer was lost.
+        let known = site.peers.roster.node(statement.site).is_some();
+        if let Some(reason) = site.peers.roster.full().filter(|_| !known) {
+            tracing::warn!(site = statement.name, reason, "a site with an invitation was not let in");
+            return admitted.refuse(&reason).await;
+        }
         let seat = admitted.seat.as_ref().map(SignedSeat::encode);
         let admissions = [admitted.admission.encode()].into_iter().chain(seat).map(Bytes::from).collect();
         match self.record(site, statement, admissions, addresses).await {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use skerry_base::{Instant, SiteId};
-use skerry_federation::{Config, Federation, Input, Message, Output, SiteEntry, limits, rest};
+use skerry_federation::{Config, Federation, Input, Message, Output, Report, SiteEntry, limits, rest};
 
 use crate::memory::Memory;
 use crate::world::{SYSTEM, World, millis, seconds, site_id};
@@ -17,13 +17,15 @@ struct One {
     machine: Federation,
     store: Memory,
     rests: Rests,
+    /// Sites of its rosters that were too many.
+    left_out: Vec<usize>,
 }
 
 impl One {
     /// With so many links, all of which stand.
     fn linked(links: usize) -> Self {
         let machine = Federation::new(Config::new(site_id(0), 1, 1).with_system(SYSTEM));
-        let mut one = Self { machine, store: Memory::default(), rests: Rests::new() };
+        let mut one = Self { machine, store: Memory::default(), rests: Rests::new(), left_out: Vec::new() };
         one.roster(links);
         (1..=links).for_each(|n| one.input(Input::LinkUp(site_id(n))));
         one
@@ -43,6 +45,7 @@ impl One {
                 Output::Rests { site, every, paid } => {
                     self.rests.insert(site, (every, paid));
                 }
+                Output::Report(Report::RosterCut { left_out }) => self.left_out.push(left_out),
                 Output::Violation(what) => assert_eq!(what, ""),
                 _ => {}
             }
@@ -78,6 +81,17 @@ fn links_rest_longer_as_sites_come_and_less_as_they_go() {
     assert_eq!(told(&one), [Some(seconds(90)); 140], "as all sites count, linked or not yet");
     one.roster(140);
     assert_eq!(told(&one), [None; 140]);
+}
+
+/// As many as there may be are told nothing; of more it is said how many count as none.
+#[test]
+fn a_roster_that_is_too_long_is_said_to_be() {
+    let mut one = One::linked(limits::SITES);
+    assert!(one.left_out.is_empty(), "{:?}", one.left_out);
+    one.roster(limits::SITES + 3);
+    assert_eq!(one.left_out, [3]);
+    one.roster(limits::SITES - 1);
+    assert_eq!(one.left_out, [3]);
 }
 
 #[test]

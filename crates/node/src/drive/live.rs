@@ -181,6 +181,14 @@ impl Effects for Live {
             Report::NotFollowed { bucket } => {
                 tracing::error!(%bucket, "this site follows too many buckets: this one is not fed; leave some of them");
             }
+            Report::RosterCut { left_out } => {
+                let most = skerry_federation::limits::SITES;
+                tracing::error!(
+                    left_out,
+                    "more sites belong than a site keeps in touch with ({most} others): those with the greatest ids are left out \
+                     by all; expel sites that are gone"
+                );
+            }
             Report::CaughtUp { bucket, source } => {
                 self.caught_up.try_send((bucket, source)).ok();
             }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLock};
 
 use skerry_base::{NodeId, SiteId};
-use skerry_federation::Together;
 use skerry_federation::site_view::Seat;
+use skerry_federation::{Together, limits};
 
 use crate::net::PeerAddress;
 use crate::trust::{PublicKey, SeatStatement};
@@ -128,6 +128,15 @@ impl Roster {
         self.known.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
+    /// Why no site more may belong than do; none if there is room.
+    pub(crate) fn full(&self) -> Option<String> {
+        let count = self.count();
+        let reason = || {
+            format!("{count} sites belong, and no more than {} may: expel those that are gone", limits::SITES)
+        };
+        (count >= limits::SITES).then(reason)
+    }
+
     /// The node of a site.
     pub(crate) fn node(&self, site: SiteId) -> Option<NodeId> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -239,6 +248,27 @@ mod tests {
         let roster = Roster::default();
         assert!(roster.replace(places.into_iter().map(known).collect()));
         roster
+    }
+
+    #[test]
+    fn no_more_belong_than_each_keeps_in_touch_with() {
+        let (place, key) = (Place::first(site(1)), PublicKey([1; 32]));
+        let known = Known {
+            name: String::new(),
+            key,
+            addresses: Vec::new(),
+            place,
+            area: String::new(),
+            pays: false,
+        };
+        let id = |number: usize| SiteId((number as u128).to_be_bytes());
+        let with = |sites| {
+            let roster = Roster::default();
+            roster.replace((0..sites).map(|number| (id(number), known.clone())).collect());
+            roster.full()
+        };
+        assert_eq!(with(limits::SITES - 1), None);
+        assert!(with(limits::SITES).is_some_and(|reason| reason.contains("1024 sites belong")));
     }
 
     #[test]
