@@ -1,10 +1,11 @@
 //! What a machine may touch while it handles one input: time, chance, the store, the peers, the outputs.
 
 use core::time::Duration;
+use std::rc::Rc;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use skerry_base::{Instant, SiteId};
+use skerry_base::{BucketId, Instant, SiteId, Vector};
 
 use crate::peers::Peers;
 use crate::{Message, Output, Replica, Report, Stats, Ticket, Unreadable, limits};
@@ -18,6 +19,8 @@ pub(crate) struct Context<'a> {
     pub(crate) stats: &'a mut Stats,
     pub(crate) rng: &'a mut StdRng,
     pub(crate) tickets: &'a mut u64,
+    /// The vector that was read last.
+    pub(crate) vector: Option<(BucketId, Rc<Vector>)>,
 }
 
 impl Context<'_> {
@@ -63,6 +66,17 @@ impl Context<'_> {
         }
     }
 
+    /// The vector of a bucket, or nothing and a report. Nothing is stored during a transition: it is read once, however often it is
+    /// looked at. In a large federation it has an entry for each site.
+    pub(crate) fn vector(&mut self, bucket: BucketId) -> Option<Rc<Vector>> {
+        if let Some((_, vector)) = self.vector.as_ref().filter(|(read, _)| *read == bucket) {
+            return Some(Rc::clone(vector));
+        }
+        let vector = Rc::new(self.read(self.replica.vector(bucket))?);
+        self.vector = Some((bucket, Rc::clone(&vector)));
+        Some(vector)
+    }
+
     /// An invariant of our own state.
     pub(crate) fn hold(&mut self, holds: bool, what: &'static str) {
         if !holds {
@@ -88,3 +102,7 @@ impl Context<'_> {
         if len == 0 { 0 } else { self.rng.random_range(0..len) }
     }
 }
+
+#[cfg(test)]
+#[path = "context_tests.rs"]
+mod tests;

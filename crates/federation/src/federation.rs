@@ -190,6 +190,7 @@ impl Federation {
                 stats: &mut self.stats,
                 rng: &mut self.rng,
                 tickets: &mut self.tickets,
+                vector: None,
             },
         }
     }

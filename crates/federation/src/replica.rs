@@ -172,6 +172,8 @@ pub struct Loose {
 }
 
 /// The local store as the machines see it. "Live" here: a record (tombstones included) that is stored.
+///
+/// Contract: within one call of the machine all answers are of one moment.
 pub trait Replica {
     /// Up to where everything of a bucket is durable here; empty for an unknown bucket.
     fn vector(&self, bucket: BucketId) -> Result<Vector, Unreadable>;

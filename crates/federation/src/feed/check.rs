@@ -28,7 +28,7 @@ impl Feed {
             let listened = bucket.listened(draw, cx);
             listened.into_iter().for_each(|site| plan.entry(site).or_default().push(*id));
             if bucket.check_every > limits::CHECK_MIN
-                && let Some(mine) = cx.read(cx.replica.vector(*id))
+                && let Some(mine) = cx.vector(*id)
             {
                 // At rest: what differs need not be kept for each site.
                 bucket.settle(&mine, 0);
@@ -47,7 +47,7 @@ impl Feed {
         for piece in buckets.chunks(limits::ENTRIES_PER_MESSAGE) {
             let mut entries = Vec::with_capacity(piece.len());
             for id in piece {
-                if let Some(vector) = cx.read(cx.replica.vector(*id)) {
+                if let Some(vector) = cx.vector(*id) {
                     entries.push((*id, digest(&vector)));
                 }
             }
@@ -71,7 +71,7 @@ impl Feed {
                 cx.send(from, Message::NotMember { bucket: id });
                 continue;
             }
-            let Some(vector) = cx.read(cx.replica.vector(id)) else { continue };
+            let Some(vector) = cx.vector(id) else { continue };
             let equal = digest(&vector) == *theirs;
             if listen {
                 self.listen(id, from, None, cx);
@@ -80,7 +80,7 @@ impl Feed {
                 bucket.checked(from, &vector, (listen, equal));
             }
             if !equal {
-                cx.send(from, Message::News { bucket: id, vector });
+                cx.send(from, Message::News { bucket: id, vector: Vector::clone(&vector) });
             }
             self.tell_loose(id, from, cx);
         }

@@ -72,7 +72,7 @@ impl Feed {
     /// comparison may start or settle by them: they pass over nothing, but they ask for nothing either.
     pub(super) fn told_all(&self, id: BucketId, from: SiteId, cx: &mut Context<'_>) {
         let Some(bucket) = self.buckets.get(&id) else { return };
-        let Some(mine) = cx.read(cx.replica.vector(id)) else { return };
+        let Some(mine) = cx.vector(id) else { return };
         let has_all = |source: &Source| source.vector.is_within(&bucket.floor.mine(&mine));
         if bucket.sources.get(&from).is_some_and(has_all) {
             cx.out.push(Output::Report(Report::CaughtUp { bucket: id, source: from }));
@@ -89,9 +89,9 @@ impl Feed {
             return cx.refuse(from, "fresh records with gaps between");
         }
         if self.fresh && self.has_joined(id) && cx.peers.is_linked(from) {
-            let Some(mine) = cx.read(cx.replica.vector(id)) else { return };
+            let Some(mine) = cx.vector(id) else { return };
             if let Some(bucket) = self.buckets.get_mut(&id)
-                && let Some(fresh) = bucket.follow_on(id, from, (mine, items), cx)
+                && let Some(fresh) = bucket.follow_on(id, from, (&*mine, items), cx)
             {
                 self.applies.insert(fresh.ticket, id);
                 cx.out.push(Output::Fresh(fresh));
@@ -116,12 +116,11 @@ impl Bucket {
         &mut self,
         id: BucketId,
         from: SiteId,
-        (mut mine, mut items): (Vector, Vec<FeedItem>),
+        (mine, mut items): (&Vector, Vec<FeedItem>),
         cx: &mut Context<'_>,
     ) -> Option<Fresh> {
-        mine.merge(&self.handed);
         let (first, last) = (items.first()?.dot, items.last()?.dot);
-        let here = mine.get(first.origin);
+        let here = mine.get(first.origin).max(self.handed.get(first.origin));
         if here.saturating_add(1) < first.seq || here >= last.seq {
             return None;
         }

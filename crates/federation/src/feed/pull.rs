@@ -5,6 +5,7 @@
 //! it is durable: its cursor is the vector plus what is on its way to the store. A refusal of the store breaks
 //! the chain: what is behind it is refused as well (by its `base`), and pulling starts again from the vector.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
 use skerry_base::{BucketId, SiteId, Vector, limits as bounds};
@@ -60,12 +61,15 @@ impl Feed {
         if bucket.asks.is_empty() && !knows(bucket) {
             return;
         }
-        let Some(mut mine) = cx.read(cx.replica.vector(id)) else {
+        let Some(stored) = cx.vector(id) else {
             bucket.hold = Some(cx.now.after(limits::BACKOFF_MIN));
             return;
         };
-        bucket.settle(&mine, STALE);
-        mine.merge(&bucket.handed);
+        bucket.settle(&stored, STALE);
+        let mut mine = Cow::Borrowed(&*stored);
+        if !bucket.handed.is_empty() {
+            mine.to_mut().merge(&bucket.handed);
+        }
         match bucket.choose(&mine, (&self.sites, &self.spent), cx) {
             Choice::Nobody => {}
             Choice::Behind(site) => self.sites.wait(site, id),
@@ -82,6 +86,7 @@ impl Feed {
                     bucket.hold = Some(cx.now.after(limits::BACKOFF_MIN));
                     return;
                 };
+                let mut mine = mine.into_owned();
                 mine.merge(&seen);
                 self.pulls += 1;
                 let asked = ask(id, bucket, source, (mine, self.sites.share(source)), cx);
@@ -244,7 +249,7 @@ impl Feed {
             return false;
         }
         // An end that brings nothing still ends the round that earlier batches began.
-        let vector = if progress { None } else { cx.read(cx.replica.vector(id)) };
+        let vector = if progress { None } else { cx.vector(id) };
         let ends = empty_end && vector.is_none_or(|vector| !vector.includes(&upto));
         let base = core::mem::replace(&mut pull.base, upto);
         pull.next += 1;
@@ -381,7 +386,7 @@ pub(super) fn forges(id: BucketId, batch: &Batch, cx: &mut Context<'_>) -> bool 
     let told = vectors.into_iter().map(|vector| vector.get(own));
     let items = batch.items.iter().filter(|item| item.dot.origin == own).map(|item| item.dot.seq);
     let most = told.chain(items).max().unwrap_or(0);
-    most > 0 && cx.read(cx.replica.vector(id)).is_none_or(|mine| most > mine.get(own))
+    most > 0 && cx.vector(id).is_none_or(|mine| most > mine.get(own))
 }
 
 /// What must be remembered as doubtful with this batch: the source dropped tombstones that we never saw, and we

@@ -115,7 +115,7 @@ impl Feed {
         if bucket.listeners.is_empty() {
             return;
         }
-        let Some(vector) = cx.read(cx.replica.vector(id)) else { return };
+        let Some(vector) = cx.vector(id) else { return };
         bucket.settle(&vector, STALE);
         let Bucket { floor, sources, listeners, .. } = bucket;
         let (mut packing, mine) = (Packing::new(id, &vector, cx), floor.mine(&vector));
@@ -138,7 +138,7 @@ impl Feed {
     /// Another member tells what it has, without records.
     pub(crate) fn news_came(&mut self, from: SiteId, id: BucketId, vector: &Vector, cx: &mut Context<'_>) {
         if self.has_joined(id) && vector.len() == 1 {
-            let mine = cx.read(cx.replica.vector(id)).unwrap_or_default();
+            let mine = cx.vector(id).unwrap_or_default();
             let missing = vector.iter().map(|(origin, seq)| seq.saturating_sub(mine.get(origin)));
             let few = (1..=limits::FRESH_ITEMS).contains(&missing.sum());
             self.remind(from, few, cx);
