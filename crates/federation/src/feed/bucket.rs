@@ -170,6 +170,15 @@ impl Bucket {
         self.floor.settle(mine, stale, sources.chain(listeners));
     }
 
+    /// All that a site with `mine` has.
+    pub(super) fn all(&mut self, mine: &Vector) -> Known {
+        if let Some(all) = self.floor.all(mine) {
+            return all;
+        }
+        self.settle(mine, 0);
+        Known::all(&self.floor.mine(mine))
+    }
+
     /// A source has this as well.
     pub(super) fn learn(&mut self, site: SiteId, vector: &Vector) {
         self.source(site);

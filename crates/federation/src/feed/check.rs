@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use skerry_base::{BucketId, Instant, SiteId, Vector};
 
 use super::bucket::Bucket;
-use super::known::{Known, STALE};
+use super::known::STALE;
 use super::{Feed, digest};
 use crate::context::Context;
 use crate::limits;
@@ -27,11 +27,9 @@ impl Feed {
             }
             let listened = bucket.listened(draw, cx);
             listened.into_iter().for_each(|site| plan.entry(site).or_default().push(*id));
-            if bucket.check_every > limits::CHECK_MIN
-                && let Some(mine) = cx.vector(*id)
-            {
-                // At rest: what differs need not be kept for each site.
-                bucket.settle(&mine, 0);
+            if let Some(mine) = cx.vector(*id) {
+                // At rest what differs need not be kept for each site.
+                bucket.settle(&mine, if bucket.check_every > limits::CHECK_MIN { 0 } else { STALE });
             }
             bucket.check_at = Some(on_the_grid(cx.now.after(bucket.check_every), self.phase));
             bucket.check_every = (bucket.check_every * 2).min(cx.peers.check_max());
@@ -90,9 +88,8 @@ impl Feed {
 impl Bucket {
     /// A site said whether it has all that this one has; what it lacks it is told now.
     fn checked(&mut self, from: SiteId, vector: &Vector, (listen, equal): (bool, bool)) {
-        self.settle(vector, STALE);
+        let all = self.all(vector);
         let Self { floor, sources, most, listeners, .. } = self;
-        let all = Known::all(&floor.mine(vector));
         // Said by nobody else at rest: who follows us has it all by now.
         if equal && let Some(source) = sources.get_mut(&from) {
             source.vector.merge_known(floor, &all);

@@ -51,6 +51,12 @@ impl Floor {
         Mine { floor: &self.0, mine, grown, is_above }
     }
 
+    /// All that a site with `mine` has, unless the floor has to be settled first.
+    pub(super) fn all(&self, mine: &Vector) -> Option<Known> {
+        let mine = self.mine(mine);
+        mine.is_near(STALE).then(|| Known::all(&mine))
+    }
+
     /// Puts the floor where the own vector is, if that has more than so many entries above it; all that rests on it is told
     /// where.
     pub(super) fn settle<'a>(
@@ -59,8 +65,9 @@ impl Floor {
         stale: usize,
         known: impl Iterator<Item = &'a mut Known>,
     ) {
-        let Mine { grown, is_above, .. } = self.mine(mine);
-        if !is_above || grown.len() > stale {
+        let standing = self.mine(mine);
+        if !standing.is_near(stale) {
+            let grown = standing.grown;
             self.raise(mine, grown, known);
         }
     }
@@ -87,6 +94,13 @@ impl Floor {
     }
 }
 
+impl Mine<'_> {
+    /// Whether it has all of the floor, and more in no more than so many entries.
+    const fn is_near(&self, stale: usize) -> bool {
+        self.is_above && self.grown.len() <= stale
+    }
+}
+
 /// Of each origin as much as any source of a bucket is known to have, or more: what one of them had before it was forgotten. In
 /// order of origin; a list, because buckets are many and most have few.
 #[derive(Debug, Default)]
@@ -108,11 +122,15 @@ impl Most {
     pub(super) fn raise(&mut self, seen: &Vector) {
         let mut at = 0;
         for (origin, seq) in seen.iter() {
-            at += self.0.get(at..).map_or(0, |rest| rest.partition_point(|(passed, _)| *passed < origin));
+            // Mostly the next one: who tells all that it has tells of each site.
+            if self.0.get(at).is_some_and(|(next, _)| *next < origin) {
+                at += self.0.get(at..).map_or(0, |rest| rest.partition_point(|(passed, _)| *passed < origin));
+            }
             match self.0.get_mut(at) {
                 Some((met, most)) if *met == origin => *most = seq.max(*most),
                 _ => self.0.insert(at, (origin, seq)),
             }
+            at += 1;
         }
     }
 

@@ -65,7 +65,6 @@ impl Feed {
             bucket.hold = Some(cx.now.after(limits::BACKOFF_MIN));
             return;
         };
-        bucket.settle(&stored, STALE);
         let mut mine = Cow::Borrowed(&*stored);
         if !bucket.handed.is_empty() {
             mine.to_mut().merge(&bucket.handed);
@@ -88,6 +87,7 @@ impl Feed {
                 };
                 let mut mine = mine.into_owned();
                 mine.merge(&seen);
+                bucket.settle(&stored, STALE);
                 self.pulls += 1;
                 let asked = ask(id, bucket, source, (mine, self.sites.share(source)), cx);
                 self.sites.began(source, asked);
