@@ -358,7 +358,8 @@ fn ask(
     let max_bytes = (window / most).clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32);
     let batches = (window / max_bytes).clamp(1, most);
     let asked = batches * max_bytes;
-    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches: batches as u8 | Pull::AHEAD };
+    let pull =
+        Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches: batches as u8 | Pull::AHEAD };
     let deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4);
     bucket.pull = Some(Running {
         ticket,

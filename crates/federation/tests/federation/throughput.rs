@@ -68,6 +68,9 @@ fn all_buckets_together_are_asked_for_no_more_than_a_link_holds() {
     assert_eq!(world.dropped, 0);
     let took = world.now.since(began).as_secs_f64();
     let rate = world.sites[0].sent_bytes as f64 / took / 12_500_000.0;
-    println!("four buckets, 65 MB over 100 Mbit/s and 100 ms in {took:.2} s: {:.0} % of the link", rate * 100.0);
+    println!(
+        "four buckets, 65 MB over 100 Mbit/s and 100 ms in {took:.2} s: {:.0} % of the link",
+        rate * 100.0
+    );
     assert!(rate > 0.7, "{rate}");
 }
