@@ -192,37 +192,8 @@ impl Telemetry {
             "This clock minus the median of the other sites' clocks",
             self.clock_offset_seconds.clone(),
         );
-        registry.register(
-            "skerry_disk_bytes",
-            "Bytes on disk by class: journal, payload, cache, index, dead, free",
-            self.disk_bytes.clone(),
-        );
-        registry.register(
-            "skerry_sync_seconds",
-            "Time of syncs to disk that answers waited for",
-            self.sync_seconds.clone(),
-        );
-        registry.register(
-            "skerry_sync_os",
-            "1 where plain writes are answered before they are on disk (storage.sync = os), else 0",
-            self.sync_os.clone(),
-        );
+        self.enter_disk(registry);
         self.enter_followed(registry);
-        registry.register(
-            "skerry_unread_segments",
-            "Payload segments that are kept because the disk could not read a part of them",
-            self.unread_segments.clone(),
-        );
-        registry.register(
-            "skerry_unsynced_bytes",
-            "Bytes answered before they were on disk: what a power cut would lose now",
-            self.unsynced_bytes.clone(),
-        );
-        registry.register(
-            "skerry_disk_moved_bytes",
-            "Bytes of payload and of bodies in the journal written again to get space back",
-            self.moved_bytes.clone(),
-        );
         registry.register(
             "skerry_unprotected_bytes",
             "Bytes by bucket, of what this site sees to, that one site only is known to hold",
@@ -246,6 +217,39 @@ impl Telemetry {
         self.panics.register(registry);
         registry.register_collector(Box::new(self.wan.clone()));
         registry.register_collector(Box::new(process::Process));
+    }
+
+    fn enter_disk(&self, registry: &mut Registry) {
+        registry.register(
+            "skerry_disk_bytes",
+            "Bytes on disk by class: journal, payload, cache, index, dead, free",
+            self.disk_bytes.clone(),
+        );
+        registry.register(
+            "skerry_sync_seconds",
+            "Time of syncs to disk that answers waited for",
+            self.sync_seconds.clone(),
+        );
+        registry.register(
+            "skerry_sync_os",
+            "1 where plain writes are answered before they are on disk (storage.sync = os), else 0",
+            self.sync_os.clone(),
+        );
+        registry.register(
+            "skerry_unread_segments",
+            "Payload segments that are kept because the disk could not read a part of them",
+            self.unread_segments.clone(),
+        );
+        registry.register(
+            "skerry_unsynced_bytes",
+            "Bytes answered before they were on disk: what a power cut would lose now",
+            self.unsynced_bytes.clone(),
+        );
+        registry.register(
+            "skerry_disk_moved_bytes",
+            "Bytes of payload and of bodies in the journal written again to get space back",
+            self.moved_bytes.clone(),
+        );
     }
 
     fn enter_followed(&self, registry: &mut Registry) {
