@@ -355,12 +355,15 @@ fn open_index(
 /// Moves the index aside. What lies there already stays unless this one knows as much: the index that was given up first may be
 /// all that says what those after it were built without.
 fn give_up(disk: &dyn Disk, settings: &Settings) -> std::io::Result<()> {
-    let to = match look_at(disk, settings) {
-        _ if !has_folder(disk, index::ASIDE) => index::ASIDE,
-        // It holds nothing that the journal does not say.
-        Given::Unfinished => return disk.remove_folder(index::FOLDER),
-        Given::Whole => index::ASIDE,
-        Given::Lacking => index::ASIDE_LATER,
+    let to = if has_folder(disk, index::ASIDE) {
+        match look_at(disk, settings) {
+            // It holds nothing that the journal does not say.
+            Given::Unfinished => return disk.remove_folder(index::FOLDER),
+            Given::Whole => index::ASIDE,
+            Given::Lacking => index::ASIDE_LATER,
+        }
+    } else {
+        index::ASIDE
     };
     disk.remove_folder(to)?;
     match disk.rename(index::FOLDER, to) {
