@@ -409,3 +409,23 @@ impl Line {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn what_is_short_finds_room_where_records_find_none() {
+        let (queue, _waiting) = Queue::of(64 << 10, 2 * SHORT as usize);
+        let records = queue.room(64 << 10).unwrap();
+        assert!(queue.room(SHORT + 1).is_none(), "not for records");
+        let short = [queue.room(SHORT).unwrap(), queue.room(SHORT).unwrap()];
+        assert!(queue.room(1).is_none(), "nor without end");
+        drop(records);
+        assert!(queue.room(SHORT + 1).is_some());
+        drop(short);
+        let _all = queue.room(64 << 10).unwrap();
+        assert!(queue.room(SHORT).is_some(), "what was said gives its room back");
+    }
+}
