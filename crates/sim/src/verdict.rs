@@ -54,13 +54,17 @@ pub fn of_all(history: &History, place: &Place) -> Held {
     held
 }
 
-/// Whether a site shows what it should: the best head, or what is best without the tombstones that were retired
-/// somewhere (each site drops them for itself).
+/// Whether a site shows what it should.
 pub fn shows(history: &History, place: &Place, shown: Option<Dot>, held: &Held) -> bool {
-    let heads = held.heads(history.writes_of(place.0));
-    let kept = heads.into_iter().filter(|write| !write.excuse.retired);
-    let best_kept = kept.max_by_key(|write| rank(write)).map(|write| write.dot);
-    shown == current(history, place, held).map(|write| write.dot) || shown == best_kept
+    admits(&held.heads(history.writes_of(place.0)), shown)
+}
+
+/// Of these heads a site shows the best of those that are kept everywhere, or a retired one that goes before it. Each site
+/// drops those for itself, and takes them again from who has not, so that any of them may be there and any not.
+fn admits(heads: &[&Write], shown: Option<Dot>) -> bool {
+    let kept = heads.iter().filter(|write| !write.excuse.retired).max_by_key(|write| rank(write));
+    let lingers = |write: &&&Write| write.excuse.retired && kept.is_none_or(|kept| rank(kept) < rank(write));
+    shown == kept.map(|write| write.dot) || heads.iter().filter(lingers).any(|write| shown == Some(write.dot))
 }
 
 /// The best of the heads.

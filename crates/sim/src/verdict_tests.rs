@@ -110,3 +110,26 @@ fn an_erase_stands_for_its_target_though_that_never_came() {
     assert_eq!(judge_in_order(&writes, &[0, 2]), (set(&[1]), set(&[]), None));
     assert_eq!(judge_in_order(&writes, &[2, 0]), (set(&[1]), set(&[]), None));
 }
+
+#[test]
+fn any_retired_head_that_goes_before_what_is_kept_may_be_shown() {
+    let delete = |seq| {
+        let mut write = write(seq, Said::Delete, true, &[]);
+        write.excuse.retired = true;
+        write
+    };
+    let (early, late, kept) = (delete(2), delete(4), write(3, Said::Delete, true, &[]));
+    let admitted = |heads: &[&Write]| {
+        let shown = [None, Some(1), Some(2), Some(3), Some(4)];
+        shown.into_iter().filter(|seq| admits(heads, seq.map(dot))).collect::<Vec<_>>()
+    };
+    assert_eq!(admitted(&[]), [None]);
+    assert_eq!(
+        admitted(&[&early, &late]),
+        [None, Some(2), Some(4)],
+        "of two halves, each has retired its own"
+    );
+    assert_eq!(admitted(&[&early, &late, &kept]), [Some(3), Some(4)]);
+    let put = put(1, true, &[]);
+    assert_eq!(admitted(&[&early, &late, &put]), [Some(1)], "a put goes before deletes");
+}
