@@ -14,6 +14,9 @@ pub const BATCHES_PER_PULL: u8 = 8;
 pub const LINK_BYTES: usize = 10 << 20;
 /// Batches of one bucket that wait for the store; a pull waits when there are as many.
 pub const BATCHES_UNAPPLIED: usize = 12;
+/// Records of a batch that are committed together: who waits for the store meanwhile waits for so many at most, a millisecond
+/// on the boards this is for.
+pub const STEP_RECORDS: usize = 16;
 /// Pulls on the way at once over all buckets: bounds what can arrive to 32 MiB.
 pub const PULLS_AT_ONCE: usize = 4;
 /// Those of them from one source: its silence leaves one for the others.

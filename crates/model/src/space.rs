@@ -37,7 +37,7 @@ pub use read::{
     own_clock, record, resting, sums, version,
 };
 pub use reduce::SpaceReducer;
-pub use round::{Incoming, Progress, seen, take};
+pub use round::{Incoming, Progress, seen, steps, take};
 pub use rows::{Listed, Loser, Sums};
 pub use subscription::{
     COMPARED, Ranges, Step, Subscription, compares, completes, followed, held_below, left_below, next,

@@ -652,7 +652,8 @@ async fn let_go(site: &Arc<Site>, bucket: &Bucket, said: Attempt) -> Outcome<()>
         here.stamps.leave(id, letting.incarnation);
         Ok(((), entries))
     };
-    site.commit(id, (), propose).await?;
+    // No step of a batch may come after it.
+    site.commit_behind(id, propose).await?;
     gone(site, id);
     tracing::info!(bucket = bucket.name, "this site has left the bucket");
     Ok(())

@@ -17,7 +17,7 @@ use skerry_federation::Input;
 use skerry_gateway::service::{ErrorKind, Md5Batch, Outcome, ServiceError};
 use skerry_model::bucket::is_claimant;
 use skerry_model::{Entry, space};
-use skerry_storage::Store;
+use skerry_storage::{CommitError, Store};
 use tokio::sync::oneshot;
 
 use crate::bulk::Bulk;
@@ -206,6 +206,9 @@ impl Stamps {
     }
 }
 
+/// What became of a commit.
+type Committed<T> = Result<T, CommitError<ServiceError>>;
+
 impl Site {
     /// What people call it, as its record says now.
     pub(crate) fn called(&self) -> String {
@@ -219,17 +222,39 @@ impl Site {
         keep: impl Send + 'static,
         propose: impl FnOnce(&dyn View) -> Outcome<(T, Vec<skerry_storage::Entry>)> + Send + 'static,
     ) -> Outcome<T> {
+        let (done, answered) = self.told(bucket, keep);
+        self.store.submit(propose, done);
+        answered.await.map_err(|_| refusal::unanswered())?.map_err(refusal::commit)
+    }
+
+    /// The same behind all that feeds have brought by now.
+    pub(crate) async fn commit_behind(
+        &self,
+        bucket: BucketId,
+        propose: impl FnOnce(&dyn View) -> Outcome<((), Vec<skerry_storage::Entry>)> + Send + 'static,
+    ) -> Outcome<()> {
+        let (done, answered) = self.told(bucket, ());
+        self.store.submit_behind(propose, done);
+        answered.await.map_err(|_| refusal::unanswered())?.map_err(refusal::commit)
+    }
+
+    /// What is done at the end of a commit, and where its outcome comes.
+    fn told<T: Send + 'static>(
+        &self,
+        bucket: BucketId,
+        keep: impl Send + 'static,
+    ) -> (impl FnOnce(Committed<T>) + Send + 'static, oneshot::Receiver<Committed<T>>) {
         let (answer, answered) = oneshot::channel();
         let (drive, changes) = (self.drive.clone(), self.changes.clone());
-        self.store.submit(propose, move |result| {
+        let done = move |result: Committed<T>| {
             drop(keep);
             if result.is_ok() {
                 changes.happened(bucket);
                 drive.tell(Input::Durable { bucket });
             }
             answer.send(result).ok();
-        });
-        answered.await.map_err(|_| refusal::unanswered())?.map_err(refusal::commit)
+        };
+        (done, answered)
     }
 
     /// Writes facts down that are this node's own and that nobody waits for: no change is told of.

@@ -5,6 +5,7 @@
 //! of node-local facts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -213,28 +214,42 @@ pub struct Applied {
     pub dropped: Vec<Dot>,
 }
 
-/// The commit of a batch, as [`Apply`] asks for it.
-pub fn apply(view: &dyn View, apply: &Apply) -> Result<Applied, ApplyRefusal> {
-    let bucket = apply.bucket;
-    let mut applied = Applied { records: admitted(bucket, &apply.items)?, ..Applied::default() };
-    let incoming = space::Incoming {
-        bucket,
-        source: apply.source,
-        base: apply.base.clone(),
-        records: applied.records.clone(),
-        upto: apply.upto.clone(),
-        more: apply.more,
-    };
-    let taken = space::take(view, incoming)?.ok_or(ApplyRefusal::OutOfOrder)?;
-    applied.add(bucket, &taken, &apply.items);
-    for (which, added) in [(Fact::Horizon, &apply.horizon), (Fact::Doubt, &apply.doubt)] {
-        let mut merged = fact(view, which, bucket)?;
-        if !merged.includes(added) {
-            merged.merge(added);
-            applied.entries.push(skerry_storage::Entry::new(set_fact(which, bucket, merged).encode()));
-        }
+/// Records of a batch that are committed together: fewer than at a node, so that more comes between them.
+const TOGETHER: usize = 3;
+
+/// The commits of a batch, as [`Apply`] asks for it.
+pub struct Steps {
+    steps: Peekable<Box<dyn Iterator<Item = space::Incoming<FeedItem>> + Send>>,
+    facts: [(Fact, Vector); 2],
+}
+
+impl Steps {
+    /// Of this batch.
+    pub fn of(apply: Apply) -> Self {
+        let Apply { source, more, bucket, base, items, upto, horizon, doubt, .. } = apply;
+        let whole = space::Incoming { bucket, source, base, records: items, upto, more };
+        let steps = space::steps(whole, TOGETHER, |item: &FeedItem| item.dot);
+        let steps: Box<dyn Iterator<Item = _> + Send> = Box::new(steps);
+        Self { steps: steps.peekable(), facts: [(Fact::Horizon, horizon), (Fact::Doubt, doubt)] }
     }
-    Ok(applied)
+
+    /// The next, and whether another follows.
+    pub fn step(&mut self, view: &dyn View) -> Result<(Applied, bool), ApplyRefusal> {
+        let Some(step) = self.steps.next() else { return Ok((Applied::default(), false)) };
+        let space::Incoming { bucket, source, base, records: items, upto, more } = step;
+        let mut applied = Applied { records: admitted(bucket, &items)?, ..Applied::default() };
+        let incoming = space::Incoming { bucket, source, base, records: applied.records.clone(), upto, more };
+        let taken = space::take(view, incoming)?.ok_or(ApplyRefusal::OutOfOrder)?;
+        applied.add(bucket, &taken, &items);
+        for (which, added) in &mut self.facts {
+            let (added, mut merged) = (std::mem::take(added), fact(view, *which, bucket)?);
+            if !merged.includes(&added) {
+                merged.merge(&added);
+                applied.entries.push(skerry_storage::Entry::new(set_fact(*which, bucket, merged).encode()));
+            }
+        }
+        Ok((applied, self.steps.peek().is_some()))
+    }
 }
 
 /// The commit of records that came with their news, as [`Fresh`] asks for it.

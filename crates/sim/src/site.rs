@@ -1,7 +1,7 @@
 //! One site: a disk, a clock on the wall, and while its process is up the production store and the production
 //! federation machine, driven as the node drives them.
 //!
-//! Commits go through [`Store::submit`] and [`Store::pump`]; their answers lie on the [`Desk`] until the world
+//! Commits go through [`Store::submit`], its like and [`Store::pump`]; their answers lie on the [`Desk`] until the world
 //! has let the time pass that the disk took.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +76,8 @@ pub struct Desk {
     pub answers: Vec<Answer>,
     /// Writes of the commit group that is being decided.
     pub deciding: Vec<Deciding>,
+    /// Batches that are being stored.
+    pub underway: Vec<Arc<Mutex<Underway>>>,
     /// Writes that were decided and whose commit failed.
     pub failed: Vec<Decided>,
     /// Records that were to go in commits that failed.
@@ -94,6 +96,33 @@ pub type Decided = (crate::history::Place, Dot, Vec<u8>);
 
 /// A decision that waits for the end of its commit; none once its fate is known.
 pub type Deciding = Arc<Mutex<Option<Decided>>>;
+
+/// What a commit does to the history once it is done.
+#[derive(Debug, Default)]
+pub struct Fates {
+    /// Of which bucket.
+    pub bucket: BucketId,
+    /// Records that are stored.
+    pub stored: Vec<(crate::history::Place, Dot)>,
+    /// Records that go.
+    pub gone: Vec<Dot>,
+}
+
+impl Fates {
+    /// Records that go.
+    pub fn drops(bucket: BucketId, gone: Vec<Dot>) -> Self {
+        Self { bucket, gone, stored: Vec::new() }
+    }
+}
+
+/// A batch that is being stored, step by step.
+#[derive(Debug, Default)]
+pub struct Underway {
+    /// What the step does that is in the commit group, until that is durable.
+    pub step: Fates,
+    /// What the steps before it have stored.
+    pub stored: Vec<(BucketId, Dot)>,
+}
 
 /// Who waits for a write, and for how much.
 #[derive(Debug, Clone, Copy, Default)]
@@ -237,6 +266,8 @@ pub fn settings(draw: &mut Draw) -> Settings {
         journal_heads_bytes: 32 << 10,
         headroom_bytes: 64 << 10,
         dirty_bytes: 1 << 20,
+        // One step of a batch, so that everything may come between two of them.
+        group_behind: 1,
         salt: *b"a simulated disk",
         ..Settings::default()
     }
@@ -285,6 +316,7 @@ impl Site {
             wall: WallTime::default(),
             answers: Vec::new(),
             deciding: Vec::new(),
+            underway: Vec::new(),
             failed: Vec::new(),
             not_gone: Vec::new(),
         };

@@ -13,7 +13,7 @@ const SEEDS: std::ops::Range<u64> = 1000..1012;
 /// Around the first in which two leave on each other's word.
 const BOTH_LEAVE: std::ops::Range<u64> = 560..572;
 /// Around the first in which what a feed left behind is missed.
-const AHEAD: std::ops::Range<u64> = 1040..1052;
+const AHEAD: std::ops::Range<u64> = 1080..1092;
 
 fn violations(canary: Canary, seed: u64) -> Vec<Violation> {
     let mut environment = Environment::of_seed(seed);

@@ -44,7 +44,7 @@ fn the_second_half_of_the_races() {
 #[test]
 fn histories_have_every_kind_of_answer() {
     let mut answers = BTreeMap::new();
-    for seed in 3000..3006 {
+    for seed in 3000..3008 {
         let report = world::run(Environment::of_seed(seed).with_histories(), Sink::Hash);
         assert_eq!(report.violations, [], "seed {seed}: {} --histories", reproduction(seed));
         for operation in &report.operations {

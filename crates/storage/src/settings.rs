@@ -91,6 +91,9 @@ pub struct Settings {
     pub queue_proposals: usize,
     /// Proposals of one commit group.
     pub group_proposals: usize,
+    /// Entries, about, that one commit group takes of what goes behind when nobody waits; an eighth of it where somebody
+    /// does, and always one step.
+    pub group_behind: usize,
     /// Files held open for reading.
     pub open_files: usize,
     /// Mixed into every checksum, so that a copy of a segment inside an object is never taken for a segment: bytes that nobody
@@ -143,6 +146,7 @@ impl Default for Settings {
             lazy: false,
             queue_proposals: 4096,
             group_proposals: 1024,
+            group_behind: 128,
             open_files: 128,
             salt: [0; 16],
             rebuild: false,

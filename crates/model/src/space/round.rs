@@ -3,11 +3,13 @@
 //! A *round* is the answers of one life of one source until it has no more. Only at its end does the vector
 //! advance. Before, the source has passed over dead records whose killers it has yet to send; a vector that
 //! covered them already would call them dead to others, and if the source burned now, a version that others
-//! still hold would be dropped for a killer that nobody has.
+//! still hold would be dropped for a killer that nobody has. So an answer may be taken in parts ([`steps`]): each is one that
+//! the source could have given.
 //!
 //! Invariants: progress is this node's own and lies in `Local`; it decides nothing about which record wins.
 
-use std::collections::BTreeSet;
+use core::cmp::Ordering;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -38,9 +40,9 @@ impl Versioned for Progress {
     const VERSION: u8 = 1;
 }
 
-/// One answer of a feed.
+/// One answer of a feed, with its records or what they are to be read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Incoming {
+pub struct Incoming<R = Record> {
     /// Of which bucket.
     pub bucket: BucketId,
     /// Whose: the source's origin at the time.
@@ -48,7 +50,7 @@ pub struct Incoming {
     /// What the source took as seen.
     pub base: Vector,
     /// Admitted records ([`Record::admit`]) of this bucket.
-    pub records: Vec<Record>,
+    pub records: Vec<R>,
     /// What is complete with them.
     pub upto: Vector,
     /// Whether the source has more.
@@ -67,6 +69,48 @@ pub fn seen(view: &dyn View, bucket: BucketId, source: Origin) -> Result<Vector,
 fn progress(view: &dyn View, bucket: BucketId, source: Origin) -> Result<Option<Progress>, SpaceError> {
     let row: Option<Progress> = get(view, Table::Local, &progress_name(bucket, source))?;
     Ok(row.filter(|progress| progress.source == source))
+}
+
+/// The same answer as answers of at most `most` records, to be taken in this order, with nothing left out. What kills from
+/// beyond the source's vector comes first: nothing that it killed is covered without it.
+pub fn steps<R>(
+    incoming: Incoming<R>,
+    most: usize,
+    dot: impl Fn(&R) -> Dot,
+) -> impl Iterator<Item = Incoming<R>> {
+    let Incoming { bucket, source, mut base, records, upto, more } = incoming;
+    let (mut covered, ahead): (Vec<_>, Vec<_>) =
+        records.into_iter().partition(|record| upto.covers(dot(record)));
+    covered.sort_by_key(&dot);
+    let mut left: VecDeque<R> = ahead.into_iter().chain(covered).collect();
+    let mut ended = false;
+    std::iter::from_fn(move || {
+        if ended {
+            return None;
+        }
+        let records: Vec<R> = left.drain(..left.len().min(most.max(1))).collect();
+        ended = left.is_empty();
+        let upto = match records.last().map(&dot) {
+            Some(last) if !ended => up_to(&upto, last),
+            _ => upto.clone(),
+        };
+        let step = Incoming { bucket, source, base: base.clone(), records, more: more || !ended, upto };
+        base.merge(&step.upto);
+        Some(step)
+    })
+}
+
+/// What of an answer is complete with this record; nothing, with one from beyond it.
+fn up_to(whole: &Vector, last: Dot) -> Vector {
+    if !whole.covers(last) {
+        return Vector::new();
+    }
+    let until = |(origin, seq)| match Ord::cmp(&origin, &last.origin) {
+        Ordering::Less => Some((origin, seq)),
+        Ordering::Equal => Some((origin, last.seq)),
+        Ordering::Greater => None,
+    };
+    whole.iter().filter_map(until).collect()
 }
 
 /// The entries that carry out an answer, in one commit; none if an earlier answer of the round is missing.

@@ -241,6 +241,42 @@ fn of_a_key_with_very_many_versions_the_oldest_go_first() {
     assert_eq!(left(&tables, BUCKET, 9).unwrap().len(), 5);
 }
 
+/// Steps of an answer with these records as seqs of origins 1 and 2, complete to 1:9 and 2:7, seen to 1:2.
+fn cut(records: &[(u8, u64)], most: usize, more: bool) -> Vec<(Vec<u64>, [u64; 2], [u64; 2], bool)> {
+    let vector = |one, two| Vector::from_iter([(origin(1), one), (origin(2), two)]);
+    let records = records.iter().map(|&(node, seq)| put(node, seq, "a")).collect();
+    let incoming =
+        Incoming { bucket: BUCKET, source: origin(9), base: vector(2, 0), records, upto: vector(9, 7), more };
+    let ends = |vector: &Vector| [vector.get(origin(1)), vector.get(origin(2))];
+    steps(incoming, most, |record: &Record| record.dot)
+        .map(|step| {
+            let seqs = step.records.iter().map(|record| record.dot.seq).collect();
+            (seqs, ends(&step.base), ends(&step.upto), step.more)
+        })
+        .collect()
+}
+
+#[test]
+fn an_answer_in_steps_is_answers_that_follow_on_each_other() {
+    let whole = cut(&[(1, 3), (1, 5), (2, 6)], 8, false);
+    assert_eq!(whole, [(vec![3, 5, 6], [2, 0], [9, 7], false)]);
+    assert_eq!(cut(&[], 8, true), [(vec![], [2, 0], [9, 7], true)], "it passes over all");
+    // Out of order, and with 1:12 from beyond the source's vector: that comes first, and nothing is complete with it.
+    let steps = cut(&[(2, 6), (1, 5), (1, 3), (1, 12), (2, 2)], 1, false);
+    let expected = [
+        (vec![12], [2, 0], [0, 0], true),
+        (vec![3], [2, 0], [3, 0], true),
+        (vec![5], [3, 0], [5, 0], true),
+        (vec![2], [5, 0], [9, 2], true),
+        (vec![6], [9, 2], [9, 7], false),
+    ];
+    assert_eq!(steps, expected);
+    assert_eq!(
+        cut(&[(1, 3), (1, 5), (2, 6)], 2, true),
+        [(vec![3, 5], [2, 0], [5, 0], true), (vec![6], [5, 0], [9, 7], true),]
+    );
+}
+
 #[test]
 fn spans_hold_their_ends() {
     let dot = |seq| Dot { origin: origin(1), seq };

@@ -15,6 +15,8 @@ use skerry_model::{Entry, Object, Record, Versioning};
 use crate::oracle::{Truth, truth};
 
 pub(crate) const BUCKET: BucketId = BucketId([0xb0; 16]);
+/// Records of an answer that are taken at once.
+const STEP: usize = 2;
 pub(crate) const KEYS: [&str; 3] = ["a", "a\0", "b/c"];
 
 /// Rows of all tables that replication decides, and the reference counts.
@@ -252,9 +254,9 @@ impl World {
         let records = items.iter().chain(&ahead);
         let records = records.map(|item| Record::admit(&item.record.encode()).unwrap()).collect();
         let incoming = Incoming { bucket: BUCKET, source: source.origin, base, records, upto, more };
-        let entries = space::take(&receiver.tables, incoming).unwrap().unwrap();
-        for entry in &entries {
-            self.sites[to].replica.apply(entry);
+        for step in space::steps(incoming, STEP, |record| record.dot) {
+            let entries = space::take(&self.sites[to].replica.tables, step).unwrap().unwrap();
+            entries.iter().for_each(|entry| self.sites[to].replica.apply(entry));
         }
         more
     }

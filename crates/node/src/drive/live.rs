@@ -1,9 +1,11 @@
 //! The effects of the federation machine on a running node: messages to outboxes, batches to the store.
 //!
-//! Invariants: a batch is committed as a whole or not at all; a record that is malformed, or of another bucket
-//! or dot than it was sent as, refuses its batch; `Applied` is told exactly once, after the sync.
+//! Invariants: what the machine wants stored goes behind what clients wait for, in the machine's order, a long batch in
+//! steps of which each is committed as a whole or not at all; a record that is malformed, or of another bucket or dot than it was
+//! sent as, refuses its step and what follows of the batch; `Applied` is told exactly once, after the last sync.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,9 +14,9 @@ use skerry_base::codec;
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Dot, SiteId, Vector};
 use skerry_federation::budget::Class;
-use skerry_federation::{Apply, Drop, FeedItem, Fresh, Input, Keep, Message, Report};
+use skerry_federation::{Apply, Drop, FeedItem, Fresh, Input, Keep, Message, Report, limits};
 use skerry_model::{Entry, Record, space};
-use skerry_storage::{CommitError, SmallBody, Store};
+use skerry_storage::{CommitError, SmallBody, Step, Store};
 use tokio::sync::mpsc;
 
 use super::stored::{Stored, VectorFile};
@@ -91,8 +93,9 @@ impl Effects for Live {
     fn apply(&mut self, apply: Apply) {
         let (drive, changes) = (self.drive.clone(), self.changes.clone());
         let (ticket, bucket, from) = (apply.ticket, apply.bucket, apply.from);
-        self.store.submit(
-            move |view| batch(view, &apply).map(|entries| ((), entries)),
+        let mut batch = Batch::of(apply);
+        self.store.submit_steps(
+            move |view| batch.step(view),
             move |result: Result<(), CommitError<String>>| {
                 if let Err(error) = &result {
                     let reason = reason(error);
@@ -107,7 +110,7 @@ impl Effects for Live {
     fn fresh(&mut self, fresh: Fresh) {
         let (drive, changes) = (self.drive.clone(), self.changes.clone());
         let (ticket, bucket, from) = (fresh.ticket, fresh.bucket, fresh.from);
-        self.store.submit(
+        self.store.submit_behind(
             move |view| followed(view, &fresh).map(|entries| ((), entries)),
             move |result: Result<(), CommitError<String>>| {
                 if let Err(error) = &result {
@@ -122,7 +125,7 @@ impl Effects for Live {
     fn keep(&mut self, keep: Keep) {
         let (drive, changes) = (self.drive.clone(), self.changes.clone());
         let (ticket, bucket, from) = (keep.ticket, keep.bucket, keep.from);
-        self.store.submit(
+        self.store.submit_behind(
             move |view| kept(view, &keep).map(|entries| ((), entries)),
             move |result: Result<(), CommitError<String>>| {
                 match &result {
@@ -141,7 +144,7 @@ impl Effects for Live {
     fn drop_dead(&mut self, dead: Drop) {
         let (drive, changes) = (self.drive.clone(), self.changes.clone());
         let (ticket, bucket) = (dead.ticket, dead.bucket);
-        self.store.submit(
+        self.store.submit_behind(
             move |view| dropped(view, &dead).map(|entries| ((), entries)),
             move |result: Result<(), CommitError<String>>| {
                 if let Err(error) = &result {
@@ -182,7 +185,7 @@ impl Effects for Live {
                 tracing::error!(%bucket, "this site follows too many buckets: this one is not fed; leave some of them");
             }
             Report::RosterCut { left_out } => {
-                let most = skerry_federation::limits::SITES;
+                let most = limits::SITES;
                 tracing::error!(
                     left_out,
                     "more sites belong than a site keeps in touch with ({most} others): those with the greatest ids are left out \
@@ -205,24 +208,35 @@ fn reason(error: &CommitError<String>) -> String {
     }
 }
 
-/// What a batch stores. The vector follows at the end of the round: [`space::take`] says why.
-fn batch(view: &dyn View, apply: &Apply) -> Result<Vec<skerry_storage::Entry>, String> {
-    let bucket = apply.bucket;
-    let records = admitted(bucket, &apply.items)?;
-    let incoming = space::Incoming {
-        bucket,
-        source: apply.source,
-        base: apply.base.clone(),
-        records,
-        upto: apply.upto.clone(),
-        more: apply.more,
-    };
-    let taken = space::take(view, incoming).map_err(|error| error.to_string())?;
-    let taken = taken.ok_or("an earlier batch of the round is missing")?;
-    let mut entries = carried(&taken, &apply.items);
-    entries.extend(raised(view, Stored::Horizon, bucket, &apply.horizon)?);
-    entries.extend(raised(view, Stored::Doubt, bucket, &apply.doubt)?);
-    Ok(entries)
+/// A batch of a feed on its way into the store. The vector follows at the end of the round: [`space::take`] says why.
+struct Batch {
+    steps: Peekable<Box<dyn Iterator<Item = space::Incoming<FeedItem>> + Send>>,
+    /// Goes with the first step, before anything that it covers.
+    horizon: Vector,
+    doubt: Vector,
+}
+
+impl Batch {
+    fn of(apply: Apply) -> Self {
+        let Apply { source, more, bucket, base, items, upto, horizon, doubt, .. } = apply;
+        let whole = space::Incoming { bucket, source, base, records: items, upto, more };
+        let steps = space::steps(whole, limits::STEP_RECORDS, |item: &FeedItem| item.dot);
+        let steps: Box<dyn Iterator<Item = _> + Send> = Box::new(steps);
+        Self { steps: steps.peekable(), horizon, doubt }
+    }
+
+    fn step(&mut self, view: &dyn View) -> Result<Step, String> {
+        let Some(step) = self.steps.next() else { return Ok(Step::default()) };
+        let space::Incoming { bucket, source, base, records: items, upto, more } = step;
+        let records = admitted(bucket, &items)?;
+        let incoming = space::Incoming { bucket, source, base, records, upto, more };
+        let taken = space::take(view, incoming).map_err(|error| error.to_string())?;
+        let taken = taken.ok_or("an earlier batch of the round is missing")?;
+        let mut entries = carried(&taken, &items);
+        entries.extend(raised(view, Stored::Horizon, bucket, &std::mem::take(&mut self.horizon))?);
+        entries.extend(raised(view, Stored::Doubt, bucket, &std::mem::take(&mut self.doubt))?);
+        Ok(Step { entries, more: self.steps.peek().is_some() })
+    }
 }
 
 /// What records store that came with their news.
@@ -318,3 +332,7 @@ pub(crate) fn raised_horizon(
 ) -> Result<Option<skerry_storage::Entry>, String> {
     raised(view, Stored::Horizon, bucket, dropped)
 }
+
+#[cfg(test)]
+#[path = "live_tests.rs"]
+mod tests;

@@ -16,26 +16,14 @@ use crate::checkers::durability::How;
 use crate::checkers::kept;
 use crate::history::{History, Outcome, Place};
 use crate::ledger::{self, Applied, ApplyRefusal};
-use crate::site::{Answer, Asked, Decided, Deciding, Desk, Unwritten, Wrote, left_name, lock, membership};
+use crate::site::{
+    Answer, Asked, Decided, Deciding, Desk, Fates, Underway, Unwritten, Wrote, left_name, lock, membership,
+};
 use crate::trace::Who;
+use skerry_storage::Step;
 
 /// Before, sites still meet and become members.
 const MEASURED_FROM: Instant = Instant(20_000_000_000);
-
-/// What a commit does to the history once it is done.
-#[derive(Debug, Default)]
-pub(super) struct Fates {
-    bucket: BucketId,
-    stored: Vec<(Place, Dot)>,
-    gone: Vec<Dot>,
-}
-
-impl Fates {
-    /// Records that go.
-    pub(super) fn drops(bucket: BucketId, gone: Vec<Dot>) -> Self {
-        Self { bucket, gone, stored: Vec::new() }
-    }
-}
 
 /// What proposals tell the checkers.
 #[derive(Clone)]
@@ -127,24 +115,46 @@ impl Notes {
     /// Tells the history what became of a batch, and adds the answer for who waits for it.
     pub(super) fn done(&self, fates: Fates, ok: bool, desk: &Mutex<Desk>, mut answer: Answer) {
         if let Answer::Applied { stored, .. } = &mut answer {
-            stored.extend(fates.stored.iter().map(|(place, dot)| (place.0, *dot)));
+            stored.extend(named(&fates));
         }
-        let mut history = lock(&self.history);
+        let not_gone = self.ended(fates, ok);
         let mut desk = lock(desk);
+        desk.not_gone.extend(not_gone);
+        desk.answers.push(answer);
+    }
+
+    /// Tells the history what became of a commit; which records are not gone that were to go.
+    fn ended(&self, fates: Fates, ok: bool) -> Vec<(BucketId, Dot)> {
+        let mut history = lock(&self.history);
         for (place, dot) in fates.stored {
             match ok {
                 true => history.stored(self.site, &place, dot),
                 false => history.undecided(self.site, &place, dot),
             }
         }
-        for dot in fates.gone {
-            match ok {
-                true => history.dropped(self.site, fates.bucket, dot),
-                false => desk.not_gone.push((fates.bucket, dot)),
-            }
+        if !ok {
+            return fates.gone.into_iter().map(|dot| (fates.bucket, dot)).collect();
         }
-        desk.answers.push(answer);
+        fates.gone.into_iter().for_each(|dot| history.dropped(self.site, fates.bucket, dot));
+        Vec::new()
     }
+
+    /// A commit group is durable: so are the steps in it of batches that have not ended.
+    fn stepped(&self, desk: &Mutex<Desk>) {
+        let underway = std::mem::take(&mut lock(desk).underway);
+        for batch in &underway {
+            let step = std::mem::take(&mut lock(batch).step);
+            lock(batch).stored.extend(named(&step));
+            self.ended(step, true);
+        }
+        // Only their proposals hold those that go on.
+        lock(desk).underway.extend(underway.into_iter().filter(|batch| Arc::strong_count(batch) > 1));
+    }
+}
+
+/// What a commit stores, without the places.
+fn named(fates: &Fates) -> impl Iterator<Item = (BucketId, Dot)> {
+    fates.stored.iter().map(|(place, dot)| (place.0, *dot))
 }
 
 /// Whether the store has heard that a record is dead: covered and not stored.
@@ -169,18 +179,22 @@ impl World {
             apply.items.retain(|item| apply.upto.covers(item.dot));
         }
         let forget = self.environment.canary == Some(Canary::ForgottenContext);
-        self.submit_records(site, (apply.ticket, apply.bucket), move |view| {
-            let mut applied = ledger::apply(view, &apply)?;
+        let (ticket, bucket) = (apply.ticket, apply.bucket);
+        let mut steps = ledger::Steps::of(apply);
+        self.submit_records(site, (ticket, bucket), move |view| {
+            let (mut applied, more) = steps.step(view)?;
             if forget {
                 forget_contexts(&mut applied);
             }
-            Ok(applied)
+            Ok((applied, more))
         });
     }
 
     pub(super) fn submit_keep(&mut self, site: usize, keep: Keep) {
         self.count("gatherings");
-        self.submit_records(site, (keep.ticket, keep.bucket), move |view| ledger::keep(view, &keep));
+        self.submit_records(site, (keep.ticket, keep.bucket), move |view| {
+            Ok((ledger::keep(view, &keep)?, false))
+        });
     }
 
     pub(super) fn submit_fresh(&mut self, site: usize, fresh: Fresh) {
@@ -191,7 +205,7 @@ impl World {
             if forget {
                 forget_contexts(&mut applied);
             }
-            Ok(applied)
+            Ok((applied, false))
         });
     }
 
@@ -199,25 +213,25 @@ impl World {
         &mut self,
         site: usize,
         (ticket, bucket): (Ticket, BucketId),
-        decide: impl FnOnce(&dyn View) -> Result<Applied, ApplyRefusal> + Send + 'static,
+        mut decide: impl FnMut(&dyn View) -> Result<(Applied, bool), ApplyRefusal> + Send + 'static,
     ) {
         let notes = self.notes(site);
         let Some(running) = self.running(site) else { return };
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
-        let fates = notes.undecided();
-        let (noted, at_end) = (Arc::clone(&fates), notes.clone());
-        store.submit(
+        let batch = Arc::new(Mutex::new(Underway::default()));
+        lock(&desk).underway.push(Arc::clone(&batch));
+        let (noted, at_end) = (Arc::clone(&batch), notes.clone());
+        store.submit_steps(
             move |view| {
-                let applied = decide(view)?;
-                *lock(&noted) = notes.batch(view, bucket, &applied)?;
-                Ok::<_, ApplyRefusal>(((), applied.entries))
+                let (applied, more) = decide(view)?;
+                lock(&noted).step = notes.batch(view, bucket, &applied)?;
+                Ok::<_, ApplyRefusal>(Step { entries: applied.entries, more })
             },
             move |result| {
-                let fates = std::mem::take(&mut *lock(&fates));
+                let Underway { step, stored } = std::mem::take(&mut *lock(&batch));
                 let why = result.err().map(|error| format!("{error:?}")).unwrap_or_default();
                 let ok = why.is_empty();
-                let answer = Answer::Applied { ticket, ok, why, stored: Vec::new() };
-                at_end.done(fates, ok, &desk, answer);
+                at_end.done(step, ok, &desk, Answer::Applied { ticket, ok, why, stored });
             },
         );
         self.plan_pump(site);
@@ -231,7 +245,7 @@ impl World {
         let ticket = drop.ticket;
         let (bucket, dots) = (drop.bucket, drop.dots.clone());
         let deciding = notes.clone();
-        store.submit(
+        store.submit_behind(
             move |view| {
                 lock(&deciding.history).decided_to_drop(site, bucket, &drop.dots);
                 let entries = ledger::drop_dots(view, &drop)?;
@@ -292,6 +306,9 @@ impl World {
         running.pump_planned = false;
         lock(&running.desk).wall = wall;
         let carried_out = running.store.pump();
+        let notes =
+            Notes { site, history: self.history.clone(), dots: self.dots.clone(), found: self.found.clone() };
+        notes.stepped(&running.desk);
         let answers = std::mem::take(&mut lock(&running.desk).answers);
         let at = now.after(disk.take_busy());
         running.busy_until = at;

@@ -170,7 +170,8 @@ impl World {
         if let Some(shows) = self.shows.get_mut(site) {
             shows.left(bucket);
         }
-        store.submit(
+        // No step of a batch may come after it.
+        store.submit_behind(
             move |view| {
                 let own = own_of(&read, view, bucket).map_err(|error| error.to_string())?;
                 let verdict = attempt.judge(&own, copies, &members);

@@ -9,7 +9,6 @@ use skerry_model::retire::{self, Settled, Sweep};
 use skerry_model::space::DotRange;
 use skerry_model::{Entry, space};
 
-use super::commits::Fates;
 use super::{Death, Event, World};
 use crate::canary::Canary;
 use crate::checkers::Violation;
@@ -17,7 +16,7 @@ use crate::disk::Snapshot;
 use crate::environment::Class;
 use crate::ledger::{self, Fact};
 use crate::memory::Memory;
-use crate::site::{Answer, lock};
+use crate::site::{Answer, Fates, lock};
 use crate::trace::Who;
 use skerry_scenario::clock::{days, millis, seconds};
 use skerry_scenario::draw::Ppm;

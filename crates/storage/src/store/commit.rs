@@ -1,4 +1,5 @@
-//! One commit group: what waits runs in order, one write, one sync, then the index, then the answers.
+//! One commit group: what waits runs in order, then a little of what goes behind; one write, one sync, then the index, then
+//! the answers.
 //!
 //! Order of durability: payload that a group refers to, its journal frames, the index (whenever it flushes).
 
@@ -32,6 +33,19 @@ enum Reach {
     Everything,
 }
 
+/// A commit group while it is made.
+struct Group<'c> {
+    changes: Changes<'c>,
+    /// Somebody wants all payload durable.
+    settles: bool,
+    /// Nobody needs it on the disk.
+    lazy: bool,
+    /// Proposals and steps that ran.
+    runs: usize,
+    /// What they asked for: entries, one at least for each.
+    work: usize,
+}
+
 /// What a frame may take of the journal's reserve.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
@@ -44,21 +58,24 @@ pub(super) enum Room {
 }
 
 impl Store {
-    /// Carries out one commit group on the calling thread and returns how many proposals it answered: the
+    /// Carries out one commit group on the calling thread and returns how many proposals and steps it took: the
     /// simulator's way. Deterministic: no clock, no randomness, no other thread.
     pub fn pump(&self) -> usize {
-        let jobs = self.queue.take(self.settings.group_proposals);
-        let count = jobs.len();
-        if count > 0 {
-            if self.space.is_short() {
-                self.relieve_if_idle();
-            }
-            let answers = self.group(jobs);
-            for (job, outcome) in answers {
+        if self.queue.is_empty() {
+            return 0;
+        }
+        if self.space.is_short() {
+            self.relieve_if_idle();
+        }
+        let (count, ran) = self.group(self.queue.take(self.settings.group_proposals));
+        for (job, outcome) in ran {
+            if outcome.is_ok() && job.goes_on() {
+                self.queue.put_back(job);
+            } else {
                 job.end(outcome);
             }
-            self.tend_if_alone();
         }
+        self.tend_if_alone();
         count
     }
 
@@ -155,40 +172,83 @@ impl Store {
         Ok(())
     }
 
-    fn group(&self, mut jobs: Vec<Box<dyn Job>>) -> Vec<(Box<dyn Job>, Outcome)> {
+    fn group(&self, jobs: Vec<Box<dyn Job>>) -> (usize, Vec<(Box<dyn Job>, Outcome)>) {
         let mut core = self.core();
         let reading = self.view();
         let once = Once::over(&reading);
-        let mut changes = Changes::over(&once, core.mark + 1);
-        let (mut settles, mut lazy) = (false, self.settings.lazy);
-        let mut outcomes = Vec::with_capacity(jobs.len());
-        for job in &mut jobs {
-            outcomes.push(self.check_poison().and_then(|()| match job.run(&changes.view()) {
-                Asked::Nothing => Ok(()),
-                Asked::Settle => {
-                    settles = true;
-                    Ok(())
-                }
-                Asked::Entries(entries) => {
-                    lazy &= entries.iter().all(|entry| entry.lazy);
-                    self.judged(self.take_in(&mut core, &mut changes, &entries))
-                }
-            }));
-        }
-        if core.writer.has_staged() || settles {
-            let reach = match (settles, lazy) {
-                (true, _) => Reach::Everything,
-                (_, true) => Reach::System,
-                _ => Reach::Disk,
-            };
-            let durable = self.check_poison().and_then(|()| self.make_durable(&mut core, changes, reach));
+        let changes = Changes::over(&once, core.mark + 1);
+        let mut group = Group { changes, settles: false, lazy: self.settings.lazy, runs: 0, work: 0 };
+        let behind =
+            if jobs.is_empty() { self.settings.group_behind } else { self.settings.group_behind / 8 };
+        let run = |mut job: Box<dyn Job>| {
+            let outcome = self.run(&mut core, &mut group, &mut *job);
+            (job, outcome)
+        };
+        let mut ran: Vec<_> = jobs.into_iter().map(run).collect();
+        self.run_behind(&mut core, &mut group, behind, &mut ran);
+        let runs = group.runs;
+        if core.writer.has_staged() || group.settles {
+            let durable = self.check_poison().and_then(|()| self.finish(&mut core, group));
             if let Err(error) = durable {
-                for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
+                for (_, outcome) in ran.iter_mut().filter(|(_, outcome)| outcome.is_ok()) {
                     *outcome = Err(error.clone());
                 }
             }
         }
-        jobs.into_iter().zip(outcomes).collect()
+        (runs, ran)
+    }
+
+    /// Runs a proposal, or a step of it, over what the group has so far.
+    fn run(&self, core: &mut Core, group: &mut Group<'_>, job: &mut dyn Job) -> Outcome {
+        (group.runs, group.work) = (group.runs + 1, group.work + 1);
+        self.check_poison()?;
+        match job.run(&group.changes.view()) {
+            Asked::Nothing => Ok(()),
+            Asked::Settle => {
+                group.settles = true;
+                Ok(())
+            }
+            Asked::Entries(entries) => {
+                group.lazy &= entries.iter().all(|entry| entry.lazy);
+                group.work += entries.len().saturating_sub(1);
+                self.judged(self.take_in(core, &mut group.changes, &entries))
+            }
+        }
+    }
+
+    /// Takes of what goes behind: one step at least, and no further once somebody came who waits, or so many entries are in.
+    fn run_behind(
+        &self,
+        core: &mut Core,
+        group: &mut Group<'_>,
+        most: usize,
+        ran: &mut Vec<(Box<dyn Job>, Outcome)>,
+    ) {
+        let before = group.work;
+        while let Some(mut job) = self.queue.take_behind() {
+            let mut is_enough;
+            let outcome = loop {
+                let outcome = self.run(core, group, &mut *job);
+                is_enough = group.work - before >= most || self.queue.is_asked();
+                if outcome.is_err() || !job.goes_on() || is_enough {
+                    break outcome;
+                }
+            };
+            ran.push((job, outcome));
+            if is_enough {
+                return;
+            }
+        }
+    }
+
+    /// Ends a group of which something is to become durable.
+    fn finish(&self, core: &mut Core, group: Group<'_>) -> Outcome {
+        let reach = match (group.settles, group.lazy) {
+            (true, _) => Reach::Everything,
+            (_, true) => Reach::System,
+            _ => Reach::Disk,
+        };
+        self.make_durable(core, group.changes, reach)
     }
 
     /// Reduces and stages the entries of one proposal. After an error nothing of it is left.

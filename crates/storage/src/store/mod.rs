@@ -57,7 +57,7 @@ pub use report::{
     CacheStats, ClassUsage, Collected, Damage, IndexState, Recovery, SyncStats, TornTail, Usage,
 };
 pub use scrub::{DamagedChunk, DamagedSegment, ScrubState, ScrubStep};
-pub use words::{Class, Entry, Propose, SmallBody};
+pub use words::{Class, Entry, Propose, SmallBody, Step};
 
 /// What only one thread at a time may touch: who carries out a group.
 struct Core {
@@ -158,13 +158,44 @@ impl Store {
         T: Send + 'static,
         E: Send + 'static,
     {
-        self.queue.push(Box::new(queue::Proposal::new(propose, done)), self.settings.queue_proposals);
+        self.push(queue::Lane::Ahead, queue::Proposal::new(propose, done));
+    }
+
+    /// As [`Store::submit`], behind everything that was submitted so, also later: for what no client waits for. What was
+    /// submitted behind keeps its order.
+    pub fn submit_behind<T, E>(
+        &self,
+        propose: impl FnOnce(&dyn View) -> Result<(T, Vec<Entry>), E> + Send + 'static,
+        done: impl FnOnce(Result<T, CommitError<E>>) + Send + 'static,
+    ) where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        self.push(queue::Lane::Behind, queue::Proposal::new(propose, done));
+    }
+
+    /// Queues a long proposal behind, which is carried out in steps: `step` is asked as long as it says that there is more,
+    /// each time over all that is committed by then and the earlier proposals of its group. Each step is committed as a whole or not at
+    /// all; between two of them others may come that somebody waits for. `done` hears of the last, or of the first that
+    /// failed: those before it stay.
+    pub fn submit_steps<E>(
+        &self,
+        step: impl FnMut(&dyn View) -> Result<Step, E> + Send + 'static,
+        done: impl FnOnce(Result<(), CommitError<E>>) + Send + 'static,
+    ) where
+        E: Send + 'static,
+    {
+        self.push(queue::Lane::Behind, queue::Sequence::new(step, done));
+    }
+
+    fn push(&self, lane: queue::Lane, job: impl queue::Job + 'static) {
+        self.queue.push(Box::new(job), lane, self.settings.queue_proposals);
     }
 
     /// Makes all payload put so far durable and known to the index, also what no new record refers to (copies that
     /// repair or follow records already here). `done` as for [`Store::submit`].
     pub fn settle(&self, done: impl FnOnce(Result<(), StorageError>) + Send + 'static) {
-        self.queue.push(Box::new(queue::Settling(done)), self.settings.queue_proposals);
+        self.push(queue::Lane::Ahead, queue::Settling(done));
     }
 
     /// Whether all payload that was put is durable.

@@ -8,6 +8,15 @@ use skerry_base::{BucketId, ChunkId};
 /// write. No entries: nothing is written, but `done` still waits for what it has seen to be durable.
 pub type Propose<T, E> = Box<dyn FnOnce(&dyn View) -> Result<(T, Vec<Entry>), E> + Send>;
 
+/// A part of a long proposal: what [`crate::Store::submit_steps`] asks for.
+#[derive(Debug, Default)]
+pub struct Step {
+    /// To be committed, together.
+    pub entries: Vec<Entry>,
+    /// Whether another follows.
+    pub more: bool,
+}
+
 /// One journal entry.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {

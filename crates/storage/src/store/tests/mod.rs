@@ -4,6 +4,7 @@
 mod collecting;
 mod compacting;
 mod failing;
+mod fed;
 mod flips;
 mod full;
 mod giving_up;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
+use super::fed::Feeder;
 use super::world::{self, Answer, DOMAIN, body, keys, submit};
 use crate::disk::faulty::Chance;
 use crate::store::{Entry, Store};
@@ -36,6 +37,8 @@ pub(super) struct Client {
     opened: bool,
     number: u64,
     now: u64,
+    /// Who brings batches beside it, if anybody.
+    feeder: Option<Feeder>,
 }
 
 impl Client {
@@ -55,7 +58,13 @@ impl Client {
             opened: false,
             number: 0,
             now: 1_000_000,
+            feeder: None,
         }
+    }
+
+    /// One beside whom batches are fed.
+    pub(super) fn fed(seed: u64) -> Self {
+        Self { feeder: Some(Feeder::new(seed)), ..Self::new(seed) }
     }
 
     /// One that lets the store answer before a sync.
@@ -66,6 +75,7 @@ impl Client {
     /// What was acknowledged so far lasts.
     fn secure(&mut self) {
         self.secured = (self.acknowledged, self.number_at(self.acknowledged));
+        self.feeder.iter_mut().for_each(Feeder::secure);
     }
 
     /// The number of the last put of a state.
@@ -103,6 +113,9 @@ impl Client {
     pub(super) fn act(&mut self, store: &Arc<Store>) {
         if std::mem::take(&mut self.opened) && self.comes_again {
             self.put_again(store);
+        }
+        if let Some(feeder) = &mut self.feeder {
+            feeder.act(store, &mut self.contents);
         }
         match self.chance.below(100) {
             0..30 => {
@@ -272,6 +285,7 @@ impl Client {
                 self.acknowledged = self.acknowledged.max(index);
             }
         }
+        self.feeder.iter_mut().for_each(Feeder::hear);
     }
 
     /// The store was opened anew: it must stand at some state not before what was acknowledged.
@@ -279,14 +293,16 @@ impl Client {
         self.hear();
         let found: State =
             keys(&store.view()).into_iter().map(|(key, held)| (key, (held.number, held.chunk))).collect();
+        let (fed, own): (State, State) = found.into_iter().partition(|(key, _)| Feeder::owns(key));
+        self.feeder.iter_mut().for_each(|feeder| feeder.check(&fed, self.lazy));
         let least = if self.lazy { self.secured.0 } else { self.acknowledged };
-        let at = (least..self.history.len()).find(|&at| self.history[at] == found);
+        let at = (least..self.history.len()).find(|&at| self.history[at] == own);
         let Some(at) = at else {
-            panic!("acknowledged {} of {}: {found:?}", self.acknowledged, self.history.len());
+            panic!("acknowledged {} of {}: {own:?}", self.acknowledged, self.history.len());
         };
         self.history.truncate(at + 1);
         (self.acknowledged, self.opened) = (at, true);
-        for (_, (number, chunk)) in found {
+        for (_, (number, chunk)) in own.into_iter().chain(fed) {
             match store.read_chunk(DOMAIN, chunk, 0..u32::MAX) {
                 Ok(bytes) => assert_eq!(bytes, self.contents[&chunk]),
                 Err(ReadError::Absent) if self.remote.contains(&chunk) => {}
@@ -310,9 +326,8 @@ mod runs {
     use crate::disk::real::RealDisk;
     use crate::{Engine, Settings};
 
-    fn run_on_memory(seed: u64, settings: &Settings) {
+    fn run_on_memory(mut client: Client, settings: &Settings) {
         let disk = FaultyDisk::default();
-        let mut client = Client::new(seed);
         for _ in 0..12 {
             let (store, recovery) = world::open(&disk, settings);
             assert_eq!((recovery.torn, recovery.damage), (None, vec![]));
@@ -322,17 +337,25 @@ mod runs {
             }
             client.pump(&store);
             assert_eq!(client.acknowledged, client.history.len() - 1);
+            while store.pump() > 0 {}
+            client.hear();
+            assert!(client.feeder.as_ref().is_none_or(Feeder::is_done));
         }
     }
 
     #[test]
     fn memory_index() {
-        (0..12).for_each(|seed| run_on_memory(seed, &world::small()));
+        (0..12).for_each(|seed| run_on_memory(Client::new(seed), &world::small()));
     }
 
     #[test]
     fn index_that_lags() {
-        (100..112).for_each(|seed| run_on_memory(seed, &world::kept()));
+        (100..112).for_each(|seed| run_on_memory(Client::new(seed), &world::kept()));
+    }
+
+    #[test]
+    fn batches_behind_it() {
+        (200..212).for_each(|seed| run_on_memory(Client::fed(seed), &world::kept()));
     }
 
     fn run_on_files(seed: u64, engine: Engine) {

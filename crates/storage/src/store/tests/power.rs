@@ -24,9 +24,12 @@ enum Kind {
     Lazy,
     /// The same with an index that is rebuilt.
     LazyRebuilt,
+    /// Batches are fed beside it, in steps.
+    Fed,
 }
 
-const KINDS: [Kind; 5] = [Kind::Rebuilt, Kind::Lagging, Kind::Moving, Kind::Lazy, Kind::LazyRebuilt];
+const KINDS: [Kind; 6] =
+    [Kind::Rebuilt, Kind::Lagging, Kind::Moving, Kind::Lazy, Kind::LazyRebuilt, Kind::Fed];
 
 impl Kind {
     const fn is_lazy(self) -> bool {
@@ -40,11 +43,17 @@ impl Kind {
         };
         // Small, so that segments are emptied within a short run.
         let payload_segment_bytes = if self == Self::Moving { 128 << 10 } else { 256 << 10 };
-        Settings { lazy: self.is_lazy(), payload_segment_bytes, ..settings }
+        // Little, so that most batches are cut into several groups.
+        let group_behind = if self == Self::Fed { 3 } else { settings.group_behind };
+        Settings { lazy: self.is_lazy(), payload_segment_bytes, group_behind, ..settings }
     }
 
     fn client(self, seed: u64) -> Client {
-        if self.is_lazy() { Client::lazy(seed) } else { Client::new(seed) }
+        match self {
+            Self::Lazy | Self::LazyRebuilt => Client::lazy(seed),
+            Self::Fed => Client::fed(seed),
+            _ => Client::new(seed),
+        }
     }
 
     fn disk(self) -> FaultyDisk {
@@ -166,6 +175,13 @@ fn every_operation_with_answers_before_the_sync() {
     for seed in 40..42 {
         sweep(Kind::Lazy, seed, 4);
         sweep(Kind::LazyRebuilt, seed, 4);
+    }
+}
+
+#[test]
+fn every_operation_while_batches_are_fed() {
+    for seed in 50..53 {
+        sweep(Kind::Fed, seed, 4);
     }
 }
 
