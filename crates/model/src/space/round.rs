@@ -116,12 +116,15 @@ fn up_to(whole: &Vector, last: Dot) -> Vector {
 /// The entries that carry out an answer, in one commit; none if an earlier answer of the round is missing.
 pub fn take(view: &dyn View, incoming: Incoming) -> Result<Option<Vec<Entry>>, SpaceError> {
     let Incoming { bucket, source, base, records, upto, more } = incoming;
-    if !seen(view, bucket, source)?.includes(&base) {
+    let vector = feed::vector(view, bucket)?;
+    let progress = progress(view, bucket, source)?;
+    let mut seen = vector.clone();
+    progress.iter().for_each(|progress| seen.merge(&progress.upto));
+    if !seen.includes(&base) {
         return Ok(None);
     }
-    let mut progress = progress(view, bucket, source)?.unwrap_or(Progress { source, ..Progress::default() });
+    let mut progress = progress.unwrap_or(Progress { source, ..Progress::default() });
     let dots: BTreeSet<Dot> = records.iter().map(|record| record.dot).collect();
-    let vector = feed::vector(view, bucket)?;
     let mut from = vector;
     from.merge(&base);
     progress.dead.extend(feed::absent(view, bucket, &from, &upto, &dots)?);

@@ -315,6 +315,9 @@ fn raised(
     bucket: BucketId,
     more: &Vector,
 ) -> Result<Option<skerry_storage::Entry>, String> {
+    if more.is_empty() {
+        return Ok(None);
+    }
     let mut vector = read(view, what, bucket)?;
     if vector.includes(more) {
         return Ok(None);
