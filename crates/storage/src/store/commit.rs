@@ -22,6 +22,9 @@ use crate::journal::writer::Sealed;
 
 type Outcome = Result<(), StorageError>;
 
+/// What ran in a group, and what became of it.
+type Ran = Vec<(Box<dyn Job>, Outcome)>;
+
 /// How far a group goes before its answers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
@@ -172,7 +175,7 @@ impl Store {
         Ok(())
     }
 
-    fn group(&self, jobs: Vec<Box<dyn Job>>) -> (usize, Vec<(Box<dyn Job>, Outcome)>) {
+    fn group(&self, jobs: Vec<Box<dyn Job>>) -> (usize, Ran) {
         let mut core = self.core();
         let reading = self.view();
         let once = Once::over(&reading);
@@ -184,7 +187,7 @@ impl Store {
             let outcome = self.run(&mut core, &mut group, &mut *job);
             (job, outcome)
         };
-        let mut ran: Vec<_> = jobs.into_iter().map(run).collect();
+        let mut ran: Ran = jobs.into_iter().map(run).collect();
         self.run_behind(&mut core, &mut group, behind, &mut ran);
         let runs = group.runs;
         if core.writer.has_staged() || group.settles {
@@ -217,13 +220,7 @@ impl Store {
     }
 
     /// Takes of what goes behind: one step at least, and no further once somebody came who waits, or so many entries are in.
-    fn run_behind(
-        &self,
-        core: &mut Core,
-        group: &mut Group<'_>,
-        most: usize,
-        ran: &mut Vec<(Box<dyn Job>, Outcome)>,
-    ) {
+    fn run_behind(&self, core: &mut Core, group: &mut Group<'_>, most: usize, ran: &mut Ran) {
         let before = group.work;
         while let Some(mut job) = self.queue.take_behind() {
             let mut is_enough;
