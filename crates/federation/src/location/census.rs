@@ -142,6 +142,8 @@ impl Census {
         }
         if self.due.is_none_or(|due| due <= cx.now) {
             (self.queue, self.doubted) = (mine.collect(), None);
+            // Who was silent then may speak now, and have heard whom the others have not.
+            self.silent.clear();
             self.due = Some(cx.now.after(self.pause));
             self.pause = (self.pause * 2).min(cx.peers.census_max());
         }

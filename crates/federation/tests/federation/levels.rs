@@ -154,6 +154,33 @@ fn one_landmark_that_missed_a_member_does_not_answer_for_those_that_are_silent()
 }
 
 #[test]
+fn landmarks_that_were_silent_once_are_asked_again_in_the_next_round() {
+    let mut world = line(20, 1, &[]);
+    let top = top(&world);
+    let mut low = (0..20).filter(|n| !top.contains(n));
+    let (asker, other) = (low.next().unwrap(), low.next_back().unwrap());
+    // One landmark, begun again, has not heard a site that all the others have heard.
+    world.silence(other, top[0]);
+    world.restart(top[0]);
+    world.run(seconds(60));
+    // While the others say nothing, that one is all there is to ask.
+    for silent in &top[1..] {
+        world.silence(*silent, asker);
+    }
+    world.join(asker, bucket(5));
+    world.run(seconds(3 * top.len() as u64));
+    let said_no = |world: &World| world.sites[asker].machine.strangers(bucket(5));
+    assert!(!said_no(&world).contains(&site_id(other)), "nobody was there who had heard it");
+    for silent in &top[1..] {
+        world.heal(*silent, asker);
+    }
+    world.run(seconds(1300));
+    let missing: Vec<usize> =
+        (0..20).filter(|n| *n != asker && !said_no(&world).contains(&site_id(*n))).collect();
+    assert_eq!(missing, [], "they are not known to be no members");
+}
+
+#[test]
 fn landmarks_die_and_members_are_found() {
     let mut world = line(24, 2, &[]);
     let low: Vec<usize> = (0..24).filter(|n| !top(&world).contains(n)).collect();
