@@ -16,7 +16,7 @@ use crate::metered::Metered;
 use crate::peers::Peers;
 use crate::places::Places;
 use crate::reconcile::{Next, Reconcile};
-use crate::{AreasReport, Config, Gaps, Input, Output, Replica, Report, SiteEntry, Stats, Ticket};
+use crate::{AreasReport, Config, Gaps, Input, Output, Pulls, Replica, Report, SiteEntry, Stats, Ticket};
 
 /// All of a node's decisions about other sites.
 ///
@@ -135,6 +135,11 @@ impl Federation {
     pub fn seen(&self, bucket: BucketId) -> Vec<(SiteId, Vector)> {
         let told = |site: SiteId| (site, self.feed.told_by(bucket, site).unwrap_or_default());
         self.members(bucket).into_iter().map(told).collect()
+    }
+
+    /// The pulls on their way to a site: as the ledger by which its link is shared has them, and as the buckets have them.
+    pub fn pulls(&self, site: SiteId) -> [Pulls; 2] {
+        self.feed.pulls_of(site)
     }
 
     /// Whether every member of a bucket is known: only then is what all of [`Self::seen`] have seen by all.

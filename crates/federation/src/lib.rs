@@ -55,5 +55,5 @@ pub use input::{Input, SiteEntry, Ticket};
 pub use message::Message;
 pub use output::{Answer, Apply, Drop, Fresh, Keep, Output, Report};
 pub use replica::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Span, Unreadable};
-pub use stats::{AreasReport, Gaps, Near, Stats};
+pub use stats::{AreasReport, Gaps, Near, Pulls, Stats};
 pub use together::Together;

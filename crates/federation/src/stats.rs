@@ -43,6 +43,17 @@ pub struct Stats {
     pub violations: u64,
 }
 
+/// Pulls on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pulls {
+    /// How many.
+    pub count: usize,
+    /// What they asked for together.
+    pub bytes: u64,
+    /// Buckets that wait until a site may be asked.
+    pub waiting: usize,
+}
+
 /// How far this site and the others are behind each other in one bucket, in records (dead ones count).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gaps {

@@ -17,7 +17,7 @@ use skerry_base::{BucketId, Instant, SiteId, Vector};
 
 use crate::context::Context;
 use crate::location::Change;
-use crate::{Gaps, Replica, Ticket, limits};
+use crate::{Gaps, Pulls, Replica, Ticket, limits};
 
 mod bucket;
 mod check;
@@ -331,6 +331,16 @@ impl Feed {
         };
         let missing = bucket.sources.iter().map(ahead).filter(|(_, records)| *records > 0).collect();
         Some(Gaps { bucket: id, missing, unsent: members.iter().map(behind).collect() })
+    }
+
+    /// The pulls on their way to a site, as the ledger has them and as the buckets have them; who waits is known to the first alone.
+    pub(crate) fn pulls_of(&self, site: SiteId) -> [Pulls; 2] {
+        let of =
+            |bucket: &Bucket| Some(u64::from(bucket.pull.as_ref().filter(|pull| pull.source == site)?.asked));
+        let add = |pulls: Pulls, asked| Pulls { count: pulls.count + 1, bytes: pulls.bytes + asked, ..pulls };
+        let ledger = self.sites.pulls(site);
+        let waiting = Pulls { waiting: ledger.waiting, ..Pulls::default() };
+        [ledger, self.buckets.values().filter_map(of).fold(waiting, add)]
     }
 
     /// Buckets of which this site and another are members.

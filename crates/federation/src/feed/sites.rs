@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use skerry_base::{BucketId, Instant, SiteId};
 
-use crate::limits;
+use crate::{Pulls, limits};
 
 /// Buckets that wait, oldest first, each once.
 #[derive(Debug, Default)]
@@ -191,6 +191,16 @@ impl Sites {
             rested = true;
         }
         rested
+    }
+
+    /// What is on its way to a site, and who waits for it.
+    pub(super) fn pulls(&self, site: SiteId) -> Pulls {
+        let of = |standing: &Standing| Pulls {
+            count: standing.running,
+            bytes: u64::from(standing.asked),
+            waiting: standing.line.in_it.len(),
+        };
+        self.sites.get(&site).map(of).unwrap_or_default()
     }
 
     /// Pulls on their way from all.

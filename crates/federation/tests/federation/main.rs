@@ -7,6 +7,7 @@ mod crowd;
 mod equal;
 mod fresh;
 mod hostile;
+mod ledger;
 mod levels;
 mod location;
 mod loose;
