@@ -43,6 +43,8 @@ pub(super) struct Strip {
     empty_since: Option<u64>,
     /// Stripped already, or not whole: leave it.
     done: bool,
+    /// What lived in it when some of that could not be moved: tried again once that has changed.
+    stuck: Option<u64>,
 }
 
 impl Strip {
@@ -120,14 +122,15 @@ impl Store {
         }
         let living = living?;
         done.more = true;
-        match groups(&living).try_for_each(|group| self.move_group(group)) {
-            // It stays where it is, for who can mend it.
-            Err(StorageError::Damaged(_)) => {
-                sweep.journal.entry(number).or_default().done = true;
-                Ok(())
-            }
-            moved => moved,
+        let mut all = true;
+        for group in groups(&living) {
+            all &= self.move_group(group)?;
         }
+        if !all {
+            let left = self.space.of(Area::Journal, number).live;
+            sweep.journal.entry(number).or_default().stuck = Some(left);
+        }
+        Ok(())
     }
 
     /// On a disk that is nearly full: whether more has to be moved than is worth it in itself. Not while there are bodies
@@ -153,7 +156,7 @@ impl Store {
         let known = sweep.journal.entry(number).or_default();
         // The cheap test first: most segments are full of life.
         let most = used.len.saturating_sub(used.freed + used.live);
-        if known.done || most * WORTH < used.len {
+        if known.done || known.stuck == Some(used.live) || most * WORTH < used.len {
             return Ok(None);
         }
         let heads = match known.heads {
@@ -224,14 +227,17 @@ impl Store {
         Ok(rows.map(|(key, place, row)| Living { key, place, len: row.stored }).collect())
     }
 
-    /// Appends some bodies again, those that still live.
-    fn move_group(&self, group: &[Living]) -> Result<(), StorageError> {
+    /// Appends some bodies again, those that still live. What cannot be read stays where it is, for who can mend it: false then.
+    fn move_group(&self, group: &[Living]) -> Result<bool, StorageError> {
+        let mut all = true;
         self.own_group(|core, changes, _| {
             let mut bodies = Vec::new();
             for body in group {
                 if changes.row(body.key)?.place == Some(body.place) {
-                    let bytes = self.read_chunk(body.key.0, body.key.1, 0..u32::MAX);
-                    let bytes = bytes.map_err(|error| StorageError::Damaged(error.to_string()))?;
+                    let Ok(bytes) = self.read_chunk(body.key.0, body.key.1, 0..u32::MAX) else {
+                        all = false;
+                        continue;
+                    };
                     let (domain, id) = body.key;
                     bodies.push((BodyLine { domain, id, len: body.len, crc: body.place.crc }, bytes));
                 }
@@ -253,7 +259,7 @@ impl Store {
             self.moved_bodies.fetch_add(offset - staged.bodies_at, Ordering::Relaxed);
             Ok(Some(()))
         })?;
-        Ok(())
+        Ok(all)
     }
 
     /// Replaces segments in which nothing lives, and which no index that survives a crash still needs, by their heads.

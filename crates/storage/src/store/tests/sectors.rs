@@ -17,7 +17,7 @@ use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::payload::extent::extent_len;
 use crate::store::Store;
-use crate::{Class, Settings, StorageError};
+use crate::{Class, ReadError, Settings, StorageError};
 
 fn place_of(store: &Store, bytes: &[u8]) -> Place {
     rows(&store.view())[&(DOMAIN, ChunkId::of(bytes))].place.unwrap()
@@ -233,6 +233,83 @@ fn a_rebuild_comes_up_past_sectors_that_cannot_be_read() {
     assert_eq!(keys(&store.view()), before);
     store.check_chunk(DOMAIN, ChunkId::of(&body(101, 60_000))).unwrap();
     audit(&store);
+}
+
+/// Scrubs a whole round; the names of what it found damaged.
+fn damaged(store: &Store) -> Vec<ChunkId> {
+    store.begin_scrub(WallTime(1)).unwrap();
+    let mut found = Vec::new();
+    loop {
+        let step = store.scrub(u64::MAX, WallTime(1)).unwrap();
+        found.extend(step.damaged.iter().map(|chunk| chunk.id));
+        if step.finished {
+            return found;
+        }
+    }
+}
+
+/// The bad sector lies in a body of a sealed segment, beside others that live and more that do not.
+#[test]
+fn a_body_that_cannot_be_read_is_damaged_and_takes_nothing_with_it() {
+    for (based, rebuilt) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (disk, settings) = (FaultyDisk::default(), Settings { journal_heads_bytes: u64::MAX, ..kept() });
+        let (store, _) = open(&disk, &settings);
+        for number in 0..60 {
+            put_small(&store, &format!("{number}"), number, &body(number, 3000)).unwrap();
+        }
+        let (bad, id) = (place_of(&store, &body(3, 3000)), ChunkId::of(&body(3, 3000)));
+        assert_eq!((bad.area, bad.segment), (Area::Journal, 1));
+        let stays = [1, 3, 4, 5, 23, 43];
+        if based {
+            store.renew_base().unwrap();
+        }
+        // Not in the head of the frame behind it.
+        disk.spoil(&file_name("journal", 1), bad.offset + 1024..bad.offset + 1536);
+        let case = format!("based {based}, rebuilt {rebuilt}");
+        let is_damaged = |store: &Store| {
+            let read = store.read_chunk(DOMAIN, id, 0..u32::MAX);
+            assert!(matches!(read, Err(ReadError::Damaged(_))), "{case}: {read:?}");
+            assert!(!store.has_chunk(DOMAIN, id), "{case}: others would count on it");
+            assert_eq!(damaged(store), [id], "{case}");
+            for number in stays.into_iter().filter(|number| *number != 3) {
+                let read = store.read_chunk(DOMAIN, ChunkId::of(&body(number, 3000)), 0..u32::MAX);
+                assert_eq!(read.unwrap(), body(number, 3000), "{case}: {number}");
+            }
+        };
+        is_damaged(&store);
+        for number in (0..60).filter(|number| !stays.contains(number)) {
+            delete(&store, &format!("{number}")).unwrap();
+        }
+        collect(&store, 1);
+        is_damaged(&store);
+        let held = keys(&store.view());
+        drop(store);
+        if rebuilt {
+            settings.kept.as_ref().unwrap().lose();
+        }
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!((recovery.damage, keys(&store.view())), (vec![], held), "{case}: no record is gone");
+        collect(&store, 20);
+        is_damaged(&store);
+        assert_eq!(place_of(&store, &body(3, 3000)), bad, "{case}: it may be read again one day");
+        let beside = |number: &u64| place_of(&store, &body(*number, 3000)).segment == bad.segment;
+        assert_eq!(stays.into_iter().filter(beside).collect::<Vec<_>>(), [3], "{case}: the others moved on");
+        disk.heal(&file_name("journal", 1));
+        assert_eq!(damaged(&store), [], "{case}");
+        audit(&store);
+        // As the node does with what another holder sent.
+        disk.spoil(&file_name("journal", 1), bad.offset + 1024..bad.offset + 1536);
+        assert_eq!(damaged(&store), [id], "{case}");
+        put_small(&store, "3", 3, &body(3, 3000)).unwrap();
+        assert_eq!((damaged(&store), store.has_chunk(DOMAIN, id)), (vec![], true), "{case}");
+        assert_ne!(place_of(&store, &body(3, 3000)), bad, "{case}");
+        let before = store.space.of(Area::Journal, bad.segment).len;
+        collect(&store, 40);
+        assert_eq!(store.usage().journal.live, 3000 * stays.len() as u64, "{case}");
+        let after = store.space.of(Area::Journal, bad.segment).len;
+        assert!(after * 4 < before, "{case}: its segment comes back: {before} bytes, {after} now");
+        audit(&store);
+    }
 }
 
 /// A power cut may leave such a sector in a torn write; it may also be that of an acknowledged one, so it is told.
