@@ -144,6 +144,15 @@ impl Outboxes {
         stands
     }
 
+    /// Takes all room that records have on the link to a site, as a heap of them would.
+    #[cfg(test)]
+    pub(crate) fn fill(&self, to: SiteId) -> Option<OwnedSemaphorePermit> {
+        let boxes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = boxes.get(&to)?.records.room.clone();
+        let free = u32::try_from(room.available_permits()).ok()?;
+        room.try_acquire_many_owned(free).ok()
+    }
+
     fn put(&self, site: SiteId, outbox: Outbox) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(site, outbox);
     }

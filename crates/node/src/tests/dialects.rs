@@ -21,18 +21,18 @@ use crate::peers::{mark, packed};
 const OBJECTS: u64 = 60;
 
 /// A site of some release: what it hears, frame by frame.
-struct Release {
+pub(super) struct Release {
     net: Arc<MemoryNet>,
     /// The first frame of each stream that the other site opens, and what follows on control streams.
-    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    pub(super) heard: Arc<Mutex<Vec<Vec<u8>>>>,
     messages: Arc<Mutex<Vec<Vec<u8>>>>,
     /// The kinds of messages of each control stream: whether they are signs of life.
-    signs: Arc<Mutex<Vec<BTreeSet<bool>>>>,
+    pub(super) signs: Arc<Mutex<Vec<BTreeSet<bool>>>>,
 }
 
 impl Release {
     /// In the place of `two`, beside `one`; says that it speaks this dialect, or, as the first release did, nothing.
-    fn start(one: &TestSite, two: &TestSite, dialect: Option<u8>) -> Self {
+    pub(super) fn start(one: &TestSite, two: &TestSite, dialect: Option<u8>) -> Self {
         let net = two.bare();
         let (heard, messages, signs) = (Arc::default(), Arc::default(), Arc::default());
         let release = Self { net: net.clone(), heard, messages, signs };
@@ -52,12 +52,22 @@ impl Release {
         frame::read(&mut stream).await.unwrap().unwrap()
     }
 
-    /// All records of a bucket, as a control frame of the site asked.
-    async fn pull(&self, one: &TestSite, bucket: BucketId) -> Vec<u8> {
+    pub(super) async fn ask_for_records(&self, one: &TestSite, bucket: BucketId, ticket: u64) {
         let mut stream = self.net.open(one.node()).await.unwrap();
         frame::write(&mut stream, &codec::encode(&Request::Control)).await.unwrap();
-        let pull = Pull { ticket: 77, bucket, seen: Vector::new(), max_bytes: 1 << 20, batches: 1 };
+        let pull = Pull { ticket, bucket, seen: Vector::new(), max_bytes: 1 << 20, batches: 1 };
         frame::write(&mut stream, &Message::Pull(pull).encode()).await.unwrap();
+    }
+
+    /// What the other site's machine said.
+    pub(super) fn messages(&self) -> Vec<Message> {
+        let read = |frame: &Vec<u8>| Message::decode(&packed::open(frame.clone()).unwrap()).unwrap();
+        self.messages.lock().unwrap().iter().map(read).collect()
+    }
+
+    /// All records of a bucket, as a control frame of the site asked.
+    pub(super) async fn pull(&self, one: &TestSite, bucket: BucketId) -> Vec<u8> {
+        self.ask_for_records(one, bucket, 77).await;
         let found = || {
             let messages = self.messages.lock().unwrap();
             messages.iter().find(|frame| batch(frame).is_some_and(|records| records == OBJECTS)).cloned()
@@ -105,7 +115,7 @@ async fn hear(
     }
 }
 
-async fn full_bucket(one: &TestSite) -> BucketId {
+pub(super) async fn full_bucket(one: &TestSite) -> BucketId {
     one.create_bucket("photos").await.unwrap();
     for n in 0..OBJECTS {
         one.put("photos", &format!("2026/11/img_{n:04}.jpg"), noise(1000, n)).await.unwrap();

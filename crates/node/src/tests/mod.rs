@@ -17,6 +17,7 @@ mod flips;
 mod followed;
 mod followed_faults;
 mod followed_writes;
+mod full_links;
 mod going;
 mod homes;
 mod island;

@@ -1,9 +1,13 @@
 //! The complete members of a bucket burn while others are still joining it.
 
+use skerry_base::codec;
 use skerry_gateway::service::{BucketPatch, ErrorKind, JoinRequest, LossRequest};
 
+use super::dialects::Release;
 use super::world::{TestSite, TestWorld, noise};
 use crate::paths::orphans::orphaned;
+use crate::peers::mark;
+use crate::peers::message::Request;
 
 async fn standing(site: &TestSite) -> String {
     site.services().admin.membership("photos").await.unwrap().standing
@@ -167,5 +171,32 @@ async fn a_member_begun_anew_waits_for_what_was_read_elsewhere_and_takes_it() {
         assert_eq!(site.get("photos", "k").await.unwrap(), "body");
         assert_eq!(site.list("photos").await.unwrap(), ["k", "new"]);
     }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_does_not_know_the_question_is_named_and_its_link_stands() {
+    let mut world = begun_anew(false).await;
+    world.sites[2].stop().await;
+    let [_, two, three] = &world.sites[..] else { panic!("three sites") };
+    // It closes the stream of each question that it cannot read, and no other.
+    let release = Release::start(two, three, Some(mark::DIALECT));
+    two.until("they are linked", || async { two.site().linked(three.id()) }).await;
+    let link = two.site().boxes.links()[&three.id()];
+    two.put("photos", "new", "another").await.unwrap();
+    let named = || async { waits(two).await.contains("site-3 does not say what lies there") };
+    two.until("it says for whom it waits", named).await;
+    let asked = || {
+        let is_asked =
+            |frame: &&Vec<u8>| matches!(codec::decode(mark::read(frame).1), Ok(Request::Remains { .. }));
+        release.heard.lock().unwrap().iter().filter(is_asked).count()
+    };
+    let (before, begun) = (asked(), two.site().clock.now());
+    two.until("it was asked again", || async { asked() >= before + 2 }).await;
+    let looks = two.site().clock.now().since(begun).as_secs() / 3 + 2;
+    assert!(asked() - before <= looks as usize, "asked {} times in {looks} looks", asked() - before);
+    assert_eq!(two.site().boxes.links().get(&three.id()), Some(&link), "the link was closed");
+    assert_eq!(release.signs.lock().unwrap().len(), 2, "control streams: one of them was closed");
+    assert_eq!(standing(two).await, "joining");
     world.stop().await;
 }
