@@ -241,8 +241,11 @@ fn of_a_key_with_very_many_versions_the_oldest_go_first() {
     assert_eq!(left(&tables, BUCKET, 9).unwrap().len(), 5);
 }
 
+/// The seqs of a step, what origins 1 and 2 are complete to before and after it, and whether more comes.
+type Cut = (Vec<u64>, [u64; 2], [u64; 2], bool);
+
 /// Steps of an answer with these records as seqs of origins 1 and 2, complete to 1:9 and 2:7, seen to 1:2.
-fn cut(records: &[(u8, u64)], most: usize, more: bool) -> Vec<(Vec<u64>, [u64; 2], [u64; 2], bool)> {
+fn cut(records: &[(u8, u64)], most: usize, more: bool) -> Vec<Cut> {
     let vector = |one, two| Vector::from_iter([(origin(1), one), (origin(2), two)]);
     let records = records.iter().map(|&(node, seq)| put(node, seq, "a")).collect();
     let incoming =
