@@ -5,7 +5,8 @@
 //! waits for what others have. Nobody has anything. What nobody says stands for nothing: so each other site of the roster is
 //! asked, and must answer.
 //!
-//! Invariants: whoever may be a member is linked and has said itself what lies there, or an operator has declared it lost; what
+//! Invariants: whoever may be a member is linked and has said itself what lies there, or an operator has declared it lost (that
+//! word speaks of this site alone: records that lie at others are waited for all the same); what
 //! others that are still taking it as well have is here; where any record lies at one that is no member this site waits, since
 //! that would be denied from then on; twice, and nothing came in between; the sites here are all that the others know of.
 
@@ -62,7 +63,7 @@ pub struct Waits {
     pub records: Vec<SiteId>,
     /// They have what is still to come, or may have: whole members, and others that are taking it.
     pub ahead: Vec<SiteId>,
-    /// Nobody was asked: no other site is known here, or not all that the others know.
+    /// No other site is known here, or not all that the others know.
     pub unacquainted: bool,
 }
 
@@ -80,8 +81,7 @@ impl Waits {
 
 /// Judges what all other sites said. `is_acquainted`: all that they know of sites is known here.
 pub fn judge(own: &Held, words: &BTreeMap<SiteId, Word>, is_acquainted: bool) -> Waits {
-    let is_nobody = words.values().all(|word| *word == Word::Lost);
-    let mut waits = Waits { unacquainted: is_nobody || !is_acquainted, ..Waits::default() };
+    let mut waits = Waits { unacquainted: words.is_empty() || !is_acquainted, ..Waits::default() };
     for (site, word) in words {
         let list = match word {
             Word::Lost | Word::Said(Remains::Nothing) => continue,
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn who_knows_nobody_or_not_all_is_not_alone() {
         assert!(waits(&[]).unacquainted);
-        assert!(waits(&[Word::Lost]).unacquainted, "nobody has said anything");
+        assert!(waits(&[Word::Lost]).is_over(), "an operator has said it of everybody");
         let words = [(site(2), said(Remains::Nothing))].into();
         assert!(!judge(&held(&[], &[]), &words, false).is_over());
     }

@@ -44,7 +44,7 @@ pub(crate) async fn read(
     let elsewhere = matches!(here, Found::Object(_)) || !wanted.bucket.may_lie_at(site.id);
     let part = if elsewhere { Part::Nothing } else { part };
     let question = question(wanted, part);
-    match race(site, &asking, &question).await? {
+    match race(site, &asking, &question, matches!(here, Found::Nothing)).await? {
         Some(Heard::Object(member, found, answer)) => {
             take(site, wanted, part, known, Taken { member, found, answer }).await
         }
@@ -87,8 +87,13 @@ pub(crate) struct Taken {
 }
 
 /// The first useful answer; none if nobody has to be asked. That there is nothing is believed once everything that is known to
-/// be missing here was seen by somebody who said so.
-async fn race(site: &Arc<Site>, asking: &Asking, question: &Request) -> Outcome<Option<Heard>> {
+/// be missing here was seen by somebody who said so. `is_unknown`: nothing is here that says so.
+async fn race(
+    site: &Arc<Site>,
+    asking: &Asking,
+    question: &Request,
+    is_unknown: bool,
+) -> Outcome<Option<Heard>> {
     let mut failed = Vec::new();
     let mut absent = false;
     let mut absence = Absence::new(asking.missing.clone());
@@ -125,6 +130,10 @@ async fn race(site: &Arc<Site>, asking: &Asking, question: &Request) -> Outcome<
         if absent {
             rest.retain(|member| absence.wants(*member));
         }
+    }
+    // That nobody else is a member is no word of what is lacking here: records may lie at sites that are none.
+    if is_unknown && !absent && site.is_member(asking.bucket) && !site.is_complete(asking.bucket) {
+        failed.push(members::incomplete(site, asking.bucket));
     }
     asking.nobody(site, &failed)?;
     Ok(absent.then_some(Heard::Nothing))

@@ -175,6 +175,13 @@ pub(crate) fn joining(site: &Site, member: SiteId) -> String {
     format!("{name} is still taking what others have of it (`skerry status` there says for whom it waits)")
 }
 
+/// Why this site, which is still taking records, cannot say that there is nothing.
+pub(crate) fn incomplete(site: &Site, bucket: BucketId) -> String {
+    let waits =
+        || "this site is still taking what others have of it (`skerry status` says for whom it waits)".into();
+    site.leaving.waits(bucket).unwrap_or_else(waits)
+}
+
 /// What a site answers that cannot answer for the bucket.
 pub(crate) fn not_complete(site: &Site, bucket: BucketId) -> Response {
     if site.is_member(bucket) { Response::Joining } else { Response::NotMember }

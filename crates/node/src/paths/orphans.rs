@@ -1,20 +1,18 @@
 //! Buckets without a complete member: those who are joining hold what there is, and have nobody to wait for.
 //!
 //! Before: `members::complete`, now and then for each bucket that is still being joined. After: [`skerry_federation::alone`],
-//! which judges what all others say of a bucket whose only member was begun anew. Where an operator has declared a site lost
-//! (`declare-lost`, `expel`) those who are joining need no word about records that lie at others. Invariants: only an operator's
-//! word makes a site count as lost, unless it is linked; every other site must be linked and have said itself that it is no
-//! member, or is joining as well, and what the latter have seen must be known, and here; nothing may have come meanwhile; who
-//! waits says for whom, and what ends it.
+//! which judges what all others say of a bucket whose whole members burned, or were begun anew. Invariants: only an operator's
+//! word (`declare-lost`, `expel`) makes a site count as lost, unless it is linked, and speaks for no other site; every other one
+//! must be linked and have said itself that nothing lies there, or that it is joining as well and has nothing that is not here;
+//! nothing may have come meanwhile; who waits says for whom, and what ends it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, SiteId, Vector};
+use skerry_base::{BucketId, SiteId};
 use skerry_federation::alone::{self, Held, Looks, Remains, Waits, Word};
-use skerry_federation::departure::Standing;
 use skerry_gateway::service::Outcome;
 use skerry_model::space;
 
@@ -34,7 +32,6 @@ const NAMED: usize = 16;
 /// What was here of such buckets when it was looked last.
 #[derive(Default)]
 pub(super) struct Orphans {
-    lost: BTreeMap<BucketId, Vector>,
     alone: Looks,
     /// Who was waited for then, and could be asked.
     waited: BTreeMap<BucketId, SiteId>,
@@ -42,26 +39,12 @@ pub(super) struct Orphans {
 
 impl Orphans {
     /// Whether this site may take itself for a complete member: nobody is there who could be one, as at the look before,
-    /// and nothing came since. `takes`: there is somebody to take it from, for all that is known; then the others are not asked.
+    /// and nothing came since. `takes`: there is somebody to take it from, for all that is known; then the others are asked only
+    /// where a site is lost, which may have been all that had it whole.
     pub(super) async fn settle(&mut self, site: &Arc<Site>, bucket: BucketId, takes: bool) -> bool {
-        self.settle_lost(site, bucket).await || (!takes && self.settle_alone(site, bucket).await)
-    }
-
-    async fn settle_lost(&mut self, site: &Arc<Site>, bucket: BucketId) -> bool {
-        let Some(own) = orphaned(site, bucket).await else {
-            self.lost.remove(&bucket);
+        if takes && site.copies.lost().is_empty() {
             return false;
-        };
-        let before = self.lost.insert(bucket, own.clone());
-        let settled = before == Some(own);
-        if settled {
-            self.lost.remove(&bucket);
-            tracing::warn!(%bucket, "all complete members are lost; those that were joining hold what there is");
         }
-        settled
-    }
-
-    async fn settle_alone(&mut self, site: &Arc<Site>, bucket: BucketId) -> bool {
         let Ok(own) = site.read(move |view| held(view, bucket)).await else { return false };
         let (words, is_acquainted) = ask(site, bucket, self.waited.get(&bucket).copied()).await;
         let waits = alone::judge(&own, &words, is_acquainted);
@@ -69,17 +52,21 @@ impl Orphans {
             Some(first) => self.waited.insert(bucket, first),
             None => self.waited.remove(&bucket),
         };
-        site.leaving.set_waits(bucket, said(site, bucket, &waits).await);
+        if !takes {
+            site.leaving.set_waits(bucket, said(site, bucket, &waits).await);
+        }
         let settled = self.alone.look(bucket, own, &waits);
         if settled {
-            tracing::warn!(%bucket, "no other site has anything of a bucket; this one, which was joining, holds what there is");
+            tracing::warn!(
+                %bucket,
+                "no other site that counts has anything of a bucket; this one, which was joining, holds what there is"
+            );
         }
         settled
     }
 
     /// Of all but these, which are still being joined, nothing is remembered.
     pub(super) fn keep(&mut self, site: &Site, incomplete: &[BucketId]) {
-        self.lost.retain(|bucket, _| incomplete.contains(bucket));
         self.waited.retain(|bucket, _| incomplete.contains(bucket));
         self.alone.keep(incomplete);
         site.leaving.keep_waits(incomplete);
@@ -195,42 +182,4 @@ async fn said(site: &Arc<Site>, bucket: BucketId, waits: &Waits) -> Option<Strin
          nothing of it: {}",
         reasons.join("; ")
     ))
-}
-
-/// What this site has seen of a bucket that has no complete member but lost ones.
-pub(crate) async fn orphaned(site: &Arc<Site>, bucket: BucketId) -> Option<Vector> {
-    let lost = site.copies.lost();
-    if lost.is_empty() {
-        return None;
-    }
-    let known = site
-        .drive
-        .ask(move |machine, _| (machine.strangers(bucket), machine.members(bucket), machine.seen(bucket)));
-    let (strangers, members, seen) = known.await?;
-    let own = site.read(move |view: &dyn View| space::vector(view, bucket).map_err(unreadable)).await.ok()?;
-    let seen: BTreeMap<SiteId, Vector> = seen.into_iter().collect();
-    for other in site.peers.roster.all().into_keys().filter(|other| *other != site.id) {
-        let is_out = strangers.contains(&other) && !members.contains(&other);
-        match (lost.contains(&other), site.linked(other)) {
-            (true, false) => continue,
-            (false, true) if is_out => continue,
-            (false, true) => {}
-            // Who is back is lost no more, and may have it all. What somebody said who is silent now may be so no more.
-            (true, true) | (false, false) => return None,
-        }
-        // An empty vector is of who has said nothing yet.
-        let has_all = seen.get(&other).is_some_and(|seen| !seen.is_empty() && own.includes(seen));
-        if !has_all || !joins_too(site, bucket, other).await {
-            return None;
-        }
-    }
-    Some(own)
-}
-
-/// Whether another member says that it has not yet taken what others have.
-async fn joins_too(site: &Arc<Site>, bucket: BucketId, other: SiteId) -> bool {
-    let request = Request::Standing { bucket };
-    let asked = tokio::time::timeout(SAY, site.peers.call(other, &request)).await;
-    let Ok(Ok(answer)) = asked else { return false };
-    matches!(answer.response, Response::Standing(standing) if *standing == Standing::Joins)
 }

@@ -1,13 +1,17 @@
 //! The complete members of a bucket burn while others are still joining it.
 
+use std::time::Duration;
+
 use skerry_base::codec;
-use skerry_gateway::service::{BucketPatch, ErrorKind, JoinRequest, LossRequest};
+use skerry_gateway::service::{BucketPatch, ErrorKind, ExpelRequest, JoinRequest, LossRequest};
 
 use super::dialects::Release;
 use super::world::{TestSite, TestWorld, noise};
-use crate::paths::orphans::orphaned;
 use crate::peers::mark;
 use crate::peers::message::Request;
+
+/// More than two looks take.
+const LOOKS: Duration = Duration::from_secs(7);
 
 async fn standing(site: &TestSite) -> String {
     site.services().admin.membership("photos").await.unwrap().standing
@@ -28,7 +32,6 @@ async fn who_was_joining_holds_what_there_is_once_the_complete_members_are_decla
     }
     // Nobody has taken a record of it when it burns.
     world.sites[0].stop().await;
-    let id = world.sites[1].site().bucket("photos").await.unwrap().unwrap().id;
     let [_, two, three, four] = &world.sites[..] else { panic!("four sites") };
     for site in [two, three] {
         site.until("the bucket is known", || async { site.site().bucket("busy").await.unwrap().is_some() })
@@ -41,11 +44,16 @@ async fn who_was_joining_holds_what_there_is_once_the_complete_members_are_decla
     let both =
         |word: &'static str| async move { standing(two).await == word && standing(three).await == word };
     assert!(both("joining").await);
-    assert_eq!(orphaned(two.site(), id).await, None, "nobody said that it is lost");
+    let waited = || async { waits(two).await.contains("site-1 is not linked") };
+    two.until("nobody said that it is lost", waited).await;
     // Who is silent may have become a complete member since it said that it is none.
     four.cut(true).await;
     two.services().admin.declare_loss("site-1", LossRequest { lost: true }).await.unwrap();
-    assert_eq!(orphaned(two.site(), id).await, None, "a site is silent");
+    let waited = || async {
+        let waits = waits(two).await;
+        waits.contains("site-4 is not linked") && !waits.contains("site-1")
+    };
+    two.until("a site is silent", waited).await;
     assert!(both("joining").await);
     four.cut(false).await;
     // There is never a silence: something comes all the time, of another bucket.
@@ -72,22 +80,10 @@ async fn who_joins_and_has_nothing_says_so_when_it_is_asked() {
     }
     world.sites[0].stop().await;
     let [_, two, three] = &world.sites[..] else { panic!("three sites") };
-    let id = two.site().bucket("photos").await.unwrap().unwrap().id;
     for site in [two, three] {
         site.services().admin.join_bucket("photos", JoinRequest::default()).await.unwrap();
     }
     two.services().admin.declare_loss("site-1", LossRequest { lost: true }).await.unwrap();
-    let member = three.id();
-    let known = || async move {
-        two.site()
-            .drive
-            .ask(move |machine, _| machine.members(id))
-            .await
-            .unwrap_or_default()
-            .contains(&member)
-    };
-    two.until("it is known to follow", known).await;
-    assert_eq!(orphaned(two.site(), id).await, None, "it has said that it joins, and not what it has");
     for site in [two, three] {
         site.until("nobody is waited for", || async { standing(site).await == "member" }).await;
     }
@@ -172,6 +168,48 @@ async fn a_member_begun_anew_waits_for_what_was_read_elsewhere_and_takes_it() {
         assert_eq!(site.list("photos").await.unwrap(), ["k", "new"]);
     }
     world.stop().await;
+}
+
+/// Whatever an operator said of another site: records of it lie at one that is no member, and would be denied.
+async fn waits_for_what_was_read_elsewhere(expels: bool) {
+    let mut world = begun_anew(true).await;
+    world.sites[0].stop().await;
+    let [_, two, three] = &world.sites[..] else { panic!("three sites") };
+    two.put("photos", "new", "another").await.unwrap();
+    let admin = &two.services().admin;
+    admin.declare_loss("site-1", LossRequest { lost: true }).await.unwrap();
+    if expels {
+        admin.expel("site-1", ExpelRequest {}).await.unwrap();
+    }
+    let named = || async { waits(two).await.contains("records of it lie at site-3") };
+    two.until("it says for what it waits", named).await;
+    // Two looks more: who is sure takes itself for a whole member.
+    let begun = two.site().clock.now();
+    let looked = || async { two.site().clock.now().since(begun) > LOOKS || standing(two).await == "member" };
+    two.until("it has looked again", looked).await;
+    assert_eq!(standing(two).await, "joining", "what was read at another site would be denied");
+    assert!(!waits(two).await.contains("site-1"), "it is lost");
+    let unknown = two.get("photos", "k").await.unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::Unreachable, "{unknown}");
+    assert!(unknown.message().contains("records of it lie at site-3"), "{unknown}");
+    assert_eq!(three.get("photos", "k").await.unwrap(), "body", "nobody denies it");
+    three.services().admin.join_bucket("photos", JoinRequest::default()).await.unwrap();
+    for site in [two, three] {
+        site.until("both have it all", || async { standing(site).await == "member" }).await;
+        assert_eq!(site.get("photos", "k").await.unwrap(), "body");
+        assert_eq!(site.list("photos").await.unwrap(), ["k", "new"]);
+    }
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_elsewhere_is_waited_for_though_a_site_is_declared_lost() {
+    waits_for_what_was_read_elsewhere(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_elsewhere_is_waited_for_though_a_site_is_expelled() {
+    waits_for_what_was_read_elsewhere(true).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
