@@ -5,11 +5,11 @@
 //! by maximum, and a version never covers itself.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use skerry_base::kv::{Batch, Table, View};
+use skerry_base::kv::{Batch, Table, View, prefix_end};
 use skerry_base::{BucketId, Dot, Vector};
 
 use super::read::{self, get, row};
@@ -449,14 +449,36 @@ pub(crate) fn for_each_alive(
     key: &str,
     visit: &mut dyn FnMut(Record),
 ) -> Result<(), SpaceError> {
+    each_alive_behind(view, bucket, key, None, &mut |record| {
+        visit(record);
+        ControlFlow::Continue(())
+    })
+}
+
+/// The same behind the place of one of them, which may be gone, until the visitor breaks.
+pub(super) fn each_alive_behind(
+    view: &dyn View,
+    bucket: BucketId,
+    key: &str,
+    place: Option<&[u8]>,
+    visit: &mut dyn FnMut(Record) -> ControlFlow<()>,
+) -> Result<(), SpaceError> {
     let mut failed = None;
     let region = keys::region(bucket, key, keys::ALIVE);
-    view.scan_prefix(Table::Versions, &region, &mut |_, value| {
-        match row::<Record>(&Bytes::copy_from_slice(value)) {
+    let end = prefix_end(&region);
+    let from = place.map_or(Bound::Included(&region[..]), Bound::Excluded);
+    let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    view.scan(
+        Table::Versions,
+        from,
+        to,
+        &mut |_, value| match row::<Record>(&Bytes::copy_from_slice(value)) {
             Ok(record) => visit(record),
-            Err(error) => failed = Some(error),
-        }
-        if failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        },
+    )?;
     failed.map_or(Ok(()), Err)
 }

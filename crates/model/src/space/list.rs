@@ -1,19 +1,20 @@
 //! Listings: pages over visible keys and over versions.
 //!
-//! A page costs the page: common prefixes are skipped by seeking to their end, whatever lies below them.
+//! A page costs the page: common prefixes are skipped by seeking to their end, whatever lies below them, and of a key with many
+//! versions those on the page are read.
 
 use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
-use skerry_base::BucketId;
 use skerry_base::kv::{Table, View, prefix_end};
+use skerry_base::{BucketId, Dot};
 
-use super::change::State;
-use super::read::{VersionId, row};
+use super::change::{State, each_alive_behind};
+use super::read::{self, VersionId, row};
 use super::rows::Listed;
 use super::{SpaceError, keys};
 use crate::merge;
-use crate::record::Record;
+use crate::record::{Record, Versioning};
 
 /// What to list.
 #[derive(Debug, Clone, Copy, Default)]
@@ -205,9 +206,7 @@ pub fn list_versions(
         return Ok(page);
     }
     if let (Some(key), Some(after)) = (cursor.start_after.filter(|key| cursor.lists(key)), after) {
-        let shown = versions_of(view, bucket, key)?;
-        let at = shown.iter().position(|shown| shown.id == after).map_or(0, |at| at + 1);
-        page.add(shown.into_iter().skip(at), cursor.max);
+        each_shown(view, bucket, key, Some(after), &mut |shown| page.add(shown, cursor.max))?;
     }
     let mut walk = Walk::new(view, Table::Versions, bucket, cursor);
     while page.next.is_none() {
@@ -216,7 +215,7 @@ pub fn list_versions(
         match step {
             Step::Row(key, _) => {
                 walk.skip(&keys::object(bucket, &key));
-                page.add(versions_of(view, bucket, &key)?.into_iter(), cursor.max);
+                each_shown(view, bucket, &key, None, &mut |shown| page.add(shown, cursor.max))?;
             }
             Step::Prefix(prefix) if !has_versions(view, bucket, &prefix)? => {}
             Step::Prefix(_) if full => page.next = page.end(),
@@ -227,20 +226,19 @@ pub fn list_versions(
 }
 
 impl Versions {
-    /// Adds versions of one key up to `max` in all; what does not fit sets `next`.
-    fn add(&mut self, shown: impl Iterator<Item = Shown>, max: usize) {
-        for shown in shown {
-            if self.versions.len() + self.prefixes.len() == max {
-                self.next = match self.versions.last() {
-                    Some(last) if last.record.key == shown.record.key => {
-                        Some((last.record.key.clone(), Some(last.id)))
-                    }
-                    _ => self.end(),
-                };
-                return;
-            }
+    /// Adds a version where the page has room; one that finds none sets `next` and is the last that is looked at.
+    fn add(&mut self, shown: Shown, max: usize) -> ControlFlow<()> {
+        if self.versions.len() + self.prefixes.len() < max {
             self.versions.push(shown);
+            return ControlFlow::Continue(());
         }
+        self.next = match self.versions.last() {
+            Some(last) if last.record.key == shown.record.key => {
+                Some((last.record.key.clone(), Some(last.id)))
+            }
+            _ => self.end(),
+        };
+        ControlFlow::Break(())
     }
 
     /// Behind all that is on the page.
@@ -251,22 +249,38 @@ impl Versions {
     }
 }
 
-/// The versions of a key that a client sees, newest first.
-fn versions_of(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Shown>, SpaceError> {
+/// Visits the versions of a key that a client sees, newest first, or those behind one of them, until the visitor breaks.
+fn each_shown(
+    view: &dyn View,
+    bucket: BucketId,
+    key: &str,
+    after: Option<VersionId>,
+    visit: &mut dyn FnMut(Shown) -> ControlFlow<()>,
+) -> Result<(), SpaceError> {
     let state = State::load(view, bucket, key)?;
     let latest = state.heads().first().map(|head| head.dot);
     let null =
         state.alive().filter(|record| record.is_null()).min_by(|one, other| merge::by_rank(one, other));
     let null = null.map(|record| record.dot);
-    let mut shown = Vec::new();
-    super::change::for_each_alive(view, bucket, key, &mut |record| {
-        if record.is_delete() && record.versioning == crate::record::Versioning::Off {
-            return;
+    let dot = match after {
+        Some(VersionId::Dot(dot)) => Some(dot),
+        Some(VersionId::Null) => null,
+        None => None,
+    };
+    let place = dot.map(|dot| place_of(view, bucket, key, dot)).transpose()?.flatten();
+    each_alive_behind(view, bucket, key, place.as_deref(), &mut |record| {
+        if record.is_delete() && record.versioning == Versioning::Off {
+            return ControlFlow::Continue(());
         }
         let id = if Some(record.dot) == null { VersionId::Null } else { VersionId::Dot(record.dot) };
-        shown.push(Shown { id, is_latest: Some(record.dot) == latest, record });
-    })?;
-    Ok(shown)
+        visit(Shown { id, is_latest: Some(record.dot) == latest, record })
+    })
+}
+
+/// Where a version of a key stands among its living ones, though it lives no more; none if nothing is left of it.
+fn place_of(view: &dyn View, bucket: BucketId, key: &str, dot: Dot) -> Result<Option<Vec<u8>>, SpaceError> {
+    let row = read::dot_row(view, bucket, dot)?.filter(|row| row.key == key);
+    Ok(row.map(|row| keys::version(bucket, key, keys::ALIVE, row.clock, dot)))
 }
 
 /// Whether a common prefix stands for anything a client sees.
@@ -274,7 +288,12 @@ fn has_versions(view: &dyn View, bucket: BucketId, prefix: &str) -> Result<bool,
     let cursor = Cursor { prefix, ..Cursor::default() };
     let mut walk = Walk::new(view, Table::Versions, bucket, cursor);
     while let Some(Step::Row(key, _)) = walk.next(1)? {
-        if !versions_of(view, bucket, &key)?.is_empty() {
+        let mut is_shown = false;
+        each_shown(view, bucket, &key, None, &mut |_| {
+            is_shown = true;
+            ControlFlow::Break(())
+        })?;
+        if is_shown {
             return Ok(true);
         }
         walk.skip(&keys::object(bucket, &key));

@@ -305,6 +305,36 @@ fn common_prefixes_are_skipped_not_scanned() {
     assert!(view.1.get() <= 12, "{} rows", view.1.get());
 }
 
+/// A key with many versions, each over the one before.
+fn chain(key: &str, versions: u64) -> Tables {
+    let mut tables = Tables::default();
+    for seq in 1..=versions {
+        let context = Vector::from_iter([(origin(1), seq - 1)]);
+        store(&mut tables, Record { context, ..put(1, seq, key) });
+    }
+    tables
+}
+
+#[test]
+fn a_page_of_versions_reads_what_is_on_it() {
+    let tables = chain("dir/hot", 2000);
+    let view = Counting(&tables, Cell::new(0));
+    let middle = VersionId::Dot(Dot { origin: origin(1), seq: 1000 });
+    let cursor = Cursor { start_after: Some("dir/hot"), max: 10, ..Cursor::default() };
+    let page = list_versions(&view, BUCKET, cursor, Some(middle)).unwrap();
+    let shown: Vec<u64> = page.versions.iter().map(|shown| shown.record.dot.seq).collect();
+    assert_eq!(shown, (990..1000).rev().collect::<Vec<_>>());
+    assert!(view.1.get() <= 20, "{} rows for ten versions", view.1.get());
+    let view = Counting(&tables, Cell::new(0));
+    let page = list_versions(&view, BUCKET, Cursor { max: 10, ..Cursor::default() }, None).unwrap();
+    assert_eq!(page.versions.len(), 10);
+    assert!(view.1.get() <= 20, "{} rows for the first page", view.1.get());
+    let view = Counting(&tables, Cell::new(0));
+    let folded = Cursor { delimiter: Some("/"), max: 10, ..Cursor::default() };
+    assert_eq!(list_versions(&view, BUCKET, folded, None).unwrap().prefixes, ["dir/"]);
+    assert!(view.1.get() <= 20, "{} rows for a common prefix", view.1.get());
+}
+
 #[test]
 fn a_put_reads_and_writes_a_bounded_number_of_rows() {
     let mut tables = Tables::default();
