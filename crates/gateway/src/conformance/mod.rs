@@ -16,6 +16,7 @@ mod listings;
 mod multipart;
 mod objects;
 mod refusals;
+mod settings;
 mod signatures;
 mod suite;
 mod versions;
@@ -92,6 +93,7 @@ checks! {
     versions: lifetimes, same_bytes, markers, suspended, listing, unnamed, erased;
     signatures: presigned, presigned_put, expired, skewed, wrong_secret, unknown_key, anonymous, signed_chunks,
         unsigned_chunks, tampered_chunk, old_version, unsigned_header;
+    settings: none, acls, attributes;
     refusals: sub_resources, headers, keys, malformed_xml, short_body, missing_length, too_large, part_numbers,
         methods, errors_have_ids;
 }

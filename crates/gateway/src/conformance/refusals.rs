@@ -2,24 +2,24 @@
 
 use super::client::Ask;
 use super::suite::{Checked, Suite, expect, holds, refused, same};
-use crate::s3::operation::SUBRESOURCES;
+use crate::s3::operation::{Level, SUBRESOURCES, carries_out};
 
-/// Every sub-resource that is not carried out, over every method.
+/// Every sub-resource, over every method that does not carry it out.
 pub(super) async fn sub_resources(suite: &Suite) -> Checked {
     let place = suite.place().await?;
-    let carried = ["location", "versioning", "versions", "uploads", "delete", "tagging"];
-    for name in SUBRESOURCES.iter().filter(|name| !carried.contains(name)) {
+    for name in SUBRESOURCES {
         for method in ["GET", "PUT", "POST", "DELETE"] {
-            let bucket = place.send(place.about(method, &format!("?{name}"))).await?;
-            refused(&bucket, 501, "NotImplemented").map_err(|what| format!("{method} ?{name}: {what}"))?;
-            let object = place.send(place.ask(method, "key", &format!("?{name}"))).await?;
-            refused(&object, 501, "NotImplemented").map_err(|what| format!("{method} key?{name}: {what}"))?;
+            let asks = [
+                (Level::Bucket, place.about(method, &format!("?{name}"))),
+                (Level::Object, place.ask(method, "key", &format!("?{name}"))),
+            ];
+            for (level, ask) in asks {
+                if !carries_out(method, level, name) {
+                    let within = |what| format!("{method} {level:?} ?{name}: {what}");
+                    refused(&place.send(ask).await?, 501, "NotImplemented").map_err(within)?;
+                }
+            }
         }
-    }
-    for (method, query) in
-        [("PUT", "?tagging"), ("DELETE", "?tagging"), ("PUT", "?location"), ("GET", "?delete")]
-    {
-        refused(&place.send(place.about(method, query)).await?, 501, "NotImplemented")?;
     }
     place.clean().await
 }

@@ -46,12 +46,18 @@ pub(crate) fn object_size(headers: &HeaderMap) -> Outcome<Option<u64>> {
     number(headers, "x-amz-mp-object-size")
 }
 
+/// The encodings of the object itself, as they were written: how the body came is not one of them.
+fn without_chunks(encodings: &str) -> String {
+    let is_kept = |one: &&str| !one.trim().eq_ignore_ascii_case("aws-chunked");
+    match encodings.split(',').all(|one| is_kept(&one)) {
+        true => encodings.to_owned(),
+        false => encodings.split(',').filter(is_kept).map(str::trim).collect::<Vec<_>>().join(", "),
+    }
+}
+
 /// System headers of a new object.
 pub(crate) fn object_headers(headers: &HeaderMap) -> Outcome<ObjectHeaders> {
-    let encoding = text(headers, "content-encoding")?.map(|value| {
-        let kept = value.split(',').map(str::trim).filter(|one| !one.eq_ignore_ascii_case("aws-chunked"));
-        kept.collect::<Vec<_>>().join(",")
-    });
+    let encoding = text(headers, "content-encoding")?.map(|value| without_chunks(&value));
     let kept = ObjectHeaders {
         content_type: text(headers, "content-type")?.filter(|value| !value.is_empty()),
         cache_control: text(headers, "cache-control")?,

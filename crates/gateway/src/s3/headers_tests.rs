@@ -23,6 +23,8 @@ fn the_encoding_of_the_way_is_not_kept() {
         |value: &str| object_headers(&headers(&[("content-encoding", value)])).unwrap().content_encoding;
     assert_eq!(encoding("aws-chunked"), None);
     assert_eq!(encoding("gzip, aws-chunked"), Some("gzip".into()));
+    assert_eq!(encoding("deflate, gzip"), Some("deflate, gzip".into()));
+    assert_eq!(encoding("aws-chunked,deflate,gzip"), Some("deflate, gzip".into()));
     assert_eq!(encoding("gzip,br"), Some("gzip,br".into()));
 }
 

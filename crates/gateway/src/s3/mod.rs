@@ -20,6 +20,7 @@ mod documents;
 mod get_bucket_location;
 mod get_bucket_versioning;
 mod get_object;
+mod get_object_attributes;
 mod get_object_tagging;
 mod head_bucket;
 mod head_object;
@@ -38,6 +39,7 @@ mod references;
 mod reply;
 pub mod sign;
 pub(crate) mod sigv4;
+mod unset;
 mod upload_part;
 mod upload_part_copy;
 pub(crate) mod uri;
@@ -270,6 +272,8 @@ async fn dispatch(operation: Operation, services: &Services, call: Call) -> Outc
         Operation::CompleteMultipartUpload => complete_multipart_upload::run(services, call).await,
         Operation::AbortMultipartUpload => abort_multipart_upload::run(services, call).await,
         Operation::ListParts => list_parts::run(services, call).await,
+        Operation::GetObjectAttributes => get_object_attributes::run(services, call).await,
+        setting => unset::run(setting, services, call).await,
     }
 }
 

@@ -40,7 +40,14 @@ operations! {
     ListBuckets, CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation, GetBucketVersioning,
     PutBucketVersioning, ListObjects, ListObjectsV2, ListObjectVersions, ListMultipartUploads, DeleteObjects,
     GetObject, HeadObject, PutObject, CopyObject, DeleteObject, GetObjectTagging, CreateMultipartUpload,
-    UploadPart, UploadPartCopy, CompleteMultipartUpload, AbortMultipartUpload, ListParts,
+    UploadPart, UploadPartCopy, CompleteMultipartUpload, AbortMultipartUpload, ListParts, GetObjectAttributes,
+    GetBucketAcl, GetObjectAcl, PutBucketAcl, PutObjectAcl, GetBucketAccelerateConfiguration, GetBucketCors,
+    GetBucketEncryption, GetBucketLifecycleConfiguration, GetBucketLogging, GetBucketNotificationConfiguration,
+    GetBucketOwnershipControls, GetBucketPolicy, GetBucketPolicyStatus, GetBucketReplication,
+    GetBucketRequestPayment, GetBucketTagging, GetBucketWebsite, GetObjectLockConfiguration, GetPublicAccessBlock,
+    DeleteBucketCors, DeleteBucketEncryption, DeleteBucketLifecycle, DeleteBucketOwnershipControls,
+    DeleteBucketPolicy, DeleteBucketReplication, DeleteBucketTagging, DeleteBucketWebsite,
+    DeletePublicAccessBlock, DeleteObjectTagging,
 }
 
 /// How a request names an operation, and what it may carry.
@@ -89,6 +96,8 @@ const READ_IF: &[&str] =
 const WRITE_IF: &[&str] = &["if-match", "if-none-match"];
 /// Properties of a new object; only the values that change nothing are taken, see `s3::headers`.
 const NEW: &[&str] = &["x-amz-acl", "x-amz-storage-class"];
+/// Asks that a lock be passed over, which no object has.
+const UNLOCKED: &[&str] = &["x-amz-bypass-governance-retention"];
 /// The source of a copy.
 const SOURCE: &[&str] = &[
     "x-amz-copy-source",
@@ -112,8 +121,61 @@ const fn row(operation: Operation, method: &'static str, level: Level) -> Row {
     Row { operation, method, level, selectors, queries, headers, metadata: false, streams: false }
 }
 
+/// A setting that no bucket has: see `s3::unset`.
+const fn unset(operation: Operation, method: &'static str, selectors: &'static [&'static str]) -> Row {
+    Row { selectors, ..row(operation, method, Level::Bucket) }
+}
+
 /// All operations; of those that fit, the first counts.
 pub(crate) const TABLE: &[Row] = &[
+    unset(Operation::GetBucketAcl, "GET", &["acl"]),
+    unset(Operation::GetBucketAccelerateConfiguration, "GET", &["accelerate"]),
+    unset(Operation::GetBucketCors, "GET", &["cors"]),
+    unset(Operation::GetBucketEncryption, "GET", &["encryption"]),
+    unset(Operation::GetBucketLifecycleConfiguration, "GET", &["lifecycle"]),
+    unset(Operation::GetBucketLogging, "GET", &["logging"]),
+    unset(Operation::GetBucketNotificationConfiguration, "GET", &["notification"]),
+    unset(Operation::GetBucketOwnershipControls, "GET", &["ownershipControls"]),
+    unset(Operation::GetBucketPolicy, "GET", &["policy"]),
+    unset(Operation::GetBucketPolicyStatus, "GET", &["policyStatus"]),
+    unset(Operation::GetBucketReplication, "GET", &["replication"]),
+    unset(Operation::GetBucketRequestPayment, "GET", &["requestPayment"]),
+    unset(Operation::GetBucketTagging, "GET", &["tagging"]),
+    unset(Operation::GetBucketWebsite, "GET", &["website"]),
+    unset(Operation::GetObjectLockConfiguration, "GET", &["object-lock"]),
+    unset(Operation::GetPublicAccessBlock, "GET", &["publicAccessBlock"]),
+    unset(Operation::DeleteBucketCors, "DELETE", &["cors"]),
+    unset(Operation::DeleteBucketEncryption, "DELETE", &["encryption"]),
+    unset(Operation::DeleteBucketLifecycle, "DELETE", &["lifecycle"]),
+    unset(Operation::DeleteBucketOwnershipControls, "DELETE", &["ownershipControls"]),
+    unset(Operation::DeleteBucketPolicy, "DELETE", &["policy"]),
+    unset(Operation::DeleteBucketReplication, "DELETE", &["replication"]),
+    unset(Operation::DeleteBucketTagging, "DELETE", &["tagging"]),
+    unset(Operation::DeleteBucketWebsite, "DELETE", &["website"]),
+    unset(Operation::DeletePublicAccessBlock, "DELETE", &["publicAccessBlock"]),
+    Row { headers: &[SUMS, &["x-amz-acl"]], ..unset(Operation::PutBucketAcl, "PUT", &["acl"]) },
+    Row {
+        selectors: &["acl"],
+        queries: &["versionId"],
+        headers: &[SUMS, &["x-amz-acl"]],
+        ..row(Operation::PutObjectAcl, "PUT", Level::Object)
+    },
+    Row {
+        selectors: &["acl"],
+        queries: &["versionId"],
+        ..row(Operation::GetObjectAcl, "GET", Level::Object)
+    },
+    Row {
+        selectors: &["attributes"],
+        queries: &["versionId"],
+        headers: &[&["x-amz-object-attributes"]],
+        ..row(Operation::GetObjectAttributes, "GET", Level::Object)
+    },
+    Row {
+        selectors: &["tagging"],
+        queries: &["versionId"],
+        ..row(Operation::DeleteObjectTagging, "DELETE", Level::Object)
+    },
     Row {
         queries: &["prefix", "max-buckets", "continuation-token"],
         ..row(Operation::ListBuckets, "GET", Level::Root)
@@ -158,7 +220,11 @@ pub(crate) const TABLE: &[Row] = &[
         queries: &["prefix", "delimiter", "encoding-type", "marker", "max-keys"],
         ..row(Operation::ListObjects, "GET", Level::Bucket)
     },
-    Row { selectors: &["delete"], headers: &[SUMS], ..row(Operation::DeleteObjects, "POST", Level::Bucket) },
+    Row {
+        selectors: &["delete"],
+        headers: &[SUMS, UNLOCKED],
+        ..row(Operation::DeleteObjects, "POST", Level::Bucket)
+    },
     Row {
         selectors: &["uploadId"],
         queries: &["max-parts", "part-number-marker"],
@@ -220,7 +286,7 @@ pub(crate) const TABLE: &[Row] = &[
     Row { selectors: &["uploadId"], ..row(Operation::AbortMultipartUpload, "DELETE", Level::Object) },
     Row {
         queries: &["versionId"],
-        headers: &[&["if-match"]],
+        headers: &[&["if-match"], UNLOCKED],
         ..row(Operation::DeleteObject, "DELETE", Level::Object)
     },
 ];
@@ -318,6 +384,12 @@ pub(crate) fn take_hoisted(query: &Query, headers: &mut HeaderMap) -> Outcome<()
         headers.insert(header, value);
     }
     Ok(())
+}
+
+/// Whether some row takes a sub-resource as what it is about.
+pub(crate) fn carries_out(method: &str, level: Level, subresource: &str) -> bool {
+    let takes = |row: &&Row| row.method == method && row.level == level;
+    TABLE.iter().filter(takes).any(|row| row.selectors.contains(&subresource))
 }
 
 /// The row of a request.

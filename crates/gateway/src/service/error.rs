@@ -58,6 +58,26 @@ kinds! {
     NoSuchAccessKey = 404 "NoSuchAccessKey";
     /// The key has no conflict, as far as is known here.
     NoSuchConflict = 404 "NoSuchConflict";
+    /// Settings that no bucket has.
+    NoSuchCors = 404 "NoSuchCORSConfiguration";
+    /// The same.
+    NoSuchEncryption = 404 "ServerSideEncryptionConfigurationNotFoundError";
+    /// The same.
+    NoSuchLifecycle = 404 "NoSuchLifecycleConfiguration";
+    /// The same.
+    NoSuchOwnershipControls = 404 "OwnershipControlsNotFoundError";
+    /// The same.
+    NoSuchBucketPolicy = 404 "NoSuchBucketPolicy";
+    /// The same.
+    NoSuchReplication = 404 "ReplicationConfigurationNotFoundError";
+    /// The same.
+    NoSuchTagSet = 404 "NoSuchTagSet";
+    /// The same.
+    NoSuchWebsite = 404 "NoSuchWebsiteConfiguration";
+    /// The same.
+    NoSuchObjectLock = 404 "ObjectLockConfigurationNotFoundError";
+    /// The same.
+    NoSuchPublicAccessBlock = 404 "NoSuchPublicAccessBlockConfiguration";
     /// What was named is a delete marker.
     MethodNotAllowed = 405 "MethodNotAllowed";
     /// The name belongs to somebody else.
