@@ -83,6 +83,15 @@ impl State {
         self.active.iter().filter(|stored| stored.lives()).map(|stored| stored.record.as_ref())
     }
 
+    /// The version called `null`: of the living null-type ones that none of the others has seen, the one of the highest
+    /// rank. A delete that keeps losers of a conflict has seen them, and is the version of that name.
+    pub(crate) fn null(&self) -> Option<&Record> {
+        let null: Vec<&Record> = self.alive().filter(|record| record.is_null()).collect();
+        let is_seen =
+            |one: &&Record| null.iter().any(|other| other.dot != one.dot && other.context.covers(one.dot));
+        null.iter().copied().filter(|one| !is_seen(one)).min_by(|one, other| merge::by_rank(one, other))
+    }
+
     pub(crate) fn into_alive(self) -> impl Iterator<Item = Record> {
         self.active.into_iter().filter(Stored::lives).map(|stored| Arc::unwrap_or_clone(stored.record))
     }

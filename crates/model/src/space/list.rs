@@ -13,7 +13,6 @@ use super::change::{State, each_alive_behind};
 use super::read::{self, VersionId, row};
 use super::rows::Listed;
 use super::{SpaceError, keys};
-use crate::merge;
 use crate::record::{Record, Versioning};
 
 /// What to list.
@@ -259,9 +258,7 @@ fn each_shown(
 ) -> Result<(), SpaceError> {
     let state = State::load(view, bucket, key)?;
     let latest = state.heads().first().map(|head| head.dot);
-    let null =
-        state.alive().filter(|record| record.is_null()).min_by(|one, other| merge::by_rank(one, other));
-    let null = null.map(|record| record.dot);
+    let null = state.null().map(|record| record.dot);
     let dot = match after {
         Some(VersionId::Dot(dot)) => Some(dot),
         Some(VersionId::Null) => null,

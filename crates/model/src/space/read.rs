@@ -15,8 +15,7 @@ use skerry_base::{BucketId, Dot, Hlc};
 use super::change::State;
 use super::rows::{ConflictRow, DotRow, Listed, Pointer};
 use super::{Loser, SpaceError, Sums, Verdict, feed, keys};
-use crate::merge;
-use crate::record::Record;
+use crate::record::{Record, Versioning};
 
 /// How a client names a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -137,11 +136,12 @@ pub fn version(
     }
 }
 
-/// The version called `null`: the highest-ranked living null-type version. Conflict losers beside it are named
-/// by their dots.
+/// The version called `null`, if there is one to be named: losers of a conflict beside it are named by their dots, and a delete
+/// in a bucket that never had versions is no version to clients.
 pub fn null_version(view: &dyn View, bucket: BucketId, key: &str) -> Result<Option<Record>, SpaceError> {
     let state = State::load(view, bucket, key)?;
-    Ok(state.into_alive().filter(Record::is_null).min_by(merge::by_rank))
+    let is_shown = |record: &&Record| !(record.is_delete() && record.versioning == Versioning::Off);
+    Ok(state.null().filter(is_shown).cloned())
 }
 
 /// What the arriving record means here; the reducer does accordingly.

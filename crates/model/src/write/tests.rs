@@ -351,6 +351,31 @@ fn a_delete_hides_only_what_it_has_seen() {
 }
 
 #[test]
+fn a_delete_that_keeps_losers_is_the_version_called_null() {
+    for versioning in [Versioning::Off, Versioning::Suspended] {
+        let (mut one, mut two) = (Site::new(1), Site::new(2));
+        (one.versioning, two.versioning) = (versioning, versioning);
+        let (first, second) = (one.put("x"), two.put("y"));
+        one.receive(&second);
+        let current = one.current().unwrap();
+        let loser = if current.dot == first.dot { second } else { first };
+        let deleted = one.write(Ask::Delete);
+        assert!(one.lives(&loser) && one.current().is_some_and(|now| now.dot == deleted.dot));
+        let null = space::null_version(&one.tables, BUCKET, "k").unwrap();
+        // Where there never were versions a delete is none, and taking it away would bring back what lost.
+        let has_versions = versioning == Versioning::Suspended;
+        assert_eq!(null.map(|null| null.dot), has_versions.then_some(deleted.dot));
+        let asked = one.propose(Ask::Erase(VersionId::Null), &Conditions::default()).unwrap();
+        assert_eq!(matches!(asked, Proposed::Nothing), !has_versions, "{asked:?}");
+        if has_versions {
+            let erased = one.write(Ask::Erase(VersionId::Null));
+            assert_eq!(erased.target(), Some(deleted.dot));
+            assert!(one.lives(&loser), "a loser is kept for thirty days");
+        }
+    }
+}
+
+#[test]
 fn more_conflicts_than_can_be_kept_stay_beside() {
     let mut node = Node::new(0);
     let rivals: Vec<Record> = (1..=30).map(|n| Node::new(n).put(&n.to_string())).collect();

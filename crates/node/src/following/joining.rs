@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use skerry_base::BucketId;
 use skerry_base::kv::{Table, View};
 use skerry_gateway::service::Outcome;
-use skerry_model::record::Versioning;
+use skerry_model::record::{Record, Versioning};
 use skerry_model::space;
-use skerry_model::write::{Ask, WriteRefusal};
+use skerry_model::write::Ask;
 
 use crate::drive::stored::{Stored, forget, say};
 use crate::paths::bucket::Bucket;
-use crate::paths::write::{Asked, refused};
+use crate::paths::write::Asked;
 use crate::site::{Site, entry, unreadable};
 
 /// Writes whose bodies lie here and that a home is deciding, by bucket.
@@ -58,14 +58,11 @@ pub(crate) async fn changes_nothing(site: &Arc<Site>, asked: &Asked) -> Outcome<
     match asked.ask {
         Ask::Delete if asked.bucket.versioning == Versioning::Off => {
             let heads = site.look(move |view| space::heads(view, id, &key).map_err(unreadable)).await?;
-            Ok(heads.is_empty())
+            Ok(heads.iter().all(Record::is_delete))
         }
         Ask::Erase(version) => {
             let look = move |view: &dyn View| space::version(view, id, &key, version).map_err(unreadable);
-            match site.look(look).await? {
-                Some(_) => Ok(false),
-                None => Err(refused(WriteRefusal::NoSuchVersion, &asked.key)),
-            }
+            Ok(site.look(look).await?.is_none())
         }
         _ => Ok(false),
     }

@@ -190,6 +190,9 @@ pub(crate) async fn here(
     heads: Vec<Record>,
 ) -> Outcome<Written> {
     let bucket = asked.bucket.id;
+    // A body may have been on its way for hours.
+    let versioning = site.bucket_of(bucket).await?.map_or(asked.bucket.versioning, |now| now.versioning);
+    let asked = Asked { bucket: Bucket { versioning, ..asked.bucket }, ..asked };
     let (stamps, duties, act) = (site.stamps.clone(), site.duties.clone(), act(&asked));
     let Asked { bucket: resolved, key, condition, ask, writer, scope, small, pins, with, upload } = asked;
     let within = tenure::keeps(site).then(|| site.clone());

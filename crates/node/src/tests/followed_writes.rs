@@ -1,14 +1,28 @@
 //! What writes do at a site that follows a prefix: which make it a member of the whole bucket, and which do not.
 
-use skerry_gateway::service::{DutyRequest, ErrorKind, WriteCondition};
+use skerry_gateway::service::{
+    DeleteObject, DeleteOutcome, DeleteTarget, DutyRequest, ErrorKind, Outcome, VersionId, WriteCondition,
+};
 
 use super::followed::{PREFIX, current, follow, list, say, state};
 use super::followed_faults::join;
-use super::world::{TestSite, TestWorld, noise};
+use super::world::{TestSite, TestWorld, context, noise};
 use crate::following::joining;
 
 fn absent() -> WriteCondition {
     WriteCondition { absent: true, matches: None }
+}
+
+async fn erase_null(site: &TestSite, key: &str) -> Outcome<DeleteOutcome> {
+    let request = DeleteObject {
+        bucket: "photos".into(),
+        target: DeleteTarget {
+            key: key.into(),
+            version: Some(VersionId::null()),
+            condition: WriteCondition::default(),
+        },
+    };
+    site.services().objects.delete(&context(), request).await
 }
 
 async fn homed(site: &TestSite) {
@@ -33,6 +47,13 @@ async fn what_is_refused_or_changes_nothing_makes_no_member_and_what_is_written_
             assert_eq!(refused.kind(), ErrorKind::PreconditionFailed);
         }
         two.delete("photos", "oslo/none").await.unwrap();
+        one.put("photos", "oslo/gone", "x").await.unwrap();
+        let lists_it = || async { list(two, PREFIX).await.unwrap().contains(&"oslo/gone".to_owned()) };
+        two.until("it is here", lists_it).await;
+        one.delete("photos", "oslo/gone").await.unwrap();
+        two.until("it is gone here", || async { !lists_it().await }).await;
+        two.delete("photos", "oslo/gone").await.unwrap();
+        erase_null(two, "oslo/none").await.unwrap();
         assert!(!two.site().is_member(id), "{:?}", state(two).await);
         assert!(state(two).await[0].reason.is_empty());
     }
