@@ -353,7 +353,7 @@ fn a_delete_hides_only_what_it_has_seen() {
 #[test]
 fn a_delete_that_keeps_losers_is_the_version_called_null() {
     for versioning in [Versioning::Off, Versioning::Suspended] {
-        let (mut one, mut two) = (Site::new(1), Site::new(2));
+        let (mut one, mut two) = (Node::new(1), Node::new(2));
         (one.versioning, two.versioning) = (versioning, versioning);
         let (first, second) = (one.put("x"), two.put("y"));
         one.receive(&second);
