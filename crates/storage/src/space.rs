@@ -36,6 +36,8 @@ pub(crate) struct Space {
     moving: u64,
     no_holes: AtomicBool,
     short: AtomicBool,
+    /// Bytes that ordinary frames may take in what the journal has of segments.
+    journal_room: AtomicU64,
 }
 
 impl Space {
@@ -52,6 +54,7 @@ impl Space {
             segments: Mutex::default(),
             index_bytes: AtomicU64::new(0),
             full: AtomicBool::new(false),
+            journal_room: AtomicU64::new(0),
         }
     }
 
@@ -174,6 +177,15 @@ impl Space {
     /// Whether room was lacking when a segment was made last, or was looked for.
     pub(crate) fn is_short(&self) -> bool {
         self.short.load(Ordering::Relaxed)
+    }
+
+    /// Remembers how much ordinary frames may take in what the journal has of segments.
+    pub(crate) fn note_journal_room(&self, bytes: u64) {
+        self.journal_room.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn journal_room(&self) -> u64 {
+        self.journal_room.load(Ordering::Relaxed)
     }
 
     /// Remembers whether the last who asked for room got it.

@@ -15,6 +15,7 @@ pub struct Cache {
     cap: Gauge,
     pinned: Gauge,
     days_to_full: FloatGauge,
+    full: Gauge,
 }
 
 impl Cache {
@@ -41,8 +42,13 @@ impl Cache {
         );
         registry.register(
             "skerry_disk_days_to_full",
-            "Days until writes are refused if what cannot be evicted goes on to grow as it did in the last week; +Inf if it does not grow, NaN while less than an hour was seen",
+            "Days until writes are refused if what cannot be evicted goes on to grow as it did in the last week; 0 while they are, +Inf if it does not grow, NaN while less than an hour was seen",
             self.days_to_full.clone(),
+        );
+        registry.register(
+            "skerry_disk_full",
+            "1 while writes are refused because the disk, or what the site may take of it, is full",
+            self.full.clone(),
         );
     }
 
@@ -54,8 +60,9 @@ impl Cache {
         self.pinned.set(signed(stats.pinned));
     }
 
-    /// Days, if they can be told.
-    pub fn set_days_to_full(&self, days: Option<f64>) {
-        self.days_to_full.set(days.unwrap_or(f64::NAN));
+    /// Days, if they can be told; whether writes are refused already.
+    pub fn set_full(&self, full: bool, days: Option<f64>) {
+        self.full.set(full.into());
+        self.days_to_full.set(if full { 0.0 } else { days.unwrap_or(f64::NAN) });
     }
 }

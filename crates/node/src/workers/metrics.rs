@@ -29,6 +29,8 @@ pub(super) struct Metrics {
     conflicts: BTreeMap<String, u64>,
     /// None: not read yet.
     growth: Option<Growth>,
+    /// Whether the log has it that writes are refused.
+    is_full: bool,
 }
 
 impl Metrics {
@@ -39,6 +41,7 @@ impl Metrics {
             syncs,
             conflicts: BTreeMap::new(),
             growth: None,
+            is_full: false,
         }
     }
 
@@ -50,7 +53,7 @@ impl Metrics {
         };
         let (now, taken) = (self.site.clock.wall(), taken_and_room(usage));
         let sampled = growth.sample(now, taken.0);
-        self.telemetry.cache.set_days_to_full(growth.days_to_full(now, taken));
+        self.telemetry.cache.set_full(usage.full, growth.days_to_full(now, taken));
         let value = Some(codec::encode(&growth).into());
         self.growth = Some(growth);
         if sampled {
@@ -60,9 +63,25 @@ impl Metrics {
         Ok(())
     }
 
+    /// Once each time it turns: whoever watches the log is to hear of it, not of each write.
+    fn say_full(&mut self, usage: &Usage) {
+        match (usage.full, core::mem::replace(&mut self.is_full, usage.full)) {
+            (true, false) => tracing::warn!(
+                event = "disk_full",
+                free_bytes = usage.free,
+                "the disk is full: writes are refused, reads and deletes go on; delete, raise storage.capacity or add a disk"
+            ),
+            (false, true) => {
+                tracing::info!(event = "disk_not_full", free_bytes = usage.free, "there is room for writes again");
+            }
+            _ => {}
+        }
+    }
+
     async fn disk(&mut self) {
         let usage = self.site.store.usage();
         self.telemetry.cache.set(usage.cached);
+        self.say_full(&usage);
         if let Err(error) = self.growth(&usage).await {
             tracing::debug!(%error, "how the disk fills up was not remembered");
         }

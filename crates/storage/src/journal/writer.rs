@@ -4,6 +4,7 @@
 //! synced at once. When a segment is full its table is staged behind it and the group goes on in a spare.
 //! Ordinary frames may only take spares beyond the reserve; those that let go of space may take the last.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -162,6 +163,19 @@ impl Writer {
             let table = ((active.lines.len() + 1) * segment::LINE + segment::TRAILER) as u64;
             self.tail.offset + frame_len + table > active.capacity
         })
+    }
+
+    /// Bytes that frames may take before a segment is needed of which so many spares are not to be taken.
+    pub(crate) fn room(&self, reserve: usize) -> u64 {
+        let active = self.active.as_ref().map_or(0, |active| {
+            let table = ((active.lines.len() + 1) * segment::LINE + segment::TRAILER) as u64;
+            active.capacity.saturating_sub(self.tail.offset + table)
+        });
+        match self.spares.len().cmp(&reserve) {
+            Ordering::Less => 0,
+            Ordering::Equal => active,
+            Ordering::Greater => active + self.segment_bytes,
+        }
     }
 
     /// Makes one more spare and returns its number; durable when it returns.

@@ -12,7 +12,7 @@ use super::GRAIN;
 use super::extent::segment_header;
 
 /// The smallest segment worth making when the disk is nearly full.
-const SMALLEST: u64 = 2 << 20;
+pub(crate) const SMALLEST: u64 = 2 << 20;
 
 /// A place for one extent.
 pub(crate) struct Slot {
@@ -166,6 +166,12 @@ impl Segments {
             self.disk.sync_dir(self.area.folder())?;
         }
         Ok(())
+    }
+
+    /// Bytes that extents may take in the active segment.
+    pub(crate) fn room(&self) -> u64 {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.active.as_ref().filter(|active| !active.lent).map_or(0, |active| active.capacity - active.tail)
     }
 
     /// The active segment and its tail.

@@ -330,6 +330,12 @@ impl Store {
 
     /// Makes spare segments until there are so many.
     pub(super) fn add_spares(&self, core: &mut Core, wanted: usize) -> Outcome {
+        let added = self.try_add_spares(core, wanted);
+        self.note_journal_room(core);
+        added
+    }
+
+    fn try_add_spares(&self, core: &mut Core, wanted: usize) -> Outcome {
         while core.writer.spares() < wanted {
             let len = core.writer.segment_bytes();
             if !self.space.has_room(len) {
@@ -340,6 +346,10 @@ impl Store {
             self.space.lacks();
         }
         Ok(())
+    }
+
+    fn note_journal_room(&self, core: &Core) {
+        self.space.note_journal_room(core.writer.room(self.settings.reserve_segments as usize));
     }
 
     /// Makes what was staged and reduced durable, as far as it is asked for, and visible.
@@ -353,6 +363,7 @@ impl Store {
         }
         let is_noted = core.writer.has_staged();
         let written = core.writer.write(&self.journal_meter, waits);
+        self.note_journal_room(core);
         let sealed = written.map_err(|error| self.poison(&error))?;
         self.unsynced.store(core.writer.unsynced(), Ordering::Release);
         self.note_sealed(&sealed);

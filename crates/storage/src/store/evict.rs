@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, ChunkId, ChunkKind, WallTime};
+use skerry_base::{BucketId, ChunkId, ChunkKind, WallTime, limits};
 
 use super::Store;
 use super::changes::{Changes, load_row};
@@ -23,6 +23,7 @@ use crate::chunks::row::{Area, KEPT, Place, Row, decode, kept_key, read_chunk_ke
 use crate::disk::Disk;
 use crate::payload::extent::extent_len;
 use crate::payload::scan;
+use crate::payload::segments::SMALLEST;
 use crate::sieve::{At, Sieve};
 use crate::space::Space;
 use crate::{StorageError, side_file};
@@ -151,13 +152,33 @@ impl Store {
         self.evicting.cap.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether a body of so many bytes is likely to find room, with copies given up for it.
+    /// Whether a body of so many bytes is likely to find room: in the segments that there are, and in what is free beside them,
+    /// with copies given up for it.
     pub fn has_room_for(&self, bytes: u64) -> bool {
         if !self.space.is_short() && bytes < self.settings.payload_segment_bytes {
             return true;
         }
-        let wanted = bytes.saturating_add(self.settings.journal_segment_bytes);
-        !self.space.is_full() && self.space.free() + self.evictable() >= wanted
+        let wanted = self.lacks_in_journal() + self.lacks_in_payload(bytes);
+        wanted == 0 || self.space.free() + self.evictable() >= wanted
+    }
+
+    /// Bytes that the journal needs beyond the segments that there are, for the next write.
+    fn lacks_in_journal(&self) -> u64 {
+        let next = 2 * limits::JOURNAL_BODY_BYTES as u64;
+        if self.space.journal_room() >= next { 0 } else { self.settings.journal_segment_bytes }
+    }
+
+    /// Bytes that a body needs beyond the active segment of payload.
+    fn lacks_in_payload(&self, bytes: u64) -> u64 {
+        if bytes <= limits::JOURNAL_BODY_BYTES as u64 {
+            return 0;
+        }
+        // Headers and checksums, and the end of a segment that the next chunk does not fit in.
+        let taken = bytes + bytes / 64 + limits::CHUNK_BYTES as u64;
+        match taken.saturating_sub(self.payload.room()) {
+            0 => 0,
+            lacks => lacks.max(SMALLEST.min(self.settings.payload_segment_bytes)),
+        }
     }
 
     /// Whether whoever asked for room last was refused.

@@ -236,7 +236,7 @@ impl Store {
             index: self.space.index_bytes(),
             free: self.space.free(),
             cached: self.usage_of_cache(),
-            full: self.space.is_full(),
+            full: self.space.is_full() || !self.has_room_for(0),
             poisoned: self.poison.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             journal_syncs: self.journal_meter.stats(),
             payload_syncs: self.payload_meter.stats(),

@@ -240,3 +240,51 @@ fn a_store_with_dead_bytes_in_it_is_never_full_for_long() {
     }
     audit(&store);
 }
+
+/// What is asked before a body is taken says what its write will find: else a full site neither hands it on nor takes it.
+#[test]
+fn who_is_asked_for_room_says_what_a_write_finds() {
+    let disk = FaultyDisk::default();
+    let settings = Settings {
+        capacity_bytes: Some(24 << 20),
+        journal_segment_bytes: 1 << 20,
+        payload_segment_bytes: 8 << 20,
+        ..kept()
+    };
+    let (store, _) = open(&disk, &settings);
+    let held_to = |len: usize, put: &dyn Fn(&Store, u64, usize) -> Result<(), StorageError>| {
+        fill(&store, |store, number| {
+            let said = store.has_room_for(len as u64);
+            let found = put(store, number, len);
+            assert!(found.is_ok() || !said, "it was said that there is room for {len}: {found:?}");
+            found
+        })
+    };
+    let large = |store: &Store, number: u64, len: usize| {
+        put_large(store, &format!("large-{number:05}"), number, &body(number, len))
+    };
+    let small = |store: &Store, number: u64, len: usize| {
+        put_small(store, &format!("small-{number:05}"), number, &body(number, len))
+    };
+    let count = held_to(500_000, &large);
+    assert!(count > 20 && store.usage().full && !store.has_room_for(500_000));
+    // There is none for a segment of payload; what the journal has of segments is another matter.
+    assert!(store.has_room_for(1_000), "{:?}", store.usage());
+    small(&store, 10_000, 1_000).unwrap();
+    assert!(!store.usage().full, "writes are taken");
+    assert!(held_to(20_000, &small) > 10);
+    assert!(store.usage().full && !store.has_room_for(1_000));
+    drop(store);
+    let (store, _) = open(&disk, &settings);
+    assert!(store.usage().full && !store.has_room_for(1_000), "a restart makes no room");
+    for number in 0..count {
+        delete(&store, &format!("large-{number:05}")).unwrap();
+        store.collect(WallTime(CHUNK_REST_MS * (number + 1))).unwrap();
+    }
+    for step in 0..100 {
+        store.collect(WallTime(CHUNK_REST_MS * (count + step))).unwrap();
+    }
+    assert!(!store.usage().full && store.has_room_for(1_000) && store.has_room_for(500_000));
+    small(&store, 20_000, 1_000).unwrap();
+    audit(&store);
+}
