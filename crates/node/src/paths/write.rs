@@ -732,5 +732,7 @@ fn checked(object: Box<Object>) -> Outcome<Box<Object>> {
 
 /// The version id to answer after a write to this bucket.
 pub(crate) fn answered_version(bucket: &Bucket, record: &Record) -> Option<VersionId> {
-    bucket.versioned().then(|| shape::version_id(record))
+    // Versioning may have been switched on since the bucket was looked up.
+    let has_versions = bucket.versioned() || record.versioning != Versioning::Off;
+    has_versions.then(|| shape::version_id(record))
 }
