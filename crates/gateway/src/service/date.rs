@@ -115,17 +115,32 @@ pub fn parse_amz(text: &str) -> Option<WallTime> {
     stamp(days, number(9, 11)?, number(11, 13)?, number(13, 15)?)
 }
 
-/// Reads `Tue, 14 Nov 2023 22:13:20 GMT` (RFC 9110's preferred form).
+/// Reads the three forms of a date that RFC 9110 has recipients accept: `Tue, 14 Nov 2023 22:13:20 GMT`, and the obsolete
+/// `Tuesday, 14-Nov-23 22:13:20 GMT` and `Tue Nov 14 22:13:20 2023`.
 pub fn parse_http(text: &str) -> Option<WallTime> {
-    let mut words = text.split_ascii_whitespace().skip(1);
-    let (day, month, year, clock) = (words.next()?, words.next()?, words.next()?, words.next()?);
-    if !matches!(words.next(), Some("GMT" | "UTC" | "+0000")) || words.next().is_some() {
-        return None;
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    match words[..] {
+        [_, day, month, year, time, "GMT" | "UTC" | "+0000"] => of(year.parse().ok()?, month, day, time),
+        [_, date, time, "GMT" | "UTC"] => {
+            let mut fields = date.split('-');
+            let (day, month, year) = (fields.next()?, fields.next()?, fields.next()?);
+            let short: u64 = Some(year).filter(|year| year.len() == 2)?.parse().ok()?;
+            // No clock here to count fifty years from: as everybody reads two digits, 1970 to 2069.
+            let year = if short < 70 { 2000 + short } else { 1900 + short };
+            if fields.next().is_some() { None } else { of(year, month, day, time) }
+        }
+        [_, month, day, time, year] => of(year.parse().ok()?, month, day, time),
+        _ => None,
     }
+}
+
+/// The instant of a year, the name of a month, a day and `22:13:20`.
+fn of(year: u64, month: &str, day: &str, time: &str) -> Option<WallTime> {
     let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
-    let days = days(year.parse().ok()?, month, day.parse().ok()?)?;
-    let mut fields = clock.split(':').map(|field| field.parse::<u64>().ok());
-    stamp(days, fields.next()??, fields.next()??, fields.next()??)
+    let days = days(year, month, day.parse().ok()?)?;
+    let mut fields = time.split(':').map(|field| field.parse::<u64>().ok());
+    let found = stamp(days, fields.next()??, fields.next()??, fields.next()??);
+    if fields.next().is_some() { None } else { found }
 }
 
 fn stamp(days: u64, hour: u64, minute: u64, second: u64) -> Option<WallTime> {
@@ -156,6 +171,20 @@ mod tests {
     }
 
     #[test]
+    fn obsolete_forms_are_read() {
+        let time = Some(WallTime(784_111_777_000));
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ] {
+            assert_eq!(parse_http(text), time, "{text}");
+        }
+        assert_eq!(parse_http("Tuesday, 14-Nov-23 22:13:20 GMT"), Some(WallTime(1_700_000_000_000)));
+        assert_eq!(parse_http("Tue Nov 14 22:13:20 2023"), Some(WallTime(1_700_000_000_000)));
+    }
+
+    #[test]
     fn nonsense_is_no_date() {
         for text in [
             "",
@@ -167,7 +196,19 @@ mod tests {
         ] {
             assert_eq!(parse_amz(text), None, "{text}");
         }
-        for text in ["", "Tue, 14 Nov 2023", "Tue, 14 Foo 2023 22:13:20 GMT", "Tue, 14 Nov 2023 22:13 GMT"] {
+        for text in [
+            "",
+            "Tue, 14 Nov 2023",
+            "Tue, 14 Foo 2023 22:13:20 GMT",
+            "Tue, 14 Nov 2023 22:13 GMT",
+            "Tue, 14 Nov 2023 22:13:20:01 GMT",
+            "Tue, 14 Nov 2023 22:13:20 CET",
+            "Tuesday, 14-Nov-2023 22:13:20 GMT",
+            "Tuesday, 14-Nov-23-1 22:13:20 GMT",
+            "Tuesday, 14-11-23 22:13:20 GMT",
+            "Tue Nov 14 22:13:20 23",
+            "Tue Nov 32 22:13:20 2023",
+        ] {
             assert_eq!(parse_http(text), None, "{text}");
         }
     }
