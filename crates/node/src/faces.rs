@@ -152,6 +152,8 @@ fn limits(config: &Config, rooms: &Rooms) -> Limits {
         head_time: config.limits.header_timeout.0,
         stall_time: config.limits.body_timeout.0,
         streams: rooms.streams,
+        windows: rooms.windows,
+        beside: rooms.beside,
         shutdown_time: config.limits.drain.0,
         ..Limits::default()
     }

@@ -23,6 +23,10 @@ const AHEAD_PER_PROCESSOR: usize = 4 << 20;
 const CONNECTION: u64 = 256 << 10;
 /// So many connections are let in on the smallest machine.
 const CONNECTIONS: usize = 32;
+/// For so many connections one request more than one each.
+const BESIDE: u64 = 8;
+/// Thirty-two connections that upload over a long way.
+const WINDOWS: usize = 32 << 20;
 /// A stream for each so many bytes of memory, and how many at least and at most.
 const STREAM: u64 = 8 << 20;
 const STREAMS: (u32, u32) = (16, 128);
@@ -54,6 +58,10 @@ pub(crate) struct Rooms {
     pub(crate) connections: usize,
     /// Streams at most of one HTTP/2 connection: each is as dear as a connection of its own.
     pub(crate) streams: u32,
+    /// Requests of HTTP/2 at most that are not the only ones of their connection, all connections together.
+    pub(crate) beside: usize,
+    /// Windows of HTTP/2 connections that are larger than the one in the room of each connection.
+    pub(crate) windows: usize,
 }
 
 impl Rooms {
@@ -79,6 +87,8 @@ impl Rooms {
             documents: part(64, DOCUMENTS, DOCUMENTS),
             streams: u32::try_from(memory / STREAM).unwrap_or(u32::MAX).clamp(STREAMS.0, STREAMS.1),
             connections: usize::try_from(memory / CONNECTION).unwrap_or(usize::MAX).max(CONNECTIONS),
+            beside: usize::try_from(memory / CONNECTION / BESIDE).unwrap_or(usize::MAX).max(CONNECTIONS),
+            windows: part(64, WINDOWS, WINDOWS),
         }
     }
 }
@@ -106,15 +116,16 @@ mod tests {
                 let rooms = Rooms::of(memory, processors);
                 let payload = rooms.incoming + rooms.outgoing + rooms.arriving + rooms.holding;
                 // Of a connection a fourth at most is memory of ours, the rest the kernel's.
-                let connections = rooms.connections as u64 * CONNECTION / 4;
-                let all = (payload + rooms.documents) as u64 + rooms.index + connections;
-                assert!(all <= memory * 34 / 64, "{rooms:?} takes {all}");
+                let connections = (rooms.connections + rooms.beside) as u64 * CONNECTION / 4;
+                let all = (payload + rooms.documents + rooms.windows) as u64 + rooms.index + connections;
+                assert!(all <= memory * 37 / 64, "{rooms:?} takes {all}");
             }
         }
         let rooms = Rooms::of(128 * MIB, 2);
         assert_eq!((rooms.incoming, rooms.outgoing), (8 << 20, 4 << 20));
         assert_eq!((rooms.index, rooms.dirty, rooms.connections), (16 * MIB, 16 * MIB, 512));
         assert_eq!((rooms.documents, rooms.streams), (2 << 20, 16));
+        assert_eq!((rooms.windows, rooms.beside), (2 << 20, 64));
         assert_eq!(Rooms::of(1 << 30, 2).streams, 128);
     }
 

@@ -41,6 +41,7 @@ use crate::peers::outbox::Outboxes;
 use crate::pins::Pins;
 use crate::quick::Quick;
 use crate::replacing::Replacing;
+use crate::tasks::whole;
 use crate::trust::SealingKey;
 
 /// Buckets that a site may follow. The machine takes a thousand more: several may be joined at once, and its system bucket is
@@ -336,14 +337,18 @@ impl Site {
         members.iter().filter(|(_, complete)| !**complete).map(|(bucket, _)| *bucket).collect()
     }
 
-    /// Becomes a member: remembered first, then told to the machine, which pulls.
-    pub(crate) async fn join(&self, bucket: BucketId) -> Outcome<()> {
+    /// Becomes a member: remembered first, then told to the machine, which pulls. Both happen, whoever still waits.
+    pub(crate) async fn join(self: &Arc<Self>, bucket: BucketId) -> Outcome<()> {
         if self.is_member(bucket) {
             return Ok(());
         }
-        let _gate = self.leaving.gate().await;
-        // While it waited the site may have joined, or stayed a member after all: that is not begun anew.
-        if self.is_member(bucket) { Ok(()) } else { self.begin_membership(bucket, false).await }
+        let site = self.clone();
+        whole(async move {
+            let _gate = site.leaving.gate().await;
+            // While it waited the site may have joined, or stayed a member after all: that is not begun anew.
+            if site.is_member(bucket) { Ok(()) } else { site.begin_membership(bucket, false).await }
+        })
+        .await
     }
 
     /// Refuses what would make this site a member of more buckets than it can feed others of.
@@ -361,9 +366,17 @@ impl Site {
     }
 
     /// Remembers a membership and takes note of it. What is left of a former one stays.
-    pub(crate) async fn remember_membership(&self, bucket: BucketId, complete: bool) -> Outcome<()> {
-        let _gate = self.leaving.gate().await;
-        self.begin_membership(bucket, complete).await
+    pub(crate) async fn remember_membership(
+        self: &Arc<Self>,
+        bucket: BucketId,
+        complete: bool,
+    ) -> Outcome<()> {
+        let site = self.clone();
+        whole(async move {
+            let _gate = site.leaving.gate().await;
+            site.begin_membership(bucket, complete).await
+        })
+        .await
     }
 
     async fn begin_membership(&self, bucket: BucketId, complete: bool) -> Outcome<()> {

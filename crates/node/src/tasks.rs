@@ -7,10 +7,12 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
+use skerry_gateway::service::Outcome;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
+use crate::paths::refusal;
 use crate::telemetry::Panics;
 
 /// The pause after a first panic; twice as long after each that follows.
@@ -19,6 +21,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 /// A worker that did so long without a panic is taken for well.
 const WELL: Duration = Duration::from_secs(600);
+
+/// Carries out to its end what has more than one step, whoever still waits for it: a client may hang up, or somebody be out of
+/// patience, between what is durable and what is known in memory.
+pub(crate) async fn whole<T: Send + 'static>(
+    work: impl Future<Output = Outcome<T>> + Send + 'static,
+) -> Outcome<T> {
+    tokio::spawn(work).await.map_err(refusal::task)?
+}
 
 /// Starts tasks and ends them. Cheap to clone.
 #[derive(Clone, Default)]

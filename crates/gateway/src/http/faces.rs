@@ -16,8 +16,11 @@ use super::body::{Inflow, Outflow};
 use super::flight::{Activity, Flight};
 use super::leftover::{Leftover, lend};
 use super::stream::PacedBody;
+use super::whole::{Abandoned, Unanswered, only_reads};
+use super::windows::Place;
 use crate::admin::Administration;
 use crate::s3::{Front, Scheme, Served, host};
+use crate::service::{ErrorKind, ServiceError};
 use crate::telemetry::Telemetry;
 
 /// Who speaks, and how.
@@ -34,6 +37,8 @@ pub struct Faces {
     s3: Option<Front>,
     administration: Option<Administration>,
     telemetry: Telemetry,
+    /// Requests whose clients are gone.
+    abandoned: Abandoned,
     /// Makes the ids of this process differ from those of others.
     seed: u64,
     next: AtomicU64,
@@ -45,7 +50,8 @@ impl Faces {
         let mut seed = [0; 8];
         // Without randomness ids repeat after a restart, which harms nobody but a reader of logs.
         let _ = SystemRandom::new().fill(&mut seed);
-        Self { s3, administration, telemetry, seed: u64::from_le_bytes(seed), next: AtomicU64::new(0) }
+        let (abandoned, next) = (Abandoned::default(), AtomicU64::new(0));
+        Self { s3, administration, telemetry, abandoned, seed: u64::from_le_bytes(seed), next }
     }
 
     /// 16 digits that no other request of ours has.
@@ -59,24 +65,39 @@ impl Faces {
     pub(super) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        peer: Peer,
+        (peer, place): (Peer, Option<Place>),
         limits: Limits,
     ) -> Response<Outflow> {
         let flight = Flight::begin(Arc::clone(&peer.activity), self.telemetry.clone(), request.version());
         let id = self.request_id();
         let method = request.method().clone();
         let span = tracing::info_span!("request", id, %method, path = request.uri().path());
-        let response = self.route(request, &peer, &id, &limits).instrument(span.clone()).await;
+        let response = match &place {
+            Some(_) => self.route(request, &peer, &id, &limits).instrument(span.clone()).await,
+            None => self.refuse(&too_many(), request.uri().path(), &id),
+        };
         let operation = response.extensions().get::<Served>().map(|served| served.0);
         let status = response.status().as_u16();
         span.in_scope(|| {
             tracing::debug!(operation = operation.unwrap_or("Administration"), status, "answered")
         });
-        response.map(|body| flight.answer(operation, status, body))
+        response.map(|body| flight.answer(operation, status, body, place))
+    }
+
+    /// Refuses what was not begun, or did not end.
+    fn refuse(&self, error: &ServiceError, path: &str, id: &str) -> Response<Outflow> {
+        match &self.s3 {
+            Some(s3) => s3.refuse(error, path, id),
+            None => {
+                let mut response = Response::new(super::body::empty());
+                *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                response
+            }
+        }
     }
 
     async fn route(
-        &self,
+        self: &Arc<Self>,
         request: Request<Incoming>,
         peer: &Peer,
         id: &str,
@@ -91,7 +112,11 @@ impl Faces {
         let lent = lend(PacedBody::new(body, limits), Arc::clone(&leftover));
         parts.extensions.insert(peer.scheme);
         let expects = expects(&parts);
-        let mut response = self.choose(Request::from_parts(parts, lent), peer, id).await;
+        let request = Request::from_parts(parts, lent);
+        let mut response = match only_reads(request.method()) {
+            true => self.choose(request, peer.address, id).await,
+            false => self.change(request, peer.address, id).await,
+        };
         // A client that expects to be told to go on, and is not, may have sent its body or not: what comes
         // next on this connection is unknown (and botocore misreads it).
         let untold = expects && !leftover.asked();
@@ -102,13 +127,26 @@ impl Faces {
         response
     }
 
-    async fn choose(&self, request: Request<Inflow>, peer: &Peer, id: &str) -> Response<Outflow> {
+    /// What changes something goes on to its end, whoever waits for it.
+    async fn change(
+        self: &Arc<Self>,
+        request: Request<Inflow>,
+        peer: SocketAddr,
+        id: &str,
+    ) -> Response<Outflow> {
+        let (faces, task_id) = (Arc::clone(self), id.to_owned());
+        let path = request.uri().path().to_owned();
+        let work = async move { faces.choose(request, peer, &task_id).await };
+        self.abandoned.run(work).await.unwrap_or_else(|why| self.refuse(&said(why), &path, id))
+    }
+
+    async fn choose(&self, request: Request<Inflow>, peer: SocketAddr, id: &str) -> Response<Outflow> {
         let (parts, body) = request.into_parts();
         let is_admin = self.s3.as_ref().is_none_or(|s3| is_admin(s3, &parts));
         let request = Request::from_parts(parts, body);
         match (&self.administration, &self.s3) {
             (Some(administration), _) if is_admin => {
-                administration.answer(request, peer.address.ip().is_loopback()).await
+                administration.answer(request, peer.ip().is_loopback()).await
             }
             (_, Some(s3)) => s3.answer(request, id).await,
             (_, None) => {
@@ -116,6 +154,23 @@ impl Faces {
                 *response.status_mut() = StatusCode::NOT_FOUND;
                 response
             }
+        }
+    }
+}
+
+fn too_many() -> ServiceError {
+    let message = "this connection has other requests in flight, and all connections together too many: ask one after the other";
+    ServiceError::new(ErrorKind::SlowDown, message)
+}
+
+fn said(why: Unanswered) -> ServiceError {
+    match why {
+        Unanswered::Refused => ServiceError::new(
+            ErrorKind::SlowDown,
+            "too many requests whose clients have left are still being carried out",
+        ),
+        Unanswered::Failed => {
+            ServiceError::new(ErrorKind::Internal, "a task of the server failed; see its log")
         }
     }
 }

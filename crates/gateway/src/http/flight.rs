@@ -14,6 +14,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::body::Outflow;
+use super::windows::Place;
 use crate::service::ServiceError;
 use crate::telemetry::Telemetry;
 
@@ -84,6 +85,8 @@ pub(super) struct Flight {
     number: u64,
     /// Whether its answer shares the connection with others.
     shares: bool,
+    /// Its place among those of all connections, until it is over.
+    place: Option<Place>,
 }
 
 impl Flight {
@@ -92,13 +95,21 @@ impl Flight {
         let number = activity.begun.fetch_add(1, Ordering::AcqRel);
         telemetry.begin();
         let shares = version >= Version::HTTP_2;
-        Self { activity, telemetry, start: Instant::now(), operation: None, status: 0, number, shares }
+        let (start, operation) = (Instant::now(), None);
+        Self { activity, telemetry, start, operation, status: 0, number, shares, place: None }
     }
 
     /// Its answer is known; it ends with the answer's body.
-    pub(super) fn answer(mut self, operation: Option<&'static str>, status: u16, body: Outflow) -> Outflow {
+    pub(super) fn answer(
+        mut self,
+        operation: Option<&'static str>,
+        status: u16,
+        body: Outflow,
+        place: Option<Place>,
+    ) -> Outflow {
         self.operation = operation;
         self.status = status;
+        self.place = place;
         self.hand(0);
         Sending { body, flight: Some(self) }.boxed_unsync()
     }
@@ -124,6 +135,7 @@ impl Drop for Flight {
         self.taken();
         self.telemetry.end(self.operation, self.status, self.start.elapsed());
         self.activity.ended.fetch_add(1, Ordering::AcqRel);
+        self.place = None;
     }
 }
 

@@ -20,6 +20,7 @@ use super::faces::Peer;
 use super::flight::Activity;
 use super::linger::Lingering;
 use super::stream::PacedStream;
+use super::windows::{READY, Shared, Window};
 use super::{Faces, Limits, Tls};
 use crate::s3::Scheme;
 
@@ -58,7 +59,7 @@ pub async fn serve(
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) {
-    let room = Arc::new(Semaphore::new(limits.connections));
+    let (room, shared) = (Arc::new(Semaphore::new(limits.connections)), Shared::new(&limits));
     let graceful = GracefulShutdown::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -72,7 +73,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let connection = Connection { faces: Arc::clone(&faces), limits, peer };
+                let connection = Connection { faces: Arc::clone(&faces), limits, shared: shared.clone(), peer };
                 let (tls, watcher) = (tls.clone(), graceful.watcher());
                 tokio::spawn(async move {
                     connection.open(stream, tls, watcher).await;
@@ -95,6 +96,7 @@ pub async fn serve(
 struct Connection {
     faces: Arc<Faces>,
     limits: Limits,
+    shared: Shared,
     peer: SocketAddr,
 }
 
@@ -104,25 +106,38 @@ impl Connection {
         let _ = stream.set_nodelay(true);
         let watched = Arc::new(Activity::default());
         let stream = Lingering::new(stream, Arc::clone(&watched));
-        let Some(tls) = tls else { return self.run(stream, watched, Scheme("http"), watcher).await };
+        let Some(tls) = tls else {
+            // Who speaks HTTP/2 here without having agreed on it does so on a machine of its own.
+            return self.run(stream, (watched, Shared::narrow()), Scheme("http"), watcher).await;
+        };
         match timeout(self.limits.head_time, tls.acceptor().accept(stream)).await {
-            Ok(Ok(stream)) => self.run(stream, watched, Scheme("https"), watcher).await,
+            Ok(Ok(stream)) => {
+                let speaks_two = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                let window = if speaks_two { self.shared.window() } else { Shared::narrow() };
+                self.run(stream, (watched, window), Scheme("https"), watcher).await;
+            }
             Ok(Err(error)) => tracing::debug!(peer = %self.peer, %error, "a TLS handshake failed"),
             Err(_) => tracing::debug!(peer = %self.peer, "a TLS handshake took too long"),
         }
     }
 
-    async fn run<S>(self, stream: S, watched: Arc<Activity>, scheme: Scheme, watcher: Watcher)
-    where
+    async fn run<S>(
+        self,
+        stream: S,
+        (watched, window): (Arc<Activity>, Window),
+        scheme: Scheme,
+        watcher: Watcher,
+    ) where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let Self { faces, limits, peer } = self;
+        let Self { faces, limits, shared, peer } = self;
         let speaker = Peer { address: peer, scheme, activity: Arc::clone(&watched) };
+        let requests = shared.requests();
         let service = service_fn(move |request| {
-            let answer = Arc::clone(&faces).answer(request, speaker.clone(), limits);
+            let answer = Arc::clone(&faces).answer(request, (speaker.clone(), requests.place()), limits);
             async move { Ok::<_, Infallible>(answer.await) }
         });
-        let builder = builder(&limits);
+        let builder = builder(&limits, &window);
         let stream = TokioIo::new(PacedStream::new(stream, &limits));
         let mut connection = pin!(watcher.watch(builder.serve_connection(stream, service).into_owned()));
         let mut idle = interval(limits.idle_time);
@@ -151,7 +166,7 @@ impl Connection {
     }
 }
 
-fn builder(limits: &Limits) -> Builder<TokioExecutor> {
+fn builder(limits: &Limits, window: &Window) -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -166,6 +181,9 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.streams)
+        .initial_connection_window_size(window.bytes())
+        .initial_stream_window_size(window.bytes())
+        .max_send_buf_size(READY)
         .keep_alive_interval(limits.stall_time)
         .keep_alive_timeout(limits.stall_time);
     builder

@@ -17,6 +17,8 @@ mod listen;
 mod pace;
 mod stream;
 mod tls;
+mod whole;
+mod windows;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,6 +34,11 @@ pub struct Limits {
     pub connections: usize,
     /// Streams at once of one HTTP/2 connection.
     pub streams: u32,
+    /// Bytes for the windows of HTTP/2 connections that are larger than they must be, all together: each takes a MiB as long as there
+    /// is one.
+    pub windows: usize,
+    /// Requests beside the first one of their HTTP/2 connection, of all connections together.
+    pub beside: usize,
     /// Bytes of a request head.
     pub head_bytes: usize,
     /// Time for a TLS handshake, and for a whole request head.
@@ -51,6 +58,8 @@ impl Default for Limits {
         Self {
             connections: 1024,
             streams: 128,
+            windows: 16 << 20,
+            beside: 512,
             head_bytes: 32 << 10,
             head_time: Duration::from_secs(30),
             stall_time: Duration::from_secs(30),

@@ -337,6 +337,70 @@ async fn a_reader_that_opens_no_window_is_let_go() {
     served.stop().await;
 }
 
+/// The window that a server opens for a connection of HTTP/2, and for each of its streams, as its first frames say.
+async fn windows(address: SocketAddr) -> (u64, u64) {
+    const SETTINGS: u8 = 4;
+    const WINDOW_UPDATE: u8 = 8;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let (mut connection, mut each) = (65_535, 65_535);
+    // Its settings, what it opens, and that it has read ours.
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let mut body = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut body).await.unwrap();
+        match head[3] {
+            SETTINGS if head[4] == 1 => return (connection, each),
+            SETTINGS => {
+                for setting in body.chunks(6).filter(|setting| setting[1] == 4) {
+                    each = u64::from(u32::from_be_bytes(setting[2..6].try_into().unwrap()));
+                }
+            }
+            WINDOW_UPDATE => connection += u64::from(u32::from_be_bytes(body[..4].try_into().unwrap())),
+            other => panic!("a frame of type {other}"),
+        }
+    }
+}
+
+/// What a client may fill without anybody reading it is what the room of its connection has for it.
+#[tokio::test]
+async fn a_connection_that_did_not_agree_on_http_2_has_the_least_window() {
+    let served = Served::start(Limits::default(), None).await;
+    assert_eq!(windows(served.address).await, (65_535, 65_535));
+    served.stop().await;
+}
+
+/// A connection has one request at once for nothing; more of them only while all connections together have few.
+#[tokio::test]
+async fn requests_beside_the_first_of_a_connection_are_bounded_over_all() {
+    use http_body_util::Full;
+    use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+
+    let served = Served::start(Limits { beside: 1, ..Limits::default() }, None).await;
+    let stream = TcpStream::connect(served.address).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(0)
+        .handshake::<_, Full<bytes::Bytes>>(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let connection = tokio::spawn(connection);
+    let mut ask = async || {
+        let uri = format!("http://{}/", served.address);
+        let request = hyper::Request::builder().uri(uri).body(Full::default()).unwrap();
+        sender.send_request(request).await.unwrap()
+    };
+    // Each answer waits for a window that is never opened.
+    let (one, two, three) = (ask().await, ask().await, ask().await);
+    assert_eq!([one.status(), two.status()], [403, 403], "unsigned");
+    assert_eq!(three.status(), 503);
+    drop((one, two, three));
+    drop(sender);
+    connection.abort();
+    served.stop().await;
+}
+
 /// User metadata may be many small headers.
 #[tokio::test]
 async fn more_than_a_hundred_headers_are_read() {

@@ -147,16 +147,23 @@ impl Front {
             } else {
                 tracing::debug!(%error, request_id, "refused");
             }
-            let resource = uri::decode(parts.uri.path(), false).unwrap_or_default();
-            Reply::error(
-                &error,
-                &resource,
-                [request_id, &self.settings.host_id],
-                parts.method == Method::HEAD,
-            )
+            self.refusal(&error, parts.uri.path(), request_id, parts.method == Method::HEAD)
         });
         let mut response = reply.finish(request_id, &self.settings.host_id);
         response.extensions_mut().insert(Served(operation));
+        response
+    }
+
+    fn refusal(&self, error: &ServiceError, path: &str, request_id: &str, is_head: bool) -> Reply {
+        let resource = uri::decode(path, false).unwrap_or_default();
+        Reply::error(error, &resource, [request_id, &self.settings.host_id], is_head)
+    }
+
+    /// Refuses a request that was not begun, or did not end.
+    pub(crate) fn refuse(&self, error: &ServiceError, path: &str, request_id: &str) -> Response<Outflow> {
+        let reply = self.refusal(error, path, request_id, false);
+        let mut response = reply.finish(request_id, &self.settings.host_id);
+        response.extensions_mut().insert(Served("Unknown"));
         response
     }
 
