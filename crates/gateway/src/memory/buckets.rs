@@ -15,7 +15,8 @@ pub(super) fn receipt() -> Receipt {
 }
 
 fn info(name: &str, bucket: &Bucket) -> BucketInfo {
-    BucketInfo { name: name.into(), created: bucket.created, owner: bucket.owner.clone() }
+    let (owner, location) = (bucket.owner.clone(), bucket.location.clone());
+    BucketInfo { name: name.into(), created: bucket.created, owner, location }
 }
 
 #[async_trait]

@@ -4,7 +4,7 @@ use s3s::dto;
 
 use super::reply::{Reply, owner, timestamp};
 use super::{Call, documents};
-use crate::service::{Outcome, Services};
+use crate::service::{BucketInfo, Outcome, Services};
 
 /// Pages through the caller's buckets by name.
 pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
@@ -15,13 +15,18 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     let prefix = call.query.text("prefix").unwrap_or_default();
     let after = call.query.text("continuation-token").unwrap_or_default();
     let all = services.buckets.list(&call.context).await?;
-    let mut left = all.into_iter().filter(|one| one.name.starts_with(&prefix) && one.name > after);
+    let wanted = call.query.text("bucket-region");
+    let is_there = |one: &BucketInfo| {
+        wanted.as_ref().is_none_or(|wanted| *wanted == call.region_of(one.location.clone()))
+    };
+    let is_asked = |one: &BucketInfo| one.name.starts_with(&prefix) && one.name > after && is_there(one);
+    let mut left = all.into_iter().filter(is_asked);
     let page: Vec<_> = left.by_ref().take(limit).collect();
     let next = page.last().filter(|_| left.next().is_some()).map(|last| last.name.clone());
     let buckets = page.into_iter().map(|bucket| dto::Bucket {
         name: Some(bucket.name),
         creation_date: timestamp(bucket.created),
-        bucket_region: None,
+        bucket_region: Some(call.region_of(bucket.location)),
     });
     Reply::xml(&dto::ListBucketsOutput {
         buckets: Some(buckets.collect()),

@@ -123,6 +123,8 @@ pub(super) struct Call {
     document: Bytes,
     /// The address of the object as the client wrote it.
     location: String,
+    /// The only region that may sign, if there is one.
+    region: Option<String>,
 }
 
 impl Front {
@@ -202,7 +204,8 @@ impl Front {
         let scheme = parts.extensions.get::<Scheme>().map_or("http", |scheme| scheme.0);
         let location = format!("{scheme}://{host}{}", parts.uri.path());
         let headers = core::mem::take(&mut parts.headers);
-        let call = Call { context, bucket, key, query, headers, upload, document, location };
+        let region = self.settings.region.clone();
+        let call = Call { context, bucket, key, query, headers, upload, document, location, region };
         dispatch(row.operation, &self.services, call).await
     }
 
@@ -292,7 +295,18 @@ fn version_id(text: &str) -> Outcome<VersionId> {
     }
 }
 
+/// Where a client looks for the region that it is to sign for.
+pub(crate) const REGION: &str = "x-amz-bucket-region";
+/// What a client that names no region signs for.
+const FIRST_REGION: &str = "us-east-1";
+
 impl Call {
+    /// The region of a bucket: a client signs for what it is told. Where only one may sign it is that one, else what the bucket's
+    /// creator called it.
+    fn region_of(&self, location: Option<String>) -> String {
+        self.region.clone().or(location).unwrap_or_else(|| FIRST_REGION.into())
+    }
+
     /// The version that the query names. One that is there and empty comes of a script whose variable is: without it the
     /// current version would be meant.
     fn version(&self) -> Outcome<Option<VersionId>> {

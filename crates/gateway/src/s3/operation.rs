@@ -177,7 +177,7 @@ pub(crate) const TABLE: &[Row] = &[
         ..row(Operation::DeleteObjectTagging, "DELETE", Level::Object)
     },
     Row {
-        queries: &["prefix", "max-buckets", "continuation-token"],
+        queries: &["prefix", "max-buckets", "continuation-token", "bucket-region"],
         ..row(Operation::ListBuckets, "GET", Level::Root)
     },
     Row {

@@ -7,6 +7,7 @@ use s3s::dto::{self, ETag, Timestamp, TimestampFormat};
 use s3s::xml;
 use skerry_base::WallTime;
 
+use super::REGION;
 use super::references::expanded;
 use crate::http::body::{Outflow, empty, full};
 use crate::service::{Checksum, ChecksumKind, ErrorKind, Outcome, Receipt, ServiceError, VersionId, date};
@@ -137,8 +138,11 @@ fn rfc2047(text: &str) -> String {
 fn error_document(error: &ServiceError, resource: &str, [request_id, host_id]: [&str; 2]) -> String {
     let (code, message) = (error.kind().code(), escape(error.message()));
     let (resource, host_id) = (escape(resource), escape(host_id));
+    let region = error.headers().iter().find(|(name, _)| *name == REGION);
+    let region =
+        region.map(|(_, region)| format!("<Region>{}</Region>", escape(region))).unwrap_or_default();
     format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message>\
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message>{region}\
          <Resource>{resource}</Resource><RequestId>{request_id}</RequestId><HostId>{host_id}</HostId></Error>"
     )
 }

@@ -41,6 +41,20 @@ async fn ask(
     headers: &[(&'static str, &str)],
     body: &str,
 ) -> (u16, String) {
+    let response = answer(front, host, (method, target), headers, body).await;
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// The same with its headers.
+async fn answer(
+    front: &Front,
+    host: &str,
+    (method, target): (&'static str, &str),
+    headers: &[(&'static str, &str)],
+    body: &str,
+) -> Response<Outflow> {
     let credentials = Credentials { access_key: "KEY".into(), secret: "secret".into() };
     let length = body.len().to_string();
     let headers = [&[("content-length", length.as_str())], headers].concat();
@@ -50,10 +64,11 @@ async fn ask(
         let (name, value) = line.split_once(": ").unwrap();
         request = request.header(name, value);
     }
-    let response = front.answer(request.body(full(body.to_owned())).unwrap(), "ID").await;
-    let status = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, String::from_utf8(body.to_vec()).unwrap())
+    front.answer(request.body(full(body.to_owned())).unwrap(), "ID").await
+}
+
+async fn head(front: &Front, target: &str) -> Response<Outflow> {
+    answer(front, "h", ("HEAD", target), &[], "").await
 }
 
 #[tokio::test]
@@ -63,7 +78,36 @@ async fn a_region_is_any_unless_configured() {
         let (found, body) = ask(&front, "h", "GET", "/", &[], "").await;
         assert_eq!(found, status, "{body}");
         assert_eq!(body.contains("<Code>AuthorizationHeaderMalformed</Code>"), status == 400);
+        // By that the clients of S3 find out what to sign for.
+        assert_eq!(body.contains("<Region>island-2</Region>"), status == 400, "{body}");
     }
+}
+
+/// Whoever follows what is told of a bucket's region is let in.
+#[tokio::test]
+async fn the_region_that_may_sign_is_told_of_every_bucket() {
+    for (region, told) in [(Some("island-1"), "island-1"), (None, "eu-north-1")] {
+        let front = front(Settings { region: region.map(Into::into), ..settings() });
+        let location = "<CreateBucketConfiguration><LocationConstraint>eu-north-1</LocationConstraint>\
+                        </CreateBucketConfiguration>";
+        assert_eq!(ask(&front, "h", "PUT", "/abc", &[], location).await.0, 200);
+        let (_, list) = ask(&front, "h", "GET", "/", &[], "").await;
+        assert!(list.contains(&format!("<BucketRegion>{told}</BucketRegion>")), "{list}");
+        for (wanted, found) in [(told, true), ("elsewhere", false)] {
+            let (_, list) = ask(&front, "h", "GET", &format!("/?bucket-region={wanted}"), &[], "").await;
+            assert_eq!(list.contains("<Name>abc</Name>"), found, "{list}");
+        }
+        let (_, location) = ask(&front, "h", "GET", "/abc?location", &[], "").await;
+        assert!(location.contains(told), "{location}");
+        let head = head(&front, "/abc").await;
+        assert_eq!(head.headers()["x-amz-bucket-region"], told);
+    }
+    // The oldest region is told by saying nothing.
+    let front = front(settings());
+    assert_eq!(ask(&front, "h", "PUT", "/abc", &[], "").await.0, 200);
+    let (_, location) = ask(&front, "h", "GET", "/abc?location", &[], "").await;
+    assert!(!location.contains("us-east-1"), "{location}");
+    assert_eq!(head(&front, "/abc").await.headers()["x-amz-bucket-region"], "us-east-1");
 }
 
 #[tokio::test]

@@ -26,6 +26,8 @@ pub struct BucketInfo {
     pub created: WallTime,
     /// Whom it belongs to.
     pub owner: String,
+    /// The location that its creator named.
+    pub location: Option<String>,
 }
 
 /// CreateBucket.

@@ -34,7 +34,8 @@ const COPIES: u8 = 2;
 pub(crate) struct Buckets(pub(crate) Arc<Site>);
 
 fn info(bucket: Bucket) -> BucketInfo {
-    BucketInfo { name: bucket.name, created: bucket.created, owner: bucket.owner }
+    let location = bucket.config.location().map(str::to_owned);
+    BucketInfo { name: bucket.name, created: bucket.created, owner: bucket.owner, location }
 }
 
 /// The name that a bucket gets here: with `bucket_scope = site` the site's own.

@@ -8,6 +8,7 @@ use skerry_base::id::parse_hex;
 use super::canonical::string_to_sign;
 use super::keys::{SigningKeys, Used};
 use super::{ALGORITHM, Canonical};
+use crate::s3::REGION;
 use crate::s3::uri::Query;
 use crate::service::{ErrorKind, Outcome, ServiceError, date};
 
@@ -102,7 +103,7 @@ impl Claim {
         };
         let stamp = header(headers, "x-amz-date");
         let time = match stamp {
-            Some(stamp) => date::parse_amz(stamp),
+            Some(stamp) => date::parse_amz(stamp).or_else(|| date::parse_http(stamp)),
             None => header(headers, "date").and_then(date::parse_http),
         };
         let Some(time) = time else {
@@ -203,7 +204,9 @@ impl Claim {
     pub(crate) fn check_region(&self, wanted: Option<&str>) -> Outcome<()> {
         match wanted {
             Some(wanted) if wanted != self.region => {
-                Err(malformed(&format!("the region '{}' is wrong; expecting '{wanted}'", self.region)))
+                let refused = malformed(&format!("the region '{}' is wrong; expecting '{wanted}'", self.region));
+                // Clients read it there, and sign anew.
+                Err(refused.with_header(REGION, wanted))
             }
             _ => Ok(()),
         }
