@@ -15,6 +15,7 @@ mod leftover;
 mod linger;
 mod listen;
 mod pace;
+pub(crate) mod slow;
 mod stream;
 mod tls;
 mod whole;

@@ -61,6 +61,7 @@ use self::sigv4::{Canonical, ChunkKeys, Claim, SigningKeys};
 pub use self::sigv4::{ClockReading, ClockRule};
 use self::uri::Query;
 use crate::http::body::{Inflow, Outflow};
+use crate::http::slow::{self, Slow};
 use crate::service::{
     ErrorKind, Outcome, Principal, ReadMode, RequestContext, ServiceError, Services, UploadBody, VersionId,
 };
@@ -108,6 +109,7 @@ pub struct Front {
     services: Services,
     settings: Settings,
     signing_keys: Arc<SigningKeys>,
+    slow: Slow,
 }
 
 /// A request whose signature was verified, as an operation sees it.
@@ -130,7 +132,7 @@ pub(super) struct Call {
 impl Front {
     /// Over these services.
     pub fn new(services: Services, settings: Settings) -> Self {
-        Self { services, settings, signing_keys: Arc::default() }
+        Self { services, settings, signing_keys: Arc::default(), slow: Slow::default() }
     }
 
     /// Where the request goes: read before anything else, to tell our own paths from S3's.
@@ -206,7 +208,36 @@ impl Front {
         let headers = core::mem::take(&mut parts.headers);
         let region = self.settings.region.clone();
         let call = Call { context, bucket, key, query, headers, upload, document, location, region };
-        dispatch(row.operation, &self.services, call).await
+        if !row.operation.may_take_long() {
+            return dispatch(row.operation, &self.services, call).await;
+        }
+        let (services, operation) = (self.services.clone(), row.operation);
+        let work = async move { dispatch(operation, &services, call).await };
+        self.patiently(work, parts.uri.path(), request_id).await
+    }
+
+    /// Answers what may take longer than clients are patient: after a while by a status that says nothing yet, by spaces, and by
+    /// the document that says how it went.
+    async fn patiently(
+        &self,
+        work: impl Future<Output = Outcome<Reply>> + Send + 'static,
+        path: &str,
+        request_id: &str,
+    ) -> Outcome<Reply> {
+        let lost = || ServiceError::new(ErrorKind::Internal, "a task of the server failed; see its log");
+        let going = match self.slow.run(work).await {
+            slow::Outcome::Done(done) => return done.unwrap_or_else(|| Err(lost())),
+            slow::Outcome::Going(going) => going,
+        };
+        let (front, path, id) = (self.clone(), path.to_owned(), request_id.to_owned());
+        let last = move |outcome: Option<Outcome<Reply>>| {
+            let reply = outcome.unwrap_or_else(|| Err(lost())).unwrap_or_else(|error| {
+                tracing::warn!(%error, request_id = id, "refused after its answer had begun");
+                front.refusal(&error, &path, &id, false)
+            });
+            reply.rest_of_document()
+        };
+        Ok(Reply::begun(|declaration| going.body(declaration, last)))
     }
 
     /// Who signed the request, proven.

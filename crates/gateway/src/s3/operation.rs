@@ -50,6 +50,13 @@ operations! {
     DeletePublicAccessBlock, DeleteObjectTagging,
 }
 
+impl Operation {
+    /// Whether it may be silent for longer than clients are patient. Their clients look for an error in an answer of status 200.
+    pub(crate) const fn may_take_long(self) -> bool {
+        matches!(self, Self::CopyObject | Self::UploadPartCopy | Self::CompleteMultipartUpload)
+    }
+}
+
 /// How a request names an operation, and what it may carry.
 #[derive(Debug)]
 pub(crate) struct Row {

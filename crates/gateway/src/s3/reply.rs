@@ -1,6 +1,7 @@
 //! Answers: headers, XML documents, errors with their request id.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Response, StatusCode};
 use s3s::dto::{self, ETag, Timestamp, TimestampFormat};
@@ -12,18 +13,38 @@ use super::references::expanded;
 use crate::http::body::{Outflow, empty, full};
 use crate::service::{Checksum, ChecksumKind, ErrorKind, Outcome, Receipt, ServiceError, VersionId, date};
 
+/// How each document begins.
+const DECLARATION: &[u8] = b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+
 /// An answer being made.
 #[derive(Debug)]
 pub(super) struct Reply {
     status: StatusCode,
     headers: HeaderMap,
     body: Outflow,
+    /// What the body is, where it is a document.
+    document: Bytes,
 }
 
 impl Reply {
     /// Without a body.
     pub(super) fn empty(status: StatusCode) -> Self {
-        Self { status, headers: HeaderMap::new(), body: empty() }
+        Self { status, headers: HeaderMap::new(), body: empty(), document: Bytes::new() }
+    }
+
+    /// Begins before its outcome is known, with the declaration of its document.
+    pub(super) fn begun(body: impl FnOnce(Bytes) -> Outflow) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+        let body = body(Bytes::from_static(DECLARATION));
+        Self { status: StatusCode::OK, headers, body, document: Bytes::new() }
+    }
+
+    /// What ends an answer that was begun so. Its headers are gone: they would have come first.
+    pub(super) fn rest_of_document(self) -> Bytes {
+        const END: &[u8] = b"?>";
+        let declared = self.document.windows(END.len()).position(|bytes| bytes == END);
+        self.document.slice(declared.map_or(0, |at| at + END.len())..)
     }
 
     /// With a document.
@@ -40,7 +61,8 @@ impl Reply {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
         headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
-        Self { status, headers, body: full(text) }
+        let document = Bytes::from(text);
+        Self { status, headers, body: full(document.clone()), document }
     }
 
     /// The error document; without it for HEAD and 304.

@@ -157,3 +157,38 @@ fn every_kind_of_refusal_has_a_code_of_its_own_and_a_status_that_tells_to_retry_
     let repeated: Vec<_> = repeated.collect();
     assert_eq!(repeated, [&ErrorKind::SlowDown, &ErrorKind::Unavailable, &ErrorKind::Internal]);
 }
+
+/// A copy that takes longer than clients are patient.
+#[tokio::test(start_paused = true)]
+async fn a_long_copy_is_kept_alive_and_says_in_its_document_how_it_went() {
+    let long = std::time::Duration::from_secs(100);
+    let text = async |outcome: fn() -> Outcome<Reply>| {
+        let work = async move {
+            tokio::time::sleep(long).await;
+            outcome()
+        };
+        let reply = front(settings()).patiently(work, "/abc/key", "ID").await.unwrap();
+        let response = reply.finish("ID", "site-1");
+        assert_eq!(response.status(), 200);
+        assert!(!response.headers().contains_key("content-length"));
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(body.to_vec()).unwrap()
+    };
+    let good = || Reply::xml(&s3s::dto::CopyObjectResult::default());
+    let body = text(good).await;
+    assert!(body.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n     "), "{body}");
+    assert_eq!(body.matches("<?xml").count(), 1, "{body}");
+    assert!(body.contains("<CopyObjectResult"), "{body}");
+    let bad = || Err(ServiceError::new(ErrorKind::StorageFull, "the disk is full"));
+    let body = text(bad).await;
+    assert!(body.trim_end().ends_with("</Error>") && body.matches("<?xml").count() == 1, "{body}");
+    assert!(body.contains("<Message>the disk is full</Message>") && body.contains("/abc/key"), "{body}");
+}
+
+/// One that does not is answered by its own status.
+#[tokio::test(start_paused = true)]
+async fn a_short_copy_is_answered_by_its_own_status() {
+    let work = async { Err(ServiceError::no_such_key("key")) };
+    let refused = front(settings()).patiently(work, "/abc/key", "ID").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoSuchKey);
+}
