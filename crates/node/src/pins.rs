@@ -442,7 +442,8 @@ async fn page(
 ) -> Outcome<(Vec<Record>, Option<String>)> {
     let (id, prefix) = (bucket.id, prefix.to_owned());
     let read = move |view: &dyn View| {
-        let cursor = Cursor { prefix: &prefix, start_after: after.as_deref(), delimiter: None, max: PAGE };
+        let cursor =
+            Cursor { prefix: &prefix, start_after: after.as_deref(), max: PAGE, ..Cursor::default() };
         let listing = space::list_current(view, id, cursor).map_err(unreadable)?;
         let keys: Vec<String> = listing.keys.into_iter().map(|(key, _)| key).collect();
         Ok((current_of(view, id, &keys)?, listing.next))

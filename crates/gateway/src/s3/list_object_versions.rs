@@ -15,10 +15,14 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     let limit = page_size(&call, "max-keys")?;
     let page = services.objects.list_versions(&call.context, query(&call, limit)?).await?;
     let truncated = page.more && limit > 0;
-    let (next_key, next_version) = match page.entries.last().filter(|_| truncated) {
-        None => (None, None),
-        Some(VersionEntry::Prefix(prefix)) => (Some(naming.write(prefix)), None),
-        Some(VersionEntry::Version(last)) => {
+    let (next_key, next_version) = match (page.next.as_ref(), page.entries.last()) {
+        _ if !truncated => (None, None),
+        (Some((key, version)), _) => {
+            (Some(naming.write(key)), version.as_ref().map(|version| version.0.clone()))
+        }
+        (None, None) => (None, None),
+        (None, Some(VersionEntry::Prefix(prefix))) => (Some(naming.write(prefix)), None),
+        (None, Some(VersionEntry::Version(last))) => {
             (Some(naming.write(&last.object.key)), Some(last.version.0.clone()))
         }
     };

@@ -115,6 +115,9 @@ pub struct VersionPage {
     pub entries: Vec<VersionEntry>,
     /// Whether more follow after the last entry.
     pub more: bool,
+    /// Key and version behind which the next page starts, where that is not the last entry: what is passed over because a client
+    /// sees nothing of it is bounded, and a page may be empty though more follow.
+    pub next: Option<(String, Option<VersionId>)>,
     /// What the answer carries beyond S3.
     pub receipt: Receipt,
 }

@@ -263,7 +263,7 @@ pub(super) fn each_document(
 ) -> Result<(), SpaceError> {
     let mut after: Option<String> = None;
     loop {
-        let cursor = Cursor { prefix, start_after: after.as_deref(), delimiter: None, max: 256 };
+        let cursor = Cursor { prefix, start_after: after.as_deref(), max: 256, ..Cursor::default() };
         let page = space::list_current(view, system, cursor)?;
         for (key, _) in page.keys {
             let Some(parsed) = SystemKey::parse(&key) else { continue };

@@ -26,6 +26,9 @@ pub struct Cursor<'a> {
     pub delimiter: Option<&'a str>,
     /// Keys and common prefixes on the page.
     pub max: usize,
+    /// Keys of which nothing is shown that a page of versions passes over at most, such as those of which only a tombstone rests:
+    /// it ends there, be it empty. None passes over all.
+    pub skips: Option<usize>,
 }
 
 impl Cursor<'_> {
@@ -208,20 +211,42 @@ pub fn list_versions(
         each_shown(view, bucket, key, Some(after), &mut |shown| page.add(shown, cursor.max))?;
     }
     let mut walk = Walk::new(view, Table::Versions, bucket, cursor);
+    let mut skips = Skips(cursor.skips);
     while page.next.is_none() {
         let full = page.versions.len() + page.prefixes.len() == cursor.max;
         let Some(step) = walk.next(1)? else { break };
         match step {
             Step::Row(key, _) => {
                 walk.skip(&keys::object(bucket, &key));
-                each_shown(view, bucket, &key, None, &mut |shown| page.add(shown, cursor.max))?;
+                let mut is_shown = false;
+                each_shown(view, bucket, &key, None, &mut |shown| {
+                    is_shown = true;
+                    page.add(shown, cursor.max)
+                })?;
+                if !is_shown && skips.end() {
+                    page.next = Some((key, None));
+                }
             }
-            Step::Prefix(prefix) if !has_versions(view, bucket, &prefix)? => {}
-            Step::Prefix(_) if full => page.next = page.end(),
-            Step::Prefix(prefix) => page.prefixes.push(prefix),
+            Step::Prefix(prefix) => match below(view, bucket, (&prefix, cursor.start_after), &mut skips)? {
+                Below::Nothing => {}
+                Below::Unknown(upto) => page.next = Some((upto, None)),
+                Below::Something if full => page.next = page.end(),
+                Below::Something => page.prefixes.push(prefix),
+            },
         }
     }
     Ok(page)
+}
+
+/// Keys that may be passed over still.
+struct Skips(Option<usize>);
+
+impl Skips {
+    /// One was; whether it was the last.
+    fn end(&mut self) -> bool {
+        self.0 = self.0.map(|left| left.saturating_sub(1));
+        self.0 == Some(0)
+    }
 }
 
 impl Versions {
@@ -248,7 +273,8 @@ impl Versions {
     }
 }
 
-/// Visits the versions of a key that a client sees, newest first, or those behind one of them, until the visitor breaks.
+/// Visits the versions of a key that a client sees, newest first, or those behind one of them, until the visitor breaks. A key
+/// of which nothing is shown costs its rows alone.
 fn each_shown(
     view: &dyn View,
     bucket: BucketId,
@@ -256,22 +282,48 @@ fn each_shown(
     after: Option<VersionId>,
     visit: &mut dyn FnMut(Shown) -> ControlFlow<()>,
 ) -> Result<(), SpaceError> {
-    let state = State::load(view, bucket, key)?;
-    let latest = state.heads().first().map(|head| head.dot);
-    let null = state.null().map(|record| record.dot);
+    let mut named = match after {
+        Some(VersionId::Null) => Some(Named::of(view, bucket, key)?),
+        _ => None,
+    };
     let dot = match after {
         Some(VersionId::Dot(dot)) => Some(dot),
-        Some(VersionId::Null) => null,
+        Some(VersionId::Null) => named.as_ref().and_then(|named| named.null),
         None => None,
     };
     let place = dot.map(|dot| place_of(view, bucket, key, dot)).transpose()?.flatten();
+    let mut failed = None;
     each_alive_behind(view, bucket, key, place.as_deref(), &mut |record| {
         if record.is_delete() && record.versioning == Versioning::Off {
             return ControlFlow::Continue(());
         }
-        let id = if Some(record.dot) == null { VersionId::Null } else { VersionId::Dot(record.dot) };
-        visit(Shown { id, is_latest: Some(record.dot) == latest, record })
-    })
+        let known = match named.take().map_or_else(|| Named::of(view, bucket, key), Ok) {
+            Ok(known) => known,
+            Err(error) => {
+                failed = Some(error);
+                return ControlFlow::Break(());
+            }
+        };
+        let id = if Some(record.dot) == known.null { VersionId::Null } else { VersionId::Dot(record.dot) };
+        let is_latest = Some(record.dot) == known.latest;
+        named = Some(known);
+        visit(Shown { id, is_latest, record })
+    })?;
+    failed.map_or(Ok(()), Err)
+}
+
+/// What of a key decides how its versions are named and shown.
+struct Named {
+    latest: Option<Dot>,
+    null: Option<Dot>,
+}
+
+impl Named {
+    fn of(view: &dyn View, bucket: BucketId, key: &str) -> Result<Self, SpaceError> {
+        let state = State::load(view, bucket, key)?;
+        let latest = state.heads().first().map(|head| head.dot);
+        Ok(Self { latest, null: state.null().map(|record| record.dot) })
+    }
 }
 
 /// Where a version of a key stands among its living ones, though it lives no more; none if nothing is left of it.
@@ -280,9 +332,23 @@ fn place_of(view: &dyn View, bucket: BucketId, key: &str, dot: Dot) -> Result<Op
     Ok(row.map(|row| keys::version(bucket, key, keys::ALIVE, row.clock, dot)))
 }
 
-/// Whether a common prefix stands for anything a client sees.
-fn has_versions(view: &dyn View, bucket: BucketId, prefix: &str) -> Result<bool, SpaceError> {
-    let cursor = Cursor { prefix, ..Cursor::default() };
+/// What a common prefix stands for.
+enum Below {
+    Something,
+    Nothing,
+    /// Up to this key nothing a client sees; too many were passed over.
+    Unknown(String),
+}
+
+/// Whether a client sees anything below a common prefix, behind the key after which the page starts.
+fn below(
+    view: &dyn View,
+    bucket: BucketId,
+    (prefix, start_after): (&str, Option<&str>),
+    skips: &mut Skips,
+) -> Result<Below, SpaceError> {
+    let start_after = start_after.filter(|after| after.starts_with(prefix));
+    let cursor = Cursor { prefix, start_after, ..Cursor::default() };
     let mut walk = Walk::new(view, Table::Versions, bucket, cursor);
     while let Some(Step::Row(key, _)) = walk.next(1)? {
         let mut is_shown = false;
@@ -291,9 +357,12 @@ fn has_versions(view: &dyn View, bucket: BucketId, prefix: &str) -> Result<bool,
             ControlFlow::Break(())
         })?;
         if is_shown {
-            return Ok(true);
+            return Ok(Below::Something);
+        }
+        if skips.end() {
+            return Ok(Below::Unknown(key));
         }
         walk.skip(&keys::object(bucket, &key));
     }
-    Ok(false)
+    Ok(Below::Nothing)
 }

@@ -108,7 +108,7 @@ proptest! {
         let (mut shown, mut versions) = (Vec::new(), Vec::new());
         let mut after: Option<String> = None;
         loop {
-            let cursor = Cursor { prefix: &prefix, start_after: after.as_deref(), delimiter, max };
+            let cursor = Cursor { prefix: &prefix, start_after: after.as_deref(), delimiter, max, ..Cursor::default() };
             let page = list_current(&tables, BUCKET, cursor).unwrap();
             let mut merged: Vec<String> = page.keys.into_iter().map(|(key, _)| key).chain(page.prefixes).collect();
             merged.sort();
@@ -121,7 +121,7 @@ proptest! {
         let mut next: Option<(String, Option<VersionId>)> = None;
         loop {
             let start = next.as_ref().map(|(key, _)| key.as_str());
-            let cursor = Cursor { prefix: &prefix, start_after: start, delimiter, max };
+            let cursor = Cursor { prefix: &prefix, start_after: start, delimiter, max, ..Cursor::default() };
             let page = list_versions(&tables, BUCKET, cursor, next.as_ref().and_then(|next| next.1)).unwrap();
             let keys = page.versions.into_iter().map(|shown| shown.record.key);
             let mut merged: Vec<String> = keys.chain(page.prefixes).collect();
@@ -142,7 +142,7 @@ proptest! {
             store(&mut tables, put(1, seq, key));
         }
         let delimiter = folded.then_some("/");
-        let cursor = Cursor { prefix: "", start_after: Some(&after), delimiter, max: 99 };
+        let cursor = Cursor { prefix: "", start_after: Some(&after), delimiter, max: 99, ..Cursor::default() };
         let page = list_current(&tables, BUCKET, cursor).unwrap();
         let folds = delimiter.is_some() && after.find('/') == Some(after.len() - 1);
         let later = keys.iter().filter(|key| **key > after && !(folds && key.starts_with(&after))).cloned().collect();
@@ -333,6 +333,49 @@ fn a_page_of_versions_reads_what_is_on_it() {
     let folded = Cursor { delimiter: Some("/"), max: 10, ..Cursor::default() };
     assert_eq!(list_versions(&view, BUCKET, folded, None).unwrap().prefixes, ["dir/"]);
     assert!(view.1.get() <= 20, "{} rows for a common prefix", view.1.get());
+}
+
+/// Keys of which only a tombstone rests, then one that is shown.
+fn resting(tombstones: u64) -> Tables {
+    let mut tables = Tables::default();
+    for seq in 1..=tombstones {
+        store(
+            &mut tables,
+            Record {
+                versioning: Versioning::Off,
+                statement: Statement::Delete,
+                ..put(1, seq, &format!("dir/{seq:06}"))
+            },
+        );
+    }
+    store(&mut tables, put(1, tombstones + 1, "dir/z"));
+    tables
+}
+
+#[test]
+fn a_page_of_versions_passes_over_a_bounded_number_of_resting_deletes() {
+    let tables = resting(1000);
+    for delimiter in [None, Some("/")] {
+        let (mut after, mut shown, mut pages) = (None::<String>, Vec::new(), 0);
+        loop {
+            let view = Counting(&tables, Cell::new(0));
+            let start_after = after.as_deref();
+            let cursor = Cursor { start_after, delimiter, max: 10, skips: Some(100), ..Cursor::default() };
+            let page = list_versions(&view, BUCKET, cursor, None).unwrap();
+            assert!(view.1.get() <= 100 * 4 + 20, "{} rows for 100 keys", view.1.get());
+            pages += 1;
+            shown.extend(page.versions.iter().map(|shown| shown.record.key.clone()));
+            shown.extend(page.prefixes);
+            let Some((next, version)) = page.next else { break };
+            assert_eq!(version, None);
+            after = Some(next);
+        }
+        let expected = if delimiter.is_some() { "dir/" } else { "dir/z" };
+        assert_eq!((shown, pages), (vec![expected.to_owned()], 11), "{delimiter:?}");
+        let cursor = Cursor { delimiter, max: 10, ..Cursor::default() };
+        let page = list_versions(&tables, BUCKET, cursor, None).unwrap();
+        assert_eq!((page.versions.len() + page.prefixes.len(), page.next), (1, None));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use skerry_base::kv::View;
-use skerry_base::limits::{LIST_KEYS, MESSAGE_BYTES};
+use skerry_base::limits::{LIST_KEYS, LIST_SKIPS, MESSAGE_BYTES};
 use skerry_base::{BucketId, SiteId};
 use skerry_gateway::service::{
     ErrorKind, ListEntry, ListPage, ListQuery, ObjectSummary, Outcome, ReadMode, Receipt, ServiceError,
@@ -39,7 +39,7 @@ pub(crate) async fn objects(
         after_version: None,
         limit: query.limit.min(LIST_KEYS) as u32,
     };
-    let (page, receipt) = read(site, bucket, list, false, mode).await?;
+    let (Told { page, .. }, receipt) = read(site, bucket, list, false, mode).await?;
     let shown = |listed: Listed| match listed {
         Listed::Object { key, row } => Some(ListEntry::Object(summary(key, row, &bucket.owner))),
         Listed::Prefix(prefix) => Some(ListEntry::Prefix(prefix)),
@@ -76,10 +76,11 @@ pub(crate) async fn versions(
         after_version: after.map(super::write::which),
         limit: query.limit.min(LIST_KEYS) as u32,
     };
-    let (page, receipt) = read(site, bucket, list, true, mode).await?;
+    let (Told { page, next }, receipt) = read(site, bucket, list, true, mode).await?;
+    let next = next.map(|(key, version)| (key, version.map(|version| VersionId(version.to_string()))));
     let entries = page.entries.into_iter().map(|listed| version(listed, &bucket.owner));
     let entries = entries.collect::<Outcome<Vec<_>>>()?.into_iter().flatten().collect();
-    Ok(VersionPage { entries, more: page.more, receipt })
+    Ok(VersionPage { entries, more: page.more, next, receipt })
 }
 
 fn version(listed: Listed, owner: &str) -> Outcome<Option<VersionEntry>> {
@@ -103,14 +104,14 @@ async fn read(
     list: List,
     versions: bool,
     mode: &ReadMode,
-) -> Outcome<(Page, Receipt)> {
+) -> Outcome<(Told, Receipt)> {
     if !within::says(site, mode) {
         return Ok((page(site, bucket, list, versions, mode).await?, Receipt::default()));
     }
     let told = |is_sites| Receipt { scope: Some(within::told(is_sites)), ..Receipt::default() };
     let is_sites = site.reads_for_site(bucket.id);
     if !is_sites && let Some(page) = within::page(site, &list, versions).await {
-        return Ok((page, told(true)));
+        return Ok((page.into(), told(true)));
     }
     let page = page(site, bucket, list, versions, mode).await?;
     // Unless it left the bucket meanwhile: then another one answered.
@@ -123,11 +124,11 @@ async fn page(
     list: List,
     versions: bool,
     mode: &ReadMode,
-) -> Outcome<Page> {
+) -> Outcome<Told> {
     if site.is_complete(bucket.id) {
         members::catch_up(site, bucket, mode).await?;
         let here = list.clone();
-        let page = site.read(move |view| local(view, &here, versions)).await?;
+        let page = site.read(move |view| local(view, &here, versions, Some(LIST_SKIPS))).await?;
         // Unless it left the bucket meanwhile: then the tables said less than there is.
         if site.is_complete(bucket.id) {
             return Ok(page);
@@ -136,7 +137,7 @@ async fn page(
     // Below a prefix that is followed.
     if *mode == ReadMode::Local && site.trusts(bucket.id, &list.prefix).is_some() {
         let here = list.clone();
-        let page = site.read(move |view| local(view, &here, versions)).await?;
+        let page = site.read(move |view| local(view, &here, versions, Some(LIST_SKIPS))).await?;
         if site.trusts(bucket.id, &list.prefix).is_some() {
             return Ok(page);
         }
@@ -147,11 +148,11 @@ async fn page(
     match far(site, &asking, &request).await {
         // Nobody else is a member: what there is, is here.
         Ok((None, _)) if site.is_member(bucket.id) => {
-            site.read(move |view| local(view, &list, versions)).await
+            site.read(move |view| local(view, &list, versions, Some(LIST_SKIPS))).await
         }
         Ok((from, page)) => {
             members::follow(site, bucket, from).await;
-            Ok(page)
+            Ok(page.into())
         }
         // An island lists what it has, above all what was written to it.
         Err(error)
@@ -159,7 +160,7 @@ async fn page(
                 && site.is_member(bucket.id)
                 && *mode == ReadMode::Local =>
         {
-            site.read(move |view| local(view, &list, versions)).await
+            site.read(move |view| local(view, &list, versions, Some(LIST_SKIPS))).await
         }
         Err(error) => Err(error),
     }
@@ -181,15 +182,31 @@ async fn far(site: &Arc<Site>, asking: &Asking, request: &Request) -> Outcome<(O
     Ok((None, Page::default()))
 }
 
-/// A page from the tables here.
-pub(crate) fn local(view: &dyn View, list: &List, versions: bool) -> Outcome<Page> {
+/// A page, and where the next one starts if its last entry does not say so.
+pub(crate) struct Told {
+    pub(crate) page: Page,
+    next: Option<(String, Option<space::VersionId>)>,
+}
+
+impl From<Page> for Told {
+    fn from(page: Page) -> Self {
+        Self { page, next: None }
+    }
+}
+
+/// A page from the tables here. Other sites are told `skips: None`: their words for a page have no other end than its last entry.
+pub(crate) fn local(view: &dyn View, list: &List, versions: bool, skips: Option<usize>) -> Outcome<Told> {
     let cursor = Cursor {
         prefix: &list.prefix,
         start_after: Some(list.after.as_str()).filter(|after| !after.is_empty()),
         delimiter: list.delimiter.as_deref(),
         max: (list.limit as usize).min(LIST_KEYS),
+        skips,
     };
-    if versions { versions_page(view, list, cursor) } else { objects_page(view, list.bucket, cursor) }
+    match versions {
+        true => versions_page(view, list, cursor),
+        false => objects_page(view, list.bucket, cursor).map(Told::from),
+    }
 }
 
 fn objects_page(view: &dyn View, bucket: BucketId, cursor: Cursor<'_>) -> Outcome<Page> {
@@ -217,7 +234,7 @@ pub(crate) const fn version_of(which: Which) -> space::VersionId {
     }
 }
 
-fn versions_page(view: &dyn View, list: &List, cursor: Cursor<'_>) -> Outcome<Page> {
+fn versions_page(view: &dyn View, list: &List, cursor: Cursor<'_>) -> Outcome<Told> {
     let after = list.after_version.map(version_of);
     let found = space::list_versions(view, list.bucket, cursor, after).map_err(unreadable)?;
     let mut entries: Vec<(String, Listed)> = Vec::new();
@@ -229,18 +246,18 @@ fn versions_page(view: &dyn View, list: &List, cursor: Cursor<'_>) -> Outcome<Pa
     entries.extend(found.prefixes.into_iter().map(|prefix| (prefix.clone(), Listed::Prefix(prefix))));
     entries.sort_by(|one, other| one.0.cmp(&other.0));
     let mut page = Page { entries: Vec::new(), more: found.next.is_some() };
-    let mut bytes = 0;
+    let (mut next, mut bytes) = (found.next, 0);
     for (_, listed) in entries {
         if let Listed::Version { record, .. } = &listed {
             bytes += record.len();
         }
         if bytes > PAGE_BYTES {
-            page.more = true;
+            (page.more, next) = (true, None);
             break;
         }
         page.entries.push(listed);
     }
-    Ok(page)
+    Ok(Told { page, next })
 }
 
 /// Answers another site's question for a page.
@@ -249,9 +266,9 @@ pub(crate) async fn answer(site: &Arc<Site>, list: List, versions: bool) -> Resp
         return members::not_complete(site, list.bucket);
     }
     let bucket = list.bucket;
-    match site.read(move |view| local(view, &list, versions)).await {
+    match site.read(move |view| local(view, &list, versions, None)).await {
         Ok(_) if !site.is_complete(bucket) => members::not_complete(site, bucket),
-        Ok(page) => Response::Page(page),
+        Ok(told) => Response::Page(told.page),
         Err(error) => refused(&error),
     }
 }

@@ -367,7 +367,7 @@ impl World {
     fn list(&mut self, site: usize, bucket: BucketId) -> bool {
         self.count("listings");
         let Some(running) = self.running(site) else { return false };
-        let cursor = Cursor { prefix: "", start_after: None, delimiter: None, max: 100_000 };
+        let cursor = Cursor { max: 100_000, ..Cursor::default() };
         let listed = space::list_current(&running.store.view(), bucket, cursor);
         let keys: BTreeSet<(String, Dot)> = match listed {
             Ok(page) => page.keys.into_iter().map(|(key, listed)| (key, listed.dot)).collect(),
