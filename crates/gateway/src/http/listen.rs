@@ -73,7 +73,8 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let connection = Connection { faces: Arc::clone(&faces), limits, shared: shared.clone(), peer };
+                let connection =
+                    Connection { faces: Arc::clone(&faces), limits, shared: shared.clone(), peer };
                 let (tls, watcher) = (tls.clone(), graceful.watcher());
                 tokio::spawn(async move {
                     connection.open(stream, tls, watcher).await;

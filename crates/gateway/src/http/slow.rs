@@ -115,6 +115,8 @@ impl<T, F: FnOnce(Option<T>) -> Bytes + Unpin> Body for Kept<T, F> {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
     use super::*;
 
     async fn after(span: Duration) -> u32 {
@@ -136,7 +138,9 @@ mod tests {
         let slow = Slow::default();
         let Outcome::Done(done) = slow.run(after(PATIENCE - PERIOD)).await else { panic!("it was soon") };
         assert_eq!(done, Some(7));
-        let Outcome::Going(going) = slow.run(after(PATIENCE + PERIOD * 7 / 2)).await else { panic!("not yet") };
+        let Outcome::Going(going) = slow.run(after(PATIENCE + PERIOD * 7 / 2)).await else {
+            panic!("not yet")
+        };
         assert_eq!(text(going).await, "first   7");
     }
 

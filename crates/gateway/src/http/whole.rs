@@ -90,6 +90,8 @@ impl Abandoned {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
     use std::pin::pin;
 
     use futures::poll;
@@ -136,7 +138,10 @@ mod tests {
             let mut run = pin!(abandoned.run(work));
             assert!(poll!(&mut run).is_pending());
         }
-        assert_eq!(abandoned.run(async { panic!("it is not begun") }).await, Err::<(), _>(Unanswered::Refused));
+        assert_eq!(
+            abandoned.run(async { panic!("it is not begun") }).await,
+            Err::<(), _>(Unanswered::Refused)
+        );
         go.send(true).unwrap();
         while abandoned.count() > 0 {
             tokio::task::yield_now().await;

@@ -31,10 +31,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(limits: &Limits) -> Self {
         let pieces = limits.windows / PIECE;
-        Self {
-            windows: Arc::new(Semaphore::new(pieces)),
-            beside: Arc::new(Semaphore::new(limits.beside)),
-        }
+        Self { windows: Arc::new(Semaphore::new(pieces)), beside: Arc::new(Semaphore::new(limits.beside)) }
     }
 
     /// A wide window while there is room, else the least.
@@ -104,6 +101,8 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
     use super::*;
 
     #[test]

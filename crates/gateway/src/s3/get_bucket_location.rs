@@ -2,8 +2,8 @@
 
 use s3s::dto;
 
-use super::{Call, FIRST_REGION};
 use super::reply::Reply;
+use super::{Call, FIRST_REGION};
 use crate::service::{Outcome, Services};
 
 /// Where a bucket is; the empty constraint is `us-east-1`.

@@ -2,8 +2,8 @@
 
 use hyper::StatusCode;
 
-use super::{Call, REGION};
 use super::reply::Reply;
+use super::{Call, REGION};
 use crate::service::{Outcome, Services};
 
 /// Whether a bucket exists and is the caller's.

@@ -161,8 +161,7 @@ fn error_document(error: &ServiceError, resource: &str, [request_id, host_id]: [
     let (code, message) = (error.kind().code(), escape(error.message()));
     let (resource, host_id) = (escape(resource), escape(host_id));
     let region = error.headers().iter().find(|(name, _)| *name == REGION);
-    let region =
-        region.map(|(_, region)| format!("<Region>{}</Region>", escape(region))).unwrap_or_default();
+    let region = region.map(|(_, region)| format!("<Region>{}</Region>", escape(region))).unwrap_or_default();
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>{message}</Message>{region}\
          <Resource>{resource}</Resource><RequestId>{request_id}</RequestId><HostId>{host_id}</HostId></Error>"

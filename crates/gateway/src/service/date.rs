@@ -173,11 +173,9 @@ mod tests {
     #[test]
     fn obsolete_forms_are_read() {
         let time = Some(WallTime(784_111_777_000));
-        for text in [
-            "Sun, 06 Nov 1994 08:49:37 GMT",
-            "Sunday, 06-Nov-94 08:49:37 GMT",
-            "Sun Nov  6 08:49:37 1994",
-        ] {
+        for text in
+            ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
+        {
             assert_eq!(parse_http(text), time, "{text}");
         }
         assert_eq!(parse_http("Tuesday, 14-Nov-23 22:13:20 GMT"), Some(WallTime(1_700_000_000_000)));

@@ -26,6 +26,7 @@ use crate::duties::Act;
 use crate::peers::PeerError;
 use crate::peers::message::{ClaimName, List, Request, Response};
 use crate::site::{Site, entry, unreadable};
+use crate::tasks::whole;
 
 /// Copies that a new bucket wants where there is another site: a burnt box then loses nothing but the last moments.
 const COPIES: u8 = 2;
@@ -233,10 +234,14 @@ pub(crate) async fn create(
         let home = (first && !known).then(|| Named::first(claimed.bucket, id, false, wall));
         Ok((claimed.bucket, Some(Declared::claim(claimed, true).with(home))))
     };
-    let (bucket, reached) = declared::declare(site, writer, decide).await?;
-    site.joined(bucket, true);
-    tracing::info!(bucket = named, %bucket, "bucket created");
-    Ok(reached)
+    let (site, writer) = (site.clone(), writer.to_owned());
+    whole(async move {
+        let (bucket, reached) = declared::declare(&site, &writer, decide).await?;
+        site.joined(bucket, true);
+        tracing::info!(bucket = named, %bucket, "bucket created");
+        Ok(reached)
+    })
+    .await
 }
 
 /// Changes the claim of a bucket.

@@ -16,6 +16,32 @@ use crate::server::Running;
 use crate::site::MEMBERSHIPS;
 use crate::trust::{ca, files};
 
+/// Wherever a client hangs up: what is on disk of a bucket is known in memory, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_whose_client_hung_up_is_made_whole_or_not_at_all() {
+    let world = TestWorld::new(1).await;
+    let site = &world.sites[0];
+    let mut made = 0;
+    for polls in 0..8 {
+        let name = format!("bucket-{polls}");
+        {
+            let mut create = std::pin::pin!(site.create_bucket(&name));
+            for _ in 0..polls {
+                if futures::poll!(&mut create).is_ready() {
+                    break;
+                }
+            }
+        }
+        site.site().settle().await.unwrap();
+        if let Some(bucket) = site.site().bucket(&name).await.unwrap() {
+            made += 1;
+            site.until("the bucket is followed", || async { site.site().is_complete(bucket.id) }).await;
+        }
+    }
+    assert!(made > 0, "each was given up before it began");
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_of_all_sizes_come_back_whole_and_in_ranges() {
     let world = TestWorld::new(1).await;

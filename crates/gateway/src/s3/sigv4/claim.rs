@@ -204,7 +204,8 @@ impl Claim {
     pub(crate) fn check_region(&self, wanted: Option<&str>) -> Outcome<()> {
         match wanted {
             Some(wanted) if wanted != self.region => {
-                let refused = malformed(&format!("the region '{}' is wrong; expecting '{wanted}'", self.region));
+                let refused =
+                    malformed(&format!("the region '{}' is wrong; expecting '{wanted}'", self.region));
                 // Clients read it there, and sign anew.
                 Err(refused.with_header(REGION, wanted))
             }
