@@ -48,6 +48,7 @@ pub mod site_view;
 mod stats;
 mod together;
 pub mod turns;
+pub mod undecided;
 
 pub use config::Config;
 pub use federation::Federation;

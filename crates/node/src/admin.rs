@@ -365,7 +365,7 @@ impl AdminService for Admin {
             cut: site.peers.net().is_cut(),
             clock_trusted: site.clock.is_trusted(),
             peers,
-            storage: storage_status(&site.store.usage(), &site.store.scrub_state()),
+            storage: storage_of(site),
             buckets,
             conflicts,
             unprotected_bytes,
@@ -696,6 +696,18 @@ impl Admin {
     }
 }
 
+/// What is to be said of the disk of a site that runs.
+fn storage_of(site: &Site) -> StorageStatus {
+    let (undecided_writes, undecided_bytes) = site.bodies.counts();
+    let name = |id| site.peers.roster.name(id);
+    StorageStatus {
+        undecided_writes,
+        undecided_bytes,
+        undecided_at: site.bodies.waits().into_iter().map(name).collect(),
+        ..storage_status(&site.store.usage(), &site.store.scrub_state())
+    }
+}
+
 pub(crate) fn storage_status(
     usage: &skerry_storage::Usage,
     scrub: &skerry_storage::ScrubState,
@@ -713,5 +725,6 @@ pub(crate) fn storage_status(
         full: usage.full,
         lazy: usage.lazy,
         unsynced_bytes: usage.unsynced,
+        ..StorageStatus::default()
     }
 }

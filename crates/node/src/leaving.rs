@@ -27,7 +27,7 @@ use skerry_model::space::{self, SpaceError};
 use crate::drive::stored::{Stored, forget, say};
 use crate::duties::Act;
 use crate::paths::bucket::Bucket;
-use crate::paths::refusal;
+use crate::paths::{held, refusal};
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, Stamps, entry, unreadable};
 use crate::tasks::rest;
@@ -700,6 +700,11 @@ impl Letting {
         }
         if !space::list_uploads(view, bucket, "", None, 1).map_err(unreadable)?.is_empty() {
             return Err(refusal::unreachable("an upload in parts began here; complete or abort it first"));
+        }
+        if held::any_of(view, bucket)? {
+            return Err(refusal::unreachable(
+                "of a conditional write with its body here it is not known yet whether the bucket's home decided it",
+            ));
         }
         let home = model::home(view, system, bucket).map_err(unreadable)?;
         if home.is_some_and(|home| home.site == me) {

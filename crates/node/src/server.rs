@@ -418,6 +418,7 @@ fn new_site(
         replacing: crate::replacing::Replacing::default(),
         leaving: remembered.leaving.resume(),
         following,
+        bodies: crate::paths::held::Bodies::default(),
         pins,
         clones,
         scrub: tokio::sync::Notify::new(),

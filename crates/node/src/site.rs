@@ -120,6 +120,8 @@ pub(crate) struct Site {
     pub(crate) leaving: Leavings,
     /// Prefixes that are followed without being a member.
     pub(crate) following: Following,
+    /// Bodies of writes that other sites decide.
+    pub(crate) bodies: crate::paths::held::Bodies,
     /// What is pinned here.
     pub(crate) pins: Pins,
     /// Processes that run beside another with the same key.

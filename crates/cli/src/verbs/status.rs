@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use serde_json::{Value, json};
-use skerry_node::admin_shapes::{NodeStatus, PeerStatus, StatusReport};
+use skerry_node::admin_shapes::{NodeStatus, PeerStatus, StatusReport, StorageStatus};
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
@@ -145,6 +145,9 @@ fn note_storage(report: &StatusReport) {
         );
         output::note(&format!("{}: {what}", report.site_name));
     }
+    if report.storage.undecided_writes > 0 {
+        output::note(&format!("{}: {}", report.site_name, undecided(&report.storage)));
+    }
     if report.surplus.versions > 0 {
         let (versions, bytes) = (report.surplus.versions, words::bytes(report.surplus.bytes));
         let what = format!("{versions} copies too many ({bytes}): {}", report.surplus.reason);
@@ -164,6 +167,19 @@ fn note_storage(report: &StatusReport) {
         let what = format!("storage.sync = os: a power cut loses what was answered last ({unsynced} now)");
         output::note(&format!("{}: {what}", report.site_name));
     }
+}
+
+/// What is kept for writes of which nobody has said what became of them.
+fn undecided(storage: &StorageStatus) -> String {
+    let (writes, bytes) = (storage.undecided_writes, words::bytes(storage.undecided_bytes));
+    let waits = match storage.undecided_at.is_empty() {
+        true => String::new(),
+        false => format!("; waits for {}", storage.undecided_at.join(", ")),
+    };
+    format!(
+        "of {writes} conditional writes the answer of the bucket's home was lost, and their bodies ({bytes}) are kept until it is \
+         known what it decided{waits}: some ten minutes after it is linked; one that is gone for good: `skerry site declare-lost`"
+    )
 }
 
 /// Whether a cap is worth a word. Who takes nothing by choice, and holds nothing, knows it.

@@ -182,6 +182,16 @@ pub struct StorageStatus {
     /// Payload segments that are kept, with all that is dead in them, because the disk could not read a part of them.
     #[serde(default)]
     pub unread_segments: u64,
+    /// Conditional writes with their bodies here of which it is not known whether their bucket's home decided them: these are kept
+    /// until it is.
+    #[serde(default)]
+    pub undecided_writes: u64,
+    /// Bytes of their bodies.
+    #[serde(default)]
+    pub undecided_bytes: u64,
+    /// Sites that are waited for, by name.
+    #[serde(default)]
+    pub undecided_at: Vec<String>,
     /// Whether plain writes are answered before they are on disk (`storage.sync = os`).
     #[serde(default)]
     pub lazy: bool,

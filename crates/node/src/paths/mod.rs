@@ -16,6 +16,7 @@ pub(crate) mod forward;
 pub(crate) mod get;
 pub(crate) mod goal;
 pub(crate) mod hands;
+pub(crate) mod held;
 pub(crate) mod home;
 pub(crate) mod ingest;
 pub(crate) mod list;

@@ -2,7 +2,8 @@
 //!
 //! Before: `put.rs`, `delete.rs`, `copy.rs`, `upload.rs` with a body that is written. After: the commit
 //! thread. Invariants: a condition is decided at the home or the write is refused, never ignored; what the
-//! home decides is stored here before it is answered; payload stays pinned until its record is durable.
+//! home decides is stored here before it is answered; payload stays pinned until its record is durable, and what a home is
+//! asked about until it is known what it decided (`held.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use skerry_base::kv::{Batch, Overlay, Reducer, View};
 use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, Dot, SiteId};
+use skerry_federation::undecided::DECIDED_WITHIN;
 use skerry_gateway::service::{
     ErrorKind, EtagTest, Outcome, Receipt, ServiceError, VersionId, WriteCondition,
 };
@@ -24,6 +26,7 @@ use skerry_storage::{Pin, SmallBody, Store};
 
 use super::bucket::Bucket;
 use super::get::{Found, Wanted};
+use super::held::{self, Pins};
 use super::home::{self, Standpoint, Turned};
 use super::{far, members, refusal, shape, tenure, upload};
 use crate::copies::look::is_here;
@@ -37,8 +40,6 @@ use crate::site::{Site, Stamps, entry, unreadable};
 const ACQUAINTED: Duration = Duration::from_secs(2);
 /// How often a write joins a bucket that its site leaves.
 const JOINED_AGAIN: u32 = 3;
-/// How long payload is kept for a decision whose answer was lost.
-const UNDECIDED: Duration = Duration::from_secs(3600);
 
 /// A write that was asked for.
 pub(crate) struct Asked {
@@ -204,6 +205,8 @@ pub(crate) async fn here(
     // A decision must not be forgotten, nor what another site was answered.
     let lazy = site.lazy && condition.is_none() && payload == site.id;
     let large = !lazy && !pins.is_empty() && payload == site.id;
+    let clock = site.clock;
+    let by = (payload != site.id).then(|| clock.now().after(DECIDED_WITHIN));
     let mut proposal = Box::new(Proposal {
         store: site.store.clone(),
         stamps,
@@ -230,6 +233,9 @@ pub(crate) async fn here(
         let propose = move |view: &dyn View| {
             // Asked again where it is decided: nothing is written after a duty that forbids it was taken up.
             duties.check(act)?;
+            if by.is_some_and(|by| clock.now() > by) {
+                return Err(too_late());
+            }
             proposal.decide_inside(view)
         };
         let (written, made) = match site.commit(bucket, pins.clone(), propose).await? {
@@ -265,6 +271,12 @@ pub(crate) async fn here(
         return Ok(written);
     }
     Err(refusal::has_left())
+}
+
+/// Who asked has given up, and counts on it that nothing comes of it any more.
+fn too_late() -> ServiceError {
+    let message = "the home had too much else to do, and did not decide in time: try again";
+    ServiceError::new(ErrorKind::HomeUnreachable, message)
 }
 
 struct Proposal {
@@ -450,7 +462,7 @@ pub(crate) fn refused(error: WriteRefusal, key: &str) -> ServiceError {
 }
 
 /// Has the home decide; stores the decision here.
-async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
+async fn at_home(site: &Arc<Site>, mut asked: Asked) -> Outcome<Written> {
     let (bucket, home) = (asked.bucket.id, asked.bucket.home);
     // Who follows a prefix only becomes a member by what is decided, and not by what is refused.
     if !site.stays_out(&asked.bucket) && !site.follows_part(bucket) {
@@ -468,44 +480,51 @@ async fn at_home(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
         site: site.id,
     });
     // Small bodies have no chunk on disk yet; the home may ask for it before the record is here.
-    let pins = hold(site, asked.small.as_ref()).await?;
+    let pins: Pins = Arc::new((hold(site, asked.small.as_ref()).await?, std::mem::take(&mut asked.pins)));
+    let holding = held::begin(site, &asked, &pins).await?;
     let undecided = match asked.ask {
-        Ask::Put(_) => joining::begin(site, &asked.bucket).await?,
-        _ => None,
+        Ask::Put(_) => joining::begin(site, &asked.bucket).await,
+        _ => Ok(None),
+    };
+    let undecided = match undecided {
+        Ok(undecided) => undecided,
+        Err(error) => {
+            held::end(holding).await;
+            return Err(error);
+        }
     };
     let response = ask_home(site, (home, bucket), &request).await;
     if let Some(undecided) = undecided {
         // Its body lies here: what was written, or may have been, makes a member before it is stored.
-        if may_be_written(&response)
-            && let Err(error) = joining::join(site, bucket, &asked.key).await
-        {
-            keep_for_later((pins, asked.pins));
-            return Err(error);
+        if may_be_written(&response) {
+            joining::join(site, bucket, &asked.key).await?;
         }
         undecided.end(site).await?;
     }
-    let response = match response {
-        Ok(response) => response,
-        Err(error) => {
-            if is_unsent(&error) {
-                return Err(home_unreachable(site, home, &error.to_string()));
-            }
-            keep_for_later((pins, asked.pins));
-            return Err(home_unheard(site, home, &error));
-        }
-    };
+    if !may_be_written(&response) {
+        held::end(holding).await;
+        return match response {
+            Ok(Response::Done) => Ok(Written::Nothing),
+            Ok(Response::Refused { code, message }) => Err(refusal::relayed(&code, message)),
+            Ok(_) => Err(home_unreachable(site, home, "it answered something else")),
+            Err(error) => Err(home_unreachable(site, home, &error.to_string())),
+        };
+    }
+    // From here on the body stays until it is known, whatever is answered.
     match response {
-        Response::Decided(record) => {
-            let ends = (asked.with, asked.upload);
-            let written = decided(site, bucket, &record, (pins, asked.pins), ends).await?;
+        Ok(Response::Decided(record)) => {
+            let mut with = asked.with;
+            with.extend(holding.iter().flat_map(held::Holding::ends));
+            let written = decided(site, bucket, &record, pins, (with, asked.upload)).await?;
+            held::ended(holding);
             if let Written::Record(record) = &written {
                 tenure::heard_decided(site, home, record);
             }
             Ok(written)
         }
-        Response::Done => Ok(Written::Nothing),
-        Response::Refused { code, message } => Err(refusal::relayed(&code, message)),
-        _ => Err(home_unreachable(site, home, "it answered something else")),
+        Ok(Response::Refused { code, message }) => Err(refusal::relayed(&code, message)),
+        Ok(_) => Err(home_unreachable(site, home, "it answered something else")),
+        Err(error) => Err(home_unheard(site, home, &error)),
     }
 }
 
@@ -554,18 +573,11 @@ pub(crate) async fn hold(site: &Arc<Site>, small: Option<&SmallBody>) -> Outcome
     pin.map(Some).map_err(refusal::storage)
 }
 
-fn keep_for_later(pins: impl Send + 'static) {
-    drop(tokio::spawn(async move {
-        tokio::time::timeout(UNDECIDED, std::future::pending::<()>()).await.ok();
-        drop(pins);
-    }));
-}
-
 async fn decided(
     site: &Arc<Site>,
     bucket: BucketId,
     record: &Bytes,
-    pins: (Option<Pin>, Vec<Pin>),
+    pins: Pins,
     (mut with, completes): (Vec<Entry>, Option<UploadId>),
 ) -> Outcome<Written> {
     let record = Record::admit(record)
@@ -573,7 +585,7 @@ async fn decided(
     with.extend(completes.map(|id| upload::completed(id, record.dot, site.clock.wall())));
     let record = Box::new(record);
     let holds = pins.0.is_some() || !pins.1.is_empty();
-    let (pins, with) = (Arc::new(pins), Arc::new(with));
+    let with = Arc::new(with);
     for _ in 0..JOINED_AGAIN {
         let (record_here, with_it, stamps) = (record.clone(), with.clone(), site.stamps.clone());
         let decision = Decision { record: record_here, with: with_it, stamps, holds };

@@ -94,6 +94,10 @@ pub struct Telemetry {
     pub unsynced_bytes: Gauge,
     /// Payload segments that are kept because the disk could not read a part of them.
     pub unread_segments: Gauge,
+    /// Conditional writes of which it is not known whether they were decided.
+    pub undecided_writes: Gauge,
+    /// Bytes of their bodies.
+    pub undecided_bytes: Gauge,
     /// Whether that may happen.
     pub sync_os: Gauge,
     /// Bytes of payload written again to get space back.
@@ -145,6 +149,8 @@ impl Telemetry {
             followed_looks: Counter::default(),
             unsynced_bytes: Gauge::default(),
             unread_segments: Gauge::default(),
+            undecided_writes: Gauge::default(),
+            undecided_bytes: Gauge::default(),
             sync_os: Gauge::default(),
             moved_bytes: Counter::default(),
             scrub: Scrub::default(),
@@ -239,6 +245,16 @@ impl Telemetry {
             "skerry_unread_segments",
             "Payload segments that are kept because the disk could not read a part of them",
             self.unread_segments.clone(),
+        );
+        registry.register(
+            "skerry_undecided_writes",
+            "Conditional writes of which it is not known whether their bucket's home decided them; their bodies are kept",
+            self.undecided_writes.clone(),
+        );
+        registry.register(
+            "skerry_undecided_bytes",
+            "Bytes of the bodies of such writes",
+            self.undecided_bytes.clone(),
         );
         registry.register(
             "skerry_unsynced_bytes",

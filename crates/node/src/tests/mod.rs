@@ -19,6 +19,7 @@ mod followed_faults;
 mod followed_writes;
 mod full_links;
 mod going;
+mod held;
 mod homes;
 mod island;
 mod landmarks;

@@ -28,7 +28,7 @@ use crate::copies::behind::Behind;
 use crate::copies::handover::{self, Kept, Loose};
 use crate::copies::lives;
 use crate::paths::bucket::Declared;
-use crate::paths::home;
+use crate::paths::{held, home};
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, unreadable};
 
@@ -291,7 +291,7 @@ impl Drainer {
         let others = match under.abandons_uploads {
             true => 0,
             false => handover::uploads(&self.site).await?,
-        };
+        } + held::count(&self.site).await?;
         Ok(Input::Scanned { bodies, bytes, others })
     }
 
@@ -519,7 +519,9 @@ fn waits_for(
     }
     match lacking {
         Lacking { others: 1.., records: 0, bodies: 0, homes: 0, .. } => {
-            "uploads that nobody completed: complete or abort them, or drain with --abandon-uploads".into()
+            "uploads that nobody completed: complete or abort them, or drain with --abandon-uploads; or conditional writes \
+             whose homes have not said what they decided (`skerry status`)"
+                .into()
         }
         // Others lack nothing else, so whoever is there has taken what it takes.
         Lacking { bodies, records: 0, .. } if *bodies > 0 && *bodies == few.0 && !few.1.is_empty() => {

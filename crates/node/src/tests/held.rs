@@ -1,0 +1,244 @@
+//! Bodies of conditional writes whose home is asked and does not answer.
+
+use std::time::Duration;
+
+use skerry_gateway::service::{
+    ChecksumKind, ChecksumShape, CompleteUpload, CompletedPart, CreateUpload, ErrorKind, ObjectHeaders,
+    PutPart, UploadBody, UploadTarget, WriteCondition,
+};
+use skerry_model::space;
+
+use super::world::{TestSite, TestWorld, context, noise};
+use crate::paths::held::{self, Keeper};
+use crate::site::unreadable;
+
+/// More than the journal takes: the home does not ask for it.
+const LARGE: usize = 100_000;
+/// Long enough for a cut to come before the answer.
+const FAR: Duration = Duration::from_secs(4);
+
+fn matches(etag: &str) -> WriteCondition {
+    WriteCondition {
+        absent: false,
+        matches: Some(skerry_gateway::service::EtagTest::OneOf(vec![etag.into()])),
+    }
+}
+
+fn absent() -> WriteCondition {
+    WriteCondition { absent: true, matches: None }
+}
+
+/// Two sites, of which the first is the home of a bucket that both follow; the second is far away.
+async fn home_far_away(key: &str) -> (TestWorld, String) {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("locks").await.unwrap();
+    let etag = one.put_if("locks", key, noise(LARGE, 1), absent()).await.unwrap().etag;
+    two.until("the bucket is known", || async { two.site().bucket("locks").await.unwrap().is_some() }).await;
+    assert_eq!(two.get("locks", key).await.unwrap(), noise(LARGE, 1));
+    world.converged("locks").await;
+    let id = two.site().known("locks").await.unwrap().id;
+    two.until("it follows the bucket", || async { two.site().is_complete(id) }).await;
+    one.set_delay(two, FAR);
+    (world, etag)
+}
+
+async fn current_etag(site: &TestSite, key: &str) -> Option<String> {
+    let (bucket, key) = (site.site().known("locks").await.unwrap().id, key.to_owned());
+    let read = move |view: &dyn skerry_base::kv::View| space::current(view, bucket, &key).map_err(unreadable);
+    let record = site.site().read(read).await.unwrap()?;
+    record.object().map(|object| object.etag.clone())
+}
+
+async fn cut_once_decided(one: &TestSite, two: &TestSite, key: &str, before: &str) {
+    let is_new = || async { current_etag(one, key).await.is_some_and(|etag| etag != before) };
+    one.until("the home has decided", is_new).await;
+    two.cut(true).await;
+}
+
+async fn held(site: &TestSite) -> u64 {
+    held::count(site.site()).await.unwrap()
+}
+
+/// What the home decided has its body nowhere else: it is there after a restart, and nothing is held once the record is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_whose_answer_was_lost_outlives_the_process() {
+    let (mut world, etag) = home_far_away("a").await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        let put = two.put_if("locks", "a", noise(LARGE, 2), matches(&etag));
+        let (refused, ()) = tokio::join!(put, cut_once_decided(one, two, "a", &etag));
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::HomeUnreachable, "{}", refused.message());
+        assert!(refused.message().contains("may have decided"), "{}", refused.message());
+        one.set_delay(two, Duration::ZERO);
+    }
+    world.sites[1].stop().await;
+    world.sites[1].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    world.converged("locks").await;
+    assert_eq!(two.get("locks", "a").await.unwrap(), noise(LARGE, 2));
+    assert_eq!(one.get("locks", "a").await.unwrap(), noise(LARGE, 2));
+    Keeper::new(two.site().clone()).turn(Duration::MAX).await.unwrap();
+    assert_eq!(held(two).await, 0, "the record counts it");
+    two.delete("locks", "a").await.unwrap();
+    world.converged("locks").await;
+    assert!(!counts(two, 2).await, "nothing else does");
+    world.stop().await;
+}
+
+/// What holds the body is what saves it: let go before it is known what the home decided, the object is lost for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_let_go_too_early_is_lost_with_the_process() {
+    let (mut world, etag) = home_far_away("a").await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        let put = two.put_if("locks", "a", noise(LARGE, 2), matches(&etag));
+        let (refused, ()) = tokio::join!(put, cut_once_decided(one, two, "a", &etag));
+        assert!(refused.is_err());
+        held::let_all_go(two.site()).await.unwrap();
+        one.set_delay(two, Duration::ZERO);
+    }
+    world.sites[1].stop().await;
+    world.sites[1].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    world.converged("locks").await;
+    assert!(one.get("locks", "a").await.is_err() && two.get("locks", "a").await.is_err());
+    world.stop().await;
+}
+
+/// Whether the only chunk of such a body counts at a site.
+async fn counts(site: &TestSite, seed: u64) -> bool {
+    let bucket = site.site().known("locks").await.unwrap().id;
+    let chunk = skerry_base::ChunkId::of(&noise(LARGE, seed));
+    let heads = move |view: &dyn skerry_base::kv::View| space::heads(view, bucket, "a").map_err(unreadable);
+    let heads = site.site().read(heads).await.unwrap();
+    let listed = |head: &skerry_model::Record| {
+        head.object().is_some_and(|object| object.chunks.iter().any(|listed| listed.id == chunk))
+    };
+    heads.iter().any(listed)
+}
+
+/// Nothing was decided: the body goes once the home has said what it has for long enough, and not before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_nobody_decided_goes_once_the_home_was_heard() {
+    let (world, etag) = home_far_away("a").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let cut = async {
+        two.until("it is held", || async { held(two).await == 1 }).await;
+        two.cut(true).await;
+    };
+    // Its question does not arrive.
+    let (refused, ()) = tokio::join!(two.put_if("locks", "a", noise(LARGE, 2), matches(&etag)), cut);
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::HomeUnreachable);
+    one.set_delay(two, Duration::ZERO);
+    let mut keeper = Keeper::new(two.site().clone());
+    assert_eq!(keeper.turn(Duration::ZERO).await.unwrap(), 1, "the home says nothing");
+    let status = two.services().admin.status().await.unwrap().storage;
+    assert_eq!((status.undecided_writes, status.undecided_bytes), (1, LARGE as u64));
+    assert_eq!(status.undecided_at, ["site-1"]);
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    assert_eq!(keeper.turn(Duration::MAX).await.unwrap(), 1, "it may be deciding still");
+    let is_over = || async { Keeper::new(two.site().clone()).turn(Duration::ZERO).await.unwrap() == 0 };
+    two.until("it is known", is_over).await;
+    assert_eq!(held(two).await, 0);
+    assert_eq!(two.get("locks", "a").await.unwrap(), noise(LARGE, 1));
+    world.stop().await;
+}
+
+/// What is refused, or was decided and heard, leaves nothing behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_was_heard_leaves_nothing_held() {
+    let (world, etag) = home_far_away("a").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.set_delay(two, Duration::ZERO);
+    let put = two.put_if("locks", "a", noise(LARGE, 2), matches("other")).await.unwrap_err();
+    assert_eq!((put.kind(), held(two).await), (ErrorKind::PreconditionFailed, 0));
+    two.put_if("locks", "a", noise(LARGE, 3), matches(&etag)).await.unwrap();
+    assert_eq!(held(two).await, 0);
+    two.cut(true).await;
+    let refused = two.put_if("locks", "a", noise(LARGE, 4), absent()).await.unwrap_err();
+    assert_eq!((refused.kind(), held(two).await), (ErrorKind::HomeUnreachable, 0), "nobody was asked");
+    world.stop().await;
+}
+
+/// A completion whose answer was lost: the object's trees stay as a body's chunks do, and a repeat is told what became of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_completion_whose_answer_was_lost_is_answered_when_it_is_repeated() {
+    let (mut world, etag) = home_far_away("a").await;
+    let body = noise(5 << 20, 7);
+    let request;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        let objects = &two.services().objects;
+        let create = CreateUpload {
+            bucket: "locks".into(),
+            key: "a".into(),
+            headers: ObjectHeaders::default(),
+            user_metadata: Vec::new(),
+            checksum: ChecksumKind::Crc64Nvme,
+            shape: ChecksumShape::Full,
+            declared: false,
+        };
+        let upload = objects.create_upload(&context(), create).await.unwrap().upload;
+        let target = UploadTarget { bucket: "locks".into(), key: "a".into(), upload };
+        let part = PutPart { target: target.clone(), number: 1, body: UploadBody::of(body.clone()) };
+        let part = objects.put_part(&context(), part).await.unwrap();
+        let parts = vec![CompletedPart { number: 1, etag: part.etag, checksums: Vec::new() }];
+        request = CompleteUpload {
+            target,
+            parts,
+            checksum: None,
+            shape: None,
+            size: None,
+            condition: matches(&etag),
+        };
+        let context = context();
+        let complete = objects.complete_upload(&context, request.clone());
+        let (refused, ()) = tokio::join!(complete, cut_once_decided(one, two, "a", &etag));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::HomeUnreachable);
+        one.set_delay(two, Duration::ZERO);
+    }
+    world.sites[1].stop().await;
+    world.sites[1].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    world.converged("locks").await;
+    Keeper::new(two.site().clone()).turn(Duration::MAX).await.unwrap();
+    assert_eq!(held(two).await, 0);
+    assert_eq!(one.get("locks", "a").await.unwrap(), body);
+    let again = two.services().objects.complete_upload(&context(), request).await.unwrap();
+    assert_eq!(Some(again.etag), current_etag(two, "a").await);
+    world.stop().await;
+}
+
+/// What left the bucket would hear of no decision: it waits until it is known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_is_not_left_while_a_body_in_doubt_is_held() {
+    let (world, etag) = home_far_away("a").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let cut = async {
+        two.until("it is held", || async { held(two).await == 1 }).await;
+        two.cut(true).await;
+    };
+    let (refused, ()) = tokio::join!(two.put_if("locks", "a", noise(LARGE, 2), matches(&etag)), cut);
+    assert!(refused.is_err());
+    one.set_delay(two, Duration::ZERO);
+    two.cut(false).await;
+    world.until_linked(one, two).await;
+    let admin = &two.services().admin;
+    admin.leave_bucket("locks").await.unwrap();
+    let waits = || async { admin.membership("locks").await.unwrap().reason.contains("conditional write") };
+    two.until("it says why it stays", waits).await;
+    let is_over = || async { Keeper::new(two.site().clone()).turn(Duration::ZERO).await.unwrap() == 0 };
+    two.until("it is known", is_over).await;
+    let has_left = || async { admin.membership("locks").await.unwrap().standing == "none" };
+    two.until("it has left", has_left).await;
+    world.stop().await;
+}
