@@ -221,15 +221,15 @@ fn a_neighbour_s_copy_is_taken_for_the_own_one() {
 /// `SKERRY_BACKLOG_SEEDS` runs more seeds.
 #[test]
 fn an_area_behind_a_slow_link_keeps_no_other_bucket_waiting() {
-    many::hold(|seed| backlog::run(seed, None), ("SKERRY_BACKLOG_SEEDS", 30), &["asked", "busy areas"]);
+    many::hold(|seed| backlog::run(seed, None), ("SKERRY_BACKLOG_SEEDS", 30), &["asked", "busy areas", "healed"]);
     for seed in 0..3 {
         assert_eq!(backlog::run(seed, None), backlog::run(seed, None));
     }
 }
 
 #[test]
-fn buckets_that_share_one_queue_starve() {
-    for mistake in [backlog::Mistake::OneHunger, backlog::Mistake::OneBucket] {
+fn buckets_that_share_one_queue_starve_and_what_is_old_beside_what_is_new() {
+    for mistake in [backlog::Mistake::OneHunger, backlog::Mistake::OneBucket, backlog::Mistake::OnlyNew] {
         let caught =
             |seed: &u64| backlog::run(*seed, Some(mistake)).violations.iter().any(|(by, _)| *by == "starved");
         let found = (0..20).find(caught);

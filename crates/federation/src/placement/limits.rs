@@ -39,3 +39,9 @@ pub const TRIM_ROUND: Duration = Duration::from_secs(60);
 pub const CAPPED: Duration = Duration::from_secs(300);
 /// Twice as long each time that it says so again, at most this: what is deleted there makes room for others within it.
 pub const CAPPED_AT_MOST: Duration = Duration::from_secs(3600);
+/// What was asked for has this long to land before it is looked at again.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// The longest rest between two looks at what cannot be placed; a new link ends it.
+pub const LOOK_REST: Duration = Duration::from_secs(300);
+/// A look at what lacked holders is repeated after this many times as long as it took.
+pub const LOOK_SHARE: u32 = 20;

@@ -9,7 +9,8 @@
 //! Why not a record per version: docs/decisions/2026-11-22-copies.md has the figures.
 //!
 //! Invariants: a site counts as a holder only after it said so; nobody is asked for what it is known to hold, twice at
-//! once for the same, or while it is lost, not linked or resting; the most endangered first, then the oldest; no more
+//! once for the same, or while it is lost, not linked or resting; the most endangered first, then what was offered first
+//! (the oldest, and what is new by turns with them: [`looks`]); no more
 //! is on its way than [`limits`] allow, and to no site more than it took lately in some seconds; no bucket keeps another one waiting because its own sites are busy (but a body
 //! larger than all that may be on its way to its site goes alone there); copies are only ever added here, so that a cut over-replicates;
 //! what is one too many its holder lets go of ([`trim`]); a site that holds as much for others as it is to is asked for nothing
@@ -30,6 +31,7 @@ mod caps;
 mod custody;
 mod demand;
 pub mod limits;
+pub mod looks;
 mod pace;
 mod queue;
 mod spans;
@@ -103,6 +105,15 @@ pub enum Input {
         /// The versions.
         wants: Vec<Want>,
     },
+    /// Further ones that come behind those that wait, which stay.
+    More {
+        /// Their bucket.
+        bucket: BucketId,
+        /// At how many places each is to be, and at how many of which areas.
+        demand: Demand,
+        /// The versions.
+        wants: Vec<Want>,
+    },
     /// A site holds a version, durably: it was asked, here or for a write that waited for it.
     Held(BucketId, Dot, SiteId),
     /// A site that was asked does not.
@@ -149,6 +160,8 @@ pub struct Placement {
     caps: Caps,
     held: BTreeMap<(BucketId, SiteId), Spans>,
     queue: Queue,
+    /// How many were offered: what was offered later comes later.
+    offered: u64,
     flights: BTreeMap<(BucketId, Dot), Flight>,
     asks: BTreeMap<SiteId, usize>,
     paces: BTreeMap<SiteId, Pace>,
@@ -167,6 +180,7 @@ impl Placement {
             caps: Caps::default(),
             held: BTreeMap::new(),
             queue: Queue::default(),
+            offered: 0,
             flights: BTreeMap::new(),
             asks: BTreeMap::new(),
             paces: BTreeMap::new(),
@@ -190,7 +204,11 @@ impl Placement {
                 self.lost = lost;
             }
             Input::Known(bucket, site, spans) => self.learn(bucket, site, spans),
-            Input::Offer { bucket, demand, wants } => self.offer(bucket, &Arc::new(demand), wants),
+            Input::Offer { bucket, demand, wants } => {
+                self.queue.forget(bucket);
+                self.offer(bucket, &Arc::new(demand), wants);
+            }
+            Input::More { bucket, demand, wants } => self.offer(bucket, &Arc::new(demand), wants),
             Input::Held(bucket, dot, site) => self.held_by((bucket, dot), site, now, out),
             Input::Failed(bucket, dot, site, failure) => self.failed((bucket, dot), site, failure, now),
             Input::Met(site) => self.caps.met(site),
@@ -252,9 +270,10 @@ impl Placement {
         self.queue.of(bucket) < limits::ASKS_AT_ONCE && self.queue.len() < limits::QUEUE_OF_ALL
     }
 
-    /// Whether somebody is being asked to hold it.
-    pub fn is_flying(&self, bucket: BucketId, dot: Dot) -> bool {
-        self.flights.contains_key(&(bucket, dot))
+    /// The versions of a bucket that wait, or that somebody is being asked to hold.
+    pub fn pending(&self, bucket: BucketId) -> BTreeSet<Dot> {
+        let flying = self.flights.keys().filter(|(of, _)| *of == bucket).map(|(_, dot)| *dot);
+        self.queue.waiting(bucket).map(|waiting| waiting.want.dot).chain(flying).collect()
     }
 
     /// Whether this site is being asked to hold it.
@@ -388,16 +407,15 @@ impl Placement {
     }
 
     fn offer(&mut self, bucket: BucketId, demand: &Arc<Demand>, wants: Vec<Want>) {
-        self.queue.forget(bucket);
-        for (order, want) in wants.into_iter().take(limits::QUEUE).enumerate() {
-            if !self.flights.contains_key(&(bucket, want.dot)) {
-                let demand = match want.places > demand.all() {
-                    true => Arc::new(Demand::clone(demand).at_least(want.places)),
-                    false => demand.clone(),
-                };
-                let waiting = Waiting { want, demand, unable: BTreeSet::new() };
-                self.enqueue(bucket, order as u64, waiting);
-            }
+        let known = self.pending(bucket);
+        for want in wants.into_iter().take(limits::QUEUE).filter(|want| !known.contains(&want.dot)) {
+            let demand = match want.places > demand.all() {
+                true => Arc::new(Demand::clone(demand).at_least(want.places)),
+                false => demand.clone(),
+            };
+            let waiting = Waiting { want, demand, unable: BTreeSet::new() };
+            self.offered += 1;
+            self.enqueue(bucket, self.offered, waiting);
         }
     }
 

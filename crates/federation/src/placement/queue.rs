@@ -32,6 +32,12 @@ impl Queue {
         self.of.get(&bucket).copied().unwrap_or_default()
     }
 
+    /// All that waits of a bucket.
+    pub(super) fn waiting(&self, bucket: BucketId) -> impl Iterator<Item = &Waiting> {
+        let of = self.of.contains_key(&bucket).then(|| self.all.iter());
+        of.into_iter().flatten().filter(move |((_, of, _), _)| *of == bucket).map(|(_, waiting)| waiting)
+    }
+
     /// Those of which something waits.
     pub(super) fn buckets(&self) -> impl Iterator<Item = BucketId> + '_ {
         self.of.keys().copied()

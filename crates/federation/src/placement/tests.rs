@@ -90,6 +90,29 @@ fn the_most_endangered_first_then_the_oldest() {
     assert_eq!(table.offer(3, all), [(2, 2), (4, 2), (1, 2), (3, 2)]);
 }
 
+/// What comes later throws nothing out that waits, and is not asked for twice.
+#[test]
+fn further_versions_come_behind_those_that_wait() {
+    let mut table = Table::new(&[2]);
+    let large = |seq| want(seq, 5 << 20);
+    assert_eq!(table.offer(2, vec![large(1), large(2), large(3)]), [(1, 2)]);
+    let more =
+        Input::More { bucket: BUCKET, demand: Demand::anywhere(2), wants: [1, 3, 9].map(large).into() };
+    assert_eq!(table.take(more), []);
+    assert_eq!(table.machine.pending(BUCKET), [1, 2, 3, 9].map(dot).into());
+    assert_eq!(table.failed(1, 2, Failure::Version), [(2, 2)], "it had its turn");
+    let mut asked = Vec::new();
+    for seq in [2, 3, 9] {
+        asked.extend(table.held(seq, 2));
+    }
+    assert_eq!(asked, [(3, 2), (9, 2)]);
+    assert!(table.machine.is_idle());
+    let larger = |seq| want(seq, 8 << 20);
+    assert_eq!(table.offer(2, vec![larger(4), larger(5)]), [(4, 2)]);
+    assert_eq!(table.offer(2, vec![larger(6)]), [], "what is offered anew takes the place of what waits");
+    assert_eq!((table.held(4, 2), table.held(6, 2)), (vec![(6, 2)], vec![]));
+}
+
 #[test]
 fn what_this_site_should_hold_and_does_not_comes_here_first() {
     let mut table = Table::new(&[2, 3]);

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use skerry_base::{BucketId, ChunkId, Dot, Origin, SiteId, Vector};
-use skerry_federation::placement::{Lack, Stake, Want, custodian};
+use skerry_base::{BucketId, ChunkId, Dot, SiteId, Vector};
+use skerry_federation::placement::{Lack, Stake, Want, custodian, looks};
 use skerry_gateway::service::Outcome;
 use skerry_model::body::{Step, Walk};
 use skerry_model::bucket::list_buckets;
@@ -123,14 +123,14 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The first seq of each origin that lacks holders.
-    pub(crate) fn first_lacking(&self) -> BTreeMap<Origin, u64> {
-        let mut first = BTreeMap::new();
+    /// As whoever decides on looks sees it.
+    pub(crate) fn seen(&self) -> looks::Found {
+        let mut lacking = looks::Lacking::new();
         for (want, _) in &self.wants {
-            let seq = first.entry(want.dot.origin).or_insert(want.dot.seq);
+            let seq = lacking.entry(want.dot.origin).or_insert(want.dot.seq);
             *seq = want.dot.seq.min(*seq);
         }
-        first
+        looks::Found { lacking, count: self.wants.len(), upto: self.upto.clone(), more: self.more }
     }
 }
 

@@ -120,6 +120,42 @@ async fn what_was_written_during_a_cut_and_before_a_restart_is_copied_after_it()
     world.stop().await;
 }
 
+/// A site that is written to without a pause looks at what could not be placed during a cut as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_during_a_cut_is_copied_though_writes_go_on() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    create(one, "safe").await;
+    one.put("safe", "before", noise(50_000, 1)).await.unwrap();
+    protected(one, "safe").await;
+    // Once it has said what it holds it says so again over the next link, and nothing comes into doubt.
+    let id = one.site().bucket("safe").await.unwrap().unwrap().id;
+    let has_said = || async { one.site().copies.life(id, two.id()).is_some() };
+    one.until("the other site has said what it holds", has_said).await;
+    one.cut(true).await;
+    for n in 0..10 {
+        one.put("safe", &format!("during-{n}"), noise(60_000, 10 + n)).await.unwrap();
+    }
+    let mut beats = tokio::time::interval(std::time::Duration::from_millis(200));
+    let mut write = async || {
+        beats.tick().await;
+        one.put("safe", "often", "a small one").await.unwrap();
+    };
+    // Several looks see that nobody can be asked.
+    for _ in 0..15 {
+        write().await;
+    }
+    one.site().peers.net().set_cut(false);
+    let held = two.until("the other site holds them", || async {
+        two.site().store.usage().payload.live >= 50_000 + 10 * 60_000
+    });
+    tokio::select! {
+        () = held => {}
+        () = async { loop { write().await } } => {}
+    }
+    world.stop().await;
+}
+
 /// A holder whose disk is gone says so in its next life, whoever believed in it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_comes_back_empty_is_no_holder_and_gets_it_again() {

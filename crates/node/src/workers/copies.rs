@@ -2,8 +2,7 @@
 //!
 //! Before: a commit, a link, a declaration. After: `paths/scope.rs` asks and holds, `copies` remembers. Invariants: no
 //! client waits for it; what is lacking is derived from the records and what others said, so a restart forgets
-//! nothing; payload is sent along only if it is small, larger bodies are fetched by the holder unless it has them; a
-//! look that finds only what cannot be placed is not repeated at once.
+//! nothing; payload is sent along only if it is small, larger bodies are fetched by the holder unless it has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -13,16 +12,17 @@ use std::time::Duration;
 use futures::FutureExt;
 use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
-use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
+use skerry_base::{BucketId, Dot, Instant, SiteId};
 use skerry_federation::budget::Class;
-use skerry_federation::placement::{Candidate, Failure, Input, Want, limits};
+use skerry_federation::placement::looks::Looks;
+use skerry_federation::placement::{Candidate, Failure, Input, Want};
 use skerry_gateway::service::{ErrorKind, Outcome};
 use skerry_model::space;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Workers;
-use crate::copies::look::{Found, Looker};
+use crate::copies::look::Looker;
 use crate::copies::wanted::Ground;
 use crate::copies::{Rules, book, surplus};
 use crate::paths::bucket::Bucket;
@@ -44,105 +44,12 @@ const PACE: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(5);
 /// What others said is written down this long after, many words at once.
 const WRITE: Duration = Duration::from_millis(300);
-/// A look that cost so long is repeated after this many times as long.
-const SHARE: u32 = 20;
-/// What was asked for has this long to land before it is looked at again.
-const AGAIN: Duration = Duration::from_secs(2);
-/// The longest rest while nothing can be placed; a new link ends it.
-const REST: Duration = Duration::from_secs(300);
 
-/// Where the looks through a bucket's records are.
-struct Looks {
+/// The looks through a bucket's records, and by what they were made.
+struct Round {
     rules: Rules,
     links: BTreeMap<SiteId, u64>,
-    /// Everything up to here was looked at once.
-    tail: Vector,
-    /// The first version of each origin that lacked holders when it was looked at last.
-    lacking: BTreeMap<Origin, u64>,
-    /// How many lacked some.
-    count: usize,
-    /// A further look at what lacked holders, begun.
-    again: Option<Again>,
-    /// The next one not before, and how long it rested.
-    not_before: Instant,
-    pause: Duration,
-}
-
-/// A look from the covered vector on.
-struct Again {
-    upto: Vector,
-    lacking: BTreeMap<Origin, u64>,
-    count: usize,
-}
-
-impl Looks {
-    fn new(rules: Rules, links: BTreeMap<SiteId, u64>, covered: Vector, now: Instant) -> Self {
-        Self {
-            rules,
-            links,
-            tail: covered,
-            lacking: BTreeMap::new(),
-            count: 0,
-            again: None,
-            not_before: now,
-            pause: AGAIN,
-        }
-    }
-
-    /// Up to where nothing lacks holders.
-    fn covered(&self) -> Vector {
-        let before = |(origin, seq): (Origin, u64)| {
-            let least = self.lacking.get(&origin).map_or(seq, |first| seq.min(first.saturating_sub(1)));
-            (origin, least)
-        };
-        self.tail.iter().map(before).filter(|(_, seq)| *seq > 0).collect()
-    }
-
-    /// From where to look now; none if it is not time.
-    fn from(&mut self, own: &Vector, covered: &Vector, now: Instant) -> Option<Vector> {
-        if !self.tail.includes(own) {
-            return Some(self.tail.clone());
-        }
-        if self.lacking.is_empty() || self.not_before > now {
-            return None;
-        }
-        let fresh = || Again { upto: covered.clone(), lacking: BTreeMap::new(), count: 0 };
-        Some(self.again.get_or_insert_with(fresh).upto.clone())
-    }
-
-    /// Takes what a look found that began at the tail, or at `again`.
-    fn take(&mut self, own: &Vector, found: &Found, began: Instant, now: Instant) {
-        let first = found.first_lacking();
-        if !self.tail.includes(own) {
-            least(&mut self.lacking, first);
-            self.count += found.wants.len();
-            self.tail.merge(&found.upto);
-            self.not_before = self.not_before.max(now.after(AGAIN));
-            return;
-        }
-        let Some(again) = &mut self.again else { return };
-        least(&mut again.lacking, first);
-        again.count += found.wants.len();
-        again.upto.merge(&found.upto);
-        if found.more {
-            return;
-        }
-        if let Some(Again { upto, lacking, count }) = self.again.take() {
-            // What could not be placed twice will hardly be the third time.
-            let stuck = count >= self.count && lacking == self.lacking;
-            self.pause = if stuck { (self.pause * 2).min(REST) } else { AGAIN };
-            self.not_before = now.after(self.pause.max(now.since(began) * SHARE));
-            self.tail.merge(&upto);
-            (self.lacking, self.count) = (lacking, count);
-        }
-    }
-}
-
-fn least(all: &mut BTreeMap<Origin, u64>, more: BTreeMap<Origin, u64>) {
-    for (origin, seq) in more {
-        let first = all.entry(origin).or_insert(seq);
-        *first = seq.min(*first);
-    }
+    looks: Looks,
 }
 
 /// A site that keeps no copies of a bucket (it has left it, or follows it never) is not asked again for this long, unless
@@ -179,7 +86,7 @@ pub(super) struct Copier {
     site: Arc<Site>,
     asks: JoinSet<Landed>,
     keys: BTreeMap<(BucketId, Dot), String>,
-    looks: BTreeMap<BucketId, Looks>,
+    rounds: BTreeMap<BucketId, Round>,
     /// What others are asked that they hold.
     hearing: Hearing,
     /// Some bucket was not looked through because others are being asked about it: until when at most.
@@ -200,7 +107,7 @@ impl Copier {
             site: workers.site.clone(),
             asks: JoinSet::new(),
             keys: BTreeMap::new(),
-            looks: BTreeMap::new(),
+            rounds: BTreeMap::new(),
             hearing: Hearing::new(),
             put_off: None,
             out: BTreeMap::new(),
@@ -288,7 +195,7 @@ impl Copier {
         for (bucket, dot, to) in asks {
             let site = self.site.clone();
             // The machine knows of distances, not of who may have what.
-            let may = self.looks.get(&bucket).is_none_or(|looks| looks.rules.sites.contains(&to))
+            let may = self.rounds.get(&bucket).is_none_or(|round| round.rules.sites.contains(&to))
                 && !self.is_out(bucket, to);
             let key = self.keys.get(&(bucket, dot)).filter(|_| may).cloned();
             self.asks.spawn(async move {
@@ -363,7 +270,7 @@ impl Copier {
         for bucket in buckets.iter().cycle().skip(first).take(buckets.len()) {
             let rules = ground.rules(&site, bucket);
             if !rules.demand.needs_others() {
-                self.looks.remove(&bucket.id);
+                self.rounds.remove(&bucket.id);
                 continue;
             }
             self.hear_members(bucket.id).await;
@@ -393,7 +300,7 @@ impl Copier {
                 continue;
             }
             self.site.copies.forget(bucket);
-            self.looks.remove(&bucket);
+            self.rounds.remove(&bucket);
             self.hearing.forget(bucket);
             let forget = move |view: &dyn View| {
                 let rows = book::forgotten(view, bucket).map_err(unreadable)?;
@@ -451,41 +358,47 @@ impl Copier {
             return Ok(());
         }
         // Other rules, or a holder that held less than it was believed to: all over again.
-        let fits = |looks: &Looks| looks.rules == rules && looks.covered() == covered;
-        let looks = self.looks.remove(&id).filter(fits);
-        let mut looks =
-            looks.unwrap_or_else(|| Looks::new(rules.clone(), links.clone(), covered.clone(), began));
-        if looks.links != *links {
-            (looks.links, looks.pause, looks.not_before) = (links.clone(), AGAIN, began);
+        let fits = |round: &Round| round.rules == rules && round.looks.covered() == covered;
+        let round = self.rounds.remove(&id).filter(fits);
+        let fresh =
+            || Round { rules: rules.clone(), links: links.clone(), looks: Looks::new(covered, began) };
+        let mut round = round.unwrap_or_else(fresh);
+        if round.links != *links {
+            round.links.clone_from(links);
+            round.looks.hurry(began);
         }
-        let Some(from) = looks.from(&own, &covered, began) else {
-            self.looks.insert(id, looks);
+        let Some(look) = round.looks.next(&own, began) else {
+            self.rounds.insert(id, round);
             return Ok(());
         };
         let (site, by) = (self.site.clone(), rules.clone());
-        let look = move || {
+        let read = move || {
             let looker =
                 Looker { me: site.id, store: &site.store, copies: &site.copies, bucket: id, rules: &by };
-            looker.look(from, limits::QUEUE)
+            looker.look(look.from, look.most)
         };
-        let found = tokio::task::spawn_blocking(look).await.map_err(refusal::task)??;
-        looks.take(&own, &found, began, self.now());
+        let found = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
+        round.looks.take(&found.seen(), began, self.now());
         // Else all over again.
-        if self.site.copies.set_covered(id, &rules, looks.covered(), doubts) {
-            self.looks.insert(id, looks);
+        if self.site.copies.set_covered(id, &rules, round.looks.covered(), doubts) {
+            self.rounds.insert(id, round);
         }
-        self.offer(id, &rules, found.wants);
+        self.offer(id, &rules, found.wants, look.anew);
         Ok(())
     }
 
-    fn offer(&mut self, bucket: BucketId, rules: &Rules, found: Vec<(Want, String)>) {
+    /// `anew`: in place of what waits of the bucket.
+    fn offer(&mut self, bucket: BucketId, rules: &Rules, found: Vec<(Want, String)>, anew: bool) {
         let copies = &self.site.copies;
-        let flies = |dot: Dot| copies.with(|machine| machine.is_flying(bucket, dot));
-        self.keys.retain(|(of, dot), _| *of != bucket || flies(*dot));
         self.keys.extend(found.iter().map(|(want, key)| ((bucket, want.dot), key.clone())));
-        let wants = found.into_iter().map(|(want, _)| want).collect();
-        let offer = Input::Offer { bucket, demand: rules.demand.clone(), wants };
-        let asks = self.site.copies.tell(offer, self.now());
+        let (wants, demand) = (found.into_iter().map(|(want, _)| want).collect(), rules.demand.clone());
+        let offer = match anew {
+            true => Input::Offer { bucket, demand, wants },
+            false => Input::More { bucket, demand, wants },
+        };
+        let asks = copies.tell(offer, self.now());
+        let pending = copies.with(|machine| machine.pending(bucket));
+        self.keys.retain(|(of, dot), _| *of != bucket || pending.contains(dot));
         self.ask(asks);
     }
 }

@@ -1,13 +1,16 @@
-//! Many buckets at one site that sees to their copies: an area far behind a slow link must not keep the others waiting.
+//! Many buckets at one site that sees to their copies: neither an area far behind a slow link nor clients that never pause
+//! keep anything waiting.
 //!
-//! The production machine ([`Placement`]) decides whom to ask; here is what offers it versions, bucket after bucket and page
-//! by page like the worker of a node, and sites that answer in their own time. `starved`: nobody is asked for
-//! what waits of a bucket for longer than [`PATIENCE`] only if all the sites that could take it have something to do.
+//! The production machines ([`Looks`], [`Placement`]) decide what is looked at and whom to ask; here are a worker's turns,
+//! bucket after bucket, sites that answer in their own time, and a cut of the near ones while clients write on. `starved`:
+//! nobody is asked for what waits of a bucket for longer than [`PATIENCE`] only if all the sites that could take it have
+//! something to do or cannot be reached.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId};
+use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId, Vector};
+use skerry_federation::placement::looks::{Found, Lacking, Look, Looks};
 use skerry_federation::placement::{Candidate, Demand, Input, Output, Placement, Want, limits};
 use skerry_scenario::clock::{millis, seconds};
 use skerry_scenario::draw::Draw;
@@ -27,12 +30,16 @@ pub enum Mistake {
     OneHunger,
     /// The buckets are one to the machine.
     OneBucket,
+    /// What nobody could be asked for is looked at again only when nothing is new.
+    OnlyNew,
 }
 
 #[derive(Debug)]
 enum Event {
     Look,
     Write { bucket: usize },
+    Cut,
+    Heal,
     Landed { bucket: BucketId, dot: Dot, by: usize },
 }
 
@@ -40,11 +47,44 @@ struct Bucket {
     id: BucketId,
     demand: Demand,
     bytes: u64,
+    /// Between two writes at most.
+    pause: Duration,
+    looks: Looks,
+    /// How far it was looked at by who does it [wrong](Mistake::OnlyNew).
+    tail: Vector,
+    /// The versions that lack holders.
+    open: BTreeSet<u64>,
     /// Since when each version that nobody was asked for yet waits.
     waiting: VecDeque<(Dot, Instant)>,
     /// When somebody was asked for one of it last.
     asked: Instant,
     seq: u64,
+}
+
+impl Bucket {
+    fn dot(&self, seq: u64) -> Dot {
+        Dot { origin: Origin { node: NodeId(self.id.0), incarnation: 1 }, seq }
+    }
+
+    fn upto(&self, seq: u64) -> Vector {
+        Vector::from_iter([(self.dot(seq).origin, seq)])
+    }
+
+    /// The next look by who does it wrong.
+    fn only_new(&self) -> Look {
+        let from = if self.tail.includes(&self.upto(self.seq)) { Vector::new() } else { self.tail.clone() };
+        Look { from, most: limits::QUEUE, anew: true }
+    }
+
+    fn find(&self, look: &Look) -> (Vec<Want>, Found) {
+        let from = look.from.get(self.dot(0).origin) + 1;
+        let seqs: Vec<u64> = self.open.range(from..).take(look.most).copied().collect();
+        let more = seqs.len() == look.most;
+        let upto = self.upto(seqs.last().copied().filter(|_| more).unwrap_or(self.seq));
+        let lacking: Lacking = seqs.first().map(|seq| (self.dot(*seq).origin, *seq)).into_iter().collect();
+        let want = |seq: &u64| Want { dot: self.dot(*seq), bytes: self.bytes, here: true, places: 0 };
+        (seqs.iter().map(want).collect(), Found { lacking, count: seqs.len(), upto, more })
+    }
 }
 
 struct World {
@@ -58,6 +98,9 @@ struct World {
     busy: Vec<(usize, Instant)>,
     buckets: Vec<Bucket>,
     turns: usize,
+    /// The near ones cannot be reached; when they could not last.
+    cut: bool,
+    healed: Instant,
     mistake: Option<Mistake>,
     outcome: Outcome,
 }
@@ -69,10 +112,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
     let sites: Vec<SiteId> = (0..count).map(|_| SiteId(draw.identity())).collect();
     // The first is this one, the next two are the area.
     let slow = (0..count).map(|site| site == 1 || site == 2).collect();
-    let mut machine = Placement::new(sites[0]);
-    let candidate = |site: &SiteId| Candidate { site: *site, linked: true, distance: Duration::ZERO };
-    let all = sites.iter().map(candidate).collect();
-    machine.handle(Input::Sites(all, BTreeSet::new()), Instant(0), &mut Vec::new());
+    let machine = Placement::new(sites[0]);
     let mut world = World {
         queue: Queue::default(),
         draw,
@@ -82,6 +122,8 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
         slow,
         buckets: Vec::new(),
         turns: 0,
+        cut: false,
+        healed: Instant(0),
         mistake,
         outcome: Outcome::default(),
     };
@@ -96,6 +138,9 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
 
 impl World {
     fn begin(&mut self) {
+        self.see_sites();
+        let cut = self.draw.span(seconds(20)..=seconds(40));
+        self.queue.plan(self.queue.now().after(cut), Event::Cut);
         let area: BTreeSet<SiteId> = self.sites[1..3].iter().copied().collect();
         let far = |copies| Demand::anywhere(2).and_in(copies, area.clone());
         let near: BTreeSet<SiteId> = self.sites[3..].iter().copied().collect();
@@ -118,7 +163,20 @@ impl World {
 
     fn bucket(&mut self, demand: Demand, bytes: u64, backlog: u64) {
         let id = BucketId(self.draw.identity());
-        self.buckets.push(Bucket { id, demand, bytes, waiting: VecDeque::new(), asked: Instant(0), seq: 0 });
+        let pause = self.draw.pick(&[millis(800), seconds(3)]).copied().unwrap_or(seconds(3));
+        let looks = Looks::new(Vector::new(), self.queue.now());
+        self.buckets.push(Bucket {
+            id,
+            demand,
+            bytes,
+            pause,
+            looks,
+            tail: Vector::new(),
+            open: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            asked: Instant(0),
+            seq: 0,
+        });
         let bucket = self.buckets.len() - 1;
         (0..backlog).for_each(|_| self.write(bucket));
     }
@@ -127,8 +185,8 @@ impl World {
         let now = self.queue.now();
         let found = &mut self.buckets[bucket];
         found.seq += 1;
-        let origin = Origin { node: NodeId(found.id.0), incarnation: 1 };
-        found.waiting.push_back((Dot { origin, seq: found.seq }, now));
+        found.open.insert(found.seq);
+        found.waiting.push_back((found.dot(found.seq), now));
         *self.outcome.counts.entry("writes").or_default() += 1;
     }
 
@@ -137,15 +195,46 @@ impl World {
             Event::Look => self.look(),
             Event::Write { bucket } => {
                 self.write(bucket);
-                let after = self.draw.span(millis(50)..=seconds(3));
+                let after = self.draw.span(millis(50)..=self.buckets[bucket].pause);
                 self.queue.plan(self.queue.now().after(after), Event::Write { bucket });
+            }
+            Event::Cut => {
+                self.cut = true;
+                self.see_sites();
+                let after = self.draw.span(seconds(5)..=seconds(20));
+                self.queue.plan(self.queue.now().after(after), Event::Heal);
+            }
+            Event::Heal => {
+                let now = self.queue.now();
+                (self.cut, self.healed) = (false, now);
+                self.see_sites();
+                self.buckets.iter_mut().for_each(|found| found.looks.hurry(now));
+                *self.outcome.counts.entry("healed").or_default() += 1;
             }
             Event::Landed { bucket, dot, by } => {
                 let busy = &mut self.busy[by];
                 *busy = (busy.0 - 1, self.queue.now());
                 self.input(Input::Held(bucket, dot, self.sites[by]));
+                let Some(found) = self.buckets.iter_mut().find(|found| found.id.0 == dot.origin.node.0)
+                else {
+                    return;
+                };
+                if self.machine.lack(bucket, dot, true, &found.demand).is_none() {
+                    found.open.remove(&dot.seq);
+                }
             }
         }
+    }
+
+    /// The machine hears who can be asked: what was on its way when a link broke is there.
+    fn see_sites(&mut self) {
+        let candidate = |(by, site): (usize, &SiteId)| Candidate {
+            site: *site,
+            linked: by < 3 || !self.cut,
+            distance: Duration::ZERO,
+        };
+        let all = self.sites.iter().enumerate().map(candidate).collect();
+        self.input(Input::Sites(all, BTreeSet::new()));
     }
 
     /// As the machine knows a bucket.
@@ -175,10 +264,22 @@ impl World {
     }
 
     fn offer(&mut self, bucket: usize) {
-        let (id, found) = (self.id(bucket), &self.buckets[bucket]);
-        let want = |(dot, _): &(Dot, Instant)| Want { dot: *dot, bytes: found.bytes, here: true, places: 0 };
-        let wants = found.waiting.iter().take(limits::QUEUE).map(want).collect();
-        self.input(Input::Offer { bucket: id, demand: found.demand.clone(), wants });
+        let (id, now) = (self.id(bucket), self.queue.now());
+        let found = &mut self.buckets[bucket];
+        let (own, wrong) = (found.upto(found.seq), self.mistake == Some(Mistake::OnlyNew));
+        let look = if wrong { Some(found.only_new()) } else { found.looks.next(&own, now) };
+        let Some(look) = look else { return };
+        let (wants, seen) = found.find(&look);
+        if wrong {
+            found.tail.merge(&seen.upto);
+        } else {
+            found.looks.take(&seen, now, now);
+        }
+        let demand = found.demand.clone();
+        self.input(match look.anew {
+            true => Input::Offer { bucket: id, demand, wants },
+            false => Input::More { bucket: id, demand, wants },
+        });
     }
 
     fn input(&mut self, input: Input) {
@@ -210,7 +311,9 @@ impl World {
             let asked = |site: &SiteId| found.demand.areas().iter().any(|area| area.sites.contains(site));
             let idle = |(by, site): (usize, &SiteId)| {
                 let (asks, last) = self.busy[by];
-                asks == 0 && asked(site) && now.since(last.max(since)) > PATIENCE
+                let reached = by < 3 || !self.cut;
+                let since = if by < 3 { since } else { since.max(self.healed) };
+                asks == 0 && reached && asked(site) && now.since(last.max(since)) > PATIENCE
             };
             if self.sites.iter().enumerate().skip(1).any(idle) {
                 wrong.push((
