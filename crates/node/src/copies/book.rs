@@ -16,6 +16,7 @@ use skerry_model::Entry;
 use skerry_model::space::SpaceError;
 
 use super::Rules;
+use super::custody::Custodies;
 
 /// First bytes of the names of what sites hold.
 const HELD: &[u8] = b"copies/";
@@ -86,25 +87,14 @@ pub(crate) struct Covered {
     areas: Vec<(u16, Vec<SiteId>, Vec<SiteId>)>,
     /// The vector.
     pub(crate) upto: Vector,
+    /// Who wrote what was passed over because another site looked after it.
+    pub(super) passed: Vec<SiteId>,
 }
 
-/// The same as it is written where areas ask for something. A release before does not read it: it begins anew.
+/// Of versions 1 and 2 it is not known what was passed over: they are not read, and all is looked through once.
 impl Versioned for Covered {
     const NAME: &'static str = "covered vector";
-    const VERSION: u8 = 2;
-}
-
-/// The same where they do not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct CoveredFile {
-    copies: u16,
-    lost: Vec<SiteId>,
-    upto: Vector,
-}
-
-impl Versioned for CoveredFile {
-    const NAME: &'static str = "covered vector";
-    const VERSION: u8 = 1;
+    const VERSION: u8 = 3;
 }
 
 fn small(copies: usize) -> u16 {
@@ -112,38 +102,29 @@ fn small(copies: usize) -> u16 {
 }
 
 impl Covered {
-    pub(super) fn new(rules: &Rules, upto: Vector) -> Self {
+    pub(super) fn new(rules: &Rules, upto: Vector, passed: &BTreeSet<SiteId>) -> Self {
         let areas = rules.demand.areas().iter();
         let listed = |sites: &BTreeSet<SiteId>| sites.iter().copied().collect();
         Self {
             copies: small(rules.copies()),
-            lost: rules.lost.iter().copied().collect(),
+            lost: listed(&rules.lost),
             areas: areas
                 .map(|area| (small(area.copies), listed(&area.sites), listed(&area.closed)))
                 .collect(),
             upto,
+            passed: listed(passed),
         }
     }
 
     /// Whether it was found under these rules. Which sites there are matters only through them.
-    pub(super) fn fits(&self, rules: &Rules) -> bool {
-        let now = Self::new(rules, Vector::new());
+    pub(super) fn is_by(&self, rules: &Rules) -> bool {
+        let now = Self::new(rules, Vector::new(), &BTreeSet::new());
         (self.copies, &self.lost, &self.areas) == (now.copies, &now.lost, &now.areas)
     }
 
-    fn encode(&self) -> Vec<u8> {
-        match self.areas.is_empty() {
-            true => {
-                let (lost, upto) = (self.lost.clone(), self.upto.clone());
-                codec::encode(&CoveredFile { copies: self.copies, lost, upto })
-            }
-            false => codec::encode(self),
-        }
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let plain = |CoveredFile { copies, lost, upto }| Self { copies, lost, areas: Vec::new(), upto };
-        codec::decode(bytes).ok().or_else(|| codec::decode(bytes).ok().map(plain))
+    /// Whether what was passed over is still another site's to look after.
+    pub(super) fn stands(&self, custodies: &Custodies) -> bool {
+        !self.passed.iter().any(|writer| custodies.is_mine(*writer))
     }
 }
 
@@ -156,7 +137,7 @@ impl HeldFile {
 
 pub(super) fn covered_entry(bucket: BucketId, file: Option<&Covered>) -> Entry {
     let key = Bytes::from([COVERED, &bucket.0].concat());
-    Entry::Local { key, value: file.map(|file| file.encode().into()) }
+    Entry::Local { key, value: file.map(|file| codec::encode(file).into()) }
 }
 
 /// The entries that forget all that was written down of a bucket.
@@ -196,7 +177,7 @@ impl Book {
         })?;
         view.scan_prefix(Table::Local, COVERED, &mut |key, value| {
             let bucket = key.strip_prefix(COVERED).and_then(|id| id.try_into().ok()).map(BucketId);
-            book.covered.extend(bucket.zip(Covered::decode(value)));
+            book.covered.extend(bucket.zip(codec::decode(value).ok()));
             ControlFlow::Continue(())
         })?;
         // Of whom it cannot be read what they hold, it is asked again, from the first record on.
@@ -253,31 +234,48 @@ mod tests {
         let held = HeldFile { life: None, spans: vec![1, 0] };
         assert_eq!(hex(&codec::encode(&held)), "0100020100");
         assert_eq!(hex(&codec::encode(&PromisedFile(300))), "01ac02");
-        let demand = Demand::anywhere(2);
-        let rules = Rules { demand, lost: [SiteId([7; 16])].into(), ..Rules::default() };
-        let covered = Covered::new(&rules, Vector::new());
-        assert_eq!(hex(&covered.encode()), format!("010201{}00", "07".repeat(16)));
-        assert_eq!(Covered::decode(&covered.encode()).unwrap(), covered);
-        let three = Rules { demand: Demand::anywhere(3), ..rules.clone() };
-        assert!(covered.fits(&rules) && !covered.fits(&three));
-        assert!(!covered.fits(&Rules { lost: Default::default(), ..rules }));
     }
 
-    /// Fixture of version 2: must decode for ever.
+    fn covered_by(rules: &Rules, passed: &[u8]) -> Covered {
+        let passed = passed.iter().map(|number| SiteId([*number; 16])).collect();
+        Covered::new(rules, Vector::new(), &passed)
+    }
+
+    /// Fixture of version 3: must decode for ever.
     #[test]
-    fn v2_fixture() {
+    fn covered_v3_fixture() {
+        let demand = Demand::anywhere(2).and_in(1, [SiteId([9; 16])].into());
+        let rules = Rules { demand, lost: [SiteId([7; 16])].into(), ..Rules::default() };
+        let covered = covered_by(&rules, &[5, 6]);
+        let (lost, area) = ("07".repeat(16), "09".repeat(16));
+        let passed = format!("02{}{}", "05".repeat(16), "06".repeat(16));
+        assert_eq!(hex(&codec::encode(&covered)), format!("030201{lost}010101{area}0000{passed}"));
+        assert_eq!(codec::decode::<Covered>(&codec::encode(&covered)).unwrap(), covered);
+    }
+
+    /// What releases before wrote, with areas and without: it does not say what was passed over.
+    #[test]
+    fn covered_v1_and_v2_are_begun_anew() {
+        let v1 = [&[1, 2, 1], &[7; 16][..], &[0]].concat();
+        let v2 = [&[2, 2, 0, 1, 1, 1], &[9; 16][..], &[0, 0]].concat();
+        for before in [v1, v2] {
+            assert!(codec::decode::<Covered>(&before).is_err());
+        }
+    }
+
+    #[test]
+    fn what_was_covered_stands_under_the_rules_it_was_found_with() {
+        let plain = Rules { demand: Demand::anywhere(2), ..Rules::default() };
+        let three = Rules { demand: Demand::anywhere(3), ..Rules::default() };
+        let lost = Rules { lost: [SiteId([7; 16])].into(), ..plain.clone() };
         let area = |number: u8| Demand::anywhere(2).and_in(1, [SiteId([number; 16])].into());
         let rules = |number| Rules { demand: area(number), ..Rules::default() };
-        let covered = Covered::new(&rules(9), Vector::new());
-        assert_eq!(hex(&covered.encode()), format!("020200010101{}0000", "09".repeat(16)));
-        assert_eq!(Covered::decode(&covered.encode()).unwrap(), covered);
-        let plain = Rules { demand: Demand::anywhere(2), ..Rules::default() };
-        assert!(covered.fits(&rules(9)) && !covered.fits(&rules(8)) && !covered.fits(&plain));
         let frozen = Rules { demand: area(9).closed(&[SiteId([9; 16])].into()), ..Rules::default() };
-        assert!(!Covered::new(&frozen, Vector::new()).fits(&rules(9)), "once it takes some again");
-        assert!(
-            !Covered::new(&plain, Vector::new()).fits(&rules(9)),
-            "what was covered before areas were asked"
-        );
+        let all = [plain, three, lost, rules(8), rules(9), frozen];
+        for (n, found) in all.iter().enumerate() {
+            let covered = covered_by(found, &[]);
+            let by: Vec<usize> = (0..all.len()).filter(|other| covered.is_by(&all[*other])).collect();
+            assert_eq!(by, [n], "{found:?}");
+        }
     }
 }

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use skerry_base::{BucketId, ChunkId, Dot, SiteId, Vector};
-use skerry_federation::placement::{Lack, Stake, Want, custodian, looks};
+use skerry_federation::placement::{Lack, Stake, Want, looks};
 use skerry_gateway::service::Outcome;
 use skerry_model::body::{Step, Walk};
 use skerry_model::bucket::list_buckets;
 use skerry_model::{Object, Record, space};
 use skerry_storage::{Pin, Store};
 
+use super::custody::Custodies;
 use super::wanted::{AreaNeed, rules};
 use super::{Copies, Count, Counted, Lacking, Rules};
 use crate::paths::bucket::Bucket;
@@ -81,7 +82,7 @@ pub(crate) async fn counted(site: &Arc<Site>, bucket: &Bucket) -> Outcome<(Rules
     }
     let (here, by) = (site.clone(), rules.clone());
     let count = move || {
-        let looker = Looker { me: here.id, store: &here.store, copies: &here.copies, bucket: id, rules: &by };
+        let looker = Looker { store: &here.store, copies: &here.copies, bucket: id, rules: &by };
         looker.count()
     };
     let found = tokio::task::spawn_blocking(count).await.map_err(refusal::task)??;
@@ -104,7 +105,6 @@ pub(crate) async fn counted_by_bucket(site: &Arc<Site>) -> Outcome<BTreeMap<Stri
 
 /// Where to look.
 pub(crate) struct Looker<'a> {
-    pub(crate) me: SiteId,
     pub(crate) store: &'a Store,
     pub(crate) copies: &'a Copies,
     pub(crate) bucket: BucketId,
@@ -120,6 +120,15 @@ pub(crate) struct Found {
     pub(crate) upto: Vector,
     /// Whether there is more behind that.
     pub(crate) more: bool,
+    /// Who wrote what was passed over because another site looks after it.
+    pub(crate) passed: BTreeSet<SiteId>,
+}
+
+/// A page of records that was gone through.
+struct Page {
+    upto: Vector,
+    more: bool,
+    passed: BTreeSet<SiteId>,
 }
 
 impl Found {
@@ -135,35 +144,30 @@ impl Found {
 }
 
 impl Looker<'_> {
-    fn is_mine(&self, record: &Record, ring: &BTreeSet<SiteId>, out: &BTreeSet<SiteId>) -> bool {
-        custodian(record.site, ring, out).is_some_and(|now| now.site == self.me)
+    fn custodies(&self) -> Custodies {
+        self.copies.custodies(self.bucket, self.rules)
     }
 
     /// The next page of living versions that are this site's to care for.
-    fn page(&self, from: &Vector, visit: &mut dyn FnMut(&Record, &Object)) -> Outcome<(Vector, bool)> {
+    fn page(&self, from: &Vector, visit: &mut dyn FnMut(&Record, &Object)) -> Outcome<Page> {
         let page = space::records_after(&self.store.view(), self.bucket, from, PAGE).map_err(unreadable)?;
-        // Who has left the bucket looks after nothing there.
-        let mut out = self.copies.away(self.bucket);
-        out.extend(&self.rules.lost);
-        let ring = self.copies.ring(self.bucket, self.me, self.rules);
+        let (custodies, mut passed) = (self.custodies(), BTreeSet::new());
         for item in page.items.iter().filter(|item| !item.spent) {
-            if let Some(object) = item.record.object()
-                && self.is_mine(&item.record, &ring, &out)
-            {
+            let Some(object) = item.record.object() else { continue };
+            if custodies.is_mine(item.record.site) {
                 visit(&item.record, object);
+            } else {
+                passed.insert(item.record.site);
             }
         }
         let mut upto = from.clone();
         upto.merge(&page.upto);
-        Ok((upto, page.more))
+        Ok(Page { upto, more: page.more, passed })
     }
 
     /// What this site has to do with these versions.
     pub(crate) fn stakes(&self, dots: &[Dot]) -> Outcome<BTreeMap<Dot, Stake>> {
-        let view = self.store.view();
-        let mut out = self.copies.away(self.bucket);
-        out.extend(&self.rules.lost);
-        let ring = self.copies.ring(self.bucket, self.me, self.rules);
+        let (view, custodies) = (self.store.view(), self.custodies());
         let mut stakes = BTreeMap::new();
         for &dot in dots {
             let mut stake = Stake { mine: false, here: false, copies: self.rules.copies() };
@@ -172,7 +176,7 @@ impl Looker<'_> {
             let (items, _) = found.map_err(unreadable)?;
             for item in items.iter().filter(|item| !item.spent) {
                 if let Some(object) = item.record.object() {
-                    stake.mine = self.is_mine(&item.record, &ring, &out);
+                    stake.mine = custodies.is_mine(item.record.site);
                     stake.here = is_here(self.store, self.bucket, object);
                     // Whoever answered a write for so many sites sees to it, whoever cares for the copies.
                     stake.mine |= promised > 0;
@@ -189,7 +193,7 @@ impl Looker<'_> {
         let mut found = Found { upto: from, more: true, ..Found::default() };
         for _ in 0..PAGES {
             let mut wants = Vec::new();
-            let (upto, more) = self.page(&found.upto, &mut |record, object| {
+            let Page { upto, more, mut passed } = self.page(&found.upto, &mut |record, object| {
                 let here = is_here(self.store, self.bucket, object);
                 if !self.lack(record, here).is_none() {
                     let want = Want { dot: record.dot, bytes: object.size, here, places: 0 };
@@ -197,6 +201,7 @@ impl Looker<'_> {
                 }
             })?;
             found.wants.append(&mut wants);
+            found.passed.append(&mut passed);
             (found.upto, found.more) = (upto, more);
             if !more || found.wants.len() >= most {
                 break;
@@ -220,7 +225,7 @@ impl Looker<'_> {
         // An area without sites asks for nothing.
         let asked: Vec<usize> = (0..needs.len()).filter(|need| needs[*need].is_asked).collect();
         for _ in 0..COUNTED {
-            let (upto, more) = self.page(&from, &mut |record, object| {
+            let Page { upto, more, .. } = self.page(&from, &mut |record, object| {
                 let here = is_here(self.store, self.bucket, object);
                 let places = self.copies.with(|machine| machine.places(self.bucket, record.dot, here));
                 if places == 1 && self.rules.endangers() {

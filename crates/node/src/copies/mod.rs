@@ -6,7 +6,8 @@
 //!
 //! Invariants: what others hold is written down after they said it and believed after a restart only together with
 //! the life in which they said it; a bucket's covered vector only covers versions that have as many holders as the
-//! bucket asks for under the rules it was found with, or that are dead, or that are another custodian's.
+//! bucket asks for under the rules it was found with, or that are dead, or that are another custodian's as long as they
+//! are ([`custody`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use skerry_federation::placement::{Candidate, Input, Output, Placement, Spans};
 pub(crate) mod behind;
 pub(crate) mod book;
 pub(crate) mod claims;
+pub(crate) mod custody;
 pub(crate) mod handover;
 pub(crate) mod lives;
 pub(crate) mod look;
@@ -93,6 +95,7 @@ pub(crate) struct Copies {
 }
 
 struct State {
+    me: SiteId,
     machine: Placement,
     lives: BTreeMap<(BucketId, SiteId), Origin>,
     covered: BTreeMap<BucketId, Covered>,
@@ -164,6 +167,7 @@ impl Copies {
             machine.learn(bucket, site, spans);
         }
         let state = State {
+            me,
             machine,
             lives,
             covered: book.covered,
@@ -423,18 +427,6 @@ impl Copies {
         self.state().members.get(&bucket).is_some_and(|members| members.contains(&site))
     }
 
-    /// The ring in which custody of a bucket's versions passes on: this site and those that are known to be members. A site
-    /// that has not been heard of, and may follow nothing, would look after nothing.
-    pub(crate) fn ring(&self, bucket: BucketId, me: SiteId, rules: &Rules) -> BTreeSet<SiteId> {
-        match self.state().members.get(&bucket) {
-            Some(members) => {
-                let follows = |site: &SiteId| *site == me || members.contains(site);
-                rules.sites.iter().copied().filter(follows).collect()
-            }
-            None => rules.sites.clone(),
-        }
-    }
-
     /// Takes note of the sites that take nothing of a bucket.
     pub(crate) fn set_refusing(&self, refusing: BTreeMap<BucketId, BTreeSet<SiteId>>) {
         let mut state = self.state();
@@ -457,8 +449,8 @@ impl Copies {
     /// Up to where every version has its copies under these rules.
     pub(crate) fn covered(&self, bucket: BucketId, rules: &Rules) -> Vector {
         let state = self.state();
-        let fits = |file: &&Covered| file.fits(rules);
-        state.covered.get(&bucket).filter(fits).map(|file| file.upto.clone()).unwrap_or_default()
+        let stands = state.is_covered_by(bucket, rules);
+        state.covered.get(&bucket).filter(|_| stands).map(|file| file.upto.clone()).unwrap_or_default()
     }
 
     /// How often that came into doubt.
@@ -466,13 +458,22 @@ impl Copies {
         self.state().doubts.get(&bucket).copied().unwrap_or_default()
     }
 
-    /// A look through all records found so, which began when there were so many doubts. Whether that stands.
-    pub(crate) fn set_covered(&self, bucket: BucketId, rules: &Rules, upto: Vector, doubts: u64) -> bool {
+    /// Looks through all records found so, the last of which began when there were so many doubts and passed over what these
+    /// sites wrote, as others look after it. Whether that stands.
+    pub(crate) fn set_covered(
+        &self,
+        (bucket, rules): (BucketId, &Rules),
+        upto: Vector,
+        mut passed: BTreeSet<SiteId>,
+        doubts: u64,
+    ) -> bool {
         let mut state = self.state();
         if state.doubts.get(&bucket).copied().unwrap_or_default() != doubts {
             return false;
         }
-        let file = Covered::new(rules, upto);
+        let before = state.covered.get(&bucket).filter(|file| file.is_by(rules));
+        passed.extend(before.iter().flat_map(|file| &file.passed));
+        let file = Covered::new(rules, upto, &passed);
         if state.covered.get(&bucket) != Some(&file) {
             state.covered.insert(bucket, file);
             state.dirty_covered.insert(bucket);
@@ -484,11 +485,11 @@ impl Copies {
     /// go of. Whether there was anything to forget, or what was forgotten is not written down yet.
     pub(crate) fn forget_former(&self, bucket: BucketId, rules: &Rules) -> bool {
         let mut state = self.state();
-        match state.covered.get(&bucket).map(|file| file.fits(rules)) {
-            Some(true) => {}
-            Some(false) => state.doubt(bucket),
+        match (state.covered.contains_key(&bucket), state.is_covered_by(bucket, rules)) {
+            (true, true) => {}
+            (true, false) => state.doubt(bucket),
             // A look by those may be under way.
-            None => *state.doubts.entry(bucket).or_default() += 1,
+            (false, _) => *state.doubts.entry(bucket).or_default() += 1,
         }
         state.dirty_covered.contains(&bucket)
     }
@@ -527,23 +528,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn custody_passes_on_among_those_that_follow_the_bucket() {
-        let site = |number| SiteId([number; 16]);
-        let (me, bucket) = (site(1), BucketId([9; 16]));
-        let copies = Copies::resume(me, Book::default());
-        let rules = Rules { sites: [1, 2, 3, 4].map(site).into(), ..Rules::default() };
-        assert_eq!(copies.ring(bucket, me, &rules), rules.sites, "nothing is known yet");
-        // 2 and 4 follow nothing, as far as is known; 5 may not hold copies.
-        copies.set_away(bucket, BTreeSet::new(), [3, 5].map(site).into());
-        assert_eq!(copies.ring(bucket, me, &rules), [1, 3].map(site).into());
-        assert!(copies.follows(bucket, site(3)) && !copies.follows(bucket, site(2)));
+    fn of_a_forgotten_bucket_nothing_is_known() {
+        let (bucket, three) = (BucketId([9; 16]), SiteId([3; 16]));
+        let copies = Copies::resume(SiteId([1; 16]), Book::default());
+        copies.set_away(bucket, BTreeSet::new(), [three].into());
+        assert!(copies.follows(bucket, three) && !copies.follows(bucket, SiteId([2; 16])));
         let dot = Dot { origin: Origin { node: skerry_base::NodeId([3; 16]), incarnation: 1 }, seq: 1 };
-        copies.held(bucket, dot, [site(3)]);
+        copies.held(bucket, dot, [three]);
         assert_eq!(copies.beside(&BTreeSet::new()), [bucket].into());
         assert_eq!(copies.beside(&[bucket].into()), BTreeSet::new());
         copies.forget(bucket);
         assert_eq!(copies.beside(&BTreeSet::new()), BTreeSet::new());
-        assert_eq!(copies.ring(bucket, me, &rules), rules.sites);
+        assert!(!copies.follows(bucket, three));
     }
 
     #[test]
@@ -553,18 +549,19 @@ mod tests {
         let (three, two) = (Rules { lost: [me].into(), ..Rules::default() }, Rules::default());
         let origin = Origin { node: skerry_base::NodeId([3; 16]), incarnation: 1 };
         let upto: Vector = [(origin, 7)].into_iter().collect();
+        let cover = |doubts| copies.set_covered((bucket, &three), upto.clone(), BTreeSet::new(), doubts);
         // While it goes on something is let go of under other rules, of which nothing is covered yet.
         let doubts = copies.doubts(bucket);
         copies.forget_former(bucket, &two);
-        assert!(!copies.set_covered(bucket, &three, upto.clone(), doubts));
+        assert!(!cover(doubts));
         assert_eq!(copies.covered(bucket, &three), Vector::new());
         // The next one stands, also while more is let go of under the same rules, until they are others.
         let doubts = copies.doubts(bucket);
-        assert!(copies.set_covered(bucket, &three, upto.clone(), doubts));
+        assert!(cover(doubts));
         copies.forget_former(bucket, &three);
-        assert!(copies.set_covered(bucket, &three, upto.clone(), doubts));
+        assert!(cover(doubts));
         copies.forget_former(bucket, &two);
-        assert!(!copies.set_covered(bucket, &three, upto, doubts));
+        assert!(!cover(doubts));
         assert_eq!(copies.covered(bucket, &three), Vector::new());
     }
 

@@ -274,6 +274,7 @@ impl Copies {
         stakes: BTreeMap<Dot, Stake>,
     ) -> Spans {
         let mut state = self.state();
+        let stands = state.is_covered_by(bucket, rules);
         let State { machine, trimming, changes, dirty, covered, doubts, .. } = &mut *state;
         if trimming.asking.contains_key(&(bucket, Question::Holdings(site))) {
             return stakes.into_keys().collect();
@@ -283,7 +284,7 @@ impl Copies {
         let mut keeps = machine.spare(bucket, site, &rules.demand, free);
         asked.into_iter().for_each(|(dot, _)| keeps.insert(dot));
         // What had its copies under other rules may have fewer when these hold again.
-        if !covered.get(&bucket).is_some_and(|file| file.fits(rules)) {
+        if !stands {
             covered.remove(&bucket);
             *doubts.entry(bucket).or_default() += 1;
         }
@@ -403,8 +404,7 @@ fn spared(holds: &Spans, keeps: &Spans) -> Response {
 async fn look(site: &Arc<Site>, bucket: &Bucket, dots: &[Dot]) -> Outcome<BTreeMap<Dot, Stake>> {
     let (here, id, rules, dots) = (site.clone(), bucket.id, rules(site, bucket), dots.to_vec());
     let look = move || {
-        let looker =
-            Looker { me: here.id, store: &here.store, copies: &here.copies, bucket: id, rules: &rules };
+        let looker = Looker { store: &here.store, copies: &here.copies, bucket: id, rules: &rules };
         looker.stakes(&dots)
     };
     tokio::task::spawn_blocking(look).await.map_err(refusal::task)?

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use skerry_base::kv::{Table, View};
 use skerry_gateway::service::{DutyRequest, JoinRequest, LossRequest, RequestContext};
+use skerry_model::space;
 
 use super::world::{TestSite, TestWorld, context, noise};
+use crate::copies::wanted::rules;
+use crate::site::unreadable;
 
 const BYTES: usize = 80_000;
 
@@ -86,6 +90,57 @@ async fn as_many_are_left_as_a_write_was_answered_for() {
             until_left(two).await;
         }
         assert!([one, three, four].into_iter().all(holds), "drains: {drains}");
+        world.stop().await;
+    }
+}
+
+async fn unprotected(site: &TestSite) -> u64 {
+    site.services().admin.bucket("photos").await.unwrap().unprotected_bytes
+}
+
+/// Whether a site has looked through all that it knows of the bucket, and wrote that down.
+async fn is_looked_through(site: &TestSite) -> bool {
+    let bucket = site.site().bucket("photos").await.unwrap().unwrap();
+    let id = bucket.id;
+    let own = site.site().read(move |view: &dyn View| space::vector(view, id).map_err(unreadable));
+    let covered = site.site().copies.covered(id, &rules(site.site(), &bucket));
+    let written = site.site().store.view().get(Table::Local, &[b"covered/", &id.0[..]].concat());
+    covered.includes(&own.await.unwrap()) && covered.len() > 0 && written.unwrap().is_some()
+}
+
+/// The writer saw to the copies of what it wrote, and whoever held them passed over that. It is at one place when the writer
+/// has gone: the holder says so, and makes another copy when it can.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_writer_that_left_saw_to_is_at_risk_until_another_site_holds_it() {
+    for restarts in [false, true] {
+        let mut world = TestWorld::new(3).await;
+        world.sites[2].stop().await;
+        {
+            let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+            two.create_bucket("photos").await.unwrap();
+            two.set_copies("photos", 2).await.unwrap();
+            join(one).await;
+            let id = two.site().bucket("photos").await.unwrap().unwrap().id;
+            let asked = || async { two.site().copies.life(id, one.id()).is_some() };
+            two.until("it knows that the other one holds nothing", asked).await;
+            one.put("photos", "k", noise(BYTES, 1)).await.unwrap();
+            two.until("it holds it", || async { holds(two) }).await;
+            two.until("it has passed over it", || async { is_looked_through(two).await }).await;
+            assert_eq!(unprotected(two).await, 0, "the writer sees to it");
+            one.services().admin.leave_bucket("photos").await.unwrap();
+            until_left(one).await;
+        }
+        if restarts {
+            world.sites[1].stop().await;
+            world.sites[1].start().await;
+        }
+        let two = &world.sites[1];
+        two.until("it is at risk", || async { unprotected(two).await == BYTES as u64 }).await;
+        world.sites[2].start().await;
+        world.introduce().await;
+        let [_, two, three] = &world.sites[..] else { panic!("three sites") };
+        three.until("it is held again", || async { holds(three) }).await;
+        two.until("nothing is at risk", || async { unprotected(two).await == 0 }).await;
         world.stop().await;
     }
 }

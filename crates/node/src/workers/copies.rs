@@ -48,6 +48,7 @@ const WRITE: Duration = Duration::from_millis(300);
 /// The looks through a bucket's records, and by what they were made.
 struct Round {
     rules: Rules,
+    doubts: u64,
     links: BTreeMap<SiteId, u64>,
     looks: Looks,
 }
@@ -352,16 +353,19 @@ impl Copier {
     async fn look(&mut self, bucket: &Bucket, rules: Rules, links: &BTreeMap<SiteId, u64>) -> Outcome<()> {
         let (id, began) = (bucket.id, self.now());
         let own = self.site.read(move |view: &dyn View| space::vector(view, id).map_err(unreadable)).await?;
+        self.site.copies.take_over(id, &rules);
         let doubts = self.site.copies.doubts(id);
         let covered = self.site.copies.covered(id, &rules);
         if covered.includes(&own) || !self.site.copies.with(|machine| machine.is_hungry(id)) {
             return Ok(());
         }
         // Other rules, or a holder that held less than it was believed to: all over again.
-        let fits = |round: &Round| round.rules == rules && round.looks.covered() == covered;
+        let fits = |round: &Round| {
+            round.rules == rules && round.doubts == doubts && round.looks.covered() == covered
+        };
         let round = self.rounds.remove(&id).filter(fits);
-        let fresh =
-            || Round { rules: rules.clone(), links: links.clone(), looks: Looks::new(covered, began) };
+        let looks = || Looks::new(covered.clone(), began);
+        let fresh = || Round { rules: rules.clone(), doubts, links: links.clone(), looks: looks() };
         let mut round = round.unwrap_or_else(fresh);
         if round.links != *links {
             round.links.clone_from(links);
@@ -373,14 +377,14 @@ impl Copier {
         };
         let (site, by) = (self.site.clone(), rules.clone());
         let read = move || {
-            let looker =
-                Looker { me: site.id, store: &site.store, copies: &site.copies, bucket: id, rules: &by };
+            let looker = Looker { store: &site.store, copies: &site.copies, bucket: id, rules: &by };
             looker.look(look.from, look.most)
         };
         let found = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
         round.looks.take(&found.seen(), began, self.now());
         // Else all over again.
-        if self.site.copies.set_covered(id, &rules, round.looks.covered(), doubts) {
+        let covered = round.looks.covered();
+        if self.site.copies.set_covered((id, &rules), covered, found.passed, doubts) {
             self.rounds.insert(id, round);
         }
         self.offer(id, &rules, found.wants, look.anew);
