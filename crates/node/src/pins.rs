@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef};
+use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Instant, Vector};
 use skerry_federation::budget::Class;
 use skerry_gateway::service::{
     ErrorKind, Outcome, PinAct, PinList, PinRequest, PinStatus, ServiceError, VERSION,
@@ -29,7 +29,7 @@ use crate::following;
 use crate::paths::bucket::Bucket;
 use crate::paths::refusal;
 use crate::paths::source::Chunks;
-use crate::pin_plan::{Next, Walks};
+use crate::pin_plan::{Failed, Next, Walks};
 use crate::site::{Site, entry, unreadable};
 use crate::tasks::rest;
 
@@ -42,6 +42,8 @@ const PREFETCHED: &[u8] = &[2];
 const MOST: usize = 256;
 /// Keys of one reading of the index.
 const PAGE: usize = 256;
+/// Keys of what came that are looked at together.
+const CAME: usize = 1 << 16;
 /// Objects that are fetched at a time.
 const AT_ONCE: usize = 4;
 /// Bytes fetched a second at most, of each of them.
@@ -101,6 +103,13 @@ impl Pins {
         })?;
         *pins.all() = all;
         Ok(pins)
+    }
+
+    /// How long nothing is looked at without a change.
+    fn idle(&self, now: Instant) -> Duration {
+        let all = self.all();
+        let retries = all.values().filter_map(|progress| progress.walks.retry_at());
+        retries.map(|at| at.since(now)).chain([AGAIN]).min().unwrap_or(AGAIN)
     }
 
     /// Whether anything of a bucket is pinned here, or being fetched, below a prefix that counts.
@@ -176,7 +185,7 @@ pub(crate) async fn act(site: &Arc<Site>, request: PinRequest) -> Outcome<PinLis
             unmark(site, &bucket, &pin.1).await?;
             // Other pins put theirs on again, also those that are being walked through.
             site.pins.unpinned.fetch_add(1, Ordering::AcqRel);
-            site.pins.all().values_mut().for_each(|progress| progress.walks.seen = None);
+            site.pins.all().values_mut().for_each(|progress| progress.walks = Walks::default());
         }
         PinAct::Pin | PinAct::Prefetch => begin(site, &bucket, pin, request.act, known).await?,
     }
@@ -254,18 +263,21 @@ pub(crate) async fn work(site: Arc<Site>) {
     loop {
         let pins: Vec<Pin> = site.pins.all().keys().cloned().collect();
         for pin in pins {
+            let begun = site.clock.now();
             if let Err(error) = walk(&site, &pin).await {
                 tracing::debug!(prefix = %pin.1, %error, "a pin waits");
                 if let Some(progress) = site.pins.all().get_mut(&pin) {
                     progress.reason = Some(error.message().to_owned());
+                    progress.walks.broke((begun, site.clock.now()));
                 }
             }
         }
         rest(PAUSE).await;
+        let idle = site.pins.idle(site.clock.now());
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
             () = site.pins.wake.notified() => {}
-            () = rest(AGAIN) => {}
+            () = rest(idle) => {}
         }
     }
 }
@@ -289,22 +301,22 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
         }
     };
     let begun = site.clock.now();
-    match known.walks.next(&seen, begun) {
+    match known.walks.next((whole, &seen), begun) {
         _ if known.done => return Ok(()),
-        Next::Nothing if known.reason.is_none() => return Ok(()),
-        Next::Since(before) if whole => {
-            return came_since(site, &bucket, pin, (before, seen), unpinned).await;
-        }
-        // Nor is it all here while this site is still taking the records.
-        Next::Whole | Next::Nothing | Next::Since(_) => {}
+        Next::Nothing => return Ok(()),
+        Next::Since(before) => return came_since(site, &bucket, pin, (before, seen), unpinned).await,
+        Next::Again(keys) => return again(site, &bucket, pin, keys, unpinned).await,
+        Next::Whole => {}
     }
     let mut progress = Progress { prefetch: known.prefetch, ..Progress::default() };
+    let mut failed = Failed::default();
     let room = Arc::new(Room { most: most(site), coming: AtomicU64::new(0) });
     let mut after: Option<String> = None;
     loop {
         let (records, next) = page(site, &bucket, &pin.1, after.take()).await?;
         for some in records.chunks(AT_ONCE * 4) {
-            if !bring_all(site, &bucket, pin, (some.to_vec(), &room), &mut progress).await? {
+            let some = (some.to_vec(), &room);
+            if !bring_all(site, &bucket, pin, some, (&mut progress, &mut failed)).await? {
                 return Ok(());
             }
         }
@@ -319,18 +331,25 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
         keep(site, pin, None).await?;
         progress.done = true;
     }
-    // What was unmarked meanwhile may be this pin's: then it is walked through again.
-    let stands = site.pins.unpinned.load(Ordering::Acquire) == unpinned && progress.reason.is_none();
     progress.walked = true;
     note(site, pin, &progress);
-    if let Some(known) = site.pins.all().get_mut(pin) {
-        known.walks.whole(stands.then_some(seen), (begun, site.clock.now()));
-    }
+    let spent = (begun, site.clock.now());
+    walked(site, pin, unpinned, |walks| walks.whole(whole.then_some(seen), failed, spent));
     Ok(())
 }
 
-/// Fetches what came below a prefix since all of it was here. What is counted is left as it is: what is replaced is not known
-/// any more.
+/// Takes note of a walk. What was unmarked meanwhile may be this pin's: then all is walked through again at once.
+fn walked(site: &Site, pin: &Pin, unpinned: u64, note: impl FnOnce(&mut Walks)) {
+    if let Some(known) = site.pins.all().get_mut(pin) {
+        match site.pins.unpinned.load(Ordering::Acquire) == unpinned {
+            true => note(&mut known.walks),
+            false => known.walks = Walks::default(),
+        }
+    }
+}
+
+/// Fetches what came below a prefix since it was walked through. What is counted is left as it is: what is replaced is not
+/// known any more.
 async fn came_since(
     site: &Arc<Site>,
     bucket: &Bucket,
@@ -338,40 +357,87 @@ async fn came_since(
     (before, seen): (following::Seen, following::Seen),
     unpinned: u64,
 ) -> Outcome<()> {
+    let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
+    let (mut failed, mut reason, mut after) = (Failed::default(), None, None);
+    loop {
+        let keys = came(site, pin, before.0.clone(), after.take()).await?;
+        after = keys.last().filter(|_| keys.len() == CAME).cloned();
+        let brought = bring_keys(site, bucket, pin, (&keys, &known), &mut failed).await?;
+        let Some((_, why)) = brought else { return Ok(()) };
+        reason = reason.or(why);
+        if after.is_none() {
+            break;
+        }
+    }
+    let reason = reason.or_else(|| known.reason.clone().filter(|_| known.walks.has_failed()));
+    note(site, pin, &Progress { reason, ..known });
+    let now = site.clock.now();
+    walked(site, pin, unpinned, |walks| walks.since(seen, failed, now));
+    Ok(())
+}
+
+/// The next keys below a prefix, in order, of what came since.
+async fn came(site: &Arc<Site>, pin: &Pin, before: Vector, after: Option<String>) -> Outcome<Vec<String>> {
     let (id, prefix) = (pin.0, pin.1.clone());
     let read = move |view: &dyn View| {
         let mut keys = BTreeSet::new();
-        let came = space::keys_after(view, id, &before.0, &mut |_, key| {
-            if key.starts_with(&prefix) {
+        let is_next =
+            |key: &str| key.starts_with(&prefix) && after.as_deref().is_none_or(|after| key > after);
+        let all = space::keys_after(view, id, &before, &mut |_, key| {
+            if is_next(key) {
                 keys.insert(key.to_owned());
             }
+            // The rest comes with the next ones.
+            if keys.len() > CAME {
+                keys.pop_last();
+            }
         });
-        came.map(|_| keys).map_err(unreadable)
+        all.map(|_| keys.into_iter().collect()).map_err(unreadable)
     };
-    let keys: Vec<String> = site.read(read).await?.into_iter().collect();
+    site.read(read).await
+}
+
+/// Fetches what could not be fetched before.
+async fn again(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    pin: &Pin,
+    keys: Vec<String>,
+    unpinned: u64,
+) -> Outcome<()> {
     let Some(known) = site.pins.all().get(pin).cloned() else { return Ok(()) };
+    let mut failed = Failed::default();
+    let brought = bring_keys(site, bucket, pin, (&keys, &known), &mut failed).await?;
+    let Some((bytes, reason)) = brought else { return Ok(()) };
+    // What was replaced meanwhile is counted with the next whole walk.
+    let here = known.here.saturating_add(bytes).min(known.bytes);
+    note(site, pin, &Progress { here, reason, ..known });
+    let now = site.clock.now();
+    walked(site, pin, unpinned, |walks| walks.again(failed, now));
+    Ok(())
+}
+
+/// Fetches what these keys name now: how many bytes of it are here, and why some are not; none if the pin is no more.
+async fn bring_keys(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    pin: &Pin,
+    (keys, known): (&[String], &Progress),
+    failed: &mut Failed,
+) -> Outcome<Option<(u64, Option<String>)>> {
+    let (id, mut here, mut reason) = (pin.0, 0, None);
     let room = Arc::new(Room { most: most(site), coming: AtomicU64::new(0) });
-    let mut reason = None;
     for keys in keys.chunks(AT_ONCE * 4) {
         let keys = keys.to_vec();
         let records = site.read(move |view| current_of(view, id, &keys)).await?;
-        let mut progress = known.clone();
-        progress.reason.take();
-        if !bring_all(site, bucket, pin, (records, &room), &mut progress).await? {
-            return Ok(());
+        let mut progress = Progress { reason: None, ..known.clone() };
+        if !bring_all(site, bucket, pin, (records, &room), (&mut progress, failed)).await? {
+            return Ok(None);
         }
+        here += progress.here.saturating_sub(known.here);
         reason = reason.or(progress.reason);
     }
-    let stands = site.pins.unpinned.load(Ordering::Acquire) == unpinned;
-    let progress = Progress { reason, ..known };
-    note(site, pin, &progress);
-    // What could not be fetched is among what came since before still.
-    if progress.reason.is_none()
-        && let Some(known) = site.pins.all().get_mut(pin)
-    {
-        known.walks.since(stands.then_some(seen));
-    }
-    Ok(())
+    Ok(Some((here, reason)))
 }
 
 fn current_of(view: &dyn View, bucket: BucketId, keys: &[String]) -> Outcome<Vec<Record>> {
@@ -388,30 +454,33 @@ async fn bring_all(
     bucket: &Bucket,
     pin: &Pin,
     (records, room): (Vec<Record>, &Arc<Room>),
-    progress: &mut Progress,
+    (progress, failed): (&mut Progress, &mut Failed),
 ) -> Outcome<bool> {
     let prefetch = progress.prefetch;
-    let sizes: Vec<u64> =
-        records.iter().map(|record| record.object().map_or(0, |object| object.size)).collect();
+    let size = |record: &Record| record.object().map_or(0, |object| object.size);
+    let named: Vec<(String, u64)> = records.iter().map(|record| (record.key.clone(), size(record))).collect();
     let one = |record| bring(site.clone(), bucket.clone(), record, prefetch, room.clone());
     let tasks: Vec<_> = records.into_iter().map(one).collect();
     let brought: Vec<Outcome<Vec<ChunkId>>> = futures::stream::iter(tasks).buffered(AT_ONCE).collect().await;
-    let mut marked = Vec::new();
-    for (size, brought) in sizes.into_iter().zip(brought) {
+    let (mut marked, mut keys) = (Vec::new(), Vec::new());
+    for ((key, size), brought) in named.into_iter().zip(brought) {
         progress.objects += 1;
         progress.bytes += size;
         match brought {
             Ok(chunks) => {
                 progress.here += size;
                 marked.extend(chunks);
+                keys.push(key);
             }
             Err(error) => {
                 progress.reason.get_or_insert_with(|| error.message().to_owned());
+                failed.add(key);
             }
         }
     }
     if !prefetch && !marked.is_empty() && !mark(site, bucket.id, marked.clone(), true).await? {
         progress.reason.get_or_insert_with(|| "copies were evicted before they were kept".into());
+        keys.into_iter().for_each(|key| failed.add(key));
     }
     if !prefetch {
         // What was to be marked is, and counts as that.

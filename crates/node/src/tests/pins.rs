@@ -132,5 +132,14 @@ async fn what_does_not_fit_says_so_and_what_is_pinned_outlives_other_copies() {
     for number in (0..12).step_by(2) {
         assert_eq!(two.get("photos", &format!("0/{number}")).await.unwrap(), noise(900_000, number));
     }
+    // What lacked room is tried again by itself.
+    one.site().peers.net().set_cut(false);
+    world.linked(one).await;
+    two.site().store.set_cache_cap(80_000_000);
+    two.until("the rest is here as well", || async {
+        let pins = two.services().admin.pins().await.unwrap().pins;
+        pins.iter().all(|pin| pin.complete && pin.objects == 6)
+    })
+    .await;
     world.stop().await;
 }
