@@ -45,3 +45,5 @@ pub const LOOK_AGAIN: Duration = Duration::from_secs(2);
 pub const LOOK_REST: Duration = Duration::from_secs(300);
 /// A look at what lacked holders is repeated after this many times as long as it took.
 pub const LOOK_SHARE: u32 = 20;
+/// Bodies that are remembered because their way to a site broke off.
+pub const LATE: usize = 1024;

@@ -10,7 +10,7 @@
 //!
 //! Invariants: a site counts as a holder only after it said so; nobody is asked for what it is known to hold, twice at
 //! once for the same, or while it is lost, not linked or resting; the most endangered first, then what was offered first
-//! (the oldest, and what is new by turns with them: [`looks`]); no more
+//! (the oldest, and what is new by turns with them: [`looks`]), then large bodies whose way broke off (`late`); no more
 //! is on its way than [`limits`] allow, and to no site more than it took lately in some seconds; no bucket keeps another one waiting because its own sites are busy (but a body
 //! larger than all that may be on its way to its site goes alone there); copies are only ever added here, so that a cut over-replicates;
 //! what is one too many its holder lets go of ([`trim`]); a site that holds as much for others as it is to is asked for nothing
@@ -24,12 +24,14 @@ use skerry_base::{BucketId, Dot, Instant, SiteId};
 
 use crate::Together;
 use caps::Caps;
+use late::Late;
 use pace::Pace;
 use queue::Queue;
 
 mod caps;
 mod custody;
 mod demand;
+mod late;
 pub mod limits;
 pub mod looks;
 mod pace;
@@ -165,6 +167,7 @@ pub struct Placement {
     flights: BTreeMap<(BucketId, Dot), Flight>,
     asks: BTreeMap<SiteId, usize>,
     paces: BTreeMap<SiteId, Pace>,
+    late: Late,
     bytes: u64,
 }
 
@@ -184,6 +187,7 @@ impl Placement {
             flights: BTreeMap::new(),
             asks: BTreeMap::new(),
             paces: BTreeMap::new(),
+            late: Late::default(),
             bytes: 0,
         }
     }
@@ -305,6 +309,7 @@ impl Placement {
     pub fn forget(&mut self, bucket: BucketId) {
         self.held.retain(|(of, _), _| *of != bucket);
         self.queue.forget(bucket);
+        self.late.forget(bucket);
         // What is on its way there lands, and nobody else is asked for it.
         let flights = self.flights.iter_mut().filter(|((of, _), _)| *of == bucket);
         let nothing = Arc::new(Demand::default());
@@ -423,7 +428,8 @@ impl Placement {
         let have = self.have(bucket, waiting.want.dot, waiting.want.here);
         if !waiting.demand.is_met(&have, &self.together) {
             let holders = self.together.count(have);
-            self.queue.insert((holders, bucket, order), waiting);
+            let place = self.late.place((bucket, waiting.want.dot), order);
+            self.queue.insert((holders, bucket, place), waiting);
         }
     }
 
@@ -438,12 +444,15 @@ impl Placement {
             self.caps.took(site, bytes, now);
         }
         let here = site == self.me;
+        self.late.held((bucket, dot));
         self.landed((bucket, dot), (site, true), now, |waiting| waiting.want.here |= here);
     }
 
     fn failed(&mut self, of: (BucketId, Dot), site: SiteId, failure: Failure, now: Instant) {
         if failure == Failure::Site && site != self.me {
             self.resting.insert(site, now.after(limits::REST));
+            let bytes = self.flights.get(&of).map(|flight| flight.waiting.want.bytes);
+            bytes.into_iter().for_each(|bytes| self.late.failed(of, bytes));
         }
         if let (Failure::Capped, Some(flight)) = (failure, self.flights.get(&of)) {
             self.caps.refused(site, flight.waiting.want.bytes, self.pauses(site), now);

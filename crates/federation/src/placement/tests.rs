@@ -90,6 +90,27 @@ fn the_most_endangered_first_then_the_oldest() {
     assert_eq!(table.offer(3, all), [(2, 2), (4, 2), (1, 2), (3, 2)]);
 }
 
+/// A ship has a link for an hour a day, and bodies that take longer: what is smaller has its copy each time, and each of them
+/// its try.
+#[test]
+fn a_large_body_whose_way_breaks_off_keeps_nothing_else_waiting() {
+    let mut table = Table::new(&[2]);
+    let large = |seq| want(seq, 1 << 30);
+    let mut first = Vec::new();
+    for day in 1..=4_u64 {
+        // The oldest first, as a look finds them: two large ones, and a small one of that day.
+        let small = 10 + day;
+        first.push(table.offer(2, vec![large(1), large(2), want(small, 5000)])[0].0);
+        if day > 2 {
+            first.extend(table.held(small, 2).iter().map(|(seq, _)| *seq));
+        }
+        let flies = *first.last().unwrap_or(&0);
+        table.failed(flies, 2, Failure::Site);
+        table.now = table.now.after(limits::REST);
+    }
+    assert_eq!(first, [1, 2, 13, 1, 14, 2]);
+}
+
 /// What comes later throws nothing out that waits, and is not asked for twice.
 #[test]
 fn further_versions_come_behind_those_that_wait() {
