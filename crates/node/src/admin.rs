@@ -178,6 +178,7 @@ impl Admin {
             },
             unsent_records: unsent.records,
             unsent_bytes: unsent.bytes,
+            disk_unheard: loss.as_ref().is_some_and(|loss| !loss.knows_disk),
             lost_ms: loss.and_then(|loss| loss.since).map(|since| since.0),
             copy_ms: clones::turned_away(site, node).map(millis),
             duty: sites_admin::duty_word(&site.duties.of(id)).into(),

@@ -264,10 +264,16 @@ fn losses(answers: &[Answered<'_>]) -> BTreeSet<String> {
     let peers = reports.flat_map(|report| &report.peers);
     let note = |peer: &PeerStatus| {
         let since = words::wall(peer.lost_ms?);
-        let back = if peer.state == "alive" {
-            "; it is there, with another disk: `skerry site declare-found`"
-        } else {
-            ""
+        let back = match (peer.state == "alive", peer.disk_unheard) {
+            (true, false) => {
+                "; it is there and has not taken that back: unless it came a moment ago, its disk is another one: \
+                 `skerry site declare-found`"
+            }
+            (true, true) => {
+                "; it is there; whether with the disk that was meant nobody can tell, for nothing of it had been heard \
+                 then: if it is, say `skerry site declare-found`"
+            }
+            (false, _) => "",
         };
         Some(format!("{} is declared lost since {since}: its copies do not count{back}", peer.name))
     };

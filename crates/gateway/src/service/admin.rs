@@ -148,6 +148,9 @@ pub struct PeerStatus {
     /// When it was declared lost, in milliseconds since 1970; none if it is not lost.
     #[serde(default)]
     pub lost_ms: Option<u64>,
+    /// It is lost, and nothing of its disk had been heard where that was said: nobody can tell whether it is back with it.
+    #[serde(default)]
+    pub disk_unheard: bool,
     /// How long ago this site turned away another process with its key; none if it did not lately.
     #[serde(default)]
     pub copy_ms: Option<u64>,

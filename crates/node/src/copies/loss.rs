@@ -28,6 +28,8 @@ pub(crate) struct Loss {
     pub(crate) is_lost: bool,
     /// Whether it belongs no more: for good.
     pub(crate) is_gone: bool,
+    /// Whether anything of its disk had been heard where it was declared lost: without that nobody can tell it from another.
+    pub(crate) knows_disk: bool,
 }
 
 /// What the site records and the words about losses say together.
@@ -45,7 +47,8 @@ pub(crate) fn known(
         }
         let is_lost = is_gone || said.is_some_and(|said| said.is_lost());
         let (name, since) = (document.name.clone(), said.map(|said| said.since));
-        losses.insert(*site, Loss { name, since, is_lost, is_gone });
+        let knows_disk = said.is_some_and(|said| !said.lives.is_empty());
+        losses.insert(*site, Loss { name, since, is_lost, is_gone, knows_disk });
     }
     losses
 }
@@ -65,12 +68,20 @@ pub(crate) async fn come_back(site: &Site) -> Outcome<()> {
         let word = model::take_back_loss(view, system, me, lives, wall).map_err(unreadable)?;
         Ok((word.is_some(), word.map(|word| Declared::document(word.key, word.object))))
     };
-    match site.declare("", decide).await? {
-        true => tracing::warn!("this site was declared lost; it is there with its disk, and says so"),
-        false => tracing::warn!(
-            site = site.called(),
+    let is_back = site.declare("", decide).await?;
+    let knows_disk = site.copies.losses().get(&me).is_none_or(|loss| loss.knows_disk);
+    let name = site.called();
+    match (is_back, knows_disk) {
+        (true, _) => tracing::warn!("this site was declared lost; it is there with its disk, and says so"),
+        (false, true) => tracing::warn!(
+            site = name,
             "this site was declared lost and its disk is another one than then: its copies count once an operator says \
              `skerry site declare-found`"
+        ),
+        (false, false) => tracing::warn!(
+            site = name,
+            "this site was declared lost where nothing of its disk had been heard, so that nobody can tell whether this is that \
+             disk: its copies count once an operator who knows says `skerry site declare-found`"
         ),
     }
     Ok(())
@@ -157,7 +168,10 @@ mod tests {
 
     #[test]
     fn who_was_expelled_is_no_alarm_that_never_ends() {
-        let loss = |is_lost, is_gone| Loss { name: "cabin".into(), since: None, is_lost, is_gone };
+        let loss = |is_lost, is_gone| {
+            let (name, since, knows_disk) = ("cabin".into(), None, true);
+            Loss { name, since, is_lost, is_gone, knows_disk }
+        };
         let found = (SiteId([1; 16]), loss(false, false));
         let declared = (SiteId([2; 16]), loss(true, false));
         let gone = [3, 4].map(|id| (SiteId([id; 16]), loss(true, true)));

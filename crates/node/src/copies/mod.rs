@@ -616,7 +616,8 @@ mod tests {
         };
         let expel = |sites: &[SiteId]| {
             let loss = |site: &SiteId| {
-                let loss = Loss { name: String::new(), since: None, is_lost: true, is_gone: true };
+                let loss =
+                    Loss { name: String::new(), since: None, is_lost: true, is_gone: true, knows_disk: true };
                 (*site, loss)
             };
             copies.set_losses(sites.iter().map(loss).collect());

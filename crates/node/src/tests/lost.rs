@@ -262,6 +262,37 @@ async fn another_disk_is_found_only_by_word_and_what_was_lost_stays_lost() {
     world.stop().await;
 }
 
+/// Who let a site in wrote its record. Without one by the site itself nobody would know its disk before its second start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_is_known_in_its_first_life_and_no_other_one_is() {
+    let mut world = TestWorld::new(1).await;
+    world.join("site-2").await;
+    let (one, two) = (&world.sites[0], &world.sites[1]);
+    let system = one.site().system;
+    let vector = move |view: &dyn View| space::vector(view, system).map_err(unreadable);
+    one.until("all that it wrote is heard", || async {
+        one.site().read(vector).await.unwrap() == two.site().read(vector).await.unwrap()
+    })
+    .await;
+    away(&mut world, 1).await;
+    assert!(declare(&world.sites[0], "site-2", true).await.unwrap().lost);
+    world.sites[1].start().await;
+    for site in &world.sites {
+        let back = || async { site.services().admin.loss("site-2").await.unwrap().count == 2 };
+        site.until("it takes the word back by itself", back).await;
+    }
+    away(&mut world, 1).await;
+    declare(&world.sites[0], "site-2", true).await.unwrap();
+    std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
+    world.sites[1].start().await;
+    let (one, two) = (&world.sites[0], &world.sites[1]);
+    two.until("another disk has heard of itself", || async { is_lost(two, "site-2") }).await;
+    crate::copies::loss::come_back(two.site()).await.unwrap();
+    let said = two.services().admin.loss("site-2").await.unwrap();
+    assert_eq!((said.count, said.lost), (3, true), "another disk is not the one that was meant");
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_of_a_lost_site_are_made_again_and_its_writes_are_cared_for() {
     let mut world = followed(4, plain(2)).await;
