@@ -15,7 +15,7 @@ from pathlib import Path
 
 from checks import Wrong, expect, wait_for
 
-READY = "/_skerry/health/ready"
+LIVE = "/_skerry/health/live"
 
 
 def free_ports(sites):
@@ -47,7 +47,7 @@ class Site:
 
     def ready(self):
         try:
-            return self.get(READY, timeout=2) is not None
+            return self.get(LIVE, timeout=2) is not None
         except (urllib.error.URLError, OSError):
             return False
 

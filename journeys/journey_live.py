@@ -133,15 +133,20 @@ def moved(checks, demo):
         sites[3].put_object(Bucket=bucket, Key="from there", Body=b"x")
         arrived(sites[2], bucket, "from there")
 
-    with checks.check("moved: an expelled site is refused by all, and works on as an island"):
+    with checks.check("moved: an expelled site is refused by all, is told so, and takes no writes"):
         demo.run("site", "expel", "bergen", "--yes", "--site", demo.site(2).name)
         for number in (1, 2):
             wait_for(f"site {number} to hear it", lambda n=number: peer(demo, 3, n)["state"] == "expelled")
             equal(peer(demo, 3, number)["link"], "refused", f"the link of site {number}")
         wait_for("its links to be gone", lambda: all(row["state"] != "alive" for row in demo.status(3)["peers"]), 60)
-        sites[3].put_object(Bucket=bucket, Key="alone", Body=b"x")
-        demo.terminate(3)
-        demo.restart(3)
+        wait_for("it to know", lambda: demo.site(3).metric("skerry_is_gone") == 1, 60)
+        for again in (False, True):
+            status, message = refused(sites[3].put_object, Bucket=bucket, Key="late", Body=b"x")
+            equal(status, 409, "status")
+            expect("expelled" in message, message)
+            if not again:
+                demo.terminate(3)
+                demo.restart(3)
         sites[1].put_object(Bucket=bucket, Key="without it", Body=b"x")
         arrived(sites[2], bucket, "without it")
         keys = [row["Key"] for row in sites[2].list_objects_v2(Bucket=bucket)["Contents"]]

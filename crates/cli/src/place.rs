@@ -55,9 +55,9 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Whether it says that it is ready.
-    pub(crate) async fn is_ready(&self) -> bool {
-        let answer = self.client.send(hyper::Method::GET, "/_skerry/health/ready", bytes::Bytes::new()).await;
+    /// Whether it serves. Not whether it is ready: one that was expelled never is, and is there all the same.
+    pub(crate) async fn is_there(&self) -> bool {
+        let answer = self.client.send(hyper::Method::GET, "/_skerry/health/live", bytes::Bytes::new()).await;
         answer.is_ok_and(|answer| answer.status.is_success())
     }
 

@@ -319,10 +319,11 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
 #[async_trait]
 impl AdminService for Admin {
     async fn ready(&self) -> Readiness {
-        let usage = self.site.store.usage();
-        let reason =
-            usage.poisoned.map_or_else(|| "serving".into(), |why| format!("the store stopped: {why}"));
-        Readiness { version: VERSION, ready: reason == "serving", reason }
+        let stopped = self.site.store.usage().poisoned.map(|why| format!("the store stopped: {why}"));
+        let gone = || self.site.duties.is_gone().then(|| self.site.duties.why_gone());
+        let reason = stopped.or_else(gone);
+        let ready = reason.is_none();
+        Readiness { version: VERSION, ready, reason: reason.unwrap_or_else(|| "serving".into()) }
     }
 
     async fn status(&self) -> Outcome<StatusReport> {
@@ -379,6 +380,7 @@ impl AdminService for Admin {
             areas,
             duty: sites_admin::duty_word(&site.duties.own()).into(),
             copied: site.duties.is_copied(),
+            gone: site.duties.is_gone(),
             copy_ms: clones::turned_away(site, site.stamps.origin.node).map(millis),
             replacing: sites_admin::replacing(self).await?,
             joining: membership_admin::waiting(site).await?,

@@ -37,6 +37,8 @@ pub(crate) struct Duties {
     abandons: AtomicBool,
     /// Whether this process was told that it runs beside another with its key, and is linked with nobody.
     copied: AtomicBool,
+    /// Whether this site belongs no more: others said so, or its own records do.
+    gone: AtomicBool,
     all: RwLock<BTreeMap<SiteId, OnDuty>>,
     /// Who reads the records to set this: one after the other, so that nothing older is set last.
     pub(crate) turn: tokio::sync::Mutex<()>,
@@ -46,9 +48,10 @@ impl Duties {
     /// Nothing is known yet: everything is served.
     pub(crate) fn new(me: SiteId, name: &str) -> Self {
         let name = RwLock::new(name.into());
-        let (now, abandons, copied) = (AtomicU8::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let (now, abandons) = (AtomicU8::new(0), AtomicBool::new(false));
+        let (copied, gone) = (AtomicBool::new(false), AtomicBool::new(false));
         let (all, turn) = (RwLock::default(), tokio::sync::Mutex::default());
-        Self { me, name, now, abandons, copied, all, turn }
+        Self { me, name, now, abandons, copied, gone, all, turn }
     }
 
     /// What people call this site.
@@ -90,6 +93,32 @@ impl Duties {
         self.copied.load(Ordering::SeqCst)
     }
 
+    /// Whether this site was expelled or replaced, as far as it knows.
+    pub(crate) fn set_gone(&self, is_gone: bool) {
+        if self.gone.swap(is_gone, Ordering::SeqCst) != is_gone {
+            match is_gone {
+                true => tracing::error!("{}", self.why_gone()),
+                false => {
+                    tracing::warn!("this site is linked with who said that it was expelled: it takes writes")
+                }
+            }
+        }
+    }
+
+    /// The same.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Why a site that belongs no more takes no writes.
+    pub(crate) fn why_gone(&self) -> String {
+        let name = self.name.read().unwrap_or_else(PoisonError::into_inner);
+        format!(
+            "{name} was expelled from the federation, or replaced by another site: it answers reads of what it has, and takes \
+             no writes, which would reach nobody; write at another site (`skerry site list` there says what became of this one)"
+        )
+    }
+
     /// Of one site.
     pub(crate) fn of(&self, site: SiteId) -> OnDuty {
         self.all.read().unwrap_or_else(PoisonError::into_inner).get(&site).cloned().unwrap_or_default()
@@ -125,7 +154,7 @@ impl Duties {
 
     /// Whether this site is there for it.
     pub(crate) fn allows(&self, act: Act) -> bool {
-        if self.is_copied() {
+        if self.is_copied() || self.is_gone() {
             return false;
         }
         let now = self.now.load(Ordering::SeqCst);
@@ -144,6 +173,9 @@ impl Duties {
         // Every write asks: whoever serves takes no lock for it.
         if self.allows(act) {
             return Ok(());
+        }
+        if self.is_gone() {
+            return Err(ServiceError::new(ErrorKind::NotServing, self.why_gone()));
         }
         let now = self.now.load(Ordering::SeqCst);
         let name = self.name.read().unwrap_or_else(PoisonError::into_inner);
@@ -216,5 +248,21 @@ mod tests {
         assert!(error.message().contains("with the key of oslo"), "{error}");
         duties.set_copied(false);
         assert!(duties.check(Act::Write).is_ok());
+    }
+
+    #[test]
+    fn a_site_that_belongs_no_more_takes_nothing_whatever_else_it_is() {
+        let me = SiteId([1; 16]);
+        let duties = Duties::new(me, "oslo");
+        duties.set([(me, OnDuty { duty: Duty::Drain, epoch: 1, ..OnDuty::default() })].into());
+        duties.set_gone(true);
+        for act in [Act::Write, Act::Upload, Act::Hold, Act::Leave] {
+            assert!(!duties.allows(act), "{act:?}");
+        }
+        let error = duties.check(Act::Write).unwrap_err();
+        assert_eq!(error.kind().status(), 409);
+        assert!(error.message().contains("oslo was expelled"), "{error}");
+        duties.set_gone(false);
+        assert!(duties.check(Act::Leave).is_ok());
     }
 }

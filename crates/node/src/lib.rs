@@ -19,6 +19,7 @@ mod drive;
 mod duties;
 mod faces;
 mod following;
+mod gone;
 mod growth;
 pub mod init;
 mod leaving;

@@ -42,6 +42,11 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
         Ok((documents, on_duty, dialled(view, system).map_err(unreadable)?, areas, pay))
     };
     let (documents, on_duty, moved, areas, pay) = site.read(read).await?;
+    let is_gone = |(_, document): &&(SiteId, SiteDocument)| document.state != SiteState::Member;
+    let gone =
+        documents.iter().filter(is_gone).filter_map(|(id, document)| admitted(&root, *id, document, None));
+    // Who is refused for it is told so: before its link is dropped.
+    site.peers.net().set_gone(gone.collect());
     // Each is told once it can be seen: who waits was woken by the records before, and may have looked too early.
     if site.duties.set(on_duty) {
         site.changes.belonging();
@@ -130,17 +135,24 @@ fn place_of(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Pla
     Some(seated.map_or(Place::first(id), Place::of))
 }
 
+/// The key of the site's node, if an admin admitted it for exactly this site, under this name if one is given.
+fn admitted(root: &PublicKey, id: SiteId, document: &SiteDocument, name: Option<&str>) -> Option<PublicKey> {
+    let node = document.nodes.first()?;
+    let fits = |admission: &bytes::Bytes| {
+        verify_site_document(root, admission).is_ok_and(|statement| {
+            let is_called = name.is_none_or(|name| statement.name == name);
+            statement.site == id && statement.node.0 == node.key && is_called
+        })
+    };
+    document.admissions.iter().any(fits).then_some(PublicKey(node.key))
+}
+
 fn trusted(root: &PublicKey, id: SiteId, document: &SiteDocument) -> Option<Known> {
     if document.state != SiteState::Member {
         return None;
     }
     let node = document.nodes.first()?;
-    let fits = |admission: &bytes::Bytes| {
-        verify_site_document(root, admission).is_ok_and(|statement| {
-            statement.site == id && statement.node.0 == node.key && statement.name == document.name
-        })
-    };
-    if !document.admissions.iter().any(fits) {
+    if admitted(root, id, document, Some(&document.name)).is_none() {
         tracing::warn!(site = %id, name = document.name, "a site record without a valid admission is ignored");
         return None;
     }

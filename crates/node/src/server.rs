@@ -379,7 +379,11 @@ fn new_site(
     let incarnation = entropy::number().map_err(TrustError::from)?;
     let place = Path::new(&config.node.dir);
     let counted = OthersFile::remembered(&store.view());
-    let counted = counted.map_err(|error| storage(place, StorageError::Index(error.to_string())))?;
+    let unread = |why: String| storage(place, StorageError::Index(why));
+    let counted = counted.map_err(|error| unread(error.to_string()))?;
+    let told_gone = crate::gone::Told::resume(&store.view()).map_err(|error| unread(error.to_string()))?;
+    let duties = Duties::new(trust.statement.site, &trust.statement.name);
+    duties.set_gone(!told_gone.by().is_empty());
     let others = Others::resume(others_cap(config, &place.join(DATA)), counted);
     let origin = Origin { node: trust.identity.public().node(), incarnation };
     Ok(Site {
@@ -414,13 +418,14 @@ fn new_site(
         md5: Arc::default(),
         copies: Arc::new(Copies::resume(trust.statement.site, book)),
         others: Arc::new(others),
-        duties: Arc::new(Duties::new(trust.statement.site, &trust.statement.name)),
+        duties: Arc::new(duties),
         replacing: crate::replacing::Replacing::default(),
         leaving: remembered.leaving.resume(),
         following,
         bodies: crate::paths::held::Bodies::default(),
         pins,
         clones,
+        told_gone,
         scrub: tokio::sync::Notify::new(),
         members: RwLock::new(remembered.members.clone()),
     })

@@ -126,6 +126,8 @@ pub(crate) struct Site {
     pub(crate) pins: Pins,
     /// Processes that run beside another with the same key.
     pub(crate) clones: crate::clones::Clones,
+    /// Who said that this site belongs no more.
+    pub(crate) told_gone: crate::gone::Told,
     /// Wakes the scrub.
     pub(crate) scrub: tokio::sync::Notify,
     /// Buckets that this site is a member of, and whether it has taken once what a complete member had.

@@ -65,10 +65,10 @@ async fn admit(layout: &Layout, first: &Site, number: u16, name: &str, globals: 
     join::join(&layout.site_directory(name), &token, vec![format!("127.0.0.1:{peer}")], globals.timeout).await
 }
 
-/// Waits until a site is ready; fails if any of the children ends meanwhile.
+/// Waits until a site serves; fails if any of the children ends meanwhile.
 async fn ready(site: &Site, children: &mut [Child], deadline: Instant) -> Outcome<()> {
     let begin = Instant::now();
-    while !site.is_ready().await {
+    while !site.is_there().await {
         for child in children.iter_mut() {
             if let Some(status) = child.has_ended() {
                 return Err(Failure::failed(child.obituary(status)));

@@ -210,7 +210,10 @@ fn note_caps(report: &StatusReport) {
 fn note_standing(report: &StatusReport) {
     let refusing = refusing(report).join(", ");
     if !refusing.is_empty() {
-        let why = "it was expelled or replaced, or has not been heard of there";
+        let why = match report.gone {
+            true => "it was expelled or replaced, and takes no writes",
+            false => "it was expelled or replaced, or has not been heard of there",
+        };
         let hint = "`skerry site list` there says which";
         output::note(&format!("{}: refused by {refusing}: {why}; {hint}", report.site_name));
     }

@@ -111,6 +111,7 @@ impl AdminService for Memory {
             at_cap: Vec::new(),
             duty: "serves".into(),
             copied: false,
+            gone: false,
             copy_ms: None,
             replacing: Vec::new(),
             joining: Vec::new(),

@@ -87,6 +87,9 @@ pub struct StatusReport {
     /// Whether this process runs beside another with the same key that the others keep: it takes no writes.
     #[serde(default)]
     pub copied: bool,
+    /// Whether others said that this site was expelled or replaced: it takes no writes.
+    #[serde(default)]
+    pub gone: bool,
     /// How long ago another site turned away another process with this site's key; none if none did lately.
     #[serde(default)]
     pub copy_ms: Option<u64>,

@@ -48,6 +48,7 @@ struct Node {
     peers: BTreeMap<NodeId, Arc<Counters>>,
     cut: bool,
     apart: BTreeSet<NodeId>,
+    gone: BTreeSet<NodeId>,
 }
 
 /// One node of a [`MemoryWorld`].
@@ -75,6 +76,7 @@ impl MemoryWorld {
             peers: BTreeMap::new(),
             cut: false,
             apart: BTreeSet::new(),
+            gone: BTreeSet::new(),
         };
         self.change(|world| {
             world.sever(key.node());
@@ -252,6 +254,22 @@ impl Net for MemoryNet {
             let offer = (Peer::Stranger(self.key), Box::new(b) as Stream);
             there.streams.try_send(offer).map_err(|_| refused("too many streams wait"))?;
             Ok(Box::new(a) as Stream)
+        })
+    }
+
+    fn set_gone(&self, keys: BTreeSet<PublicKey>) {
+        self.own(|node| node.gone = keys.iter().map(PublicKey::node).collect());
+    }
+
+    fn gone_by(&self) -> BTreeSet<NodeId> {
+        let me = self.node();
+        self.world.change(|world| {
+            let Some(here) = world.nodes.get(&me).filter(|node| !node.cut) else { return BTreeSet::new() };
+            let refuses = |other: &NodeId| {
+                let there = world.nodes.get(other).filter(|there| !there.cut && !there.apart.contains(&me));
+                there.is_some_and(|there| there.gone.contains(&me) && !there.peers.contains_key(&me))
+            };
+            here.peers.keys().copied().filter(|other| !here.apart.contains(other) && refuses(other)).collect()
         })
     }
 

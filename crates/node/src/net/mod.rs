@@ -165,6 +165,14 @@ pub trait Net: Send + Sync + 'static {
         BTreeSet::new()
     }
 
+    /// Keys of nodes that belong no more: they are refused as others are that nobody knows, and told why. Replaces the former set.
+    fn set_gone(&self, _keys: BTreeSet<PublicKey>) {}
+
+    /// Nodes that refused this one, when it dialled them last, because it belongs no more.
+    fn gone_by(&self) -> BTreeSet<NodeId> {
+        BTreeSet::new()
+    }
+
     /// The lives of the processes that links stand to ([`skerry_federation::clones`]).
     fn lives(&self) -> BTreeMap<NodeId, u64> {
         BTreeMap::new()

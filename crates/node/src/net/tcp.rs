@@ -150,6 +150,8 @@ struct PeerState {
     refusals: u32,
     /// It said that another process with this node's key is linked there.
     copied: bool,
+    /// It said that this node belongs no more.
+    gone: bool,
     /// How long its direct links are silent, if one of the ends pays for them.
     rest: Option<Duration>,
     /// Wake the dialling task.
@@ -283,7 +285,7 @@ impl Net for TcpNet {
         let wanted: BTreeMap<NodeId, PeerAddress> =
             peers.into_iter().map(|peer| (peer.key.node(), peer)).filter(|(node, _)| *node != me).collect();
         let keys = wanted.values().map(|peer| peer.key).collect();
-        *self.shared.known.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        self.shared.known.write().unwrap_or_else(PoisonError::into_inner).known = keys;
         let new = self.shared.state(|state| state.set_peers(wanted, &self.shared.links));
         for (node, wakers, stop) in new {
             self.shared.spawn(dial::keep(self.shared.clone(), node, wakers, stop));
@@ -335,6 +337,17 @@ impl Net for TcpNet {
         self.shared.state(|state| {
             let refuses = |peer: &PeerState| peer.refusals >= REFUSALS && peer.link.is_none();
             state.peers.iter().filter(|(_, peer)| refuses(peer)).map(|(&node, _)| node).collect()
+        })
+    }
+
+    fn set_gone(&self, keys: BTreeSet<PublicKey>) {
+        self.shared.known.write().unwrap_or_else(PoisonError::into_inner).gone = keys;
+    }
+
+    fn gone_by(&self) -> BTreeSet<NodeId> {
+        self.shared.state(|state| {
+            let says_so = |peer: &PeerState| peer.gone && peer.link.is_none();
+            state.peers.iter().filter(|(_, peer)| says_so(peer)).map(|(&node, _)| node).collect()
         })
     }
 
@@ -511,6 +524,7 @@ impl PeerState {
             last: greet::LinkId::default(),
             refusals: 0,
             copied: false,
+            gone: false,
             rest: None,
             wakers: dial::Wakers::default(),
             stop: CancellationToken::new(),

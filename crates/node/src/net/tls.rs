@@ -31,8 +31,17 @@ pub(super) const JOIN: &[u8] = b"skerry-join/1";
 /// DER of a SubjectPublicKeyInfo of an Ed25519 key, up to the key.
 const SPKI_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// The keys that links are kept to, shared with the verifier of incoming links.
-pub(super) type KnownKeys = Arc<RwLock<BTreeSet<PublicKey>>>;
+/// Whose keys are known, shared with the verifier of incoming links.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// Links are kept to these.
+    pub(super) known: BTreeSet<PublicKey>,
+    /// These belonged once, and are told that they do no more.
+    pub(super) gone: BTreeSet<PublicKey>,
+}
+
+/// The same, shared.
+pub(super) type KnownKeys = Arc<RwLock<Keys>>;
 
 /// TLS as one node speaks it.
 pub(super) struct Tls {
@@ -138,13 +147,22 @@ impl Verifier {
 
     fn check(&self, spki: &CertificateDer<'_>) -> Result<(), Error> {
         let key = key_of(spki).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
-        let good = match &self.accepted {
-            Accepted::Known(known) => known.read().unwrap_or_else(PoisonError::into_inner).contains(&key),
-            Accepted::Only(wanted) => *wanted == key,
-            Accepted::Any => true,
-        };
-        let refused = Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
-        if good { Ok(()) } else { Err(refused) }
+        let refused = |why| Err(Error::InvalidCertificate(why));
+        match &self.accepted {
+            Accepted::Known(keys) => {
+                let keys = keys.read().unwrap_or_else(PoisonError::into_inner);
+                match (keys.known.contains(&key), keys.gone.contains(&key)) {
+                    (true, _) => Ok(()),
+                    // The alert that says so is another one than strangers get.
+                    (false, true) => refused(CertificateError::Revoked),
+                    (false, false) => refused(CertificateError::ApplicationVerificationFailure),
+                }
+            }
+            Accepted::Only(wanted) if *wanted != key => {
+                refused(CertificateError::ApplicationVerificationFailure)
+            }
+            Accepted::Only(_) | Accepted::Any => Ok(()),
+        }
     }
 
     fn signature(

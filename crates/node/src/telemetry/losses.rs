@@ -18,6 +18,7 @@ struct AnswerLabel {
 pub struct Losses {
     declared: Gauge,
     gone: Gauge,
+    is_gone: Gauge,
     reads: Family<AnswerLabel, Counter>,
 }
 
@@ -28,8 +29,16 @@ impl Losses {
         let help = "Sites that were expelled or replaced, for good";
         registry.register("skerry_gone_sites", help, self.gone.clone());
         let help =
+            "1 where others say that this very site was expelled or replaced: it takes no writes; else 0";
+        registry.register("skerry_is_gone", help, self.is_gone.clone());
+        let help =
             "Reads of versions whose body was lost with a site: answered by an older version, or by none";
         registry.register("skerry_lost_reads", help, self.reads.clone());
+    }
+
+    /// Sets whether this site itself belongs no more.
+    pub fn set_gone(&self, is_gone: bool) {
+        self.is_gone.set(i64::from(is_gone));
     }
 
     /// Sets how many sites are declared lost and how many are gone, and how many reads since the start got an older

@@ -257,6 +257,7 @@ async fn an_expelled_site_is_refused_by_all_who_hear_of_it() {
     let world = TestWorld::new(3).await;
     let [one, two, three] = &world.sites[..] else { panic!("three sites") };
     three.create_bucket("theirs").await.unwrap();
+    three.put("theirs", "kept", "x").await.unwrap();
     knows(two, "theirs").await;
     let own = two.services().admin.expel("site-2", ExpelRequest {}).await.unwrap_err();
     assert_eq!(own.kind(), ErrorKind::InvalidArgument, "{own}");
@@ -277,13 +278,54 @@ async fn an_expelled_site_is_refused_by_all_who_hear_of_it() {
     let refused = DutyRequest { duty: "freeze".into(), abandon_uploads: false };
     let refused = one.services().admin.set_duty("site-3", refused).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoSuchSite, "{refused}");
-    // What it writes from now on stays with it; what the others write comes to each of them, so that there was time.
-    three.put("theirs", "late", "x").await.unwrap();
-    one.create_bucket("marker").await.unwrap();
-    knows(two, "marker").await;
-    let found = two.services().admin.buckets().await.unwrap().buckets;
-    assert!(found.iter().all(|bucket| bucket.objects == 0), "{found:?}");
+    // What it would write from now on would reach nobody.
+    refuses_as_gone(three).await;
+    one.put("theirs", "elsewhere", "x").await.unwrap();
     world.stop().await;
+}
+
+/// A site that knows that it belongs no more: reads, no writes, not ready.
+async fn refuses_as_gone(site: &TestSite) {
+    let admin = &site.services().admin;
+    site.until("it knows", || async { !admin.ready().await.ready }).await;
+    let refused = [
+        site.put("theirs", "late", "x").await.unwrap_err(),
+        site.delete("theirs", "kept").await.unwrap_err(),
+        site.create_bucket("late").await.unwrap_err(),
+        admin.leave_bucket("theirs").await.unwrap_err(),
+    ];
+    for error in refused {
+        assert_eq!(error.kind(), ErrorKind::NotServing, "{error}");
+        assert!(error.message().contains("was expelled from the federation, or replaced"), "{error}");
+    }
+    assert_eq!(site.get("theirs", "kept").await.unwrap(), "x", "it reads what it has");
+    assert!(admin.ready().await.reason.contains("was expelled"));
+    assert!(admin.status().await.unwrap().gone);
+}
+
+/// What it was told outlives its process; who is merely silent, or has never heard of it, tells it nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_word_makes_a_site_gone_and_it_is_kept() {
+    let mut world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    two.create_bucket("theirs").await.unwrap();
+    two.put("theirs", "kept", "x").await.unwrap();
+    knows(one, "theirs").await;
+    two.cut(true).await;
+    crate::gone::look(two.site()).await.unwrap();
+    two.put("theirs", "silence", "x").await.unwrap();
+    one.site().peers.net().set_peers(Vec::new());
+    two.site().peers.net().set_cut(false);
+    crate::gone::look(two.site()).await.unwrap();
+    two.put("theirs", "never heard of it", "x").await.unwrap();
+    assert!(two.services().admin.ready().await.ready);
+    one.services().admin.expel("site-2", ExpelRequest {}).await.unwrap();
+    refuses_as_gone(two).await;
+    world.sites[1].stop().await;
+    world.sites[0].stop().await;
+    world.sites[1].start().await;
+    refuses_as_gone(&world.sites[1]).await;
+    world.sites[1].stop().await;
 }
 
 /// Its operator would look at firewalls else.
@@ -298,6 +340,9 @@ async fn an_expelled_site_is_told_that_it_is_refused() {
         .until("it is refused by both", || async { peers().await.iter().all(|peer| peer.state == "refuses") })
         .await;
     assert!(peers().await.iter().all(|peer| peer.lag_ms.is_none()), "who does not answer may have written");
+    three.until("it knows why", || async { three.services().admin.status().await.unwrap().gone }).await;
+    let both = [one.node(), two.node()].into();
+    three.until("both said why", || async { three.site().peers.net().gone_by() == both }).await;
     assert!(one.services().admin.status().await.unwrap().peers.iter().all(|peer| peer.state == "alive"));
     world.stop().await;
 }

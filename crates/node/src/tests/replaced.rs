@@ -96,6 +96,11 @@ async fn homes_buckets_name_and_copies_go_to_the_new_one() {
     assert!(why_not(one, &three.id().to_string(), "site-2").await.contains("already"));
     // A former name means nobody but who took that very place.
     assert!(why_not(one, "site-2", "site-4").await.contains("no site named site-4"));
+    world.sites[2].start().await;
+    let back = &world.sites[2];
+    back.until("it is told", || async { back.site().duties.is_gone() }).await;
+    let late = back.put("photos", "late", "x").await.unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::NotServing, "{late}");
     world.stop().await;
 }
 

@@ -190,6 +190,7 @@ impl Worker for Metrics {
         self.telemetry.clones.set(crate::clones::copied(&self.site), self.site.duties.is_copied());
         let lost = crate::copies::loss::counts(&self.site.copies.losses());
         self.telemetry.losses.set(lost, self.site.copies.lost_reads());
+        self.telemetry.losses.set_gone(self.site.duties.is_gone());
         let (followed, behind) = self.site.following.counts();
         self.telemetry.followed.set(i64::try_from(followed).unwrap_or(i64::MAX));
         self.telemetry.followed_behind.set(i64::try_from(behind).unwrap_or(i64::MAX));

@@ -94,6 +94,7 @@ pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::S
     of_site("followed prefixes", |site| crate::following::work::work(site).boxed());
     of_site("clones", |site| crate::clones::work(site).boxed());
     of_site("undecided writes", |site| crate::paths::held::Keeper::new(site).work().boxed());
+    of_site("gone", |site| crate::gone::work(site).boxed());
     of_site("pins", |site| crate::pins::work(site).boxed());
     if workers.site.nodes.keep_homes() {
         of_site("tenures", |site| tenures::work(site).boxed());

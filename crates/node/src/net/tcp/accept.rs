@@ -136,9 +136,9 @@ async fn prove(
 }
 
 fn wrong_identity(error: &io::Error) -> bool {
-    let refused = TlsError::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
-    inner == Some(&refused)
+    let refused = [CertificateError::ApplicationVerificationFailure, CertificateError::Revoked];
+    refused.map(TlsError::InvalidCertificate).iter().any(|refused| inner == Some(refused))
 }
 
 /// Tells a stranger to come back later.

@@ -19,6 +19,7 @@ use super::super::sever::Severable;
 use super::super::tls;
 use super::super::traffic::{Counters, Meter};
 use super::super::{Course, Duplex, NetError, PeerAddress, Stream};
+use super::greet::Refusal;
 use super::{HANDSHAKE, REFUSALS, Shared, greet, ways};
 use crate::trust::{PublicKey, entropy};
 
@@ -145,29 +146,43 @@ async fn dial(shared: &Arc<Shared>, node: NodeId, want: Wanted) -> Result<greet:
     let greeting = greet::greet(shared, connection.socket, (node, Course::default()), Some(last), token);
     let failed = |reason: String| NetError::Dial { address: connection.address.clone(), reason };
     match timeout(HANDSHAKE, greeting).await {
-        Ok(Err(error)) if greet::is_refusal(&error) => {
-            refused(shared, node, &connection.address);
-            Err(NetError::Refused { address: connection.address })
-        }
         Ok(Ok(greeted)) => Ok(ways::while_linked(greeted, way)),
-        Ok(Err(error)) => Err(failed(error.to_string())),
+        Ok(Err(error)) => match greet::refusal(&error) {
+            Some(why) => {
+                refused(shared, node, &connection.address, why);
+                Err(NetError::Refused { address: connection.address })
+            }
+            None => Err(failed(error.to_string())),
+        },
         Err(_) => Err(failed("no greeting in time".into())),
     }
 }
 
 /// Takes note of a refusal; one that is meant is said once.
-fn refused(shared: &Shared, node: NodeId, address: &str) {
+fn refused(shared: &Shared, node: NodeId, address: &str, why: Refusal) {
     let refusals = shared.state(|state| {
         let peer = state.peers.get_mut(&node)?;
+        let was_gone = std::mem::replace(&mut peer.gone, why == Refusal::Gone);
         peer.refusals = peer.refusals.saturating_add(1);
-        Some(peer.refusals)
+        if peer.gone {
+            // That is meant at once: nobody says so of one that it has not heard of yet.
+            peer.refusals = peer.refusals.max(REFUSALS + 1);
+            return (!was_gone).then_some((REFUSALS, true));
+        }
+        Some((peer.refusals, false))
     });
-    if refusals == Some(REFUSALS) {
-        tracing::warn!(
+    match refusals {
+        Some((_, true)) => tracing::warn!(
+            peer = %node,
+            address,
+            "this site is refused there because it was expelled or replaced; see `skerry status`"
+        ),
+        Some((REFUSALS, false)) => tracing::warn!(
             peer = %node,
             address,
             "this site is refused there: it was expelled or replaced, or that site has not heard of it; see `skerry status`"
-        );
+        ),
+        _ => {}
     }
 }
 

@@ -122,10 +122,23 @@ fn copied(shared: &Shared, peer: NodeId) -> io::Error {
     io::Error::other(Copied)
 }
 
-/// Whether the other end said that it does not take the key of this node.
-pub(super) fn is_refusal(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    inner == Some(&rustls::Error::AlertReceived(rustls::AlertDescription::AccessDenied))
+/// Why the other end does not take the key of this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It does not know it. A release before says so of those that belong no more as well.
+    Unknown,
+    /// It belonged once, and does no more.
+    Gone,
+}
+
+/// Whether the other end said that it does not take the key of this node, and why.
+pub(super) fn refusal(error: &io::Error) -> Option<Refusal> {
+    use rustls::{AlertDescription, Error};
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>())? {
+        Error::AlertReceived(AlertDescription::AccessDenied) => Some(Refusal::Unknown),
+        Error::AlertReceived(AlertDescription::CertificateRevoked) => Some(Refusal::Gone),
+        _ => None,
+    }
 }
 
 /// How a greeting ended.
@@ -203,7 +216,11 @@ where
     }
     if let Err(error) = own.write(stream).await {
         // Who refuses the key of this node says so and hangs up, perhaps before this was written: that says more.
-        return Err(Hello::read(stream).await.err().filter(is_refusal).unwrap_or(error));
+        return Err(Hello::read(stream)
+            .await
+            .err()
+            .filter(|error| refusal(error).is_some())
+            .unwrap_or(error));
     }
     Hello::read(stream).await.map_err(said)
 }
@@ -345,7 +362,7 @@ where
         entry.take_rest();
         entry.last = standing.id;
         entry.refusals = 0;
-        entry.copied = false;
+        (entry.copied, entry.gone) = (false, false);
         shared.links.up(*peer, standing.number);
         Some(())
     });
