@@ -75,6 +75,12 @@ pub struct LossPage {
     pub count: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
+    /// Versions beside them that nobody who answers has, and the site is not known to have either: lost before.
+    #[serde(default)]
+    pub nowhere: u64,
+    /// Bytes of their bodies.
+    #[serde(default)]
+    pub nowhere_bytes: u64,
     /// Versions looked at for this page.
     pub examined: u64,
     /// Names of sites that could not be asked: they may have some of it.

@@ -1,7 +1,8 @@
 //! What had its only copy at a site: the list that an operator sees before and after it is declared lost.
 //!
 //! Before: the admin face, page by page. After: `paths/lost.rs` asks the others, chunk by chunk, so that cached copies
-//! count as what they are: enough to read it. Invariants: a page is bounded in records, in entries and in questions; who
+//! count as what they are: enough to read it. Invariants: only what the site says that it has, or if it cannot be asked wrote or is
+//! known to hold, is listed as being there, the rest is counted as lost before; a page is bounded in records, in entries and in questions; who
 //! could not be asked is named, and what it is known to hold is not called lost.
 
 use std::collections::BTreeSet;
@@ -91,6 +92,7 @@ pub(crate) async fn page(site: &Arc<Site>, name: &str, query: LossQuery) -> Outc
     };
     let next = fill(&mut page, &mut survey, &buckets, (start, limit)).await?;
     page.next = next.map(|next| next.text());
+    (page.nowhere, page.nowhere_bytes) = survey.nowhere;
     page.silent = survey.silent.iter().map(|silent| site.peers.roster.name(*silent)).collect();
     Ok(page)
 }
@@ -140,6 +142,8 @@ struct Survey<'a> {
     target: SiteId,
     asked: BTreeSet<SiteId>,
     silent: BTreeSet<SiteId>,
+    /// Versions and bytes that nobody has, and the target is not known to have either.
+    nowhere: (u64, u64),
 }
 
 impl<'a> Survey<'a> {
@@ -150,7 +154,7 @@ impl<'a> Survey<'a> {
         let (asked, silent): (BTreeSet<_>, BTreeSet<_>) =
             others.into_iter().partition(|other| linked.contains(other));
         let silent = silent.difference(&lost).copied().collect();
-        Self { site, target, asked, silent }
+        Self { site, target, asked, silent, nowhere: (0, 0) }
     }
 
     /// The next versions whose body is not here and not known to be elsewhere; behind which one to go on.
@@ -211,13 +215,42 @@ impl<'a> Survey<'a> {
     /// The same of some, of which it is known what is missing.
     async fn sift(&mut self, domain: BucketId, some: Vec<(Record, Vec<ChunkId>)>) -> Vec<Record> {
         let missing: BTreeSet<ChunkId> = some.iter().flat_map(|(_, chunks)| chunks.iter().copied()).collect();
-        let missing = self.nowhere(domain, missing).await;
-        let gone = |(_, chunks): &(Record, Vec<ChunkId>)| chunks.iter().any(|chunk| missing.contains(chunk));
-        some.into_iter().filter(gone).map(|(record, _)| record).collect()
+        let missing = self.missing(domain, missing).await;
+        let lacks = |(record, chunks): (Record, Vec<ChunkId>)| {
+            let lacked: Vec<ChunkId> = chunks.into_iter().filter(|chunk| missing.contains(chunk)).collect();
+            (!lacked.is_empty()).then_some((record, lacked))
+        };
+        let lacking: Vec<(Record, Vec<ChunkId>)> = some.into_iter().filter_map(lacks).collect();
+        let there = self.at_target(domain, &missing).await;
+        let is_there = |(record, lacked): &(Record, Vec<ChunkId>)| match &there {
+            Some(there) => lacked.iter().all(|chunk| there.contains(chunk)),
+            None => self.is_known_there(record),
+        };
+        let (only, nowhere): (Vec<_>, Vec<_>) = lacking.into_iter().partition(is_there);
+        for (record, _) in &nowhere {
+            self.nowhere.0 += 1;
+            self.nowhere.1 += record.object().map_or(0, |object| object.size);
+        }
+        only.into_iter().map(|(record, _)| record).collect()
+    }
+
+    /// Which of these the site in question has; none if it cannot be asked, or does not say.
+    async fn at_target(&self, domain: BucketId, missing: &BTreeSet<ChunkId>) -> Option<BTreeSet<ChunkId>> {
+        if missing.is_empty() || !self.site.linked(self.target) {
+            return None;
+        }
+        let missing: Vec<ChunkId> = missing.iter().copied().collect();
+        Some(lost::has(self.site, self.target, domain, &missing).await?.into_iter().collect())
+    }
+
+    /// Whether the site in question wrote it, or is known to have held it.
+    fn is_known_there(&self, record: &Record) -> bool {
+        let holders = self.site.copies.with(|machine| machine.believed(record.bucket, record.dot));
+        record.site == self.target || holders.contains(&self.target)
     }
 
     /// Which of these nobody who can be asked has. Who does not answer is not asked again, and named.
-    async fn nowhere(&mut self, domain: BucketId, missing: BTreeSet<ChunkId>) -> BTreeSet<ChunkId> {
+    async fn missing(&mut self, domain: BucketId, missing: BTreeSet<ChunkId>) -> BTreeSet<ChunkId> {
         let who = (self.asked.clone(), BTreeSet::new());
         let asking = Whereabouts::new(missing, who, BTreeSet::new(), true);
         let found = lost::search(self.site, domain, asking).await;
@@ -239,7 +272,7 @@ impl<'a> Survey<'a> {
                 Step::Leaf(chunk, _) => missing.push(chunk.id),
                 Step::Tree(tree) => {
                     let here = self.site.store.has_chunk(bucket.id, tree.id);
-                    let had = here || self.nowhere(bucket.id, [tree.id].into()).await.is_empty();
+                    let had = here || self.missing(bucket.id, [tree.id].into()).await.is_empty();
                     if !had || chunks.descend(&mut walk, tree).await.is_err() {
                         missing.push(tree.id);
                         return missing;

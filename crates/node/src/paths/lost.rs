@@ -334,36 +334,69 @@ async fn hear_versions(site: &Arc<Site>, wanted: &Wanted) -> Outcome<()> {
 }
 
 /// Why a body is gone: which sites were lost, and when that was said.
-struct Reason(BTreeMap<SiteId, Loss>);
+struct Reason {
+    sites: BTreeMap<SiteId, Loss>,
+    /// Whether these had it, as far as is known. Else they are all that are lost, and maybe none of them did.
+    had_it: bool,
+    /// Who wrote it.
+    writer: String,
+}
 
 impl Reason {
     fn of(site: &Site, record: &Record) -> Self {
         let losses = site.copies.losses();
-        let written = losses.get(&record.site).map(|loss| (record.site, loss.clone()));
-        let all = || losses.iter().filter(|(_, loss)| loss.is_lost).map(|(id, loss)| (*id, loss.clone()));
-        Self(written.map_or_else(|| all().collect(), |written| [written].into()))
+        let mut holders = site.copies.with(|machine| machine.believed(record.bucket, record.dot));
+        holders.insert(record.site);
+        let (had, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            losses.into_iter().partition(|(id, _)| holders.contains(id));
+        let had_it = !had.is_empty();
+        let sites = if had_it { had } else { others.into_iter().filter(|(_, loss)| loss.is_lost).collect() };
+        Self { sites, had_it, writer: site.peers.roster.name(record.site) }
     }
 
-    /// `version=…; site=…; declared=…`.
+    /// `version=…; site=…; declared=…`; `version=…; written=…` if it is not known with whom it was lost.
     fn header(&self, record: &Record) -> String {
-        let names: Vec<&str> = self.0.values().map(|loss| loss.name.as_str()).collect();
-        let declared = self.0.values().filter_map(|loss| loss.since).max();
+        let version = space::VersionId::Dot(record.dot);
+        if !self.had_it {
+            return format!("version={version}; written={}", self.writer);
+        }
+        let names: Vec<&str> = self.sites.values().map(|loss| loss.name.as_str()).collect();
+        let declared = self.sites.values().filter_map(|loss| loss.since).max();
         let declared = declared.map(|at| format!("; declared={}", date::iso(at))).unwrap_or_default();
-        format!("version={}; site={}{declared}", space::VersionId::Dot(record.dot), names.join("+"))
+        format!("version={version}; site={}{declared}", names.join("+"))
     }
 
     fn text(&self, record: &Record) -> String {
         let one = |loss: &Loss| match (loss.since, loss.is_gone) {
-            (Some(at), _) => format!("{} (declared lost at {})", loss.name, date::iso(at)),
-            (None, true) => format!("{} (expelled)", loss.name),
+            (Some(at), false) => format!("{} (declared lost at {})", loss.name, date::iso(at)),
+            (Some(at), true) => {
+                format!("{} (declared lost at {}, then expelled or replaced)", loss.name, date::iso(at))
+            }
+            (None, true) => format!("{} (expelled or replaced)", loss.name),
             (None, false) => loss.name.clone(),
         };
-        let sites: Vec<String> = self.0.values().map(one).collect();
+        let sites = self.sites.values().map(one).collect::<Vec<_>>().join(", ");
         let key = &record.key;
-        format!(
-            "the body of the newest version of {key} was at {} only, as far as is known",
-            sites.join(", ")
-        )
+        match self.had_it {
+            true => {
+                format!("the body of the newest version of {key} was at {sites} only, as far as is known")
+            }
+            false => format!(
+                "no site that can be asked has the body of the newest version of {key}, which was written at {}; whether \
+                 {sites} had it is not known",
+                self.writer
+            ),
+        }
+    }
+
+    /// What brings it back.
+    fn hope(&self) -> &'static str {
+        let is_waited_for = self.sites.values().any(|loss| loss.is_lost && !loss.is_gone);
+        match (self.had_it, is_waited_for) {
+            (true, true) => "it is read again when that disk is back (skerry site declare-found)",
+            (true, false) => "no disk is waited for that had it: put it again",
+            (false, _) => "it is read again if a disk that has it comes back: else put it again",
+        }
     }
 
     fn refusal(&self, wanted: &Wanted, record: &Record) -> ServiceError {
@@ -371,10 +404,7 @@ impl Reason {
             None => (ErrorKind::NoSuchKey, "and no older version can be shown"),
             Some(_) => (ErrorKind::NoSuchVersion, "and it was asked for by name"),
         };
-        let message = format!(
-            "{}, {older}; it is read again when that disk is back (skerry site declare-found)",
-            self.text(record)
-        );
+        let message = format!("{}, {older}; {}", self.text(record), self.hope());
         ServiceError::new(kind, message).with_header(HEADER, self.header(record))
     }
 }

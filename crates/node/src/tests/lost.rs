@@ -7,9 +7,9 @@ use futures::StreamExt;
 use skerry_base::NodeId;
 use skerry_base::kv::View;
 use skerry_gateway::service::{
-    BucketPatch, CopyObject, ErrorKind, GetObject, LossQuery, LossRequest, LossState, LostVersion,
-    MetadataDirective, ObjectInfo, Outcome, ReadConditions, ReadMode, RequestContext, Source, VersionId,
-    WriteCondition,
+    BucketPatch, CopyObject, ErrorKind, ExpelRequest, GetObject, LossQuery, LossRequest, LossState,
+    LostVersion, MetadataDirective, ObjectInfo, Outcome, ReadConditions, ReadMode, RequestContext, Source,
+    VersionId, WriteCondition,
 };
 use skerry_model::space;
 
@@ -86,6 +86,12 @@ async fn only_at(at: &TestSite, site: &str) -> (Vec<LostVersion>, Vec<String>) {
         }
     }
     panic!("the list has no end")
+}
+
+/// How much was lost before, as the list of what only a site has says.
+async fn lost_before(at: &TestSite, site: &str) -> (u64, u64) {
+    let page = at.services().admin.only_at(site, LossQuery::default()).await.unwrap();
+    (page.nowhere, page.nowhere_bytes)
 }
 
 /// So many sites that all follow a bucket.
@@ -259,6 +265,52 @@ async fn another_disk_is_found_only_by_word_and_what_was_lost_stays_lost() {
     two.until("it follows again", || async { two.put(BUCKET, "new", noise(900, 4)).await.is_ok() }).await;
     world.converged(BUCKET).await;
     assert_eq!(one.get(BUCKET, "new").await.unwrap(), noise(900, 4));
+    world.stop().await;
+}
+
+/// What was lost with one site is not said of another, neither before a word nor to a reader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_site_never_had_is_not_called_lost_with_it() {
+    let mut world = followed(3, plain(1)).await;
+    world.sites[2].put(BUCKET, "three", noise(50_000, 1)).await.unwrap();
+    world.sites[1].put(BUCKET, "two", noise(40_000, 2)).await.unwrap();
+    world.converged(BUCKET).await;
+    away(&mut world, 2).await;
+    declare(&world.sites[0], "site-3", true).await.unwrap();
+    let keys = async |at: &TestSite, site: &str| -> Vec<String> {
+        only_at(at, site).await.0.into_iter().map(|lost| lost.key).collect()
+    };
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    two.until("it heard", || async { is_lost(two, "site-3") }).await;
+    assert_eq!(keys(one, "site-3").await, ["three"]);
+    assert_eq!((keys(two, "site-1").await, lost_before(two, "site-1").await), (vec![], (1, 50_000)));
+    for is_there in [true, false] {
+        if !is_there {
+            away(&mut world, 1).await;
+        }
+        let one = &world.sites[0];
+        assert_eq!(keys(one, "site-2").await, ["two"], "{is_there}");
+        assert_eq!(lost_before(one, "site-2").await, (1, 50_000), "{is_there}");
+    }
+    std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
+    world.sites[1].start().await;
+    let (one, two) = (&world.sites[0], &world.sites[1]);
+    world.until_linked(one, two).await;
+    let gone = one.get(BUCKET, "two").await.unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NoSuchKey, "{gone}");
+    assert!(gone.message().contains("which was written at site-2; whether site-3 (declared lost"), "{gone}");
+    let header = gone.headers().iter().find(|(name, _)| *name == "x-skerry-lost").unwrap();
+    assert!(header.1.ends_with("; written=site-2"), "{header:?}");
+    assert_eq!((keys(one, "site-2").await, lost_before(one, "site-2").await), (vec![], (2, 90_000)));
+    let lost = one.get(BUCKET, "three").await.unwrap_err();
+    assert!(lost.message().contains("was at site-3 (declared lost"), "{lost}");
+    assert!(lost.message().contains("declare-found"), "{lost}");
+    // For good: nobody can say any more that it is found.
+    one.services().admin.expel("site-3", ExpelRequest {}).await.unwrap();
+    one.until("it is known", || async { one.site().copies.losses()[&world.sites[2].id()].is_gone }).await;
+    let lost = one.get(BUCKET, "three").await.unwrap_err();
+    assert!(lost.message().contains("then expelled or replaced) only"), "{lost}");
+    assert!(!lost.message().contains("declare-found"), "{lost}");
     world.stop().await;
 }
 

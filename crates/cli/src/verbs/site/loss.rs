@@ -46,6 +46,8 @@ pub(crate) struct DeclareFound {
 struct Sums {
     versions: u64,
     bytes: u64,
+    /// Versions and bytes that were lost before.
+    nowhere: (u64, u64),
     examined: u64,
     /// Versions and bytes by bucket.
     buckets: BTreeMap<String, (u64, u64)>,
@@ -56,6 +58,7 @@ struct Sums {
 impl Sums {
     fn add(&mut self, page: &LossPage) {
         (self.versions, self.bytes) = (self.versions + page.count, self.bytes + page.bytes);
+        self.nowhere = (self.nowhere.0 + page.nowhere, self.nowhere.1 + page.nowhere_bytes);
         self.examined += page.examined;
         for LostVersion { bucket, bytes, .. } in &page.versions {
             let sum = self.buckets.entry(bucket.clone()).or_default();
@@ -151,6 +154,7 @@ fn show_sums(state: &LossState, sums: &Sums, json: bool) -> Outcome<()> {
         let by_bucket = |(bucket, (versions, bytes)): (&String, &(u64, u64))| json!({ "bucket": bucket, "versions": versions, "bytes": bytes });
         let body = json!({
             "site": state.site, "versions": sums.versions, "bytes": sums.bytes, "examined": sums.examined,
+            "already_lost": { "versions": sums.nowhere.0, "bytes": sums.nowhere.1 },
             "buckets": sums.buckets.iter().map(by_bucket).collect::<Vec<_>>(), "linked": state.linked,
             "silent": sums.silent, "unfollowed": sums.unfollowed, "homes": state.homes, "register": state.register,
         });
@@ -163,6 +167,12 @@ fn show_sums(state: &LossState, sums: &Sums, json: bool) -> Outcome<()> {
             "  {bucket}: {}, {}",
             words::count(*versions, "version"),
             words::bytes(*bytes)
+        ));
+    }
+    if sums.nowhere.0 > 0 {
+        let (versions, bytes) = (words::count(sums.nowhere.0, "version"), words::bytes(sums.nowhere.1));
+        output::note(&format!(
+            "lost before: {versions}, {bytes}; nobody who answers has them, and {site} is not known to have them"
         ));
     }
     for silent in &sums.silent {
@@ -234,6 +244,8 @@ mod tests {
             versions: vec![version("a", 3), version("b", 4), version("a", 5)],
             count: 3,
             bytes: 12,
+            nowhere: 2,
+            nowhere_bytes: 7,
             examined: 9,
             silent: vec!["oslo".into()],
             unfollowed: vec!["c".into()],
@@ -243,6 +255,7 @@ mod tests {
         sums.add(&page);
         sums.add(&LossPage { examined: 1, silent: vec!["oslo".into()], ..LossPage::default() });
         assert_eq!((sums.versions, sums.bytes, sums.examined), (3, 12, 10));
+        assert_eq!(sums.nowhere, (2, 7));
         assert_eq!(sums.buckets["a"], (2, 8));
         assert_eq!((sums.silent.len(), sums.unfollowed.len()), (1, 1));
     }
