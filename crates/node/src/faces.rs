@@ -93,7 +93,16 @@ impl Running {
             faces.spawn(certificates.watch(tls, stop.clone()));
         }
         let endpoints = Endpoints { s3: address, admin: admin_address, tls: tls.is_some() };
-        tracing::info!(s3 = %endpoints.s3, "serving");
+        let scheme = if endpoints.tls { "https" } else { "http" };
+        let admin = endpoints.admin.map(|admin| format!("{scheme}://{admin}"));
+        let peer = config.peer.listen.as_str();
+        tracing::info!(
+            site = core.site.called(),
+            s3 = format!("{scheme}://{}", endpoints.s3),
+            admin,
+            peer,
+            "serving"
+        );
         Ok(Self { endpoints, core, faces, stop })
     }
 

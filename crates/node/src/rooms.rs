@@ -65,6 +65,35 @@ pub(crate) struct Rooms {
 }
 
 impl Rooms {
+    /// Says it in the log.
+    pub(crate) fn tell(&self) {
+        let Self {
+            memory,
+            incoming,
+            outgoing,
+            arriving,
+            holding,
+            index,
+            dirty,
+            documents,
+            connections,
+            streams,
+        } = self;
+        tracing::info!(
+            memory,
+            incoming,
+            outgoing,
+            arriving,
+            holding,
+            index,
+            dirty,
+            documents,
+            connections,
+            streams,
+            "memory divided"
+        );
+    }
+
     /// Of this machine.
     pub(crate) fn here() -> Self {
         Self::of(machine::memory(Path::new("/")), machine::processors())

@@ -212,7 +212,7 @@ impl Core {
         let clock = Clock::default();
         let given = |memory| Rooms::of(memory, machine::processors());
         let rooms = options.memory.map_or_else(Rooms::here, given);
-        tracing::info!(?rooms, "memory divided");
+        rooms.tell();
         let (store, recovery) = open_store(&directory, config, &rooms).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
         let mut remembered = Remembered::read(&store.view()).map_err(|error| unread(&directory, &error))?;
@@ -485,7 +485,17 @@ async fn open_store(
     let opened = tokio::task::spawn_blocking(open).await;
     match opened {
         Ok(Ok((store, recovery))) => {
-            tracing::info!(?recovery, "store opened");
+            tracing::info!(
+                index = %recovery.index,
+                replayed = recovery.replayed,
+                torn = recovery.torn.as_ref().map(ToString::to_string),
+                damaged_parts = recovery.damage.len(),
+                chunks_dropped = recovery.chunks_dropped,
+                chunks_rotten = recovery.rotten.len(),
+                segments_unread = recovery.unread.len(),
+                entries = recovery.lsn,
+                "store opened"
+            );
             if lazy {
                 tracing::warn!("{LAZY}");
             }

@@ -134,13 +134,19 @@ fn print(answers: &[Answered<'_>]) {
 fn note_storage(report: &StatusReport) {
     let (chunks, segments) = (report.storage.damaged_chunks, report.storage.damaged_segments);
     if chunks + segments > 0 {
-        let found = format!("{chunks} damaged chunks, {segments} damaged journal segments");
+        let (chunks, segments) =
+            (words::count(chunks, "damaged chunk"), words::count(segments, "damaged journal segment"));
+        let found = format!("{chunks}, {segments}");
         output::note(&format!("{}: {found}: see `skerry scrub status`", report.site_name));
     }
     let unread = report.storage.unread_segments;
     if unread > 0 {
+        let (unread, are, them) = match unread {
+            1 => ("1 payload segment".to_owned(), "is", "it"),
+            many => (words::count(many, "payload segment"), "are", "them"),
+        };
         let what = format!(
-            "{unread} payload segments are kept whole because the disk could not read a part of them; what reads again \
+            "{unread} {are} kept whole because the disk could not read a part of {them}; what reads again \
              `skerry check --repair` takes in while the site is stopped"
         );
         output::note(&format!("{}: {what}", report.site_name));
@@ -150,7 +156,8 @@ fn note_storage(report: &StatusReport) {
     }
     if report.surplus.versions > 0 {
         let (versions, bytes) = (report.surplus.versions, words::bytes(report.surplus.bytes));
-        let what = format!("{versions} copies too many ({bytes}): {}", report.surplus.reason);
+        let copies = if versions == 1 { "copy" } else { "copies" };
+        let what = format!("{versions} {copies} too many ({bytes}): {}", report.surplus.reason);
         output::note(&format!("{}: {what}", report.site_name));
     }
     note_caps(report);

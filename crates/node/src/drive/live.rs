@@ -168,7 +168,8 @@ impl Effects for Live {
     }
 
     fn alive(&mut self, site: SiteId, alive: bool) {
-        tracing::info!(%site, alive, "site");
+        let (name, state) = (self.peers.roster.name(site), if alive { "alive" } else { "silent" });
+        tracing::info!(site = name, state, "a site was heard, or is not any more");
         self.liveness.set(site, Heard { alive, since: self.clock.now() });
         self.changes.world();
     }

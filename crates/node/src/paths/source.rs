@@ -258,7 +258,8 @@ impl Chunks {
         let tried =
             if tried.is_empty() { "no other site is known to have it".into() } else { tried.join("; ") };
         let kind = if missing == "not here" { ErrorKind::Unreachable } else { ErrorKind::Damaged };
-        ServiceError::new(kind, format!("chunk {} is {missing}, and {tried}", chunk.id))
+        let here = if missing == "not here" { missing.to_owned() } else { format!("damaged ({missing})") };
+        ServiceError::new(kind, format!("chunk {} is {here}, and {tried}", chunk.id))
     }
 
     /// Keeps a copy; waited for, so that a slow disk slows the fetch down instead of filling the memory. A

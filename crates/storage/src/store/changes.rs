@@ -151,10 +151,10 @@ impl<'a> Changes<'a> {
         self.rows.values().any(|change| change.wanted && change.now.tree)
     }
 
-    /// The chunks that come to lie elsewhere.
-    pub(crate) fn moved(&self) -> Vec<Key> {
+    /// The chunks that come to lie elsewhere, or nowhere: then they are gone.
+    pub(crate) fn moved(&self) -> Vec<(Key, bool)> {
         let moved = self.rows.iter().filter(|(_, change)| change.before.place != change.now.place);
-        moved.map(|(&key, _)| key).collect()
+        moved.map(|(&key, change)| (key, change.now.place.is_none())).collect()
     }
 
     /// A row as it will be.

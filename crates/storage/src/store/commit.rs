@@ -434,11 +434,16 @@ impl Store {
         for (key, fresh) in ready {
             inner.entered(*key, fresh.place);
         }
-        for key in &moved {
-            inner.damaged.remove(key);
+        let mut mended = Vec::new();
+        for (key, is_gone) in &moved {
+            let was_damaged = inner.damaged.remove(key);
+            mended.extend((was_damaged && !is_gone).then_some(key));
             inner.misnamed.remove(key);
         }
         drop(inner);
+        for (domain, chunk) in mended {
+            tracing::info!(%domain, %chunk, "a damaged chunk was mended: it was written anew, and reads whole");
+        }
         self.lsn.store(core.writer.tail().lsn - 1, Ordering::Release);
         Ok(())
     }

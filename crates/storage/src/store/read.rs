@@ -148,7 +148,9 @@ impl Store {
         if found.place.area == Area::Cache {
             return ReadError::Absent;
         }
-        tracing::error!(domain = %key.0, chunk = %key.1, place = ?found.place, why, "damaged chunk");
+        let Place { area, segment, offset, .. } = found.place;
+        let area = if area == Area::Journal { "journal" } else { "payload" };
+        tracing::error!(domain = %key.0, chunk = %key.1, area, segment, offset, why, "damaged chunk");
         ReadError::Damaged(why)
     }
 

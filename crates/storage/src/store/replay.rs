@@ -521,7 +521,15 @@ impl Replay<'_> {
         recovery.torn.clone_from(&walked.torn);
         recovery.damage.clone_from(&walked.damage);
         for damage in &walked.damage {
-            tracing::error!(?damage, "part of the journal that was durable cannot be read");
+            let Damage { segment, offset, from, to, why } = damage;
+            tracing::error!(
+                segment,
+                offset,
+                from,
+                to,
+                why,
+                "part of the journal that was durable cannot be read"
+            );
         }
         Ok(walked)
     }

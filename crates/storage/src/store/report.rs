@@ -41,6 +41,16 @@ pub enum IndexState {
     ),
 }
 
+impl std::fmt::Display for IndexState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::New => f.write_str("new"),
+            Self::Opened => f.write_str("opened"),
+            Self::Rebuilt(why) => write!(f, "rebuilt: {why}"),
+        }
+    }
+}
+
 /// Where the journal was cut short.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
@@ -50,6 +60,12 @@ pub struct TornTail {
     pub offset: u64,
     /// What is wrong with it.
     pub why: String,
+}
+
+impl std::fmt::Display for TornTail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "segment {} at {}: {}", self.segment, self.offset, self.why)
+    }
 }
 
 /// Part of the journal that was durable and cannot be read.
