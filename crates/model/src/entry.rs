@@ -77,9 +77,19 @@ impl Versioned for Entry {
 }
 
 impl Entry {
+    /// The number of [`Entry::Record`] among the variants.
+    const RECORD: u8 = 1;
+
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         codec::encode(self)
+    }
+
+    /// The stored form of [`Entry::Record`] of an admitted record, from the bytes that it was admitted from: there is one
+    /// encoding of a record, so it is not made once more.
+    pub fn encode_admitted(record: &[u8]) -> Vec<u8> {
+        let fields = record.get(1..).unwrap_or_default();
+        [&[Self::VERSION, Self::RECORD], fields].concat()
     }
 
     /// Reads a stored entry.

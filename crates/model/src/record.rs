@@ -176,12 +176,18 @@ impl Record {
             return Err(RecordError::TooLarge { found: bytes.len(), most: RECORD_BYTES_MAX });
         }
         let record = Self::decode(bytes)?;
-        record.check()?;
-        if record.encode() == bytes { Ok(record) } else { Err(RecordError::NotCanonical) }
+        let again = record.encode();
+        record.check_of(again.len())?;
+        if again == bytes { Ok(record) } else { Err(RecordError::NotCanonical) }
     }
 
     /// Refuses what breaks a bound or an invariant.
     pub fn check(&self) -> Result<(), RecordError> {
+        self.check_of(self.encode().len())
+    }
+
+    /// The same of a record that takes so many bytes.
+    fn check_of(&self, encoded: usize) -> Result<(), RecordError> {
         if self.key.is_empty() || self.key.len() > limits::KEY_BYTES {
             return Err(RecordError::Key(self.key.len()));
         }
@@ -200,15 +206,19 @@ impl Record {
         if let Statement::Put(object) = &self.statement {
             object.check()?;
         }
-        let found = self.budgeted_bytes();
+        let found = self.budgeted_of(encoded);
         let most = limits::RECORD_BYTES;
         if found > most { Err(RecordError::TooLarge { found, most }) } else { Ok(()) }
     }
 
     /// Encoded bytes that count against [`limits::RECORD_BYTES`].
     pub fn budgeted_bytes(&self) -> usize {
+        self.budgeted_of(self.encode().len())
+    }
+
+    fn budgeted_of(&self, encoded: usize) -> usize {
         let metadata = self.object().map_or(0, Object::user_metadata_bytes);
-        self.encode().len().saturating_sub(self.key.len() + metadata)
+        encoded.saturating_sub(self.key.len() + metadata)
     }
 
     /// The object of a `Put`.

@@ -104,7 +104,7 @@ impl Reading<'_> {
         FeedItem {
             dot: item.dot,
             bodies: if item.spent { Vec::new() } else { self.bodies(&item.record) },
-            record: item.record.encode().into(),
+            record: item.encoded,
         }
     }
 

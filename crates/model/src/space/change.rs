@@ -112,12 +112,13 @@ impl State {
 
     /// Whether the record, not stored yet, is killed and leaves nothing to remember.
     pub(crate) fn forgets(&self, view: &dyn View, record: &Record) -> Result<bool, SpaceError> {
-        Ok(self.fate(view, record)?.0)
+        Ok(self.fate(view, record, record.subject().seq)?.0)
     }
 
-    /// Whether it would be forgotten, and whether it is killed at all.
-    fn fate(&self, view: &dyn View, record: &Record) -> Result<(bool, bool), SpaceError> {
-        let aimed = aimed_at(view, self.bucket, &self.key, record.subject())?;
+    /// Whether it would be forgotten, and whether it is killed at all. Asks what speaks of its subject, and where nothing does
+    /// of those behind it up to this seq.
+    fn fate(&self, view: &dyn View, record: &Record, until: u64) -> Result<(bool, bool), SpaceError> {
+        let aimed = aimed_at(view, self.bucket, &self.key, (record.subject(), until))?;
         let mut fate = (false, false);
         for killer in self.active.iter().chain(&aimed).map(|stored| &stored.record) {
             if merge::kills(killer, record) {
@@ -128,13 +129,31 @@ impl State {
     }
 
     /// A record comes that is neither stored nor covered.
-    pub(super) fn arrive(
-        mut self,
+    pub(super) fn arrive(self, view: &dyn View, record: Record, batch: &mut Batch) -> Result<(), SpaceError> {
+        let until = record.subject().seq;
+        self.arrive_before(view, record, until, batch)
+    }
+
+    /// The same of an own write. Nobody can have spoken of it yet, nor of those behind it: a view that remembers where nothing
+    /// was is asked once for all writes of a group.
+    pub(super) fn arrive_own(
+        self,
         view: &dyn View,
         record: Record,
         batch: &mut Batch,
     ) -> Result<(), SpaceError> {
-        let (forgotten, killed) = self.fate(view, &record)?;
+        let until = if record.target().is_none() { u64::MAX } else { record.subject().seq };
+        self.arrive_before(view, record, until, batch)
+    }
+
+    fn arrive_before(
+        mut self,
+        view: &dyn View,
+        record: Record,
+        until: u64,
+        batch: &mut Batch,
+    ) -> Result<(), SpaceError> {
+        let (forgotten, killed) = self.fate(view, &record, until)?;
         if forgotten {
             return Ok(());
         }
@@ -174,7 +193,7 @@ impl State {
     /// What an erase hits outside the active: an older enabled version, notes about it.
     fn passive_targets(&self, view: &dyn View, record: &Record) -> Result<Vec<Stored>, SpaceError> {
         let Some(target) = record.target() else { return Ok(Vec::new()) };
-        let mut found = aimed_at(view, self.bucket, &self.key, target)?;
+        let mut found = aimed_at(view, self.bucket, &self.key, (target, target.seq))?;
         if let Some(DotRow { clock, remembered, key }) = read::dot_row(view, self.bucket, target)?
             && key == self.key
         {
@@ -286,7 +305,8 @@ impl State {
 
     fn write_conflict(&self, view: &dyn View, sums: &mut Sums, batch: &mut Batch) -> Result<(), SpaceError> {
         let name = keys::object(self.bucket, &self.key);
-        let was = view.get(Table::Conflicts, &name)?;
+        // Who has a conflict has more than one object alone, and so a row of heads.
+        let was = if self.has_heads_row { view.get(Table::Conflicts, &name)? } else { None };
         let now = self.conflict().map(|row| Bytes::from(skerry_base::codec::encode(&row)));
         if was == now {
             return Ok(());
@@ -434,10 +454,51 @@ fn covered_by(stored: &[Stored]) -> Vector {
     covered
 }
 
-/// The erases of a version and the notes about it.
-fn aimed_at(view: &dyn View, bucket: BucketId, key: &str, target: Dot) -> Result<Vec<Stored>, SpaceError> {
+/// Seqs of a stretch that is looked at in one piece.
+const STRETCH: u64 = 256;
+
+/// Asks whether anything is stored of the versions in (`seen`, `upto`] or speaks of them: one question for what is asked of each
+/// when it arrives, for a view that remembers where nothing was. It is asked of a whole stretch of seqs, so that the steps
+/// that follow ask for nothing new.
+pub(super) fn foresee(
+    view: &dyn View,
+    bucket: BucketId,
+    (seen, upto): (&Vector, &Vector),
+) -> Result<(), SpaceError> {
+    for (origin, last) in upto.iter() {
+        let first = Dot { origin, seq: seen.get(origin).saturating_add(1) };
+        let last = Dot { origin, seq: last | (STRETCH - 1) };
+        if upto.covers(first) {
+            look(view, (keys::dot(bucket, first), keys::dot(bucket, last)))?;
+            look(view, (keys::erases_of(bucket, first), keys::erases_of(bucket, last)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks for the first row of the dots from the one key on to what begins with the other.
+fn look(view: &dyn View, (first, last): (Vec<u8>, Vec<u8>)) -> Result<(), SpaceError> {
+    let end = prefix_end(&last);
+    let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    Ok(view.scan(Table::Dots, Bound::Included(&first), to, &mut |_, _| ControlFlow::Break(()))?)
+}
+
+/// The erases of a version and the notes about it; looked for up to the version of this seq, which costs no more where there
+/// is nothing.
+fn aimed_at(
+    view: &dyn View,
+    bucket: BucketId,
+    key: &str,
+    (target, until): (Dot, u64),
+) -> Result<Vec<Stored>, SpaceError> {
     let mut found = Vec::new();
-    view.scan_prefix(Table::Dots, &keys::erases_of(bucket, target), &mut |name, _| {
+    let start = keys::erases_of(bucket, target);
+    let end = prefix_end(&keys::erases_of(bucket, Dot { seq: until, ..target }));
+    let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    view.scan(Table::Dots, Bound::Included(&start), to, &mut |name, _| {
+        if !name.starts_with(&start) {
+            return ControlFlow::Break(());
+        }
         found.extend(keys::split_dot(name));
         ControlFlow::Continue(())
     })?;

@@ -25,8 +25,32 @@ pub struct Item {
     pub dot: Dot,
     /// What it says.
     pub record: Record,
+    /// The same as it is stored and sent.
+    pub encoded: Bytes,
     /// A spent version: it is fed to kill what comes late, its payload is gone.
     pub spent: bool,
+}
+
+impl Item {
+    /// Reads what lies at this place.
+    pub(super) fn load(
+        view: &dyn View,
+        bucket: BucketId,
+        dot: Dot,
+        place: &DotRow,
+    ) -> Result<Self, SpaceError> {
+        let pointer = Pointer { clock: place.clock, dot, remembered: place.remembered };
+        let encoded = read::load_row(view, bucket, &place.key, pointer)?;
+        let record: Record = row(&encoded)?;
+        let spent = place.remembered && record.is_version();
+        Ok(Self { dot, record, encoded, spent })
+    }
+
+    /// Bytes that it takes on a feed, with the small body that goes along.
+    pub(super) fn weight(&self) -> usize {
+        let body = self.record.object().and_then(|object| usize::try_from(object.size).ok());
+        self.encoded.len() + body.filter(|body| *body <= FEED_BODY_BYTES).unwrap_or(0)
+    }
 }
 
 /// What a feed answers.
@@ -78,16 +102,14 @@ pub fn records_after(
         }
         let range = (Dot { origin, seq: first }, Dot { origin, seq: last });
         let full = for_each_row(view, bucket, range, &mut |dot, place| {
-            let pointer = Pointer { clock: place.clock, dot, remembered: place.remembered };
-            let record = read::load(view, bucket, &place.key, pointer)?;
-            let bytes = weight(&record);
+            let item = Item::load(view, bucket, dot, &place)?;
+            let bytes = item.weight();
             if bytes > left && !answer.items.is_empty() {
                 answer.upto.advance(origin, dot.seq.saturating_sub(1));
                 return Ok(ControlFlow::Break(()));
             }
             left = left.saturating_sub(bytes);
-            let spent = place.remembered && record.is_version();
-            answer.items.push(Item { dot, record, spent });
+            answer.items.push(item);
             Ok(ControlFlow::Continue(()))
         })?;
         if full.is_break() {
@@ -97,12 +119,6 @@ pub fn records_after(
         answer.upto.advance(origin, last);
     }
     Ok(answer)
-}
-
-/// Bytes that a record takes on a feed, with the small body that goes along.
-pub(super) fn weight(record: &Record) -> usize {
-    let body = record.object().map_or(0, |object| object.size);
-    record.encode().len() + usize::try_from(body).ok().filter(|body| *body <= FEED_BODY_BYTES).unwrap_or(0)
 }
 
 /// The keys of what is stored here and `seen` does not cover, also beyond the own vector, one row read for each; and what to

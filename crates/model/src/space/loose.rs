@@ -16,9 +16,9 @@ use bytes::Bytes;
 use skerry_base::kv::{Batch, Overlay, Table, View};
 use skerry_base::{BucketId, Dot, Hlc, Origin, Vector};
 
-use super::feed::{Item, Items, for_each_row, vector_entry, weight};
+use super::feed::{Item, Items, for_each_row, vector_entry};
 use super::prints::{self, DotRange, Fingerprint};
-use super::rows::Pointer;
+use super::rows::DotRow;
 use super::{SpaceError, keys, read, round, subscription};
 use crate::entry::Entry;
 use crate::record::{Record, Statement};
@@ -72,16 +72,14 @@ pub fn records_in(
         if have.contains(&dot.seq) {
             return Ok(ControlFlow::Continue(()));
         }
-        let pointer = Pointer { clock: place.clock, dot, remembered: place.remembered };
-        let record = read::load(view, bucket, &place.key, pointer)?;
-        let bytes = weight(&record);
+        let item = Item::load(view, bucket, dot, &place)?;
+        let bytes = item.weight();
         if bytes > left && !items.is_empty() {
             upto = dot.seq.saturating_sub(1);
             return Ok(ControlFlow::Break(()));
         }
         left = left.saturating_sub(bytes);
-        let spent = place.remembered && record.is_version();
-        items.push(Item { dot, record, spent });
+        items.push(item);
         Ok(ControlFlow::Continue(()))
     })?;
     Ok((items, upto))
@@ -108,16 +106,15 @@ pub fn ahead(
     }
     let (mut items, mut left) = (Vec::new(), max_bytes);
     for Place { clock, dot, remembered, key } in latest(view, bucket, seen)? {
-        let record = read::load(view, bucket, &key, Pointer { clock, dot, remembered })?;
-        if !may_kill(&record, seen) {
+        let item = Item::load(view, bucket, dot, &DotRow { clock, remembered, key })?;
+        if !may_kill(&item.record, seen) {
             continue;
         }
-        left = left.saturating_sub(weight(&record));
+        left = left.saturating_sub(item.weight());
         if left == 0 {
             break;
         }
-        let spent = remembered && record.is_version();
-        items.push(Item { dot, record, spent });
+        items.push(item);
     }
     items.sort_by_key(|item| item.dot);
     Ok(items)

@@ -75,10 +75,19 @@ pub(super) fn load(
     key: &str,
     pointer: Pointer,
 ) -> Result<Record, SpaceError> {
+    row(&load_row(view, bucket, key, pointer)?)
+}
+
+/// The row of a record: its stored form.
+pub(super) fn load_row(
+    view: &dyn View,
+    bucket: BucketId,
+    key: &str,
+    pointer: Pointer,
+) -> Result<Bytes, SpaceError> {
     let at = if pointer.remembered { keys::REMEMBERED } else { keys::ALIVE };
     let name = keys::version(bucket, key, at, pointer.clock, pointer.dot);
-    let found = get(view, Table::Versions, &name)?;
-    found.ok_or(SpaceError::Inconsistent("a pointer leads to no record"))
+    view.get(Table::Versions, &name)?.ok_or(SpaceError::Inconsistent("a pointer leads to no record"))
 }
 
 pub(super) fn dot_row(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<Option<DotRow>, SpaceError> {

@@ -83,7 +83,7 @@ fn arrive_own(record: Record, view: &dyn View, batch: &mut Batch) -> Result<(), 
     if !is_behind {
         note_clock(&record, &state, view, batch)?;
     }
-    if is_known { Ok(()) } else { state.arrive(view, record, batch) }
+    if is_known { Ok(()) } else { state.arrive_own(view, record, batch) }
 }
 
 /// Remembers the stamp of an own write, unless it only follows what it had seen.

@@ -19,7 +19,7 @@ use skerry_base::kv::{Batch, Table, View};
 use skerry_base::{BucketId, Dot, Origin, Vector};
 
 use super::read::{get, row};
-use super::{SpaceError, feed};
+use super::{SpaceError, change, feed};
 use crate::entry::Entry;
 use crate::record::Record;
 
@@ -127,6 +127,7 @@ pub fn take(view: &dyn View, incoming: Incoming) -> Result<Option<Vec<Entry>>, S
     let dots: BTreeSet<Dot> = records.iter().map(|record| record.dot).collect();
     let mut from = vector;
     from.merge(&base);
+    change::foresee(view, bucket, (&from, &upto))?;
     progress.dead.extend(feed::absent(view, bucket, &from, &upto, &dots)?);
     progress.upto.merge(&upto);
     let mut entries: Vec<Entry> = records.into_iter().map(|record| Entry::Record(Box::new(record))).collect();

@@ -636,6 +636,7 @@ fn entry_v1_fixtures() {
     let tagged = |tag: u8| [&[1, tag][..], &record.encode()[1..]].concat();
     assert_eq!(Entry::decode(&tagged(0)).unwrap(), Entry::Write(Box::new(record.clone())));
     assert_eq!(Entry::decode(&tagged(1)).unwrap(), Entry::Record(Box::new(record.clone())));
+    assert_eq!(Entry::encode_admitted(&record.encode()), Entry::Record(Box::new(record.clone())).encode());
     assert!(Entry::decode(&tagged(8)).is_err());
     let mut batch = Batch::default();
     assert!(SpaceReducer.reduce(&tagged(8), &Tables::default(), &mut batch).is_err());
@@ -685,4 +686,62 @@ fn a_census_visits_every_living_version_once_with_its_standing() {
         // What is deleted is an older version as long as it is kept.
         assert!(shown[4..].iter().all(|(key, .., is)| *key == "c" && *is == Standing::Noncurrent));
     }
+}
+
+/// Remembers the stretches of dots that scans asked for.
+struct Stretches<'a>(&'a Tables, std::cell::RefCell<Vec<(Vec<u8>, Vec<u8>)>>);
+
+impl View for Stretches<'_> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Bytes>, ViewError> {
+        self.0.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ViewError> {
+        if let (Table::Dots, Bound::Included(from), Bound::Excluded(to)) = (table, from, to) {
+            self.1.borrow_mut().push((from.to_vec(), to.to_vec()));
+        }
+        self.0.scan(table, from, to, visit)
+    }
+}
+
+/// A scan costs more than all else that a record of a feed does to the tables: who takes an answer asks once what speaks of
+/// its versions, and each of them asks for nothing beyond that.
+#[test]
+fn what_speaks_of_the_records_of_an_answer_is_asked_for_in_one_piece() {
+    let tables = Tables::default();
+    let records: Vec<Record> = (1..=9).map(|seq| put(1, seq, &format!("key-{seq}"))).collect();
+    let upto = Vector::from_iter([(origin(1), 9)]);
+    let (base, source) = (Vector::new(), origin(1));
+    let incoming = Incoming { bucket: BUCKET, source, base, records, upto, more: true };
+    let view = Stretches(&tables, Default::default());
+    let entries = take(&view, incoming).unwrap().unwrap();
+    let asked = view.1.take();
+    let foreseen =
+        |(from, to): &(Vec<u8>, Vec<u8>)| asked.iter().any(|(start, end)| start <= from && to <= end);
+    assert_eq!(asked.len(), 2, "what is there, and what speaks of it");
+    for entry in entries {
+        SpaceReducer.reduce(&entry.encode(), &view, &mut Batch::default()).unwrap();
+    }
+    let each = view.1.take();
+    assert_eq!(each.len(), 9);
+    assert!(each.iter().all(foreseen));
+}
+
+/// Own writes ask at once for what speaks of those behind them, of which there can be nothing.
+#[test]
+fn of_own_writes_the_first_asks_for_all_that_follow() {
+    let tables = Tables::default();
+    let view = Stretches(&tables, Default::default());
+    for seq in 1..=3 {
+        let entry = Entry::Write(Box::new(put(1, seq, &format!("key-{seq}"))));
+        SpaceReducer.reduce(&entry.encode(), &view, &mut Batch::default()).unwrap();
+    }
+    let asked = view.1.take();
+    assert!(asked[1..].iter().all(|(from, to)| *from >= asked[0].0 && *to <= asked[0].1));
 }

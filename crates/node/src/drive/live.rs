@@ -286,19 +286,24 @@ fn admitted(bucket: BucketId, items: &[FeedItem]) -> Result<Vec<Record>, String>
 
 /// The entries with the bodies that came with their records.
 fn carried(taken: &[Entry], items: &[FeedItem]) -> Vec<skerry_storage::Entry> {
-    let mut bodies: BTreeMap<Dot, &[Bytes]> = items.iter().map(|item| (item.dot, &item.bodies[..])).collect();
-    taken.iter().map(|taken| with_bodies(taken, &mut bodies)).collect()
+    let items: BTreeMap<Dot, &FeedItem> = items.iter().map(|item| (item.dot, item)).collect();
+    let stored = |taken: &Entry| match taken {
+        Entry::Record(record) => match items.get(&record.dot) {
+            Some(item) => with_bodies(record, item),
+            None => entry(taken),
+        },
+        _ => entry(taken),
+    };
+    taken.iter().map(stored).collect()
 }
 
-/// The entry with the bodies that came with its record and that the record names.
-fn with_bodies(taken: &Entry, bodies: &mut BTreeMap<Dot, &[Bytes]>) -> skerry_storage::Entry {
-    let whole = entry(taken);
-    let Entry::Record(record) = taken else { return whole };
-    let wanted: BTreeSet<_> =
-        record.object().into_iter().flat_map(|object| &object.chunks).map(|chunk| chunk.id).collect();
-    let came = bodies.remove(&record.dot).unwrap_or_default().iter();
-    came.map(|bytes| SmallBody::new(record.bucket, bytes.clone()))
-        .filter(|body| wanted.contains(&body.id()))
+/// The entry of an admitted record, with the bodies that came with it and that it names.
+fn with_bodies(record: &Record, item: &FeedItem) -> skerry_storage::Entry {
+    let whole = skerry_storage::Entry::new(Entry::encode_admitted(&item.record));
+    let chunks = record.object().map(|object| &object.chunks[..]).unwrap_or_default();
+    let bodies = item.bodies.iter().map(|bytes| SmallBody::new(record.bucket, bytes.clone()));
+    bodies
+        .filter(|body| chunks.iter().any(|chunk| chunk.id == body.id()))
         .fold(whole, skerry_storage::Entry::with_body)
 }
 

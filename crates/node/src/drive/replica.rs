@@ -54,7 +54,7 @@ impl StoreReplica<'_> {
     }
 
     fn fed(&self, bucket: BucketId, item: &space::Item) -> FeedItem {
-        FeedItem { dot: item.dot, record: item.record.encode().into(), bodies: self.bodies(bucket, item) }
+        FeedItem { dot: item.dot, record: item.encoded.clone(), bodies: self.bodies(bucket, item) }
     }
 
     fn stored(&self, what: Stored, bucket: BucketId) -> Result<Vector, Unreadable> {

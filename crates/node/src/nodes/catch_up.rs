@@ -426,7 +426,7 @@ impl Pager<'_> {
             for item in items {
                 let body = item.record.object().filter(|_| !item.spent);
                 let is_held = body.is_some_and(|object| is_here(self.store, bucket, object));
-                let bytes = bytes::Bytes::from(item.record.encode());
+                let bytes = item.encoded;
                 self.take(bytes.len());
                 held.loose.push((bytes, is_held));
             }
