@@ -66,6 +66,9 @@ pub use crate::faces::{Endpoints, Running};
 /// What is said at each start with `storage.sync = os`.
 const LAZY: &str = "storage.sync = os: plain writes are answered before they are on disk; \
     a power cut or a crash of the system loses what was answered in the last seconds";
+/// How far the thread of the federation machine stands back: it reads for others what they lack, hundreds of milliseconds at a
+/// time after a cut, and whoever serves clients goes before.
+const BESIDE: i32 = 5;
 /// Directory of the store in a site's directory.
 pub(crate) const DATA: &str = "data";
 /// Percent of the disk that copies of other sites' objects may take unless said otherwise.
@@ -459,7 +462,11 @@ fn start_machine(
     };
     let (clock, replicas) =
         (site.clock, StoreReplicas { store: site.store.clone(), stamps: site.stamps.clone() });
-    let run = move || drive::run(inbox, machine, clock, replicas, live);
+    let run = move || {
+        // Of this thread alone. Refused or not: it is a wish.
+        let _ = rustix::process::setpriority_process(None, BESIDE);
+        drive::run(inbox, machine, clock, replicas, live);
+    };
     let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
     thread.map_err(|error| StartError::Http(format!("no thread: {error}")))
 }

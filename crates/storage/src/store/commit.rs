@@ -230,6 +230,8 @@ impl Store {
                 if outcome.is_err() || !job.goes_on() || is_enough {
                     break outcome;
                 }
+                // Who serves clients may wait for this processor, and brings the next that goes ahead.
+                std::thread::yield_now();
             };
             ran.push((job, outcome));
             if is_enough {

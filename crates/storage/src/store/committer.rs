@@ -8,6 +8,10 @@ use std::thread::{Builder, JoinHandle};
 use super::Store;
 use crate::StorageError;
 
+/// How far the thread that tends the index stands back: who serves clients goes before, and who commits helps where it cannot
+/// keep up.
+const BESIDE: i32 = 5;
+
 /// Wakes the thread that tends the index.
 #[derive(Default)]
 pub(crate) struct Signal {
@@ -61,6 +65,8 @@ impl Store {
         })?;
         let store = self.clone();
         committer.spawn("skerry-index", move || {
+            // Of this thread alone. Refused or not: it is a wish.
+            let _ = rustix::process::setpriority_process(None, BESIDE);
             while store.tend_signal.wait() {
                 let tend = std::panic::AssertUnwindSafe(|| store.tend());
                 match std::panic::catch_unwind(tend) {
