@@ -4,7 +4,7 @@
 //! steps of which each is committed as a whole or not at all; a record that is malformed, or of another bucket or dot than it was
 //! sent as, refuses its step and what follows of the batch; `Applied` is told exactly once, after the last sync.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

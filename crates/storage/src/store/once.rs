@@ -9,7 +9,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use skerry_base::kv::{Table, View, ViewError, Visit};
@@ -191,6 +191,7 @@ impl View for Once<'_> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use std::cell::Cell;
+    use std::ops::ControlFlow;
 
     use proptest::collection::{btree_set, vec};
     use proptest::prelude::*;
