@@ -28,6 +28,9 @@ pub struct Config {
     pub suspicion: Duration,
     /// Levels of landmarks whatever the number of sites; none: as many as it asks for. For tests.
     pub levels: Option<u8>,
+    /// Whether landmarks are asked one after the other, by how far they are. Else all at once: what is proven of that is
+    /// checked so.
+    pub waves: bool,
     /// The words that this site uses: see [`crate::limits::DIALECT`]. For tests of what older releases meet.
     pub dialect: u8,
 }
@@ -46,6 +49,7 @@ impl Config {
             probe_rtt: Duration::from_secs(3),
             suspicion: Duration::from_secs(30),
             levels: None,
+            waves: true,
             dialect: crate::limits::DIALECT,
         }
     }

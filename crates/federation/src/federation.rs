@@ -9,7 +9,7 @@ use skerry_base::{BucketId, Instant, SiteId, Vector};
 
 use crate::context::Context;
 use crate::feed::{Feed, Wish};
-use crate::location::{Change, Location};
+use crate::location::{Change, Location, Question};
 use crate::membership::Membership;
 use crate::message::Message;
 use crate::metered::Metered;
@@ -234,7 +234,10 @@ impl Hands<'_> {
             Input::Leave { bucket } => self.leave(bucket),
             Input::Durable { bucket } => self.feed.news(bucket, &mut self.cx),
             Input::Applied { ticket, ok } => self.applied(ticket, ok),
-            Input::Locate { ticket, bucket } => self.location.locate(ticket, bucket, &mut self.cx),
+            Input::Locate { ticket, bucket } => self.location.locate(ticket, bucket, None, &mut self.cx),
+            Input::Seek { ticket, bucket, wanted } => {
+                self.location.locate(ticket, bucket, Some(wanted), &mut self.cx);
+            }
             Input::Refuted { bucket, site } => self.not_member(site, bucket),
             Input::Reconcile { bucket, with } => self.feed.reconcile(bucket, with, &mut self.cx),
             Input::Spent(sites) => self.feed.spent(sites, &mut self.cx),
@@ -373,9 +376,15 @@ impl Hands<'_> {
             Message::Published { ticket, life: _, digest } => {
                 self.location.acknowledged(from, ticket, digest, cx)
             }
-            Message::Locate { ticket, bucket } => self.location.asked(from, ticket, bucket, cx),
+            Message::Locate { ticket, bucket } => {
+                self.location.asked(Question { asker: from, ticket, bucket, wanted: None }, cx);
+            }
             Message::PassOn { ticket, bucket, asker } => {
-                self.location.passed_on(from, (asker, ticket, bucket), cx);
+                self.location.passed_on(from, Question { asker, ticket, bucket, wanted: None }, cx);
+            }
+            Message::Seek(seek) => self.location.asked(Question::of(seek, from), cx),
+            Message::SeekOn { seek, asker } => {
+                self.location.passed_on(from, Question::of(seek, asker), cx);
             }
             Message::Said { ticket, bucket, said } => self.location.said(from, (ticket, bucket, said), cx),
             Message::NotMember { bucket } => self.not_member(from, bucket),

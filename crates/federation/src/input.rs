@@ -84,6 +84,16 @@ pub enum Input {
         /// Which.
         bucket: BucketId,
     },
+    /// The same, with what is wanted of the nearest member: whoever it is gives that to this site at once
+    /// ([`crate::Output::Give`] there). Answered by exactly one [`crate::Output::Located`] too.
+    Seek {
+        /// As above.
+        ticket: Ticket,
+        /// Which bucket.
+        bucket: BucketId,
+        /// What is wanted, at most [`crate::limits::WANTED_BYTES`], in words that the shell of a member reads.
+        wanted: bytes::Bytes,
+    },
     /// A site that was named as a member said that it is not.
     Refuted {
         /// Which.

@@ -111,14 +111,27 @@ pub const FOUND: usize = 8;
 /// A round trip is taken for this long until it is measured.
 pub const RTT_UNKNOWN: Duration = Duration::from_millis(200);
 /// The words of the machine that sites understand: 1 knows no areas, [`AREAS`] does, [`METERED`] knows sites that pay by the
-/// byte too, [`LIGHT`] has those weigh nothing. Numbers between are of what nodes say beside it.
-pub const DIALECT: u8 = LIGHT;
+/// byte too, [`LIGHT`] has those weigh nothing, [`SEEKS`] says with a question what is wanted. Numbers between are of what nodes
+/// say beside it.
+pub const DIALECT: u8 = SEEKS;
 /// From here on landmarks are known.
 pub const AREAS: u8 = 2;
 /// From here on sites say whether they pay for what crosses.
 pub const METERED: u8 = 6;
 /// From here on who pays by the records weighs nothing in the draw of landmarks.
 pub const LIGHT: u8 = 7;
+/// From here on a question for a bucket may say what is wanted, and a member gives it to the asker with its answer.
+pub const SEEKS: u8 = 8;
+/// Bytes that say what is wanted of a member: a key of 1,024, and what of it.
+pub const WANTED_BYTES: usize = 2048;
+/// Questions that were answered by giving, remembered so that none is given to twice: more than one site has open, and each comes
+/// again within moments or never.
+pub const GIVEN: usize = 1024;
+/// How long a site that found the nearest member takes those that it knows for the nearest: it asks landmarks again then, for
+/// another may have come nearer.
+pub const SOUGHT: Duration = Duration::from_secs(600);
+/// Buckets of which that is remembered.
+pub const SOUGHT_BUCKETS: usize = 1024;
 /// Who is neither linked nor heard of for this long is no landmark: twice what SWIM needs to see a death.
 pub const ABSENT: Duration = Duration::from_secs(120);
 /// How long a landmark waits for a site that is there to say what it holds, before it names it instead: what there is to say

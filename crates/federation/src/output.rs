@@ -102,6 +102,12 @@ pub enum Answer {
         /// At most [`crate::limits::FOUND`].
         sites: Vec<SiteId>,
     },
+    /// To [`crate::Input::Seek`]: the same; and the first of these, which is the first that was heard, has said that it gives
+    /// what was wanted.
+    Given {
+        /// At most [`crate::limits::FOUND`].
+        sites: Vec<SiteId>,
+    },
     /// Members are known, but none can be reached now.
     Unreachable {
         /// The members.
@@ -199,6 +205,16 @@ pub enum Output {
         ticket: Ticket,
         /// What is known.
         answer: Answer,
+    },
+    /// Give a site what it wants of a bucket of which this site is a member; it was told that it comes. Who cannot lets it be:
+    /// the asker asks again, itself.
+    Give {
+        /// The asker.
+        to: SiteId,
+        /// Of which bucket.
+        bucket: BucketId,
+        /// What, as it was said to [`crate::Input::Seek`] there: bytes of another site, to be refused if they make no sense.
+        wanted: bytes::Bytes,
     },
     /// A site became (or is no longer) a member of a bucket, as far as heard here.
     MemberOf {

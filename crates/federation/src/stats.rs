@@ -37,6 +37,8 @@ pub struct Stats {
     pub dropped: u64,
     /// Questions of this site that were answered.
     pub located: u64,
+    /// Questions of others that this site, a member, answered by giving what was wanted.
+    pub given: u64,
     /// Readings of the replica that failed.
     pub unreadable: u64,
     /// Invariants found broken.

@@ -43,8 +43,8 @@ use crate::own_site::{self, OwnSite};
 use crate::paths::answer::Answers;
 use crate::paths::buckets::Buckets;
 use crate::paths::credentials::Credentials;
-use crate::paths::members;
 use crate::paths::objects::Objects;
+use crate::paths::{giving, members};
 use crate::peers::circuits::{self, Circuits};
 use crate::peers::outbox::{self, Outboxes};
 use crate::peers::refused::RefusedConnections;
@@ -259,7 +259,9 @@ impl Core {
         let site = Arc::new(site);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
         let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
-        let machine = start_machine(&site, inbox, (life, config.peer.fresh), liveness.clone(), caught_up)?;
+        let (gives, asked) = mpsc::channel(giving::WAITING);
+        let told = (caught_up, gives);
+        let machine = start_machine(&site, inbox, (life, config.peer.fresh), liveness.clone(), told)?;
         let tasks = Tasks::counting(telemetry.panics.clone());
         let invites = Arc::new(InviteBook::open(&directory.join(INVITES))?);
         let door = Door { trust: trust.clone(), invites };
@@ -281,6 +283,9 @@ impl Core {
         core.first_records(&directory, life, options.access_key).await?;
         let (kept, followed) = (core.site.clone(), Arc::new(tokio::sync::Mutex::new(followed)));
         core.tasks.keep("members", move || members::complete(kept.clone(), followed.clone()));
+        let (kept, tasks) = (core.site.clone(), core.tasks.clone());
+        let asked = Arc::new(tokio::sync::Mutex::new(asked));
+        core.tasks.keep("giving", move || giving::work(kept.clone(), tasks.clone(), asked.clone()));
         let (peers, tasks) = (core.site.peers.clone(), core.tasks.clone());
         core.tasks.keep("circuits", move || circuits::keep(peers.clone(), liveness.clone(), tasks.clone()));
         if let Some(view) = view {
@@ -444,7 +449,7 @@ fn start_machine(
     inbox: drive::Inbox,
     (life, fresh): (u64, bool),
     liveness: Arc<Liveness>,
-    caught_up: mpsc::Sender<(BucketId, SiteId)>,
+    (caught_up, gives): (mpsc::Sender<(BucketId, SiteId)>, mpsc::Sender<drive::Give>),
 ) -> Result<std::thread::JoinHandle<()>, StartError> {
     let seed = entropy::number().map_err(TrustError::from)?;
     let machine =
@@ -458,6 +463,7 @@ fn start_machine(
         liveness,
         clock: site.clock,
         caught_up,
+        gives,
         copies: site.copies.clone(),
     };
     let (clock, replicas) =

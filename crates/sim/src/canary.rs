@@ -43,10 +43,12 @@ pub enum Canary {
     BothLeave,
     /// A site that has left a bucket writes to it on under its former origin.
     SameLife,
+    /// A member that is found says that it is there, and gives what is wanted once it is asked.
+    AskedAgain,
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 17] = [
+pub const CANARIES: [Canary; 18] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
@@ -64,6 +66,7 @@ pub const CANARIES: [Canary; 17] = [
     Canary::HastyLeave,
     Canary::BothLeave,
     Canary::SameLife,
+    Canary::AskedAgain,
 ];
 
 impl Canary {
@@ -92,6 +95,10 @@ impl Canary {
             }
             Self::EarlyHolder | Self::RepeatedPut | Self::NothingAhead => {
                 *environment = environment.clone().with_scopes();
+                return;
+            }
+            Self::AskedAgain => {
+                *environment = environment.clone().with_metric(true);
                 return;
             }
             Self::HastyLeave | Self::SameLife => {
@@ -130,6 +137,7 @@ impl Canary {
             Self::EarlyHolder | Self::RepeatedPut => &["scopes"],
             Self::HastyLeave | Self::BothLeave => &["acknowledged"],
             Self::SameLife => &["dots"],
+            Self::AskedAgain => &["locality"],
         }
     }
 }

@@ -111,6 +111,8 @@ pub struct Finding {
     pub metered: BTreeSet<usize>,
     /// Whether operators set budgets and take them away while clients ask; none where nobody can pay.
     pub budgets: Option<bool>,
+    /// Whether landmarks are asked all at once.
+    pub at_once: bool,
 }
 
 impl Finding {
@@ -159,6 +161,8 @@ pub struct Environment {
     pub leave_copies: usize,
     /// How the sites find each other.
     pub finding: Finding,
+    /// Whether distances between sites violate no triangle: then what is promised of first bytes holds.
+    pub metric: bool,
     /// A fault of our own making that a checker must find.
     pub canary: Option<Canary>,
 }
@@ -203,6 +207,7 @@ impl Environment {
             departs: false,
             leave_copies: root.fork("departures").between(1..=2) as usize,
             finding,
+            metric: false,
             canary: None,
         }
     }
@@ -249,6 +254,27 @@ impl Environment {
         self
     }
 
+    /// The same on a plane, sites of one release at points of it, whose links carry whatever comes; landmarks are asked in waves or
+    /// all at once.
+    #[must_use]
+    pub fn with_metric(mut self, at_once: bool) -> Self {
+        let mut draw = Draw::from_seed(self.seed).fork("plane");
+        let mut point = || [draw.between(0..=100_000), draw.between(0..=100_000)];
+        let points: Vec<[u64; 2]> = (0..self.sites()).map(|_| point()).collect();
+        for (from, row) in self.links.iter_mut().enumerate() {
+            for (to, link) in row.iter_mut().enumerate().filter(|(to, _)| *to != from) {
+                let way = points.get(from).zip(points.get(to));
+                let way =
+                    way.map_or(0.0, |([x, y], [v, w])| (x.abs_diff(*v) as f64).hypot(y.abs_diff(*w) as f64));
+                let delay = Duration::from_micros(1000 + way as u64);
+                *link = Link { delay, jitter: Duration::ZERO, rate: 0, ..*link };
+            }
+        }
+        self.finding.old.clear();
+        (self.finding.at_once, self.metric) = (at_once, true);
+        self
+    }
+
     /// The same with what files say: the seed decides only what they leave open.
     #[must_use]
     pub fn with_files(mut self, topology: Option<&Topology>, workload: Option<&Workload>) -> Self {
@@ -284,7 +310,7 @@ fn sample_finding(draw: &mut Draw) -> (usize, Finding) {
     };
     let mixed = draw.chance(Ppm::percent(30));
     let old = (0..sites).filter(|_| mixed && draw.chance(Ppm::percent(30))).collect();
-    (sites, Finding { levels, asks: true, old, metered: BTreeSet::new(), budgets: None })
+    (sites, Finding { levels, asks: true, old, metered: BTreeSet::new(), budgets: None, at_once: false })
 }
 
 /// Who pays for what crosses.

@@ -20,6 +20,7 @@ pub mod goings;
 pub mod histories;
 pub mod history;
 pub mod ledger;
+pub mod locality;
 pub mod memory;
 pub mod net;
 pub mod nodes;

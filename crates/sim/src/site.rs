@@ -287,7 +287,7 @@ impl Site {
         settings: Settings,
         (seed, fresh): (u64, bool),
         system: BucketId,
-        (levels, dialect): (Option<u8>, u8),
+        (levels, dialect, at_once): (Option<u8>, u8, bool),
     ) -> Result<(u64, Recovery), StorageError> {
         let (store, recovery) = Store::open(Arc::new(self.disk.clone()), Arc::new(SpaceReducer), settings)?;
         let unreadable = |error: skerry_model::space::SpaceError| StorageError::Index(error.to_string());
@@ -324,6 +324,7 @@ impl Site {
         let config = Config {
             levels,
             dialect,
+            waves: !at_once,
             ..Config::new(self.id, life, seed).with_system(system).with_fresh(fresh)
         };
         self.running = Some(Running {

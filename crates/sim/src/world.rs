@@ -35,6 +35,7 @@ mod commits;
 mod deaths;
 mod departures;
 mod fetches;
+pub mod finds;
 mod halves;
 mod histories;
 mod inspections;
@@ -64,6 +65,8 @@ struct Bucket {
 enum Event {
     /// A message arrives.
     Deliver { from: usize, to: usize, wire: u64, datagram: bool, bytes: Bytes },
+    /// What a site wants of a member arrives.
+    Gift { from: usize, to: usize, wire: u64, wanted: Bytes },
     /// The machine asked to be woken.
     Wake { site: usize, boot: u64 },
     /// The store commits what waits.
@@ -138,6 +141,8 @@ pub struct Report {
     pub agreed_after: Option<Duration>,
     /// How long each record took to each other site while clients asked, and the round trip between them.
     pub arrivals: Vec<(Duration, Duration)>,
+    /// Questions for what lies elsewhere, once everything was healed.
+    pub finds: Vec<finds::Find>,
     /// Conditional operations and reads at homes, as their clients saw them.
     pub operations: Vec<Operation>,
     /// The last lines, if they were kept.
@@ -189,6 +194,9 @@ pub struct World {
     rotten: BTreeSet<usize>,
     /// Questions about the members of buckets that wait for an answer.
     questions: BTreeMap<Ticket, (usize, BucketId)>,
+    /// Those of them that want something of a member, and such as were judged.
+    finds: BTreeMap<Ticket, finds::Find>,
+    found_in: Vec<finds::Find>,
     active_until: Instant,
     resting: bool,
     trace: Trace,
@@ -255,6 +263,8 @@ impl World {
             apart: BTreeSet::new(),
             rotten: BTreeSet::new(),
             questions: BTreeMap::new(),
+            finds: BTreeMap::new(),
+            found_in: Vec::new(),
             active_until: Instant(0).after(environment.active),
             resting: false,
             trace: Trace::new(sink),
@@ -324,6 +334,7 @@ impl World {
             Event::Deliver { from, to, wire, datagram, bytes } => {
                 self.deliver((from, to), wire, datagram, &bytes);
             }
+            Event::Gift { from, to, wire, wanted } => self.given((from, to), wire, &wanted),
             Event::Wake { site, boot } => self.wake(site, boot),
             Event::Pump { site, boot } => self.pump(site, boot),
             Event::Answer { site, boot, answer } => self.answer(site, boot, answer),
@@ -385,6 +396,7 @@ impl World {
             counts: self.counts,
             agreed_after,
             arrivals: self.arrivals,
+            finds: self.found_in,
             operations: self.operations,
             tail: self.trace.kept().map(Into::into).collect(),
         }

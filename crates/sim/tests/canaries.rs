@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use skerry_sim::canary::{CANARIES, Canary};
 use skerry_sim::checkers::Violation;
-use skerry_sim::environment::Environment;
+use skerry_sim::environment::{Environment, LEVELLED};
 use skerry_sim::trace::Sink;
 use skerry_sim::world;
 
@@ -14,6 +14,8 @@ const SEEDS: std::ops::Range<u64> = 1000..1012;
 const BOTH_LEAVE: std::ops::Range<u64> = 560..572;
 /// Around the first in which what a feed left behind is missed.
 const AHEAD: std::ops::Range<u64> = 1080..1092;
+/// Of federations with levels of landmarks.
+const LEVELS: std::ops::Range<u64> = LEVELLED..LEVELLED + 12;
 
 fn violations(canary: Canary, seed: u64) -> Vec<Violation> {
     let mut environment = Environment::of_seed(seed);
@@ -28,6 +30,7 @@ fn caught(canary: Canary) -> BTreeSet<&'static str> {
         // Two sites that leave at one moment are rare.
         Canary::BothLeave => BOTH_LEAVE,
         Canary::NothingAhead => AHEAD,
+        Canary::AskedAgain => LEVELS,
         _ => SEEDS,
     };
     for seed in seeds {
@@ -99,6 +102,11 @@ fn a_read_of_yesterday() {
 #[test]
 fn a_body_with_a_flipped_bit() {
     must_be_caught(Canary::WrongBody);
+}
+
+#[test]
+fn a_member_that_gives_only_what_it_is_asked_for() {
+    must_be_caught(Canary::AskedAgain);
 }
 
 #[test]

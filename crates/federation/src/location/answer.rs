@@ -4,28 +4,46 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use skerry_base::{BucketId, Instant, SiteId};
 
 use crate::context::Context;
 use crate::limits;
-use crate::message::{Message, Said};
+use crate::message::{Message, Said, Seek};
 
 /// A question of another site.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Question {
-    pub(super) asker: SiteId,
-    pub(super) ticket: u64,
-    pub(super) bucket: BucketId,
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) asker: SiteId,
+    pub(crate) ticket: u64,
+    pub(crate) bucket: BucketId,
+    /// What the asker wants of a member.
+    pub(crate) wanted: Option<Bytes>,
 }
 
 impl Question {
-    fn say(self, said: Said, cx: &mut Context<'_>) {
+    pub(crate) fn of(seek: Seek, asker: SiteId) -> Self {
+        let Seek { ticket, bucket, wanted } = seek;
+        Self { asker, ticket, bucket, wanted: Some(wanted) }
+    }
+
+    pub(super) fn say(&self, said: Said, cx: &mut Context<'_>) {
         cx.send(self.asker, Message::Said { ticket: self.ticket, bucket: self.bucket, said });
     }
 
-    fn pass_on(self, to: SiteId, cx: &mut Context<'_>) {
-        let Self { asker, ticket, bucket } = self;
+    /// For the answer alone.
+    fn pass_on(&self, to: SiteId, cx: &mut Context<'_>) {
+        let Self { asker, ticket, bucket, .. } = *self;
         cx.send(to, Message::PassOn { ticket, bucket, asker });
+    }
+
+    /// For the answer and for what is wanted, if anything is that the member understands.
+    fn pass_on_whole(&self, to: SiteId, cx: &mut Context<'_>) {
+        let Self { asker, ticket, bucket, .. } = *self;
+        match self.wanted.clone().filter(|_| cx.peers.speaks_at_least(to, limits::SEEKS)) {
+            Some(wanted) => cx.send(to, Message::SeekOn { seek: Seek { ticket, bucket, wanted }, asker }),
+            None => self.pass_on(to, cx),
+        }
     }
 }
 
@@ -58,15 +76,19 @@ impl Waiting {
         } else {
             reachable = cx.peers.on_the_way(&reachable, question.asker);
         }
-        reachable.iter().for_each(|holder| question.pass_on(*holder, cx));
+        // One gives: what a second one gave would mostly be for nothing. That it is there it says all the same.
+        reachable.iter().skip(1).for_each(|holder| question.pass_on(*holder, cx));
         if let Some(best) = reachable.first() {
+            question.pass_on_whole(*best, cx);
             question.say(Said::PassedOn(*best), cx);
             return;
         }
         if self.queue.len() >= limits::WAITING {
             self.queue.pop_front();
         }
-        self.queue.push_back((cx.now.after(limits::WAIT), question));
+        // Whoever is heard of later says that it is there: thousands of questions may wait here, and are short so.
+        let waits = Question { wanted: None, ..question.clone() };
+        self.queue.push_back((cx.now.after(limits::WAIT), waits));
         let known = || Said::Known(members.iter().copied().take(limits::FOUND).collect());
         question.say(if members.is_empty() { none } else { known() }, cx);
     }

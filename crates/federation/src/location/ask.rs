@@ -4,17 +4,23 @@
 //! must say that it has heard everybody and knows of nobody: one alone may have missed what was published. The others are
 //! waited for a moment, who may have been told just now.
 //!
+//! Who wants something of the nearest member ([`crate::Input::Seek`]) says with the question what it is, and the first that
+//! answers gives it. With more than one level those that are known here need not be the nearest: a site hears of what is far and
+//! not of what is near where the near one has its landmarks nearer still. So the nearest known is asked at once, as a landmark
+//! would be, and the landmarks as ever; whoever answers first is the nearest, and is taken for it for a while.
+//!
 //! Invariants: every question is answered once, at the latest after [`limits::LOCATE_TIMEOUT`]; "unknown" is
 //! said only if every landmark that could be asked and must know said "no", and none has named a member.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use skerry_base::{BucketId, Instant, SiteId};
 
-use super::landmarks::Landmarks;
+use super::sought::Sought;
 use crate::context::Context;
-use crate::message::{Message, Said};
+use crate::message::{Message, Said, Seek};
 use crate::{Answer, Output, Ticket, limits};
 
 /// Times that one landmark is asked one question.
@@ -58,9 +64,28 @@ struct Question {
     asked: BTreeMap<SiteId, Asked>,
     apart: BTreeSet<SiteId>,
     one_level: bool,
+    wanted: Option<Bytes>,
+    /// Until then members that are merely known here end nothing: there may be one nearer.
+    searches_until: Option<Instant>,
+    /// The first member that answered.
+    heard: Option<SiteId>,
+    /// Whether it gives what is wanted.
+    gives: bool,
 }
 
 impl Question {
+    /// Whether members that are known here are not enough yet.
+    fn is_searching(&self, now: Instant) -> bool {
+        self.heard.is_none() && self.searches_until.is_some_and(|until| now < until)
+    }
+
+    /// The members that were found: who answered first, then the nearest.
+    fn found(&self, known: &Known) -> Answer {
+        let others = known.reachable.iter().copied().filter(|site| Some(*site) != self.heard);
+        let sites = self.heard.into_iter().chain(others).take(limits::FOUND).collect();
+        if self.gives { Answer::Given { sites } } else { Answer::Found { sites } }
+    }
+
     const fn waited(&self) -> Instant {
         self.opened.after(limits::WAIT)
     }
@@ -80,14 +105,14 @@ impl Question {
     fn next_wake(&self) -> Instant {
         let open = self.asked.values().filter(|asked| asked.reply.is_none() && asked.tries < TRIES);
         let end = if self.all_replied() { self.waited() } else { self.deadline() };
-        open.map(|asked| asked.due).chain([end, self.deadline()]).min().unwrap_or(end)
+        let ends = [end, self.deadline()].into_iter().chain(self.searches_until);
+        open.map(|asked| asked.due).chain(ends).min().unwrap_or(end)
     }
 
     /// What can be concluded now, if anything.
     fn conclusion(&self, known: &Known, cx: &Context<'_>) -> Option<Answer> {
         if !known.reachable.is_empty() {
-            let sites = known.reachable.iter().copied().take(limits::FOUND).collect();
-            return Some(Answer::Found { sites });
+            return (!self.is_searching(cx.now)).then(|| self.found(known));
         }
         let over = cx.now >= self.deadline() || (self.all_replied() && cx.now >= self.waited());
         let unasked = match self.one_level || self.asked.is_empty() {
@@ -149,6 +174,7 @@ impl Question {
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     open: BTreeMap<Ticket, Question>,
+    sought: Sought,
 }
 
 impl Questions {
@@ -169,19 +195,40 @@ impl Questions {
         self.open.values().any(|question| question.wire == wire && question.bucket == bucket)
     }
 
-    pub(super) fn open(&mut self, ticket: Ticket, bucket: BucketId, known: Known, cx: &mut Context<'_>) {
+    /// `here`: this site knows of every member, or is one.
+    pub(super) fn open(
+        &mut self,
+        (ticket, bucket): (Ticket, BucketId),
+        (wanted, plan): (Option<Bytes>, Vec<(Duration, SiteId)>),
+        (known, here): (Known, bool),
+        cx: &mut Context<'_>,
+    ) {
         if self.open.len() >= limits::QUESTIONS && known.reachable.is_empty() {
             cx.stats.located += 1;
             cx.out.push(Output::Located { ticket, answer: Answer::NotYetKnown });
             return;
         }
-        let plan = Landmarks::of(cx.peers).waves(cx.peers);
         let asked =
             |(wait, site)| (site, Asked { due: cx.now.after(wait), tries: 0, reply: None, passed_on: None });
-        let asked = plan.into_iter().map(asked).collect();
-        let wire = cx.ticket().0;
-        let one_level = cx.peers.one_level();
-        let question = Question { bucket, wire, opened: cx.now, asked, apart: BTreeSet::new(), one_level };
+        let mut asked: BTreeMap<SiteId, Asked> = plan.into_iter().map(asked).collect();
+        let is_enough = wanted.is_none() || here || self.sought.is_known(bucket, &known.reachable, cx.now);
+        let nearest = known.reachable.first().copied().filter(|_| !is_enough);
+        if let Some(nearest) = nearest {
+            let at_once = Asked { due: cx.now, tries: 0, reply: None, passed_on: None };
+            asked.insert(nearest, at_once);
+        }
+        let question = Question {
+            bucket,
+            wire: cx.ticket().0,
+            opened: cx.now,
+            asked,
+            apart: BTreeSet::new(),
+            one_level: cx.peers.one_level(),
+            wanted,
+            searches_until: nearest.map(|site| cx.now.after(limits::WAIT + cx.peers.rtt(site))),
+            heard: None,
+            gives: false,
+        };
         self.open.insert(ticket, question);
         self.tick(ticket, known, cx);
     }
@@ -195,12 +242,21 @@ impl Questions {
             cx.out.push(Output::Located { ticket, answer });
             return;
         }
+        // Those that were known end it, and were not found by asking.
+        question.searches_until = question.searches_until.filter(|until| cx.now < *until);
         let (wire, bucket) = (question.wire, question.bucket);
         for (site, asked) in &mut question.asked {
             if asked.reply.is_none() && asked.tries < TRIES && asked.due <= cx.now {
                 asked.tries += 1;
                 asked.due = cx.now.after(patience(cx, *site));
-                cx.send(*site, Message::Locate { ticket: wire, bucket });
+                let knows = cx.peers.speaks_at_least(*site, limits::SEEKS);
+                cx.send(
+                    *site,
+                    match question.wanted.clone().filter(|_| knows) {
+                        Some(wanted) => Message::Seek(Seek { ticket: wire, bucket, wanted }),
+                        None => Message::Locate { ticket: wire, bucket },
+                    },
+                );
             }
         }
     }
@@ -215,10 +271,16 @@ impl Questions {
         if let Some(asked) = &mut asked {
             asked.passed_on = None;
         }
+        let gives = said == Said::Giving;
         match (said, asked) {
-            (Said::Member, _) => {
+            (Said::Member | Said::Giving, _) => {
                 if !known.reachable.contains(&from) {
                     known.reachable.push(from);
+                }
+                question.heard = Some(from);
+                question.gives = gives;
+                if question.wanted.is_some() {
+                    self.sought.found(question.bucket, from, cx.now);
                 }
             }
             (Said::PassedOn(to), Some(asked)) => {

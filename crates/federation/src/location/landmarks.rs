@@ -20,10 +20,11 @@ impl Landmarks {
         Self { sites: peers.landmarks() }
     }
 
-    /// After how long each is asked. The first at once: nothing is nearer.
-    pub(super) fn waves(&self, peers: &Peers) -> Vec<(Duration, SiteId)> {
+    /// After how long each is asked. The first at once: nothing is nearer. If not in `waves`, all are.
+    pub(super) fn waves(&self, peers: &Peers, waves: bool) -> Vec<(Duration, SiteId)> {
         let wait = |(index, site): (usize, &SiteId)| {
-            if index == 0 { (Duration::ZERO, *site) } else { (peers.rtt(*site) / 2, *site) }
+            let is_at_once = index == 0 || !waves;
+            (if is_at_once { Duration::ZERO } else { peers.rtt(*site) / 2 }, *site)
         };
         self.sites.iter().enumerate().map(wait).collect()
     }

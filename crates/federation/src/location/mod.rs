@@ -4,12 +4,15 @@
 //! landmarks in waves, nearest first ([`ask`]); a landmark passes the question on to the nearest member it
 //! knows, who answers the asker. With one level (K = 1) every site is a landmark of every other
 //! ([`landmarks::Landmarks`] is where levels come in). What was heard is kept in [`table`].
+//! A question may say what is wanted of a member ([`crate::message::Seek`]): it is passed on to the one with the shortest whole
+//! way, who gives it to the asker at once, and each asker only once ([`given`]). What that is nobody here knows.
 //!
 //! Honest negatives: a landmark that has not heard all live sites since its start says "not yet" for a while ([`untold`]),
 //! then whom it has not heard, never "no"; who concludes "unknown" names the sites that could not be asked.
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use skerry_base::{BucketId, Instant, SiteId};
 
 use crate::areas::ring;
@@ -21,14 +24,19 @@ use crate::{AreasReport, Config, Near, Ticket};
 mod answer;
 mod ask;
 mod census;
+mod given;
 mod landmarks;
 mod publish;
+mod sought;
 mod table;
 mod untold;
 
+pub(crate) use answer::Question;
 use answer::Waiting;
 use ask::Questions;
 use census::Census;
+use given::Given;
+use landmarks::Landmarks;
 use publish::Publisher;
 pub(crate) use table::Change;
 use table::Holders;
@@ -44,6 +52,8 @@ pub(crate) struct Location {
     waiting: Waiting,
     census: Census,
     untold: Untold,
+    given: Given,
+    waves: bool,
     /// Every site that is there has told this one what it holds, or need not.
     whole: bool,
     changes: Vec<Change>,
@@ -60,6 +70,8 @@ impl Location {
             waiting: Waiting::default(),
             census: Census::default(),
             untold: Untold::default(),
+            given: Given::default(),
+            waves: config.waves,
             whole: true,
             changes: Vec::new(),
         }
@@ -250,9 +262,17 @@ impl Location {
         }
     }
 
-    pub(crate) fn locate(&mut self, ticket: Ticket, bucket: BucketId, cx: &mut Context<'_>) {
+    pub(crate) fn locate(
+        &mut self,
+        ticket: Ticket,
+        bucket: BucketId,
+        wanted: Option<Bytes>,
+        cx: &mut Context<'_>,
+    ) {
         let known = self.known(bucket, cx);
-        self.questions.open(ticket, bucket, known, cx);
+        let here = self.is_member(bucket) || cx.peers.one_level() || cx.peers.view().is_top();
+        let plan = Landmarks::of(cx.peers).waves(cx.peers, self.waves);
+        self.questions.open((ticket, bucket), (wanted, plan), (known, here), cx);
     }
 
     /// A site that was named says that it is no member.
@@ -280,15 +300,15 @@ impl Location {
     }
 
     /// A question to this site as a landmark.
-    pub(crate) fn asked(&mut self, from: SiteId, ticket: u64, bucket: BucketId, cx: &mut Context<'_>) {
+    pub(crate) fn asked(&mut self, question: Question, cx: &mut Context<'_>) {
+        let (from, bucket) = (question.asker, question.bucket);
         if self.is_member(bucket) {
-            cx.send(from, Message::Said { ticket, bucket, said: Said::Member });
-            return;
+            return self.given.answer(question, cx);
         }
         let members: BTreeSet<SiteId> =
             self.members(bucket, cx).into_iter().filter(|site| *site != from).collect();
         let none = self.nothing(from, cx);
-        self.waiting.answer(answer::Question { asker: from, ticket, bucket }, &members, none, cx);
+        self.waiting.answer(question, &members, none, cx);
     }
 
     /// What to say of a bucket of which nothing is known here.
@@ -340,10 +360,10 @@ impl Location {
     }
 
     /// A question that a landmark passed on to this site as a member.
-    pub(crate) fn passed_on(&mut self, from: SiteId, asked: (SiteId, u64, BucketId), cx: &mut Context<'_>) {
-        let (asker, ticket, bucket) = asked;
+    pub(crate) fn passed_on(&mut self, from: SiteId, question: Question, cx: &mut Context<'_>) {
+        let bucket = question.bucket;
         if self.is_member(bucket) {
-            cx.send(asker, Message::Said { ticket, bucket, said: Said::Member });
+            self.given.answer(question, cx);
         } else {
             cx.send(from, Message::NotMember { bucket });
         }
@@ -356,7 +376,7 @@ impl Location {
             cx.stale();
             return;
         }
-        if said == Said::Member && !self.system.contains(&bucket) {
+        if matches!(said, Said::Member | Said::Giving) && !self.system.contains(&bucket) {
             let changes = self.holders.hint(from, bucket);
             self.note(changes, cx);
         }

@@ -42,6 +42,7 @@ impl Message {
             Self::Gathered(gathered) => check_items(&gathered.items),
             Self::Said { said: Said::NotHeard(sites), .. } => within(sites.len(), limits::SITES),
             Self::Place(place) => check_place(place),
+            Self::Seek(seek) | Self::SeekOn { seek, .. } => within(seek.wanted.len(), limits::WANTED_BYTES),
             Self::Census(census) => within(census.entries.len(), limits::ROLLS),
             Self::Rolls(rolls) => check_rolls(rolls),
             Self::Metered { every_secs: 0 } => Ok(()),

@@ -194,6 +194,20 @@ pub enum Said {
     NotHere,
     /// Not heard of; the sender is told by everybody and has heard all but these, which are not alive. From dialect 2 on.
     NotHeard(Vec<SiteId>),
+    /// The sender is a member, and what was wanted is on its way to the asker beside this word. From
+    /// [`crate::limits::SEEKS`] on.
+    Giving,
+}
+
+/// A question for a bucket that says what is wanted of a member. From [`crate::limits::SEEKS`] on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seek {
+    /// For the answer.
+    pub ticket: u64,
+    /// Which bucket.
+    pub bucket: BucketId,
+    /// What a member is to give the asker, in words of the shell; never the thing itself.
+    pub wanted: Bytes,
 }
 
 /// Where a site is and how it sees the federation.
@@ -370,6 +384,16 @@ pub enum Message {
         /// not pay.
         every_secs: u32,
     },
+    /// A question to a landmark, which passes on with it what is wanted; a member gives that at once. From
+    /// [`crate::limits::SEEKS`] on, like what follows.
+    Seek(Seek),
+    /// The same passed on to a member.
+    SeekOn {
+        /// The question.
+        seek: Seek,
+        /// Who asked.
+        asker: SiteId,
+    },
 }
 
 impl Versioned for Message {
@@ -429,6 +453,9 @@ impl Message {
             Self::Place(_) | Self::Withdraw { .. } | Self::Census(_) | Self::Rolls(_) => 2,
             Self::Said { said: Said::NotHere | Said::NotHeard(_), .. } => 2,
             Self::Metered { .. } => crate::limits::METERED,
+            Self::Seek(_) | Self::SeekOn { .. } | Self::Said { said: Said::Giving, .. } => {
+                crate::limits::SEEKS
+            }
             _ => 1,
         }
     }

@@ -6,7 +6,7 @@ use skerry_base::{Dot, NodeId, Origin};
 
 use super::{
     Batch, Bytes, Census, Compare, Fingerprint, Gather, Gathered, Holding, Loose, Membership, Message, Place,
-    Probe, Publish, Pull, Refusal, Rolls, Said, Span, Vector, Verdict,
+    Probe, Publish, Pull, Refusal, Rolls, Said, Seek, Span, Vector, Verdict,
 };
 use crate::areas::Coordinate;
 use crate::{FeedItem, limits};
@@ -125,7 +125,14 @@ fn samples() -> Vec<Message> {
         Message::Rolls(rolls(None)),
         Message::Metered { every_secs: 0 },
         Message::Metered { every_secs: 3600 },
+        said(Said::Giving),
+        Message::Seek(seek()),
+        Message::SeekOn { seek: seek(), asker: SiteId([3; 16]) },
     ]
+}
+
+fn seek() -> Seek {
+    Seek { ticket: 300, bucket: BUCKET, wanted: Bytes::from_static(b"a key") }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -148,7 +155,8 @@ fn only_what_was_added_needs_a_later_dialect() {
     let dialects: Vec<u8> = samples().iter().map(Message::dialect).collect();
     assert!(dialects.iter().take(30).all(|dialect| *dialect == 1));
     assert!(dialects.iter().skip(30).take(7).all(|dialect| *dialect == limits::AREAS));
-    assert!(dialects.iter().skip(37).all(|dialect| *dialect == limits::METERED));
+    assert!(dialects.iter().skip(37).take(2).all(|dialect| *dialect == limits::METERED));
+    assert!(dialects.iter().skip(39).all(|dialect| *dialect == limits::SEEKS));
 }
 
 #[test]
@@ -172,6 +180,9 @@ fn what_is_not_canonical_is_refused() {
     let entries = vec![(BUCKET, 1); limits::ROLLS + 1];
     refused(Message::Census(Census { ticket: 1, entries }));
     refused(Message::Metered { every_secs: 1 });
+    let long = Seek { wanted: Bytes::from(vec![0; limits::WANTED_BYTES + 1]), ..seek() };
+    refused(Message::Seek(long.clone()));
+    refused(Message::SeekOn { seek: long, asker: SiteId([3; 16]) });
     refused(Message::Metered { every_secs: 86_400 });
     // A vector with an entry of 0: the last byte of this news is its seq.
     let mut news = Message::News { bucket: BUCKET, vector: vector(6) }.encode();
@@ -191,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_messages_are_refused_or_make_sense(which in 0usize..39, at in 0usize..200, byte in any::<u8>()) {
+    fn damaged_messages_are_refused_or_make_sense(which in 0usize..42, at in 0usize..200, byte in any::<u8>()) {
         let mut bytes = samples()[which].encode();
         let at = at % bytes.len();
         bytes[at] = byte;

@@ -5,7 +5,7 @@ use skerry_base::{BucketId, Dot, NodeId, Origin, Vector};
 use skerry_federation::areas::Coordinate;
 use skerry_federation::message::{
     Batch, Census, Compare, Gather, Gathered, Holding, Membership, Message, Place, Probe, Publish, Pull,
-    Refusal, Rolls, Said, Verdict,
+    Refusal, Rolls, Said, Seek, Verdict,
 };
 use skerry_federation::{Config, Federation, FeedItem, Fingerprint, Input, Loose, Output, SiteEntry, Span};
 
@@ -23,7 +23,7 @@ fn draw(world: &mut World, ticket: u64) -> Message {
     let span = Span { origin, first: 1, last: seq };
     let site = site_id(world.draw(4));
     let item = FeedItem { dot, record: Bytes::from_static(b"x"), bodies: vec![] };
-    match world.draw(26) {
+    match world.draw(29) {
         0 => Message::Swim(Bytes::from(vec![world.draw(256) as u8; world.draw(80)])),
         1 => Message::Pull(Pull { ticket, bucket: id, seen: vector, max_bytes: u32::MAX, batches: 255 }),
         2 => Message::PullRefused { ticket, bucket: id, reason: Refusal::NotMember },
@@ -84,6 +84,12 @@ fn draw(world: &mut World, ticket: u64) -> Message {
             unheard: (world.draw(2) == 0).then(|| vec![site]),
             more: world.draw(2) == 0,
         }),
+        26 => Message::Seek(Seek { ticket, bucket: id, wanted: vec![7; world.draw(40)].into() }),
+        27 => {
+            let seek = Seek { ticket, bucket: id, wanted: vec![7; world.draw(40)].into() };
+            Message::SeekOn { seek, asker: site }
+        }
+        28 => Message::Said { ticket, bucket: id, said: Said::Giving },
         _ => Message::Batch(batch(world, (ticket, id), item, &vector)),
     }
 }

@@ -14,6 +14,7 @@ mod loose;
 mod memory;
 mod paying;
 mod quiet;
+mod seeking;
 mod silent;
 mod throughput;
 mod transcript;

@@ -46,6 +46,8 @@ pub(crate) fn line(message: &Message) -> String {
         Message::Publish(publish) => format!("publish {}", publish.changes.len()),
         Message::Published { .. } => "published".into(),
         Message::Locate { .. } => "locate".into(),
+        Message::Seek(_) => "seek".into(),
+        Message::SeekOn { .. } => "seek on".into(),
         Message::PassOn { .. } => "pass on".into(),
         Message::Said { said, .. } => match said {
             Said::Member => "member".into(),

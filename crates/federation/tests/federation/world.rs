@@ -55,6 +55,7 @@ enum Event {
     Wake { site: usize, life: u64 },
     Commit { site: usize, life: u64, output: Box<Output> },
     Link { site: usize, other: usize, up: bool, life: u64 },
+    Gift { from: usize, to: usize, wanted: Bytes, connection: u64 },
 }
 
 pub(crate) struct World {
@@ -69,6 +70,10 @@ pub(crate) struct World {
     /// Sites that take no records with the news of them.
     pub(crate) plain: BTreeSet<usize>,
     pub(crate) located: BTreeMap<Ticket, (Instant, Answer)>,
+    /// What came of what was wanted: to whom and what, when first, and from whom each time.
+    pub(crate) gifts: BTreeMap<(usize, Bytes), (Instant, Vec<usize>)>,
+    /// Whether landmarks are asked in waves, by machines that are begun from now on.
+    pub(crate) waves: bool,
     pub(crate) reports: Vec<(usize, Report)>,
     pub(crate) history: BTreeMap<(BucketId, Dot), Record>,
     pub(crate) alive: BTreeSet<(usize, SiteId)>,
@@ -80,6 +85,8 @@ pub(crate) struct World {
     pub(crate) unaware: BTreeSet<usize>,
     /// Sites of a release that does not read them.
     pub(crate) before: BTreeSet<usize>,
+    /// Sites of a release that does not know what is wanted with a question.
+    pub(crate) mute_of_wants: BTreeSet<usize>,
     /// How long links rest, as each end was told.
     pub(crate) rests: BTreeMap<(usize, usize), Option<Duration>>,
     /// Levels of landmarks whatever the number of sites.
@@ -140,6 +147,8 @@ impl World {
             dropped: 0,
             plain: BTreeSet::new(),
             located: BTreeMap::new(),
+            gifts: BTreeMap::new(),
+            waves: true,
             reports: Vec::new(),
             history: BTreeMap::new(),
             alive: BTreeSet::new(),
@@ -147,6 +156,7 @@ impl World {
             paying: BTreeSet::new(),
             unaware: BTreeSet::new(),
             before: BTreeSet::new(),
+            mute_of_wants: BTreeSet::new(),
             rests: BTreeMap::new(),
             rtts: BTreeMap::new(),
             cuts: BTreeSet::new(),
@@ -196,6 +206,7 @@ impl World {
     fn machine(&mut self, n: usize, life: u64) -> Federation {
         let mut config = Config::new(site_id(n), life, self.rng.random()).with_system(SYSTEM);
         config.levels = self.levels;
+        config.waves = self.waves;
         config.dialect = self.dialect(n);
         Federation::new(config.with_fresh(!self.plain.contains(&n)))
     }
@@ -204,6 +215,7 @@ impl World {
         match (self.old.contains(&n), self.before.contains(&n)) {
             (true, _) => 1,
             (false, true) => limits::METERED,
+            (false, false) if self.mute_of_wants.contains(&n) => limits::LIGHT,
             (false, false) => limits::DIALECT,
         }
     }
@@ -389,7 +401,17 @@ impl World {
                 self.rests.insert((n, number(site)), every);
             }
             Output::MemberOf { .. } => {}
+            Output::Give { to, bucket, wanted } => self.give((n, number(to)), bucket, wanted),
             Output::Violation(what) => panic_on(what),
+        }
+    }
+
+    /// As over a stream of its own: neither lost nor repeated while the connection stands.
+    fn give(&mut self, (from, to): (usize, usize), id: BucketId, wanted: Bytes) {
+        assert!(self.sites[from].joined.contains(&id), "{from} gives what it does not follow");
+        if !self.mute.contains(&(from, to)) && self.is_connected(from, to) {
+            let connection = self.connections[&pair(from, to)];
+            self.schedule(self.rtt(from, to) / 2, Event::Gift { from, to, wanted, connection });
         }
     }
 
@@ -461,6 +483,12 @@ impl World {
                     self.sites[to].got_bytes += bytes.len() as u64;
                     self.sites[to].got += 1;
                     self.input(to, Input::Received { from: site_id(from), message });
+                }
+            }
+            Event::Gift { from, to, wanted, connection } => {
+                if self.connections[&pair(from, to)] == connection && self.sites[to].up {
+                    let gift = self.gifts.entry((to, wanted)).or_insert((self.now, Vec::new()));
+                    gift.1.push(from);
                 }
             }
             Event::Wake { site, life } => {

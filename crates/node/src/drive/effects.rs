@@ -2,8 +2,20 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use skerry_base::{BucketId, SiteId};
 use skerry_federation::{Apply, Drop, Fresh, Keep, Message, Report};
+
+/// What a site wants of a bucket that is followed here.
+#[derive(Debug)]
+pub(crate) struct Give {
+    /// Who.
+    pub(crate) to: SiteId,
+    /// Of which bucket.
+    pub(crate) bucket: BucketId,
+    /// What: its words, unread.
+    pub(crate) wanted: Bytes,
+}
 
 /// Carries out what the machine wants. None of these may wait for long: the machine stands still meanwhile.
 pub(crate) trait Effects: Send + 'static {
@@ -17,6 +29,8 @@ pub(crate) trait Effects: Send + 'static {
     fn keep(&mut self, keep: Keep);
     /// Drop dots; answered by `Applied`.
     fn drop_dead(&mut self, dead: Drop);
+    /// Give a site what it wants, in the background; best effort.
+    fn give(&mut self, give: Give);
     /// A site is, or is no longer, a member.
     fn member_of(&mut self, site: SiteId, bucket: BucketId, member: bool);
     /// A site is heard of, or silent.

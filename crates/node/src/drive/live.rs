@@ -20,7 +20,7 @@ use skerry_storage::{CommitError, SmallBody, Step, Store};
 use tokio::sync::mpsc;
 
 use super::stored::{Stored, VectorFile};
-use super::{Drive, Effects};
+use super::{Drive, Effects, Give};
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::copies::Copies;
@@ -64,6 +64,8 @@ pub(crate) struct Live {
     pub(crate) copies: Arc<Copies>,
     /// Told when a source has nothing more for this site.
     pub(crate) caught_up: mpsc::Sender<(BucketId, SiteId)>,
+    /// Told what other sites want of this one.
+    pub(crate) gives: mpsc::Sender<Give>,
 }
 
 impl Effects for Live {
@@ -154,6 +156,12 @@ impl Effects for Live {
                 drive.tell(Input::Applied { ticket, ok: result.is_ok() });
             },
         );
+    }
+
+    fn give(&mut self, give: Give) {
+        if let Err(error) = self.gives.try_send(give) {
+            tracing::debug!(%error, "what a site wants was not given: it will ask");
+        }
     }
 
     fn member_of(&mut self, site: SiteId, bucket: BucketId, member: bool) {

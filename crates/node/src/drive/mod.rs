@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use bytes::Bytes;
 use skerry_base::BucketId;
 use skerry_federation::{Answer, Federation, Input, Message, Output, Replica, Ticket};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -19,13 +20,13 @@ pub(crate) mod live;
 pub(crate) mod replica;
 pub(crate) mod stored;
 
-pub(crate) use effects::Effects;
+pub(crate) use effects::{Effects, Give};
 
 /// What the drive thread is told.
 enum Event {
     Input(Input),
     Received(Input, OwnedSemaphorePermit),
-    Locate(BucketId, oneshot::Sender<Answer>),
+    Locate(BucketId, Option<Bytes>, oneshot::Sender<Answer>),
     Ask(Ask),
     Stop,
 }
@@ -82,10 +83,10 @@ impl Drive {
         self.events.send(Event::Received(Input::Received { from, message }, permit)).ok();
     }
 
-    /// Who is a member of this bucket? None when the drive has stopped.
-    pub(crate) async fn locate(&self, bucket: BucketId) -> Option<Answer> {
+    /// Who is a member of this bucket, and what the nearest is to give, if anything? None when the drive has stopped.
+    pub(crate) async fn locate(&self, bucket: BucketId, wanted: Option<Bytes>) -> Option<Answer> {
         let (answer, answered) = oneshot::channel();
-        self.events.send(Event::Locate(bucket, answer)).ok()?;
+        self.events.send(Event::Locate(bucket, wanted, answer)).ok()?;
         answered.await.ok()
     }
 
@@ -177,11 +178,14 @@ impl<R: Replicas, E: Effects> Driver<R, E> {
                 self.input(input);
                 drop(permit);
             }
-            Event::Locate(bucket, answer) => {
+            Event::Locate(bucket, wanted, answer) => {
                 self.tickets += 1;
                 let ticket = Ticket(self.tickets);
                 self.questions.insert(ticket, answer);
-                self.input(Input::Locate { ticket, bucket });
+                self.input(match wanted {
+                    Some(wanted) => Input::Seek { ticket, bucket, wanted },
+                    None => Input::Locate { ticket, bucket },
+                });
             }
             Event::Ask(ask) => self.ask(ask),
             Event::Stop => {}
@@ -227,6 +231,7 @@ impl<R: Replicas, E: Effects> Driver<R, E> {
                     question.send(answer).ok();
                 }
             }
+            Output::Give { to, bucket, wanted } => self.effects.give(Give { to, bucket, wanted }),
             Output::MemberOf { site, bucket, member } => self.effects.member_of(site, bucket, member),
             Output::SiteAlive(site) => self.effects.alive(site, true),
             Output::SiteDead(site) => self.effects.alive(site, false),

@@ -93,11 +93,13 @@ impl Answers {
         let plain =
             |answer: Outcome<Response>| (answer.unwrap_or_else(|error| list::refused(&error)), Vec::new());
         match request {
-            Request::Control | Request::Forward(_) | Request::Words { .. } | Request::Circuit(_) => {
-                (Response::Done, Vec::new())
-            }
+            Request::Control
+            | Request::Forward(_)
+            | Request::Words { .. }
+            | Request::Circuit(_)
+            | Request::Give { .. } => (Response::Done, Vec::new()),
             Request::Through(asked) => through::answer(site, from.class, asked).await,
-            Request::Read(read) => object(site, read).await,
+            Request::Read(read) => object(site, read, u64::MAX).await,
             Request::Chunk { domain, chunk } => one_chunk(site, domain, chunk, 0).await,
             Request::Tail(tail) => match tail.way {
                 None => one_chunk(site, tail.domain, tail.chunk.id, tail.from).await,
@@ -132,12 +134,13 @@ async fn known(site: &Arc<Site>, id: BucketId) -> Outcome<Bucket> {
     found.ok_or_else(|| ServiceError::no_such_bucket(&id.to_string()))
 }
 
-async fn object(site: &Arc<Site>, read: Read) -> (Response, Vec<Bytes>) {
+/// An object, with so many bytes of its body at most.
+pub(crate) async fn object(site: &Arc<Site>, read: Read, most: u64) -> (Response, Vec<Bytes>) {
     if !site.is_member(read.bucket) {
         return (Response::NotMember, Vec::new());
     }
     let (store, bucket) = (site.store.clone(), read.bucket);
-    let find = move || found(&store, read);
+    let find = move || found(&store, read, most);
     match tokio::task::spawn_blocking(find).await.map_err(refusal::task) {
         Ok(Ok((Response::NoObject { .. }, _))) if !site.is_complete(bucket) => {
             (Response::Joining, Vec::new())
@@ -147,7 +150,7 @@ async fn object(site: &Arc<Site>, read: Read) -> (Response, Vec<Bytes>) {
     }
 }
 
-fn found(store: &skerry_storage::Store, read: Read) -> Outcome<(Response, Vec<Bytes>)> {
+fn found(store: &skerry_storage::Store, read: Read, most: u64) -> Outcome<(Response, Vec<Bytes>)> {
     let view = &store.view();
     let version = match read.which {
         Which::Current => None,
@@ -168,7 +171,7 @@ fn found(store: &skerry_storage::Store, read: Read) -> Outcome<(Response, Vec<By
     };
     let heads = space::heads(view, read.bucket, &read.key).map_err(unreadable)?;
     let others = heads.iter().filter(|head| head.dot != record.dot);
-    let chunks = far::first_chunks(store, &record, read.part)?;
+    let chunks = far::first_chunks_within(store, &record, read.part, most)?;
     let found = message::Found {
         record: record.encode().into(),
         heads: others.map(|head| head.encode().into()).collect(),

@@ -19,7 +19,9 @@ use skerry_model::{Object, Record, space};
 use super::get::{Found, Wanted};
 use super::members::{self, Asking};
 use super::refusal;
+use super::seek::Offer;
 use super::source::Chunks;
+use crate::peers::gifts::Gift;
 use crate::peers::message::{self, Part, Read, Request, Response, Which};
 use crate::peers::{Answer, PeerError};
 use crate::site::{Site, entry, unreadable};
@@ -33,18 +35,14 @@ pub(crate) async fn read(
     wanted: &Wanted,
     part: Part,
     here: &Found,
-    asking: Asking,
+    asking: (Asking, Offer),
 ) -> Outcome<Found> {
     let known = match here {
         Found::Object(record) | Found::Marker(record) => Some(record.dot),
         Found::Nothing => None,
     };
-    // What is here already need not come again: ask for the record alone.
-    // What may not lie here is streamed chunk by chunk instead.
-    let elsewhere = matches!(here, Found::Object(_)) || !wanted.bucket.may_lie_at(site.id);
-    let part = if elsewhere { Part::Nothing } else { part };
-    let question = question(wanted, part);
-    match race(site, &asking, &question, matches!(here, Found::Nothing)).await? {
+    let part = self::part(site, wanted, part, here);
+    match race(site, asking, &question(wanted, part), matches!(here, Found::Nothing)).await? {
         Some(Heard::Object(member, found, answer)) => {
             take(site, wanted, part, known, Taken { member, found, answer }).await
         }
@@ -53,14 +51,27 @@ pub(crate) async fn read(
     }
 }
 
-/// Asks for what is wanted.
-pub(crate) fn question(wanted: &Wanted, part: Part) -> Request {
-    Request::Read(Read {
+/// What of the body is to come along.
+pub(crate) fn part(site: &Site, wanted: &Wanted, part: Part, here: &Found) -> Part {
+    // What is here already need not come again: ask for the record alone.
+    // What may not lie here is streamed chunk by chunk instead.
+    let elsewhere = matches!(here, Found::Object(_)) || !wanted.bucket.may_lie_at(site.id);
+    if elsewhere { Part::Nothing } else { part }
+}
+
+/// What is wanted, as others are asked for it.
+pub(crate) fn wanted(wanted: &Wanted, part: Part) -> Read {
+    Read {
         bucket: wanted.bucket.id,
         key: wanted.key.clone(),
         which: wanted.version.map_or(Which::Current, super::write::which),
         part,
-    })
+    }
+}
+
+/// Asks for what is wanted.
+pub(crate) fn question(wanted: &Wanted, part: Part) -> Request {
+    Request::Read(self::wanted(wanted, part))
 }
 
 /// Nobody has it; what this site knows itself still counts (a delete marker).
@@ -90,7 +101,7 @@ pub(crate) struct Taken {
 /// be missing here was seen by somebody who said so. `is_unknown`: nothing is here that says so.
 async fn race(
     site: &Arc<Site>,
-    asking: &Asking,
+    (mut asking, mut offer): (Asking, Offer),
     question: &Request,
     is_unknown: bool,
 ) -> Outcome<Option<Heard>> {
@@ -100,10 +111,15 @@ async fn race(
     let mut rest: VecDeque<SiteId> = asking.sites.iter().copied().collect();
     while !rest.is_empty() {
         let pair: Vec<SiteId> = rest.drain(..rest.len().min(2)).collect();
-        let answers = both(site, &pair, question).await;
+        let promised = std::mem::take(&mut asking.promised);
+        let answers = match given(&mut offer, promised).await {
+            Some(gift) => vec![heard(gift)],
+            None => asked_or_given(site, &mut offer, &pair, question).await,
+        };
         // The second is not waited for when the first was of use.
         let unheard = pair.iter().filter(|member| answers.iter().all(|(heard, _)| heard != *member));
         unheard.rev().for_each(|member| rest.push_front(*member));
+        rest.retain(|member| answers.iter().all(|(heard, _)| heard != member));
         for (member, answer) in answers {
             let name = || site.peers.roster.name(member);
             match answer.map(|answer| (answer.response.clone(), answer)) {
@@ -137,6 +153,40 @@ async fn race(
     }
     asking.nobody(site, &failed)?;
     Ok(absent.then_some(Heard::Nothing))
+}
+
+/// What one of them has given; waited for as long as the nearest has where one said that it gives.
+async fn given(offer: &mut Offer, promised: bool) -> Option<Gift> {
+    let gift = match offer.given.take() {
+        Some(gift) => Some(gift),
+        None if promised => tokio::time::timeout(HEAD_START, offer.coming.as_mut()?.next()).await.ok(),
+        None => None,
+    };
+    gift.filter(Gift::is_answer)
+}
+
+fn heard(gift: Gift) -> (SiteId, Result<Answer, PeerError>) {
+    (gift.member, Ok(gift.answer))
+}
+
+/// Asks, while something may still be given.
+async fn asked_or_given(
+    site: &Arc<Site>,
+    offer: &mut Offer,
+    pair: &[SiteId],
+    question: &Request,
+) -> Vec<(SiteId, Result<Answer, PeerError>)> {
+    let Some(coming) = &mut offer.coming else { return both(site, pair, question).await };
+    let mut asked = std::pin::pin!(both(site, pair, question));
+    loop {
+        tokio::select! {
+            biased;
+            gift = coming.next() => if gift.is_answer() {
+                return vec![heard(gift)];
+            },
+            answers = &mut asked => return answers,
+        }
+    }
 }
 
 /// Asks the first, and the second too if the first is slow; what came, the useful answer first.
@@ -281,12 +331,25 @@ pub(crate) fn first_chunks(
     record: &Record,
     part: Part,
 ) -> Result<Vec<bytes::Bytes>, ServiceError> {
+    first_chunks_within(store, record, part, u64::MAX)
+}
+
+/// The same of so many bytes together at most.
+pub(crate) fn first_chunks_within(
+    store: &skerry_storage::Store,
+    record: &Record,
+    part: Part,
+    most: u64,
+) -> Result<Vec<bytes::Bytes>, ServiceError> {
     let Some(object) = record.object() else { return Ok(Vec::new()) };
     let Ok(selection) = selection(part, object) else { return Ok(Vec::new()) };
     let mut walk = Walk::new(object.chunks.clone(), selection.bytes);
     let (mut found, mut bytes) = (Vec::new(), 0);
     while bytes < skerry_base::limits::CHUNK_BYTES {
         let Some(Step::Tree(chunk) | Step::Leaf(chunk, _)) = walk.next() else { break };
+        if (bytes as u64).saturating_add(u64::from(chunk.stored)) > most {
+            break;
+        }
         let Ok(content) = store.read_chunk(record.bucket, chunk.id, 0..u32::MAX) else { break };
         if chunk.kind == skerry_base::ChunkKind::Tree {
             walk.supply(&content).map_err(refusal::malformed)?;

@@ -21,8 +21,9 @@ use skerry_model::{Object, Record};
 use super::bucket::Bucket;
 use super::lost::{self, Shown};
 use super::members;
+use super::seek::Offer;
 use super::source::Chunks;
-use super::{far, newer, shape, within};
+use super::{far, newer, seek, shape, within};
 use crate::following::Trust;
 use crate::peers::message::Part;
 use crate::site::{Site, unreadable};
@@ -236,6 +237,7 @@ async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part, is_sites: 
     let before = site.trusts(id, &wanted.key);
     let found = site.look(move |view| local.local(view)).await?;
     let trust = before.and_then(|_| site.trusts(id, &wanted.key));
+    let part = far::part(site, wanted, part, &found);
     let asking = match &found {
         Found::Object(_) if site.is_member(id) || trust.is_some() => return Ok(found),
         _ if trust == Some(Trust::Current)
@@ -243,11 +245,11 @@ async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part, is_sites: 
         {
             return Ok(found);
         }
-        _ if !site.is_complete(id) => members::nearest(site, &wanted.bucket).await,
+        _ if !site.is_complete(id) => seek::members(site, &wanted.bucket, &far::wanted(wanted, part)).await,
         _ if wanted.bucket.config.miss == Miss::Local => return Ok(found),
         _ => match members::ahead(site, id, is_sites).await {
             None => return Ok(found),
-            Some(ahead) => Ok(ahead),
+            Some(ahead) => Ok((ahead, Offer::default())),
         },
     };
     let asked = match asking {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
 use skerry_base::{BucketId, SiteId, Vector};
@@ -46,12 +47,14 @@ pub(crate) struct Asking {
     pub(crate) unknown: bool,
     /// What these are known to have that is missing here, at a member: none of them speaks for another.
     pub(crate) missing: Vec<(SiteId, Vector)>,
+    /// Whether one of them has said that it gives what is wanted.
+    pub(crate) promised: bool,
 }
 
 impl Asking {
     /// These and nobody else.
-    pub(crate) const fn of(bucket: BucketId, sites: Vec<SiteId>) -> Self {
-        Self { bucket, sites, silent: Vec::new(), unknown: false, missing: Vec::new() }
+    pub(crate) fn of(bucket: BucketId, sites: Vec<SiteId>) -> Self {
+        Self { bucket, sites, silent: Vec::new(), unknown: false, missing: Vec::new(), promised: false }
     }
 
     /// Takes note of who may be a member for all that is known, at a site that is still taking the records of a bucket and so has
@@ -88,8 +91,13 @@ impl Asking {
 /// The members of a bucket but this site, nearest first. Just after its start a site waits for links: nobody to ask
 /// then says nothing yet.
 pub(crate) async fn nearest(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
+    nearest_for(site, bucket, None).await
+}
+
+/// The same, for who says what the nearest is to give ([`super::seek`]).
+pub(crate) async fn nearest_for(site: &Arc<Site>, bucket: &Bucket, wanted: Option<Bytes>) -> Outcome<Asking> {
     loop {
-        let asking = known(site, bucket).await?;
+        let asking = known(site, bucket, wanted.clone()).await?;
         let alone = asking.sites.is_empty() && (asking.unknown || !asking.silent.is_empty());
         if !alone || !site.waits_for_links().await {
             return Ok(asking);
@@ -97,10 +105,10 @@ pub(crate) async fn nearest(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking
     }
 }
 
-async fn known(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
+async fn known(site: &Arc<Site>, bucket: &Bucket, wanted: Option<Bytes>) -> Outcome<Asking> {
     let mut asking = match site.is_member(bucket.id) {
         true => of_member(site, bucket).await,
-        false => located(site, bucket).await?,
+        false => located(site, bucket, wanted).await?,
     };
     // Links are known here first: who was silent for the machine may just have come back.
     let all = asking.sites.drain(..).chain(asking.silent.drain(..)).filter(|member| *member != site.id);
@@ -125,13 +133,14 @@ fn is_given(bucket: &Bucket) -> bool {
     bucket.epoch.is_some_and(|epoch| epoch > skerry_model::bucket::FIRST_EPOCH)
 }
 
-async fn located(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Asking> {
+async fn located(site: &Arc<Site>, bucket: &Bucket, wanted: Option<Bytes>) -> Outcome<Asking> {
     let mut asking = Asking::of(bucket.id, Vec::new());
     for _ in 0..ASKED_AGAIN {
         asking.unknown = false;
-        match site.drive.locate(bucket.id).await {
+        match site.drive.locate(bucket.id, wanted.clone()).await {
             None => return Err(refusal::stopping()),
             Some(Answer::Found { sites }) => asking.sites = sites,
+            Some(Answer::Given { sites }) => (asking.sites, asking.promised) = (sites, true),
             Some(Answer::Unreachable { sites }) => asking.silent = sites,
             Some(Answer::Unknown { unasked }) => asking.silent = unasked,
             Some(Answer::NotYetKnown) => {

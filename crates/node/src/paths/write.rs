@@ -28,6 +28,7 @@ use super::bucket::Bucket;
 use super::get::{Found, Wanted};
 use super::held::{self, Pins};
 use super::home::{self, Standpoint, Turned};
+use super::seek::Offer;
 use super::{far, members, refusal, shape, tenure, upload};
 use crate::copies::look::is_here;
 use crate::duties::Act;
@@ -166,7 +167,7 @@ async fn acquaint(site: &Arc<Site>, asked: &Asked) -> Outcome<()> {
             Some(ahead) => ahead,
             None => members::nearest(site, &wanted.bucket).await?,
         };
-        far::read(site, &wanted, Part::Nothing, &here, asking).await
+        far::read(site, &wanted, Part::Nothing, &here, (asking, Offer::default())).await
     };
     let heard = tokio::time::timeout(ACQUAINTED, heard).await;
     match heard {

@@ -201,7 +201,7 @@ impl Peers {
 
     /// All of an object that was asked for came.
     pub(crate) fn keep_object_stream(&self, answer: Answer) {
-        if self.resumes(answer.node) {
+        if !answer.is_given && self.resumes(answer.node) {
             self.kept.put(answer.node, answer.stream, self.clock.now());
         }
     }

@@ -95,6 +95,23 @@ pub(crate) enum Request {
         /// Which.
         bucket: BucketId,
     },
+    /// What the site asked wants, which said so with a question for the bucket: the answer to a [`Self::Read`] follows, and nothing
+    /// is answered. Said to who speaks [`super::mark::SEEKS`] only.
+    Give {
+        /// Of [`Sought`].
+        token: u64,
+    },
+}
+
+/// What a site wants of the nearest member of a bucket. It travels within messages of the federation machine, to whom it is bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sought {
+    /// Under which number it is to be given.
+    pub(crate) token: u64,
+    /// What.
+    pub(crate) read: Read,
+    /// Bytes of payload that are to come along at most: whole chunks, or none.
+    pub(crate) most: u32,
 }
 
 /// Asks for what the asker lacks of a chunk. Answered by [`Response::Chunk`] with so many bytes, as the whole is.
@@ -629,6 +646,11 @@ impl ToldBelow {
 
 impl Versioned for Request {
     const NAME: &'static str = "request between sites";
+    const VERSION: u8 = 1;
+}
+
+impl Versioned for Sought {
+    const NAME: &'static str = "what is wanted of a member";
     const VERSION: u8 = 1;
 }
 

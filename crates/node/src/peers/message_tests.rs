@@ -201,3 +201,14 @@ fn clones_v1_fixtures() {
     assert_eq!(codec::decode::<Response>(&codec::encode(&response)).unwrap(), response);
     assert_eq!(hex(&codec::encode(&Response::IsLive(true))), "011901");
 }
+
+#[test]
+fn give_v1_fixtures() {
+    let request = Request::Give { token: 300 };
+    assert_eq!(hex(&codec::encode(&request)), "011aac02");
+    assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+    let read = Read { bucket: BucketId([1; 16]), key: "k".into(), which: Which::Current, part: Part::Whole };
+    let sought = Sought { token: 300, read, most: 1 << 20 };
+    assert_eq!(hex(&codec::encode(&sought)), format!("01ac02{}016b0001808040", "01".repeat(16)));
+    assert_eq!(codec::decode::<Sought>(&codec::encode(&sought)).unwrap(), sought);
+}

@@ -25,6 +25,7 @@ pub(crate) mod chunks;
 pub(crate) mod circuits;
 mod doubts;
 mod flows;
+pub(crate) mod gifts;
 mod heed;
 mod kept;
 pub(crate) mod mark;
@@ -101,12 +102,16 @@ pub(crate) struct Peers {
     kept: kept::Kept,
     parts: Arc<parts::Parts>,
     flows: Arc<flows::Flows>,
+    gifts: gifts::Gifts,
     /// Sites to and from which what crosses is paid for, here or there.
     paid: Mutex<BTreeSet<SiteId>>,
     readers: AtomicU64,
     waits: Mutex<Waits>,
     /// Who waits for the news of links.
     heed: heed::Heed,
+    /// Objects that were asked for.
+    #[cfg(test)]
+    pub(crate) reads: AtomicU64,
 }
 
 /// What the other end of a link understands: the dialect that it said on this very link.
@@ -193,10 +198,13 @@ impl Peers {
             kept,
             parts: parts::Parts::new(clock),
             flows: flows::Flows::new(clock),
+            gifts: gifts::Gifts::default(),
             paid: Mutex::default(),
             readers: AtomicU64::new(0),
             waits: Mutex::default(),
             heed: heed::Heed::default(),
+            #[cfg(test)]
+            reads: AtomicU64::new(0),
         }
     }
 
@@ -376,6 +384,10 @@ impl Peers {
         request: &Request,
     ) -> Result<Answer, PeerError> {
         stream.rank(class);
+        #[cfg(test)]
+        if matches!(request, Request::Read(_)) {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
         let mut asked = codec::encode(request);
         if self.has_marks(node) {
             asked = mark::marked(class, &asked);
@@ -402,7 +414,7 @@ impl Peers {
         if carries_records(&response) {
             self.received(node, Kind::Record, crossed);
         }
-        Ok(Answer { response, stream, node, _held: None })
+        Ok(Answer { response, stream, node, is_given: false, _held: None })
     }
 
     /// Asks which words a site understands.
@@ -476,6 +488,8 @@ pub(crate) struct Answer {
     /// What follows it.
     pub(crate) stream: Stream,
     node: NodeId,
+    /// It came on a stream of the other site, on which nothing can be asked.
+    is_given: bool,
     /// What follows may take of a metered link.
     _held: Option<uplink::Held>,
 }

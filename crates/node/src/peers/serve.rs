@@ -121,6 +121,7 @@ async fn one(
             stream.rank(Class::Read);
             circuits::serve(peers, (site, node), circuit, stream).await
         }
+        Request::Give { token } => peers.given((site, node), token, stream).await,
         Request::Words { .. } => {
             let words = codec::encode(&Response::Words { dialect: mark::DIALECT });
             Ok(frame::write(&mut stream, &words).await?)

@@ -85,6 +85,8 @@ pub(crate) const fn class(request: &Request) -> Option<Class> {
     match request {
         // What is said on it is judged message by message; what is carried, by who carries it.
         Request::Control | Request::Circuit(_) => None,
+        // Asked for by who takes it, and weighed by who gives it, as what is asked for.
+        Request::Give { .. } => None,
         Request::Decide(_) | Request::NameHome(_) | Request::ClaimName(_) => Some(Class::Decision),
         // Once per link, and nothing else is packed before it.
         Request::Words { .. } => Some(Class::Decision),
@@ -112,6 +114,10 @@ fn size(request: &Request) -> u64 {
         Request::Forward(forward) => forward.length.unwrap_or(0),
         _ => 0,
     };
+    with_headers(body)
+}
+
+const fn with_headers(body: u64) -> u64 {
     body.saturating_add(body.saturating_mul(HEADERS_PERCENT) / 100)
 }
 
@@ -223,6 +229,11 @@ impl Uplink {
         }
         let state = self.state();
         sites.filter(|(_, node)| !state.lan.contains(node)).map(|(site, _)| site).collect()
+    }
+
+    /// The same for so many bytes of whomever, which are set aside.
+    pub(crate) fn hold_for(&self, class: Class, bytes: u64) -> Result<Held, String> {
+        self.hold(None, class, with_headers(bytes))
     }
 
     /// The same for so many bytes, which are set aside; between the nodes of a site everything may.

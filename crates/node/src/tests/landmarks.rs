@@ -5,14 +5,14 @@ use skerry_gateway::service::{UplinkBudget, UplinkRequest};
 use super::world::{TestSite, TestWorld, noise};
 
 /// One more than fit one level.
-const SITES: usize = 18;
+pub(super) const SITES: usize = 18;
 
 async fn areas(site: &TestSite) -> skerry_gateway::service::AreasReport {
     site.services().admin.areas().await.unwrap()
 }
 
 /// Waits until every site has told its landmarks everything, and answers which sites are of the top level.
-async fn settled(world: &TestWorld) -> Vec<usize> {
+pub(super) async fn settled(world: &TestWorld) -> Vec<usize> {
     let mut top = Vec::new();
     for (number, site) in world.sites.iter().enumerate() {
         site.until("landmarks know what this site holds", || async {

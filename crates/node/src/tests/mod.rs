@@ -42,6 +42,7 @@ mod room;
 mod scope;
 mod scope_areas;
 mod scope_paths;
+mod seeking;
 mod several_sites;
 mod slow;
 mod space;

@@ -98,7 +98,8 @@ impl World {
         let shaky = self.environment.faults.iter().any(|(class, _)| *class == Class::Power);
         let falls = !self.resting && shaky && self.draw.below(10) == 0;
         let calls = self.draw.below(120);
-        let finding = (self.environment.finding.levels, self.environment.finding.dialect(site));
+        let finding = &self.environment.finding;
+        let finding = (finding.levels, finding.dialect(site), finding.at_once);
         let fresh = self.environment.fresh.get(site).copied().unwrap_or(true);
         let Some(place) = self.sites.get_mut(site) else { return };
         if falls {

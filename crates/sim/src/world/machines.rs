@@ -100,8 +100,9 @@ impl World {
                 self.tell(Who::Site(site), format_args!("located {ticket:?}: {answer:?}"));
                 let lost = self.environment.canary == Some(Canary::LostAnswer);
                 let nobody = self.questions.get(&ticket).is_some_and(|(_, bucket)| *bucket == NOBODYS);
+                self.note_named(ticket, &answer);
                 let right = match answer {
-                    Located::Found { .. } => !nobody,
+                    Located::Found { .. } | Located::Given { .. } => !nobody,
                     Located::Unknown { unasked } => nobody && unasked.is_empty(),
                     Located::Unreachable { .. } | Located::NotYetKnown => false,
                 };
@@ -109,6 +110,7 @@ impl World {
                     self.questions.remove(&ticket);
                 }
             }
+            Output::Give { to, bucket, wanted } => self.give(site, to, (bucket, wanted)),
             Output::MemberOf { .. } | Output::SiteAlive(_) | Output::SiteDead(_) | Output::Rests { .. } => {
                 self.tell(Who::Site(site), format_args!("{output:?}"));
             }

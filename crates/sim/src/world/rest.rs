@@ -43,6 +43,9 @@ impl World {
         if self.environment.finding.asks {
             self.go_until(healed.after(SETTLE));
             self.ask_strangers();
+            if self.environment.metric {
+                self.seek_all();
+            }
         }
         let mut agreed = None;
         while agreed.is_none() && self.queue.now() < bound {
@@ -58,7 +61,7 @@ impl World {
         agreed
     }
 
-    fn go_until(&mut self, until: Instant) {
+    pub(super) fn go_until(&mut self, until: Instant) {
         while let Some(event) = self.queue.take(until) {
             self.happen(event);
             let found = std::mem::take(&mut *lock(&self.found));
@@ -86,9 +89,10 @@ impl World {
         for (number, (site, bucket)) in (0u64..).zip(asked) {
             let ticket = Ticket(u64::MAX / 2 - count + number);
             self.questions.insert(ticket, (site, bucket));
-            self.input(site, Input::Locate { ticket, bucket });
+            self.seek(ticket, site, bucket);
         }
         self.go_until(self.queue.now().after(ANSWER_WITHIN));
+        self.finds.clear();
         for (_, (site, bucket)) in std::mem::take(&mut self.questions) {
             let what = match bucket == NOBODYS {
                 true => "does not learn that nobody follows a bucket".into(),
