@@ -258,9 +258,7 @@ impl Core {
         site.md5 = options.md5.map_or(site.md5, Arc::new);
         let site = Arc::new(site);
         let (life, liveness) = (remembered.life + 1, Arc::new(Liveness::default()));
-        let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
-        let (gives, asked) = mpsc::channel(giving::WAITING);
-        let told = (caught_up, gives);
+        let (told, heard) = told();
         let machine = start_machine(&site, inbox, (life, config.peer.fresh), liveness.clone(), told)?;
         let tasks = Tasks::counting(telemetry.panics.clone());
         let invites = Arc::new(InviteBook::open(&directory.join(INVITES))?);
@@ -281,11 +279,7 @@ impl Core {
         };
         let core = Self { site, rooms, trust, registry, services, recovery, committer, machine, tasks };
         core.first_records(&directory, life, options.access_key).await?;
-        let (kept, followed) = (core.site.clone(), Arc::new(tokio::sync::Mutex::new(followed)));
-        core.tasks.keep("members", move || members::complete(kept.clone(), followed.clone()));
-        let (kept, tasks) = (core.site.clone(), core.tasks.clone());
-        let asked = Arc::new(tokio::sync::Mutex::new(asked));
-        core.tasks.keep("giving", move || giving::work(kept.clone(), tasks.clone(), asked.clone()));
+        core.hear(heard);
         let (peers, tasks) = (core.site.peers.clone(), core.tasks.clone());
         core.tasks.keep("circuits", move || circuits::keep(peers.clone(), liveness.clone(), tasks.clone()));
         if let Some(view) = view {
@@ -293,6 +287,15 @@ impl Core {
         }
         core.go(&remembered.members, door, Workers { site: core.site.clone(), telemetry }, config).await?;
         Ok(core)
+    }
+
+    /// Follows what the machine says of feeds, and gives other sites what it says that they want.
+    fn hear(&self, (followed, asked): Heard) {
+        let (site, followed) = (self.site.clone(), Arc::new(tokio::sync::Mutex::new(followed)));
+        self.tasks.keep("members", move || members::complete(site.clone(), followed.clone()));
+        let (site, tasks) = (self.site.clone(), self.tasks.clone());
+        let asked = Arc::new(tokio::sync::Mutex::new(asked));
+        self.tasks.keep("giving", move || giving::work(site.clone(), tasks.clone(), asked.clone()));
     }
 
     /// What must be durable before anything is served: the life, the roster, the own site, the first key.
@@ -439,6 +442,19 @@ fn new_site(
     })
 }
 
+/// A bucket, and who has nothing more of it for this site.
+type CaughtUp = (BucketId, SiteId);
+
+/// What the machine tells beside its effects, where it is sent and where it is heard.
+type Told = (mpsc::Sender<CaughtUp>, mpsc::Sender<drive::Give>);
+type Heard = (mpsc::Receiver<CaughtUp>, mpsc::Receiver<drive::Give>);
+
+fn told() -> (Told, Heard) {
+    let (caught_up, followed) = mpsc::channel(skerry_federation::limits::BUCKETS);
+    let (gives, asked) = mpsc::channel(giving::WAITING);
+    ((caught_up, gives), (followed, asked))
+}
+
 /// Starts the thread of the federation machine.
 #[expect(
     clippy::disallowed_methods,
@@ -449,7 +465,7 @@ fn start_machine(
     inbox: drive::Inbox,
     (life, fresh): (u64, bool),
     liveness: Arc<Liveness>,
-    (caught_up, gives): (mpsc::Sender<(BucketId, SiteId)>, mpsc::Sender<drive::Give>),
+    (caught_up, gives): Told,
 ) -> Result<std::thread::JoinHandle<()>, StartError> {
     let seed = entropy::number().map_err(TrustError::from)?;
     let machine =

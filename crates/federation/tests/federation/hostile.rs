@@ -84,14 +84,16 @@ fn draw(world: &mut World, ticket: u64) -> Message {
             unheard: (world.draw(2) == 0).then(|| vec![site]),
             more: world.draw(2) == 0,
         }),
-        26 => Message::Seek(Seek { ticket, bucket: id, wanted: vec![7; world.draw(40)].into() }),
-        27 => {
-            let seek = Seek { ticket, bucket: id, wanted: vec![7; world.draw(40)].into() };
-            Message::SeekOn { seek, asker: site }
-        }
+        26 => Message::Seek(seek(world, ticket, id)),
+        27 => Message::SeekOn { seek: seek(world, ticket, id), asker: site },
         28 => Message::Said { ticket, bucket: id, said: Said::Giving },
         _ => Message::Batch(batch(world, (ticket, id), item, &vector)),
     }
+}
+
+/// A question for something.
+fn seek(world: &mut World, ticket: u64, bucket: BucketId) -> Seek {
+    Seek { ticket, bucket, wanted: vec![7; world.draw(40)].into() }
 }
 
 /// A batch of one record.
