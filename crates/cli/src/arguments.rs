@@ -60,8 +60,8 @@ pub(crate) enum Verb {
     Init(verbs::init::Init),
     /// Run a site
     ///
-    /// Until SIGTERM or Ctrl-C. A directory is enough; a configuration file is read if it is named or lies there
-    /// as skerry.toml, and environment variables win over it (see `skerry config show --defaults`).
+    /// Until SIGTERM or Ctrl-C. A directory is enough, ./skerry where none is named; a configuration file is read if it is
+    /// named or lies there as skerry.toml, and environment variables win over it (see `skerry config show --defaults`).
     Server(verbs::server::Server),
     /// Make a one-time token by which a new site joins
     Invite(verbs::invite::Invite),

@@ -22,7 +22,7 @@ pub(crate) const ADMIN_TOKEN: &str = "admin.token";
 /// Where the sites are.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Place {
-    /// Directory of a site, or of a demo; ./skerry-demo if there is one
+    /// Directory of a site, or of a demo; ./skerry-demo if there is one, else ./skerry
     #[arg(long, value_name = "DIR", env = "SKERRY_DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Ask the site that listens here, such as https://store.example:7600
@@ -136,12 +136,14 @@ impl Place {
         }
     }
 
-    /// The directory named, or the demo's in the current one.
+    /// The directory named, or the demo's in the current one, or the site's.
     pub(crate) fn directory(&self) -> Outcome<PathBuf> {
-        let default = Path::new(layout::DEFAULT_DIRECTORY);
-        match &self.dir {
-            Some(dir) => files::found(dir).map(|()| dir.clone()),
-            None if default.is_dir() => Ok(default.to_path_buf()),
+        if let Some(dir) = &self.dir {
+            return files::found(dir).map(|()| dir.clone());
+        }
+        let defaults = [layout::DEFAULT_DIRECTORY, site_files::DEFAULT_DIRECTORY].map(Path::new);
+        match defaults.into_iter().find(|default| default.is_dir()) {
+            Some(default) => Ok(default.to_path_buf()),
             None => Err(Failure::usage("which site? Say --dir DIR, or --endpoint URL with SKERRY_TOKEN")),
         }
     }

@@ -14,12 +14,21 @@ use crate::files;
 /// The configuration file that a directory may hold.
 pub(crate) const CONFIGURATION: &str = "skerry.toml";
 
-/// Where a configuration comes from: a file, a directory, or the defaults; the environment lies over it.
+/// The directory that `skerry init` and `skerry join` make where none is named.
+pub(crate) const DEFAULT_DIRECTORY: &str = "skerry";
+
+/// The variable that names a site's directory.
+const DIRECTORY_VARIABLE: &str = "SKERRY_DIR";
+
+/// Where a configuration comes from: a file or a directory; the environment lies over it.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Source {
-    /// Directory of the site; its skerry.toml is read if there is one
-    #[arg(value_name = "DIR", env = "SKERRY_DIR")]
+    /// Directory of the site, ./skerry if none is named; its skerry.toml is read if there is one
+    #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    /// The same, as other verbs have it
+    #[arg(long = "dir", value_name = "DIR", env = DIRECTORY_VARIABLE)]
+    pub(crate) named: Option<PathBuf>,
     /// Configuration file (TOML); goes before the directory
     #[arg(long, value_name = "FILE", env = "SKERRY_CONFIG")]
     pub(crate) config: Option<PathBuf>,
@@ -28,15 +37,40 @@ pub(crate) struct Source {
 impl Source {
     /// Loads it; what is wrong with it is named.
     pub(crate) fn load(&self) -> Outcome<Config> {
-        match (&self.config, &self.dir) {
-            (Some(file), _) => load(Some(file)),
-            (None, Some(directory)) => {
+        if let Some(file) = &self.config {
+            return load(Some(file));
+        }
+        match self.directory()? {
+            Some(directory) => {
                 files::found(directory)?;
                 of_directory(directory)
             }
-            (None, None) => load(None),
+            // The environment may say where the site lies; what lies there is read as if it were named.
+            None => of_directory(load(None)?.node.dir.as_ref()),
         }
     }
+
+    /// The directory that is named. Two different ones are a mistake; one of the environment is no second one.
+    fn directory(&self) -> Outcome<Option<&PathBuf>> {
+        match (&self.dir, &self.named) {
+            (Some(dir), Some(named)) if dir != named && !is_of_environment(named) => {
+                let both = format!("{} and --dir {}", dir.display(), named.display());
+                Err(Failure::usage(format!("which directory, {both}? Say one")))
+            }
+            (dir, named) => Ok(dir.as_ref().or(named.as_ref())),
+        }
+    }
+}
+
+fn is_of_environment(directory: &Path) -> bool {
+    std::env::var_os(DIRECTORY_VARIABLE).is_some_and(|said| said == directory)
+}
+
+/// A directory as one says it: `./skerry` is a place, `skerry` a word.
+pub(crate) fn shown(directory: &Path) -> String {
+    let said = directory.display();
+    let is_bare = directory.components().count() == 1 && directory.is_relative();
+    if is_bare { format!("./{said}") } else { said.to_string() }
 }
 
 fn load(file: Option<&Path>) -> Outcome<Config> {
@@ -104,11 +138,16 @@ pub(crate) fn refuse_demo(directory: &Path) -> Outcome<()> {
     }
 }
 
+fn no_directory(place: &str) -> String {
+    format!("no site in {place}: no such directory")
+}
+
 /// Reads what a site's directory tells.
 pub(crate) fn known(directory: &Path) -> Outcome<Known> {
     if !has_site(directory)? {
-        let hint = "`skerry init` or `skerry join` makes one";
-        return Err(Failure::usage(format!("{} holds no site; {hint}", directory.display())));
+        let place = shown(directory);
+        let no = if directory.exists() { format!("no site in {place}") } else { no_directory(&place) };
+        return Err(Failure::usage(format!("{no}; `skerry init` or `skerry join` makes one")));
     }
     let config = of_directory(directory)?;
     let trust = SiteTrust::load(directory).map_err(|error| Failure::failed(error.to_string()))?;
