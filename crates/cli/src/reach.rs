@@ -1,12 +1,13 @@
-//! How a new site is reached: by other sites (`--advertise`) and by clients over TLS (`--tls`). `skerry init` and
-//! `skerry join` write it into the directory's configuration, for a site knows at each start only what stands there.
+//! How a new site is reached: where it listens (`--listen`, `--peer-listen`), by other sites (`--advertise`) and by clients
+//! over TLS (`--tls`). `skerry init` and `skerry join` write it into the directory's configuration, for a site knows at each
+//! start only what stands there.
 //!
 //! Invariant: a configuration that lies there is its operator's: it is not changed, what it lacks is printed.
 
 use std::path::Path;
 
 use clap::Args;
-use skerry_node::config::{Config, is_dialable};
+use skerry_node::config::{Config, ConfigError, is_dialable};
 use skerry_node::trust::ca;
 
 use crate::admin::Endpoint;
@@ -18,9 +19,19 @@ use crate::site_files::{self, CONFIGURATION};
 /// Names of the machine itself: its own verbs ask there.
 const HERE: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
+/// Where clients of a site with a certificate are served: elsewhere than on the machine itself, they are its point.
+const EVERYWHERE: &str = "0.0.0.0:7600";
+
 /// How it is reached.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Reach {
+    /// Where clients (S3) are served, as HOST:PORT; 127.0.0.1:7600 by default, 0.0.0.0:7600 with --tls. Written to
+    /// skerry.toml in the directory
+    #[arg(long, value_name = "ADDRESS", value_parser = dialable)]
+    pub(crate) listen: Option<String>,
+    /// Where other sites are served, as HOST:PORT; 0.0.0.0:7700 by default. Written to skerry.toml in the directory
+    #[arg(long, value_name = "ADDRESS", value_parser = dialable)]
+    pub(crate) peer_listen: Option<String>,
     /// Where other sites can dial this one, as HOST:PORT, the best first; may be given more than once. Written to
     /// skerry.toml in the directory; else what that says
     #[arg(long, value_name = "ADDRESS", value_parser = dialable)]
@@ -35,7 +46,7 @@ fn dialable(text: &str) -> Result<String, String> {
     if is_dialable(text) {
         return Ok(text.to_owned());
     }
-    Err("other sites dial HOST:PORT or [v6 address]:PORT, as box1.example:7700".into())
+    Err("say HOST:PORT or [v6 address]:PORT, as box1.example:7700".into())
 }
 
 impl Reach {
@@ -46,41 +57,79 @@ impl Reach {
 
     /// Whether others can dial it.
     pub(crate) fn is_dialled(&self, configured: &Config) -> bool {
-        let anywhere = ["0.0.0.0:", "[::]:"].iter().any(|any| configured.peer.listen.starts_with(any));
+        let listen = self.peer_listen.as_ref().unwrap_or(&configured.peer.listen);
+        let anywhere = ["0.0.0.0:", "[::]:"].iter().any(|any| listen.starts_with(any));
         !anywhere || !self.addresses(configured).is_empty()
     }
 
     /// What the directory's configuration says. One that names the certificates made here cannot be read before.
+    /// Refused if the site could not start where it is to listen.
     pub(crate) fn configured(&self, directory: &Path) -> Outcome<Config> {
-        match site_files::of_directory(directory) {
-            Err(_) if !self.tls.is_empty() => Ok(Config::default()),
-            read => read,
+        let configured = match site_files::of_directory(directory) {
+            Err(_) if !self.tls.is_empty() => Config::default(),
+            read => read?,
+        };
+        let mut said = vec![
+            ("SKERRY_S3_LISTEN", self.s3_listen(&configured).unwrap_or_else(|| configured.s3.listen.clone())),
+            (
+                "SKERRY_PEER_LISTEN",
+                self.peer_listen.clone().unwrap_or_else(|| configured.peer.listen.clone()),
+            ),
+        ];
+        // Certificates are checked when they are there.
+        if !self.tls.is_empty() || !configured.tls.certificate.is_empty() || configured.s3.insecure {
+            said.push(("SKERRY_S3_INSECURE", "true".into()));
         }
+        let said = said.into_iter().map(|(name, value)| (name.to_owned(), value));
+        Config::load(None, said).map_err(|error| match error {
+            // Nobody set the variables that it would name.
+            ConfigError::Value { field, reason, .. } => Failure::usage(format!("{field}: {reason}")),
+            other => Failure::usage(other.to_string()),
+        })?;
+        Ok(configured)
+    }
+
+    /// Where it serves clients, if that is said or follows from what is.
+    fn s3_listen(&self, configured: &Config) -> Option<String> {
+        let is_default = configured.s3.listen == Config::default().s3.listen;
+        let open = (!self.tls.is_empty() && is_default).then(|| EVERYWHERE.to_owned());
+        self.listen.clone().or(open)
     }
 
     /// Makes the certificates that were asked for and writes down where the site is reached.
     pub(crate) fn keep(&self, directory: &Path, name: &str, configured: &Config) -> Outcome<()> {
-        let text = self.peer(configured).into_iter().chain(self.certify(directory, name, configured)?);
-        let text: Vec<String> = text.collect();
+        let certificate = self.certify(directory, name, configured)?;
+        let sections = [self.s3(configured), self.peer(configured), certificate];
+        let text: Vec<String> = sections.into_iter().flatten().collect();
         if text.is_empty() {
             return Ok(());
         }
         let file = directory.join(CONFIGURATION);
         if files::read(&file)?.is_some() {
-            output::note(&format!("add to {}:\n{}", file.display(), text.join("\n")));
+            let each = "each line under the heading that is there already, if it is";
+            output::note(&format!("add to {}, {each}:\n{}", file.display(), text.join("\n")));
             return Ok(());
         }
-        // Clients elsewhere are the point of a certificate.
-        let open = (!self.tls.is_empty()).then(|| "[s3]\nlisten = \"0.0.0.0:7600\"\n".to_owned());
-        let text: Vec<String> = open.into_iter().chain(text).collect();
         files::write_secret(&file, &text.join("\n"))
     }
 
-    /// The section `peer` as it should be; none if the configuration says that already.
+    /// The section `s3` as it should be; none if the configuration says that already.
+    fn s3(&self, configured: &Config) -> Option<String> {
+        let listen = self.s3_listen(configured).filter(|listen| *listen != configured.s3.listen)?;
+        Some(format!("[s3]\nlisten = {}\n", serde_json::json!(listen)))
+    }
+
+    /// The section `peer`, the same.
     fn peer(&self, configured: &Config) -> Option<String> {
+        let listen = self.peer_listen.as_ref().filter(|listen| **listen != configured.peer.listen);
         let says = self.advertise.is_empty() || self.advertise == configured.peer.advertise;
-        // JSON's lists of strings are TOML's.
-        (!says).then(|| format!("[peer]\nadvertise = {}\n", serde_json::json!(self.advertise)))
+        // JSON's strings and lists of them are TOML's.
+        let lines = [
+            listen.map(|listen| format!("listen = {}\n", serde_json::json!(listen))),
+            (!says).then(|| format!("advertise = {}\n", serde_json::json!(self.advertise))),
+        ];
+        let lines: String = lines.into_iter().flatten().collect();
+        (!lines.is_empty()).then(|| format!("[peer]\n{lines}"))
     }
 
     /// Makes an authority and a certificate in `tls/`; gives the section that names them.
@@ -89,7 +138,9 @@ impl Reach {
             return Ok(None);
         }
         let tls = directory.join("tls");
-        let own: Endpoint = site_files::endpoint(configured).parse().map_err(Failure::usage)?;
+        let mut reached = configured.clone();
+        reached.s3.listen = self.s3_listen(configured).unwrap_or(reached.s3.listen);
+        let own: Endpoint = site_files::endpoint(&reached).parse().map_err(Failure::usage)?;
         let names = names(&self.tls, &own.host);
         ca::store(&tls, name, &names).map_err(|error| Failure::failed(error.to_string()))?;
         let path =
@@ -123,7 +174,7 @@ mod tests {
 
     fn reach(advertise: &[&str], tls: &[&str]) -> Reach {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        Reach { advertise: owned(advertise), tls: owned(tls) }
+        Reach { advertise: owned(advertise), tls: owned(tls), ..Reach::default() }
     }
 
     #[test]
@@ -136,6 +187,40 @@ mod tests {
         assert_eq!(config.peer.advertise, ["box.example:7700", "[fd00::1]:7700"]);
         assert_eq!(config.s3.listen, "0.0.0.0:7600");
         assert!(config.tls.certificate.ends_with("tls/server.pem"), "{}", config.tls.certificate);
+    }
+
+    #[test]
+    fn every_heading_is_written_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut said = reach(&["box.example:7710"], &["box.example"]);
+        (said.listen, said.peer_listen) = (Some("0.0.0.0:7610".into()), Some("0.0.0.0:7710".into()));
+        said.keep(directory.path(), "box", &said.configured(directory.path()).unwrap()).unwrap();
+        let text = std::fs::read_to_string(directory.path().join(CONFIGURATION)).unwrap();
+        for heading in ["[s3]", "[peer]", "[tls]"] {
+            assert_eq!(text.matches(heading).count(), 1, "{text}");
+        }
+        let config = site_files::of_directory(directory.path()).unwrap();
+        assert_eq!(
+            (config.s3.listen.as_str(), config.peer.listen.as_str()),
+            ("0.0.0.0:7610", "0.0.0.0:7710")
+        );
+        assert_eq!(config.peer.advertise, ["box.example:7710"]);
+    }
+
+    #[test]
+    fn where_a_site_could_not_start_it_is_not_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut said = Reach { listen: Some("0.0.0.0:7610".into()), ..Reach::default() };
+        let refused = said.configured(directory.path()).unwrap_err();
+        assert!(
+            refused.message.contains("s3.listen") && refused.message.contains("TLS"),
+            "{}",
+            refused.message
+        );
+        said.tls = vec!["box.example".into()];
+        assert!(said.configured(directory.path()).is_ok());
+        said.peer_listen = said.listen.clone();
+        assert!(said.configured(directory.path()).unwrap_err().message.contains("same as s3.listen"));
     }
 
     #[test]

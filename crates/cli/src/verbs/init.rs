@@ -13,7 +13,7 @@ use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::reach::Reach;
-use crate::site_files::{CONFIGURATION, refuse_demo, refuse_site};
+use crate::site_files::{CONFIGURATION, DEFAULT_DIRECTORY, refuse_demo, refuse_site};
 use crate::words;
 
 /// Make a federation and its first site. The root key is written to a directory of its own: carry it away, it
@@ -21,7 +21,7 @@ use crate::words;
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// Directory of the site to make
-    #[arg(long, value_name = "DIR", default_value = "skerry", env = "SKERRY_DIR")]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DIRECTORY, env = "SKERRY_DIR")]
     dir: PathBuf,
     /// Name of the site
     #[arg(long, value_name = "SITE", default_value = "site-1", value_parser = words::site_name)]
@@ -40,6 +40,7 @@ impl Init {
             format!("make a federation with the site {} in {dir} and its root key in {root}", self.name);
         refuse_demo(&self.dir)?;
         refuse_site(&self.dir)?;
+        refuse_inside(&self.dir, &self.root)?;
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
@@ -48,7 +49,7 @@ impl Init {
         found(&self.dir, &self.root, &self.name)?;
         self.reach.keep(&self.dir, &self.name, &configured)?;
         if globals.json {
-            let Reach { advertise, tls } = &self.reach;
+            let Reach { advertise, tls, .. } = &self.reach;
             let body = json!({
                 "site": self.name, "directory": self.dir, "root": self.root, "tls": tls, "advertise": advertise,
             });
@@ -68,6 +69,19 @@ impl Init {
             "Keys lie in {dir} under file permissions only: whoever takes the disk has them."
         ));
         Ok(Exit::Done)
+    }
+}
+
+/// Refuses to lay the root key where the site's disk is: whoever takes the disk would have the federation.
+fn refuse_inside(dir: &Path, root: &Path) -> Outcome<()> {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    match whole(root).starts_with(whole(dir)) {
+        true => Err(Failure::refused(format!(
+            "{} is inside {}: the root key belongs on no site; name another --root",
+            root.display(),
+            dir.display()
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::progress::Waiting;
 use crate::reach::Reach;
-use crate::site_files::{refuse_demo, refuse_site};
+use crate::site_files::{DEFAULT_DIRECTORY, refuse_demo, refuse_site};
 
 /// Make a site of a federation from a token of `skerry invite`. The inviting site must be reachable.
 #[derive(Debug, Args)]
@@ -22,7 +22,7 @@ pub(crate) struct Join {
     /// The token
     token: String,
     /// Directory of the site to make
-    #[arg(long, value_name = "DIR", default_value = "skerry", env = "SKERRY_DIR")]
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_DIRECTORY, env = "SKERRY_DIR")]
     dir: PathBuf,
     #[command(flatten)]
     reach: Reach,
@@ -47,7 +47,7 @@ impl Join {
         drop(waiting);
         self.reach.keep(&self.dir, &token.site, &configured)?;
         if globals.json {
-            let Reach { advertise, tls } = &self.reach;
+            let Reach { advertise, tls, .. } = &self.reach;
             let body =
                 json!({ "site": token.site, "directory": self.dir, "tls": tls, "advertise": advertise });
             output::document("join", &body)?;
