@@ -139,6 +139,8 @@ def moved(checks, demo):
             wait_for(f"site {number} to hear it", lambda n=number: peer(demo, 3, n)["state"] == "expelled")
             equal(peer(demo, 3, number)["link"], "refused", f"the link of site {number}")
         wait_for("its links to be gone", lambda: all(row["state"] != "alive" for row in demo.status(3)["peers"]), 60)
+        # Nobody would take what it hands over: it is told so, and does not wait.
+        demo.run("bucket", "leave", bucket, "--site", demo.site(3).name, codes=(5,), timeout=30)
         wait_for("it to know", lambda: demo.site(3).metric("skerry_is_gone") == 1, 60)
         for again in (False, True):
             status, message = refused(sites[3].put_object, Bucket=bucket, Key="late", Body=b"x")

@@ -11,6 +11,9 @@ use crate::exit::{Failure, Outcome};
 use crate::output;
 use crate::place::Site;
 
+/// How much of an id is shown.
+const ID_SHOWN: usize = 8;
+
 /// Whether this is a dry run: then what the act is about was looked at, and the act is named.
 pub(crate) async fn dry_run(
     globals: &Globals,
@@ -28,6 +31,32 @@ pub(crate) async fn site(asked: &Site, name: &str) -> Outcome<SiteStatus> {
     asked.client.get(&format!("/_skerry/v1/sites/{}", segment(name))).await
 }
 
+/// The id of the site that is meant by a name, an id, or the beginning of an id as lists show it; else as it was said.
+pub(crate) async fn meant(asked: &Site, said: &str) -> Outcome<String> {
+    let list: SiteList = asked.client.get("/_skerry/v1/sites").await?;
+    Ok(only_one(&list.sites, said).unwrap_or(said).to_owned())
+}
+
+fn only_one<'a>(sites: &'a [SiteStatus], said: &str) -> Option<&'a str> {
+    let is_named = sites.iter().any(|site| site.name == said);
+    let mut begin = sites.iter().filter(|site| !is_named && site.site.starts_with(said));
+    let only = begin.next().filter(|_| said.len() >= ID_SHOWN)?;
+    begin.next().is_none().then_some(only.site.as_str())
+}
+
+/// A site as it is told from others: of those that belong no more with the beginning of the id, which [`meant`] takes.
+pub(crate) fn called(site: &SiteStatus) -> String {
+    match site.state.as_str() {
+        "member" => site.name.clone(),
+        _ => format!("{} ({})", site.name, short(&site.site)),
+    }
+}
+
+/// The beginning of an id.
+pub(crate) fn short(id: &str) -> String {
+    id.chars().take(ID_SHOWN).collect()
+}
+
 /// A site that belongs.
 pub(crate) async fn member(asked: &Site, name: &str) -> Outcome<SiteStatus> {
     let found = site(asked, name).await?;
@@ -40,13 +69,19 @@ pub(crate) async fn member(asked: &Site, name: &str) -> Outcome<SiteStatus> {
     }
 }
 
+/// How many sites belong.
+pub(crate) async fn members(asked: &Site) -> Outcome<u64> {
+    let list: SiteList = asked.client.get("/_skerry/v1/sites").await?;
+    Ok(list.sites.iter().filter(|site| site.state == "member").count() as u64)
+}
+
 /// That no site is called so, but the one that is meant.
 pub(crate) async fn free_name(asked: &Site, name: &str, meant: Option<&SiteStatus>) -> Outcome<()> {
     let list: SiteList = asked.client.get("/_skerry/v1/sites").await?;
     let is_other = |site: &SiteStatus| meant.is_none_or(|meant| meant.site != site.site);
     let mut members = list.sites.iter().filter(|site| site.state == "member" && is_other(site));
     match members.find(|site| site.name == name) {
-        Some(_) => Err(Failure::usage(format!(
+        Some(_) => Err(Failure::refused(format!(
             "{}: there is a site named {name} already; choose another name",
             asked.client.endpoint
         ))),
@@ -91,4 +126,26 @@ pub(crate) async fn key(asked: &Site, id: &str) -> Outcome<KeyStatus> {
         Failure::refused(format!("{}: the access key {id} is not known here; {why}", asked.client.endpoint))
     };
     keys(asked).await?.into_iter().find(|key| key.id == id).ok_or_else(missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(name: &str, id: &str, state: &str) -> SiteStatus {
+        SiteStatus { name: name.into(), site: id.into(), state: state.into(), ..SiteStatus::default() }
+    }
+
+    #[test]
+    fn two_sites_of_one_name_are_told_apart() {
+        let gone = site("barn", "dbac612c00", "replaced");
+        assert_eq!(called(&gone), "barn (dbac612c)");
+        let sites = [site("barn", "0123456789", "member"), gone, site("dbac612c", "ff00ff00ff", "member")];
+        assert_eq!(called(&sites[0]), "barn");
+        assert_eq!(only_one(&sites[..2], "dbac612c"), Some("dbac612c00"));
+        assert_eq!(only_one(&sites[..2], "dbac"), None, "too little to be meant");
+        assert_eq!(only_one(&sites, "dbac612c"), None, "a name goes before an id");
+        let alike = [site("a", "dbac612c00", "member"), site("b", "dbac612c01", "member")];
+        assert_eq!(only_one(&alike, "dbac612c"), None);
+    }
 }

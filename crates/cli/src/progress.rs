@@ -1,12 +1,20 @@
-//! Progress on a terminal: a spinner while something is awaited, nothing when nobody watches.
+//! Progress on a terminal: a spinner while something is awaited. Where nobody watches nothing is shown, or, of what may
+//! wait for long, a line when the reason changes.
 
+use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output;
+
 /// A spinner with a text; invisible without a terminal or with `--json`. It vanishes when dropped.
-pub(crate) struct Waiting(ProgressBar);
+pub(crate) struct Waiting {
+    bar: ProgressBar,
+    /// What was said last, where lines take the place of the spinner.
+    told: Option<RefCell<String>>,
+}
 
 impl Waiting {
     /// Starts to turn.
@@ -18,18 +26,31 @@ impl Waiting {
         };
         bar.set_message(what.to_owned());
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self(bar)
+        Self { bar, told: None }
+    }
+
+    /// The same for what may wait for ever: without a terminal it says what for, in lines.
+    pub(crate) fn telling(what: &str, json: bool) -> Self {
+        let mut waiting = Self::new(what, json);
+        waiting.told = (!std::io::stderr().is_terminal()).then(RefCell::default);
+        waiting
     }
 
     /// Says what is awaited now.
     pub(crate) fn say(&self, what: String) {
-        self.0.set_message(what);
+        if let Some(told) = &self.told
+            && *told.borrow() != what
+        {
+            output::note(&what);
+            told.replace(what.clone());
+        }
+        self.bar.set_message(what);
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 

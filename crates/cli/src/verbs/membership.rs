@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use skerry_node::admin_shapes::{FollowedPrefix, JoinRequest, LeaveRequest, MembershipState};
+use skerry_node::admin_shapes::{FollowedPrefix, JoinRequest, LeaveRequest, MembershipState, StatusReport};
 
 use crate::admin::segment;
 use crate::arguments::Globals;
@@ -12,10 +12,14 @@ use crate::look;
 use crate::output;
 use crate::place::{Place, Site};
 use crate::progress::Waiting;
+use crate::verbs::status;
 use crate::words;
 
 /// How often a site that leaves is asked how far it is.
 const AGAIN: Duration = Duration::from_millis(300);
+
+/// After how many of these it is asked whether anybody still lets it in.
+const OUTCAST_EVERY: u32 = 10;
 
 /// Which bucket, and when.
 #[derive(Debug, Args)]
@@ -46,6 +50,9 @@ pub(crate) struct Leave {
     /// Begin and return; `skerry bucket info` tells how far it is
     #[arg(long)]
     no_wait: bool,
+    /// Wait at most this long: 4 if it goes on by itself; else until it has left
+    #[arg(long, value_name = "TIME", value_parser = words::duration, conflicts_with = "no_wait")]
+    wait: Option<Duration>,
     #[command(flatten)]
     place: Place,
 }
@@ -128,22 +135,54 @@ impl Leave {
         if look::dry_run(&globals, &act, about).await? {
             return Ok(Exit::Done);
         }
+        if self.prefix.is_none() {
+            refuse_outcast(&site).await?;
+        }
         let request = LeaveRequest { prefix: self.prefix.clone() };
         let begun: MembershipState = site.client.post(&path(&self.name, "leave"), &request).await?;
         if self.prefix.is_some() {
             return show(&begun, globals.json);
         }
-        let state = if self.no_wait { begun } else { self.wait(&site, begun, globals.json).await? };
+        if self.no_wait {
+            return show(&begun, globals.json);
+        }
+        let waiting = Waiting::telling(&format!("{} leaves {}", begun.site, begun.bucket), globals.json);
+        let left = self.wait(&site, begun, &waiting);
+        let state = match self.wait {
+            None => left.await?,
+            Some(longest) => match tokio::time::timeout(longest, left).await {
+                Ok(state) => state?,
+                Err(_) => return Err(self.goes_on(&site).await?),
+            },
+        };
+        drop(waiting);
         show(&state, globals.json)
     }
 
+    /// Why the waiting ended and the leaving did not.
+    async fn goes_on(&self, site: &Site) -> Outcome<Failure> {
+        let now: MembershipState = site.client.get(&path(&self.name, "leave")).await?;
+        let message = format!("{}; it goes on by itself, `bucket join` ends it", progress(&now));
+        Ok(Failure { exit: Exit::Partial, message })
+    }
+
     /// Until it has left; Ctrl-C ends the waiting, not the leaving.
-    async fn wait(&self, site: &Site, mut state: MembershipState, json: bool) -> Outcome<MembershipState> {
-        let waiting = Waiting::new(&format!("{} leaves {}", state.site, state.bucket), json);
-        while state.standing == "leaving" {
+    async fn wait(
+        &self,
+        site: &Site,
+        mut state: MembershipState,
+        waiting: &Waiting,
+    ) -> Outcome<MembershipState> {
+        for asked in 1_u32.. {
+            if state.standing != "leaving" {
+                break;
+            }
             waiting.say(progress(&state));
             tokio::time::sleep(AGAIN).await;
             state = site.client.get(&path(&self.name, "leave")).await?;
+            if asked.is_multiple_of(OUTCAST_EVERY) {
+                refuse_outcast(site).await?;
+            }
         }
         match state.standing.as_str() {
             "member" | "joining" => Err(Failure::refused(format!(
@@ -155,12 +194,29 @@ impl Leave {
     }
 }
 
+/// Refuses where nobody takes what the site would hand over, ever.
+async fn refuse_outcast(site: &Site) -> Outcome<()> {
+    let report: StatusReport = site.client.get("/_skerry/v1/status").await?;
+    if !status::is_out(&report) {
+        return Ok(());
+    }
+    Err(Failure::refused(format!(
+        "{} is refused by {}: it was expelled or replaced (or joined just now), nobody takes what it would hand over, and it cannot leave",
+        report.site_name,
+        status::refusing(&report).join(", ")
+    )))
+}
+
 fn progress(state: &MembershipState) -> String {
     let left = match state.versions {
         0 => String::new(),
         versions => format!(", {versions} versions ({}) to hand over", words::bytes(state.bytes)),
     };
-    format!("{} leaves {}{left}: {}", state.site, state.bucket, state.reason)
+    let reason = match state.reason.as_str() {
+        "" => "asking the other members what they hold",
+        reason => reason,
+    };
+    format!("{} leaves {}{left}: {reason}", state.site, state.bucket)
 }
 
 const MEMBER: &str = "asleep: the site is a member of the whole bucket";

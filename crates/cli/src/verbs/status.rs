@@ -8,6 +8,7 @@ use skerry_node::admin_shapes::{NodeStatus, PeerStatus, StatusReport, StorageSta
 
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::look;
 use crate::output;
 use crate::place::{Place, Site};
 use crate::progress::Waiting;
@@ -162,7 +163,8 @@ fn note_storage(report: &StatusReport) {
     }
     note_caps(report);
     for place in &report.replacing {
-        let what = format!("in the place of {}: {}", place.name, super::site::progress(&place.recovery));
+        let (name, id) = (&place.name, look::short(&place.site));
+        let what = format!("in the place of {name} ({id}): {}", super::site::progress(&place.recovery));
         output::note(&format!("{}: {what}", report.site_name));
     }
     for lacks in &report.areas {
@@ -329,12 +331,12 @@ fn row((site, answer): &Answered<'_>) -> Vec<String> {
 }
 
 /// The sites that refuse this one's key.
-fn refusing(report: &StatusReport) -> Vec<String> {
+pub(super) fn refusing(report: &StatusReport) -> Vec<String> {
     report.peers.iter().filter(|peer| peer.state == REFUSES).map(|peer| peer.name.clone()).collect()
 }
 
 /// Whether a site is refused, and linked with nobody.
-fn is_out(report: &StatusReport) -> bool {
+pub(super) fn is_out(report: &StatusReport) -> bool {
     report.peers.iter().any(|peer| peer.state == REFUSES)
         && report.peers.iter().all(|peer| peer.state != "alive")
 }
