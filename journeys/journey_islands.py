@@ -79,6 +79,17 @@ def cut_and_heal(checks, demo):
             number = row["key"][-1]
             equal({winner, loser}, {f"one {number}".encode(), f"three {number}".encode()}, row["key"])
 
+    with checks.check("islands: an operator ends a conflict, and nothing is erased that was not confirmed"):
+        row = next(row for row in rows if row["key"] == "both/1")
+        act = ("conflicts", "resolve", bucket, "both/1", "--site", demo.site(1).name)
+        said = demo.run(*act, "--dry-run")
+        expect(row["version_id"] in said and "is erased for ever" in said, said)
+        demo.run(*act, codes=(5,))
+        loser = one.get_object(Bucket=bucket, Key="both/1", VersionId=row["version_id"])["Body"].read()
+        demo.run(*act, "--keep", row["version_id"], "--yes")
+        equal(one.get_object(Bucket=bucket, Key="both/1")["Body"].read(), loser, "what was chosen")
+        expect("both/1" not in demo.run("conflicts", "list", "--site", demo.site(1).name), "it is listed still")
+
     with checks.check("islands: a write after the heal ends the conflict for its key"):
         one.put_object(Bucket=bucket, Key="both/0", Body=b"settled")
         for number in (2, 3):

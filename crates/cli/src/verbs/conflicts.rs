@@ -20,6 +20,9 @@ use crate::words;
 /// Asks to look without having seen: what nobody has seen is kept.
 const UNSEEN: &str = "&unseen=true";
 
+/// How the admin face calls a bucket whose older versions stay.
+const VERSIONED: &str = "enabled";
+
 /// Versions that lost against a concurrent one.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Conflicts {
@@ -29,8 +32,9 @@ pub(crate) enum Conflicts {
     Show(Show),
     /// End the conflict of one key: one version stays
     ///
-    /// Without --keep the version that a read gets. The others are erased; in a bucket with versioning they stay as older
-    /// versions. Spreads like any write; what arrives later from a site that had not heard of it is a new conflict.
+    /// Without --keep the version that a read gets. The others are erased, once that is confirmed; in a bucket with versioning
+    /// they stay as older versions, and nobody is asked. Spreads like any write; what arrives later from a site that had not
+    /// heard of it is a new conflict.
     Resolve(Resolve),
 }
 
@@ -114,11 +118,20 @@ impl Resolve {
         let site = self.place.site(&globals).await?;
         let query = format!("bucket={}&key={}{UNSEEN}", segment(&self.bucket), segment(&self.key));
         let path = format!("/_skerry/v1/conflict?{query}");
-        let about = async { site.client.get::<ConflictDetail>(&path).await.map(drop) };
-        if look::dry_run(&globals, &what, about).await? {
+        let detail: ConflictDetail = site.client.get(&path).await?;
+        let versions = look::bucket(&site, &self.bucket).await?.versioning == VERSIONED;
+        let choice = Choice::of(&detail, self.keep.as_deref(), versions)?;
+        if output::dry_run(globals.dry_run, &format!("{what}: {}", choice.follows()), globals.json)? {
             return Ok(Exit::Done);
         }
-        let request = ConflictEnd { bucket: self.bucket, key: self.key, keep: self.keep };
+        if !versions {
+            let question =
+                format!("End the conflict of {} in {}? {}.", self.key, self.bucket, choice.follows());
+            output::confirm(&question, globals.yes)?;
+        }
+        // By its name: what became current since it was shown is nobody's choice.
+        let keep = Some(choice.kept.version_id.clone());
+        let request = ConflictEnd { bucket: self.bucket, key: self.key, keep };
         let ended: ConflictEnded = site.client.post("/_skerry/v1/conflict", &request).await?;
         if globals.json {
             output::document("conflict-ended", &ended)?;
@@ -128,6 +141,50 @@ impl Resolve {
         }
         Ok(Exit::Done)
     }
+}
+
+/// What stays of a conflict, and what goes.
+struct Choice<'a> {
+    kept: &'a Conflict,
+    goes: Vec<&'a Conflict>,
+    /// How many more go than are listed.
+    more: u32,
+    /// Whether they stay as older versions.
+    versions: bool,
+}
+
+impl<'a> Choice<'a> {
+    fn of(detail: &'a ConflictDetail, keep: Option<&str>, versions: bool) -> Outcome<Self> {
+        let mut all: Vec<&Conflict> = detail.current.iter().chain(&detail.losers).collect();
+        let place = match keep {
+            Some(keep) => all.iter().position(|version| version.version_id == keep),
+            None => (!all.is_empty()).then_some(0),
+        };
+        let Some(place) = place else {
+            let message = "that version is none of the conflict's; see `skerry conflicts show`";
+            return Err(Failure::refused(message));
+        };
+        Ok(Self { kept: all.remove(place), goes: all, more: detail.more, versions })
+    }
+
+    /// In a sentence.
+    fn follows(&self) -> String {
+        let mut goes: Vec<String> = self.goes.iter().map(|version| told(version)).collect();
+        goes.extend((self.more > 0).then(|| format!("{} more", self.more)));
+        let fate = match (self.versions, goes.len()) {
+            (true, 1) => "stays as an older version",
+            (true, _) => "stay as older versions",
+            (false, 1) => "is erased for ever",
+            (false, _) => "are erased for ever",
+        };
+        format!("{} stays, {} {fate}", told(self.kept), goes.join(", "))
+    }
+}
+
+/// A version as one line of a question.
+fn told(version: &Conflict) -> String {
+    let Conflict { version_id, site, modified_ms, .. } = version;
+    format!("{version_id} ({}, written at {site} {})", size(version), words::wall(*modified_ms))
 }
 
 impl List {
@@ -223,7 +280,6 @@ fn print(found: &[(Conflict, Vec<String>)], names: &[NameConflict], json: bool) 
 }
 
 fn row(conflict: &Conflict) -> Vec<String> {
-    let size = if conflict.delete { "delete".into() } else { words::bytes(conflict.size) };
     vec![
         conflict.bucket.clone(),
         conflict.key.clone(),
@@ -231,6 +287,38 @@ fn row(conflict: &Conflict) -> Vec<String> {
         conflict.site.clone(),
         conflict.writer.clone(),
         words::wall(conflict.modified_ms),
-        size,
+        size(conflict),
     ]
+}
+
+fn size(conflict: &Conflict) -> String {
+    if conflict.delete { "delete".into() } else { words::bytes(conflict.size) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn version(id: &str, delete: bool) -> Conflict {
+        let shape = json!({
+            "bucket": "hello", "key": "both", "version_id": id, "site": "shop", "writer": "SK", "modified_ms": 0,
+            "size": 4, "etag": "", "delete": delete, "winner": null,
+        });
+        serde_json::from_value(shape).unwrap()
+    }
+
+    #[test]
+    fn what_stays_and_what_goes_is_said_before_it_goes() {
+        let losers = vec![version("two", false), version("three", true)];
+        let mut detail = ConflictDetail { version: 1, current: Some(version("one", false)), losers, more: 0 };
+        let said = Choice::of(&detail, None, false).unwrap().follows();
+        assert!(said.starts_with("one (4 B, written at shop ") && said.contains(", three (delete"), "{said}");
+        assert!(said.ends_with("are erased for ever"), "{said}");
+        let said = Choice::of(&detail, Some("three"), true).unwrap().follows();
+        assert!(said.starts_with("three (delete") && said.ends_with("stay as older versions"), "{said}");
+        assert_eq!(Choice::of(&detail, Some("four"), false).err().unwrap().exit, Exit::Refused);
+        (detail.current, detail.more) = (None, 5);
+        assert!(Choice::of(&detail, None, false).unwrap().follows().contains("5 more are erased"));
+    }
 }
