@@ -27,6 +27,16 @@ pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// How long something is good for: long enough to be carried to another machine.
+pub(crate) fn lifetime(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        time if time < Duration::from_secs(1) => {
+            Err(format!("{text} is over before anybody can use it; say 10m, 24h or 7d"))
+        }
+        time => Ok(time),
+    }
+}
+
 /// `12 s`, `5 min`, `3 h`.
 pub(crate) fn span(time: Duration) -> String {
     match time.as_secs() {
@@ -72,6 +82,17 @@ pub(crate) fn wall(milliseconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
+/// A name for a bucket, as S3 has it.
+pub(crate) fn bucket_name(text: &str) -> Result<String, String> {
+    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let fits = (3..=63).contains(&text.len()) && text.chars().all(|c| ends(c) || matches!(c, '.' | '-'));
+    if fits && text.starts_with(ends) && text.ends_with(ends) && !text.contains("..") {
+        return Ok(text.to_owned());
+    }
+    Err("a bucket's name has 3 to 63 lower-case letters, digits, dots and hyphens, as in `photos-2026`"
+        .into())
+}
+
 /// A name for a site: 1 to 32 lower-case letters, digits and single hyphens, no hyphen at an end. It becomes
 /// part of bucket names (`pos--lisbon`), so a double hyphen is not in it.
 pub(crate) fn site_name(text: &str) -> Result<String, String> {
@@ -93,6 +114,8 @@ mod tests {
         assert_eq!(duration("500ms").unwrap(), Duration::from_millis(500));
         assert_eq!(duration("90").unwrap(), Duration::from_secs(90));
         assert_eq!(duration("24h").unwrap(), Duration::from_secs(86_400));
+        assert_eq!(lifetime("1s").unwrap(), Duration::from_secs(1));
+        assert!(lifetime("0s").is_err() && lifetime("999ms").is_err());
         for wrong in ["", "s", "1y", "-1s", "1.5h", "99999999999999999999s", "18446744073709551615d"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
@@ -115,6 +138,14 @@ mod tests {
         assert_eq!(wall(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(wall(951_782_400_000), "2000-02-29 00:00:00 UTC");
         assert_eq!(wall(1_795_297_199_000), "2026-11-21 21:39:59 UTC");
+    }
+
+    #[test]
+    fn bucket_names_are_checked() {
+        assert!(bucket_name("pos--lisbon").is_ok() && bucket_name("a.b").is_ok());
+        for wrong in ["", "ab", "Hey_", "hey_", "-ab", "ab.", "a..b", &"x".repeat(64)] {
+            assert!(bucket_name(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

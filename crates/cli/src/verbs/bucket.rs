@@ -60,6 +60,7 @@ pub(crate) enum Bucket {
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// Its name
+    #[arg(value_parser = words::bucket_name)]
     name: String,
     /// Whom it belongs to; the first owner by default
     #[arg(long)]
@@ -200,6 +201,13 @@ impl Create {
         if look::dry_run(&globals, &format!("make the bucket {}", self.name), about).await? {
             return Ok(Exit::Done);
         }
+        if let Some(owner) = &self.owner
+            && !look::keys(&site).await?.iter().any(|key| key.enabled && key.owner == *owner)
+        {
+            output::note(&format!(
+                "no access key belongs to {owner}: nobody opens this bucket before `skerry key create --owner {owner}`"
+            ));
+        }
         let (copies, copies_in) = copies(self.copies);
         let (name, owner, unique) = (self.name, self.owner, self.unique);
         let request = BucketCreate { name, owner, unique, copies, copies_in };
@@ -331,12 +339,44 @@ impl Set {
             }
             look::bucket(&site, &self.name).await.map(drop)
         };
+        refuse_unreachable_scope(&site, patch.ack_scope.as_deref()).await?;
         if look::dry_run(&globals, &format!("change settings of {}", self.name), about).await? {
             return Ok(Exit::Done);
         }
         let path = format!("/_skerry/v1/buckets/{}", segment(&self.name));
-        show(&site.client.patch(&path, &patch).await?, globals.json)
+        let now: BucketStatus = site.client.patch(&path, &patch).await?;
+        let few = too_few(now.copies, now.residency.len() as u64);
+        show(&now, globals.json)?;
+        few.iter().for_each(|few| output::note(few));
+        Ok(Exit::Done)
     }
+}
+
+/// Refuses a scope that no write would reach: each would be kept, and answered 409.
+async fn refuse_unreachable_scope(site: &Site, scope: Option<&str>) -> Outcome<()> {
+    let Some(wanted) = scope.and_then(sites_of) else { return Ok(()) };
+    let members = look::members(site).await?;
+    if wanted <= members {
+        return Ok(());
+    }
+    let there = words::count(members, "site");
+    Err(Failure::refused(format!(
+        "sites={wanted} wants more sites than there are ({there}): every write would be refused. Say at most {members}, or \
+         'sites={wanted} or less'"
+    )))
+}
+
+/// How many sites a scope insists on.
+fn sites_of(scope: &str) -> Option<u64> {
+    scope.trim().strip_prefix("sites=")?.trim().parse().ok()
+}
+
+/// What cannot come about where its payload may lie.
+fn too_few(copies: u32, residents: u64) -> Option<String> {
+    (residents > 0 && residents < u64::from(copies)).then(|| {
+        let there = words::count(residents, "site");
+        format!("{copies} copies are wanted and payload may lie at {there}: the others will not be made")
+    })
 }
 
 /// A number, which every release understands, or words about areas.
@@ -465,7 +505,17 @@ fn show(bucket: &BucketStatus, json: bool) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::follow;
+    use super::{follow, sites_of, too_few};
+
+    #[test]
+    fn what_cannot_come_about_is_seen() {
+        assert_eq!(sites_of("sites=9"), Some(9));
+        for open in ["durable", "node", "sites=9 or less", "sites=x"] {
+            assert_eq!(sites_of(open), None, "{open}");
+        }
+        assert!(too_few(3, 1).is_some_and(|few| few.contains("3 copies") && few.contains("1 site:")));
+        assert_eq!((too_few(3, 0), too_few(3, 3)), (None, None), "no residency, or enough");
+    }
 
     #[test]
     fn what_no_site_carries_out_is_refused_before_one_is_asked() {

@@ -29,7 +29,7 @@ pub(crate) struct Invite {
     #[arg(long, requires = "seat")]
     replace: bool,
     /// How long the token is good for
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = words::duration)]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = words::lifetime)]
     expires: Duration,
     #[command(flatten)]
     place: Place,
@@ -45,7 +45,8 @@ impl Invite {
             }
             look::free_name(&site, &self.newcomer, None).await
         };
-        if look::dry_run(&globals, &what, about).await? {
+        about.await?;
+        if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
         let expires_seconds = Some(self.expires.as_secs().max(1));

@@ -66,14 +66,14 @@ pub(crate) enum Site {
     ///
     /// The new one has joined as any site does (`skerry invite`, `skerry join`) and takes over the homes of the gone one,
     /// follows its buckets, takes its name and its area, and holds copies. Said at any site but the gone one, which is refused
-    /// for ever afterwards. It goes on by itself; `skerry site show GONE` at the new site says how far it is.
+    /// for ever afterwards. It goes on by itself; `skerry site list` at the new site says how far it is.
     Replace(replace::Replace),
     /// Say that the disks of a site are gone
     ///
     /// Ask another site. First it lists what no other site has: a sum, then (with --dry-run at once, else afterwards)
     /// bucket, key, version and size of each. Then everybody learns that the site is lost: its copies count no more and
     /// others are made, and a read of what only it had gets the newest older version, with the header x-skerry-lost, or
-    /// 404 with the reason. Nothing is deleted. If the site comes back with its disk it takes the word back by itself.
+    /// 404 with the reason. Nothing is deleted. If the site comes back with its disk it cancels the declaration by itself.
     /// Homes are not moved: see `skerry bucket home --destroyed`.
     DeclareLost(loss::DeclareLost),
     /// Take that back: what the site holds counts again
@@ -92,7 +92,7 @@ pub(crate) struct List {
 /// Which one.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The site: its name or its id
+    /// The site: its name, its id, or the eight characters of it that lists show
     #[arg(value_name = "SITE")]
     target: String,
     #[command(flatten)]
@@ -203,7 +203,7 @@ impl List {
         output::line(&output::table(&rows));
         for site in &list.sites {
             if let Some(recovery) = &site.recovery {
-                output::line(&format!("in the place of {}: {}", site.name, progress(recovery)));
+                output::line(&format!("in the place of {}: {}", look::called(site), progress(recovery)));
             }
         }
         Ok(Exit::Done)
@@ -212,7 +212,7 @@ impl List {
 
 fn row(site: &SiteStatus) -> Vec<String> {
     vec![
-        site.name.clone(),
+        look::called(site),
         state(site),
         site.duty.clone(),
         site.link.clone(),
@@ -251,7 +251,7 @@ fn unsent(site: &SiteStatus) -> String {
 impl Show {
     async fn run(self, globals: Globals) -> Outcome {
         let asked = self.place.site(&globals).await?;
-        let path = format!("/_skerry/v1/sites/{}", segment(&self.target));
+        let path = format!("/_skerry/v1/sites/{}", segment(&look::meant(&asked, &self.target).await?));
         let site: SiteStatus = asked.client.get(&path).await?;
         if globals.json {
             output::document("site", &site)?;
@@ -276,10 +276,10 @@ fn facts(site: &SiteStatus) -> Vec<Vec<String>> {
         ("joined", words::wall(site.joined_ms)),
         ("link", site.link.clone()),
         ("heard", ago(site.heard_ms)),
-        ("not known to have", unsent(site)),
+        ("unacked", unsent(site)),
         ("addresses", or_none(&site.addresses)),
         ("area", area(site)),
-        ("home of", or_none(&site.homes)),
+        ("home of", or_none(&site.homes.iter().map(|home| in_words(home).to_owned()).collect::<Vec<_>>())),
     ];
     facts.into_iter().chain(recovery).map(|(name, value)| vec![name.to_owned(), value]).collect()
 }
@@ -322,11 +322,9 @@ impl Rename {
     async fn run(self, globals: Globals) -> Outcome {
         let act = format!("rename {} to {}", self.of.target, self.new);
         let asked = self.of.place.site(&globals).await?;
-        let about = async {
-            let meant = look::member(&asked, &self.of.target).await?;
-            look::free_name(&asked, &self.new, Some(&meant)).await
-        };
-        if look::dry_run(&globals, &act, about).await? {
+        let meant = look::member(&asked, &self.of.target).await?;
+        look::free_name(&asked, &self.new, Some(&meant)).await?;
+        if output::dry_run(globals.dry_run, &act, globals.json)? {
             return Ok(Exit::Done);
         }
         let path = format!("/_skerry/v1/sites/{}/name", segment(&self.of.target));
@@ -397,7 +395,7 @@ impl Expel {
         let meant = look::member(&asked, target).await?;
         if meant.here {
             let message = "this site cannot expel itself: say it at another one";
-            return Err(Failure::usage(format!("{}: {message}", asked.client.endpoint)));
+            return Err(Failure::refused(format!("{}: {message}", asked.client.endpoint)));
         }
         let follows = Follows { homes: meant.homes, exposed_keys: look::working_keys(&asked).await? };
         if follows.before(&globals, &format!("expel {target}"), target)? {
@@ -415,10 +413,11 @@ impl Expel {
         }
         output::line(&format!("{target} is expelled"));
         for home in &done.site.homes {
-            let what = if home == "(names)" { "--register".to_owned() } else { home.clone() };
-            output::note(&format!(
-                "it decided the conditions of {home}: skerry bucket home {what} --to SITE --destroyed {target}"
-            ));
+            let (did, what) = match home.as_str() {
+                REGISTER => ("kept the register of names".to_owned(), "--register"),
+                home => (format!("decided the conditions of {home}"), home),
+            };
+            output::note(&format!("it {did}: skerry bucket home {what} --to SITE --destroyed {target}"));
         }
         if !done.exposed_keys.is_empty() {
             output::note(&format!(
@@ -450,9 +449,14 @@ impl Follows {
             return Ok(globals.dry_run);
         }
         for home in &self.homes {
-            output::note(&format!(
-                "{target} decides the conditions of {home}: another site is to be named for it"
-            ));
+            output::note(&match home.as_str() {
+                REGISTER => {
+                    format!("{target} keeps the register of names: another site is to be named for it")
+                }
+                home => {
+                    format!("{target} decides the conditions of {home}: another site is to be named for it")
+                }
+            });
         }
         if !self.exposed_keys.is_empty() {
             output::note(&format!(
@@ -474,9 +478,39 @@ impl Duty {
             return Ok(None);
         }
         let path = format!("/_skerry/v1/sites/{}/duty", segment(&self.target));
-        asked.client.post(&path, &request).await.map(Some)
+        let told: SiteStatus = asked.client.post(&path, &request).await?;
+        if told.duty_heard {
+            return Ok(Some(told));
+        }
+        // Most sites answer at once; one that is cut off is not waited for.
+        let answered = tokio::time::timeout(ANSWER, answer_to(&asked, &told)).await;
+        Ok(Some(answered.ok().and_then(Result::ok).unwrap_or(told)))
     }
 }
+
+/// How the admin face calls the register of names among the homes of a site.
+const REGISTER: &str = "(names)";
+
+/// A home as one says it.
+fn in_words(home: &str) -> &str {
+    if home == REGISTER { "the register of names" } else { home }
+}
+
+/// The site once it has answered the word that it was told.
+async fn answer_to(asked: &Asked, told: &SiteStatus) -> Outcome<SiteStatus> {
+    let path = format!("/_skerry/v1/sites/{}", segment(&told.site));
+    loop {
+        let now: SiteStatus = asked.client.get(&path).await?;
+        if now.duty_heard && now.duty_epoch == told.duty_epoch {
+            return Ok(now);
+        }
+        tokio::time::sleep(ANSWER_POLL).await;
+    }
+}
+
+/// How long a site that was told something is waited for, and how often it is looked whether it has answered.
+const ANSWER: Duration = Duration::from_secs(1);
+const ANSWER_POLL: Duration = Duration::from_millis(50);
 
 /// How often a site is asked whether it is empty.
 const POLL: Duration = Duration::from_millis(500);

@@ -11,8 +11,7 @@ use skerry_node::admin_shapes::{LossPage, LossRequest, LossState, LostVersion};
 
 use crate::admin::segment;
 use crate::arguments::Globals;
-use crate::exit::{Exit, Outcome};
-use crate::look;
+use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::place::{Place, Site};
 use crate::progress::Waiting;
@@ -84,7 +83,7 @@ impl DeclareLost {
         }
         let linked = match before.linked {
             true => {
-                format!(" {} has a link to it: if its disk is whole it will take that back at once.", at.name)
+                format!(" {} has a link to it: if its disk is whole it will cancel that at once.", at.name)
             }
             false => String::new(),
         };
@@ -134,8 +133,12 @@ impl DeclareLost {
 impl DeclareFound {
     pub(crate) async fn run(self, globals: Globals) -> Outcome {
         let at = self.place.site(&globals).await?;
-        let about = async { at.client.get::<LossState>(&path(&self.name, "lost")).await.map(drop) };
-        if look::dry_run(&globals, &format!("declare {} found", self.name), about).await? {
+        let before: LossState = at.client.get(&path(&self.name, "lost")).await?;
+        if before.expelled {
+            let why = "was expelled or replaced: its copies count no more, for good";
+            return Err(Failure::refused(format!("{}: {} {why}", at.client.endpoint, before.site)));
+        }
+        if output::dry_run(globals.dry_run, &format!("declare {} found", self.name), globals.json)? {
             return Ok(Exit::Done);
         }
         let state: LossState =

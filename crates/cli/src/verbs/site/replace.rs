@@ -3,7 +3,7 @@
 use clap::Args;
 use skerry_node::admin_shapes::{RecoveryStatus, ReplaceRequest, ReplacedSite, SiteStatus};
 
-use super::{Duty, Follows, or_none};
+use super::{Duty, Follows, in_words};
 use crate::admin::segment;
 use crate::arguments::Globals;
 use crate::exit::{Exit, Failure, Outcome};
@@ -32,8 +32,12 @@ impl Replace {
         let asked = of.place.site(&globals).await?;
         let gone = look::site(&asked, target).await?;
         let act = format!("have {by} take the place of {target}");
-        if globals.dry_run {
-            may_be_replaced(&asked, &gone, &by).await?;
+        // Said once more, whoever took the place may be called otherwise by now.
+        if gone.state != "replaced" {
+            let newcomer = look::member(&asked, &by).await?;
+            if globals.dry_run {
+                may_be_replaced(&asked, &gone, &newcomer)?;
+            }
         }
         // Said once more, the newcomer may be called as the gone one was: it loses nothing.
         let is_gone = gone.link != "alive" && !gone.here;
@@ -59,12 +63,8 @@ impl Replace {
     }
 }
 
-/// What the site would refuse: the newcomer is to belong, and who answers is not gone.
-async fn may_be_replaced(asked: &Site, gone: &SiteStatus, by: &str) -> Outcome<()> {
-    if gone.state == "replaced" {
-        return Ok(());
-    }
-    let newcomer = look::member(asked, by).await?;
+/// What the site would refuse: who answers is not gone.
+fn may_be_replaced(asked: &Site, gone: &SiteStatus, newcomer: &SiteStatus) -> Outcome<()> {
     if newcomer.site != gone.site && (gone.link == "alive" || gone.here) {
         let message = format!("{} is not gone: it answers", gone.name);
         return Err(Failure::usage(format!("{}: {message}", asked.client.endpoint)));
@@ -85,7 +85,8 @@ fn say(target: &str, by: &str, done: &ReplacedSite) {
     }
     if !done.homes_wait.is_empty() {
         let homes = words::count(done.site.homes.len() as u64, "home");
-        output::note(&format!("{homes} ({}) wait: {}", or_none(&done.site.homes), done.homes_wait));
+        let named: Vec<&str> = done.site.homes.iter().map(|home| in_words(home)).collect();
+        output::note(&format!("{homes} ({}) wait: {}", named.join(", "), done.homes_wait));
     }
     if !done.exposed_keys.is_empty() {
         output::note(&format!(
