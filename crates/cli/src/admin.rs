@@ -14,6 +14,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use rustls::AlertDescription;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use serde::Serialize;
@@ -105,7 +106,7 @@ impl Client {
         let name = ServerName::try_from(self.endpoint.host.clone())
             .map_err(|error| Failure::usage(format!("{}: {error}", self.endpoint)))?;
         let stream =
-            self.connector()?.connect(name, stream).await.map_err(|error| self.unreachable(error))?;
+            self.connector()?.connect(name, stream).await.map_err(|error| self.no_handshake(&error))?;
         self.talk(stream, method, path, body).await
     }
 
@@ -117,7 +118,7 @@ impl Client {
         let (mut sender, connection) = handshake.map_err(|error| self.unreachable(error))?;
         let request = self.request(method, path, body)?;
         let exchange = async {
-            let answer = sender.send_request(request).await.map_err(|error| self.unreachable(error))?;
+            let answer = sender.send_request(request).await.map_err(|error| self.no_http(&error))?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
             let body = body.map_err(|error| self.unreachable(error))?.to_bytes();
@@ -167,13 +168,47 @@ impl Client {
         Failure::unreachable(format!("{}: {error}", self.endpoint))
     }
 
+    /// Who answers, and not in HTTP.
+    fn no_http(&self, error: &hyper::Error) -> Failure {
+        match error.is_parse() {
+            true => self.unreachable(
+                "what listens there speaks no HTTP: if it has a certificate say https:// and --ca FILE, and a port for \
+                 other sites (peer.listen) is none for this",
+            ),
+            false => self.unreachable(error),
+        }
+    }
+
+    /// Who answers, and not in our TLS.
+    fn no_handshake(&self, error: &std::io::Error) -> Failure {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match inner {
+            Some(rustls::Error::AlertReceived(
+                AlertDescription::HandshakeFailure
+                | AlertDescription::CertificateRequired
+                | AlertDescription::NoApplicationProtocol,
+            )) => self.unreachable(
+                "what listens there talks to other sites: that is a port of peer.listen, not of S3 or admin.listen",
+            ),
+            Some(rustls::Error::InvalidMessage(_)) => {
+                self.unreachable("what listens there speaks no TLS: say http://")
+            }
+            _ => self.unreachable(error),
+        }
+    }
+
     /// Why a token may be refused.
     const fn hint(&self) -> &'static str {
-        match self.is_directory_s {
-            true => {
+        match (self.is_directory_s, &self.token) {
+            (true, _) => {
                 "the token is the one in the directory: does this site run, or does another one listen at its address?"
             }
-            false => "is the admin token right, and of the site that listens there?",
+            (false, Some(_)) => {
+                "wrong admin token: give DIR/admin.token of the site that listens there as SKERRY_TOKEN"
+            }
+            (false, None) => {
+                "no admin token: give DIR/admin.token of the site that listens there as SKERRY_TOKEN"
+            }
         }
     }
 
@@ -184,7 +219,7 @@ impl Client {
         let said = said.unwrap_or_else(|| text.chars().take(400).collect());
         let message = format!("{}: {said}", self.endpoint);
         match answer.status.as_u16() {
-            401 => Failure::refused(format!("{message} (HTTP 401; {})", self.hint())),
+            401 => Failure::refused(format!("{}: {} (HTTP 401: {said})", self.endpoint, self.hint())),
             // Whoever answers 503 is there, and will not now.
             403 | 404 | 409 | 503 => Failure::refused(message),
             400 | 422 => Failure::usage(message),
@@ -243,7 +278,53 @@ mod tests {
             let failure = client.refusal(&Answer { status: StatusCode::from_u16(status).unwrap(), body });
             assert_eq!(failure.exit, exit, "{status}");
             assert!(failure.message.contains("oslo is frozen"), "{}", failure.message);
-            assert_eq!(failure.message.contains("token"), status == 401, "{}", failure.message);
+            assert_eq!(failure.message.contains("SKERRY_TOKEN"), status == 401, "{}", failure.message);
         }
+    }
+
+    /// Serves one connection with these bytes and asks it.
+    async fn asked(scheme: &str, bytes: &'static [u8]) -> Failure {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("{scheme}://{}", listener.local_addr().unwrap());
+        let authority = authority_of_a_site();
+        let client = Client {
+            endpoint: endpoint.parse().unwrap(),
+            token: None,
+            authority: Some(authority.path().join("ca.pem")),
+            timeout: Duration::from_secs(10),
+            is_directory_s: false,
+        };
+        let serve = async {
+            use tokio::io::{AsyncReadExt, AsyncWriteExt};
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 512]).await.unwrap() > 0, "it speaks first");
+            stream.write_all(bytes).await.unwrap();
+            // Until the other end has read and gone.
+            while stream.read(&mut [0; 512]).await.is_ok_and(|read| read > 0) {}
+        };
+        let (answer, ()) = tokio::join!(client.send(Method::GET, "/", Bytes::new()), serve);
+        answer.err().unwrap()
+    }
+
+    fn authority_of_a_site() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        skerry_node::trust::ca::store(directory.path(), "box", &["127.0.0.1".to_owned()]).unwrap();
+        directory
+    }
+
+    #[tokio::test]
+    async fn a_wrong_scheme_or_port_is_told_as_such() {
+        // A TLS alert: handshake failure.
+        let alert = b"\x15\x03\x03\x00\x02\x02\x28";
+        let failure = asked("http", alert).await;
+        assert!(
+            failure.message.contains("https://") && failure.exit == Exit::Unreachable,
+            "{}",
+            failure.message
+        );
+        let failure = asked("https", alert).await;
+        assert!(failure.message.contains("peer.listen"), "{}", failure.message);
+        let failure = asked("https", b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        assert!(failure.message.contains("say http://"), "{}", failure.message);
     }
 }

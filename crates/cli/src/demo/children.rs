@@ -88,17 +88,21 @@ impl Site {
         }
     }
 
-    /// Waits for it to stop, and kills it if it has not by then. True if it stopped cleanly.
-    pub(crate) async fn stopped(mut self, by: Instant) -> bool {
-        match tokio::time::timeout_at(by, self.child.wait()).await {
-            Ok(Ok(status)) => status.success(),
-            Ok(Err(_)) => false,
+    /// Waits for it to stop, and kills it if it has not by then. Says why, if it did not stop cleanly.
+    pub(crate) async fn stopped(mut self, by: Instant) -> Result<(), String> {
+        let how = match tokio::time::timeout_at(by, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => return Ok(()),
+            Ok(Ok(status)) => format!("ended badly ({status})"),
+            Ok(Err(error)) => format!("could not be waited for: {error}"),
             Err(_) => {
                 // It may have ended in between.
                 let _ = self.child.kill().await;
-                false
+                "had to be killed".to_owned()
             }
-        }
+        };
+        let tail = files::tail(&self.log, TAIL_BYTES);
+        let last = tail.lines().last().unwrap_or("it says nothing");
+        Err(format!("{} {how}; the end of {}: {last}", self.name, self.log.display()))
     }
 }
 

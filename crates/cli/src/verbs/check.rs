@@ -19,7 +19,7 @@ use crate::words;
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Directory of a site that does not run, or of a demo with --site
-    #[arg(long, value_name = "DIR", env = "SKERRY_DIR", default_value = "skerry")]
+    #[arg(long, value_name = "DIR", env = "SKERRY_DIR", default_value = site_files::DEFAULT_DIRECTORY)]
     dir: PathBuf,
     /// Rebuild the index from journal and payload (the old one is kept aside), after a new base of the journal was written from it where a part of that is damaged, and note what is damaged, so that the site mends it from others once it runs
     #[arg(long)]
@@ -41,6 +41,7 @@ impl Check {
             output::document("check", &report)?;
         } else {
             print(&report);
+            output::line(advice(&report, self.repair));
         }
         Ok(if report.is_well { Exit::Done } else { Exit::Failed })
     }
@@ -116,16 +117,43 @@ fn print(report: &CheckReport) {
     if report.unlisted > 0 {
         output::line(&format!("and {} more", report.unlisted));
     }
-    output::line(match (report.is_well, report.repaired) {
-        (true, _) => "nothing is damaged",
-        (false, true) => "the index is rebuilt; once the site runs it mends damaged chunks from other sites",
-        (false, false) => {
-            "run it again with --repair: rebuilds the index, lets the site mend the rest from others"
+}
+
+/// What follows from it. Where a repair was asked for and none was made it was a dry run.
+fn advice(report: &CheckReport, repair: bool) -> &'static str {
+    match (report.is_well, report.repaired, repair) {
+        (true, ..) => "nothing is damaged",
+        (false, true, _) => {
+            "the index is rebuilt; once the site runs it mends damaged chunks from other sites. What no other site has \
+             (copies = 1) stays damaged: put it again, or delete it"
         }
-    });
+        (false, false, true) => {
+            "would rebuild the index and note what is damaged, for the site to mend from others once it runs"
+        }
+        (false, false, false) => {
+            "run it again with --repair: rebuilds the index, lets the site mend the rest from others. What no other site has \
+             (copies = 1) stays damaged: put it again, or delete it"
+        }
+    }
 }
 
 fn named(hurt: &Hurt) -> String {
     let Hurt { bucket, key, version_id, chunk, why, .. } = hurt;
     format!("{bucket}/{key} version {version_id}: chunk {chunk}: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_repair_says_what_it_would_do() {
+        let mut report = CheckReport::default();
+        assert!(advice(&report, true).starts_with("would rebuild"));
+        assert!(advice(&report, false).contains("copies = 1"));
+        report.repaired = true;
+        assert!(advice(&report, true).starts_with("the index is rebuilt"));
+        report.is_well = true;
+        assert_eq!(advice(&report, true), "nothing is damaged");
+    }
 }

@@ -62,6 +62,10 @@ impl Demo {
         if output::dry_run(globals.dry_run, &what, globals.json)? {
             return Ok(Exit::Done);
         }
+        if !self.dir.exists() {
+            // What is refused leaves nothing behind.
+            ports::check(plan.port, plan.peer_port, plan.sites)?;
+        }
         files::directory(&self.dir)?;
         let _lock = files::lock(&self.dir)?;
         ports::check(plan.port, plan.peer_port, plan.sites)?;
@@ -70,12 +74,10 @@ impl Demo {
         let mut stop = Stop::listen()?;
         let mut children = Vec::new();
         let outcome = accompany(&layout, &mut children, &mut stop, &globals).await;
-        let clean = finish(children, &globals).await?;
+        let unclean = finish(children, &globals).await?;
         match outcome {
-            Ok(()) if clean => Ok(Exit::Done),
-            Ok(()) => {
-                Err(Failure::failed("a site had to be killed or ended badly; its skerry.log says more"))
-            }
+            Ok(()) if unclean.is_empty() => Ok(Exit::Done),
+            Ok(()) => Err(Failure::failed(unclean.join("\n"))),
             Err(failure) => Err(failure),
         }
     }
@@ -203,25 +205,25 @@ async fn watch(board: &mut Board, sites: &[Site], children: &mut [Child], json: 
     }
 }
 
-/// Tells all sites to stop, then waits for each.
-async fn finish(mut children: Vec<Child>, globals: &Globals) -> Outcome<bool> {
+/// Tells all sites to stop, then waits for each; gives what is to be said of those that did not stop cleanly.
+async fn finish(mut children: Vec<Child>, globals: &Globals) -> Outcome<Vec<String>> {
     let waiting = Waiting::new("stopping", globals.json);
     // A site that ended before was reported then; it does not make the stop unclean.
     children.retain_mut(|child| child.has_ended().is_none());
     children.iter().for_each(Child::tell);
     let by = tokio::time::Instant::now() + STOP;
-    let mut clean = true;
+    let mut unclean = Vec::new();
     for child in children {
         waiting.say(format!("stopping {}", child.name));
-        clean &= child.stopped(by).await;
+        unclean.extend(child.stopped(by).await.err());
     }
     drop(waiting);
     if globals.json {
-        output::document("stopped", &json!({ "clean": clean }))?;
+        output::document("stopped", &json!({ "clean": unclean.is_empty() }))?;
     } else {
         output::line("stopped");
     }
-    Ok(clean)
+    Ok(unclean)
 }
 
 #[cfg(test)]

@@ -107,6 +107,10 @@ impl Config {
         if clash(&self.s3.listen, &self.peer.listen) {
             return Err(wrong("peer.listen", "is the same as s3.listen; each needs a port of its own"));
         }
+        if clash(&self.admin.listen, &self.s3.listen) {
+            let reason = "is the same as s3.listen; leave it out and administration is served there";
+            return Err(wrong("admin.listen", reason));
+        }
         if clash(&self.admin.listen, &self.peer.listen) {
             return Err(wrong("admin.listen", "is the same as peer.listen; each needs a port of its own"));
         }
@@ -148,7 +152,11 @@ impl Config {
             }
         }
         if storage.capacity.0 > 0 && storage.capacity.0 < 4 * storage.journal_segment.0 {
-            let reason = "is less than four journal segments; nothing could be stored";
+            let least = super::Size(4 * storage.journal_segment.0);
+            let reason = format!(
+                "{} is too little, at least {least}: four segments of the journal, and nothing could be stored",
+                storage.capacity
+            );
             return Err(wrong("storage.capacity", reason));
         }
         if let Cap::Bytes(others) = storage.others

@@ -55,7 +55,24 @@ pub fn reference() -> String {
 const INTRODUCTION: &str = "\
 # Configuration
 
-A node reads one TOML file (`skerry server --config FILE`); no file is needed. Every field has a default, and an
+A node reads one TOML file, `skerry.toml` in its directory or the one of `skerry server --config FILE`; no file is needed.
+`skerry init` and `skerry join` write what is said to them (`--listen`, `--peer-listen`, `--advertise`, `--tls`); a site that
+clients and other sites reach from other machines has one like this:
+
+```
+[s3]
+listen = \"0.0.0.0:7600\"
+
+[peer]
+listen = \"0.0.0.0:7700\"
+advertise = [\"box1.example:7700\"]
+
+[tls]
+certificate = \"/var/lib/skerry/tls/server.pem\"
+key = \"/var/lib/skerry/tls/server.key\"
+```
+
+Each heading stands once. Every field has a default, and an
 environment variable that wins over the file. An unknown field, an unknown variable of a section, or a bad value is
 an error that names it, in a file with its line. `skerry config show --defaults` prints this page as TOML,
 `skerry config ports` the firewall rules.

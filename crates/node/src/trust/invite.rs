@@ -89,7 +89,10 @@ struct InviteFile {
 #[derive(Debug, thiserror::Error)]
 pub enum InviteError {
     /// This site holds no admin key.
-    #[error("this site holds no admin key and cannot admit others; invite from the site that was made first")]
+    #[error(
+        "this site holds no admin key and cannot admit others; invite from the site that was made first, or, if that is gone, \
+         put admin-2.key from the directory of the root key into this site's directory as admin.key and start it anew"
+    )]
     NoAdmin,
     /// Too long, or too many.
     #[error("{0}")]
