@@ -3,10 +3,11 @@
 
 use std::fmt::Write;
 
-use clap::{Arg, ArgAction, Command, CommandFactory};
+use clap::{Arg, ArgAction, Args as _, Command, CommandFactory};
 
 use crate::arguments::CommandLine;
 use crate::exit::Exit;
+use crate::place::Place;
 
 const HEAD: &str = "# The command line
 
@@ -14,7 +15,8 @@ Written by `cargo xtask docs`; the gate compares it with the binary.
 
 Noun and verb for things (`skerry key create`), a bare verb for acts (`skerry status`). `--dir` names a site's
 directory for offline acts and tells live ones where the site listens and what its admin token is; from another
-machine say `--endpoint` and `SKERRY_TOKEN`. Options that every verb understands stand at the end.
+machine say `--endpoint` and `SKERRY_TOKEN`. Options that every verb understands stand at the end, as do those of all verbs
+that ask a site: a verb says \"asks a site\" and does not repeat them.
 
 With `--json` a result is one document on standard output, `{\"version\":1,\"kind\":…}`, or one per line where a verb
 goes on (`skerry demo`); fields are added, never changed. A failure is `{\"version\":1,\"kind\":\"error\",\"exit\":…,
@@ -34,6 +36,8 @@ pub(crate) fn command_line() -> String {
     for verb in root.get_subcommands().filter(|verb| shown(verb)) {
         describe(&mut page, "skerry", verb);
     }
+    page.push_str("\n## Whom to ask\n\nOf every verb that asks a site.\n\n");
+    options(&mut page, &Place::augment_args(Command::new("place")), |_| true);
     page.push_str("\n## Global options\n\n");
     options(&mut page, &root, |argument| argument.is_global_set());
     page
@@ -53,11 +57,29 @@ fn describe(page: &mut String, path: &str, command: &Command) {
     let children: Vec<&Command> = command.get_subcommands().filter(|child| shown(child)).collect();
     if children.is_empty() {
         push(page, format_args!("\n### `{}`\n\n{}\n\n", usage(&path, command), about(command)));
-        options(page, command, |argument| !argument.is_global_set());
+        let asks = asks_a_site(command);
+        options(page, command, |argument| !argument.is_global_set() && !(asks && is_of_place(argument)));
+        if asks {
+            page.push_str("\nAsks a site: [options](#whom-to-ask).\n");
+        }
     }
     for child in children {
         describe(page, &path, child);
     }
+}
+
+/// Whether a verb has the options of all that ask a site.
+fn asks_a_site(command: &Command) -> bool {
+    let of_place = Place::augment_args(Command::new("place"));
+    of_place
+        .get_arguments()
+        .all(|option| command.get_arguments().any(|other| other.get_id() == option.get_id()))
+}
+
+fn is_of_place(argument: &Arg) -> bool {
+    Place::augment_args(Command::new("place"))
+        .get_arguments()
+        .any(|option| option.get_id() == argument.get_id())
 }
 
 /// `skerry link cut <SITE> [OPTIONS]`.
@@ -184,6 +206,8 @@ mod tests {
         ] {
             assert!(page.contains(&format!("### `skerry {verb}")), "{verb}");
         }
+        assert_eq!(page.matches("`--token TOKEN`").count(), 1, "said once");
+        assert!(page.matches("(#whom-to-ask)").count() > 30);
         for option in ["--site SITE", "--json", "--timeout TIME", "--dry-run", "--yes, -y"] {
             assert!(page.contains(&format!("| `{option}` |")), "{option}");
         }

@@ -1,8 +1,9 @@
 //! The grammar and the exit codes of the true binary; nothing here needs a running site.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 
-use crate::island::{json, run, told};
+use crate::island::{json, run, skerry, told};
 
 #[test]
 fn version_is_printed_for_people_and_scripts() {
@@ -23,6 +24,9 @@ fn a_wrong_command_line_is_usage() {
         &["status", "--timeout", "soon"],
         &["status", "--timeout", "0s"],
         &["demo", "--sites", "0"],
+        &["invite", "oslo", "--expires", "0s"],
+        &["bucket", "create", "Hey_", "--dry-run"],
+        &["server", "one", "--dir", "two"],
     ] {
         let (code, out, err) = told(&run(line));
         assert_eq!(code, 2, "{line:?}: {out}{err}");
@@ -109,7 +113,7 @@ fn a_dry_run_says_nothing_of_a_site_that_is_away() {
         &["site", "expel", "oslo"],
         &["site", "replace", "oslo", "--by", "bergen"],
         &["site", "address", "oslo", "a:1", "b:2"],
-        &["bucket", "create", "x"],
+        &["bucket", "create", "xxx"],
         &["bucket", "set", "x", "--copies", "2"],
         &["bucket", "join", "x"],
         &["bucket", "unpin", "x"],
@@ -168,6 +172,51 @@ fn a_directory_that_cannot_be_read_is_not_taken_for_an_empty_one() {
     }
 }
 
+/// Runs it in a directory, as one does who names none.
+fn told_in(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+    told(&skerry(arguments).current_dir(directory).output().unwrap())
+}
+
+/// What runs a site and what asks it read one configuration, whether the directory is named or not.
+#[test]
+fn the_configuration_of_the_default_directory_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path();
+    for line in [&["server"][..], &["check"]] {
+        let (code, _, err) = told_in(place, line);
+        assert!(
+            code == 2 && err.contains("no site in ./skerry") && err.contains("skerry init"),
+            "{line:?}: {err}"
+        );
+    }
+    assert_eq!(told_in(place, &["status"]).0, 2);
+    assert_eq!(told_in(place, &["init"]).0, 0);
+    let port = crate::island::free_port();
+    let text = format!("[s3]\nlisten = \"127.0.0.1:{port}\"\n");
+    std::fs::write(place.join("skerry/skerry.toml"), text).unwrap();
+    for dir in [&[][..], &["skerry"], &["--dir", "skerry"]] {
+        let (code, out, err) = told_in(place, &[&["config", "show"], dir].concat());
+        assert!(code == 0 && out.contains(&port.to_string()), "{dir:?}: {out}{err}");
+        let (code, out, err) = told_in(place, &[&["server", "--dry-run"], dir].concat());
+        assert!(code == 0 && out.contains("run the site in skerry"), "{dir:?}: {out}{err}");
+    }
+    let (_, _, err) = told_in(place, &["key", "list", "--timeout", "200ms"]);
+    assert!(err.contains(&port.to_string()), "it is asked where it listens: {err}");
+    std::fs::write(place.join("skerry/skerry.toml"), "[s3]\nlissten = \"x\"\n").unwrap();
+    for line in [&["server"][..], &["config", "show"], &["config", "ports"]] {
+        let (code, _, err) = told_in(place, line);
+        assert!(code == 2 && err.contains("lissten"), "{line:?}: {err}");
+    }
+}
+
+#[test]
+fn a_root_key_is_not_laid_into_the_site() {
+    let directory = tempfile::tempdir().unwrap();
+    let (code, _, err) = told_in(directory.path(), &["init", "--dir", "y", "--root", "y/root"]);
+    assert!(code == 5 && err.contains("belongs on no site"), "{code}: {err}");
+    assert!(!directory.path().join("y").exists());
+}
+
 #[test]
 fn an_unknown_field_is_named_with_its_line() {
     let directory = tempfile::tempdir().unwrap();
@@ -212,7 +261,7 @@ fn a_busy_port_is_named_before_anything_is_made() {
     let (code, _, err) = told(&run(&line));
     assert_eq!(code, 5, "{err}");
     assert!(err.contains(&format!("port {} (S3 of site-2)", port + 1)), "{err}");
-    assert!(!dir.join("demo.json").exists() && !dir.join("site-1").exists());
+    assert!(!dir.exists(), "what is refused leaves nothing behind");
 }
 
 #[test]

@@ -183,11 +183,24 @@ fn a_dry_run_looks_first_and_says_what_follows() {
         }
     }
     let (code, _, err) = at_one(&demo, &["invite", "site-2", "--dry-run"]);
-    assert!(code == 2 && err.contains("already"), "{err}");
+    assert!(code == 5 && err.contains("already"), "{err}");
+    what_is_understood_and_refused_ends_so(&demo);
     let sites = demo.json(&["site", "list", "--site", "site-1"], 0);
     assert!(sites["sites"].as_array().unwrap().iter().all(|site| site["duty"] == "serves"), "{sites}");
     whose_token_is_refused_elsewhere_is_told_so(&demo);
     assert_eq!(demo.stop(), 0);
+}
+
+fn what_is_understood_and_refused_ends_so(demo: &Demo) {
+    for line in [
+        &["invite", "site-2"][..],
+        &["site", "rename", "site-1", "site-2"],
+        &["site", "expel", "site-1", "--yes"],
+        &["bucket", "set", "photos", "--ack-scope", "sites=9"],
+    ] {
+        let (code, _, err) = at_one(demo, line);
+        assert_eq!(code, 5, "{line:?}: {err}");
+    }
 }
 
 /// Starts a verb that waits; read to its end with `wait_with_output`.
@@ -217,6 +230,14 @@ fn who_waits_for_an_end_that_is_called_off_is_told_so() {
     });
     demo.json(&["link", "cut", "site-3"], 0);
 
+    let dir = demo.directory.to_str().unwrap();
+    let line = ["bucket", "leave", "photos", "--site", "site-3", "--wait", "500ms", "--dir", dir];
+    let (code, out, err) = told(&run(&line));
+    assert!(
+        code == 4 && err.contains("site-3 leaves photos: ") && err.contains("goes on"),
+        "{code}: {out}{err}"
+    );
+    assert!(!err.contains("photos: ;"), "it says what it waits for: {err}");
     let leave = waiting(&demo, &["bucket", "leave", "photos", "--site", "site-3"]);
     wait_for("site 3 to be about to leave", || is(&bucket(), "leaving").then_some(()));
     demo.json(&["bucket", "join", "photos", "--site", "site-3"], 0);
