@@ -78,6 +78,8 @@ impl Rooms {
             documents,
             connections,
             streams,
+            beside,
+            windows,
         } = self;
         tracing::info!(
             memory,
@@ -90,6 +92,8 @@ impl Rooms {
             documents,
             connections,
             streams,
+            beside,
+            windows,
             "memory divided"
         );
     }

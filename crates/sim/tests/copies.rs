@@ -221,7 +221,11 @@ fn a_neighbour_s_copy_is_taken_for_the_own_one() {
 /// `SKERRY_BACKLOG_SEEDS` runs more seeds.
 #[test]
 fn an_area_behind_a_slow_link_keeps_no_other_bucket_waiting() {
-    many::hold(|seed| backlog::run(seed, None), ("SKERRY_BACKLOG_SEEDS", 30), &["asked", "busy areas", "healed"]);
+    many::hold(
+        |seed| backlog::run(seed, None),
+        ("SKERRY_BACKLOG_SEEDS", 30),
+        &["asked", "busy areas", "healed"],
+    );
     for seed in 0..3 {
         assert_eq!(backlog::run(seed, None), backlog::run(seed, None));
     }

@@ -72,7 +72,11 @@ impl Metrics {
                 "the disk is full: writes are refused, reads and deletes go on; delete, raise storage.capacity or add a disk"
             ),
             (false, true) => {
-                tracing::info!(event = "disk_not_full", free_bytes = usage.free, "there is room for writes again");
+                tracing::info!(
+                    event = "disk_not_full",
+                    free_bytes = usage.free,
+                    "there is room for writes again"
+                );
             }
             _ => {}
         }
