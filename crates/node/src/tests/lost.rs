@@ -337,7 +337,7 @@ async fn a_disk_is_known_in_its_first_life_and_no_other_one_is() {
     declare(&world.sites[0], "site-2", true).await.unwrap();
     std::fs::remove_dir_all(world.sites[1].directory.path().join("data")).unwrap();
     world.sites[1].start().await;
-    let (one, two) = (&world.sites[0], &world.sites[1]);
+    let two = &world.sites[1];
     two.until("another disk has heard of itself", || async { is_lost(two, "site-2") }).await;
     crate::copies::loss::come_back(two.site()).await.unwrap();
     let said = two.services().admin.loss("site-2").await.unwrap();
