@@ -90,6 +90,8 @@ impl Bucket {
 struct World {
     queue: Queue<Event>,
     draw: Draw,
+    /// Of the cut, and of how often clients write.
+    draw_cut: Draw,
     machine: Placement,
     sites: Vec<SiteId>,
     /// How long each takes for an answer.
@@ -108,6 +110,7 @@ struct World {
 /// Runs one seed.
 pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
     let mut draw = Draw::from_seed(seed).fork("backlog");
+    let draw_cut = Draw::from_seed(seed).fork("cut");
     let count = draw.between(4..=7) as usize;
     let sites: Vec<SiteId> = (0..count).map(|_| SiteId(draw.identity())).collect();
     // The first is this one, the next two are the area.
@@ -116,6 +119,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
     let mut world = World {
         queue: Queue::default(),
         draw,
+        draw_cut,
         machine,
         busy: vec![(0, Instant(0)); count],
         sites,
@@ -139,7 +143,7 @@ pub fn run(seed: u64, mistake: Option<Mistake>) -> Outcome {
 impl World {
     fn begin(&mut self) {
         self.see_sites();
-        let cut = self.draw.span(seconds(20)..=seconds(40));
+        let cut = self.draw_cut.span(seconds(20)..=seconds(40));
         self.queue.plan(self.queue.now().after(cut), Event::Cut);
         let area: BTreeSet<SiteId> = self.sites[1..3].iter().copied().collect();
         let far = |copies| Demand::anywhere(2).and_in(copies, area.clone());
@@ -163,7 +167,7 @@ impl World {
 
     fn bucket(&mut self, demand: Demand, bytes: u64, backlog: u64) {
         let id = BucketId(self.draw.identity());
-        let pause = self.draw.pick(&[millis(800), seconds(3)]).copied().unwrap_or(seconds(3));
+        let pause = self.draw_cut.pick(&[millis(800), seconds(3)]).copied().unwrap_or(seconds(3));
         let looks = Looks::new(Vector::new(), self.queue.now());
         self.buckets.push(Bucket {
             id,
@@ -201,7 +205,7 @@ impl World {
             Event::Cut => {
                 self.cut = true;
                 self.see_sites();
-                let after = self.draw.span(seconds(5)..=seconds(20));
+                let after = self.draw_cut.span(seconds(5)..=seconds(20));
                 self.queue.plan(self.queue.now().after(after), Event::Heal);
             }
             Event::Heal => {
@@ -306,6 +310,11 @@ impl World {
         let mut wrong = Vec::new();
         for found in &self.buckets {
             let Some((dot, since)) = found.waiting.front().copied() else { continue };
+            // Of those that are near and take all at once nothing waits, whatever came later.
+            let is_near = found.demand.areas().iter().all(|area| !area.sites.contains(&self.sites[1]));
+            if is_near && !self.cut && now.since(since.max(self.healed)) > PATIENCE {
+                wrong.push(("starved", format!("{dot} waits since {since:?}, and others are asked for")));
+            }
             // What bounds the room for it is that more of it is on its way.
             let since = since.max(found.asked);
             let asked = |site: &SiteId| found.demand.areas().iter().any(|area| area.sites.contains(site));
