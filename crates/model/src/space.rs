@@ -29,7 +29,7 @@ pub use fallback::fallbacks;
 pub use feed::{Item, Items, absent, keys_after, records_after, vector, vector_entry};
 pub use leave::left;
 pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
-pub use loose::{Loose, ahead, follow, keep, loose, marked, records_in};
+pub use loose::{Loose, ahead, but_for, follow, keep, let_go, loose, marked, records_in};
 pub use parts::{list_parts, list_uploads, local, part, upload, uploading};
 pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
 pub use read::{

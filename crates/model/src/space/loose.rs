@@ -18,8 +18,8 @@ use skerry_base::{BucketId, Dot, Hlc, Origin, Vector};
 
 use super::feed::{Item, Items, for_each_row, vector_entry};
 use super::prints::{self, DotRange, Fingerprint};
-use super::rows::DotRow;
-use super::{SpaceError, keys, read, round, subscription};
+use super::rows::{DotRow, Pointer};
+use super::{SpaceError, keys, read, reduce, round, subscription};
 use crate::entry::Entry;
 use crate::record::{Record, Statement};
 
@@ -182,6 +182,45 @@ pub fn keep(view: &dyn View, bucket: BucketId, records: Vec<Record>) -> Result<V
     Ok(entries)
 }
 
+/// Looks at the tables as they would be without these records.
+pub fn but_for<T>(
+    view: &dyn View,
+    bucket: BucketId,
+    dead: &[Dot],
+    look: impl FnOnce(&dyn View) -> T,
+) -> Result<T, SpaceError> {
+    if dead.is_empty() {
+        return Ok(look(view));
+    }
+    let mut batch = Batch::default();
+    reduce::drop_all(bucket, dead, view, &mut batch)?;
+    Ok(look(&Overlay::new(view, &batch)))
+}
+
+/// The entry by which a node that is no member lets go of records of a key that died elsewhere. Not of what its vector covers:
+/// that it lacks such a record would say to others that it is dead, and nothing here would say of what. Nor of what lies below a
+/// followed prefix, or a round of a feed is about to settle: there what killed it comes.
+pub fn let_go(
+    view: &dyn View,
+    bucket: BucketId,
+    key: &str,
+    dead: Vec<Dot>,
+) -> Result<Option<Entry>, SpaceError> {
+    let followed = subscription::subscriptions_of(view, bucket)?;
+    if followed.iter().any(|(below, _)| key.starts_with(&below.prefix))
+        || !round::open(view, bucket)?.is_empty()
+    {
+        return Ok(None);
+    }
+    let mut dots = Vec::new();
+    for dot in dead {
+        if vector_entry(view, bucket, dot.origin)? < dot.seq {
+            dots.push(dot);
+        }
+    }
+    Ok((!dots.is_empty()).then_some(Entry::Drop { bucket, dots }))
+}
+
 /// The entries that store admitted records which came without being asked for and follow, seq after seq, on what the
 /// vector covers: it is raised over them. None if something before or between them is missing.
 pub fn follow(
@@ -286,3 +325,6 @@ fn marks(bucket: BucketId) -> Vec<u8> {
 #[cfg(test)]
 #[path = "ahead_tests.rs"]
 mod ahead_tests;
+#[cfg(test)]
+#[path = "dead_tests.rs"]
+mod dead_tests;

@@ -109,7 +109,12 @@ fn advance(bucket: BucketId, upto: &Vector, view: &dyn View, batch: &mut Batch) 
     Ok(())
 }
 
-fn drop_all(bucket: BucketId, dots: &[Dot], view: &dyn View, batch: &mut Batch) -> Result<(), SpaceError> {
+pub(super) fn drop_all(
+    bucket: BucketId,
+    dots: &[Dot],
+    view: &dyn View,
+    batch: &mut Batch,
+) -> Result<(), SpaceError> {
     let mut by_key: BTreeMap<String, BTreeSet<Dot>> = BTreeMap::new();
     for &dot in dots {
         if let Some(row) = read::dot_row(view, bucket, dot)? {

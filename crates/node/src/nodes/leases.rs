@@ -63,21 +63,21 @@ impl Site {
     }
 }
 
-/// Asks the others for the heads of a key, or one version of it, until one says what it has under a lease.
+/// Asks the others for the heads of a key, or one version of it, until one says what it has under a lease; and which one.
 pub(crate) async fn heads(
     site: &Arc<Site>,
     bucket: BucketId,
     key: &str,
     version: Option<space::VersionId>,
-) -> Option<Vec<Record>> {
-    for (_, node) in site.leased_others() {
+) -> Option<(SiteId, Vec<Record>)> {
+    for (member, node) in site.leased_others() {
         let question = Ask::Heads { bucket, key: key.into(), version: version.map(write::which) };
         let Ok(Told::Heads(records)) = ask(site, node, question, PATIENCE).await else { continue };
         let admitted = |bytes: &bytes::Bytes| {
             Record::admit(bytes).ok().filter(|record| record.bucket == bucket && record.key == key)
         };
         if let Some(records) = records.iter().map(admitted).collect() {
-            return Some(records);
+            return Some((member, records));
         }
     }
     None

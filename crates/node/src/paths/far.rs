@@ -16,6 +16,7 @@ use skerry_gateway::service::{Outcome, Selection, ServiceError};
 use skerry_model::body::{Step, Walk};
 use skerry_model::{Object, Record, space};
 
+use super::dead::{self, Denied, Said};
 use super::get::{Found, Wanted};
 use super::members::{self, Asking};
 use super::refusal;
@@ -46,7 +47,7 @@ pub(crate) async fn read(
         Some(Heard::Object(member, found, answer)) => {
             take(site, wanted, part, known, Taken { member, found, answer }).await
         }
-        Some(Heard::Nothing) => nothing(site, wanted).await,
+        Some(Heard::Nothing(denied)) => nothing(site, wanted, &denied).await,
         None => Ok(Found::Nothing),
     }
 }
@@ -75,19 +76,19 @@ pub(crate) fn question(wanted: &Wanted, part: Part) -> Request {
 }
 
 /// Nobody has it; what this site knows itself still counts (a delete marker).
-async fn nothing(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> {
+async fn nothing(site: &Arc<Site>, wanted: &Wanted, denied: &Denied) -> Outcome<Found> {
     let local = wanted.clone();
     let found = site.read(move |view| local.local(view)).await?;
-    Ok(if matches!(found, Found::Marker(_)) || site.is_complete(wanted.bucket.id) {
-        found
-    } else {
-        Found::Nothing
-    })
+    if matches!(found, Found::Marker(_)) || site.is_complete(wanted.bucket.id) {
+        return Ok(found);
+    }
+    dead::denied(site, wanted, denied).await?;
+    Ok(Found::Nothing)
 }
 
 enum Heard {
     Object(SiteId, Box<message::Found>, Answer),
-    Nothing,
+    Nothing(Denied),
 }
 
 /// An answer that is to be stored.
@@ -106,7 +107,7 @@ async fn race(
     is_unknown: bool,
 ) -> Outcome<Option<Heard>> {
     let mut failed = Vec::new();
-    let mut absent = false;
+    let mut absent = None;
     let mut absence = Absence::new(asking.missing.clone());
     let mut rest: VecDeque<SiteId> = asking.sites.iter().copied().collect();
     while !rest.is_empty() {
@@ -126,9 +127,9 @@ async fn race(
                 Ok((Response::Object(found), answer)) => {
                     return Ok(Some(Heard::Object(member, found, answer)));
                 }
-                Ok((Response::NoObject { vector, .. }, _)) => {
-                    absent = true;
+                Ok((Response::NoObject { marker, vector }, _)) => {
                     absence.denied(member, &vector);
+                    absent = Some(Denied { member, marker, vector });
                 }
                 Ok((Response::NotMember, _)) => {
                     absence.left(member);
@@ -140,19 +141,21 @@ async fn race(
                 Err(error) => failed.push(format!("{}: {error}", name())),
             }
         }
-        if absent && absence.is_settled() {
-            return Ok(Some(Heard::Nothing));
+        if absence.is_settled()
+            && let Some(denied) = absent
+        {
+            return Ok(Some(Heard::Nothing(denied)));
         }
-        if absent {
+        if absent.is_some() {
             rest.retain(|member| absence.wants(*member));
         }
     }
     // That nobody else is a member is no word of what is lacking here: records may lie at sites that are none.
-    if is_unknown && !absent && site.is_member(asking.bucket) && !site.is_complete(asking.bucket) {
+    if is_unknown && absent.is_none() && site.is_member(asking.bucket) && !site.is_complete(asking.bucket) {
         failed.push(members::incomplete(site, asking.bucket));
     }
     asking.nobody(site, &failed)?;
-    Ok(absent.then_some(Heard::Nothing))
+    Ok(absent.map(Heard::Nothing))
 }
 
 /// What one of them has given; waited for as long as the nearest has where one said that it gives.
@@ -242,8 +245,9 @@ pub(crate) async fn take(
     // Also after a restart: what is kept now may be swept with the rest of a bucket that was left.
     let sweeps = site.leaving.sweeps(bucket.id);
     let record = admitted(wanted, &found.record)?;
+    let heads = found.heads.iter().map(|head| admitted(wanted, head)).collect::<Outcome<Vec<_>>>()?;
+    let said = Said::of(member, heads.iter().chain([&record]));
     if known != Some(record.dot) {
-        let heads = found.heads.iter().map(|head| admitted(wanted, head)).collect::<Outcome<Vec<_>>>()?;
         let records = heads.into_iter().chain([record.clone()]).collect();
         keep(site, bucket.id, (), records).await?;
     }
@@ -277,12 +281,11 @@ pub(crate) async fn take(
     }
     members::follow_if_small(site, bucket, found.bucket_bytes).await;
     let again = Wanted { version: Some(space::VersionId::Dot(record.dot)), ..wanted.clone() };
-    let local = wanted.clone();
-    let judged = site.read(move |view| match local.local(view)? {
-        Found::Nothing => again.local(view),
-        found => Ok(found),
-    });
-    match judged.await? {
+    let judged = match dead::judged(site, wanted, &[said]).await? {
+        Found::Nothing => site.read(move |view| again.local(view)).await?,
+        found => found,
+    };
+    match judged {
         // What a site that leaves drops meanwhile is answered all the same.
         Found::Nothing if site.outlives(bucket.id, &wanted.key, sweeps) => Ok(Found::of(Some(record))),
         judged => Ok(judged),

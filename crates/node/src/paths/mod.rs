@@ -9,6 +9,7 @@ pub(crate) mod buckets;
 pub(crate) mod conflicts;
 pub(crate) mod copy;
 pub(crate) mod credentials;
+pub(crate) mod dead;
 pub(crate) mod declared;
 pub(crate) mod delete;
 pub(crate) mod far;

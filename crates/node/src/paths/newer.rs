@@ -13,6 +13,7 @@ use skerry_base::{Dot, SiteId, Vector};
 use skerry_gateway::service::Outcome;
 use skerry_model::{Record, space};
 
+use super::dead::{self, Denied, Said};
 use super::get::{Found, Wanted};
 use super::{far, members, refusal};
 use crate::peers::message::{Part, Response};
@@ -90,7 +91,11 @@ async fn ask(
                 let taken = far::Taken { member, found, answer };
                 Some(far::take(site, wanted, part, None, taken).await)
             }
-            Response::NoObject { vector, .. } => Some(Ok(unless_newer(found, &vector))),
+            Response::NoObject { marker, vector } => {
+                let denied = Denied { member, marker, vector };
+                let kept = dead::denied(site, wanted, &denied).await;
+                Some(kept.map(|()| unless_newer(found, &denied.vector)))
+            }
             _ => None,
         };
     }
@@ -125,8 +130,10 @@ fn unless_newer(found: &Found, vector: &Vector) -> Found {
 struct Heard {
     answered: usize,
     failed: Vec<String>,
-    /// Whether one of them has it.
-    exists: bool,
+    /// What those said that have it.
+    said: Vec<Said>,
+    /// Those that have nothing.
+    denied: Vec<Denied>,
     /// What those have seen that have nothing.
     without: Vector,
 }
@@ -152,10 +159,10 @@ pub(crate) async fn latest(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> 
     if heard.answered == 0 {
         asking.nobody(site, &heard.failed)?;
     }
-    let found = here(site, wanted).await?;
+    let found = dead::judged(site, wanted, &heard.said).await?;
     match &found {
         // What was heard went with the rest of a bucket that is being left.
-        Found::Nothing if heard.exists && site.outlives(id, &wanted.key, sweeps) => {
+        Found::Nothing if !heard.said.is_empty() && site.outlives(id, &wanted.key, sweeps) => {
             return Err(refusal::has_left());
         }
         Found::Object(record) if heard.without.covers(record.dot) => {}
@@ -163,6 +170,9 @@ pub(crate) async fn latest(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> 
     }
     // It is dead elsewhere; a member waits for what killed it.
     if !site.is_complete(id) {
+        for denied in &heard.denied {
+            dead::denied(site, wanted, denied).await?;
+        }
         return Ok(unless_newer(&found, &heard.without));
     }
     members::seen(site, id, &heard.without).await?;
@@ -181,12 +191,14 @@ impl Heard {
             Response::Object(found) => {
                 let bytes = std::iter::once(&found.record).chain(&found.heads);
                 let records = bytes.map(|bytes| far::admitted(wanted, bytes)).collect::<Outcome<Vec<_>>>()?;
+                self.said.push(Said::of(member, &records));
                 far::keep(site, wanted.bucket.id, (), records).await?;
                 members::follow_if_small(site, &wanted.bucket, found.bucket_bytes).await;
-                (self.answered, self.exists) = (self.answered + 1, true);
+                self.answered += 1;
             }
-            Response::NoObject { vector, .. } => {
+            Response::NoObject { marker, vector } => {
                 self.without.merge(&vector);
+                self.denied.push(Denied { member, marker, vector });
                 self.answered += 1;
             }
             Response::NotMember => site.refuted(wanted.bucket.id, member),

@@ -20,6 +20,7 @@ use skerry_model::record::Scope;
 use skerry_model::{Record, space};
 
 use super::bucket::Bucket;
+use super::dead::{self, Said};
 use super::get::{Found, Wanted};
 use super::write::Written;
 use super::{far, refusal, scope};
@@ -160,17 +161,33 @@ pub(crate) fn says(site: &Site, mode: &ReadMode) -> bool {
 /// What a site of several nodes has of a key; none if no node with a lease can be asked: then this one answers for itself.
 pub(crate) async fn find(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Option<Found>> {
     let id = wanted.bucket.id;
-    let Some(heard) = nodes::heads(site, id, &wanted.key, wanted.version).await else { return Ok(None) };
+    let Some((node, heard)) = nodes::heads(site, id, &wanted.key, wanted.version).await else {
+        return Ok(None);
+    };
+    let said = Said::of(node, &heard);
     let (is_nothing, exists) = (heard.is_empty(), heard.iter().any(|record| record.object().is_some()));
     if !is_nothing {
         far::keep(site, id, (), heard).await?;
     }
     let local = wanted.clone();
-    Ok(match site.read(move |view| local.local(view)).await? {
+    let found = match site.read(move |view| local.local(view)).await? {
         // What was heard went with the rest of a bucket that is being left.
-        Found::Nothing if exists && site.stamps.is_out(id) => None,
-        found if is_nothing => Some(own(site, found)),
-        found => Some(found),
+        Found::Nothing if exists && site.stamps.is_out(id) => return Ok(None),
+        found if is_nothing => own(site, found),
+        found => found,
+    };
+    let shows = match &found {
+        Found::Marker(_) if is_nothing => true,
+        Found::Object(record) | Found::Marker(record) => said.alive.contains(&record.dot),
+        Found::Nothing => true,
+    };
+    if shows {
+        return Ok(Some(found));
+    }
+    // What that node did not say it has not heard of, or it has seen it die. Who cannot ask answers for itself.
+    Ok(match dead::judged(site, wanted, &[said]).await {
+        Ok(found) if is_nothing => Some(own(site, found)),
+        found => found.ok(),
     })
 }
 

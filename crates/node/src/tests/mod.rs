@@ -13,6 +13,7 @@ mod declared;
 mod dialects;
 mod duties;
 mod ended_streams;
+mod erased;
 mod flips;
 mod followed;
 mod followed_faults;

@@ -21,7 +21,7 @@ fn absent() -> WriteCondition {
     WriteCondition { absent: true, matches: None }
 }
 
-async fn say(at: &TestSite, about: &str, duty: &str) {
+pub(super) async fn say(at: &TestSite, about: &str, duty: &str) {
     let request = DutyRequest { duty: duty.into(), abandon_uploads: false };
     at.services().admin.set_duty(about, request).await.unwrap();
 }
@@ -31,7 +31,7 @@ async fn view(node: &TestSite) -> NodesReport {
 }
 
 /// Waits until a node has these in its view, and knows who cannot hold.
-async fn settles(node: &TestSite, live: &[u32], unable: &[u32]) {
+pub(super) async fn settles(node: &TestSite, live: &[u32], unable: &[u32]) {
     node.until("the view is as it should be", || async {
         let nodes = view(node).await.nodes;
         let of = |is: fn(&skerry_gateway::service::NodeStatus) -> bool| -> Vec<u32> {

@@ -1,0 +1,165 @@
+//! Versions that died elsewhere, at a site whom nobody tells: one that keeps copies of what it read and is no member, or a
+//! member that is behind and was asked for more than it has.
+//!
+//! An answer to a read carries what lives. A version that was erased is not in it, nor is what erased it; where it was
+//! read before it still covers what came in its place. So what would be shown here and was not in the answer is asked for by
+//! name: who has seen it and lacks it says that it is dead.
+//!
+//! Before: `far.rs`, `newer.rs`, `within.rs`, with an answer whose records are stored. After: `peers`. Invariants: dead is
+//! what a complete member covers and lacks; the answer to a reader leaves it out, whoever this site is; only a site that
+//! is no member lets go of it on that word: what a member covers it has, or has what killed it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use skerry_base::kv::{Table, View};
+use skerry_base::{Dot, SiteId, Vector};
+use skerry_gateway::service::Outcome;
+use skerry_model::{Record, space};
+
+use super::get::{Found, Wanted};
+use super::{far, refusal};
+use crate::drive::stored::Stored;
+use crate::peers::message::{List, Listed, Part, Read, Request, Response, Which};
+use crate::site::{Site, entry, unreadable};
+
+/// Versions that one read finds dead: each costs a round trip. Of more it is tried again; those are gone by then.
+const AT_ONCE: usize = 64;
+/// How long a member may take to say whether a version lives.
+const SAY: Duration = Duration::from_secs(5);
+
+/// An answer with an object.
+pub(crate) struct Said {
+    /// Whose.
+    pub(crate) member: SiteId,
+    /// What was in it.
+    pub(crate) alive: BTreeSet<Dot>,
+}
+
+impl Said {
+    pub(crate) fn of<'a>(member: SiteId, records: impl IntoIterator<Item = &'a Record>) -> Self {
+        Self { member, alive: records.into_iter().map(|record| record.dot).collect() }
+    }
+}
+
+/// An answer that there is none.
+pub(crate) struct Denied {
+    /// Whose.
+    pub(crate) member: SiteId,
+    /// What hides the key there.
+    pub(crate) marker: Option<Dot>,
+    /// What it had seen.
+    pub(crate) vector: Vector,
+}
+
+/// What is here of what is wanted, but for what one of those who answered has seen die.
+pub(crate) async fn judged(site: &Site, wanted: &Wanted, said: &[Said]) -> Outcome<Found> {
+    let mut dead = Vec::new();
+    let found = loop {
+        let found = but_for(site, wanted, dead.clone()).await?;
+        let (Found::Object(record) | Found::Marker(record)) = &found else { break found };
+        let doubted = said.iter().filter(|said| !said.alive.contains(&record.dot));
+        let asked = doubted.map(|said| is_dead(site, wanted, said.member, record.dot));
+        if !try_join_all(asked).await?.contains(&true) {
+            break found;
+        }
+        dead.push(record.dot);
+        if dead.len() == AT_ONCE {
+            let_go(site, wanted, dead).await;
+            return Err(refusal::unreachable(
+                "very many versions of this key were erased elsewhere; try again",
+            ));
+        }
+    };
+    let_go(site, wanted, dead).await;
+    Ok(found)
+}
+
+/// A member has seen so much and shows nothing. Where this site is none, what it keeps of that goes, or is hidden as it is
+/// there: once it was said to be gone it is not served when nobody can be asked.
+pub(crate) async fn denied(site: &Site, wanted: &Wanted, denied: &Denied) -> Outcome<()> {
+    if site.is_member(wanted.bucket.id) || site.trusts(wanted.bucket.id, &wanted.key).is_some() {
+        return Ok(());
+    }
+    let mut dead = Vec::new();
+    while dead.len() < AT_ONCE {
+        let Found::Object(record) = but_for(site, wanted, dead.clone()).await? else { break };
+        if !denied.vector.covers(record.dot) {
+            break;
+        }
+        if let Some(marker) = denied.marker
+            && !is_dead(site, wanted, denied.member, record.dot).await?
+        {
+            hide(site, wanted, (denied.member, marker)).await?;
+            break;
+        }
+        dead.push(record.dot);
+    }
+    let_go(site, wanted, dead).await;
+    Ok(())
+}
+
+async fn but_for(site: &Site, wanted: &Wanted, dead: Vec<Dot>) -> Outcome<Found> {
+    let wanted = wanted.clone();
+    let read = move |view: &dyn View| {
+        space::but_for(view, wanted.bucket.id, &dead, |left| wanted.local(left)).map_err(unreadable)?
+    };
+    site.read(read).await
+}
+
+/// Whether a member has seen a version and has it no more. Who is still taking the bucket cannot say so.
+async fn is_dead(site: &Site, wanted: &Wanted, member: SiteId, dot: Dot) -> Outcome<bool> {
+    let (bucket, key) = (wanted.bucket.id, wanted.key.clone());
+    let question = Request::Read(Read { bucket, key, which: Which::Dot(dot), part: Part::Nothing });
+    match ask(site, member, &question).await? {
+        Response::NoObject { marker, vector } => Ok(marker != Some(dot) && vector.covers(dot)),
+        Response::Refused { code, message } => Err(refusal::relayed(&code, message)),
+        _ => Ok(false),
+    }
+}
+
+async fn ask(site: &Site, member: SiteId, question: &Request) -> Outcome<Response> {
+    let name = || site.peers.roster.name(member);
+    match tokio::time::timeout(SAY, site.peers.call(member, question)).await {
+        Ok(Ok(answer)) => Ok(answer.response),
+        Ok(Err(error)) => Err(refusal::unreachable(format!("{}: {error}", name()))),
+        Err(_) => Err(refusal::unreachable(format!("{} does not answer", name()))),
+    }
+}
+
+/// Keeps the marker that hides a key elsewhere.
+async fn hide(site: &Site, wanted: &Wanted, (member, marker): (SiteId, Dot)) -> Outcome<()> {
+    let list = List {
+        bucket: wanted.bucket.id,
+        prefix: wanted.key.clone(),
+        delimiter: None,
+        after: String::new(),
+        after_version: None,
+        limit: 1,
+    };
+    let Response::Page(page) = ask(site, member, &Request::Versions(list)).await? else { return Ok(()) };
+    let Some(Listed::Version { record, .. }) = page.entries.first() else { return Ok(()) };
+    match far::admitted(wanted, record) {
+        Ok(record) if record.dot == marker => far::keep(site, wanted.bucket.id, (), vec![record]).await,
+        _ => Ok(()),
+    }
+}
+
+/// Lets go of what is dead, unless this site is a member by now. The reader's answer does not hang on it.
+async fn let_go(site: &Site, wanted: &Wanted, dead: Vec<Dot>) {
+    let (bucket, key) = (wanted.bucket.id, wanted.key.clone());
+    if dead.is_empty() || site.is_member(bucket) {
+        return;
+    }
+    let propose = move |view: &dyn View| {
+        let member = view.get(Table::Local, &Stored::Member.key(bucket));
+        let is_member = member.map_err(|error| unreadable(error.into()))?.is_some();
+        let drop =
+            if is_member { None } else { space::let_go(view, bucket, &key, dead).map_err(unreadable)? };
+        Ok(((), drop.iter().map(|drop| entry(drop).freeing()).collect()))
+    };
+    if let Err(error) = site.commit(bucket, (), propose).await {
+        tracing::warn!(%bucket, %error, "a copy of what was erased elsewhere was not let go of");
+    }
+}

@@ -1,0 +1,222 @@
+//! Versions that died elsewhere, at a site that keeps a copy of what it read: it is told of a death by nobody but those
+//! whom it asks.
+
+use std::collections::BTreeSet;
+
+use skerry_base::{BucketId, SiteId};
+use skerry_federation::Input;
+use skerry_gateway::service::{
+    BucketPatch, DeleteObject, DeleteTarget, ErrorKind, GetObject, ReadConditions, ReadMode, RequestContext,
+    VersionId, WriteCondition,
+};
+use skerry_model::bucket::Joins;
+use skerry_model::space;
+
+use super::refusing::{say, settles};
+use super::within::{get, site_of};
+use super::world::{TestSite, TestWorld, context};
+use crate::site::unreadable;
+
+/// Two sites: the second reads what the first keeps, and becomes no member.
+async fn apart(versioning: Option<&str>, join: &str) -> (TestWorld, BucketId) {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    let versioning = versioning.map(Into::into);
+    let patch = BucketPatch { join: Some(join.into()), versioning, ..BucketPatch::default() };
+    one.services().admin.update_bucket("photos", patch).await.unwrap();
+    let knows = || async {
+        let found = two.site().bucket("photos").await.unwrap();
+        found.is_some_and(|bucket| matches!(two.site().joins(&bucket), Joins::Manual | Joins::Never))
+    };
+    two.until("the bucket is known", knows).await;
+    let id = two.site().bucket("photos").await.unwrap().unwrap().id;
+    (world, id)
+}
+
+async fn erase(site: &TestSite, key: &str, version: VersionId) -> String {
+    let target =
+        DeleteTarget { key: key.into(), version: Some(version), condition: WriteCondition::default() };
+    let request = DeleteObject { bucket: "photos".into(), target };
+    site.services().objects.delete(&context(), request).await.unwrap().receipt.token.unwrap()
+}
+
+/// Deletes the key; the version of the marker.
+async fn mark(site: &TestSite, key: &str) -> VersionId {
+    let target = DeleteTarget { key: key.into(), version: None, condition: WriteCondition::default() };
+    let request = DeleteObject { bucket: "photos".into(), target };
+    site.services().objects.delete(&context(), request).await.unwrap().version.unwrap()
+}
+
+async fn put(site: &TestSite, key: &str, body: &'static str) -> VersionId {
+    site.put("photos", key, body).await.unwrap().version.unwrap()
+}
+
+/// Why a key is not served.
+async fn why_not(site: &TestSite, key: &str) -> ErrorKind {
+    site.get("photos", key).await.unwrap_err().kind()
+}
+
+/// How many records of the bucket lie here.
+async fn records(site: &TestSite, id: BucketId) -> u64 {
+    site.site().read(move |view| space::sums(view, id).map_err(unreadable)).await.unwrap().records
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_was_rolled_back_is_not_served_where_it_was_read() {
+    let (world, id) = apart(Some("enabled"), "manual").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    put(one, "k", "u").await;
+    let mut later = Vec::new();
+    for body in ["v", "w", "x"] {
+        later.push(put(one, "k", body).await);
+        assert_eq!(two.get("photos", "k").await.unwrap(), body);
+    }
+    // Three at once, and none is served again.
+    for version in later {
+        erase(one, "k", version).await;
+    }
+    assert_eq!(one.get("photos", "k").await.unwrap(), "u");
+    assert_eq!(two.get("photos", "k").await.unwrap(), "u");
+    assert!(!two.site().is_member(id));
+    assert_eq!(records(two, id).await, 1, "what is dead was let go of");
+    two.cut(true).await;
+    assert_eq!(two.get("photos", "k").await.unwrap(), "u");
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delete_marker_that_was_erased_hides_nothing_where_it_was_written() {
+    let (world, _) = apart(Some("enabled"), "never").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    put(one, "k", "u").await;
+    assert_eq!(two.get("photos", "k").await.unwrap(), "u");
+    let marker = mark(two, "k").await;
+    assert_eq!(why_not(two, "k").await, ErrorKind::NoSuchKey);
+    erase(one, "k", marker).await;
+    assert_eq!(one.get("photos", "k").await.unwrap(), "u");
+    assert_eq!(two.get("photos", "k").await.unwrap(), "u");
+    world.stop().await;
+}
+
+/// What was answered with 404 is not served from the copy when the link is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_said_to_be_gone_stays_gone_on_an_island() {
+    for versioning in [None, Some("enabled")] {
+        let (world, id) = apart(versioning, "manual").await;
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.put("photos", "k", "u").await.unwrap();
+        one.put("photos", "other", "o").await.unwrap();
+        for key in ["k", "other"] {
+            two.get("photos", key).await.unwrap();
+        }
+        one.delete("photos", "k").await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(why_not(two, "k").await, ErrorKind::NoSuchKey, "{versioning:?}");
+        }
+        two.cut(true).await;
+        assert_eq!(why_not(two, "k").await, ErrorKind::Unreachable, "{versioning:?}");
+        assert_eq!(two.get("photos", "other").await.unwrap(), "o", "a stale copy is better than none");
+        two.cut(false).await;
+        world.linked(two).await;
+        one.put("photos", "k", "again").await.unwrap();
+        assert_eq!(two.get("photos", "k").await.unwrap(), "again");
+        assert!(!two.site().is_member(id));
+        world.stop().await;
+    }
+}
+
+/// The version that a marker hides lives: it is named, and served again when the marker goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_marker_hides_is_not_taken_for_dead() {
+    let (world, _) = apart(Some("enabled"), "manual").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let version = put(one, "k", "u").await;
+    two.get("photos", "k").await.unwrap();
+    let marker = mark(one, "k").await;
+    assert_eq!(why_not(two, "k").await, ErrorKind::NoSuchKey);
+    two.cut(true).await;
+    let request = GetObject {
+        bucket: "photos".into(),
+        key: "k".into(),
+        version: Some(version),
+        range: None,
+        part: None,
+        if_range: None,
+        conditions: ReadConditions::default(),
+    };
+    assert!(two.services().objects.get(&context(), request).await.is_ok());
+    two.cut(false).await;
+    world.linked(two).await;
+    erase(one, "k", marker).await;
+    assert_eq!(two.get("photos", "k").await.unwrap(), "u");
+    world.stop().await;
+}
+
+/// No feed brings anything, though links stand.
+async fn spent(world: &TestWorld, is_spent: bool) {
+    let all: BTreeSet<SiteId> = world.sites.iter().map(TestSite::id).collect();
+    for site in &world.sites {
+        site.site().drive.tell(Input::Spent(if is_spent { all.clone() } else { BTreeSet::new() }));
+        site.site().drive.ask(|_, _| ()).await;
+    }
+}
+
+/// A member that is behind, asked for more than it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_of_an_erasure_and_the_latest_show_no_erased_version() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    let patch = BucketPatch { versioning: Some("enabled".into()), ..BucketPatch::default() };
+    one.services().admin.update_bucket("photos", patch).await.unwrap();
+    put(one, "k", "u").await;
+    let gone = put(one, "k", "v").await;
+    two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() }).await;
+    two.list("photos").await.unwrap();
+    let id = two.site().bucket("photos").await.unwrap().unwrap().id;
+    two.until("the bucket is followed whole", || async { two.site().is_complete(id) }).await;
+    world.converged("photos").await;
+    spent(&world, true).await;
+    let token = erase(one, "k", gone).await;
+    assert_eq!(two.get("photos", "k").await.unwrap(), "v", "it cannot know");
+    let after = RequestContext { read: ReadMode::After(token), ..context() };
+    assert_eq!(two.get_with("photos", "k", None, &after).await.unwrap(), "u");
+    let latest = RequestContext { read: ReadMode::Latest, ..context() };
+    assert_eq!(two.get_with("photos", "k", None, &latest).await.unwrap(), "u");
+    spent(&world, false).await;
+    world.converged("photos").await;
+    assert_eq!(two.get("photos", "k").await.unwrap(), "u");
+    world.stop().await;
+}
+
+/// A node that asks another of its site shows nothing that the site has erased, be it what it wrote itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_a_lease_shows_no_version_that_its_site_has_erased() {
+    let world = site_of(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three nodes") };
+    let patch = BucketPatch { versioning: Some("enabled".into()), ..BucketPatch::default() };
+    one.services().admin.update_bucket("photos", patch).await.unwrap();
+    for node in &world.sites {
+        let knows = || async { node.site().bucket("photos").await.unwrap().unwrap().versioned() };
+        node.until("it is versioned", knows).await;
+    }
+    put(one, "k", "u").await;
+    world.converged("photos").await;
+    let gone = [("k", put(three, "k", "v").await), ("alone", put(three, "alone", "v").await)];
+    world.converged("photos").await;
+    say(one, "site-1-2", "freeze").await;
+    for node in [one, two] {
+        settles(node, &[0, 1], &[2]).await;
+    }
+    spent(&world, true).await;
+    for (key, version) in gone {
+        erase(one, key, version).await;
+    }
+    assert_eq!(get(three, "k").await.unwrap(), ("u".into(), "site".into()));
+    assert_eq!(get(three, "alone").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
+    spent(&world, false).await;
+    world.converged("photos").await;
+    assert_eq!(get(three, "k").await.unwrap().0, "u");
+    world.stop().await;
+}
