@@ -48,6 +48,10 @@ impl Answerer for Answers {
     ) -> Result<Option<Stream>, PeerError> {
         let request = match request {
             Request::Forward(asked) => {
+                let asked = message::Replace { put: *asked, heads: Vec::new() };
+                return forward::take(&self.site, from.site, asked, stream).await.map(|()| None);
+            }
+            Request::Replace(asked) => {
                 return forward::take(&self.site, from.site, *asked, stream).await.map(|()| None);
             }
             request => request,
@@ -95,6 +99,7 @@ impl Answers {
         match request {
             Request::Control
             | Request::Forward(_)
+            | Request::Replace(_)
             | Request::Words { .. }
             | Request::Circuit(_)
             | Request::Give { .. } => (Response::Done, Vec::new()),

@@ -3,13 +3,16 @@
 //!
 //! Before: `put.rs`. After: the other site, which ingests and writes as for a client of its own and answers the record.
 //! Invariants: the client's body is read only once somebody has said that there is room; digests are verified
-//! here, and nothing is written there before they are; a forwarded write is never passed on.
+//! here, and nothing is written there before they are; a forwarded write is never passed on; it replaces what this site knew
+//! of the key, whatever the other one knows.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
+use skerry_base::kv::View;
 use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{NodeId, SiteId};
 use skerry_federation::budget::Class;
@@ -17,20 +20,20 @@ use skerry_gateway::service::{
     ErrorKind, Outcome, PutObject, PutOutcome, RequestContext, ServiceError, UploadBody,
 };
 use skerry_model::write::Ask;
-use skerry_model::{Object, Record, object};
+use skerry_model::{Object, Record, object, space};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::bucket::Bucket;
 use super::ingest::Intake;
 use super::write::{self, Asked, Written};
-use super::{far, list, members, put, refusal, scope, shape};
+use super::{list, members, put, refusal, scope, shape};
 use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
-use crate::peers::message::{Forward, Request, Response};
+use crate::peers::message::{Forward, Replace, Request, Response};
 use crate::peers::uplink::Held;
-use crate::site::Site;
+use crate::site::{Site, entry, unreadable};
 use crate::telemetry::Kind;
 
 /// Sites asked for room before the write is refused.
@@ -89,7 +92,9 @@ pub(crate) async fn put(
     why: ServiceError,
 ) -> Outcome<PutOutcome> {
     let mut body = request.body;
-    let asked = Request::Forward(Box::new(Forward {
+    let heads = heads(site, bucket, &request.key).await?;
+    let replaces = !heads.is_empty();
+    let put = Forward {
         bucket: bucket.id,
         key: request.key,
         object: Box::new(Object {
@@ -101,7 +106,8 @@ pub(crate) async fn put(
         condition: write::wire_condition(&request.condition),
         writer: context.principal.access_key.clone(),
         length: body.announced(),
-    }));
+    };
+    let asked = Replace { put, heads: heads.iter().map(|head| head.encode().into()).collect() };
     let cause = why.message().to_owned();
     let near = scope::near(site, context, bucket, takers(site, bucket).await?)?;
     let mut taker = taker(site, near, &asked, why).await?;
@@ -122,13 +128,31 @@ pub(crate) async fn put(
         Response::Refused { code, message } => return Err(refusal::relayed(&code, message)),
         _ => return Err(refusal::malformed("another answer than the record")),
     };
-    // So that who wrote here reads here; a journal without room hears of it from the feed.
-    if let Err(error) = far::keep(site, bucket.id, (), vec![(*record).clone()]).await {
-        tracing::debug!(%error, "the record of a forwarded write was not kept");
-    }
+    keep(site, &record, replaces).await;
     let written = Written::Record(record);
     let receipt = scope::reach(site, context, bucket, &written).await?;
     Ok(put::outcome(bucket, &written, receipt))
+}
+
+/// What is known here of a key.
+async fn heads(site: &Site, bucket: &Bucket, key: &str) -> Outcome<Vec<Record>> {
+    let (id, key) = (bucket.id, key.to_owned());
+    site.look(move |view| space::heads(view, id, &key).map_err(unreadable)).await
+}
+
+/// So that who wrote here reads here. What replaces something here is kept on a full disk, too; what is new here is asked for
+/// where it was written until the feed finds room.
+async fn keep(site: &Site, record: &Record, replaces: bool) {
+    let record = record.clone();
+    let bucket = record.bucket;
+    let propose = move |view: &dyn View| {
+        let kept = space::keep(view, bucket, vec![record]).map_err(unreadable)?;
+        let kept = kept.iter().map(entry);
+        Ok(((), if replaces { kept.map(skerry_storage::Entry::freeing).collect() } else { kept.collect() }))
+    };
+    if let Err(error) = site.commit(bucket, (), propose).await {
+        tracing::warn!(%error, "the record of a forwarded write was not kept: until it comes again reads here may be older");
+    }
 }
 
 /// Who may take it. What is written through a prefix that is followed goes to members alone, as far as they are known: who
@@ -143,11 +167,12 @@ async fn takers(site: &Arc<Site>, bucket: &Bucket) -> Outcome<Vec<SiteId>> {
 }
 
 /// The first of the nearest sites that has room.
-async fn taker(site: &Arc<Site>, near: Vec<SiteId>, asked: &Request, why: ServiceError) -> Outcome<Taker> {
+async fn taker(site: &Arc<Site>, near: Vec<SiteId>, asked: &Replace, why: ServiceError) -> Outcome<Taker> {
     let mut failed = Vec::new();
     for other in near.into_iter().take(TRIES) {
         let Some(node) = site.peers.roster.node(other) else { continue };
         let name = || site.peers.roster.name(other);
+        let asked = &question(site, node, asked).await;
         let room = match site.peers.uplink.may_ask(node, asked, Class::Read) {
             Ok(room) => room,
             Err(error) => {
@@ -168,6 +193,14 @@ async fn taker(site: &Arc<Site>, near: Vec<SiteId>, asked: &Request, why: Servic
         why.kind(),
         format!("{}; nor could another site take it ({others})", why.message()),
     ))
+}
+
+/// As a site understands it. One of a release before is not told what the write replaces.
+async fn question(site: &Site, node: NodeId, asked: &Replace) -> Request {
+    if !asked.heads.is_empty() && site.peers.will_replace(node).await {
+        return Request::Replace(Box::new(asked.clone()));
+    }
+    Request::Forward(Box::new(asked.put.clone()))
 }
 
 async fn offer(site: &Arc<Site>, node: NodeId, asked: &Request) -> Result<(Response, Stream), PeerError> {
@@ -215,14 +248,15 @@ async fn end(stream: &mut Stream, ending: &Ending) -> Result<Response, PeerError
 pub(crate) async fn take(
     site: &Arc<Site>,
     from: SiteId,
-    asked: Forward,
+    asked: Replace,
     mut stream: Stream,
 ) -> Result<(), PeerError> {
-    let response = match ready(site, &asked).await {
+    let Replace { put, heads } = asked;
+    let response = match ready(site, &put, &heads).await {
         Err(error) => list::refused(&error),
-        Ok((bucket, _taken)) => {
+        Ok((bucket, heads, _taken)) => {
             frame::write(&mut stream, &codec::encode(&Response::Done)).await?;
-            match written(site, from, &bucket, asked, &mut stream).await? {
+            match written(site, from, &bucket, (put, heads), &mut stream).await? {
                 Ok(Written::Record(record)) => Response::Decided(record.encode().into()),
                 Ok(Written::Nothing) => Response::Done,
                 Err(error) => list::refused(&error),
@@ -234,7 +268,13 @@ pub(crate) async fn take(
     Ok(())
 }
 
-async fn ready(site: &Arc<Site>, asked: &Forward) -> Outcome<(Bucket, OwnedSemaphorePermit)> {
+/// The bucket, what the other site knows of the key, and room for one body more.
+async fn ready(
+    site: &Arc<Site>,
+    asked: &Forward,
+    heads: &[Bytes],
+) -> Outcome<(Bucket, Vec<Record>, OwnedSemaphorePermit)> {
+    let heads = write::heads_of(asked.bucket, &asked.key, heads)?;
     let bucket = scope::claimed(site, asked.bucket).await?;
     if let Some(why) = reason(site, &bucket, asked.length) {
         return Err(why);
@@ -245,7 +285,7 @@ async fn ready(site: &Arc<Site>, asked: &Forward) -> Outcome<(Bucket, OwnedSemap
     }
     let busy = || ServiceError::new(ErrorKind::SlowDown, "too many bodies of other sites are on their way");
     let taken = site.taken.clone().try_acquire_owned().map_err(|_| busy())?;
-    Ok((bucket, taken))
+    Ok((bucket, heads, taken))
 }
 
 /// Takes the body in and writes. A stream that ends before the body did leaves nothing.
@@ -253,7 +293,7 @@ async fn written(
     site: &Arc<Site>,
     from: SiteId,
     bucket: &Bucket,
-    asked: Forward,
+    (asked, seen): (Forward, Vec<Record>),
     stream: &mut Stream,
 ) -> Result<Outcome<Written>, PeerError> {
     let mut intake = Intake::new(site, bucket.id, asked.length.unwrap_or(0));
@@ -302,7 +342,7 @@ async fn written(
         with: Vec::new(),
         upload: None,
     };
-    let written = write::write(site, asked).await;
+    let written = write::replace(site, asked, seen).await;
     // Who forwards answers for a site, and cannot know that this one does not wait for the disk.
     if written.is_ok()
         && let Err(error) = site.settle_lazy().await

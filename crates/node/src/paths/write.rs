@@ -101,6 +101,11 @@ pub(crate) fn parse_token(token: &str) -> Option<(BucketId, Dot)> {
 
 /// Carries it out.
 pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
+    replace(site, asked, Vec::new()).await
+}
+
+/// The same for another site, whose client had seen these heads of the key.
+pub(crate) async fn replace(site: &Arc<Site>, asked: Asked, seen: Vec<Record>) -> Outcome<Written> {
     site.duties.check(act(&asked))?;
     acquaint(site, &asked).await?;
     if site.stays_out(&asked.bucket) {
@@ -109,18 +114,18 @@ pub(crate) async fn write(site: &Arc<Site>, asked: Asked) -> Outcome<Written> {
             asked.bucket.check_residency(site)?;
         }
         let asked = Asked { bucket: home(site, asked.bucket).await?, ..asked };
-        return at_home(site, asked).await;
+        return at_home(site, asked, seen).await;
     }
     if asked.condition.is_none() {
         if joining::changes_nothing(site, &asked).await? {
             return Ok(Written::Nothing);
         }
-        return here(site, asked, site.id, Vec::new()).await;
+        return here(site, asked, site.id, seen).await;
     }
     let asked = Asked { bucket: home(site, asked.bucket).await?, ..asked };
     match asked.bucket.home == site.id {
-        true => here(site, asked, site.id, Vec::new()).await,
-        false => at_home(site, asked).await,
+        true => here(site, asked, site.id, seen).await,
+        false => at_home(site, asked, seen).await,
     }
 }
 
@@ -462,15 +467,16 @@ pub(crate) fn refused(error: WriteRefusal, key: &str) -> ServiceError {
     }
 }
 
-/// Has the home decide; stores the decision here.
-async fn at_home(site: &Arc<Site>, mut asked: Asked) -> Outcome<Written> {
+/// Has the home decide; stores the decision here. `seen`: what the client had seen of the key beside what is here.
+async fn at_home(site: &Arc<Site>, mut asked: Asked, seen: Vec<Record>) -> Outcome<Written> {
     let (bucket, home) = (asked.bucket.id, asked.bucket.home);
     // Who follows a prefix only becomes a member by what is decided, and not by what is refused.
     if !site.stays_out(&asked.bucket) && !site.follows_part(bucket) {
         site.join(bucket).await?;
     }
     let key = asked.key.clone();
-    let heads = site.read(move |view| space::heads(view, bucket, &key).map_err(unreadable)).await?;
+    let mut heads = site.read(move |view| space::heads(view, bucket, &key).map_err(unreadable)).await?;
+    heads.extend(seen);
     let request = Request::Decide(Decide {
         bucket,
         key: asked.key.clone(),
@@ -698,14 +704,7 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
         let message = format!("this site is not the bucket's home, {name} is");
         return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
     }
-    let mut heads = Vec::new();
-    for bytes in &decide.heads {
-        let head = Record::admit(bytes)
-            .map_err(|error| ServiceError::new(ErrorKind::InvalidRequest, error.to_string()))?;
-        if head.bucket == decide.bucket && head.key == decide.key {
-            heads.push(head);
-        }
-    }
+    let heads = heads_of(decide.bucket, &decide.key, &decide.heads)?;
     let mut pins = Vec::new();
     let ask = match decide.write {
         message::Write::Put(object) => {
@@ -734,6 +733,15 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
         upload: None,
     };
     here(site, asked, decide.site, heads).await
+}
+
+/// The heads of a key as another site tells them.
+pub(crate) fn heads_of(bucket: BucketId, key: &str, told: &[Bytes]) -> Outcome<Vec<Record>> {
+    let invalid = |error: RecordError| ServiceError::new(ErrorKind::InvalidRequest, error.to_string());
+    let mut heads =
+        told.iter().map(|bytes| Record::admit(bytes)).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
+    heads.retain(|head| head.bucket == bucket && head.key == key);
+    Ok(heads)
 }
 
 fn checked(object: Box<Object>) -> Outcome<Box<Object>> {

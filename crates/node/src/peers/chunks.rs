@@ -18,7 +18,7 @@ use skerry_federation::flow::Errand;
 use super::flows::Pass;
 use super::message::{Request, Response, Tail, Through};
 use super::parts::{Part, Parts};
-use super::{Answer, PeerError, Peers};
+use super::{Answer, PeerError, Peers, Speech};
 use crate::telemetry::Kind;
 
 #[cfg(doc)]
@@ -214,12 +214,21 @@ impl Peers {
     /// The same once it has said what it speaks: over a link that has just come back that takes a round trip, and to ask for
     /// all of a chunk meanwhile could take longer than such a link lasts.
     async fn will_resume(&self, node: NodeId) -> bool {
+        self.will(node, Speech::resumes).await
+    }
+
+    /// Whether a node takes what a forwarded write replaces, once it has said what it speaks.
+    pub(crate) async fn will_replace(&self, node: NodeId) -> bool {
+        self.will(node, Speech::replaces).await
+    }
+
+    async fn will(&self, node: NodeId, can: fn(&Speech) -> bool) -> bool {
         let begun = self.clock.now();
         loop {
             let speech = self.speech_of(node);
             let most = if speech.is_some() { self.waits().back } else { BREATH };
             match speech.filter(|speech| speech.said().is_some()) {
-                Some(speech) => return speech.resumes(),
+                Some(speech) => return can(&speech),
                 None if self.clock.now().since(begun) >= most => return false,
                 None => glance().await,
             }

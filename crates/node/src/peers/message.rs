@@ -96,11 +96,13 @@ pub(crate) enum Request {
         bucket: BucketId,
     },
     /// What the site asked wants, which said so with a question for the bucket: the answer to a [`Self::Read`] follows, and nothing
-    /// is answered. Said to who speaks [`super::mark::SEEKS`] only.
+    /// is answered. Said to who speaks [`skerry_federation::limits::SEEKS`] only.
     Give {
         /// Of [`Sought`].
         token: u64,
     },
+    /// As [`Request::Forward`], of a key of which the asker knows something. Said to who speaks [`super::mark::REPLACES`] only.
+    Replace(Box<Replace>),
 }
 
 /// What a site wants of the nearest member of a bucket. It travels within messages of the federation machine, to whom it is bytes.
@@ -355,6 +357,15 @@ pub(crate) struct Forward {
     pub(crate) writer: String,
     /// Bytes of the body, if the client said.
     pub(crate) length: Option<u64>,
+}
+
+/// The same, of a key of which the asker knows something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replace {
+    /// What is written.
+    pub(crate) put: Forward,
+    /// The asker's heads of the key, as records: merged before it is written, so that it replaces what its client had seen.
+    pub(crate) heads: Vec<Bytes>,
 }
 
 /// Which version of a key.

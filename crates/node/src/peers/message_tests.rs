@@ -181,6 +181,27 @@ fn remains_v1_fixtures() {
     }
 }
 
+/// What releases before say and hear of a forwarded write stands within what is said of one that replaces something.
+#[test]
+fn replace_v1_fixtures() {
+    let object = skerry_model::Object { size: 300, etag: "e".into(), ..skerry_model::Object::default() };
+    let put = Forward {
+        bucket: BucketId([1; 16]),
+        key: "k".into(),
+        object: Box::new(object),
+        condition: Condition { absent: true, matches: None },
+        writer: "w".into(),
+        length: Some(300),
+    };
+    let fields = format!("{}016bac0201650000000000000000000000000000000000000100017701ac02", "01".repeat(16));
+    let before = Request::Forward(Box::new(put.clone()));
+    let replace = Request::Replace(Box::new(Replace { put, heads: vec![vec![9].into()] }));
+    for (request, bytes) in [(before, format!("010b{fields}")), (replace, format!("011b{fields}010109"))] {
+        assert_eq!(hex(&codec::encode(&request)), bytes);
+        assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+    }
+}
+
 #[test]
 fn clones_v1_fixtures() {
     use skerry_federation::clones::{Found, Linked, Word};

@@ -143,6 +143,11 @@ impl Speech {
     fn resumes(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= mark::RESUMES
     }
+
+    /// Whether it takes what a forwarded write replaces.
+    fn replaces(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= mark::REPLACES
+    }
 }
 
 /// The answer to the question which words a site understands.

@@ -112,6 +112,7 @@ fn size(request: &Request) -> u64 {
         Request::Hold(hold) => hold.payload.iter().map(|bytes| bytes.len() as u64).sum(),
         // Follows the question, as it comes from the client.
         Request::Forward(forward) => forward.length.unwrap_or(0),
+        Request::Replace(replace) => replace.put.length.unwrap_or(0),
         _ => 0,
     };
     with_headers(body)

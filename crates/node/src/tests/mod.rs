@@ -18,6 +18,7 @@ mod flips;
 mod followed;
 mod followed_faults;
 mod followed_writes;
+mod forwarded;
 mod full_links;
 mod going;
 mod held;

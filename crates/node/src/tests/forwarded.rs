@@ -1,0 +1,146 @@
+//! PUTs that go to another site because this one cannot keep them: what their client had seen goes along.
+
+use std::collections::BTreeSet;
+
+use skerry_base::{SiteId, WallTime, codec};
+use skerry_federation::Input;
+use skerry_gateway::service::{BucketPatch, DutyRequest, WriteCondition};
+
+use super::dialects::Release;
+use super::world::{TestSite, TestWorld};
+use crate::peers::mark;
+use crate::peers::message::Request;
+
+/// No feed brings anything, though links stand.
+async fn spent(world: &TestWorld, is_spent: bool) {
+    let all: BTreeSet<SiteId> = world.sites.iter().map(TestSite::id).collect();
+    for site in &world.sites {
+        site.site().drive.tell(Input::Spent(if is_spent { all.clone() } else { BTreeSet::new() }));
+        site.site().drive.ask(|_, _| ()).await;
+    }
+}
+
+async fn follows(site: &TestSite) {
+    site.until("the bucket is known", || async { site.site().bucket("photos").await.unwrap().is_some() })
+        .await;
+    site.list("photos").await.unwrap();
+    let id = site.site().bucket("photos").await.unwrap().unwrap().id;
+    site.until("the bucket is followed whole", || async { site.site().is_complete(id) }).await;
+}
+
+async fn drain(site: &TestSite, name: &str) {
+    let request = DutyRequest { duty: "drain".into(), abandon_uploads: false };
+    site.services().admin.set_duty(name, request).await.unwrap();
+}
+
+/// Everything arrives everywhere, is this and no conflict.
+async fn ends_as(world: &TestWorld, body: &str) {
+    spent(world, false).await;
+    for site in &world.sites {
+        site.until("it is read", || async { site.get("photos", "k").await.is_ok_and(|read| read == body) })
+            .await;
+        let shown = site.services().admin.bucket("photos").await.unwrap();
+        assert_eq!(shown.conflicts, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forwarded_write_replaces_what_its_site_had() {
+    for ahead_ms in [0, 600_000] {
+        let world = TestWorld::new(2).await;
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        two.create_bucket("photos").await.unwrap();
+        follows(one).await;
+        world.converged("photos").await;
+        spent(&world, true).await;
+        let ahead = WallTime(one.site().clock.wall().0 + ahead_ms);
+        one.site().stamps.with(|clock| clock.stamp(ahead, None));
+        one.put("photos", "k", "0").await.unwrap();
+        drain(one, "site-1").await;
+        one.put("photos", "k", "1").await.unwrap();
+        assert_eq!(one.get("photos", "k").await.unwrap(), "1", "{ahead_ms}");
+        assert_eq!(two.get("photos", "k").await.unwrap(), "1");
+        ends_as(&world, "1").await;
+        world.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forwarded_condition_knows_of_the_delete_before_it() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    two.create_bucket("photos").await.unwrap();
+    follows(one).await;
+    let named =
+        || async { two.services().admin.bucket("photos").await.is_ok_and(|found| found.home == "site-2") };
+    two.until("the home is named", named).await;
+    two.put("photos", "k", "0").await.unwrap();
+    world.converged("photos").await;
+    spent(&world, true).await;
+    one.delete("photos", "k").await.unwrap();
+    drain(one, "site-1").await;
+    let absent = WriteCondition { absent: true, matches: None };
+    one.put_if("photos", "k", "1", absent).await.unwrap();
+    assert_eq!(two.get("photos", "k").await.unwrap(), "1");
+    ends_as(&world, "1").await;
+    world.stop().await;
+}
+
+/// A client that writes where nothing may lie, one write after the other: the first goes to one site, the second to another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_of_one_client_that_go_to_several_sites_are_no_conflict() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    two.create_bucket("photos").await.unwrap();
+    follows(three).await;
+    let there = Some(vec!["site-2".into(), "site-3".into()]);
+    let bound = BucketPatch { residency: there, join: Some("manual".into()), ..BucketPatch::default() };
+    two.services().admin.update_bucket("photos", bound).await.unwrap();
+    let knows = || async {
+        one.site().bucket("photos").await.unwrap().is_some_and(|bucket| !bucket.may_lie_at(one.id()))
+    };
+    one.until("the binding is known", knows).await;
+    spent(&world, true).await;
+    three.cut(true).await;
+    one.until("the cut is seen", || async { !one.site().linked(three.id()) }).await;
+    one.put("photos", "k", "1").await.unwrap();
+    two.cut(true).await;
+    three.cut(false).await;
+    world.until_linked(one, three).await;
+    one.until("the cut is seen", || async { !one.site().linked(two.id()) }).await;
+    one.put("photos", "k", "2").await.unwrap();
+    two.cut(false).await;
+    for site in &world.sites {
+        world.linked(site).await;
+    }
+    ends_as(&world, "2").await;
+    world.stop().await;
+}
+
+/// A site of a release before is told of a forwarded write in the words that it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_before_hear_of_a_forwarded_write_what_they_always_heard() {
+    for dialect in [mark::REPLACES, mark::REPLACES - 1] {
+        let mut world = TestWorld::new(2).await;
+        world.sites[0].create_bucket("photos").await.unwrap();
+        world.sites[0].put("photos", "k", "0").await.unwrap();
+        world.sites[1].stop().await;
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        let release = Release::start(one, two, Some(dialect));
+        one.until("it is known what it speaks", || async { one.site().peers.has_marks(two.node()) }).await;
+        drain(one, "site-1").await;
+        for key in ["k", "new"] {
+            // It answers nothing.
+            one.put("photos", key, "1").await.unwrap_err();
+            let heard = release.heard.lock().unwrap();
+            let asked = heard.iter().find_map(|frame| match codec::decode(frame) {
+                Ok(Request::Forward(put)) if put.key == key => Some(0),
+                Ok(Request::Replace(replace)) if replace.put.key == key => Some(replace.heads.len()),
+                _ => None,
+            });
+            let tells = key == "k" && dialect == mark::REPLACES;
+            assert_eq!(asked, Some(usize::from(tells)), "{key}, {dialect}");
+        }
+        world.stop().await;
+    }
+}
