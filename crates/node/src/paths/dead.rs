@@ -59,6 +59,10 @@ pub(crate) async fn judged(site: &Site, wanted: &Wanted, said: &[Said]) -> Outco
     let found = loop {
         let found = but_for(site, wanted, dead.clone()).await?;
         let (Found::Object(record) | Found::Marker(record)) = &found else { break found };
+        // That may have been overwritten since the answer: what killed it is not here, and without it there would be nothing.
+        if record.is_null() {
+            break found;
+        }
         let doubted = said.iter().filter(|said| !said.alive.contains(&record.dot));
         let asked = doubted.map(|said| is_dead(site, wanted, said.member, record.dot));
         if !try_join_all(asked).await?.contains(&true) {
