@@ -394,6 +394,7 @@ pub(crate) fn take_hoisted(query: &Query, headers: &mut HeaderMap) -> Outcome<()
 }
 
 /// Whether some row takes a sub-resource as what it is about.
+#[cfg(any(test, feature = "conformance"))]
 pub(crate) fn carries_out(method: &str, level: Level, subresource: &str) -> bool {
     let takes = |row: &&Row| row.method == method && row.level == level;
     TABLE.iter().filter(takes).any(|row| row.selectors.contains(&subresource))

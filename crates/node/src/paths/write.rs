@@ -189,6 +189,35 @@ async fn is_listed(site: &Arc<Site>, asked: &Asked) -> Outcome<bool> {
     site.look(move |view| space::is_listed(view, bucket, &key).map_err(unreadable)).await
 }
 
+/// With the versioning that the bucket has now: a body may have been on its way for hours.
+async fn as_now(site: &Site, asked: Asked) -> Outcome<Asked> {
+    let now = site.bucket_of(asked.bucket.id).await?;
+    let versioning = now.map_or(asked.bucket.versioning, |now| now.versioning);
+    Ok(Asked { bucket: Bucket { versioning, ..asked.bucket }, ..asked })
+}
+
+/// Sees to what a write does by itself that made no record, because it is the same as before.
+async fn settled(
+    site: &Arc<Site>,
+    bucket: BucketId,
+    written: &Written,
+    (large, payload): (bool, SiteId),
+) -> Outcome<()> {
+    let mine = site.stamps.origin_of(bucket);
+    if !matches!(written, Written::Record(record) if record.dot.origin != mine) {
+        return Ok(());
+    }
+    // It refers to nothing new: its commit has synced no payload.
+    if large {
+        site.settle().await?;
+    }
+    // Nor does a look for what a site that leaves must hand over find it by the record.
+    if payload == site.id {
+        site.leaving.came(&site.stamps, bucket)?;
+    }
+    Ok(())
+}
+
 /// Decides on the commit thread of this site. `heads` are merged first.
 pub(crate) async fn here(
     site: &Arc<Site>,
@@ -197,9 +226,7 @@ pub(crate) async fn here(
     heads: Vec<Record>,
 ) -> Outcome<Written> {
     let bucket = asked.bucket.id;
-    // A body may have been on its way for hours.
-    let versioning = site.bucket_of(bucket).await?.map_or(asked.bucket.versioning, |now| now.versioning);
-    let asked = Asked { bucket: Bucket { versioning, ..asked.bucket }, ..asked };
+    let asked = as_now(site, asked).await?;
     let (stamps, duties, act) = (site.stamps.clone(), site.duties.clone(), act(&asked));
     let Asked { bucket: resolved, key, condition, ask, writer, scope, small, pins, with, upload } = asked;
     let within = tenure::keeps(site).then(|| site.clone());
@@ -261,16 +288,7 @@ pub(crate) async fn here(
                 return result;
             }
         };
-        // The same as before refers to nothing new: its commit has synced no payload.
-        let mine = site.stamps.origin_of(bucket);
-        let same = matches!(&written, Written::Record(record) if record.dot.origin != mine);
-        if large && same {
-            site.settle().await?;
-        }
-        // Nor does a look for what a site that leaves must hand over find it by the record.
-        if payload == site.id && same {
-            site.leaving.came(&site.stamps, bucket)?;
-        }
+        settled(site, bucket, &written, (large, payload)).await?;
         if let Some(made) = made {
             tenure::decided(site, &of, &written, made).await?;
         }
