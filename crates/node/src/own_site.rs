@@ -3,11 +3,8 @@
 //! Its name is that of the latest admission that an admin signed for it, its addresses are those of its configuration; a
 //! further node of a site says by which word of an admin it fills its seat.
 //! A rename elsewhere and an own document that was written without knowing of it are concurrent; whoever wins, the site
-//! writes it right again as soon as it hears. Whoever let a site in wrote its first document: it is written once more from
-//! each disk of which nothing was ever heard, for by what a disk has left with the others it is known again (`copies/lives.rs`).
-//!
-//! Invariants: written only if it says something else, or if nobody can know this disk yet; a site that belongs no more
-//! says nothing of itself.
+//! writes it right again as soon as it hears. Invariants: written only if it says something else; a site that belongs no
+//! more says nothing of itself.
 
 use std::sync::Arc;
 
@@ -20,7 +17,6 @@ use skerry_model::bucket::{
 };
 use skerry_model::space;
 
-use crate::copies::lives;
 use crate::paths::bucket::Declared;
 use crate::site::{Site, unreadable};
 use crate::trust::{SignedSeat, SiteStatement, SiteTrust, verify_site_document};
@@ -67,7 +63,7 @@ impl OwnSite {
         Ok(found)
     }
 
-    /// The document as it should be; none if it is and this disk is known, or if this site belongs no more.
+    /// The document as it should be; none if it is, or if this site belongs no more.
     fn correction(&self, view: &dyn View, system: BucketId) -> Outcome<Option<SiteDocument>> {
         let known = model::site(view, system, self.statement.site).map_err(unreadable)?;
         if known.as_ref().is_some_and(|known| known.state != SiteState::Member) {
@@ -90,10 +86,7 @@ impl OwnSite {
             state: SiteState::Member,
             joined: known.as_ref().map_or(self.statement.admitted, |known| known.joined),
         };
-        let is_as_it_should = known.as_ref() == Some(&wanted);
-        let own = self.statement.node();
-        let is_said = is_as_it_should && lives::are_heard(view, system, own).map_err(unreadable)?;
-        Ok(Some(wanted).filter(|_| !is_said))
+        Ok(Some(wanted).filter(|wanted| known.as_ref() != Some(wanted)))
     }
 }
 

@@ -18,7 +18,7 @@ use skerry_base::{BucketId, Dot, Hlc, Origin, Vector};
 
 use super::feed::{Item, Items, for_each_row, vector_entry};
 use super::prints::{self, DotRange, Fingerprint};
-use super::rows::{DotRow, Pointer};
+use super::rows::DotRow;
 use super::{SpaceError, keys, read, reduce, round, subscription};
 use crate::entry::Entry;
 use crate::record::{Record, Statement};

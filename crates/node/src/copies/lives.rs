@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::{self, Versioned};
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, NodeId, Origin};
+use skerry_base::{BucketId, Origin};
 use skerry_model::Entry;
 use skerry_model::space::{self, SpaceError};
 
@@ -39,13 +39,6 @@ impl LivesFile {
 pub(crate) fn read(view: &dyn View) -> Result<Vec<u64>, SpaceError> {
     let found = view.get(Table::Local, KEY)?;
     Ok(found.and_then(|bytes| codec::decode::<LivesFile>(&bytes).ok()).map(|file| file.0).unwrap_or_default())
-}
-
-/// Whether any life of this disk left a record in the system bucket: by these others know it.
-pub(crate) fn are_heard(view: &dyn View, system: BucketId, own: NodeId) -> Result<bool, SpaceError> {
-    let lives = read(view)?;
-    let vector = space::vector(view, system)?;
-    Ok(vector.iter().any(|(origin, _)| origin.node == own && lives.contains(&origin.incarnation)))
 }
 
 /// What is written down at the start of the `number`th life: it as well. A disk that was begun by a release before

@@ -264,15 +264,6 @@ pub(crate) async fn count(site: &Arc<Site>) -> Outcome<u64> {
     site.read(|view| Ok(all(view)?.len() as u64)).await
 }
 
-/// Lets all go, whatever became of it.
-#[cfg(test)]
-pub(crate) async fn let_all_go(site: &Arc<Site>) -> Outcome<()> {
-    for ((bucket, draw), held) in site.read(all).await? {
-        site.note_down(ends(site.id, bucket, &held.key, draw)).await?;
-    }
-    Ok(())
-}
-
 /// Finds out what became of writes whose answer was lost, also in a life before.
 pub(crate) struct Keeper {
     site: Arc<Site>,

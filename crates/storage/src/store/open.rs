@@ -197,8 +197,7 @@ fn assemble(
         let reading = store.index.read();
         store.apply(&mut core, super::changes::Changes::over(&*reading, replayed.mark + 1), &[])?;
     }
-    // Whoever is asked for room says so from the start.
-    store.space.lacks();
+    store.space.lacks(); // Whoever asks for room is told from the start.
     store.evicting.kept(super::evict::all_kept(&*store.index.read())?);
     store.space.note_index(store.index.disk_bytes());
     *store.checked.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = store.active_segments();
