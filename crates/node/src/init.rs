@@ -91,7 +91,7 @@ pub(crate) fn take_roster(directory: &Path) -> Result<Vec<Vec<u8>>, TrustError> 
     Ok(text.lines().filter_map(|line| STANDARD.decode(line).ok()).collect())
 }
 
-pub(crate) fn write_roster(directory: &Path, roster: &[Vec<u8>]) -> Result<(), TrustError> {
+fn write_roster(directory: &Path, roster: &[Vec<u8>]) -> Result<(), TrustError> {
     let text: String = roster.iter().map(|record| STANDARD.encode(record) + "\n").collect();
     files::write_secret(&directory.join(ROSTER), &text)
 }

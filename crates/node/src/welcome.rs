@@ -48,7 +48,7 @@ impl Door {
         }
         let seat = admitted.seat.as_ref().map(SignedSeat::encode);
         let admissions = [admitted.admission.encode()].into_iter().chain(seat).map(Bytes::from).collect();
-        match record(site, statement, admissions, addresses).await {
+        match self.record(site, statement, admissions, addresses).await {
             Ok(roster) => admitted.welcome(roster).await,
             Err(error) => {
                 tracing::error!(%error, "the record of a new site was not stored");
@@ -56,25 +56,25 @@ impl Door {
             }
         }
     }
-}
 
-/// Stores the record of a site that was admitted; the records of all sites.
-pub(crate) async fn record(
-    site: &Arc<Site>,
-    statement: SiteStatement,
-    admissions: Vec<Bytes>,
-    addresses: Vec<String>,
-) -> Outcome<Vec<Vec<u8>>> {
-    let document = SiteDocument {
-        name: statement.name.clone(),
-        nodes: vec![NodeEntry { node: statement.node(), key: statement.node.0, addresses }],
-        admissions,
-        state: SiteState::Member,
-        joined: statement.admitted,
-    };
-    declare(site, "", statement.site, document).await?;
-    let system = site.system;
-    site.read(move |view| roster(view, system)).await
+    async fn record(
+        &self,
+        site: &Arc<Site>,
+        statement: SiteStatement,
+        admissions: Vec<Bytes>,
+        addresses: Vec<String>,
+    ) -> Outcome<Vec<Vec<u8>>> {
+        let document = SiteDocument {
+            name: statement.name.clone(),
+            nodes: vec![NodeEntry { node: statement.node(), key: statement.node.0, addresses }],
+            admissions,
+            state: SiteState::Member,
+            joined: statement.admitted,
+        };
+        declare(site, "", statement.site, document).await?;
+        let system = site.system;
+        site.read(move |view| roster(view, system)).await
+    }
 }
 
 /// Writes a site's document, unless it says the same already; `writer` is who asked for it.

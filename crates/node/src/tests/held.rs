@@ -16,8 +16,9 @@ use crate::site::unreadable;
 
 /// More than the journal takes: the home does not ask for it.
 const LARGE: usize = 100_000;
-/// Long enough for a cut to come before the answer.
-const FAR: Duration = Duration::from_secs(4);
+/// Bytes a second: an answer takes seconds to arrive, so that a cut comes before its end.
+const SLOW: u64 = 200;
+const FAST: u64 = 1 << 30;
 
 fn matches(etag: &str) -> WriteCondition {
     WriteCondition {
@@ -30,8 +31,8 @@ fn absent() -> WriteCondition {
     WriteCondition { absent: true, matches: None }
 }
 
-/// Two sites, of which the first is the home of a bucket that both follow; the second is far away.
-async fn home_far_away(key: &str) -> (TestWorld, String) {
+/// Two sites, of which the first is the home of a bucket that both follow; the link to the second is slow.
+async fn home_behind_a_slow_link(key: &str) -> (TestWorld, String) {
     let world = TestWorld::new(2).await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
     one.create_bucket("locks").await.unwrap();
@@ -41,7 +42,7 @@ async fn home_far_away(key: &str) -> (TestWorld, String) {
     world.converged("locks").await;
     let id = two.site().known("locks").await.unwrap().id;
     two.until("it follows the bucket", || async { two.site().is_complete(id) }).await;
-    one.set_delay(two, FAR);
+    one.set_rate(two, SLOW);
     (world, etag)
 }
 
@@ -65,7 +66,7 @@ async fn held(site: &TestSite) -> u64 {
 /// What the home decided has its body nowhere else: it is there after a restart, and nothing is held once the record is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_whose_answer_was_lost_outlives_the_process() {
-    let (mut world, etag) = home_far_away("a").await;
+    let (mut world, etag) = home_behind_a_slow_link("a").await;
     {
         let [one, two] = &world.sites[..] else { panic!("two sites") };
         let put = two.put_if("locks", "a", noise(LARGE, 2), matches(&etag));
@@ -73,7 +74,7 @@ async fn a_body_whose_answer_was_lost_outlives_the_process() {
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::HomeUnreachable, "{}", refused.message());
         assert!(refused.message().contains("may have decided"), "{}", refused.message());
-        one.set_delay(two, Duration::ZERO);
+        one.set_rate(two, FAST);
     }
     world.sites[1].stop().await;
     world.sites[1].start().await;
@@ -124,9 +125,9 @@ async fn counts(site: &TestSite, seed: u64) -> bool {
 /// Nothing was decided: the body goes once the home has said what it has for long enough, and not before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_nobody_decided_goes_once_the_home_was_heard() {
-    let (world, _) = home_far_away("a").await;
+    let (world, _) = home_behind_a_slow_link("a").await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
-    one.set_delay(two, Duration::ZERO);
+    one.set_rate(two, FAST);
     in_doubt(two).await;
     two.cut(true).await;
     let mut keeper = Keeper::new(two.site().clone());
@@ -147,9 +148,9 @@ async fn a_body_that_nobody_decided_goes_once_the_home_was_heard() {
 /// What is refused, or was decided and heard, leaves nothing behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_was_heard_leaves_nothing_held() {
-    let (world, etag) = home_far_away("a").await;
+    let (world, etag) = home_behind_a_slow_link("a").await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
-    one.set_delay(two, Duration::ZERO);
+    one.set_rate(two, FAST);
     let put = two.put_if("locks", "a", noise(LARGE, 2), matches("other")).await.unwrap_err();
     assert_eq!((put.kind(), held(two).await), (ErrorKind::PreconditionFailed, 0));
     two.put_if("locks", "a", noise(LARGE, 3), matches(&etag)).await.unwrap();
@@ -163,7 +164,7 @@ async fn an_answer_that_was_heard_leaves_nothing_held() {
 /// A completion whose answer was lost: the object's trees stay as a body's chunks do, and a repeat is told what became of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_completion_whose_answer_was_lost_is_answered_when_it_is_repeated() {
-    let (mut world, etag) = home_far_away("a").await;
+    let (mut world, etag) = home_behind_a_slow_link("a").await;
     let body = noise(5 << 20, 7);
     let request;
     {
@@ -195,7 +196,7 @@ async fn a_completion_whose_answer_was_lost_is_answered_when_it_is_repeated() {
         let complete = objects.complete_upload(&context, request.clone());
         let (refused, ()) = tokio::join!(complete, cut_once_decided(one, two, "a", &etag));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::HomeUnreachable);
-        one.set_delay(two, Duration::ZERO);
+        one.set_rate(two, FAST);
     }
     world.sites[1].stop().await;
     world.sites[1].start().await;
@@ -214,9 +215,9 @@ async fn a_completion_whose_answer_was_lost_is_answered_when_it_is_repeated() {
 /// What left the bucket would hear of no decision: it waits until it is known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_is_not_left_while_a_body_in_doubt_is_held() {
-    let (world, _) = home_far_away("a").await;
+    let (world, _) = home_behind_a_slow_link("a").await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
-    one.set_delay(two, Duration::ZERO);
+    one.set_rate(two, FAST);
     in_doubt(two).await;
     let admin = &two.services().admin;
     admin.leave_bucket("locks").await.unwrap();

@@ -314,26 +314,6 @@ async fn what_a_site_never_had_is_not_called_lost_with_it() {
     world.stop().await;
 }
 
-/// Who let a site in wrote its record: of its disk nothing was heard. Neither is it taken for the one that was meant nor for another.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_disk_that_nothing_was_heard_of_it_is_said_that_nobody_can_know() {
-    let mut world = TestWorld::new(1).await;
-    world.join("site-2").await;
-    away(&mut world, 1).await;
-    assert!(declare(&world.sites[0], "site-2", true).await.unwrap().lost);
-    world.sites[1].start().await;
-    let (one, two) = (&world.sites[0], &world.sites[1]);
-    two.until("it has heard of itself", || async { is_lost(two, "site-2") }).await;
-    crate::copies::loss::come_back(two.site()).await.unwrap();
-    let said = two.services().admin.loss("site-2").await.unwrap();
-    assert_eq!((said.count, said.lost), (1, true), "it does not take the word back by itself");
-    let status = one.services().admin.status().await.unwrap();
-    assert!(status.peers.iter().any(|peer| peer.name == "site-2" && peer.disk_unheard));
-    declare(one, "site-2", false).await.unwrap();
-    two.until("its copies count again", || async { !is_lost(two, "site-2") }).await;
-    world.stop().await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn copies_of_a_lost_site_are_made_again_and_its_writes_are_cared_for() {
     let mut world = followed(4, plain(2)).await;

@@ -18,7 +18,6 @@ use skerry_storage::StorageError;
 use tempfile::TempDir;
 
 use crate::config::{Cap, Config, Copies};
-use crate::init::write_roster;
 use crate::net::memory::{MemoryNet, MemoryWorld};
 use crate::net::tcp::TcpNet;
 use crate::server::{Core, Options, StartError};
@@ -27,7 +26,6 @@ use crate::tasks::rest;
 use crate::trust::access::AccessKey;
 use crate::trust::founding::Founding;
 use crate::trust::{Identity, PublicKey, SeatOffer, SiteStatement, SiteTrust, entropy};
-use crate::welcome::record;
 
 /// The longest that anything here may take; reached only when something is broken.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -66,15 +64,6 @@ pub(super) struct TestSite {
 }
 
 impl TestSite {
-    /// The directory of a site that never ran.
-    fn prepared(trust: SiteTrust, net: Arc<MemoryWorld>) -> Self {
-        let directory = TempDir::new().unwrap();
-        trust.store(directory.path()).unwrap();
-        let (core, others, new_copies) = (None, Cap::Auto, Copies::Number(1));
-        let (over_tcp, carries, seats) = (false, true, 1);
-        Self { directory, core, trust, net, over_tcp, carries, seats, new_copies, others }
-    }
-
     /// What was being read when the site was stopped ends first: until then the store is locked.
     pub(super) async fn start(&mut self) {
         let begin = async {
@@ -392,27 +381,19 @@ impl TestWorld {
         let mut sites = Vec::new();
         for (number, trust) in trusts.into_iter().enumerate() {
             let seats = if number < nodes { seats } else { 1 };
-            let mut site = TestSite { over_tcp, seats, ..TestSite::prepared(trust, net.clone()) };
+            let directory = TempDir::new().unwrap();
+            trust.store(directory.path()).unwrap();
+            let (net, carries) = (net.clone(), true);
+            let new_copies = Copies::Number(1);
+            let (core, others) = (None, Cap::Auto);
+            let mut site =
+                TestSite { directory, core, trust, net, over_tcp, carries, seats, new_copies, others };
             site.start().await;
             sites.push(site);
         }
         let world = Self { sites };
         world.introduce().await;
         world
-    }
-
-    /// One more site, let in by the first one as by token: that one wrote its record. Running, and linked with all that run.
-    pub(super) async fn join(&mut self, name: &str) {
-        let first = &self.sites[0];
-        let trust = admit(&first.trust, name);
-        let admissions = vec![Bytes::from(trust.admission.encode())];
-        let addresses = vec![first.settings().0.peer.listen];
-        let roster = record(first.site(), trust.statement.clone(), admissions, addresses).await.unwrap();
-        let mut site = TestSite::prepared(trust, first.net.clone());
-        write_roster(site.directory.path(), &roster).unwrap();
-        site.start().await;
-        self.sites.push(site);
-        self.linked(self.sites.last().unwrap()).await;
     }
 
     /// Tells every site of every other, as joining by token does.
