@@ -5,7 +5,7 @@ use skerry_gateway::service::{PinAct, PinRequest};
 use super::world::{TestWorld, noise};
 
 /// What a site of one node does by itself.
-const WORKERS: [&str; 22] = [
+const WORKERS: [&str; 25] = [
     "circuits",
     "clones",
     "collector",
@@ -13,6 +13,8 @@ const WORKERS: [&str; 22] = [
     "drain",
     "fellows",
     "followed prefixes",
+    "giving",
+    "gone",
     "homes",
     "leaving",
     "members",
@@ -27,6 +29,7 @@ const WORKERS: [&str; 22] = [
     "scrub",
     "tombstones",
     "trim",
+    "undecided writes",
     "uplink",
 ];
 
