@@ -265,9 +265,20 @@ def refusals(checks, demo):
         expect(short_body(one, demo, bucket), "a short body was stored")
         equal(one.get_object(Bucket=bucket, Key="k")["Body"].read(), b"kept", "nothing was lost")
 
+    with checks.check("boto3: settings that no bucket has are read as none"):
+        for call, code in [
+            (one.get_bucket_website, "NoSuchWebsiteConfiguration"), (one.get_bucket_policy, "NoSuchBucketPolicy"),
+            (one.get_bucket_encryption, "ServerSideEncryptionConfigurationNotFoundError"),
+        ]:
+            equal(code_of(call, Bucket=bucket), (code, 404), call.__name__)
+        equal(one.get_bucket_logging(Bucket=bucket).get("LoggingEnabled"), None, "logging")
+        one.delete_bucket_policy(Bucket=bucket)
+        attributes = one.get_object_attributes(Bucket=bucket, Key="k", ObjectAttributes=["ObjectSize", "ETag"])
+        equal(attributes["ObjectSize"], 4, "the size of an object")
+
     with checks.check("boto3: what is not carried out says 501 NotImplemented"):
         for call, options in [
-            (one.get_bucket_website, {}), (one.get_bucket_replication, {}), (one.get_bucket_logging, {}),
+            (one.put_bucket_policy, {"Policy": "{}"}), (one.get_bucket_inventory_configuration, {"Id": "i"}),
             (one.put_bucket_accelerate_configuration, {"AccelerateConfiguration": {"Status": "Enabled"}}),
             (one.get_object_torrent, {"Key": "k"}), (one.restore_object, {"Key": "k", "RestoreRequest": {"Days": 1}}),
         ]:

@@ -58,7 +58,7 @@ fn describe(page: &mut String, path: &str, command: &Command) {
     if children.is_empty() {
         push(page, format_args!("\n### `{}`\n\n{}\n\n", usage(&path, command), about(command)));
         let asks = asks_a_site(command);
-        options(page, command, |argument| !argument.is_global_set() && !(asks && is_of_place(argument)));
+        options(page, command, |argument| !(argument.is_global_set() || asks && is_of_place(argument)));
         if asks {
             page.push_str("\nAsks a site: [options](#whom-to-ask).\n");
         }

@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn the_oldest_gives_way() {
         let (mut sought, site) = (Sought::default(), SiteId([1; 16]));
-        let bucket = |n: u64| BucketId([n.to_be_bytes(), n.to_be_bytes()].concat().try_into().unwrap());
+        let bucket = |n: u64| BucketId(u128::from(n).to_be_bytes());
         let count = limits::SOUGHT_BUCKETS as u64;
         (0..=count).for_each(|n| sought.found(bucket(n), site, Instant(n)));
         assert!(!sought.is_known(bucket(0), &[site], Instant(count)));

@@ -170,7 +170,7 @@ fn a_member_that_is_known_is_not_taken_for_the_nearest() {
     let levels = World::settled(count, 2, true, line);
     let is_top = |n: &usize| levels.sites[*n].machine.areas().level > 0;
     let low: Vec<usize> = (0..count).filter(|n| !is_top(n)).collect();
-    let [far, asker, near] = low[..3] else { panic!("three sites of the lower level") };
+    let (far, asker, near) = (low[0], low[1], low[2]);
     // The asker is nearer to the far one than anybody of the top, and farther from the near one.
     let place = |n: usize| match n {
         n if n == far => 0_u64,

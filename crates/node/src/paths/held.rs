@@ -8,7 +8,7 @@
 //! Invariants: nobody is asked to decide on a body that a power cut could take; a body goes only once all that the home decided
 //! is here (what refers to it counts it by itself then), or the home has said that it refused; how many wait is bounded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -378,11 +378,10 @@ struct Words(BTreeMap<(BucketId, SiteId), BTreeMap<SiteId, Word>>);
 
 impl Words {
     async fn of(&mut self, site: &Arc<Site>, bucket: BucketId, home: SiteId) -> &BTreeMap<SiteId, Word> {
-        if !self.0.contains_key(&(bucket, home)) {
-            let said = ask(site, bucket, home).await;
-            self.0.insert((bucket, home), said);
+        match self.0.entry((bucket, home)) {
+            btree_map::Entry::Occupied(said) => said.into_mut(),
+            btree_map::Entry::Vacant(place) => place.insert(ask(site, bucket, home).await),
         }
-        self.0.entry((bucket, home)).or_default()
     }
 }
 

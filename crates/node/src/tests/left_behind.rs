@@ -105,7 +105,7 @@ async fn is_looked_through(site: &TestSite) -> bool {
     let own = site.site().read(move |view: &dyn View| space::vector(view, id).map_err(unreadable));
     let covered = site.site().copies.covered(id, &rules(site.site(), &bucket));
     let written = site.site().store.view().get(Table::Local, &[b"covered/", &id.0[..]].concat());
-    covered.includes(&own.await.unwrap()) && covered.len() > 0 && written.unwrap().is_some()
+    covered.includes(&own.await.unwrap()) && !covered.is_empty() && written.unwrap().is_some()
 }
 
 /// The writer saw to the copies of what it wrote, and whoever held them passed over that. It is at one place when the writer
