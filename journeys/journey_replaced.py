@@ -100,7 +100,8 @@ def play(checks, sites):
     with checks.check("replaced: the old machine, started from a copy of its disk, is refused"):
         (sites.directory / "stolen").rename(sites.directory / "tromso")
         sites.start(LOST)
-        boto(sites, LOST).put_object(Bucket="photos", Key="stolen", Body=b"x")
+        stolen = {"Bucket": "photos", "Key": "stolen", "Body": b"x"}
+        wait_for("it to hear that it was replaced", lambda: refused(boto(sites, LOST).put_object, **stolen)[0] == 409)
         boto(sites, 1).put_object(Bucket="photos", Key="after", Body=b"x")
         arrived(new, "photos", "after")
         equal([row["name"] for row in sites.peers(LOST) if row["state"] == "alive"], [], "links of the old one")
