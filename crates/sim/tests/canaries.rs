@@ -166,6 +166,7 @@ fn every_checker_has_caught_one() {
         "dots",
         "durability",
         "kept",
+        "locality",
         "location",
         "own writes",
         "races",
