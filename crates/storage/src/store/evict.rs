@@ -158,7 +158,7 @@ impl Store {
         if !self.space.is_short() && bytes < self.settings.payload_segment_bytes {
             return true;
         }
-        let wanted = self.lacks_in_journal() + self.lacks_in_payload(bytes);
+        let wanted = self.lacks_in_journal().saturating_add(self.lacks_in_payload(bytes));
         wanted == 0 || self.space.free() + self.evictable() >= wanted
     }
 
@@ -174,7 +174,8 @@ impl Store {
             return 0;
         }
         // Headers and checksums, and the end of a segment that the next chunk does not fit in.
-        let taken = bytes + bytes / 64 + limits::CHUNK_BYTES as u64;
+        // What is announced may be any number.
+        let taken = bytes.saturating_add(bytes / 64).saturating_add(limits::CHUNK_BYTES as u64);
         match taken.saturating_sub(self.payload.room()) {
             0 => 0,
             lacks => lacks.max(SMALLEST.min(self.settings.payload_segment_bytes)),

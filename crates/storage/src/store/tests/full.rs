@@ -268,6 +268,7 @@ fn who_is_asked_for_room_says_what_a_write_finds() {
     };
     let count = held_to(500_000, &large);
     assert!(count > 20 && store.usage().full && !store.has_room_for(500_000));
+    assert!(!store.has_room_for(u64::MAX), "whatever is announced");
     // There is none for a segment of payload; what the journal has of segments is another matter.
     assert!(store.has_room_for(1_000), "{:?}", store.usage());
     small(&store, 10_000, 1_000).unwrap();
