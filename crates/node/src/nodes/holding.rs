@@ -119,11 +119,8 @@ pub(super) async fn have(
     site.commit(bucket, (), propose).await?;
     // What was here before may have been answered before it was on disk.
     site.settle_lazy().await?;
-    if site.leaving.note(bucket).is_some()
-        || site.stamps.is_out(bucket)
-        || site.stamps.origin_of(bucket) != life
-    {
-        return Err(refusal::has_left());
+    if bucket != site.system {
+        scope::stays(site, bucket, life)?;
     }
     fence.check()?;
     Ok(Told::Held)

@@ -16,7 +16,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
-use skerry_base::{BucketId, ChunkKind, ChunkRef, Instant, SiteId};
+use skerry_base::{BucketId, ChunkKind, ChunkRef, Instant, Origin, SiteId};
 use skerry_federation::budget::Class as Urgency;
 use skerry_federation::scope::{Reach, Reached};
 use skerry_gateway::service::{ErrorKind, Outcome, Receipt, RequestContext, ServiceError};
@@ -533,8 +533,11 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
     }
     let Taking { pins, small, .. } = taking;
     let (id, stamps, within) = (bucket.id, site.stamps.clone(), fence.clone());
+    let duties = site.duties.clone();
     let propose = move |view: &dyn View| {
         within.iter().try_for_each(Fence::check)?;
+        // Asked again where it is decided: payload may have been on its way for as long as a drain takes.
+        duties.check(Act::Hold)?;
         if stamps.is_out(id) {
             return Err(refusal::has_left());
         }
@@ -563,12 +566,18 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
     if large || site.lazy {
         site.settle().await?;
     }
-    // What a site that leaves looked through before this came it does not hand over.
-    if site.leaving.note(id).is_some() || site.stamps.is_out(id) || site.stamps.origin_of(id) != life {
-        return Err(refusal::has_left());
-    }
+    stays(site, id, life)?;
     fence.iter().try_for_each(Fence::check)?;
     Ok(Response::Held)
+}
+
+/// Whether what is durable here of a bucket may be counted on: what a site that leaves, or is emptied, looked through before
+/// this came it does not hand over. Asked once it is durable: a look that begins later than that finds it. `life`: the
+/// origin of this site in the bucket when it was asked.
+pub(crate) fn stays(site: &Site, bucket: BucketId, life: Origin) -> Outcome<()> {
+    site.duties.check(Act::Hold)?;
+    let leaves = site.leaving.note(bucket).is_some() || site.stamps.is_out(bucket);
+    if leaves || site.stamps.origin_of(bucket) != life { Err(refusal::has_left()) } else { Ok(()) }
 }
 
 /// The bucket; its claim may be on its way.

@@ -5,7 +5,20 @@ use skerry_gateway::service::{
     ObjectHeaders, RenameRequest, SiteStatus, UploadTarget, WriteCondition,
 };
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use skerry_base::kv::View;
+use skerry_base::SiteId;
+use skerry_federation::budget::Class;
+use skerry_model::bucket::{Duty, OnDuty};
+use skerry_model::{Record, space};
+
 use super::world::{TestSite, TestWorld, context, noise};
+use crate::paths::scope;
+use crate::peers::message::{Hold, Request};
+use crate::peers::serve::Asker;
+use crate::site::{Site, unreadable};
 
 fn absent() -> WriteCondition {
     WriteCondition { absent: true, matches: None }
@@ -344,5 +357,82 @@ async fn an_expelled_site_is_told_that_it_is_refused() {
     let both = [one.node(), two.node()].into();
     three.until("both said why", || async { three.site().peers.net().gone_by() == both }).await;
     assert!(one.services().admin.status().await.unwrap().peers.iter().all(|peer| peer.state == "alive"));
+    world.stop().await;
+}
+
+/// One site asks another, which it is not linked with any more, to hold a body of more than the journal takes.
+async fn cut_off_question(world: &TestWorld) -> (Record, Hold) {
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("held").await.unwrap();
+    knows(two, "held").await;
+    two.cut(true).await;
+    one.put("held", "k", noise(50_000, 1)).await.unwrap();
+    let bucket = one.site().bucket("held").await.unwrap().unwrap();
+    let id = bucket.id;
+    let read = move |view: &dyn View| space::current(view, id, "k").map_err(unreadable);
+    let record = one.site().read(read).await.unwrap().unwrap();
+    match scope::question(one.site(), &bucket, &record).await.unwrap() {
+        Request::Hold(hold) => (record, hold),
+        _ => panic!("a question to hold"),
+    }
+}
+
+fn has(view: &dyn View, of: &Record) -> bool {
+    space::record(view, of.bucket, "k", of.dot).unwrap().is_some()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_came_while_its_holder_began_to_be_emptied_is_not_answered_as_held() {
+    let world = TestWorld::new(2).await;
+    let (record, hold) = cut_off_question(&world).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let site = two.site();
+    // It is let in, and then waits for memory.
+    let memory = site.holding.take(site.holding.bytes()).await.unwrap();
+    let (holder, from) = (site.clone(), Asker::plain(one.id(), Class::Read));
+    let held = tokio::spawn(async move { scope::hold(&holder, from, hold).await });
+    two.until("it was let in", || async { site.is_member(record.bucket) }).await;
+    say(two, "site-2", "drain").await;
+    two.until("it has heard", || async { site.duties.own().leaves() }).await;
+    drop(memory);
+    let refused = held.await.unwrap().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotServing, "{refused}");
+    let known = record.clone();
+    assert!(!site.read(move |view| Ok(has(view, &known))).await.unwrap(), "nor is it taken in");
+    world.stop().await;
+}
+
+/// Takes a duty up on the commit thread as soon as a record is there, be it of the same group.
+fn drain_behind(site: Arc<Site>, record: Record, duty: BTreeMap<SiteId, OnDuty>) {
+    let (store, duties, of) = (site.store.clone(), site.duties.clone(), record.clone());
+    let set = duty.clone();
+    let look = move |view: &dyn View| {
+        let is_there = has(view, &of);
+        if is_there {
+            duties.set(set);
+        }
+        Ok::<_, ()>((is_there, Vec::new()))
+    };
+    store.submit(look, move |seen| {
+        if matches!(seen, Ok(false)) {
+            drain_behind(site, record, duty);
+        }
+    });
+}
+
+/// A drain looks at what is there when it begins: what becomes durable behind that is not handed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_becomes_durable_while_a_drain_begins_is_not_answered_as_held() {
+    let world = TestWorld::new(2).await;
+    let (record, hold) = cut_off_question(&world).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    // The records say otherwise, and are not read meanwhile.
+    let turn = two.site().duties.turn.lock().await;
+    let drains = OnDuty { duty: Duty::Drain, epoch: 1, ..OnDuty::default() };
+    drain_behind(two.site().clone(), record.clone(), [(two.id(), drains)].into());
+    let refused = scope::hold(two.site(), Asker::plain(one.id(), Class::Read), hold).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotServing, "{refused}");
+    assert!(two.site().read(move |view| Ok(has(view, &record))).await.unwrap(), "it was decided before");
+    drop(turn);
     world.stop().await;
 }
