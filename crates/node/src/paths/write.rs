@@ -197,17 +197,9 @@ async fn as_now(site: &Site, asked: Asked) -> Outcome<Asked> {
 }
 
 /// Sees to what a write does by itself that made no record, because it is the same as before.
-async fn settled(
-    site: &Arc<Site>,
-    bucket: BucketId,
-    written: &Written,
-    (large, payload): (bool, SiteId),
-) -> Outcome<()> {
-    let mine = site.stamps.origin_of(bucket);
-    if !matches!(written, Written::Record(record) if record.dot.origin != mine) {
-        return Ok(());
-    }
-    // It refers to nothing new: its commit has synced no payload.
+async fn settled(site: &Arc<Site>, bucket: BucketId, (large, payload): (bool, SiteId)) -> Outcome<()> {
+    // It refers to nothing new: its commit has synced no payload. That of the record, be it this site's own, may have lain
+    // elsewhere, or been let go of here: what is answered for is what came just now.
     if large {
         site.settle().await?;
     }
@@ -271,8 +263,8 @@ pub(crate) async fn here(
             }
             proposal.decide_inside(view)
         };
-        let (written, made) = match site.commit(bucket, pins.clone(), propose).await? {
-            Inside::Written(written, made) => (written, made),
+        let (became, made) = match site.commit(bucket, pins.clone(), propose).await? {
+            Inside::Became(became, made) => (became, made),
             // It left the bucket in between: it becomes a member again.
             Inside::Left(undecided) => {
                 proposal = undecided;
@@ -288,11 +280,13 @@ pub(crate) async fn here(
                 return result;
             }
         };
-        settled(site, bucket, &written, (large, payload)).await?;
-        if let Some(made) = made {
-            tenure::decided(site, &of, &written, made).await?;
+        if became.stood {
+            settled(site, bucket, (large, payload)).await?;
         }
-        return Ok(written);
+        if let Some(made) = made {
+            tenure::decided(site, &of, &became.written, made).await?;
+        }
+        return Ok(became.written);
     }
     Err(refusal::has_left())
 }
@@ -322,10 +316,17 @@ struct Proposal {
     lazy: bool,
 }
 
+/// What a write became.
+struct Became {
+    written: Written,
+    /// Its record was there before.
+    stood: bool,
+}
+
 /// What came of a proposal.
 enum Inside {
     /// It was decided; in which view of the site all holders must have it before it is answered.
-    Written(Written, Option<tenure::Made>),
+    Became(Became, Option<tenure::Made>),
     /// The answer rests on these, which all holders of the view must have.
     Rests(Outcome<Written>, tenure::Made, Vec<Record>),
     /// The site has left the bucket.
@@ -359,20 +360,20 @@ impl Proposal {
         let view = Overlay::new(view, &merged);
         let result = (*self).decide(&view, epoch);
         let rests = match &result {
-            Ok((written, _)) => matches!(written, Written::Nothing),
+            Ok((became, _)) => matches!(became.written, Written::Nothing),
             Err(error) => rests_on_state(error),
         };
         if let Some((within, key)) = within.zip(key).filter(|_| rests) {
             let records = space::resting(&view, id, &key).map_err(unreadable)?;
-            let result = result.map(|(written, more)| {
+            let result = result.map(|(became, more)| {
                 entries.extend(more);
-                written
+                became.written
             });
             return Ok((Inside::Rests(result, within, records), entries));
         }
-        let (written, more) = result?;
+        let (became, more) = result?;
         entries.extend(more);
-        Ok((Inside::Written(written, within), entries))
+        Ok((Inside::Became(became, within), entries))
     }
 
     /// What the asker knew of the key.
@@ -390,7 +391,7 @@ impl Proposal {
         Ok((merged, entries))
     }
 
-    fn decide(self, view: &dyn View, epoch: Option<u64>) -> Outcome<(Written, Vec<skerry_storage::Entry>)> {
+    fn decide(self, view: &dyn View, epoch: Option<u64>) -> Outcome<(Became, Vec<skerry_storage::Entry>)> {
         let mut entries = Vec::new();
         let proposed = self.stamps.with(|clock| {
             let conditions = conditions(&self.condition);
@@ -413,7 +414,9 @@ impl Proposal {
             };
             write::propose(view, intent, clock)
         });
-        let written = match proposed.map_err(|error| refused(error, &self.key))? {
+        let proposed = proposed.map_err(|error| refused(error, &self.key))?;
+        let stood = matches!(proposed, Proposed::Same(_));
+        let written = match proposed {
             Proposed::Write { record, folded } => {
                 if !folded.is_empty() {
                     tracing::warn!(key = self.key, folded = folded.len(), "losers of conflicts were folded");
@@ -438,7 +441,7 @@ impl Proposal {
         if self.lazy {
             entries = entries.into_iter().map(skerry_storage::Entry::lazy).collect();
         }
-        Ok((written, entries))
+        Ok((Became { written, stood }, entries))
     }
 }
 

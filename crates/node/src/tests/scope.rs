@@ -206,6 +206,26 @@ async fn what_was_written_elsewhere_and_is_put_here_lies_here() {
     world.stop().await;
 }
 
+/// What a site decided for another, whose client brought the body there, it has written itself: that says nothing of where the
+/// body lies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_put_over_an_own_record_is_synced_before_it_is_answered() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("safe").await.unwrap();
+    member(two).await;
+    for n in 0..5 {
+        let (key, body) = (format!("{n}"), noise(2_500_000, n));
+        let absent = WriteCondition { absent: true, matches: None };
+        let first = two.put_if("safe", &key, body.clone(), absent).await.unwrap();
+        assert_eq!(one.payload_received(), 0, "its home has decided it, and not its body");
+        let again = put(one, "site", &key, body).await.unwrap();
+        assert_eq!(again.receipt.token, first.receipt.token, "no second version");
+        assert!(one.site().store.is_settled(), "{n}");
+    }
+    world.stop().await;
+}
+
 /// The record of a PUT travels by itself; a client that puts the same bytes elsewhere is answered once they are there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_put_again_at_another_site_is_kept_there() {
