@@ -1,5 +1,6 @@
 //! Reading single keys.
 
+use std::collections::BTreeSet;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use skerry_base::{BucketId, Dot, Hlc};
 use super::change::State;
 use super::rows::{ConflictRow, DotRow, Listed, Pointer};
 use super::{Loser, SpaceError, Sums, Verdict, feed, keys};
-use crate::record::{Record, Versioning};
+use crate::record::{Record, Statement, Versioning};
 
 /// How a client names a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -113,11 +114,35 @@ pub fn heads(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>
     Ok(State::load(view, bucket, key)?.into_heads())
 }
 
+/// What is remembered of a key is looked through for erases up to so many records, the newest first: what is older has been
+/// everywhere, or costs more than it tells.
+const ERASES: usize = 64;
+
 /// All on which it rests what a key shows now: its heads, and what erased versions or says something of them.
 pub fn resting(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>, SpaceError> {
     let active = State::load(view, bucket, key)?.active.into_iter();
     let counts = active.filter(|stored| stored.lives() || !stored.record.is_version());
-    Ok(counts.map(|stored| Arc::unwrap_or_clone(stored.record)).collect())
+    let mut resting: Vec<Record> = counts.map(|stored| Arc::unwrap_or_clone(stored.record)).collect();
+    let stands: BTreeSet<Dot> = resting.iter().map(|record| record.dot).collect();
+    let erases = erases(view, bucket, key)?.into_iter();
+    resting.extend(erases.filter(|erase| !stands.contains(&erase.dot)));
+    Ok(resting)
+}
+
+/// The latest erases of a key's versions. Those of versions that nothing overwrites are no part of what a write looks at.
+fn erases(view: &dyn View, bucket: BucketId, key: &str) -> Result<Vec<Record>, SpaceError> {
+    let region = keys::region(bucket, key, keys::REMEMBERED);
+    let (mut erases, mut looked, mut failed) = (Vec::new(), 0, None);
+    view.scan_prefix(Table::Versions, &region, &mut |_, value| {
+        looked += 1;
+        match row::<Record>(&Bytes::copy_from_slice(value)) {
+            Ok(record) if matches!(record.statement, Statement::Erase { .. }) => erases.push(record),
+            Ok(_) => {}
+            Err(error) => failed = Some(error),
+        }
+        if failed.is_some() || looked == ERASES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    failed.map_or(Ok(erases), Err)
 }
 
 /// One stored record by its dot, whatever it says; a spent one has lost its payload and is not returned.

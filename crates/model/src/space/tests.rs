@@ -474,6 +474,41 @@ fn the_own_clock_is_remembered_but_not_the_future() {
 
 /// Every write passes here, nearly all of them with nothing.
 #[test]
+fn a_key_rests_on_its_heads_and_on_the_latest_erases() {
+    let mut tables = Tables::default();
+    let version = |seq| Dot { origin: origin(1), seq };
+    for seq in 1..=100 {
+        let context = Vector::from_iter([(origin(1), seq - 1)]);
+        store(&mut tables, Record { context, ..put(1, seq, "key") });
+    }
+    let rests = |tables: &Tables| -> Vec<Dot> {
+        let records = space::resting(tables, BUCKET, "key").unwrap();
+        records.into_iter().map(|record| record.dot).collect()
+    };
+    assert_eq!(rests(&tables), [version(100)]);
+    let erase = |key: &str, seq: u64, target: Dot| Record {
+        statement: Statement::Erase { target },
+        clock: Hlc(100 + seq),
+        ..put(2, seq, key)
+    };
+    // Not the newest first: the last that is erased is the head.
+    for seq in 1..=70 {
+        store(&mut tables, erase("key", seq, version(seq + 30)));
+    }
+    store(&mut tables, erase("other", 71, version(300)));
+    let found = rests(&tables);
+    assert_eq!(found[0], version(30), "all behind it are erased");
+    let latest: Vec<Dot> = (7..=70).rev().map(|seq| Dot { origin: origin(2), seq }).collect();
+    assert_eq!(found[1..], latest[..]);
+    // Of versions that are overwritten erases are among what a write looks at: they stand there once.
+    let null = Record { versioning: Versioning::Off, clock: Hlc(200), ..put(3, 1, "null") };
+    let erased = Record { versioning: Versioning::Off, ..erase("null", 72, null.dot) };
+    store(&mut tables, null);
+    store(&mut tables, erased.clone());
+    assert_eq!(space::resting(&tables, BUCKET, "null").unwrap(), [erased]);
+}
+
+#[test]
 fn keeping_nothing_reads_nothing() {
     struct Unread;
     impl View for Unread {

@@ -17,13 +17,13 @@ use tokio::io::AsyncWriteExt;
 
 use super::bucket::Bucket;
 use super::get::{Found, Wanted};
-use super::upload::{self, Target};
+use super::upload::{self, By, Target};
 use super::write::{self, Written};
-use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope, through};
+use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope, seen, through};
 use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::nodes;
-use crate::peers::message::{self, Read, Request, Response, UploadAct, UploadCall, Which};
+use crate::peers::message::{self, Completion, Read, Request, Response, UploadAct, UploadCall, Which};
 use crate::peers::packed::packed;
 use crate::peers::serve::{Answerer, Asker};
 use crate::peers::{PeerError, carries_records};
@@ -251,20 +251,29 @@ async fn upload_call(site: &Arc<Site>, from: SiteId, call: UploadCall) -> Outcom
             Ok(Response::Parts(parts, more))
         }
         UploadAct::Complete(complete) => {
-            let named = UploadTarget {
-                bucket: target.bucket.name.clone(),
-                key: target.key.clone(),
-                upload: call.upload,
-            };
-            let request = relay::completion_of(named, *complete)?;
-            match upload::complete_here(site, &call.writer, &target, &request).await? {
-                Written::Record(record) => Ok(Response::Decided(record.encode().into())),
-                Written::Nothing => Ok(Response::Done),
-            }
+            let asked = Completion { complete: *complete, heads: Vec::new() };
+            complete_for(site, (&target, call.upload), &call.writer, asked).await
         }
+        UploadAct::Replace(asked) => complete_for(site, (&target, call.upload), &call.writer, *asked).await,
         UploadAct::Abort => {
             upload::abort_here(site, &target).await?;
             Ok(Response::Done)
         }
+    }
+}
+
+/// Completes an upload that lives here for another site.
+async fn complete_for(
+    site: &Arc<Site>,
+    (target, upload): (&Target, String),
+    writer: &str,
+    asked: Completion,
+) -> Outcome<Response> {
+    let seen = seen::heard(target.bucket.id, &target.key, &asked.heads)?;
+    let named = UploadTarget { bucket: target.bucket.name.clone(), key: target.key.clone(), upload };
+    let request = relay::completion_of(named, asked.complete)?;
+    match upload::complete_here(site, By { writer, seen }, target, &request).await? {
+        Written::Record(record) => Ok(Response::Decided(record.encode().into())),
+        Written::Nothing => Ok(Response::Done),
     }
 }

@@ -104,6 +104,14 @@ pub(crate) async fn denied(site: &Site, wanted: &Wanted, denied: &Denied) -> Out
     Ok(())
 }
 
+/// Another has seen so much and has nothing: what it had seen of what is here is dead.
+pub(crate) fn unless_newer(found: Found, vector: &Vector) -> Found {
+    match found {
+        Found::Object(record) if vector.covers(record.dot) => Found::Nothing,
+        found => found,
+    }
+}
+
 async fn but_for(site: &Site, wanted: &Wanted, dead: Vec<Dot>) -> Outcome<Found> {
     let wanted = wanted.clone();
     let read = move |view: &dyn View| {

@@ -75,7 +75,8 @@ pub(crate) fn question(wanted: &Wanted, part: Part) -> Request {
     Request::Read(self::wanted(wanted, part))
 }
 
-/// Nobody has it; what this site knows itself still counts (a delete marker).
+/// Nobody has it; what this site knows itself still counts: a delete marker, and what whoever said so has not seen, such as a
+/// write that went from here to another site a moment ago.
 async fn nothing(site: &Arc<Site>, wanted: &Wanted, denied: &Denied) -> Outcome<Found> {
     let local = wanted.clone();
     let found = site.read(move |view| local.local(view)).await?;
@@ -83,7 +84,9 @@ async fn nothing(site: &Arc<Site>, wanted: &Wanted, denied: &Denied) -> Outcome<
         return Ok(found);
     }
     dead::denied(site, wanted, denied).await?;
-    Ok(Found::Nothing)
+    let local = wanted.clone();
+    let left = site.read(move |view| local.local(view)).await?;
+    Ok(dead::unless_newer(left, &denied.vector))
 }
 
 enum Heard {

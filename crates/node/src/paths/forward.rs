@@ -27,7 +27,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::bucket::Bucket;
 use super::ingest::Intake;
 use super::write::{self, Asked, Written};
-use super::{list, members, put, refusal, scope, shape};
+use super::{list, members, put, refusal, scope, seen, shape};
 use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
@@ -92,8 +92,8 @@ pub(crate) async fn put(
     why: ServiceError,
 ) -> Outcome<PutOutcome> {
     let mut body = request.body;
-    let heads = heads(site, bucket, &request.key).await?;
-    let replaces = !heads.is_empty();
+    let seen = seen::of_key(site, bucket.id, &request.key).await?;
+    let replaces = seen.iter().any(Record::is_version);
     let put = Forward {
         bucket: bucket.id,
         key: request.key,
@@ -107,7 +107,7 @@ pub(crate) async fn put(
         writer: context.principal.access_key.clone(),
         length: body.announced(),
     };
-    let asked = Replace { put, heads: heads.iter().map(|head| head.encode().into()).collect() };
+    let asked = Replace { put, heads: seen::told(&seen) };
     let cause = why.message().to_owned();
     let near = scope::near(site, context, bucket, takers(site, bucket).await?)?;
     let mut taker = taker(site, near, &asked, why).await?;
@@ -134,15 +134,9 @@ pub(crate) async fn put(
     Ok(put::outcome(bucket, &written, receipt))
 }
 
-/// What is known here of a key.
-async fn heads(site: &Site, bucket: &Bucket, key: &str) -> Outcome<Vec<Record>> {
-    let (id, key) = (bucket.id, key.to_owned());
-    site.look(move |view| space::heads(view, id, &key).map_err(unreadable)).await
-}
-
 /// So that who wrote here reads here. What replaces something here is kept on a full disk, too; what is new here is asked for
 /// where it was written until the feed finds room.
-async fn keep(site: &Site, record: &Record, replaces: bool) {
+pub(super) async fn keep(site: &Site, record: &Record, replaces: bool) {
     let record = record.clone();
     let bucket = record.bucket;
     let propose = move |view: &dyn View| {
@@ -274,7 +268,7 @@ async fn ready(
     asked: &Forward,
     heads: &[Bytes],
 ) -> Outcome<(Bucket, Vec<Record>, OwnedSemaphorePermit)> {
-    let heads = write::heads_of(asked.bucket, &asked.key, heads)?;
+    let heads = seen::heard(asked.bucket, &asked.key, heads)?;
     let bucket = scope::claimed(site, asked.bucket).await?;
     if let Some(why) = reason(site, &bucket, asked.length) {
         return Err(why);

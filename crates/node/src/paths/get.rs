@@ -29,6 +29,7 @@ use crate::peers::message::Part;
 use crate::site::{Site, unreadable};
 
 /// What was found of a key.
+#[derive(Clone)]
 pub(crate) enum Found {
     /// A version with an object.
     Object(Box<Record>),

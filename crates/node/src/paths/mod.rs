@@ -35,6 +35,7 @@ pub(crate) mod register;
 pub(crate) mod relay;
 pub(crate) mod scope;
 pub(crate) mod seek;
+mod seen;
 pub(crate) mod shape;
 pub(crate) mod source;
 pub(crate) mod tenure;

@@ -94,7 +94,7 @@ async fn ask(
             Response::NoObject { marker, vector } => {
                 let denied = Denied { member, marker, vector };
                 let kept = dead::denied(site, wanted, &denied).await;
-                Some(kept.map(|()| unless_newer(found, &denied.vector)))
+                Some(kept.map(|()| dead::unless_newer(found.clone(), &denied.vector)))
             }
             _ => None,
         };
@@ -113,15 +113,6 @@ fn has_seen(response: &Response, dot: Dot, writer: bool) -> bool {
             writer || std::iter::once(&found.record).chain(&found.heads).any(|bytes| seen(bytes))
         }
         _ => false,
-    }
-}
-
-/// Another has seen so much and has nothing: what it had seen of what is here is dead.
-fn unless_newer(found: &Found, vector: &Vector) -> Found {
-    match found {
-        Found::Object(record) if !vector.covers(record.dot) => Found::Object(record.clone()),
-        Found::Marker(record) => Found::Marker(record.clone()),
-        _ => Found::Nothing,
     }
 }
 
@@ -173,7 +164,7 @@ pub(crate) async fn latest(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> 
         for denied in &heard.denied {
             dead::denied(site, wanted, denied).await?;
         }
-        return Ok(unless_newer(&found, &heard.without));
+        return Ok(dead::unless_newer(found, &heard.without));
     }
     members::seen(site, id, &heard.without).await?;
     here(site, wanted).await

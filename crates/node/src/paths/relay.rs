@@ -1,7 +1,8 @@
 //! What concerns an upload of another site goes there: its id names the site.
 //!
-//! Before: `upload.rs`. After: `peers`, answered in `answer.rs` over there. Invariant: a part's payload is
-//! written here first and fetched from here, so that a slow link never holds the client's body in memory.
+//! Before: `upload.rs`. After: `peers`, answered in `answer.rs` over there. Invariants: a part's payload is
+//! written here first and fetched from here, so that a slow link never holds the client's body in memory; what was asked for
+//! and not answered is told as that, and never as nothing; an object that is made replaces what this site knew of its key.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use skerry_model::multipart::{Part, Upload};
 use super::ingest::Body;
 use super::upload::Target;
 use super::write::Written;
-use super::{put, refusal, write};
-use crate::peers::message::{ClaimedPart, Complete, Request, Response, UploadAct, UploadCall};
+use super::{forward, put, refusal, seen, write};
+use crate::peers::message::{ClaimedPart, Complete, Completion, Request, Response, UploadAct, UploadCall};
 use crate::site::Site;
 
 /// Asks the site of an upload.
@@ -30,6 +31,7 @@ pub(crate) async fn act(
     if site.peers.roster.node(home).is_none() {
         return Err(ServiceError::no_such_upload(&target.id.to_string()));
     }
+    let doubt = doubt(&act);
     let call = UploadCall {
         bucket: target.bucket.id,
         key: target.key.clone(),
@@ -42,10 +44,28 @@ pub(crate) async fn act(
         Ok(response) => Ok(response),
         Err(error) => {
             let name = site.peers.roster.name(home);
-            Err(refusal::unreachable(format!(
-                "the upload lives at {name}, which cannot be reached ({error}); go on there, or begin a new one here"
-            )))
+            Err(refusal::unreachable(match doubt.filter(|_| !error.is_unsent()) {
+                Some(doubt) => {
+                    format!("the upload lives at {name}, which was asked and did not answer ({error}): {doubt}")
+                }
+                None => format!(
+                    "the upload lives at {name}, which cannot be reached ({error}); go on there, or begin a new one here"
+                ),
+            }))
         }
+    }
+}
+
+/// What may have happened when the site of an upload was asked for it and its answer is lost, and what may be done then.
+const fn doubt(act: &UploadAct) -> Option<&'static str> {
+    match act {
+        UploadAct::Describe | UploadAct::Parts { .. } => None,
+        UploadAct::Part(_) => Some("it may have the part; put it again, which replaces it"),
+        UploadAct::Complete(_) | UploadAct::Replace(_) => Some(
+            "the object may have been made; complete it again, which is answered as the first time for a day: a new upload would \
+             write once more",
+        ),
+        UploadAct::Abort => Some("it may have ended; abort it again: then 404 NoSuchUpload says so"),
     }
 }
 
@@ -113,16 +133,29 @@ pub(crate) async fn complete(
         size: request.size,
         condition: write::wire_condition(&request.condition),
     };
-    match act(site, context, target, UploadAct::Complete(Box::new(complete))).await? {
+    let seen = seen::of_key(site, target.bucket.id, &target.key).await?;
+    let question = replacing(site, target, complete, &seen).await;
+    match act(site, context, target, question).await? {
         Response::Decided(record) => {
             let record = Box::new(Record::admit(&record).map_err(refusal::malformed)?);
-            // So that who completed here reads here what was made there.
-            super::far::keep(site, target.bucket.id, (), vec![(*record).clone()]).await?;
+            // It is made, whether or not there is room here to know of it.
+            forward::keep(site, &record, seen.iter().any(Record::is_version)).await;
             let written = Written::Record(record);
             let receipt = super::scope::reach(site, context, &target.bucket, &written).await?;
             Ok(put::outcome(&target.bucket, &written, receipt))
         }
         _ => Err(senseless()),
+    }
+}
+
+/// As the site of the upload understands it. One of a release before is not told what the object replaces.
+async fn replacing(site: &Site, target: &Target, complete: Complete, seen: &[Record]) -> UploadAct {
+    let node = site.peers.roster.node(target.id.site).filter(|_| !seen.is_empty());
+    match node {
+        Some(node) if site.peers.will_complete(node).await => {
+            UploadAct::Replace(Box::new(Completion { complete, heads: seen::told(seen) }))
+        }
+        _ => UploadAct::Complete(Box::new(complete)),
     }
 }
 

@@ -19,7 +19,7 @@ use skerry_gateway::service::{
 };
 use skerry_model::multipart::{self, Part, Upload, UploadId};
 use skerry_model::policy::Action;
-use skerry_model::{Entry, body, space};
+use skerry_model::{Entry, Record, body, space};
 use skerry_storage::{Class, Pin};
 
 use super::bucket::Bucket;
@@ -270,19 +270,28 @@ pub(crate) async fn complete(
     if !target.is_here(site) {
         return relay::complete(site, context, &target, &request).await;
     }
-    let written = complete_here(site, &context.principal.access_key, &target, &request).await?;
+    let by = By { writer: &context.principal.access_key, seen: Vec::new() };
+    let written = complete_here(site, by, &target, &request).await?;
     let receipt = super::scope::reach(site, context, &target.bucket, &written).await?;
     Ok(put::outcome(&target.bucket, &written, receipt))
+}
+
+/// Who completes an upload.
+pub(crate) struct By<'a> {
+    /// The access key.
+    pub(crate) writer: &'a str,
+    /// What the site that was asked knows of the key, if that is another one.
+    pub(crate) seen: Vec<Record>,
 }
 
 /// Makes the object of an upload that lives here.
 pub(crate) async fn complete_here(
     site: &Arc<Site>,
-    writer: &str,
+    by: By<'_>,
     target: &Target,
     request: &CompleteUpload,
 ) -> Outcome<Written> {
-    match try_complete(site, writer, target, request).await {
+    match try_complete(site, by, target, request).await {
         Err(error) if error.kind() == ErrorKind::NoSuchUpload => {
             let written = completed_before(site, target).await?.ok_or(error)?;
             super::tenure::again(site, &target.bucket, &written).await?;
@@ -294,7 +303,7 @@ pub(crate) async fn complete_here(
 
 async fn try_complete(
     site: &Arc<Site>,
-    writer: &str,
+    by: By<'_>,
     target: &Target,
     request: &CompleteUpload,
 ) -> Outcome<Written> {
@@ -322,14 +331,14 @@ async fn try_complete(
         key: target.key.clone(),
         condition: request.condition.clone(),
         ask: skerry_model::write::Ask::Put(Box::new(object)),
-        writer: writer.into(),
+        writer: by.writer.into(),
         scope: super::scope::of_bucket(&target.bucket),
         small: None,
         pins,
         with: vec![Entry::UploadEnd { bucket, key: target.key.clone(), id }],
         upload: Some(id),
     };
-    super::write::write(site, asked).await
+    super::write::replace(site, asked, by.seen).await
 }
 
 /// Keeps what the parts consist of until the object counts it: a part that is put once more meanwhile counts other

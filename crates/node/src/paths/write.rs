@@ -29,7 +29,7 @@ use super::get::{Found, Wanted};
 use super::held::{self, Pins};
 use super::home::{self, Standpoint, Turned};
 use super::seek::Offer;
-use super::{far, members, refusal, shape, tenure, upload};
+use super::{far, members, refusal, seen, shape, tenure, upload};
 use crate::copies::look::is_here;
 use crate::duties::Act;
 use crate::following::{self, joining};
@@ -380,7 +380,14 @@ impl Proposal {
     fn merged(&self, view: &dyn View) -> Outcome<(Batch, Vec<skerry_storage::Entry>)> {
         let mut merged = Batch::default();
         let mut entries = Vec::new();
-        for head in space::keep(view, self.resolved.id, self.heads.clone()).map_err(unreadable)? {
+        let mut news = Vec::new();
+        for head in &self.heads {
+            // Mostly it is here already: then there is nothing to write.
+            if space::accept(view, head).map_err(unreadable)? == space::Verdict::New {
+                news.push(head.clone());
+            }
+        }
+        for head in space::keep(view, self.resolved.id, news).map_err(unreadable)? {
             let mut next = Batch::default();
             SpaceReducer
                 .reduce(&head.encode(), &Overlay::new(view, &merged), &mut next)
@@ -495,15 +502,14 @@ async fn at_home(site: &Arc<Site>, mut asked: Asked, seen: Vec<Record>) -> Outco
     if !site.stays_out(&asked.bucket) && !site.follows_part(bucket) {
         site.join(bucket).await?;
     }
-    let key = asked.key.clone();
-    let mut heads = site.read(move |view| space::heads(view, bucket, &key).map_err(unreadable)).await?;
+    let mut heads = seen::of_key(site, bucket, &asked.key).await?;
     heads.extend(seen);
     let request = Request::Decide(Decide {
         bucket,
         key: asked.key.clone(),
         condition: wire_condition(&asked.condition),
         write: wire_write(&asked.ask)?,
-        heads: heads.iter().map(|head| head.encode().into()).collect(),
+        heads: seen::told(&heads),
         writer: asked.writer.clone(),
         site: site.id,
     });
@@ -556,11 +562,6 @@ async fn at_home(site: &Arc<Site>, mut asked: Asked, seen: Vec<Record>) -> Outco
     }
 }
 
-/// Whether the home was never asked.
-const fn is_unsent(error: &PeerError) -> bool {
-    matches!(error, PeerError::Net(_) | PeerError::Apart(_) | PeerError::Stranger(_) | PeerError::Metered(_))
-}
-
 /// Whether a home wrote something, or may have: of refusals only those that say what is there come before anything is.
 fn may_be_written(response: &Result<Response, PeerError>) -> bool {
     use ErrorKind::{HomeNotNamed, NoSuchKey, NoSuchVersion, PreconditionFailed};
@@ -571,7 +572,7 @@ fn may_be_written(response: &Result<Response, PeerError>) -> bool {
             !before.iter().any(|kind| kind.code() == code)
         }
         Ok(_) => true,
-        Err(error) => !is_unsent(error),
+        Err(error) => !error.is_unsent(),
     }
 }
 
@@ -725,7 +726,7 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
         let message = format!("this site is not the bucket's home, {name} is");
         return Err(ServiceError::new(ErrorKind::HomeUnreachable, message));
     }
-    let heads = heads_of(decide.bucket, &decide.key, &decide.heads)?;
+    let heads = seen::heard(decide.bucket, &decide.key, &decide.heads)?;
     let mut pins = Vec::new();
     let ask = match decide.write {
         message::Write::Put(object) => {
@@ -754,15 +755,6 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
         upload: None,
     };
     here(site, asked, decide.site, heads).await
-}
-
-/// The heads of a key as another site tells them.
-pub(crate) fn heads_of(bucket: BucketId, key: &str, told: &[Bytes]) -> Outcome<Vec<Record>> {
-    let invalid = |error: RecordError| ServiceError::new(ErrorKind::InvalidRequest, error.to_string());
-    let mut heads =
-        told.iter().map(|bytes| Record::admit(bytes)).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
-    heads.retain(|head| head.bucket == bucket && head.key == key);
-    Ok(heads)
 }
 
 fn checked(object: Box<Object>) -> Outcome<Box<Object>> {

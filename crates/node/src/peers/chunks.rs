@@ -222,6 +222,11 @@ impl Peers {
         self.will(node, Speech::replaces).await
     }
 
+    /// The same of the end of an upload.
+    pub(crate) async fn will_complete(&self, node: NodeId) -> bool {
+        self.will(node, Speech::completes).await
+    }
+
     async fn will(&self, node: NodeId, can: fn(&Speech) -> bool) -> bool {
         let begun = self.clock.now();
         loop {

@@ -498,6 +498,17 @@ pub(crate) enum UploadAct {
     Complete(Box<Complete>),
     /// Give it up.
     Abort,
+    /// Make the object, of a key of which the asker knows something. Said to who speaks [`super::mark::COMPLETES`] only.
+    Replace(Box<Completion>),
+}
+
+/// A completion, of a key of which the asker knows something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Completion {
+    /// As the client asked for it.
+    pub(crate) complete: Complete,
+    /// What the asker knows of the key, as records: merged before it is written.
+    pub(crate) heads: Vec<Bytes>,
 }
 
 /// A completion as the client asked for it.

@@ -202,6 +202,37 @@ fn replace_v1_fixtures() {
     }
 }
 
+/// Likewise of the end of an upload.
+#[test]
+fn completion_v1_fixtures() {
+    let complete = Complete {
+        parts: vec![ClaimedPart { number: 300, etag: "e".into(), checksums: Vec::new() }],
+        checksum: None,
+        composite: None,
+        size: Some(300),
+        condition: Condition { absent: true, matches: None },
+    };
+    let fields = "01ac020165000000 01ac020100".replace(' ', "");
+    let call = |act| {
+        Request::Upload(UploadCall {
+            bucket: BucketId([1; 16]),
+            key: "k".into(),
+            upload: "u".into(),
+            writer: "w".into(),
+            act,
+        })
+    };
+    let before = call(UploadAct::Complete(Box::new(complete.clone())));
+    let replace = call(UploadAct::Replace(Box::new(Completion { complete, heads: vec![vec![9].into()] })));
+    let to = format!("0106{}016b01750177", "01".repeat(16));
+    for (request, bytes) in
+        [(before, format!("{to}03{fields}")), (replace, format!("{to}05{fields}010109"))]
+    {
+        assert_eq!(hex(&codec::encode(&request)), bytes);
+        assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+    }
+}
+
 #[test]
 fn clones_v1_fixtures() {
     use skerry_federation::clones::{Found, Linked, Word};

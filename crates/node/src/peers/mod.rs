@@ -84,6 +84,11 @@ impl PeerError {
     pub(crate) const fn is_apart(&self) -> bool {
         matches!(self, Self::Apart(_) | Self::Net(_) | Self::Frame(_) | Self::Io(_) | Self::Silent)
     }
+
+    /// Whether it was never asked: of anything else it is not known what came of it.
+    pub(crate) const fn is_unsent(&self) -> bool {
+        matches!(self, Self::Net(_) | Self::Apart(_) | Self::Stranger(_) | Self::Metered(_))
+    }
 }
 
 /// Asks other sites.
@@ -147,6 +152,11 @@ impl Speech {
     /// Whether it takes what a forwarded write replaces.
     fn replaces(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= mark::REPLACES
+    }
+
+    /// Whether it takes what the end of an upload replaces.
+    fn completes(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= mark::COMPLETES
     }
 }
 
