@@ -30,6 +30,7 @@ const AT_ONCE: usize = 64;
 const SAY: Duration = Duration::from_secs(5);
 
 /// An answer with an object.
+#[derive(Clone)]
 pub(crate) struct Said {
     /// Whose.
     pub(crate) member: SiteId,
@@ -55,26 +56,36 @@ pub(crate) struct Denied {
 
 /// What is here of what is wanted, but for what one of those who answered has seen die.
 pub(crate) async fn judged(site: &Site, wanted: &Wanted, said: &[Said]) -> Outcome<Found> {
-    let mut dead = Vec::new();
+    let (mut said, mut dead) = (said.to_vec(), Vec::new());
+    let mut overwritten = BTreeSet::new();
     let found = loop {
-        let found = but_for(site, wanted, dead.clone()).await?;
-        let (Found::Object(record) | Found::Marker(record)) = &found else { break found };
-        // That may have been overwritten since the answer: what killed it is not here, and without it there would be nothing.
-        if record.is_null() {
-            break found;
-        }
-        let doubted = said.iter().filter(|said| !said.alive.contains(&record.dot));
-        let asked = doubted.map(|said| is_dead(site, wanted, said.member, record.dot));
-        if !try_join_all(asked).await?.contains(&true) {
-            break found;
-        }
-        dead.push(record.dot);
-        if dead.len() == AT_ONCE {
+        if dead.len().max(overwritten.len()) >= AT_ONCE {
             let_go(site, wanted, dead).await;
             return Err(refusal::unreachable(
                 "very many versions of this key were erased elsewhere; try again",
             ));
         }
+        let found = but_for(site, wanted, dead.clone()).await?;
+        let (Found::Object(record) | Found::Marker(record)) = &found else { break found };
+        let is_heard = overwritten.contains(&record.dot);
+        if !is_heard {
+            let Some(member) = who_saw_it_die(site, wanted, &said, record.dot).await? else { break found };
+            // It may have been overwritten since the answer: then what killed it is not here, and without it there would be
+            // nothing, or what is older. So that comes first; if it is shown after that it was erased by name.
+            if record.is_null() {
+                overwritten.insert(record.dot);
+                match again(site, wanted, member).await? {
+                    Again::Said(anew) => said.push(anew),
+                    Again::Denied(anew) => {
+                        denied(site, wanted, &anew).await?;
+                        break unless_newer(but_for(site, wanted, dead.clone()).await?, &anew.vector);
+                    }
+                    Again::Silent => break found,
+                }
+                continue;
+            }
+        }
+        dead.push(record.dot);
     };
     let_go(site, wanted, dead).await;
     Ok(found)
@@ -109,6 +120,40 @@ pub(crate) fn unless_newer(found: Found, vector: &Vector) -> Found {
     match found {
         Found::Object(record) if vector.covers(record.dot) => Found::Nothing,
         found => found,
+    }
+}
+
+/// One of those who did not say a version that has seen it die.
+async fn who_saw_it_die(site: &Site, wanted: &Wanted, said: &[Said], dot: Dot) -> Outcome<Option<SiteId>> {
+    let lives = |member: SiteId| said.iter().any(|said| said.member == member && said.alive.contains(&dot));
+    let doubted: BTreeSet<SiteId> =
+        said.iter().map(|said| said.member).filter(|member| !lives(*member)).collect();
+    let asked = doubted.iter().map(|member| is_dead(site, wanted, *member, dot));
+    let answers = try_join_all(asked).await?;
+    Ok(doubted.into_iter().zip(answers).find(|(_, is_dead)| *is_dead).map(|(member, _)| member))
+}
+
+/// What a member says that is asked once more.
+enum Again {
+    Said(Said),
+    Denied(Denied),
+    /// It says nothing of use.
+    Silent,
+}
+
+/// Asks a member once more, for the records alone, which are kept.
+async fn again(site: &Site, wanted: &Wanted, member: SiteId) -> Outcome<Again> {
+    match ask(site, member, &far::question(wanted, Part::Nothing)).await? {
+        Response::Object(found) => {
+            let bytes = std::iter::once(&found.record).chain(&found.heads);
+            let records = bytes.map(|bytes| far::admitted(wanted, bytes)).collect::<Outcome<Vec<_>>>()?;
+            let said = Said::of(member, &records);
+            far::keep(site, wanted.bucket.id, (), records).await?;
+            Ok(Again::Said(said))
+        }
+        Response::NoObject { marker, vector } => Ok(Again::Denied(Denied { member, marker, vector })),
+        Response::Refused { code, message } => Err(refusal::relayed(&code, message)),
+        _ => Ok(Again::Silent),
     }
 }
 

@@ -153,6 +153,81 @@ async fn what_a_marker_hides_is_not_taken_for_dead() {
     world.stop().await;
 }
 
+/// A null version dies by whatever overwrites it, too: that is no reason to serve one that was erased by its name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_null_version_that_was_erased_is_not_served_where_it_was_read() {
+    let (world, id) = apart(Some("enabled"), "manual").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    let null = || VersionId("null".into());
+    put(one, "k", "u").await;
+    let patch = BucketPatch { versioning: Some("suspended".into()), ..BucketPatch::default() };
+    one.services().admin.update_bucket("photos", patch).await.unwrap();
+    for body in ["n", "m"] {
+        one.put("photos", "k", body).await.unwrap();
+        assert_eq!(two.get("photos", "k").await.unwrap(), body, "what overwrote it is in the answer");
+    }
+    erase(one, "k", null()).await;
+    assert_eq!(one.get("photos", "k").await.unwrap(), "u");
+    assert_eq!(two.get("photos", "k").await.unwrap(), "u");
+    assert!(!two.site().is_member(id));
+    two.cut(true).await;
+    assert_eq!(two.get("photos", "k").await.unwrap(), "u");
+    two.cut(false).await;
+    world.linked(two).await;
+    // A delete marker of that name.
+    let marker = mark(one, "k").await;
+    assert_eq!(why_not(two, "k").await, ErrorKind::NoSuchKey);
+    erase(one, "k", marker).await;
+    assert_eq!(two.get("photos", "k").await.unwrap(), "u");
+    world.stop().await;
+}
+
+/// Of two writes that had not seen each other the later is current; it was read, and goes by its own id.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_of_a_conflict_that_was_erased_is_not_served_where_it_was_read() {
+    let world = TestWorld::new(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    one.create_bucket("photos").await.unwrap();
+    let patch = BucketPatch { join: Some("manual".into()), ..BucketPatch::default() };
+    one.services().admin.update_bucket("photos", patch).await.unwrap();
+    for site in [two, three] {
+        let knows = || async {
+            let found = site.site().bucket("photos").await.unwrap();
+            found.is_some_and(|bucket| site.site().joins(&bucket) == Joins::Manual)
+        };
+        site.until("the bucket is known", knows).await;
+    }
+    let id = two.site().bucket("photos").await.unwrap().unwrap().id;
+    two.put("photos", "other", "x").await.unwrap();
+    two.until("it is a member", || async { two.site().is_complete(id) }).await;
+    spent(&world, true).await;
+    one.put("photos", "k", "earlier").await.unwrap();
+    let ahead = skerry_base::WallTime(two.site().clock.wall().0 + 60_000);
+    two.site().stamps.with(|clock| clock.stamp(ahead, None));
+    let token = two.put("photos", "k", "later").await.unwrap().receipt.token.unwrap();
+    spent(&world, false).await;
+    let current = |site: &TestSite| {
+        let site = site.site().clone();
+        async move { site.read(move |view| space::current(view, id, "k").map_err(unreadable)).await.unwrap() }
+    };
+    for site in [one, two] {
+        site.until("both are there", || async {
+            site.services().admin.bucket("photos").await.unwrap().conflicts == 1
+        })
+        .await;
+    }
+    assert_eq!(three.get("photos", "k").await.unwrap(), "later");
+    let (_, dot) = crate::paths::write::parse_token(&token).unwrap();
+    assert_eq!(current(three).await.unwrap().dot, dot);
+    erase(one, "k", VersionId(space::VersionId::Dot(dot).to_string())).await;
+    two.until("it is gone", || async { current(two).await.is_some_and(|record| record.dot != dot) }).await;
+    assert_eq!(three.get("photos", "k").await.unwrap(), "earlier");
+    assert!(!three.site().is_member(id));
+    three.cut(true).await;
+    assert_eq!(three.get("photos", "k").await.unwrap(), "earlier");
+    world.stop().await;
+}
+
 /// No feed brings anything, though links stand.
 async fn spent(world: &TestWorld, is_spent: bool) {
     let all: BTreeSet<SiteId> = world.sites.iter().map(TestSite::id).collect();
