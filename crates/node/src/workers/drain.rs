@@ -15,13 +15,16 @@ use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, NodeId, SiteId, Vector, WallTime};
 use skerry_federation::drain::{Drain, Input, Lacking, Output};
 use skerry_federation::placement::{
-    Demand, Failure, Input as Placing, Output as Placed, Placement, Want, limits,
+    Demand, Failure, Input as Placing, Output as Placed, Placement, Want,
 };
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{self as model, DutyReport, OnDuty, SystemKey};
 use skerry_model::space;
 use tokio::task::JoinSet;
 
+mod pages;
+
+use self::pages::Pages;
 use super::copies::Refusal;
 use super::{Worker, Workers, copies};
 use crate::copies::behind::Behind;
@@ -44,8 +47,10 @@ const REST: Duration = Duration::from_secs(10);
 const SETTLE: Duration = Duration::from_secs(60);
 /// A look is not begun sooner after another, whatever links do.
 const NEWS: Duration = Duration::from_secs(1);
-/// A look that cost so long is repeated after this many times as long.
+/// A look that cost so long is repeated after this many times as long; what it asked for is handed over meanwhile.
 const SHARE: u32 = 4;
+/// The longest rest between two looks.
+const REST_AT_MOST: Duration = Duration::from_secs(300);
 
 /// What one question asks of whom, of how large a body, and since when.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +87,8 @@ struct Under {
     refusing: BTreeSet<(BucketId, SiteId)>,
     /// Who follows what, as the look at hand knows it.
     members: BTreeSet<(BucketId, SiteId)>,
+    /// How far buckets were offered of which more is lacking than is offered at once.
+    pages: Pages,
     few: Few,
     looked: Instant,
     /// Until when what is lacking says nothing: who follows a bucket is forgotten with a start, and heard again.
@@ -94,7 +101,7 @@ struct Under {
 pub(super) struct Drainer {
     site: Arc<Site>,
     under: Option<Under>,
-    /// Key and size of what is handed over.
+    /// Key and size of what the last look offered.
     keys: BTreeMap<(BucketId, Dot), (String, u64)>,
     asks: JoinSet<Landed>,
     /// What they ask of whom: a body on a slow link outlives the look that asked for it, and is not asked for twice.
@@ -150,6 +157,7 @@ impl Drainer {
                 looked_with: BTreeSet::new(),
                 refusing: BTreeSet::new(),
                 members: BTreeSet::new(),
+                pages: Pages::default(),
                 few: Few::default(),
                 looked: now,
                 settles: was_empty.then(|| now.after(SETTLE)),
@@ -157,21 +165,25 @@ impl Drainer {
                 reported: None,
             });
         }
-        if self.under.as_ref().is_some_and(|under| under.not_before > now && !self.is_news(under, now)) {
-            return Ok(());
-        }
         let Some(mut under) = self.under.take() else { return Ok(()) };
-        let looked = self.look(&mut under).await;
+        let rests = under.not_before > now && !self.is_news(&under, now);
+        let ended = if rests { Ok(()) } else { self.look_again(&mut under).await };
+        self.land(&mut under).await;
+        self.under = Some(under);
+        ended
+    }
+
+    /// A look, what follows of it, and when the next is due.
+    async fn look_again(&mut self, under: &mut Under) -> Outcome<()> {
+        let begun = self.now();
+        let looked = self.look(under).await;
         let ended = match looked {
-            Ok(ended) => self.conclude(&mut under, ended).await,
+            Ok(ended) => self.conclude(under, ended).await,
             Err(error) => Err(error),
         };
-        self.land(&mut under).await;
-        let cost = self.now().since(now);
-        let pause = if under.relied.is_some() { REST.max(cost * SHARE * SHARE) } else { cost * SHARE };
         under.looked = self.now();
-        under.not_before = under.looked.after(pause.min(REST * 30));
-        self.under = Some(under);
+        let pause = rest_after(under.looked.since(begun), under.relied.is_some());
+        under.not_before = under.looked.after(pause);
         ended
     }
 
@@ -200,6 +212,7 @@ impl Drainer {
         under.placement = self.site.copies.with(|machine| Placement::new(self.site.id).with_caps_of(machine));
         under.placement.set_together(self.site.peers.roster.together());
         self.place(under, Placing::Sites(fit, [self.site.id].into()));
+        self.keys.clear();
         let own = handover::own(&self.site).await?;
         // Taken note of before others are asked: what comes later comes from them.
         let loose = handover::loose(&self.site).await?;
@@ -259,21 +272,24 @@ impl Drainer {
         let (mut bodies, mut bytes) = (0, 0);
         let claims = handover::claims(&self.site).await?;
         under.few = Few::default();
-        for (&bucket, covered) in own {
+        under.pages.begin();
+        let first = under.pages.first();
+        for (&bucket, covered) in own.range(first..).chain(own.range(..first)) {
             let mut behind = Behind::of(&self.site, bucket, claims.get(&bucket)).await?;
             let refuses = |of| under.refusing.contains(&of) && !under.members.contains(&of);
             behind.all.retain(|other| !refuses((bucket, *other)));
             let mut from = Some(Vector::new());
-            let (mut wants, mut demands) = (Vec::new(), Demands::new());
+            let mut demands = Demands::new();
+            let mut page = under.pages.of(bucket);
             let mut items = loose.get(&bucket).cloned().unwrap_or_default();
             loop {
                 for item in items {
                     let Some(places) = lacks(under, bucket, (&behind, &mut demands), &item) else { continue };
                     bodies += 1;
                     bytes += item.want.bytes;
-                    if wants.len() < limits::QUEUE {
-                        self.keys.insert((bucket, item.want.dot), (item.key, item.want.bytes));
-                        wants.push(Want { places, ..item.want });
+                    let (dot, size) = (item.want.dot, item.want.bytes);
+                    if page.offers(Want { places, ..item.want }) {
+                        self.keys.insert((bucket, dot), (item.key, size));
                     }
                 }
                 let Some(seen) = from.take() else { break };
@@ -282,6 +298,7 @@ impl Drainer {
                 // What came since others were asked came from them.
                 items.retain(|item| covered.covers(item.want.dot));
             }
+            let wants = under.pages.turn(bucket, page);
             if !wants.is_empty() {
                 let wish = (&behind.wish, 0);
                 let demand = under.machine.demand(bucket, wish, &behind.all, &behind.together);
@@ -328,6 +345,7 @@ impl Drainer {
             let input = match result {
                 Ok(()) => {
                     self.site.copies.took(site, bytes, since);
+                    under.pages.took(bucket);
                     self.tell(under, Input::Took(bucket, dot, site), &mut VecDeque::new());
                     Placing::Held(bucket, dot, site)
                 }
@@ -453,6 +471,12 @@ impl Drainer {
         let said = self.site.clock.wall();
         say(&self.site, DutyReport { epoch: under.epoch, waits_for, said, ..DutyReport::default() }).await
     }
+}
+
+/// How long after a look the next one is due. What it asked for is handed over in that time, and costs nothing of it.
+fn rest_after(look: Duration, is_empty: bool) -> Duration {
+    let pause = if is_empty { REST.max(look * SHARE * SHARE) } else { look * SHARE };
+    pause.min(REST_AT_MOST)
 }
 
 /// Whether another report is due.
@@ -613,6 +637,14 @@ fn wrote(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_handed_over_does_not_make_the_rest_longer() {
+        let look = Duration::from_millis(200);
+        assert_eq!(rest_after(look, false), look * SHARE);
+        assert_eq!(rest_after(Duration::ZERO, true), REST);
+        assert_eq!(rest_after(Duration::from_secs(600), false), REST_AT_MOST);
+    }
 
     #[test]
     fn what_holds_a_drain_up_is_told() {
