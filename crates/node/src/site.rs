@@ -35,6 +35,7 @@ use crate::own_site::OwnSite;
 use crate::paths::bucket::Directory;
 use crate::paths::buckets;
 use crate::paths::hands::Hands;
+use crate::paths::members::Rounds;
 use crate::paths::refusal;
 use crate::peers::Peers;
 use crate::peers::outbox::Outboxes;
@@ -100,6 +101,8 @@ pub(crate) struct Site {
     pub(crate) bringing: Bulk,
     /// Chunks that come for other sites while those ask how far they are.
     pub(crate) hands: Hands,
+    /// Questions for names that are not known here.
+    pub(crate) claims: Rounds,
     /// Chunks of bodies that may be written at once: other work finds a thread beside them.
     pub(crate) writing: Arc<tokio::sync::Semaphore>,
     /// Bodies that other sites forward and this one takes in.

@@ -1,14 +1,15 @@
 //! Administration under `/_skerry/`: health, metrics, and the verbs of an operator as JSON.
 //!
-//! Invariants: only health, and metrics from loopback that no proxy passed on, answer without the token, which is compared in
-//! constant time; every JSON answer carries `version`; unknown paths, methods and fields are refused.
+//! Invariants: only health, and metrics asked of this machine by number from loopback, by no proxy, answer without the token,
+//! which is compared in constant time; every JSON answer carries `version`; unknown paths, methods and fields are refused.
 
 mod json;
 mod verbs;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use hyper::http::uri::Authority;
 use hyper::{Method, Request, Response, StatusCode};
 use prometheus_client::registry::Registry;
 use ring::hmac;
@@ -63,7 +64,7 @@ impl Administration {
             "/health/live" if reads => Ok(text("live\n", "text/plain; charset=utf-8")),
             "/health/ready" if reads => self.ready().await,
             "/metrics" if reads => {
-                if !loopback || is_passed_on(&request) {
+                if !loopback || is_passed_on(&request) || !names_this_machine(&request) {
                     self.check_token(&request)?;
                 }
                 self.metrics()
@@ -110,6 +111,16 @@ const PASSED_ON_PREFIX: &str = "x-forwarded-";
 fn is_passed_on(request: &Request<Inflow>) -> bool {
     let mut names = request.headers().keys().map(HeaderName::as_str);
     names.any(|name| PASSED_ON.contains(&name) || name.starts_with(PASSED_ON_PREFIX))
+}
+
+/// Whether the host that the request names is this machine by number, or `localhost`. Any other name may have been made to lead
+/// here for the sake of a page in a browser on this machine, which then reads what it was served.
+fn names_this_machine(request: &Request<Inflow>) -> bool {
+    let header = request.headers().get(HOST).and_then(|value| value.to_str().ok());
+    let Some(host) = request.uri().authority().map(Authority::as_str).or(header) else { return true };
+    let Ok(authority) = host.parse::<Authority>() else { return false };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<core::net::IpAddr>().is_ok()
 }
 
 fn text(body: impl Into<bytes::Bytes>, kind: &'static str) -> Response<Outflow> {

@@ -58,6 +58,19 @@ async fn only_health_answers_without_the_token() {
         asked.headers_mut().insert(header, HeaderValue::from_static("203.0.113.7"));
         assert_eq!(face.answer(asked, true).await.status(), StatusCode::OK, "{header}");
     }
+    // A page in a browser on this machine, under a name that was made to lead here.
+    let hosts = [
+        ("evil.test:7600", 401),
+        ("127.0.0.1:7600", 200),
+        ("[::1]:7600", 200),
+        ("LOCALHOST", 200),
+        ("127.0.0.1.evil.test", 401),
+    ];
+    for (host, status) in hosts {
+        let mut asked = request(&Method::GET, "metrics", "", None);
+        asked.headers_mut().insert("host", HeaderValue::from_static(host));
+        assert_eq!(face.answer(asked, true).await.status().as_u16(), status, "{host}");
+    }
     let verb = face.answer(request(&Method::GET, "v1/status", "", None), true).await;
     assert_eq!(verb.status(), StatusCode::UNAUTHORIZED, "loopback is no token for verbs");
 }

@@ -27,6 +27,16 @@ pub(super) async fn declared(suite: &Suite) -> Checked {
         let head = place.send(place.ask("HEAD", "k", "").header("x-amz-checksum-mode", "ENABLED")).await?;
         same("kept", head.header(kind.header()), value.as_str())?;
     }
+    // The SDK for Java says with each read that it would check a digest behind the body, and what the sum of the read's own
+    // body is, which is empty.
+    let read = |sum: &str| {
+        place.ask("GET", "k", "").header("x-amz-te", "append-md5").header("x-amz-checksum-crc32", sum)
+    };
+    let got = place.send(read("AAAAAA==")).await?;
+    expect(&got, 200)?;
+    holds("the body", got.body == body)?;
+    same("nothing behind it", got.header("x-amz-transfer-encoding"), "")?;
+    refused(&place.send(read("AAAAAQ==")).await?, 400, "BadDigest")?;
     place.clean().await
 }
 

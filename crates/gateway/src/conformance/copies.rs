@@ -53,6 +53,8 @@ pub(super) async fn onto_itself(suite: &Suite) -> Checked {
     let place = suite.place().await?;
     place.put("k", "x").await?;
     refused(&place.send(copy(&place, "k", "k")).await?, 400, "InvalidRequest")?;
+    let same_class = copy(&place, "k", "k").header("x-amz-storage-class", "STANDARD");
+    expect(&place.send(same_class).await?, 200)?;
     let replace =
         copy(&place, "k", "k").header("x-amz-metadata-directive", "REPLACE").header("x-amz-meta-a", "1");
     expect(&place.send(replace).await?, 200)?;

@@ -12,6 +12,13 @@ pub(super) async fn presigned(suite: &Suite) -> Checked {
     place.put("k ü", "hello").await?;
     let link = suite.client.presign("GET", &place.target("k ü"), 60, 0);
     same("body", suite.client.send_as_is(Ask::new("GET", &link)).await?.text().as_str(), "hello")?;
+    // Who was handed a link does not choose how far it reaches.
+    for (name, value) in
+        [("x-skerry-read", "latest"), ("x-skerry-scope", "sites=9"), ("x-amz-checksum-mode", "ENABLED")]
+    {
+        let further = suite.client.send_as_is(Ask::new("GET", &link).header(name, value)).await?;
+        refused(&further, 403, "AccessDenied").map_err(|what| format!("{name}: {what}"))?;
+    }
     let changed = link.replace("X-Amz-Expires=60", "X-Amz-Expires=61");
     refused(&suite.client.send_as_is(Ask::new("GET", changed)).await?, 403, "SignatureDoesNotMatch")?;
     refused(&suite.client.send_as_is(Ask::new("PUT", &link).body("x")).await?, 403, "SignatureDoesNotMatch")?;

@@ -47,7 +47,9 @@ impl Activity {
     /// Whether each request of this connection is an answer that waits longer than it takes a slow client to read all that
     /// was given. One that waits beside others that go on is left: a client pauses one and reads or writes another.
     pub(super) fn is_stuck(&self, stall_time: Duration) -> bool {
-        let in_flight = self.begun.load(Ordering::Acquire) - self.ended.load(Ordering::Acquire);
+        // In this order: one that begins and ends in between would have ended before it began.
+        let ended = self.ended.load(Ordering::Acquire);
+        let in_flight = self.begun.load(Ordering::Acquire).saturating_sub(ended);
         let handed = self.handed();
         let bytes: u64 = handed.values().map(|handed| handed.bytes).sum();
         let most = stall_time.saturating_add(Duration::from_secs(bytes / TAKEN));

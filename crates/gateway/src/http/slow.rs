@@ -3,8 +3,9 @@
 //! Why: clients give up on a server that is silent for a minute, and a copy or the completion of an upload may take longer than
 //! that; S3 begins such an answer with the status 200, sends white space, and says in the document that ends it how it went.
 //!
-//! Invariants: what ends soon is answered by its own status; the work goes on to its end, whoever waits for it; how many answers
-//! are kept alive at once is bounded, others are silent until they are known.
+//! Invariants: what ends soon is answered by its own status; the work goes on to its end, whoever waits for it, and how much of
+//! it there is at once is bounded, waited for or not: beyond that nothing is begun. How many answers are kept alive is bounded,
+//! others are silent until they are known.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -27,14 +28,19 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const PERIOD: Duration = Duration::from_secs(5);
 /// Answers that are kept alive at once.
 const AT_ONCE: usize = 256;
+/// Works that are under way at once: clients that give up and try again would begin one more each time.
+const WORKS: usize = 1024;
 
 /// What the answers of a face share.
 #[derive(Debug, Clone)]
-pub(crate) struct Slow(Arc<Semaphore>);
+pub(crate) struct Slow {
+    answers: Arc<Semaphore>,
+    works: Arc<Semaphore>,
+}
 
 impl Default for Slow {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
+        Self { answers: Arc::new(Semaphore::new(AT_ONCE)), works: Arc::new(Semaphore::new(WORKS)) }
     }
 }
 
@@ -44,6 +50,8 @@ pub(crate) enum Outcome<T> {
     Done(Option<T>),
     /// It goes on.
     Going(Going<T>),
+    /// It was not begun: too much is under way.
+    Refused,
 }
 
 /// Work that goes on.
@@ -58,15 +66,18 @@ impl Slow {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Outcome<T> {
+        let Ok(under_way) = Arc::clone(&self.works).try_acquire_owned() else { return Outcome::Refused };
         let (say, mut outcome) = oneshot::channel();
         let work = async move {
-            say.send(work.await).ok();
+            let done = work.await;
+            drop(under_way);
+            say.send(done).ok();
         };
         tokio::spawn(work.in_current_span());
         if let Ok(done) = timeout(PATIENCE, &mut outcome).await {
             return Outcome::Done(done.ok());
         }
-        match Arc::clone(&self.0).try_acquire_owned() {
+        match Arc::clone(&self.answers).try_acquire_owned() {
             Ok(room) => Outcome::Going(Going { outcome, _room: room }),
             Err(_) => Outcome::Done(outcome.await.ok()),
         }
@@ -167,11 +178,33 @@ mod tests {
             say.send(()).ok();
         };
         let Outcome::Going(going) = slow.run(work).await else { panic!("not yet") };
-        let all = slow.0.available_permits();
+        let all = slow.answers.available_permits();
         assert_eq!(all, AT_ONCE - 1);
         drop(going);
         assert!(said.await.is_ok(), "it was cut short");
-        let _none = slow.0.try_acquire_many(AT_ONCE as u32).unwrap();
+        let _none = slow.answers.try_acquire_many(AT_ONCE as u32).unwrap();
         assert!(matches!(slow.run(after(PATIENCE * 2)).await, Outcome::Done(Some(7))));
+    }
+
+    /// A client that hangs up and tries again: what it began before goes on and counts.
+    #[tokio::test(start_paused = true)]
+    async fn no_more_is_under_way_than_may_be_though_nobody_waits_for_it() {
+        let slow = Slow::default();
+        let (go, gone) = tokio::sync::watch::channel(false);
+        let endless = || {
+            let mut gone = gone.clone();
+            async move { drop(gone.wait_for(|go| *go).await) }
+        };
+        for _ in 0..WORKS {
+            let mut run = std::pin::pin!(slow.run(endless()));
+            assert!(futures::poll!(&mut run).is_pending());
+        }
+        tokio::time::sleep(PATIENCE * 2).await;
+        assert!(matches!(slow.run(endless()).await, Outcome::Refused));
+        go.send(true).unwrap();
+        while slow.works.available_permits() < WORKS {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(slow.run(after(PERIOD)).await, Outcome::Done(Some(7))));
     }
 }

@@ -278,7 +278,7 @@ async fn a_shutdown_lets_requests_in_flight_end() {
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(format!("{}hel", put_head(served.address, 5)).as_bytes()).await.unwrap();
     // A health request on another connection shows that the server has seen what came before.
-    let live = b"GET /_skerry/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let live = b"GET /_skerry/metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     while !exchange(served.address, live).await.contains("skerry_http_requests_in_flight 2") {}
     let address = served.address;
     let stopping = tokio::spawn(served.stop());
@@ -306,7 +306,7 @@ async fn a_reader_that_takes_nothing_is_let_go() {
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(client.head("GET", "/abc/large", &[]).as_bytes()).await.unwrap();
     // Taking nothing, until the server has given up and its gauge shows no request but the one that asks.
-    let asks = b"GET /_skerry/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let asks = b"GET /_skerry/metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     stream.readable().await.unwrap();
     while !exchange(served.address, asks).await.contains("skerry_http_requests_in_flight 1") {}
     served.stop().await;

@@ -63,11 +63,15 @@ fn metadata(call: &Call) -> Outcome<MetadataDirective> {
 
 fn check_self(call: &Call, source: &Source, metadata: &MetadataDirective) -> Outcome<()> {
     let same = source.bucket == call.bucket && source.key == call.key && source.version.is_none();
-    if same && *metadata == MetadataDirective::Copy {
+    // What is said of it anew changes it, be it to what it was.
+    let is_said = ["x-amz-storage-class", "x-amz-checksum-algorithm"]
+        .iter()
+        .any(|name| call.headers.contains_key(*name));
+    if same && *metadata == MetadataDirective::Copy && !is_said {
         return Err(ServiceError::new(
             ErrorKind::InvalidRequest,
             "This copy request is illegal because it is trying to copy an object to itself without changing \
-             the object's metadata.",
+             the object's metadata, storage class or checksum.",
         ));
     }
     Ok(())

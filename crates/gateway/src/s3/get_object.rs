@@ -27,6 +27,11 @@ pub(super) fn request(call: &Call) -> Outcome<GetObject> {
     })
 }
 
+/// What is asked of what there is to know of an object: no bytes, so no range of them.
+pub(super) fn about(call: &Call) -> Outcome<GetObject> {
+    Ok(GetObject { range: None, part: None, if_range: None, ..request(call)? })
+}
+
 /// What GET and HEAD answer, apart from the bytes.
 pub(super) fn reply(call: &Call, info: &ObjectInfo, selection: &Selection) -> Reply {
     let status = if selection.partial { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };

@@ -5,7 +5,7 @@
 use s3s::{dto, xml};
 
 use super::documents::{count, shape};
-use super::get_object::request;
+use super::get_object::about;
 use super::reply::{Reply, value_of};
 use super::{Call, headers};
 use crate::service::{ChecksumKind, ErrorKind, ObjectInfo, Outcome, ServiceError, Services, date};
@@ -16,7 +16,7 @@ const NAMES: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "Ob
 /// Those that the request names, of an object that exists.
 pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     let wanted = wanted(&call)?;
-    let head = services.objects.head(&call.context, request(&call)?).await?;
+    let head = services.objects.head(&call.context, about(&call)?).await?;
     let document = Attributes { wanted, info: &head.info };
     Ok(Reply::xml(&document)?
         .with("last-modified", date::http(head.info.modified))

@@ -151,9 +151,15 @@ fn etag_test(headers: &HeaderMap, name: &str) -> Outcome<Option<EtagTest>> {
     }
 }
 
-fn date_of(headers: &HeaderMap, name: &str) -> Outcome<Option<WallTime>> {
-    let Some(value) = text(headers, name)? else { return Ok(None) };
-    date::parse_http(&value).map(Some).ok_or_else(|| argument(name, "is not an HTTP date"))
+/// The date of a condition. One that cannot be read is as if it were not there (RFC 9110, 13.1.3), but for the source of a
+/// copy: what would be made of it is there afterwards.
+fn date_of(headers: &HeaderMap, prefix: &str, name: &str) -> Outcome<Option<WallTime>> {
+    let name = format!("{prefix}{name}");
+    let Some(value) = text(headers, &name)? else { return Ok(None) };
+    match date::parse_http(&value) {
+        None if !prefix.is_empty() => Err(argument(&name, "is not an HTTP date")),
+        found => Ok(found),
+    }
 }
 
 /// Conditions of a read; with the prefix `x-amz-copy-source-` those of a source.
@@ -161,8 +167,8 @@ pub(crate) fn read_conditions(headers: &HeaderMap, prefix: &str) -> Outcome<Read
     Ok(ReadConditions {
         if_match: etag_test(headers, &format!("{prefix}if-match"))?,
         if_none_match: etag_test(headers, &format!("{prefix}if-none-match"))?,
-        if_modified_since: date_of(headers, &format!("{prefix}if-modified-since"))?,
-        if_unmodified_since: date_of(headers, &format!("{prefix}if-unmodified-since"))?,
+        if_modified_since: date_of(headers, prefix, "if-modified-since")?,
+        if_unmodified_since: date_of(headers, prefix, "if-unmodified-since")?,
     })
 }
 

@@ -79,8 +79,11 @@ fn write_conditions_are_star_or_etag() {
     assert!(read(&[("if-none-match", "*")]).unwrap().absent);
     assert_eq!(kind(read(&[("if-none-match", "\"a\"")])), ErrorKind::NotImplemented);
     assert_eq!(kind(read(&[("if-match", "")])), ErrorKind::InvalidArgument);
+    // Of a read it is as if it were not there; of the source of a copy it is refused.
     let dated = headers(&[("if-modified-since", "yesterday")]);
-    assert_eq!(kind(read_conditions(&dated, "")), ErrorKind::InvalidArgument);
+    assert_eq!(read_conditions(&dated, "").unwrap(), ReadConditions::default());
+    let source = headers(&[("x-amz-copy-source-if-modified-since", "yesterday")]);
+    assert_eq!(kind(read_conditions(&source, "x-amz-copy-source-")), ErrorKind::InvalidArgument);
 }
 
 #[test]

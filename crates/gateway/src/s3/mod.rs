@@ -54,7 +54,7 @@ use hyper::{HeaderMap, Method, Request, Response};
 pub(crate) use self::address::Address;
 pub use self::address::check_bucket;
 pub use self::intake::Documents;
-use self::intake::Intake;
+use self::intake::{Intake, Place};
 use self::operation::{Operation, route, take_hoisted, unsigned};
 use self::reply::Reply;
 use self::sigv4::{Canonical, ChunkKeys, Claim, SigningKeys};
@@ -123,6 +123,8 @@ pub(super) struct Call {
     upload: Option<UploadBody>,
     /// The document of one that does not.
     document: Bytes,
+    /// Its room: given back when the work ends, be it after its client has gone.
+    _place: Option<Place>,
     /// The address of the object as the client wrote it.
     location: String,
     /// The only region that may sign, if there is one.
@@ -196,7 +198,6 @@ impl Front {
             scope: headers::text(&parts.headers, "x-skerry-scope")?,
         };
         let intake = Intake { payload: claim.payload, keys, headers: &parts.headers, body };
-        // The place is held until the request is answered.
         let (upload, (document, _place)) = if row.streams {
             (Some(intake.upload()?), (Bytes::new(), None))
         } else {
@@ -207,7 +208,7 @@ impl Front {
         let location = format!("{scheme}://{host}{}", parts.uri.path());
         let headers = core::mem::take(&mut parts.headers);
         let region = self.settings.region.clone();
-        let call = Call { context, bucket, key, query, headers, upload, document, location, region };
+        let call = Call { context, bucket, key, query, headers, upload, document, _place, location, region };
         if !row.operation.may_take_long() {
             return dispatch(row.operation, &self.services, call).await;
         }
@@ -227,6 +228,11 @@ impl Front {
         let lost = || ServiceError::new(ErrorKind::Internal, "a task of the server failed; see its log");
         let going = match self.slow.run(work).await {
             slow::Outcome::Done(done) => return done.unwrap_or_else(|| Err(lost())),
+            slow::Outcome::Refused => {
+                let message =
+                    "too many copies and completions of uploads are under way here; try again in a while";
+                return Err(ServiceError::new(ErrorKind::SlowDown, message));
+            }
             slow::Outcome::Going(going) => going,
         };
         let (front, path, id) = (self.clone(), path.to_owned(), request_id.to_owned());

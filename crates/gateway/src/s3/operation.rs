@@ -81,6 +81,8 @@ const EVERY: &[&str] = &[
     "x-amz-date",
     "x-amz-content-sha256",
     "x-amz-user-agent",
+    // The SDK for C++ says with everything but uploads which edition of the interface it speaks; there is one.
+    "x-amz-api-version",
     "x-amz-decoded-content-length",
     "x-amz-trailer",
     "x-skerry-read",
@@ -96,6 +98,8 @@ const SUMS: &[&str] = &[
     "x-amz-checksum-sha1",
     "x-amz-checksum-sha256",
 ];
+/// The SDK for Java offers to check a digest that comes behind the body of an answer; none does.
+const TRAILED: &[&str] = &["x-amz-te"];
 /// Conditions of a read.
 const READ_IF: &[&str] =
     &["if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range"];
@@ -244,12 +248,12 @@ pub(crate) const TABLE: &[Row] = &[
     },
     Row {
         queries: &["versionId", "partNumber"],
-        headers: &[READ_IF, &["x-amz-checksum-mode"]],
+        headers: &[READ_IF, SUMS, TRAILED, &["x-amz-checksum-mode"]],
         ..row(Operation::GetObject, "GET", Level::Object)
     },
     Row {
         queries: &["versionId", "partNumber"],
-        headers: &[READ_IF, &["x-amz-checksum-mode"]],
+        headers: &[READ_IF, SUMS, TRAILED, &["x-amz-checksum-mode"]],
         ..row(Operation::HeadObject, "HEAD", Level::Object)
     },
     Row {

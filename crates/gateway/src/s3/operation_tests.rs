@@ -15,6 +15,7 @@ const HEADERS: &[&str] = &[
     "x-amz-abort-date",
     "x-amz-abort-rule-id",
     "x-amz-acl",
+    "x-amz-api-version",
     "x-amz-bucket-namespace",
     "x-amz-bucket-object-lock-enabled",
     "x-amz-bucket-object-lock-token",
@@ -171,6 +172,20 @@ fn every_header_is_taken_by_its_row_or_not_implemented() {
     assert!(refused > 1400, "{refused}");
 }
 
+/// What SDKs add by themselves to what their callers ask for.
+#[test]
+fn requests_of_sdks_are_taken() {
+    for row in TABLE {
+        assert!(ask(row, "", &["x-amz-api-version"]).is_ok(), "C++: {:?}", row.operation);
+    }
+    let java = ["x-amz-te", "x-amz-checksum-crc32", "x-amz-sdk-checksum-algorithm"];
+    for row in
+        TABLE.iter().filter(|row| matches!(row.operation, Operation::GetObject | Operation::HeadObject))
+    {
+        assert!(ask(row, "", &java).is_ok(), "Java: {:?}", row.operation);
+    }
+}
+
 #[test]
 fn metadata_is_taken_where_objects_are_made() {
     for row in TABLE {
@@ -239,7 +254,7 @@ fn headers_that_a_presigned_link_carries_count_as_sent() {
     take_hoisted(&put, &mut none).unwrap();
     assert!(none.is_empty(), "{none:?}");
     assert_eq!(route(&Method::PUT, Level::Object, &put, &none).unwrap().operation, Operation::PutObject);
-    assert_eq!(kind(&Method::GET, &put, &none), ErrorKind::NotImplemented, "of a write only");
+    assert_eq!(kind(&Method::DELETE, &put, &none), ErrorKind::NotImplemented, "of what has a sum");
     let broken = parse("x-amz-acl=%0A&X-Amz-Signature=s");
     assert_eq!(take_hoisted(&broken, &mut sent).unwrap_err().kind(), ErrorKind::InvalidArgument);
 }

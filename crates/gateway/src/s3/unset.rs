@@ -10,7 +10,7 @@ use hyper::StatusCode;
 use s3s::dto::{self, GetBucketAccelerateConfigurationOutput, GetBucketNotificationConfigurationOutput};
 use s3s::xml;
 
-use super::get_object::request;
+use super::get_object::about;
 use super::operation::Operation;
 use super::reply::{Reply, owner};
 use super::{Call, headers};
@@ -81,7 +81,7 @@ async fn plain(services: &Services, call: Call, document: impl xml::Serialize) -
 
 /// Takes away from an object the tags that it does not have.
 async fn untagged(services: &Services, call: Call) -> Outcome<Reply> {
-    let head = services.objects.head(&call.context, request(&call)?).await?;
+    let head = services.objects.head(&call.context, about(&call)?).await?;
     Ok(Reply::empty(StatusCode::NO_CONTENT).with_version(head.info.version.as_ref()))
 }
 
@@ -93,7 +93,7 @@ async fn bucket_acl(services: &Services, call: Call) -> Outcome<Reply> {
 
 /// The ACL that every object has: who owns the bucket owns it.
 async fn object_acl(services: &Services, call: Call) -> Outcome<Reply> {
-    let head = services.objects.head(&call.context, request(&call)?).await?;
+    let head = services.objects.head(&call.context, about(&call)?).await?;
     Ok(private(&call)?.with_version(head.info.version.as_ref()))
 }
 
@@ -107,7 +107,7 @@ async fn put_bucket_acl(services: &Services, call: Call) -> Outcome<Reply> {
 /// Makes private what is.
 async fn put_object_acl(services: &Services, call: Call) -> Outcome<Reply> {
     check_private(&call)?;
-    let head = services.objects.head(&call.context, request(&call)?).await?;
+    let head = services.objects.head(&call.context, about(&call)?).await?;
     Ok(Reply::empty(StatusCode::OK).with_version(head.info.version.as_ref()))
 }
 

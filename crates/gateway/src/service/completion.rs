@@ -78,7 +78,14 @@ fn find(part: &CompletedPart, stored: &[StoredPart]) -> Outcome<usize> {
     }
     for (kind, value) in &part.checksums {
         let kept = one.checksums.iter().find(|sum| sum.kind == *kind);
-        if kept.is_some_and(|sum| sum.value != *value) {
+        let Some(kept) = kept else {
+            let message = format!(
+                "part {number} was uploaded without {0}; upload it with one, or leave it out",
+                kind.name()
+            );
+            return refuse(ErrorKind::InvalidPart, message);
+        };
+        if kept.value != *value {
             return refuse(
                 ErrorKind::InvalidPart,
                 format!("part {number} has another {}; upload it again", kind.name()),
@@ -221,6 +228,11 @@ mod tests {
         let mut wrong = request(&[1]);
         wrong.parts[0].etag = "x".into();
         assert_eq!(kind(&wrong), ErrorKind::InvalidPart);
+        for kind_of in [ChecksumKind::Sha256, ChecksumKind::Crc64Nvme] {
+            let mut claimed = request(&[1]);
+            claimed.parts[0].checksums = vec![(kind_of, "x".into())];
+            assert_eq!(kind(&claimed), ErrorKind::InvalidPart, "{kind_of:?}");
+        }
         let sized = CompleteUpload { size: Some(5), ..request(&[1]) };
         assert_eq!(kind(&sized), ErrorKind::InvalidRequest);
         let summed =

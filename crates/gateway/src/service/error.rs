@@ -166,11 +166,20 @@ kinds! {
 
 /// A refusal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {message}", kind.code())]
+#[error("{}: {}", kind.code(), on_one_line(message))]
 pub struct ServiceError {
     kind: ErrorKind,
     message: String,
     headers: Vec<(&'static str, String)>,
+}
+
+/// A message may hold a key as its client wrote it, which is not to write lines of the log, nor to colour them.
+fn on_one_line(message: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    message.chars().map(escaped).collect()
 }
 
 impl ServiceError {

@@ -67,6 +67,25 @@ pub struct ObjectInfo {
     pub receipt: Receipt,
 }
 
+impl ObjectInfo {
+    /// What is answered instead of the object says of it what the object's own answer would: who keeps it goes by that.
+    fn beside(&self, refused: ServiceError) -> ServiceError {
+        if refused.kind() != ErrorKind::NotModified {
+            return refused;
+        }
+        let said = [
+            ("cache-control", self.headers.cache_control.clone()),
+            ("expires", self.headers.expires.clone()),
+            ("x-amz-version-id", self.version.as_ref().map(|version| version.0.clone())),
+        ];
+        let add = |refused: ServiceError, (name, value): (_, Option<String>)| match value {
+            Some(value) => refused.with_header(name, value),
+            None => refused,
+        };
+        said.into_iter().fold(refused, add)
+    }
+}
+
 /// GetObject and HeadObject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GetObject {
@@ -90,7 +109,7 @@ impl GetObject {
     /// Checks the conditions against the version found, then says which bytes are meant. Every
     /// implementation calls it once it knows the version and before it reads a byte.
     pub fn select(&self, info: &ObjectInfo) -> Outcome<Selection> {
-        self.conditions.check(&info.etag, info.modified)?;
+        self.conditions.check(&info.etag, info.modified).map_err(|refused| info.beside(refused))?;
         let current = |test: &IfRange| test.holds(&info.etag, info.modified);
         let range = self.range.filter(|_| self.if_range.as_ref().is_none_or(current));
         match (range, self.part) {

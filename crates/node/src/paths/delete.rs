@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
+use skerry_base::Instant;
 use skerry_gateway::service::{
     DeleteObject, DeleteOutcome, DeleteTarget, Outcome, Receipt, RequestContext, VersionId,
 };
@@ -42,9 +43,15 @@ pub(crate) async fn delete_many(
 ) -> Outcome<Vec<Outcome<DeleteOutcome>>> {
     let bucket = site.allowed(context, bucket, Action::Write).await?;
     scope::check(site, context, &bucket)?;
-    let deletes = targets.into_iter().map(|target| one(site, context, &bucket, target));
+    // All are written first, then all are brought to their scope within the time of one: else sites that are cut off would be
+    // waited for once for each batch, and its client would have given up after the first.
+    let deletes = targets.into_iter().map(|target| apply(site, context, &bucket, target));
+    let applied: Vec<Outcome<Applied>> = futures::stream::iter(deletes).buffered(AT_ONCE).collect().await;
+    let until = scope::until(site);
+    let reached =
+        applied.into_iter().map(|applied| async { reach(site, context, &bucket, applied?, until).await });
     let mut outcomes: Vec<Outcome<DeleteOutcome>> =
-        futures::stream::iter(deletes).buffered(AT_ONCE).collect().await;
+        futures::stream::iter(reached).buffered(AT_ONCE).collect().await;
     let receipt = of_all(outcomes.iter().flatten().map(|outcome| &outcome.receipt));
     for outcome in outcomes.iter_mut().flatten() {
         outcome.receipt = receipt.clone();
@@ -72,6 +79,25 @@ async fn one(
     bucket: &Bucket,
     target: DeleteTarget,
 ) -> Outcome<DeleteOutcome> {
+    let applied = apply(site, context, bucket, target).await?;
+    reach(site, context, bucket, applied, scope::until(site)).await
+}
+
+/// A delete that is written here.
+struct Applied {
+    version: Option<VersionId>,
+    erases_marker: bool,
+    /// Whether what is here was the site's when it was looked at.
+    is_sites: bool,
+    written: Written,
+}
+
+async fn apply(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &Bucket,
+    target: DeleteTarget,
+) -> Outcome<Applied> {
     let version = target.version.as_ref().map(shape::parse_version).transpose()?;
     let erases_marker = match version {
         Some(version) => marker(site, bucket, &target.key, version).await?,
@@ -91,11 +117,22 @@ async fn one(
     };
     let is_sites = site.reads_for_site(bucket.id);
     let written = write::write(site, asked).await?;
-    let receipt = match &written {
-        Written::Nothing if site.nodes.are_several() => within::nothing(context, is_sites)?,
-        written => scope::reach(site, context, bucket, written).await?,
+    Ok(Applied { version: target.version, erases_marker, is_sites, written })
+}
+
+/// Brings it to the scope that is wanted.
+async fn reach(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &Bucket,
+    applied: Applied,
+    until: Instant,
+) -> Outcome<DeleteOutcome> {
+    let receipt = match &applied.written {
+        Written::Nothing if site.nodes.are_several() => within::nothing(context, applied.is_sites)?,
+        written => scope::reach_by(site, context, bucket, written, until).await?,
     };
-    Ok(outcome(bucket, target.version, erases_marker, &written, receipt))
+    Ok(outcome(bucket, applied.version, applied.erases_marker, &applied.written, receipt))
 }
 
 async fn marker(site: &Arc<Site>, bucket: &Bucket, key: &str, version: Named) -> Outcome<bool> {

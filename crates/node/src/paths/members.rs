@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -282,15 +283,42 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// How long a reader waits for records that others are known to have.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
+/// Rounds of questions for claims of names. Who comes while one is under way waits for the next one, all of them for the same:
+/// however many names are asked for that nobody has, each site is asked once a round trip.
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Rounds {
+    /// Comes back once a round is over that began after this was called: the caller's own, or another's.
+    async fn join(&self, round: impl Future<Output = ()>) {
+        let before = self.begun.load(Ordering::SeqCst);
+        let _turn = self.turn.lock().await;
+        // One whose caller went away meanwhile has not ended, and told nothing.
+        if self.ended.load(Ordering::SeqCst) > before {
+            return;
+        }
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        round.await;
+        self.ended.store(number, Ordering::SeqCst);
+    }
+}
+
 /// Takes what the sites that can be reached know of the system bucket: a name that is not known here may have
 /// been claimed there a moment ago.
 pub(crate) async fn hear_claims(site: &Site) {
     let others = site.peers.roster.all().len() > 1;
     while others && site.boxes.linked().is_empty() && site.waits_for_links().await {}
-    let goal = seen_by(site, site.system, &site.boxes.linked()).await.0;
-    if let Err(error) = seen(site, site.system, &goal).await {
-        tracing::debug!(%error, "claims of others have not arrived");
-    }
+    let round = async {
+        let goal = seen_by(site, site.system, &site.boxes.linked()).await.0;
+        if let Err(error) = seen(site, site.system, &goal).await {
+            tracing::debug!(%error, "claims of others have not arrived");
+        }
+    };
+    site.claims.join(round).await;
 }
 
 /// What these sites have seen of a bucket together, and how many of them said so.
@@ -532,7 +560,41 @@ pub(crate) async fn gaps(site: &Site) -> Outcome<Gaps> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures::poll;
+    use tokio::sync::oneshot;
+
     use super::*;
+
+    #[tokio::test]
+    async fn who_comes_during_a_round_shares_the_next_one_and_a_round_cut_short_counts_for_nobody() {
+        let (rounds, made) = (Rounds::default(), AtomicU64::new(0));
+        let (end, ended) = oneshot::channel::<()>();
+        let first = async {
+            made.fetch_add(1, Ordering::Relaxed);
+            ended.await.ok();
+        };
+        let mut first = Box::pin(rounds.join(first));
+        assert!(poll!(&mut first).is_pending());
+        let other = || async {
+            made.fetch_add(1, Ordering::Relaxed);
+        };
+        let (mut one, mut two) = (pin!(rounds.join(other())), pin!(rounds.join(other())));
+        assert!(poll!(&mut one).is_pending() && poll!(&mut two).is_pending());
+        end.send(()).ok();
+        first.await;
+        one.await;
+        two.await;
+        assert_eq!(made.load(Ordering::Relaxed), 2, "the first one's, and one for both");
+        let mut cut = Box::pin(rounds.join(std::future::pending()));
+        assert!(poll!(&mut cut).is_pending());
+        let mut late = pin!(rounds.join(other()));
+        assert!(poll!(&mut late).is_pending());
+        drop(cut);
+        late.await;
+        assert_eq!(made.load(Ordering::Relaxed), 3);
+    }
 
     fn doubted(others: u8, linked: u8) -> Asking {
         let site = |n: u8| SiteId([n; 16]);

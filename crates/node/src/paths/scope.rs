@@ -181,6 +181,22 @@ pub(crate) async fn reach(
     bucket: &Bucket,
     written: &Written,
 ) -> Outcome<Receipt> {
+    reach_by(site, context, bucket, written, until(site)).await
+}
+
+/// Until when other sites are waited for, by a write that is here now.
+pub(crate) fn until(site: &Site) -> Instant {
+    site.clock.now().after(WAIT)
+}
+
+/// The same, by then: writes of one request wait together.
+pub(crate) async fn reach_by(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &Bucket,
+    written: &Written,
+    until: Instant,
+) -> Outcome<Receipt> {
     let wanted = asked(context, bucket)?;
     let is_plain = matches!(wanted, Scope::Node | Scope::Site);
     if site.lazy && is_plain && context.scope.is_none() {
@@ -206,7 +222,7 @@ pub(crate) async fn reach(
     let own = if site.nodes.are_several() { Scope::Node } else { Scope::Site };
     match written {
         Written::Record(record) if !is_plain => {
-            let reached = beyond(site, bucket, record, (wanted, target)).await?;
+            let reached = beyond(site, bucket, record, (wanted, target), until).await?;
             Ok(written.receipt(name(reached.unwrap_or(own))))
         }
         _ => Ok(written.receipt(name(own))),
@@ -219,6 +235,7 @@ async fn beyond(
     bucket: &Bucket,
     record: &Record,
     (wanted, mut target): (Scope, Target),
+    until: Instant,
 ) -> Outcome<Option<Scope>> {
     // A record that was made elsewhere (an equal PUT before, an upload of another site) proves nothing of its payload
     // now: its site is asked like any other, and so is this one.
@@ -240,7 +257,7 @@ async fn beyond(
         let request = question(site, bucket, record).await?;
         let of = Spread { site, bucket, record, wanted, request: &request };
         let spread = of.until_reached(&mut reach, &mut failed);
-        if tokio::time::timeout(WAIT, spread).await.is_err() {
+        if tokio::time::timeout(until.since(site.clock.now()), spread).await.is_err() {
             let silent: Vec<String> = reach.asked().map(|other| site.peers.roster.name(other)).collect();
             failed.push(format!("{}: no answer within {} s", silent.join(", "), WAIT.as_secs()));
         }

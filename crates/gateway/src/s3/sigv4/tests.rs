@@ -43,6 +43,17 @@ fn get_example() -> HeaderMap {
     ])
 }
 
+/// 32 KiB of them would be 128 MiB to be hashed, for whoever knows the id of a key.
+#[test]
+fn a_header_is_signed_once() {
+    let mut twice = get_example();
+    let said = twice["authorization"].to_str().unwrap().replace("host;range;", "host;range;Range;");
+    twice.insert("authorization", HeaderValue::from_str(&said).unwrap());
+    let refused = Claim::read(&twice, &Query::parse(None).unwrap()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AuthorizationHeaderMalformed);
+    assert!(refused.message().contains("range twice"), "{refused}");
+}
+
 #[test]
 fn the_documented_get_verifies_and_no_other() {
     assert!(verify("GET", "/test.txt", "", &get_example()).is_ok());
