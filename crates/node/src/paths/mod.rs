@@ -38,6 +38,7 @@ pub(crate) mod seek;
 mod seen;
 pub(crate) mod shape;
 pub(crate) mod source;
+pub(crate) mod taking;
 pub(crate) mod tenure;
 mod through;
 pub(crate) mod unfinished;
