@@ -424,6 +424,7 @@ fn new_site(
         bringing: crate::bulk::Bulk::new(rooms.holding / 2),
         hands: crate::paths::hands::Hands::default(),
         claims: crate::paths::members::Rounds::default(),
+        parts: crate::paths::taking::Parts::default(),
         writing: Arc::new(tokio::sync::Semaphore::new(machine::writes())),
         taken: Arc::new(tokio::sync::Semaphore::new(crate::paths::forward::TAKEN_AT_ONCE)),
         lazy: config.storage.sync == crate::config::Sync::Os,

@@ -37,6 +37,7 @@ use crate::paths::buckets;
 use crate::paths::hands::Hands;
 use crate::paths::members::Rounds;
 use crate::paths::refusal;
+use crate::paths::taking::Parts;
 use crate::peers::Peers;
 use crate::peers::outbox::Outboxes;
 use crate::pins::Pins;
@@ -103,6 +104,8 @@ pub(crate) struct Site {
     pub(crate) hands: Hands,
     /// Questions for names that are not known here.
     pub(crate) claims: Rounds,
+    /// What is here of bodies that those have held here.
+    pub(crate) parts: Parts,
     /// Chunks of bodies that may be written at once: other work finds a thread beside them.
     pub(crate) writing: Arc<tokio::sync::Semaphore>,
     /// Bodies that other sites forward and this one takes in.

@@ -2,8 +2,8 @@
 //!
 //! Before: `scope.rs` and `through.rs`, which must answer within seconds, however slow the link is that a chunk comes over. After:
 //! `source.rs` and `peers`, which fetch it. Invariants: what is on its way goes on when the question that began it was answered,
-//! and the next one takes it over; one fetch at a time for each chunk; what came waits in memory for [`NEXT`], with its room,
-//! and then goes.
+//! and the next one takes it over; one fetch at a time for each chunk; what came waits in memory for the next
+//! question, with its room, for a minute (`Waits::next`), and then goes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,6 @@ use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use tokio::sync::watch;
 
 use crate::site::Site;
-
-/// How long what came waits for the next question: longer than whoever asks rests after one that failed.
-pub(super) const NEXT: Duration = Duration::from_secs(60);
 
 /// Which chunk of whose bucket.
 type Key = (BucketId, ChunkId);
@@ -63,6 +60,7 @@ fn begin(
     fetch: impl Future<Output = Outcome<Option<Bytes>>> + Send + 'static,
 ) -> watch::Receiver<Ending> {
     let (tell, ending) = watch::channel(None);
+    let next = site.peers.waits().next;
     // What waits for the next question keeps no site from ending.
     let site = Arc::downgrade(site);
     drop(tokio::spawn(async move {
@@ -71,7 +69,7 @@ fn begin(
         tell.send_replace(Some(ended));
         if is_there {
             // Until somebody took it.
-            tokio::time::timeout(NEXT, tell.closed()).await.ok();
+            tokio::time::timeout(next, tell.closed()).await.ok();
         }
         // Else the next question finds how it ended long ago. Who waits has heard it.
         let Some(site) = site.upgrade() else { return };

@@ -25,7 +25,8 @@ use skerry_model::{Record, space};
 
 use super::bucket::Bucket;
 use super::goal::Target;
-use super::taking::{self, Taking};
+use super::source::Chunks;
+use super::taking::{Parts, Taking};
 use super::write::Written;
 use super::{far, members, refusal, within};
 use crate::copies::others::{self, Aside};
@@ -536,15 +537,19 @@ pub(crate) async fn hold_on(site: &Arc<Site>, from: Asker, hold: Hold, terms: Te
         let message = "this copy is being let go as one too many; ask again";
         return Err(ServiceError::new(ErrorKind::Unreachable, message));
     }
-    let mut taking = Taking { class: from.class, bytes: 0, pins: Vec::new(), small: None, turn };
-    if let Some(object) = record.object()
-        && !taking.has_all(site, &bucket, object).await?
-        && !taking.take(site, &bucket, &record, object, hold.payload).await?
-    {
-        taking::keep_between_turns((taking.pins, room));
-        return Ok(Response::Holding(taking.bytes));
+    let (mut pins, mut small) = (Vec::new(), None);
+    if let Some(object) = record.object() {
+        let chunks = Chunks::as_urgent(from.class, site, &bucket, record.site);
+        let mut taking = Taking::new(site, &bucket, (record.dot, object), chunks, turn, hold.payload);
+        let is_whole = taking.is_whole(object).await;
+        let part = taking.into_part();
+        if !matches!(is_whole, Ok(true)) {
+            let bytes = part.bytes();
+            Parts::keep(site, (bucket.id, record.dot), part, room);
+            return is_whole.map(|_| Response::Holding(bytes));
+        }
+        (pins, small) = (part.pins, part.small);
     }
-    let Taking { pins, small, .. } = taking;
     let (id, stamps, within) = (bucket.id, site.stamps.clone(), fence.clone());
     let duties = site.duties.clone();
     let propose = move |view: &dyn View| {

@@ -1,125 +1,238 @@
 //! Payload that is being made this site's own for another site that asks to hold it: chunk by chunk, turn by turn.
 //!
 //! Before: `scope.rs`, which answers each question within a turn. After: `hands.rs` and `source.rs`, which fetch what is
-//! not here, and the store. Invariants: leaves before the tree that counts them; what came stays until it is asked for again.
+//! not here, and the store. Invariants: leaves before the tree that counts them; a turn goes on where the last one stood, so
+//! what a body costs does not grow with its turns; what came stays until it is asked for again, a minute in use
+//! (`Waits::next`) and [`REST`] on the disk where there is room for it, so that a link that is there for an hour a day carries a body of many hours.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
-use skerry_base::{BucketId, ChunkKind, ChunkRef};
-use skerry_federation::budget::Class as Urgency;
+use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, Instant, WallTime};
 use skerry_gateway::service::Outcome;
+use skerry_model::Object;
 use skerry_model::body::{Step, Walk};
-use skerry_model::{Object, Record};
 use skerry_storage::{Class, Pin, SmallBody};
 
 use super::bucket::Bucket;
-use super::hands::{self, Hands};
+use super::hands::Hands;
 use super::refusal;
 use super::source::Chunks;
 use crate::copies::look;
 use crate::copies::others::Aside;
 use crate::site::Site;
 
+/// How long a part rests for which nobody asked in time: a day, and hours by which the next one may be late.
+const REST: Duration = Duration::from_secs(30 * 60 * 60);
+/// Parts that are kept in use at once; of others the next question looks through what is here.
+const PARTS: usize = 256;
+/// Parts that rest at once: those behind these go after the usual time.
+const RESTING: usize = 1024;
+
+/// A version.
+type Key = (BucketId, Dot);
+
+/// How far a body is here.
+pub(super) struct Part {
+    top: Vec<ChunkRef>,
+    is_large: bool,
+    walk: Walk,
+    /// What the walk said and is not here yet.
+    step: Option<Step>,
+    /// Trees that were walked through, the outermost first: each is put once all that it lists is here.
+    trees: Vec<ChunkRef>,
+    bytes: u64,
+    /// What is here of the chunk that is on its way.
+    of_next: u64,
+    pub(super) pins: Vec<Pin>,
+    /// The whole of a body that lies beside its record.
+    pub(super) small: Option<SmallBody>,
+}
+
+impl Part {
+    fn none_of(object: &Object) -> Self {
+        Self {
+            top: object.chunks.clone(),
+            is_large: object.size > JOURNAL_BODY_BYTES as u64,
+            walk: Walk::new(object.chunks.clone(), 0..object.size),
+            step: None,
+            trees: Vec::new(),
+            bytes: 0,
+            of_next: 0,
+            pins: Vec::new(),
+            small: None,
+        }
+    }
+
+    /// Bytes that are here.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes + self.of_next
+    }
+
+    /// The chunk that is to be here next.
+    fn next(&mut self) -> Option<ChunkRef> {
+        if self.step.is_none() {
+            self.step = self.walk.next();
+        }
+        self.step.as_ref().map(|(Step::Tree(chunk) | Step::Leaf(chunk, _))| *chunk)
+    }
+
+    /// It is.
+    fn has(&mut self, bytes: u64) {
+        self.step = None;
+        self.of_next = 0;
+        self.bytes += bytes;
+    }
+}
+
 /// Payload that is being made this site's own.
 pub(super) struct Taking {
-    /// How urgent it is to fetch what was not sent along.
-    pub(super) class: Urgency,
-    pub(super) bytes: u64,
-    pub(super) pins: Vec<Pin>,
-    pub(super) small: Option<SmallBody>,
-    pub(super) turn: Duration,
+    site: Arc<Site>,
+    bucket: Bucket,
+    chunks: Arc<Chunks>,
+    part: Part,
+    /// Chunks that were sent along.
+    sent: std::vec::IntoIter<Bytes>,
+    turn: Duration,
+    begun: Instant,
+    /// Whether anything came over a link.
+    came: bool,
 }
 
 impl Taking {
-    /// Whether a large body is here already as one that counts; then it is pinned.
-    pub(super) async fn has_all(&mut self, site: &Arc<Site>, bucket: &Bucket, object: &Object) -> Outcome<bool> {
-        if object.size <= JOURNAL_BODY_BYTES as u64 {
-            return Ok(false);
+    /// Begins, or goes on from where an earlier question left it; for so long at a time.
+    pub(super) fn new(
+        site: &Arc<Site>,
+        bucket: &Bucket,
+        (dot, object): (Dot, &Object),
+        chunks: Chunks,
+        turn: Duration,
+        sent: Vec<Bytes>,
+    ) -> Self {
+        // What is sent along comes in order from the begin.
+        let stood = site.parts.resume((bucket.id, dot), object).filter(|_| sent.is_empty());
+        Self {
+            site: site.clone(),
+            bucket: bucket.clone(),
+            chunks: Arc::new(chunks),
+            part: stood.unwrap_or_else(|| Part::none_of(object)),
+            sent: sent.into_iter(),
+            turn,
+            begun: site.clock.now(),
+            came: false,
         }
-        let (store, id, object) = (site.store.clone(), bucket.id, object.clone());
-        let look = move || look::pinned(&store, id, &object);
-        let pins = tokio::task::spawn_blocking(look).await.map_err(refusal::task)?;
-        Ok(pins.map(|mut pins| self.pins.append(&mut pins)).is_some())
     }
 
-    /// Likewise one leaf of it.
-    async fn has_leaf(&mut self, site: &Arc<Site>, bucket: &Bucket, chunk: &ChunkRef) -> Outcome<bool> {
-        if chunk.kind != ChunkKind::Leaf {
+    /// What is here.
+    pub(super) fn into_part(self) -> Part {
+        self.part
+    }
+
+    /// Whether all of it is here, now or after a turn.
+    pub(super) async fn is_whole(&mut self, object: &Object) -> Outcome<bool> {
+        Ok(self.has_all(object).await? || self.take().await?)
+    }
+
+    /// Whether a large body is here already as one that counts; then it is pinned.
+    async fn has_all(&mut self, object: &Object) -> Outcome<bool> {
+        // Nothing else makes it whole while it is taken, and to look again costs what the body is long.
+        if !self.part.is_large || self.part.bytes > 0 {
             return Ok(false);
         }
-        let (store, domain, id) = (site.store.clone(), bucket.id, chunk.id);
-        let look = move || store.pin(domain, id).filter(|_| store.counts(domain, id));
-        let Some(pin) = tokio::task::spawn_blocking(look).await.map_err(refusal::task)? else {
-            return Ok(false);
-        };
-        self.bytes += u64::from(chunk.stored);
-        self.pins.push(pin);
-        Ok(true)
+        let (store, id, object) = (self.site.store.clone(), self.bucket.id, object.clone());
+        let look = move || look::pinned(&store, id, &object);
+        let pins = tokio::task::spawn_blocking(look).await.map_err(refusal::task)?;
+        Ok(pins.map(|mut pins| self.part.pins.append(&mut pins)).is_some())
     }
 
     /// Takes all chunks: those that were sent along, those that are here, the rest from who has them. False after a turn: what
     /// is on its way then goes on coming, for the next question.
-    pub(super) async fn take(
-        &mut self,
-        site: &Arc<Site>,
-        bucket: &Bucket,
-        record: &Record,
-        object: &Object,
-        sent: Vec<Bytes>,
-    ) -> Outcome<bool> {
-        let (begun, mut came) = (site.clock.now(), false);
-        let chunks = Arc::new(Chunks::as_urgent(self.class, site, bucket, record.site));
-        let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
-        let mut sent = sent.into_iter();
-        let mut trees = Vec::new();
-        while let Some(step) = walk.next() {
-            let worked = site.clock.now().since(begun);
-            if came && worked >= self.turn {
+    async fn take(&mut self) -> Outcome<bool> {
+        while let Some(chunk) = self.part.next() {
+            if self.is_over() {
                 return Ok(false);
             }
-            let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
-            // What came in a turn before is not read again: of a large body that would take the whole turn.
-            if object.size > JOURNAL_BODY_BYTES as u64 && self.has_leaf(site, bucket, &chunk).await? {
-                sent.next();
+            // What came before is not read again: of a large body that would take the whole turn.
+            if self.part.is_large && chunk.kind == ChunkKind::Leaf && self.has_leaf(chunk).await? {
+                self.sent.next();
                 continue;
             }
-            let bytes = match sent.next().filter(|bytes| skerry_base::ChunkId::of(bytes) == chunk.id) {
-                Some(bytes) => {
-                    // Many sites may have many versions held here at once; clients do not wait for them.
-                    let room = bytes.len().min(site.holding.bytes());
-                    site.holding.take(room).await?.attach(bytes)
-                }
-                None => {
-                    came |= !site.store.has_chunk(bucket.id, chunk.id);
-                    // If nothing came at all it is worth to wait a little longer: releases before take that for the end.
-                    let most = self.turn + if came { Duration::ZERO } else { self.turn / 2 };
-                    match fetched(&chunks, bucket.id, chunk, most.saturating_sub(worked)).await {
-                        Some(bytes) => bytes?,
-                        None => {
-                            self.bytes += site.peers.has_of(bucket.id, chunk.id);
-                            return Ok(false);
-                        }
-                    }
-                }
-            };
-            self.bytes += bytes.len() as u64;
-            if chunk.kind == ChunkKind::Tree {
-                walk.supply(&bytes).map_err(refusal::malformed)?;
-                trees.push(bytes);
-            } else if object.size <= JOURNAL_BODY_BYTES as u64 && object.chunks.len() == 1 {
-                self.small = Some(SmallBody::new(bucket.id, bytes));
-            } else {
-                self.pins.push(own(site, bucket, ChunkKind::Leaf, bytes).await?);
-            }
+            let Some(bytes) = self.bytes_of(chunk).await? else { return Ok(false) };
+            self.put(chunk, bytes).await?;
         }
         // A tree counts its children when it is put, so it comes after them.
-        for bytes in trees.into_iter().rev() {
-            self.pins.push(own(site, bucket, ChunkKind::Tree, bytes).await?);
+        while let Some(&tree) = self.part.trees.last() {
+            let Some(bytes) = self.bytes_of(tree).await? else { return Ok(false) };
+            self.own(ChunkKind::Tree, bytes).await?;
+            self.part.trees.pop();
         }
         Ok(true)
+    }
+
+    fn worked(&self) -> Duration {
+        self.site.clock.now().since(self.begun)
+    }
+
+    fn is_over(&self) -> bool {
+        self.came && self.worked() >= self.turn
+    }
+
+    /// Whether a leaf is here already as one that counts; then it is pinned.
+    async fn has_leaf(&mut self, chunk: ChunkRef) -> Outcome<bool> {
+        let (store, domain, id) = (self.site.store.clone(), self.bucket.id, chunk.id);
+        let look = move || store.pin(domain, id).filter(|_| store.counts(domain, id));
+        let Some(pin) = tokio::task::spawn_blocking(look).await.map_err(refusal::task)? else {
+            return Ok(false);
+        };
+        self.part.has(u64::from(chunk.stored));
+        self.part.pins.push(pin);
+        Ok(true)
+    }
+
+    /// A chunk that was sent along, or from who has it; none if it has not come within the turn.
+    async fn bytes_of(&mut self, chunk: ChunkRef) -> Outcome<Option<Bytes>> {
+        if let Some(bytes) = self.sent.next().filter(|bytes| ChunkId::of(bytes) == chunk.id) {
+            // Many sites may have many versions held here at once; clients do not wait for them.
+            let room = bytes.len().min(self.site.holding.bytes());
+            return Ok(Some(self.site.holding.take(room).await?.attach(bytes)));
+        }
+        let worked = self.worked();
+        self.came |= !self.site.store.has_chunk(self.bucket.id, chunk.id);
+        // If nothing came at all it is worth to wait a little longer: releases before take that for the end.
+        let most = self.turn + if self.came { Duration::ZERO } else { self.turn / 2 };
+        match fetched(&self.chunks, self.bucket.id, chunk, most.saturating_sub(worked)).await {
+            Some(bytes) => bytes.map(Some),
+            None => {
+                self.part.of_next = self.site.peers.has_of(self.bucket.id, chunk.id);
+                Ok(None)
+            }
+        }
+    }
+
+    /// What came is made the site's own; a tree once all that it lists is here.
+    async fn put(&mut self, chunk: ChunkRef, bytes: Bytes) -> Outcome<()> {
+        let length = bytes.len() as u64;
+        if chunk.kind == ChunkKind::Tree {
+            self.part.walk.supply(&bytes).map_err(refusal::malformed)?;
+            self.part.trees.push(chunk);
+        } else if !self.part.is_large && self.part.top.len() == 1 {
+            self.part.small = Some(SmallBody::new(self.bucket.id, bytes));
+        } else {
+            self.own(ChunkKind::Leaf, bytes).await?;
+        }
+        self.part.has(length);
+        Ok(())
+    }
+
+    async fn own(&mut self, kind: ChunkKind, bytes: Bytes) -> Outcome<()> {
+        let (store, domain) = (self.site.store.clone(), self.bucket.id);
+        let put = move || store.put_chunk(domain, Class::Payload, kind, &bytes);
+        let pin = tokio::task::spawn_blocking(put).await.map_err(refusal::task)?.map_err(refusal::storage)?;
+        self.part.pins.push(pin);
+        Ok(())
     }
 }
 
@@ -135,7 +248,7 @@ async fn fetched(
         let room = source.room().wait(chunk.stored as usize).await?;
         let bytes = source.whole(chunk).await?;
         if chunk.kind == ChunkKind::Tree {
-            // Every turn begins with it, and it counts only once its children are here.
+            // It is asked for again at the end, and counts only once its children are here.
             source.keep(chunk.kind, bytes.clone()).await;
         }
         Ok(Some(room.attach(bytes)))
@@ -145,16 +258,108 @@ async fn fetched(
     Some(came.and_then(|bytes| bytes.ok_or_else(gone)))
 }
 
-/// What came stays until it is asked for again: nothing refers to it yet, and the collector does not wait.
-pub(super) fn keep_between_turns(came: (Vec<Pin>, Option<Aside>)) {
-    drop(tokio::spawn(async move {
-        tokio::time::timeout(hands::NEXT, std::future::pending::<()>()).await.ok();
-        drop(came);
-    }));
+/// Parts of bodies between two questions for them.
+#[derive(Default)]
+pub(crate) struct Parts(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// Counts what was kept: who waits for the end of it knows whether it is still that.
+    number: u64,
+    kept: BTreeMap<Key, Kept>,
+    /// Since when, and how many bytes.
+    resting: BTreeMap<Key, (WallTime, u64)>,
 }
 
-async fn own(site: &Arc<Site>, bucket: &Bucket, kind: ChunkKind, bytes: Bytes) -> Outcome<Pin> {
-    let (store, domain) = (site.store.clone(), bucket.id);
-    let put = move || store.put_chunk(domain, Class::Payload, kind, &bytes);
-    tokio::task::spawn_blocking(put).await.map_err(refusal::task)?.map_err(refusal::storage)
+struct Kept {
+    number: u64,
+    part: Part,
+    /// Room for the version among what is held for others.
+    _room: Option<Aside>,
+}
+
+impl Inner {
+    /// Whether this much more may rest, among what does, if that may take so much.
+    fn may_rest(&mut self, key: Key, (bytes, most): (u64, u64), now: WallTime) -> bool {
+        let over = |since: WallTime| since.0.saturating_add(REST.as_millis() as u64) <= now.0;
+        self.resting.retain(|other, (since, _)| *other != key && !over(*since));
+        let taken: u64 = self.resting.values().map(|(_, bytes)| bytes).sum();
+        let fits = self.resting.len() < RESTING && taken.saturating_add(bytes) <= most;
+        if fits {
+            self.resting.insert(key, (now, bytes));
+        }
+        fits
+    }
+}
+
+impl Parts {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of parts that rest on the disk.
+    #[cfg(test)]
+    pub(crate) fn resting(&self) -> u64 {
+        self.lock().resting.values().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// What is here of a body since the last question for it.
+    fn resume(&self, key: Key, object: &Object) -> Option<Part> {
+        let kept = self.lock().kept.remove(&key)?;
+        // Another record under the same dot is another site's fault, and begins anew.
+        (kept.part.top == object.chunks).then_some(kept.part)
+    }
+
+    /// What came stays until it is asked for again: nothing refers to it yet, and the collector does not wait.
+    pub(super) fn keep(site: &Arc<Site>, key: Key, part: Part, room: Option<Aside>) {
+        if part.pins.is_empty() {
+            return;
+        }
+        let number = {
+            let mut inner = site.parts.lock();
+            let is_behind = inner.kept.get(&key).is_some_and(|kept| kept.part.bytes > part.bytes);
+            if is_behind || inner.kept.len() >= PARTS {
+                return;
+            }
+            inner.number += 1;
+            let number = inner.number;
+            inner.kept.insert(key, Kept { number, part, _room: room });
+            number
+        };
+        let (site, next) = (Arc::downgrade(site), site.peers.waits().next);
+        drop(tokio::spawn(async move {
+            tokio::time::sleep(next).await;
+            let Some(site) = site.upgrade() else { return };
+            let mut inner = site.parts.lock();
+            let is_it = inner.kept.get(&key).is_some_and(|kept| kept.number == number);
+            let kept = if is_it { inner.kept.remove(&key) } else { None };
+            drop(inner);
+            if let Some(kept) = kept {
+                let_rest(&site, key, kept.part).await;
+            }
+        }));
+    }
+}
+
+/// Nobody asked in time: the next may be tomorrow. Parts may take together what copies for readers may.
+async fn let_rest(site: &Arc<Site>, key: Key, part: Part) {
+    let (now, most) = (site.clock.wall(), site.store.usage().cached.cap);
+    if !site.parts.lock().may_rest(key, (part.bytes, most), now) {
+        return;
+    }
+    // A part of which nothing was written down yet.
+    if let Err(error) = site.settle().await {
+        tracing::warn!(%error, "what came of a body rests no longer than usual");
+        return;
+    }
+    let store = site.store.clone();
+    let rest = move || {
+        let ids: Vec<ChunkId> = part.pins.iter().map(Pin::id).collect();
+        store.let_rest(key.0, &ids, now, REST.as_millis() as u64)
+    };
+    match tokio::task::spawn_blocking(rest).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "what came of a body rests no longer than usual"),
+        Err(error) => tracing::warn!(%error, "what came of a body rests no longer than usual"),
+    }
 }

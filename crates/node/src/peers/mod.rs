@@ -483,6 +483,8 @@ pub(crate) struct Waits {
     pub(crate) back: Duration,
     /// Who holds a large body for another says after this how far it is.
     pub(crate) turn: Duration,
+    /// For the next question about it: so long what came of it stays in use. Longer than whoever asks rests after one that failed.
+    pub(crate) next: Duration,
 }
 
 impl Default for Waits {
@@ -492,6 +494,7 @@ impl Default for Waits {
             stall: Duration::from_secs(60),
             back: Duration::from_secs(5),
             turn: Duration::from_secs(8),
+            next: Duration::from_secs(60),
         }
     }
 }

@@ -156,7 +156,8 @@ pub(crate) const MISSED: &[u8] = b"missed";
 /// The payload segments (numbers, u32 little-endian) in which something lies that the disk could not read and the index does
 /// not know: they stay until a rebuild reads them.
 pub(crate) const UNREAD: &[u8] = b"unread";
-/// Prefix of unwanted chunks; the value is empty, or the wall time (u64, little-endian) since when.
+/// Prefix of unwanted chunks; the value is empty, or the wall time in milliseconds (u64, little-endian) since when, and behind it
+/// for how many (another) if not for the usual time.
 pub(crate) const UNWANTED: &[u8] = b"z";
 /// Prefix of space to free, by the mark of the group that let go of it.
 pub(crate) const FREEING: &[u8] = b"f";

@@ -13,11 +13,11 @@ use skerry_base::ChunkId;
 use skerry_base::WallTime;
 use skerry_base::codec::encode;
 use skerry_base::kv::{Table, View, prefix_end};
-use skerry_base::limits::CHUNK_REST_MS;
 
 use super::changes::Changes;
 use super::commit::Room;
 use super::rebase::Base;
+use super::resting::Rest;
 use super::strip::Strip;
 use super::{Collected, Core, Store};
 use crate::StorageError;
@@ -151,7 +151,7 @@ impl Sweep {
 /// Unwanted chunks found by a look.
 #[derive(Default)]
 struct Looked {
-    unstamped: Vec<Key>,
+    unstamped: Vec<(Key, Rest)>,
     ripe: Vec<Key>,
     last: Option<Vec<u8>>,
 }
@@ -297,9 +297,9 @@ impl Store {
         sweep.cursor = looked.last;
         if !looked.unstamped.is_empty() {
             self.own_group(|_, changes, _| {
-                for &key in &looked.unstamped {
+                for &(key, rest) in &looked.unstamped {
                     if changes.row(key)?.is_unwanted() {
-                        changes.note(&unwanted_key(key), Some(now.0.to_le_bytes().to_vec()));
+                        changes.note(&unwanted_key(key), Some(rest.write()));
                     }
                 }
                 Ok(Some(()))
@@ -330,12 +330,12 @@ impl Store {
             let Some(key) = row.strip_prefix(UNWANTED).and_then(read_chunk_key) else {
                 return ControlFlow::Continue(());
             };
-            let since = value.try_into().map(u64::from_le_bytes).ok();
-            if pressed || since.is_some_and(|since| since.saturating_add(CHUNK_REST_MS) <= now.0) {
+            let rest = Rest::read(value);
+            if pressed || rest.is_some_and(|rest| rest.is_over(now)) {
                 looked.ripe.push(key);
-            } else if since.is_none_or(|since| since > now.0) {
+            } else if let Some(anew) = rest.map_or(Some(Rest::usual(now)), |rest| rest.behind(now)) {
                 // Never stamped, or by a clock that was ahead: rests from now on.
-                looked.unstamped.push(key);
+                looked.unstamped.push((key, anew));
             }
             count += 1;
             if count == LOOK || looked.ripe.len() == LET_GO {

@@ -44,6 +44,7 @@ mod rebase;
 mod release;
 mod replay;
 mod report;
+mod resting;
 mod scrub;
 mod strip;
 mod tending;

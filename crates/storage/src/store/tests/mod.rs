@@ -18,6 +18,7 @@ mod quick;
 mod recovering;
 mod refused;
 mod releasing;
+mod resting;
 mod salt;
 mod scrubbing;
 mod sectors;
