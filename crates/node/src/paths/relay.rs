@@ -46,7 +46,9 @@ pub(crate) async fn act(
             let name = site.peers.roster.name(home);
             Err(refusal::unreachable(match doubt.filter(|_| !error.is_unsent()) {
                 Some(doubt) => {
-                    format!("the upload lives at {name}, which was asked and did not answer ({error}): {doubt}")
+                    format!(
+                        "the upload lives at {name}, which was asked and did not answer ({error}): {doubt}"
+                    )
                 }
                 None => format!(
                     "the upload lives at {name}, which cannot be reached ({error}); go on there, or begin a new one here"

@@ -297,6 +297,13 @@ impl Parts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What was kept under this number, if nobody has asked for it since.
+    fn unasked(&self, key: Key, number: u64) -> Option<Kept> {
+        let mut inner = self.lock();
+        let is_it = inner.kept.get(&key).is_some_and(|kept| kept.number == number);
+        if is_it { inner.kept.remove(&key) } else { None }
+    }
+
     /// Bytes of parts that rest on the disk.
     #[cfg(test)]
     pub(crate) fn resting(&self) -> u64 {
@@ -328,12 +335,9 @@ impl Parts {
         };
         let (site, next) = (Arc::downgrade(site), site.peers.waits().next);
         drop(tokio::spawn(async move {
-            tokio::time::sleep(next).await;
+            tokio::time::timeout(next, std::future::pending::<()>()).await.ok();
             let Some(site) = site.upgrade() else { return };
-            let mut inner = site.parts.lock();
-            let is_it = inner.kept.get(&key).is_some_and(|kept| kept.number == number);
-            let kept = if is_it { inner.kept.remove(&key) } else { None };
-            drop(inner);
+            let kept = site.parts.unasked(key, number);
             if let Some(kept) = kept {
                 let_rest(&site, key, kept.part).await;
             }

@@ -225,8 +225,7 @@ fn completion_v1_fixtures() {
     let before = call(UploadAct::Complete(Box::new(complete.clone())));
     let replace = call(UploadAct::Replace(Box::new(Completion { complete, heads: vec![vec![9].into()] })));
     let to = format!("0106{}016b01750177", "01".repeat(16));
-    for (request, bytes) in
-        [(before, format!("{to}03{fields}")), (replace, format!("{to}05{fields}010109"))]
+    for (request, bytes) in [(before, format!("{to}03{fields}")), (replace, format!("{to}05{fields}010109"))]
     {
         assert_eq!(hex(&codec::encode(&request)), bytes);
         assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);

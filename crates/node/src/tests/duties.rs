@@ -8,8 +8,8 @@ use skerry_gateway::service::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skerry_base::kv::View;
 use skerry_base::SiteId;
+use skerry_base::kv::View;
 use skerry_federation::budget::Class;
 use skerry_model::bucket::{Duty, OnDuty};
 use skerry_model::{Record, space};

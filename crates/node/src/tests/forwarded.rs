@@ -174,8 +174,9 @@ async fn a_home_is_told_of_what_the_asker_has_erased() {
         let patch = BucketPatch { versioning: Some(versioning.into()), ..BucketPatch::default() };
         two.services().admin.update_bucket("photos", patch).await.unwrap();
         follows(one).await;
-        let named =
-            || async { two.services().admin.bucket("photos").await.is_ok_and(|found| found.home == "site-2") };
+        let named = || async {
+            two.services().admin.bucket("photos").await.is_ok_and(|found| found.home == "site-2")
+        };
         two.until("the home is named", named).await;
         let first = two.put("photos", "k", "0").await.unwrap().version.unwrap();
         world.converged("photos").await;

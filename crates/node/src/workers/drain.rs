@@ -14,9 +14,7 @@ use futures::StreamExt;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, NodeId, SiteId, Vector, WallTime};
 use skerry_federation::drain::{Drain, Input, Lacking, Output};
-use skerry_federation::placement::{
-    Demand, Failure, Input as Placing, Output as Placed, Placement, Want,
-};
+use skerry_federation::placement::{Demand, Failure, Input as Placing, Output as Placed, Placement, Want};
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{self as model, DutyReport, OnDuty, SystemKey};
 use skerry_model::space;
