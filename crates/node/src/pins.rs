@@ -589,7 +589,10 @@ async fn one(site: &Arc<Site>, bucket: BucketId, chunks: &Chunks, chunk: ChunkRe
 
 async fn has(site: &Arc<Site>, bucket: BucketId, chunk: ChunkId) -> Outcome<bool> {
     let store = site.store.clone();
-    tokio::task::spawn_blocking(move || store.has_chunk(bucket, chunk)).await.map_err(refusal::task)
+    tokio::task::spawn_blocking(move || store.has_chunk(bucket, chunk))
+        .await
+        .map_err(refusal::task)?
+        .map_err(refusal::storage)
 }
 
 /// Marks copies, or takes the marks off; whether all of them are here.
@@ -597,7 +600,12 @@ async fn mark(site: &Arc<Site>, bucket: BucketId, chunks: Vec<ChunkId>, kept: bo
     let store = site.store.clone();
     let mark = move || {
         store.keep_copies(bucket, &chunks, kept)?;
-        Ok(chunks.iter().all(|chunk| store.has_chunk(bucket, *chunk)))
+        for chunk in &chunks {
+            if !store.has_chunk(bucket, *chunk)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     };
     tokio::task::spawn_blocking(mark).await.map_err(refusal::task)?.map_err(refusal::storage)
 }

@@ -1,5 +1,7 @@
 //! What can go wrong, by what the caller should do about it.
 
+use rustix::io::Errno;
+
 /// The store could not do it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StorageError {
@@ -58,13 +60,21 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// A failed call to the file system; no room is told apart.
+    /// A failed call to the file system; no room is told apart, and what passes.
     pub(crate) fn io(what: impl Into<String>, error: &std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full,
+            _ if is_passing(error) => Self::Lacking { what: what.into(), error: error.to_string() },
             _ => Self::Io { what: what.into(), error: error.to_string() },
         }
     }
+}
+
+/// Whether it is the process or the machine that lacks something, and not the file.
+pub(crate) fn is_passing(error: &std::io::Error) -> bool {
+    let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::INTR];
+    lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+        || error.kind() == std::io::ErrorKind::OutOfMemory
 }
 
 impl StorageError {

@@ -42,7 +42,7 @@ pub(crate) fn pinned(store: &Store, bucket: BucketId, object: &Object) -> Option
 
 /// Whether a body can be read from here, cached or not.
 pub(crate) fn lies_here(store: &Store, bucket: BucketId, object: &Object) -> bool {
-    is_whole(store, bucket, object, |chunk| store.has_chunk(bucket, chunk))
+    is_whole(store, bucket, object, |chunk| matches!(store.has_chunk(bucket, chunk), Ok(true)))
 }
 
 /// Whether a body lies here and is not evicted, as a copy that counts or as one that is pinned.

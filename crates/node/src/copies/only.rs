@@ -200,7 +200,7 @@ impl<'a> Survey<'a> {
         let (mut gone, mut some, mut count) = (Vec::new(), Vec::new(), 0);
         for record in found {
             let Some(object) = record.object() else { continue };
-            let chunks = self.leaves(bucket, &record, object).await;
+            let chunks = self.leaves(bucket, &record, object).await?;
             count += chunks.len();
             some.push((record, chunks));
             if count >= CHUNKS {
@@ -262,24 +262,33 @@ impl<'a> Survey<'a> {
     }
 
     /// The chunks of a body that are not here; of a tree that nobody gives, itself.
-    async fn leaves(&mut self, bucket: &Bucket, record: &Record, object: &Object) -> Vec<ChunkId> {
+    async fn leaves(
+        &mut self,
+        bucket: &Bucket,
+        record: &Record,
+        object: &Object,
+    ) -> Outcome<Vec<ChunkId>> {
         let chunks = Chunks::new(self.site, bucket, record.site);
         let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
         let mut missing = Vec::new();
         while let Some(step) = walk.next() {
             match step {
-                Step::Leaf(chunk, _) if self.site.store.has_chunk(bucket.id, chunk.id) => {}
+                Step::Leaf(chunk, _) if self.has(bucket, chunk.id)? => {}
                 Step::Leaf(chunk, _) => missing.push(chunk.id),
                 Step::Tree(tree) => {
-                    let here = self.site.store.has_chunk(bucket.id, tree.id);
+                    let here = self.has(bucket, tree.id)?;
                     let had = here || self.missing(bucket.id, [tree.id].into()).await.is_empty();
                     if !had || chunks.descend(&mut walk, tree).await.is_err() {
                         missing.push(tree.id);
-                        return missing;
+                        return Ok(missing);
                     }
                 }
             }
         }
-        missing
+        Ok(missing)
+    }
+
+    fn has(&self, bucket: &Bucket, chunk: ChunkId) -> Outcome<bool> {
+        self.site.store.has_chunk(bucket.id, chunk).map_err(refusal::storage)
     }
 }

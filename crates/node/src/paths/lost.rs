@@ -136,12 +136,12 @@ async fn whereabouts(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outc
     while let Some(step) = walk.next() {
         match step {
             Step::Leaf(chunk, _) => {
-                if !site.store.has_chunk(bucket.id, chunk.id) {
+                if !site.store.has_chunk(bucket.id, chunk.id).map_err(refusal::storage)? {
                     missing.insert(chunk.id);
                 }
             }
             Step::Tree(tree) => {
-                if !site.store.has_chunk(bucket.id, tree.id) {
+                if !site.store.has_chunk(bucket.id, tree.id).map_err(refusal::storage)? {
                     let verdict = candidates.ask(site, bucket.id, [tree.id].into()).await;
                     if verdict != Verdict::Readable {
                         return Ok(verdict);
@@ -255,8 +255,12 @@ pub(crate) async fn answer(site: &Arc<Site>, asked: Have) -> Outcome<Response> {
         return Err(ServiceError::new(ErrorKind::InvalidRequest, "too many chunks in one question"));
     }
     let (store, domain) = (site.store.clone(), asked.domain);
-    let look = move || asked.chunks.iter().map(|chunk| store.has_chunk(domain, *chunk)).collect();
-    let has: Vec<bool> = tokio::task::spawn_blocking(look).await.map_err(refusal::task)?;
+    let look = move || {
+        let each = asked.chunks.iter().map(|chunk| store.has_chunk(domain, *chunk));
+        each.collect::<Result<Vec<bool>, _>>()
+    };
+    // Whoever asks tells a client that it is lost if nobody has it: a no that only means "not to be told just now" is none.
+    let has = tokio::task::spawn_blocking(look).await.map_err(refusal::task)?.map_err(refusal::storage)?;
     // Seen after the disk: what was let go of before is elsewhere, maybe only since whoever asks was told no there.
     if has.contains(&false) && site.copies.is_parting(domain, site.clock.now()) {
         let message = format!("{} is letting go of copies: ask again", site.called());

@@ -200,7 +200,7 @@ impl Taking {
             return Ok(Some(self.site.holding.take(room).await?.attach(bytes)));
         }
         let worked = self.worked();
-        self.came |= !self.site.store.has_chunk(self.bucket.id, chunk.id);
+        self.came |= matches!(self.site.store.has_chunk(self.bucket.id, chunk.id), Ok(false));
         // If nothing came at all it is worth to wait a little longer: releases before take that for the end.
         let most = self.turn + if self.came { Duration::ZERO } else { self.turn / 2 };
         match fetched(&self.chunks, self.bucket.id, chunk, most.saturating_sub(worked)).await {

@@ -72,7 +72,10 @@ impl World {
 /// Copies chunks, and what their trees name, into the cache of another store.
 fn copy(theirs: &Store, ours: &Store, bucket: BucketId, chunks: &[ChunkRef]) -> Result<Vec<Pin>, String> {
     let mut pins = Vec::new();
-    for chunk in chunks.iter().filter(|chunk| !ours.has_chunk(bucket, chunk.id)) {
+    for chunk in chunks {
+        if ours.has_chunk(bucket, chunk.id).map_err(|error| error.to_string())? {
+            continue;
+        }
         let bytes = theirs.read_chunk(bucket, chunk.id, 0..u32::MAX).map_err(|error| error.to_string())?;
         if chunk.kind == ChunkKind::Tree {
             let tree = Tree::decode(&bytes).map_err(|error| error.to_string())?;

@@ -97,6 +97,8 @@ struct State {
     /// The power goes at this operation.
     cut_at: Option<u64>,
     fail_syncs: bool,
+    /// Names made in this folder cannot be synced: there are too many open files.
+    fail_folder: Option<String>,
     /// After a file was found by its name, before who opens it has it.
     on_open: Option<(String, Hook)>,
     locked: bool,
@@ -134,6 +136,11 @@ impl FaultyDisk {
 
     pub(crate) fn fail_syncs(&self, fail: bool) {
         lock(&self.0).fail_syncs = fail;
+    }
+
+    /// Names of this folder cannot be synced for want of open files; none: all can.
+    pub(crate) fn fail_syncs_of_folder(&self, folder: Option<&str>) {
+        lock(&self.0).fail_folder = folder.map(str::to_owned);
     }
 
     /// These bytes of a file cannot be read from now on, by whoever has it open, too.
@@ -461,6 +468,9 @@ impl Disk for FaultyDisk {
 
     fn sync_dir(&self, folder: &str) -> io::Result<()> {
         let mut state = self.op()?;
+        if state.fail_folder.as_deref() == Some(folder) {
+            return Err(io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()));
+        }
         let inside = |name: &str| match folder {
             "." => !name.contains('/'),
             _ => name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')),

@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use lsm_tree::compaction::Leveled;
 use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter};
-use rustix::io::Errno;
 use skerry_base::kv::{Table, View, ViewError, Visit};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Index, Reading, Refused, Secure, Snapshots, Writes, bounds, is_void, prefixed};
+use crate::error::is_passing;
 use crate::fields::Fields;
 use crate::{Settings, StorageError};
 
@@ -49,7 +49,7 @@ fn resident(key: usize, value: usize) -> u64 {
 /// What the file system refused says nothing about what lies there; a table that is cut short or gone does.
 fn failed(error: lsm_tree::Error) -> StorageError {
     match error {
-        lsm_tree::Error::Io(error) if !is_damage(&error) => refused("write the index", &error),
+        lsm_tree::Error::Io(error) if !is_damage(&error) => StorageError::io("write the index", &error),
         error => StorageError::Index(error.to_string()),
     }
 }
@@ -68,21 +68,6 @@ fn is_damage(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::NotFound)
 }
 
-/// Whether it is the process or the machine that lacks something, and not the file.
-fn is_passing(error: &std::io::Error) -> bool {
-    let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::INTR];
-    lacks.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-        || error.kind() == ErrorKind::OutOfMemory
-}
-
-/// What the machine lacks is told from what the file system refuses.
-fn refused(what: &str, error: &std::io::Error) -> StorageError {
-    match is_passing(error) {
-        true => StorageError::Lacking { what: what.to_owned(), error: error.to_string() },
-        false => StorageError::io(what, error),
-    }
-}
-
 /// Whether the list of tables is as it was written. The library notes its checksum beside its name and does not look at
 /// it: a damaged count in it would have it ask for more memory than there is, which ends the process, at each start.
 fn check_tables(path: &Path) -> Result<(), StorageError> {
@@ -91,7 +76,7 @@ fn check_tables(path: &Path) -> Result<(), StorageError> {
         Ok(current) => current,
         // A new one, or one that the library refuses.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(refused("read the index", &error)),
+        Err(error) => return Err(StorageError::io("read the index", &error)),
     };
     let mut fields = Fields::of(&current);
     let (Some(number), Some(sum)) = (fields.u64(), fields.array().map(u128::from_le_bytes)) else {
@@ -100,7 +85,7 @@ fn check_tables(path: &Path) -> Result<(), StorageError> {
     let list = match std::fs::read(path.join(format!("v{number}"))) {
         Err(error) if is_damage(&error) => return Err(damaged("is gone")),
         // It may be all that says what the journal does not: a sector that cannot be read may be read again.
-        read => read.map_err(|error| refused("read the index", &error))?,
+        read => read.map_err(|error| StorageError::io("read the index", &error))?,
     };
     if xxh3_128(&list) == sum { Ok(()) } else { Err(damaged("does not match its checksum")) }
 }

@@ -322,9 +322,9 @@ impl Store {
             Room::Collector => rolls,
         };
         let refused = self.add_spares(core, wanted);
-        if refused.is_err() {
+        if matches!(refused, Err(StorageError::Full)) {
             self.space.note_full(true);
-        } else if room == Room::Ordinary && self.space.is_full() {
+        } else if refused.is_ok() && room == Room::Ordinary && self.space.is_full() {
             self.space.note_full(false);
         }
         refused

@@ -26,7 +26,7 @@ use crate::payload::scan;
 use crate::payload::segments::SMALLEST;
 use crate::sieve::{At, Sieve};
 use crate::space::Space;
-use crate::{StorageError, side_file};
+use crate::{ReadError, StorageError, side_file};
 
 /// The file of the counters, and its bound.
 const FILE: &str = "uses";
@@ -233,7 +233,7 @@ impl Store {
 
     /// Whether a copy is here and kept from eviction.
     pub fn keeps(&self, domain: BucketId, id: ChunkId) -> bool {
-        matches!(kept_size(&self.view(), (domain, id)), Ok(Some(_))) && self.has_chunk(domain, id)
+        matches!(kept_size(&self.view(), (domain, id)), Ok(Some(_))) && matches!(self.has_chunk(domain, id), Ok(true))
     }
 
     /// Bytes of copies that are kept.
@@ -609,9 +609,14 @@ impl Store {
         }
         let mut reads = true;
         let mut again = || -> Result<(), StorageError> {
-            let Ok(bytes) = self.read_quietly(key.0, key.1, 0..u32::MAX) else {
-                reads = false;
-                return Ok(());
+            let bytes = match self.read_quietly(key.0, key.1, 0..u32::MAX) {
+                Ok(bytes) => bytes,
+                // Not for what the machine lacks just now.
+                Err(ReadError::Store(error)) => return Err(error),
+                Err(_) => {
+                    reads = false;
+                    return Ok(());
+                }
             };
             let kind = if row.tree { ChunkKind::Tree } else { ChunkKind::Leaf };
             let children = super::put::children_of(kind, &bytes)?;

@@ -182,19 +182,20 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the chunk is here, in any class, and not known to be damaged.
-    pub fn has_chunk(&self, domain: BucketId, id: ChunkId) -> bool {
+    /// Whether the chunk is here, in any class, and not known to be damaged. An error: nobody can say just now, which others
+    /// are not to take for a no.
+    pub fn has_chunk(&self, domain: BucketId, id: ChunkId) -> Result<bool, StorageError> {
         let key = (domain, id);
         {
             let inner = self.live.lock();
             if inner.damaged.contains(&key) {
-                return false;
+                return Ok(false);
             }
             if inner.fresh.contains_key(&key) {
-                return true;
+                return Ok(true);
             }
         }
-        load_row(&self.view(), key).is_ok_and(|row| row.place.is_some())
+        Ok(load_row(&self.view(), key)?.place.is_some())
     }
 
     /// Whether the chunk is here as a copy that counts: durable, in the journal or as payload, never evicted while
@@ -220,7 +221,7 @@ impl Store {
         let key = (domain, id);
         self.live.idle(key).pin(key);
         let pin = self.pinned(key);
-        self.has_chunk(domain, id).then_some(pin)
+        matches!(self.has_chunk(domain, id), Ok(true)).then_some(pin)
     }
 }
 

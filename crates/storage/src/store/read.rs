@@ -68,9 +68,13 @@ impl Store {
             if range.start > range.end {
                 return Err(ReadError::Range(found.stored));
             }
+            let is_whole = range == (0..found.stored);
             let why = match self.read_place(key, found, range) {
+                Ok(bytes) if is_whole && !self.is_well_after_all(key, &bytes) => MISNAMED.to_owned(),
                 Ok(bytes) => return Ok((bytes, found.place)),
-                Err(why) => why,
+                Err(ReadError::Damaged(why)) => why,
+                // It says nothing of what lies there: nothing is marked for it.
+                Err(error) => return Err(error),
             };
             // It may have been collected, or written anew, while it was read.
             match self.find(key)? {
@@ -79,6 +83,23 @@ impl Store {
                 Some(_) => return Err(self.note_damage(key, found, why)),
             }
         }
+    }
+
+    /// All of a chunk was read, and its checksums are right: of one that is known to be damaged, whether it is what its name
+    /// says. What could not be read once (a loose cable) is well then. What was written anew a moment ago is so only when a
+    /// sync has covered it.
+    fn is_well_after_all(&self, key: Key, bytes: &[u8]) -> bool {
+        if !self.live.lock().damaged.contains(&key) {
+            return true;
+        }
+        let is_well = ChunkId::of(bytes) == key.1;
+        let mut inner = self.live.lock();
+        if !is_well {
+            inner.misnamed.insert(key);
+        } else if !inner.is_unsynced(key) {
+            inner.damaged.remove(&key);
+        }
+        is_well
     }
 
     /// Reads a whole chunk and compares it with its name.
@@ -92,12 +113,6 @@ impl Store {
         let bytes = self.read_quietly(domain, id, 0..u32::MAX)?;
         let key = (domain, id);
         if ChunkId::of(&bytes) == id {
-            let mut inner = self.live.lock();
-            // What could not be read once (too many open files, a loose cable) is well after all. What was written anew a
-            // moment ago is so only when a sync has covered it.
-            if !inner.is_unsynced(key) {
-                inner.damaged.remove(&key);
-            }
             return Ok(());
         }
         let Some(found) = self.find(key)? else { return Err(ReadError::Absent) };
@@ -154,7 +169,7 @@ impl Store {
         ReadError::Damaged(why)
     }
 
-    fn read_place(&self, key: Key, found: Found, range: Range<u32>) -> Result<Bytes, String> {
+    fn read_place(&self, key: Key, found: Found, range: Range<u32>) -> Result<Bytes, ReadError> {
         let Found { place, stored } = found;
         match place.area {
             Area::Journal => self.read_body(place, stored, range),
@@ -162,22 +177,22 @@ impl Store {
         }
     }
 
-    fn read_exact(&self, place: Place, skip: u64, len: usize) -> Result<Buffer, String> {
-        let file = self.files.get(place.area, place.segment).map_err(|error| error.to_string())?;
+    fn read_exact(&self, place: Place, skip: u64, len: usize) -> Result<Buffer, ReadError> {
+        let file = self.files.get(place.area, place.segment).map_err(|error| unread(&error))?;
         let mut bytes = self.buffers.take(len);
-        let read = file.read_at(place.offset + skip, bytes.as_mut()).map_err(|error| error.to_string())?;
-        if read == len { Ok(bytes) } else { Err("the segment is shorter than it should be".into()) }
+        let read = file.read_at(place.offset + skip, bytes.as_mut()).map_err(|error| unread(&error))?;
+        if read == len { Ok(bytes) } else { Err(damaged("the segment is shorter than it should be")) }
     }
 
-    fn read_body(&self, place: Place, stored: u32, range: Range<u32>) -> Result<Bytes, String> {
+    fn read_body(&self, place: Place, stored: u32, range: Range<u32>) -> Result<Bytes, ReadError> {
         let bytes = self.read_exact(place, 0, stored as usize)?;
         if crc32c(&[bytes.as_ref()]) != place.crc {
-            return Err("checksum of a body in the journal does not match".into());
+            return Err(damaged("checksum of a body in the journal does not match"));
         }
         Ok(bytes.freeze().slice(range.start as usize..range.end as usize))
     }
 
-    fn read_extent(&self, key: Key, place: Place, stored: u32, range: Range<u32>) -> Result<Bytes, String> {
+    fn read_extent(&self, key: Key, place: Place, stored: u32, range: Range<u32>) -> Result<Bytes, ReadError> {
         let head = header_len(stored);
         let first = range.start as usize / BLOCK;
         let from = first * BLOCK;
@@ -186,7 +201,7 @@ impl Store {
         let lead = self.read_exact(place, 0, if first == 0 { head + to } else { head })?;
         let extent = Extent::read(lead.as_ref().split_at(head).0, &self.salt, place.segment, place.offset)
             .filter(|extent| (extent.domain, extent.id) == key && extent.stored == stored)
-            .ok_or("header of the extent does not match")?;
+            .ok_or_else(|| damaged("header of the extent does not match"))?;
         let (data, skip) = match first {
             0 => (lead, head),
             _ => (self.read_exact(place, (head + from) as u64, to - from)?, 0),
@@ -194,7 +209,7 @@ impl Store {
         for (block, sum) in data.as_ref().split_at(skip).1.chunks(BLOCK).zip(extent.blocks.iter().skip(first))
         {
             if crc32c(&[block]) != *sum {
-                return Err("checksum of a block does not match".into());
+                return Err(damaged("checksum of a block does not match"));
             }
         }
         let start = skip + range.start as usize - from;
@@ -205,7 +220,22 @@ impl Store {
     pub(super) fn read_children(&self, key: Key) -> Result<std::sync::Arc<[ChunkId]>, StorageError> {
         let bytes = self
             .read_chunk(key.0, key.1, 0..u32::MAX)
-            .map_err(|error| StorageError::Damaged(error.to_string()))?;
+            .map_err(|error| match error {
+                ReadError::Store(error) => error,
+                error => StorageError::Damaged(error.to_string()),
+            })?;
         super::put::children_of(skerry_base::ChunkKind::Tree, &bytes)
+    }
+}
+
+fn damaged(why: &str) -> ReadError {
+    ReadError::Damaged(why.to_owned())
+}
+
+/// What the disk cannot read is damage; what the machine lacks for a moment says nothing of the disk.
+fn unread(error: &std::io::Error) -> ReadError {
+    match StorageError::io("read a chunk", error) {
+        error @ StorageError::Lacking { .. } => ReadError::Store(error),
+        _ => ReadError::Damaged(error.to_string()),
     }
 }

@@ -21,12 +21,12 @@ use super::changes::{listed, load_row};
 use super::collect::Sweep;
 use super::report::Collected;
 use super::{DamagedSegment, ScrubStep, Store, put};
-use crate::StorageError;
 use crate::chunks::Key;
 use crate::chunks::row::{Area, Row, decode, read_chunk_key};
 use crate::index::Reading;
 use crate::journal::Position;
 use crate::journal::base::{self, Item, Reader, Writer};
+use crate::{ReadError, StorageError};
 
 /// The reducer's tables.
 const TABLES: [Table; 10] = [
@@ -282,6 +282,7 @@ impl Store {
                 Err(_) if load_row(&*self.index.read(), key)?.place.is_none() => {
                     Ok(listed(&**reading, key)?.unwrap_or_default())
                 }
+                Err(ReadError::Store(error)) => return Err(error),
                 read => read
                     .map_err(|error| StorageError::Damaged(error.to_string()))
                     .and_then(|bytes| put::children_of(skerry_base::ChunkKind::Tree, &bytes)),

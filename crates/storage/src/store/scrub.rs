@@ -357,6 +357,8 @@ impl Store {
         let why = match walk_sealed(&file, number, &self.salt, &mut |_| Ok(())) {
             Ok(Some(_)) => return Ok(Some(number)),
             Ok(None) => "it does not read as its table says".to_owned(),
+            // The step is made again.
+            Err(error @ StorageError::Lacking { .. }) => return Err(error),
             // A disk that cannot read a sector tells so by an error.
             Err(error) => error.to_string(),
         };

@@ -19,7 +19,7 @@ use crate::store::put::Draft;
 use crate::{Class, Collected, Settings};
 
 fn has(store: &Store, bytes: &[u8]) -> bool {
-    store.has_chunk(DOMAIN, ChunkId::of(bytes))
+    store.has_chunk(DOMAIN, ChunkId::of(bytes)).unwrap()
 }
 
 /// Collects until there is nothing left to do; sums what was done.

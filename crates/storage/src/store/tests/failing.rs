@@ -49,7 +49,7 @@ fn who_waits_behind_a_payload_sync_that_fails_is_told_so() {
     assert!(!store.is_settled(), "nor is anybody told that it is held");
     drop(store);
     let (store, _) = open(&disk.power_cut(1), &settings);
-    assert!(!store.has_chunk(DOMAIN, ChunkId::of(&body(1, 50_000))));
+    assert!(!store.has_chunk(DOMAIN, ChunkId::of(&body(1, 50_000))).unwrap());
 }
 
 /// A leaf of a tree is lost with a rebuild of the index, and the tree is not. Who puts all of it again has put nothing but
@@ -67,7 +67,7 @@ fn what_came_again_under_a_tree_that_was_here_is_synced_before_the_answer() {
         disk.corrupt(&file_name("payload", place.segment), |bytes| bytes[place.offset as usize + 9_000] ^= 1);
         settings.kept.as_ref().unwrap().lose();
         let (store, _) = open(&disk, &settings);
-        assert!(!store.has_chunk(leaf.0, leaf.1), "one of the last segments: it may be torn");
+        assert!(!store.has_chunk(leaf.0, leaf.1).unwrap(), "one of the last segments: it may be torn");
         // In the place of the former version, too: nothing refers to the tree more often than before.
         put_tree(&store, key, 2, &bodies).unwrap();
         assert!(store.is_settled(), "it was answered");
@@ -92,11 +92,11 @@ fn what_mends_a_leaf_is_synced_before_the_answer_though_it_was_found_well_meanwh
     store.check_chunk(leaf.0, leaf.1).unwrap_err();
     let pin = store.put_chunk(leaf.0, Class::Payload, ChunkKind::Leaf, &bodies[1]).unwrap();
     store.check_chunk(leaf.0, leaf.1).unwrap();
-    assert!(!store.has_chunk(leaf.0, leaf.1), "a power cut would have the damaged one back");
+    assert!(!store.has_chunk(leaf.0, leaf.1).unwrap(), "a power cut would have the damaged one back");
     let tree = store.put_chunk(leaf.0, Class::Payload, ChunkKind::Tree, &tree_of(&bodies)).unwrap();
     commit(&store, vec![say_put("b", 2, tree.id())]).unwrap();
     drop((pin, tree));
-    assert!(store.has_chunk(leaf.0, leaf.1) && store.is_settled());
+    assert!(store.has_chunk(leaf.0, leaf.1).unwrap() && store.is_settled());
     drop(store);
     let (store, _) = open(&disk.power_cut(1), &settings);
     assert_eq!(store.read_chunk(leaf.0, leaf.1, 0..u32::MAX).unwrap(), bodies[1]);

@@ -169,3 +169,92 @@ fn a_start_that_cannot_read_the_index_just_now_leaves_it_as_it_is() {
     let (store, recovery) = open(&disk, &settings);
     assert_eq!((recovery.index, keys(&store.view()).len()), (IndexState::Opened, 1));
 }
+
+/// So many open files that the next is refused.
+fn at_the_limit() -> std::io::Result<()> {
+    Err(std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()))
+}
+
+/// It says nothing of the disk: who asks is told to ask again, and a scrub lets go of no copy for it.
+#[test]
+fn a_segment_that_cannot_be_opened_just_now_marks_nothing() {
+    for class in [Class::Payload, Class::Cache] {
+        let (disk, settings) = (FaultyDisk::default(), Settings { open_files: 1, ..kept() });
+        let (store, _) = open(&disk, &settings);
+        let (bytes, other) = (body(1, 20_000), body(2, 20_000));
+        let id = ChunkId::of(&bytes);
+        commit(&store, vec![say_put("a", 1, id)]).unwrap();
+        drop(store.put_chunk(DOMAIN, class, ChunkKind::Leaf, &bytes).unwrap());
+        put_large(&store, "b", 2, &other).unwrap();
+        settle(&store);
+        let segment = match class {
+            Class::Payload => "payload/0000000001.seg",
+            Class::Cache => "cache/0000000001.seg",
+        };
+        store.files.forget(crate::chunks::row::Area::Payload, 1);
+        store.files.forget(crate::chunks::row::Area::Cache, 1);
+        disk.on_open(segment, at_the_limit);
+        let read = store.read_chunk(DOMAIN, id, 0..u32::MAX);
+        assert!(matches!(read, Err(ReadError::Store(StorageError::Lacking { .. }))), "{class:?}: {read:?}");
+        store.begin_scrub(WallTime(1)).unwrap();
+        let step = store.scrub(u64::MAX, WallTime(1));
+        assert!(matches!(step, Err(StorageError::Lacking { .. })), "{class:?}: {step:?}");
+        assert!(store.has_chunk(DOMAIN, id).unwrap(), "{class:?}: others are told that it is here");
+        assert!(store.live.lock().damaged.is_empty());
+        disk.on_open("none", || Ok(()));
+        assert!(reads(&store, &bytes), "{class:?}");
+        while !store.scrub(u64::MAX, WallTime(1)).unwrap().finished {}
+        assert!(store.scrub_state().damaged.is_empty() && reads(&store, &bytes), "{class:?}");
+    }
+}
+
+/// "Not here" of the only holder is what makes others tell a client that it is lost.
+#[test]
+fn an_index_that_cannot_be_asked_is_no_no() {
+    for error in [too_many_files(), ViewError::Unreadable("a bad block".into())] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        let bytes = body(1, 9_000);
+        put_large(&store, "a", 1, &bytes).unwrap();
+        fail_row(&settings, &bytes, error);
+        store.has_chunk(DOMAIN, ChunkId::of(&bytes)).unwrap_err();
+        heal(&settings);
+        assert!(store.has_chunk(DOMAIN, ChunkId::of(&bytes)).unwrap());
+    }
+}
+
+/// A cable that was loose: nobody need wait for a round of the scrub to count on it again.
+#[test]
+fn a_damaged_chunk_that_is_read_whole_is_here_again() {
+    for part in [0..u32::MAX, 0..9_000, 0..8_999] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        let bytes = body(1, 9_000);
+        put_large(&store, "a", 1, &bytes).unwrap();
+        let id = ChunkId::of(&bytes);
+        disk.spoil("payload/0000000001.seg", 4096..8192);
+        let read = store.read_chunk(DOMAIN, id, 0..u32::MAX);
+        assert!(matches!(read, Err(ReadError::Damaged(_))), "{read:?}");
+        assert!(!store.has_chunk(DOMAIN, id).unwrap());
+        disk.heal("payload/0000000001.seg");
+        store.read_chunk(DOMAIN, id, part.clone()).unwrap();
+        assert_eq!(store.has_chunk(DOMAIN, id).unwrap(), part.end >= 9_000, "{part:?}");
+    }
+}
+
+/// STATE `full` has sites hand their writes to others.
+#[test]
+fn a_segment_that_cannot_be_made_just_now_does_not_fill_the_disk() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    disk.fail_syncs_of_folder(Some(crate::journal::FOLDER));
+    let mut refused = 0;
+    for number in 0..60 {
+        let put = put_small(&store, &format!("{number}"), number, &body(number, 3000));
+        refused += u32::from(matches!(put, Err(StorageError::Lacking { .. })));
+    }
+    assert!(refused > 0 && !store.space.is_full());
+    disk.fail_syncs_of_folder(None);
+    put_small(&store, "a", 100, &body(100, 3000)).unwrap();
+    audit(&store);
+}

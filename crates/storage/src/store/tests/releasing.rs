@@ -10,7 +10,7 @@ use crate::payload::extent::extent_len;
 use crate::store::Store;
 
 fn has(store: &Store, bytes: &[u8]) -> bool {
-    store.has_chunk(DOMAIN, ChunkId::of(bytes))
+    store.has_chunk(DOMAIN, ChunkId::of(bytes)).unwrap()
 }
 
 fn release(store: &Store, versions: &[&[&[u8]]]) -> Vec<bool> {

@@ -33,7 +33,7 @@ fn tear(disk: &FaultyDisk, place: Place) {
 }
 
 fn has(store: &Store, bytes: &[u8]) -> bool {
-    store.has_chunk(DOMAIN, ChunkId::of(bytes))
+    store.has_chunk(DOMAIN, ChunkId::of(bytes)).unwrap()
 }
 
 /// They come again, in another life, and are there after the next rebuild.
