@@ -399,7 +399,9 @@ impl Naming<'_> {
                     *named = true;
                     let hurt = hurt(&self.names, record, id, why);
                     list(&mut report.damaged, &mut report.unlisted, hurt);
-                } else if record.site == self.own && matches!(self.store.has_chunk(record.bucket, id), Ok(false)) {
+                } else if record.site == self.own
+                    && matches!(self.store.has_chunk(record.bucket, id), Ok(false))
+                {
                     missing = Some(id);
                 }
             }

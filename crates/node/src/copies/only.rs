@@ -262,12 +262,7 @@ impl<'a> Survey<'a> {
     }
 
     /// The chunks of a body that are not here; of a tree that nobody gives, itself.
-    async fn leaves(
-        &mut self,
-        bucket: &Bucket,
-        record: &Record,
-        object: &Object,
-    ) -> Outcome<Vec<ChunkId>> {
+    async fn leaves(&mut self, bucket: &Bucket, record: &Record, object: &Object) -> Outcome<Vec<ChunkId>> {
         let chunks = Chunks::new(self.site, bucket, record.site);
         let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
         let mut missing = Vec::new();

@@ -2,7 +2,8 @@
 //!
 //! A sealed segment that does not read as its table says is damage; the walk goes on behind it. In the active
 //! segment the first bad frame is the end, unless a later frame proves that it had been durable: then it is
-//! damage as well. Bodies are read only where a tail may be torn. What is damaged costs what lies there: the walk goes on
+//! damage as well. A frame that the disk cannot read is no end: it may have been acknowledged, and may be read again; what
+//! lies behind it is taken, and nothing is written over it. Bodies are read only where a tail may be torn. What is damaged costs what lies there: the walk goes on
 //! at the next frame that reads, whatever a table or an index says of the frames between.
 
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub(crate) struct Walked {
     pub(crate) used: Vec<u32>,
     pub(crate) torn: Option<TornTail>,
     pub(crate) damage: Vec<Damage>,
+    /// The disk cannot read what lies at the end of the last segment, so nothing is to be written there.
+    pub(crate) is_unread: bool,
 }
 
 /// What is done with each frame.
@@ -89,8 +92,9 @@ pub(crate) fn walk(
         }
     };
     let start = from.unwrap_or(Position { segment: first, offset: 0, lsn: 1, previous: 0 });
-    let (stripped, anchored) = (false, false);
-    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, stripped, anchored, walked };
+    let (stripped, anchored, unsealed) = (false, false, false);
+    let mut walk =
+        Walk { salt, sink, expected: start, sunk_from: start, stripped, anchored, unsealed, walked };
     if start.segment > active && active > 0 {
         return Err(StorageError::Damaged(format!("journal segment {} is missing", start.segment)));
     }
@@ -131,6 +135,8 @@ struct Walk<'a, 'b> {
     stripped: bool,
     /// Whether it is known which frame lies where the walk is: the header of the segment reads, or a frame did.
     anchored: bool,
+    /// Whether the segment before had no table: nothing was written to it any more, for what could not be read or written.
+    unsealed: bool,
     walked: Walked,
 }
 
@@ -174,6 +180,7 @@ impl Walk<'_, '_> {
     fn segment(&mut self, file: &Arc<dyn File>, number: u32, active: bool) -> Result<(), StorageError> {
         let mut window = Window::new(file)?;
         let (header, footer) = ends(&mut window, self.salt);
+        self.walked.is_unread = false;
         self.stripped = header.is_some_and(|header| header.stripped)
             || footer.as_ref().is_some_and(|footer| footer.stripped);
         let resumed = self.sunk_from.segment == number && self.sunk_from.offset > 0;
@@ -182,7 +189,9 @@ impl Walk<'_, '_> {
         match header {
             Some(header) => {
                 (at.lsn, at.previous) = (header.first_lsn, header.previous);
-                if !resumed && at.lsn != self.expected.lsn {
+                // Fewer were counted as lost at the end of the one before than read now.
+                let is_more = self.unsealed && at.lsn < self.expected.lsn;
+                if !resumed && at.lsn != self.expected.lsn && !is_more {
                     self.expected.segment = number;
                     self.damage(0, at.lsn, "frames before this segment are missing");
                 }
@@ -202,6 +211,7 @@ impl Walk<'_, '_> {
         self.expected = at;
         self.walked.first_lsn = at.lsn;
         self.walked.lines.clear();
+        self.unsealed = footer.is_none();
         self.frames(&mut window, footer.as_ref(), active)
     }
 
@@ -260,8 +270,11 @@ impl Walk<'_, '_> {
         };
         let wanted = at.lsn >= self.sunk_from.lsn;
         if open && wanted && !bodies_whole(window, at.offset, &head) {
-            // Damaged after it was durable: the head still counts, and reading the body will say so.
-            if !self.proven(window)? {
+            // Damaged after it was durable, or it may have been and may be read again: the head still counts, and reading the
+            // body will say so.
+            let unread = core::mem::take(&mut window.unread);
+            if !unread && !self.proven(window)? {
+                window.unread = false;
                 return Ok(Err("a body of the frame is incomplete".into()));
             }
         }
@@ -311,23 +324,30 @@ impl Walk<'_, '_> {
             return Ok(true);
         }
         let unread = window.unread;
-        if active && !self.proven(window)? {
+        if active && !unread && !self.proven(window)? {
             let is_blank = |rest: &[u8]| rest.iter().all(|&byte| byte == 0);
             let is_blank = window.get(at.offset, frame::HEADER).is_ok_and(is_blank);
             if !is_blank && !why.starts_with("a leftover") {
                 let why = why.to_owned();
                 self.walked.torn = Some(TornTail { segment: at.segment, offset: at.offset, why });
             }
-            if unread {
-                // A power cut may leave such a sector, but it may as well have been durable.
-                self.damage(at.offset, at.lsn + 1, why);
-            }
             return Ok(false);
         }
+        // Where the disk cannot read, a power cut may have left such a sector, but it may as well have been durable, and what
+        // lies behind it with it: frames that nobody was told of may be taken, those that somebody was may not be left.
         if let Some((offset, head)) = self.next_frame(window, u64::MAX)? {
             return Ok(self.resume(offset, &head, why));
         }
-        if !active {
+        if active && unread {
+            self.damage(at.offset, at.lsn + 1, why);
+            self.expected.lsn += 1;
+            self.walked.is_unread = true;
+            return Ok(false);
+        }
+        // Where one is blank behind its frames, the next says whether any are missing.
+        let is_blank =
+            window.get(at.offset, frame::HEADER).is_ok_and(|rest| rest.iter().all(|&byte| byte == 0));
+        if !active && !is_blank {
             self.damage(at.offset, at.lsn, "the segment is not sealed though others follow");
         }
         Ok(false)
@@ -404,8 +424,10 @@ pub(crate) fn walk_sealed(
     let (Some(header), Some(footer)) = (header, footer) else { return Ok(None) };
     let (lsn, previous) = (header.first_lsn, header.previous);
     let start = Position { segment: number, offset: segment::HEADER as u64, lsn, previous };
-    let (stripped, anchored, walked) = (header.stripped, true, Walked::default());
-    let mut walk = Walk { salt, sink, expected: start, sunk_from: start, stripped, anchored, walked };
+    let (stripped, anchored, unsealed) = (header.stripped, true, false);
+    let walked = Walked::default();
+    let mut walk =
+        Walk { salt, sink, expected: start, sunk_from: start, stripped, anchored, unsealed, walked };
     walk.frames(&mut window, Some(&footer), false)?;
     let whole = walk.walked.damage.is_empty() && walk.walked.lines.len() == footer.lines.len();
     Ok(whole.then_some((header, footer)))

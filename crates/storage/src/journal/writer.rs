@@ -100,13 +100,19 @@ impl Writer {
         if walked.tail.is_some() {
             let file = open(tail.segment)?;
             let capacity = file.len().map_err(|error| StorageError::io("measure the journal", &error))?;
-            if walked.torn.is_some() {
-                reader::blank(&file, tail.offset)?;
-            }
             // What a killed process left in the page cache was read as durable, so it must become so.
-            file.sync().map_err(|error| StorageError::io("sync the journal", &error))?;
-            let (first_lsn, lines) = (walked.first_lsn, walked.lines.clone());
-            writer.active = Some(Active { number: tail.segment, file, capacity, first_lsn, lines });
+            let synced = || file.sync().map_err(|error| StorageError::io("sync the journal", &error));
+            if walked.is_unread {
+                tracing::warn!(
+                    segment = tail.segment,
+                    "the end of the journal cannot be read; it goes on in a new segment"
+                );
+                synced()?;
+            } else if ends_well(&file, walked, tail.offset)? {
+                synced()?;
+                let (first_lsn, lines) = (walked.first_lsn, walked.lines.clone());
+                writer.active = Some(Active { number: tail.segment, file, capacity, first_lsn, lines });
+            }
         }
         for &number in &walked.spares {
             let file = open(number)?;
@@ -119,6 +125,15 @@ impl Writer {
             }
         }
         Ok(writer)
+    }
+
+    /// Goes on in a new segment where nothing is to be written to the last one. Without a spare the first frame does that.
+    pub(crate) fn go_on(&mut self, meter: &SyncMeter) -> Result<(), StorageError> {
+        if self.active.is_some() || self.tail.segment == 0 || self.spares.is_empty() {
+            return Ok(());
+        }
+        self.roll()?;
+        self.write(meter, false).map(drop)
     }
 
     /// Where the next frame goes.
@@ -315,6 +330,22 @@ impl Writer {
         }
         self.staged.clear();
         Ok(sealed)
+    }
+}
+
+/// Takes off what a torn write left behind the last frame; false where the disk does not take that: nothing more is written
+/// there then, and what is torn is cut off.
+fn ends_well(file: &Arc<dyn File>, walked: &Walked, end: u64) -> Result<bool, StorageError> {
+    if walked.torn.is_none() {
+        return Ok(true);
+    }
+    match reader::blank(file, end) {
+        Err(error @ StorageError::Io { .. }) => {
+            tracing::warn!(%error, "the end of the journal cannot be written; it goes on in a new segment");
+            file.truncate(end).map_err(|error| StorageError::io("cut off a torn tail", &error))?;
+            Ok(false)
+        }
+        blanked => blanked.map(|()| true),
     }
 }
 

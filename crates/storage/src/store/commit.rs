@@ -350,7 +350,7 @@ impl Store {
         Ok(())
     }
 
-    fn note_journal_room(&self, core: &Core) {
+    pub(super) fn note_journal_room(&self, core: &Core) {
         self.space.note_journal_room(core.writer.room(self.settings.reserve_segments as usize));
     }
 

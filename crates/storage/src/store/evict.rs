@@ -233,7 +233,8 @@ impl Store {
 
     /// Whether a copy is here and kept from eviction.
     pub fn keeps(&self, domain: BucketId, id: ChunkId) -> bool {
-        matches!(kept_size(&self.view(), (domain, id)), Ok(Some(_))) && matches!(self.has_chunk(domain, id), Ok(true))
+        matches!(kept_size(&self.view(), (domain, id)), Ok(Some(_)))
+            && matches!(self.has_chunk(domain, id), Ok(true))
     }
 
     /// Bytes of copies that are kept.

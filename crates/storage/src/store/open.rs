@@ -193,6 +193,8 @@ fn assemble(
             Err(StorageError::Full) => store.space.note_full(true),
             other => other?,
         }
+        core.writer.go_on(&store.journal_meter)?;
+        store.note_journal_room(&core);
         // What the replay took in, and where payload goes on.
         let reading = store.index.read();
         store.apply(&mut core, super::changes::Changes::over(&*reading, replayed.mark + 1), &[])?;

@@ -192,7 +192,13 @@ impl Store {
         Ok(bytes.freeze().slice(range.start as usize..range.end as usize))
     }
 
-    fn read_extent(&self, key: Key, place: Place, stored: u32, range: Range<u32>) -> Result<Bytes, ReadError> {
+    fn read_extent(
+        &self,
+        key: Key,
+        place: Place,
+        stored: u32,
+        range: Range<u32>,
+    ) -> Result<Bytes, ReadError> {
         let head = header_len(stored);
         let first = range.start as usize / BLOCK;
         let from = first * BLOCK;
@@ -218,12 +224,10 @@ impl Store {
 
     /// The children of a tree that lies here.
     pub(super) fn read_children(&self, key: Key) -> Result<std::sync::Arc<[ChunkId]>, StorageError> {
-        let bytes = self
-            .read_chunk(key.0, key.1, 0..u32::MAX)
-            .map_err(|error| match error {
-                ReadError::Store(error) => error,
-                error => StorageError::Damaged(error.to_string()),
-            })?;
+        let bytes = self.read_chunk(key.0, key.1, 0..u32::MAX).map_err(|error| match error {
+            ReadError::Store(error) => error,
+            error => StorageError::Damaged(error.to_string()),
+        })?;
         super::put::children_of(skerry_base::ChunkKind::Tree, &bytes)
     }
 }

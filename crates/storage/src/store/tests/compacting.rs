@@ -105,7 +105,9 @@ fn trees_move_and_what_they_list_stays_counted() {
     for turn in 2..6 {
         collect(&store, turn * CHUNK_REST_MS);
     }
-    assert!(!store.has_chunk(DOMAIN, tree).unwrap() && !store.has_chunk(DOMAIN, ChunkId::of(&parts[0])).unwrap());
+    assert!(
+        !store.has_chunk(DOMAIN, tree).unwrap() && !store.has_chunk(DOMAIN, ChunkId::of(&parts[0])).unwrap()
+    );
     audit(&store);
 }
 

@@ -9,14 +9,15 @@ use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{
-    DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, rows, say_put,
+    DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, rows, say_put, small_put,
+    submit,
 };
 use crate::chunks::row::{Area, Place};
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::payload::extent::extent_len;
-use crate::store::Store;
+use crate::store::{IndexState, Store};
 use crate::{Class, ReadError, Settings, StorageError};
 
 fn place_of(store: &Store, bytes: &[u8]) -> Place {
@@ -312,9 +313,9 @@ fn a_body_that_cannot_be_read_is_damaged_and_takes_nothing_with_it() {
     }
 }
 
-/// A power cut may leave such a sector in a torn write; it may also be that of an acknowledged one, so it is told.
+/// A power cut may leave such a sector in a torn write; it may also be that of an acknowledged one, so the record stays.
 #[test]
-fn an_end_of_the_journal_that_cannot_be_read_is_told_as_damage() {
+fn a_body_at_the_end_of_the_journal_that_cannot_be_read_costs_no_record() {
     let (disk, settings) = (FaultyDisk::default(), kept());
     let (store, _) = open(&disk, &settings);
     for number in 0..8 {
@@ -324,9 +325,77 @@ fn an_end_of_the_journal_that_cannot_be_read_is_told_as_damage() {
     drop(store);
     disk.spoil(&file_name("journal", last.segment), last.offset + 1024..last.offset + 1536);
     let (store, recovery) = open(&disk, &settings);
-    assert_eq!(recovery.damage.len(), 1, "{recovery:?}");
-    assert_eq!(keys(&store.view()).len(), 7);
+    assert_eq!((recovery.damage, keys(&store.view()).len()), (vec![], 8));
+    let read = store.read_chunk(DOMAIN, ChunkId::of(&body(7, 3000)), 0..u32::MAX);
+    assert!(matches!(read, Err(ReadError::Damaged(_))), "{read:?}");
     put_small(&store, "again", 9, &body(9, 3000)).unwrap();
+    drop(store);
+    disk.heal(&file_name("journal", last.segment));
+    let (store, _) = open(&disk, &settings);
+    assert_eq!(keys(&store.view()).len(), 9);
+    audit(&store);
+}
+
+/// Puts eight in one group, of which the index takes nothing that lasts; where their bodies lie.
+fn group_of_eight(disk: &FaultyDisk, settings: &Settings) -> Vec<Place> {
+    let (store, _) = open(disk, settings);
+    let puts = (0..8).map(|number| small_put(&format!("{number}"), number, &body(number, 6000)));
+    let answers: Vec<_> = puts.map(|put| submit(&store, vec![put])).collect();
+    store.pump();
+    assert!(answers.iter().all(|answer| matches!(*answer.lock().unwrap(), Some(Ok(())))));
+    (0..8).map(|number| place_of(&store, &body(number, 6000))).collect()
+}
+
+/// All of a group say that what lay before it was durable, and none that the one before it in the group is.
+#[test]
+fn a_head_at_the_end_of_the_journal_that_cannot_be_read_costs_its_frame_and_none_behind() {
+    for gone in 0..8 {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let places = group_of_eight(&disk, &settings);
+        let name = file_name("journal", 1);
+        let head = places[gone].offset - 64;
+        disk.spoil(&name, head..head + 64);
+        let bytes = disk.content(&name);
+        let (store, recovery) = open(&disk, &settings);
+        let lost: Vec<_> = recovery.damage.iter().map(|damage| (damage.from, damage.to)).collect();
+        let lsn = gone as u64 + 1;
+        assert_eq!((keys(&store.view()).len(), lost), (7, vec![(lsn, lsn + 1)]), "frame {gone}");
+        put_small(&store, "again", 9, &body(9, 3000)).unwrap();
+        assert_eq!(keys(&store.view()).len(), 8);
+        audit(&store);
+        drop(store);
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!((keys(&store.view()).len(), recovery.index), (8, IndexState::Opened), "frame {gone}");
+        drop(store);
+        let end = places[7].offset as usize + 6000;
+        assert_eq!(disk.content(&name)[..end], bytes[..end], "frame {gone}: nothing was written over it");
+        disk.heal(&name);
+        settings.kept.as_ref().unwrap().lose();
+        let (store, recovery) = open(&disk, &settings);
+        assert_eq!((keys(&store.view()).len(), recovery.damage), (9, vec![]), "frame {gone}");
+        audit(&store);
+        collect(&store, 1);
+        audit(&store);
+    }
+}
+
+/// A card may refuse to write what it cannot read.
+#[test]
+fn a_torn_end_of_the_journal_that_cannot_be_written_over_stops_no_start() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let places = group_of_eight(&disk, &settings);
+    let name = file_name("journal", 1);
+    disk.corrupt(&name, |bytes| bytes[places[7].offset as usize + 9] ^= 1);
+    disk.on_write(&name, || Err(io::Error::other("Input/output error")));
+    let (store, recovery) = open(&disk, &settings);
+    assert!(recovery.torn.is_some() && recovery.damage.is_empty(), "{recovery:?}");
+    put_small(&store, "again", 9, &body(9, 3000)).unwrap();
+    assert_eq!(keys(&store.view()).len(), 8);
+    audit(&store);
+    drop(store);
+    settings.kept.as_ref().unwrap().lose();
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!((keys(&store.view()).len(), recovery.damage), (8, vec![]));
     audit(&store);
 }
 
