@@ -41,6 +41,12 @@ impl RealDisk {
         Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
     }
 
+    /// Bytes that can still be taken of the file system that a directory is on.
+    pub(crate) fn free_at(directory: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(directory)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
@@ -106,8 +112,7 @@ impl Disk for RealDisk {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        let stat = rustix::fs::statvfs(&self.root)?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        Self::free_at(&self.root)
     }
 
     /// Tried with a small file: file systems do not say.

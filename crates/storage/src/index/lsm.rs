@@ -7,9 +7,10 @@
 //! What a memtable takes is counted here as it lies in memory: the library counts keys, values and its own structures,
 //! not the nodes of the list nor what the allocator puts around each.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::ops::{Bound, ControlFlow};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +21,7 @@ use skerry_base::kv::{Table, View, ViewError, Visit};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{Index, Reading, Refused, Secure, Snapshots, Writes, bounds, is_void, prefixed};
+use crate::disk::real::RealDisk;
 use crate::error::is_passing;
 use crate::fields::Fields;
 use crate::{Settings, StorageError};
@@ -33,6 +35,8 @@ const OPEN_FILES: usize = 64;
 /// Runs that are merged at once. More than the library's four, because a memtable is half of what it may take: merged
 /// too often, the level below would be written again and again.
 const RUNS_MERGED: u8 = 8;
+/// Tables that a merge below the first level may take at once: what the library takes at most.
+const TABLES_MERGED: u64 = 50;
 /// A node of the memtable's list: value, key and number, a count, a tower of two on average, the allocator's own.
 const NODE: u64 = 100;
 /// Keys and values up to this length lie within the node.
@@ -88,6 +92,19 @@ fn check_tables(path: &Path) -> Result<(), StorageError> {
         read => read.map_err(|error| StorageError::io("read the index", &error))?,
     };
     if xxh3_128(&list) == sum { Ok(()) } else { Err(damaged("does not match its checksum")) }
+}
+
+/// The version that lies beside these tables.
+fn named_version(tables: &Path) -> Option<u64> {
+    let current = std::fs::read(tables.with_file_name("current")).ok()?;
+    Fields::of(&current).u64()
+}
+
+/// The tables of these numbers on that have a file.
+fn files_from(tables: &Path, first: u64) -> Vec<u64> {
+    let Ok(entries) = std::fs::read_dir(tables) else { return Vec::new() };
+    let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    entries.filter_map(number).filter(|number| *number >= first).collect()
 }
 
 /// A sector that cannot be read is damage here: nobody but a rebuild would ever mend it.
@@ -151,11 +168,31 @@ pub(super) struct Lsm {
     refused: Mutex<Refused>,
     flushing: Mutex<()>,
     compacting: Mutex<()>,
+    /// The folder of the tables.
+    tables: PathBuf,
+    /// Tables that flushes and merges left half-written: the library removes them when it opens, and never else.
+    left: Mutex<BTreeSet<u64>>,
+    /// A merge met what does not read: it would meet it again, and write all that comes before it each time.
+    unmergeable: AtomicBool,
+    /// Bytes that the disk has left.
+    room: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// A merge waits for room, which was told.
+    crowded: AtomicBool,
 }
 
 impl Lsm {
     /// Opens or makes the tree in this folder.
     pub(super) fn open(path: &Path, settings: &Settings) -> Result<Self, StorageError> {
+        let folder = path.to_owned();
+        // Where nobody can tell it is tried.
+        Self::with_room(path, settings, move || RealDisk::free_at(&folder).unwrap_or(u64::MAX))
+    }
+
+    fn with_room(
+        path: &Path,
+        settings: &Settings,
+        room: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Result<Self, StorageError> {
         check_tables(path)?;
         let seqno = SequenceNumberCounter::default();
         let tree = Config::new(path, seqno.clone(), SequenceNumberCounter::default())
@@ -182,6 +219,11 @@ impl Lsm {
             refused: Mutex::default(),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
+            tables: path.join("tables"),
+            left: Mutex::default(),
+            unmergeable: AtomicBool::new(false),
+            room: Box::new(room),
+            crowded: AtomicBool::new(false),
         })
     }
 
@@ -209,8 +251,46 @@ impl Lsm {
         self.shared.visible.store(self.seqno.get(), Ordering::Release);
     }
 
+    /// What an attempt that failed has written, beside what others may be writing, is told apart later.
+    fn note_left(&self, first: u64) {
+        let left = files_from(&self.tables, first);
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
+    }
+
+    /// Removes what was left half-written. Called by who holds back merges, so that a table that is in no version now was in
+    /// none: what was merged away and is still read was written before, or is in the version.
+    fn clear_up(&self, _no_merge: &MutexGuard<'_, ()>) {
+        let left = || self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        if left().is_empty() {
+            return;
+        }
+        // A flush that is under way may be writing one of them, and may add to them.
+        let _no_flush = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = left();
+        let version = self.shared.tree.current_version();
+        // What came to be in a version is not removed here, also when it is merged away later: somebody may read it still.
+        left.retain(|table| !version.iter_tables().any(|known| known.id() == *table));
+        // What names the tables may be on the disk though writing it failed: it is written anew by the next that goes through.
+        if named_version(&self.tables) == Some(version.id()) {
+            left.retain(|table| {
+                let removed = std::fs::remove_file(self.tables.join(table.to_string()));
+                removed.is_err_and(|error| error.kind() != ErrorKind::NotFound)
+            });
+        }
+    }
+
     /// Flushes what is sealed, with `all` what was applied; may run beside a compaction.
     fn flush(&self, secure: Secure<'_>, all: bool) -> Result<(), StorageError> {
+        let flushed = self.flush_tables(secure, all);
+        if flushed.is_err()
+            && let Ok(no_merge) = self.compacting.try_lock()
+        {
+            self.clear_up(&no_merge);
+        }
+        flushed
+    }
+
+    fn flush_tables(&self, secure: Secure<'_>, all: bool) -> Result<(), StorageError> {
         let _one = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let sealed_mark = {
             let mut gate = self.gate();
@@ -224,8 +304,9 @@ impl Lsm {
         secure.map_or(Ok(()), |secure| secure())?;
         let tree = &self.shared.tree;
         if tree.sealed_memtable_count() > 0 {
-            let lock = tree.get_flush_lock();
-            let flushed = tree.flush(&lock, self.oldest()).map_err(failed);
+            let (lock, first) = (tree.get_flush_lock(), tree.next_table_id());
+            let flushed =
+                tree.flush(&lock, self.oldest()).map_err(failed).inspect_err(|_| self.note_left(first));
             in_a_row(&mut self.refusals().flushes, &flushed);
             flushed?;
             self.compaction_due.store(true, Ordering::Relaxed);
@@ -239,12 +320,19 @@ impl Lsm {
 
     /// Compacts until there is nothing to choose.
     fn compact(&self) -> Result<(), StorageError> {
-        let _one = self.compacting.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = self.compacting.lock().unwrap_or_else(PoisonError::into_inner);
         let tree = &self.shared.tree;
         while self.compaction_due.swap(false, Ordering::Relaxed) {
-            let before = tree.current_version().id();
+            self.clear_up(&one);
+            if self.unmergeable.load(Ordering::Relaxed) || !self.has_room_to_merge() {
+                break;
+            }
+            let (before, first) = (tree.current_version().id(), tree.next_table_id());
             if let Err(error) = tree.compact(self.strategy.clone(), self.oldest()).map_err(failed) {
                 self.refusals().merges += u32::from(matches!(error, StorageError::Io { .. }));
+                self.unmergeable.store(matches!(error, StorageError::Index(_)), Ordering::Relaxed);
+                self.note_left(first);
+                self.clear_up(&one);
                 return Err(error);
             }
             self.runs.store(tree.l0_run_count(), Ordering::Relaxed);
@@ -262,6 +350,23 @@ impl Lsm {
             }
         }
         self.release()
+    }
+
+    /// Whether all that a merge may write has room, with a flush beside it. One that ends for want of it has taken what flushes
+    /// need, without which nothing comes back; left undone it costs readings time.
+    fn has_room_to_merge(&self) -> bool {
+        let version = self.shared.tree.current_version();
+        let (first, all) = (version.l0().size(), self.shared.tree.disk_space());
+        let below =
+            version.iter_levels().skip(1).map(|level| level.size()).find(|size| *size > 0).unwrap_or(0);
+        let deep = (TABLES_MERGED * self.rotate_at.max(1 << 20)).min(all.saturating_sub(first));
+        let (needed, left) = ((first + below).max(deep) + 2 * self.rotate_at, (self.room)());
+        let is_crowded = left < needed;
+        if is_crowded && !self.crowded.swap(is_crowded, Ordering::Relaxed) {
+            tracing::warn!(needed, left, "tables of the index are merged when the disk has room for it");
+        }
+        self.crowded.store(is_crowded, Ordering::Relaxed);
+        !is_crowded
     }
 
     /// The library lets go of a version only when one that nobody reads before is behind it, so that what was flushed
@@ -313,7 +418,8 @@ impl Index for Lsm {
     }
 
     fn wants_tending(&self) -> bool {
-        self.shared.tree.sealed_memtable_count() > 0 || self.compaction_due.load(Ordering::Relaxed)
+        self.shared.tree.sealed_memtable_count() > 0
+            || (self.compaction_due.load(Ordering::Relaxed) && !self.unmergeable.load(Ordering::Relaxed))
     }
 
     fn is_behind(&self) -> bool {

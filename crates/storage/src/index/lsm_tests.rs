@@ -200,3 +200,92 @@ fn a_list_of_tables_that_cannot_be_read_is_no_damaged_one() {
     std::fs::rename(&aside, &list).unwrap();
     Lsm::open(&path, &settings).unwrap();
 }
+
+/// Rows of a run of their own, of a table's bytes about.
+fn long_run(index: &Lsm, mark: u64) {
+    let mut batch = Batch::default();
+    let mut chance = crate::disk::faulty::Chance(mark);
+    for number in 0..600_u64 {
+        let value: Vec<u8> = (0..40).flat_map(|_| chance.next().to_le_bytes()).collect();
+        batch.put(Table::Current, format!("{number:08}").into_bytes(), value);
+    }
+    index.apply(&batch.writes, mark).unwrap();
+    index.checkpoint(None).unwrap();
+}
+
+/// Whether no table lies there that the index does not name.
+fn nothing_is_left(folder: &std::path::Path, index: &Lsm) -> bool {
+    let mut files = super::files_from(&folder.join("index/tables"), 0);
+    files.sort_unstable();
+    let mut known: Vec<u64> =
+        index.shared.tree.current_version().iter_tables().map(|table| table.id()).collect();
+    known.sort_unstable();
+    files == known
+}
+
+/// It would meet it again after each flush, and leave what it wrote before: a site that is not started anew would fill up.
+#[test]
+fn a_merge_that_meets_damage_leaves_nothing_and_is_not_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    (1..=12).for_each(|mark| long_run(&index, mark));
+    let newest = index.shared.tree.next_table_id() - 1;
+    let table = folder.path().join(format!("index/tables/{newest}"));
+    let mut bytes = std::fs::read(&table).unwrap();
+    let last = bytes.len() * 3 / 4;
+    bytes[last] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+    let mut failed = 0;
+    for mark in 13..30 {
+        match index.tend(None) {
+            Err(StorageError::Index(_)) => failed += 1,
+            other => other.unwrap(),
+        }
+        assert!(nothing_is_left(folder.path(), &index), "after {failed} merges");
+        long_run(&index, mark);
+    }
+    assert_eq!(failed, 1, "what does not read does not read later either");
+    assert!(!index.wants_tending());
+}
+
+/// What it had written would stay, and flushes find no room: nothing would come back.
+#[test]
+fn no_merge_is_begun_that_has_no_room_and_flushes_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings { memtable_bytes: MEMTABLE, ..Settings::default() };
+    let left = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(64 << 10));
+    let room = left.clone();
+    let room = move || room.load(std::sync::atomic::Ordering::Relaxed);
+    let index = Lsm::with_room(&folder.path().join("index"), &settings, room).unwrap();
+    for mark in 1..=20 {
+        long_run(&index, mark);
+        index.tend(None).unwrap();
+    }
+    assert_eq!(index.shared.tree.l0_run_count(), 20);
+    left.store(1 << 30, std::sync::atomic::Ordering::Relaxed);
+    long_run(&index, 21);
+    index.tend(None).unwrap();
+    assert!(index.shared.tree.l0_run_count() < 4);
+}
+
+/// The folder of the tables cannot be written to.
+#[test]
+fn a_flush_that_fails_leaves_nothing_for_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    long_run(&index, 1);
+    // What the next flush would write its list of tables into.
+    let number = index.shared.tree.current_version().id() + 1;
+    let list = folder.path().join(format!("index/v{number}"));
+    std::fs::create_dir(&list).unwrap();
+    let mut batch = Batch::default();
+    batch.put(Table::Current, b"a".to_vec(), vec![1; 90]);
+    index.apply(&batch.writes, 2).unwrap();
+    for _ in 0..3 {
+        index.checkpoint(None).unwrap_err();
+        assert!(nothing_is_left(folder.path(), &index));
+    }
+    std::fs::remove_dir(&list).unwrap();
+    index.checkpoint(None).unwrap();
+    assert_eq!(index.read().get(Table::Current, b"a").unwrap(), Some(Bytes::from(vec![1; 90])));
+}
