@@ -1,8 +1,8 @@
 //! A site's directory looked through while nobody runs on it: what is damaged, by the names that people know.
 //!
 //! Before: `skerry check`. After: storage reads everything. Invariants: opens the store as a start of the site does
-//! and changes no more than that, unless a repair is asked for; a repair throws nothing away (the old index is moved
-//! aside) and leaves what it cannot mend on the list that the running site mends from others; no index is rebuilt while
+//! and changes no more than that, unless a repair is asked for; a repair leaves a whole index alone, throws nothing away (the
+//! old index is moved aside) and leaves what it cannot mend on the list that the running site mends from others; no index is rebuilt while
 //! only that index says what a damaged base or segment of the journal said.
 
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ pub struct CheckReport {
     pub unlisted: u64,
     /// Damaged parts of the journal.
     pub journal: Vec<HurtJournal>,
-    /// Whether the index was rebuilt and what is damaged noted for the site to mend.
+    /// Whether what is damaged is noted for the site to mend, and the index was rebuilt if it asked for it.
     pub repaired: bool,
 }
 
@@ -171,8 +171,10 @@ pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport,
         look.renew_base(&store, &recovery, examined.as_ref(), &mut report)?;
         // One that was built a moment ago is not built again: it would take the place of the one that was given up for it.
         let is_built = matches!(recovery.index, IndexState::Rebuilt(_)) && examined.is_some();
+        // A whole one is left alone: a rebuild may lose what only it says, or come to no end.
+        let asks = examined.is_none() || report.index.starts_with(DAMAGED) || store.asks_for_a_rebuild();
         drop(store);
-        if !is_built {
+        if !is_built && asks {
             let (store, recovery) = look.open(true)?;
             report.opened(&recovery);
             if examined.is_none() {

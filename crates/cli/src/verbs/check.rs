@@ -21,7 +21,7 @@ pub(crate) struct Check {
     /// Directory of a site that does not run, or of a demo with --site
     #[arg(long, value_name = "DIR", env = "SKERRY_DIR", default_value = site_files::DEFAULT_DIRECTORY)]
     dir: PathBuf,
-    /// Rebuild the index from journal and payload (the old one is kept aside), after a new base of the journal was written from it where a part of that is damaged, and note what is damaged, so that the site mends it from others once it runs
+    /// Rebuild the index from journal and payload (the old one is kept aside) where it does not read or lacks something, after a new base of the journal was written from it where a part of that is damaged, and note what is damaged, so that the site mends it from others once it runs
     #[arg(long)]
     repair: bool,
 }
@@ -124,14 +124,14 @@ fn advice(report: &CheckReport, repair: bool) -> &'static str {
     match (report.is_well, report.repaired, repair) {
         (true, ..) => "nothing is damaged",
         (false, true, _) => {
-            "the index is rebuilt; once the site runs it mends damaged chunks from other sites. What no other site has \
+            "what is damaged is noted, and the index is as whole as it can be; once the site runs it mends damaged chunks from other sites. What no other site has \
              (copies = 1) stays damaged: put it again, or delete it"
         }
         (false, false, true) => {
-            "would rebuild the index and note what is damaged, for the site to mend from others once it runs"
+            "would rebuild the index where it does not read or lacks something, and note what is damaged, for the site to mend from others once it runs"
         }
         (false, false, false) => {
-            "run it again with --repair: rebuilds the index, lets the site mend the rest from others. What no other site has \
+            "run it again with --repair: rebuilds the index where it must be, lets the site mend the rest from others. What no other site has \
              (copies = 1) stays damaged: put it again, or delete it"
         }
     }
@@ -152,7 +152,7 @@ mod tests {
         assert!(advice(&report, true).starts_with("would rebuild"));
         assert!(advice(&report, false).contains("copies = 1"));
         report.repaired = true;
-        assert!(advice(&report, true).starts_with("the index is rebuilt"));
+        assert!(advice(&report, true).starts_with("what is damaged is noted"));
         report.is_well = true;
         assert_eq!(advice(&report, true), "nothing is damaged");
     }

@@ -139,6 +139,19 @@ async fn a_damaged_base_of_the_journal_is_told_and_written_anew_before_the_index
     world.stop().await;
 }
 
+/// A rebuild may cost what only it says, or come to no end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repair_leaves_a_whole_index_alone() {
+    let (mut world, bodies) = filled().await;
+    world.sites[0].stop().await;
+    let whole = checked(&world.sites[0], true);
+    assert!(whole.is_well && whole.repaired && whole.index == "whole", "{whole:?}");
+    assert!(!world.sites[0].directory.path().join("data/index-aside").exists());
+    world.sites[0].start().await;
+    assert_eq!(world.sites[0].get("photos", "tree").await.unwrap(), bodies[2]);
+    world.stop().await;
+}
+
 /// The site runs well, because its index says what the segment said. A rebuild from the journal alone would lose it, and the
 /// body with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -227,6 +240,7 @@ async fn a_repair_goes_on_where_the_index_does_not_read_at_its_start() {
 async fn a_rebuild_tells_how_far_it_is() {
     let (mut world, _) = filled().await;
     world.sites[0].stop().await;
+    std::fs::remove_dir_all(world.sites[0].directory.path().join("data/index")).unwrap();
     let seen: Arc<std::sync::Mutex<Vec<Progress>>> = Arc::default();
     let heard = seen.clone();
     let watch = Watch(Arc::new(move |progress| heard.lock().unwrap().push(progress)));

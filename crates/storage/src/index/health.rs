@@ -32,6 +32,11 @@ impl Health {
         }
     }
 
+    /// Whether it was found damaged in this life.
+    pub(crate) fn is_bad(&self) -> bool {
+        self.bad.load(Ordering::Relaxed)
+    }
+
     /// A start went through upon an index that was marked: it is marked anew if it is found damaged.
     pub(crate) fn take_off(&self) -> Result<(), StorageError> {
         if self.bad.load(Ordering::Relaxed) {

@@ -43,6 +43,8 @@ pub(super) struct Opened {
     why: Option<String>,
     /// It is marked as damaged and used on: the mark stays until the start is through.
     marked: bool,
+    /// Where one was moved that nothing is known to be wrong with: a rebuild was asked for.
+    aside: Option<&'static str>,
 }
 
 impl Store {
@@ -83,7 +85,13 @@ impl Store {
             settings: &settings,
             base,
         };
-        let replayed = replay.run(&mut recovery).map_err(|error| unreadable(&opened, &mut journal, error))?;
+        let replayed = match replay.run(&mut recovery) {
+            Ok(replayed) => replayed,
+            Err(error) => {
+                let error = unreadable(&opened, &mut journal, error);
+                return Err(put_back(&*disk, opened, error));
+            }
+        };
         let durable_at_open = opened.applied.map_or(0, |applied| applied.mark);
         let marked = opened.marked;
         let index = opened.index.clone();
@@ -325,17 +333,25 @@ fn open_index(
     let failed = |error: std::io::Error| StorageError::io("move the index aside", &error);
     if !settings.index_lasts() {
         let index = index::open(None, settings)?;
-        return Ok(Opened { index, accounts: Vec::new(), applied: None, why: None, marked: false });
+        return Ok(Opened {
+            index,
+            accounts: Vec::new(),
+            applied: None,
+            why: None,
+            marked: false,
+            aside: None,
+        });
     }
     let marked = disk.list(".").map_err(failed)?.iter().any(|name| name == MARKER);
-    let tried = if settings.rebuild && !is_new {
+    let is_asked_for = settings.rebuild && !is_new;
+    let tried = if is_asked_for {
         Err("a rebuild was asked for".to_owned())
     } else {
         try_index(disk, settings, marked, journal)?
     };
     let why = match tried {
         Ok((index, applied, accounts)) if applied.is_some() || is_new => {
-            return Ok(Opened { index, accounts, applied, why: None, marked });
+            return Ok(Opened { index, accounts, applied, why: None, marked, aside: None });
         }
         Ok((index, ..)) => {
             drop(index);
@@ -344,7 +360,7 @@ fn open_index(
         Err(why) => why,
     };
     tracing::warn!(why, "the index is given up and rebuilt from the journal");
-    give_up(disk, settings).map_err(failed)?;
+    let aside = give_up(disk, settings).map_err(failed)?.filter(|_| is_asked_for && !marked);
     if marked {
         // The marker must not go before the index that it speaks of.
         disk.sync_dir(".").map_err(failed)?;
@@ -352,16 +368,16 @@ fn open_index(
     }
     disk.sync_dir(".").map_err(failed)?;
     let index = index::open(path(), settings)?;
-    Ok(Opened { index, accounts: Vec::new(), applied: None, why: Some(why), marked: false })
+    Ok(Opened { index, accounts: Vec::new(), applied: None, why: Some(why), marked: false, aside })
 }
 
 /// Moves the index aside. What lies there already stays unless this one knows as much: the index that was given up first may be
 /// all that says what those after it were built without.
-fn give_up(disk: &dyn Disk, settings: &Settings) -> std::io::Result<()> {
+fn give_up(disk: &dyn Disk, settings: &Settings) -> std::io::Result<Option<&'static str>> {
     let to = if has_folder(disk, index::ASIDE) {
         match look_at(disk, settings) {
             // It holds nothing that the journal does not say.
-            Given::Unfinished => return disk.remove_folder(index::FOLDER),
+            Given::Unfinished => return disk.remove_folder(index::FOLDER).map(|()| None),
             Given::Whole => index::ASIDE,
             Given::Lacking => index::ASIDE_LATER,
         }
@@ -370,8 +386,32 @@ fn give_up(disk: &dyn Disk, settings: &Settings) -> std::io::Result<()> {
     };
     disk.remove_folder(to)?;
     match disk.rename(index::FOLDER, to) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        Ok(()) => Ok(Some(to)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A rebuild that was asked for came to no end: the index that was there is put back, with which the store goes on as before.
+fn put_back(disk: &dyn Disk, opened: Opened, error: StorageError) -> StorageError {
+    let Some(aside) = opened.aside else { return error };
+    drop(opened);
+    let back = disk
+        .remove_folder(index::FOLDER)
+        .and_then(|()| disk.rename(aside, index::FOLDER))
+        .and_then(|()| disk.sync_dir("."));
+    let what = match &back {
+        Ok(()) => "the index could not be rebuilt and was put back as it was".to_owned(),
+        Err(failed) => {
+            format!("the index could not be rebuilt, nor be put back ({failed}): rename `{aside}` to `index`")
+        }
+    };
+    tracing::error!(%error, what);
+    match error {
+        StorageError::Damaged(why) | StorageError::Index(why) => {
+            StorageError::Damaged(format!("{what}: {why}"))
+        }
+        error => error.within(&what),
     }
 }
 

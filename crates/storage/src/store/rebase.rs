@@ -23,9 +23,11 @@ use super::report::Collected;
 use super::{DamagedSegment, ScrubStep, Store, put};
 use crate::chunks::Key;
 use crate::chunks::row::{Area, Row, decode, read_chunk_key};
+use crate::disk::Disk;
 use crate::index::Reading;
-use crate::journal::Position;
 use crate::journal::base::{self, Item, Reader, Writer};
+use crate::journal::segment::{HEADER, SegmentHeader};
+use crate::journal::{FOLDER, Position, file_name, numbers};
 use crate::{ReadError, StorageError};
 
 /// The reducer's tables.
@@ -68,23 +70,50 @@ pub(super) struct Base {
 impl Base {
     /// One that does not read is as none here: nothing is removed for its sake, and a new one is written from an index that is
     /// there. A rebuild moves it aside.
-    pub(super) fn load(disk: &dyn crate::disk::Disk, salt: &[u8; 16]) -> Self {
-        match Reader::open(disk, salt) {
-            Ok(Some(reader)) => {
-                let (position, len) = (reader.position, reader.len);
-                Self { segment: position.segment, lsn: position.lsn, len, damaged: false }
-            }
-            Ok(None) => Self::default(),
-            Err(error) => {
-                tracing::error!(%error, "the base of the journal is damaged; a new one will be written");
-                Self { damaged: true, ..Self::default() }
-            }
-        }
+    pub(super) fn load(disk: &dyn Disk, salt: &[u8; 16]) -> Self {
+        let loaded = Self::read(disk, salt).and_then(|base| joins(disk, salt, &base).map(|()| base));
+        loaded.unwrap_or_else(|error| {
+            tracing::error!(%error, "the base of the journal is damaged; a new one will be written");
+            Self { damaged: true, ..Self::default() }
+        })
+    }
+
+    fn read(disk: &dyn Disk, salt: &[u8; 16]) -> Result<Self, StorageError> {
+        let reader = Reader::open(disk, salt)?;
+        Ok(reader.map_or_else(Self::default, |reader| {
+            let (position, len) = (reader.position, reader.len);
+            Self { segment: position.segment, lsn: position.lsn, len, damaged: false }
+        }))
     }
 }
 
+/// Whether the journal begins where the base ends, or at its beginning. A base that is gone, or a segment behind it, is as one that
+/// does not read: only the index says what it said.
+fn joins(disk: &dyn Disk, salt: &[u8; 16], base: &Base) -> Result<(), StorageError> {
+    let names = disk.list(FOLDER).map_err(|error| StorageError::io("list the journal", &error))?;
+    let Some(first) = numbers(&names).into_iter().find(|number| *number >= base.segment) else {
+        return Ok(());
+    };
+    // One whose beginning does not read is damaged itself.
+    let (begins, upto) = (first_lsn(disk, salt, first), base.lsn.max(1));
+    match begins {
+        Some(begins) if begins > upto => Err(StorageError::Damaged(format!(
+            "entries {upto} to {} are gone: the journal begins with segment {first}, and no base says what was before it",
+            begins - 1
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The first position that a segment of the journal holds, if that reads.
+pub(super) fn first_lsn(disk: &dyn Disk, salt: &[u8; 16], number: u32) -> Option<u64> {
+    let mut bytes = [0; HEADER];
+    disk.open(&file_name(FOLDER, number)).and_then(|file| file.read_at(0, &mut bytes)).ok()?;
+    SegmentHeader::read(&bytes, salt).map(|header| header.first_lsn)
+}
+
 /// Whether all of the base reads, or there is none.
-pub(super) fn reads_whole(disk: &dyn crate::disk::Disk, salt: &[u8; 16]) -> Result<(), StorageError> {
+pub(super) fn reads_whole(disk: &dyn Disk, salt: &[u8; 16]) -> Result<(), StorageError> {
     Reader::open(disk, salt)?.map_or(Ok(()), |reader| reader.each(&mut |_| Ok(())))
 }
 
@@ -170,6 +199,12 @@ impl Store {
         Some(format!("journal segment {number}: {why}"))
     }
 
+    /// Whether a rebuild of the index may take in what this one lacks, or this one does not read.
+    pub fn asks_for_a_rebuild(&self) -> bool {
+        let sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        !sweep.unread.is_empty() || !sweep.lacking.is_empty() || sweep.aside_stays || self.health.is_bad()
+    }
+
     /// Whether a segment of the journal is not needed any more for what it says.
     pub fn is_before_base(&self, segment: u32) -> bool {
         segment < self.base_segment.load(Ordering::Relaxed)
@@ -191,7 +226,7 @@ impl Store {
         }
     }
 
-    /// What is wrong with the base; none if it reads whole, or there is none.
+    /// What is wrong with the base; none if it reads whole, or there is none and never was.
     pub(super) fn base_damage(&self) -> Option<String> {
         let read = Reader::open(&*self.disk, &self.salt).and_then(|reader| {
             reader.map_or(Ok(()), |reader| {
@@ -199,7 +234,8 @@ impl Store {
                 reader.each(&mut |_| Ok(()))
             })
         });
-        read.err().map(|error| error.to_string())
+        let joined = || joins(&*self.disk, &self.salt, &Base::read(&*self.disk, &self.salt)?);
+        read.and_then(|()| joined()).err().map(|error| error.to_string())
     }
 
     fn is_worth_a_base(&self, sweep: &Sweep, pressed: bool) -> bool {

@@ -19,6 +19,7 @@ use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, ChunkId, ChunkKind, WallTime};
 
 use super::changes::{listed, load_row};
+use super::rebase::first_lsn;
 use super::{Class, Store};
 use crate::chunks::Key;
 use crate::chunks::row::{self, Area, Place, Row, read_chunk_key};
@@ -355,7 +356,10 @@ impl Store {
         file.release(0, len);
         step.bytes += len.saturating_sub(self.space.of(Area::Journal, number).freed);
         let why = match walk_sealed(&file, number, &self.salt, &mut |_| Ok(())) {
-            Ok(Some(_)) => return Ok(Some(number)),
+            Ok(Some((_, footer))) => {
+                step.segments.extend(self.gap_behind(number, footer.first_lsn + footer.lines.len() as u64));
+                return Ok(Some(number));
+            }
             Ok(None) => "it does not read as its table says".to_owned(),
             // The step is made again.
             Err(error @ StorageError::Lacking { .. }) => return Err(error),
@@ -368,6 +372,18 @@ impl Store {
             step.segments.push(DamagedSegment { segment: number, why });
         }
         Ok(Some(number))
+    }
+
+    /// A segment that does not go on where the one before it ends: one between them is gone. Only the index says what it said.
+    fn gap_behind(&self, number: u32, end: u64) -> Option<DamagedSegment> {
+        let active = self.core().writer.tail().segment;
+        // One that is gone may have an account still.
+        let each = self.space.each(Area::Journal).into_iter().filter(|(_, used)| used.len > 0);
+        let segment = each.map(|(number, _)| number).find(|next| (number + 1..=active).contains(next))?;
+        let begins = first_lsn(&*self.disk, &self.salt, segment).filter(|begins| *begins > end)?;
+        let why = format!("entries {end} to {}, which lay before it, are gone", begins - 1);
+        tracing::error!(segment, why, "damaged journal segment");
+        Some(DamagedSegment { segment, why })
     }
 
     fn save(&self, scrub: &mut Scrub) -> Result<(), StorageError> {

@@ -150,3 +150,24 @@ fn a_marked_index_that_fails_a_start_keeps_its_mark() {
     }
     assert!(failed > 0);
 }
+
+/// A start looks at no segment that its index knows; a rebuild looks at all, and of one of payload that does not read it goes no
+/// further. The site served everything else before.
+#[test]
+fn a_rebuild_that_was_asked_for_and_comes_to_no_end_costs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _) = open(folder.path(), &settings()).unwrap();
+    (0..20).for_each(|number| put_small(&store, &format!("key-{number}"), number, b"x").unwrap());
+    super::world::put_large(&store, "large", 99, &body(99, 20_000)).unwrap();
+    store.checkpoint().unwrap();
+    let before = keys(&store.view());
+    drop(store);
+    // What a rebuild needs, and cannot read.
+    std::fs::create_dir(folder.path().join("base")).unwrap();
+    let refused = open(folder.path(), &Settings { rebuild: true, ..settings() }).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("put back as it was"), "{refused}");
+    assert!(!folder.path().join("index-aside").exists());
+    std::fs::remove_dir(folder.path().join("base")).unwrap();
+    let (store, recovery) = open(folder.path(), &settings()).unwrap();
+    assert_eq!((recovery.index, keys(&store.view())), (IndexState::Opened, before));
+}

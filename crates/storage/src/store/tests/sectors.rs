@@ -427,6 +427,63 @@ fn a_base_that_cannot_be_read_just_now_is_not_taken_for_none() {
     }
 }
 
+/// As a copy of the directory that lost a file, or `fsck`, leaves it: the index says it all, and a rebuild would lose it.
+#[test]
+fn a_base_or_a_segment_that_is_gone_is_no_other_than_one_that_is_damaged() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    for number in 0..60 {
+        put_small(&store, &format!("{number}"), number, &body(number, 3000)).unwrap();
+    }
+    store.renew_base().unwrap();
+    for number in (0..60).filter(|number| number % 20 != 3) {
+        delete(&store, &format!("{number}")).unwrap();
+    }
+    collect(&store, 1);
+    for number in 60..120 {
+        put_small(&store, &format!("{number}"), number, &body(number, 3000)).unwrap();
+    }
+    store.checkpoint().unwrap();
+    assert_eq!(store.examine().unwrap().base, None);
+    let held = keys(&store.view());
+    let segments: Vec<_> = store.space.each(Area::Journal).into_iter().map(|(number, _)| number).collect();
+    let (first, active) = (store.base_segment.load(Ordering::Relaxed), store.core().writer.tail().segment);
+    drop(store);
+    assert!(segments[0] > 1 && active > first + 2, "{segments:?} {first} {active}");
+    let middle = segments.iter().copied().find(|number| *number > first + 1).unwrap();
+    let kept_rows = settings.kept.as_ref().unwrap();
+    for gone in ["base".to_owned(), file_name("journal", middle)] {
+        for marked in [false, true] {
+            let (disk, case) = (disk.copied(), format!("{gone}, marked {marked}"));
+            let settings = Settings { kept: Some(Arc::new(kept_rows.copied())), ..settings.clone() };
+            disk.remove(&gone).unwrap();
+            if marked && gone == "base" {
+                disk.create(crate::index::health::MARKER, 0).unwrap();
+            }
+            let (store, recovery) = open(&disk, &settings);
+            assert_eq!(recovery.index, IndexState::Opened, "{case}");
+            let examined = store.examine().unwrap();
+            assert_eq!(
+                (examined.base.is_some(), examined.segments.is_empty()),
+                (gone == "base", gone == "base"),
+                "{case}"
+            );
+            store.note_hurt(&examined.segments);
+            store.checkpoint().unwrap();
+            store.collect(WallTime(1)).unwrap();
+            assert!(disk.names().contains(&"base".to_owned()), "{case}");
+            drop(store);
+            settings.kept.as_ref().unwrap().lose();
+            let (store, _) = open(&disk, &settings);
+            assert_eq!(
+                keys(&store.view()).keys().collect::<Vec<_>>(),
+                held.keys().collect::<Vec<_>>(),
+                "{case}"
+            );
+        }
+    }
+}
+
 /// What the index was rebuilt from in its place is needed from then on.
 #[test]
 fn a_rebuild_without_a_damaged_base_needs_the_segments_before_it() {
