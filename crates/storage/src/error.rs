@@ -70,6 +70,11 @@ impl StorageError {
     }
 }
 
+/// Whether it is about the place that is written, and not about room or what the machine lacks.
+pub(crate) fn is_of_the_medium(error: &std::io::Error) -> bool {
+    matches!(StorageError::io("", error), StorageError::Io { .. })
+}
+
 /// Whether it is the process or the machine that lacks something, and not the file.
 pub(crate) fn is_passing(error: &std::io::Error) -> bool {
     let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::INTR];

@@ -5,11 +5,12 @@
 //! Ordinary frames may only take spares beyond the reserve; those that let go of space may take the last.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::StorageError;
 use crate::disk::{Disk, File};
+use crate::error::is_of_the_medium;
 use crate::meter::SyncMeter;
 
 use super::frame::{self, Draft, Kind, Stamp};
@@ -68,6 +69,8 @@ pub(crate) struct Writer {
     buffer: Vec<u8>,
     /// Spares of another length, which are gone.
     discarded: Vec<u32>,
+    /// The segment that could not be written.
+    failed: Option<u32>,
 }
 
 impl Writer {
@@ -77,6 +80,7 @@ impl Writer {
         salt: [u8; 16],
         segment_bytes: u64,
         walked: &Walked,
+        unwritable: &BTreeSet<u32>,
     ) -> Result<Self, StorageError> {
         let open = |number| {
             disk.open(&file_name(FOLDER, number))
@@ -96,20 +100,12 @@ impl Writer {
             staged: Vec::new(),
             buffer: Vec::new(),
             discarded: Vec::new(),
+            failed: None,
         };
         if walked.tail.is_some() {
             let file = open(tail.segment)?;
             let capacity = file.len().map_err(|error| StorageError::io("measure the journal", &error))?;
-            // What a killed process left in the page cache was read as durable, so it must become so.
-            let synced = || file.sync().map_err(|error| StorageError::io("sync the journal", &error));
-            if walked.is_unread {
-                tracing::warn!(
-                    segment = tail.segment,
-                    "the end of the journal cannot be read; it goes on in a new segment"
-                );
-                synced()?;
-            } else if ends_well(&file, walked, tail.offset)? {
-                synced()?;
+            if goes_on_there(&file, walked, unwritable.contains(&tail.segment))? {
                 let (first_lsn, lines) = (walked.first_lsn, walked.lines.clone());
                 writer.active = Some(Active { number: tail.segment, file, capacity, first_lsn, lines });
             }
@@ -300,24 +296,35 @@ impl Writer {
         let Some(active) = self.active.as_ref().filter(|_| self.unsynced > 0) else { return Ok(()) };
         // All segments before it were synced when they were sealed.
         let synced = meter.time(&*self.disk, || active.file.sync());
-        synced.map_err(|error| StorageError::stops("sync the journal", &error))?;
+        let number = active.number;
+        synced.map_err(|error| self.failed_at(number, "sync the journal", &error))?;
         (self.durable, self.unsynced) = (self.tail.lsn - 1, 0);
         Ok(())
     }
 
+    /// The segment that could not be written, by what is wrong with it.
+    pub(crate) const fn failed(&self) -> Option<u32> {
+        self.failed
+    }
+
+    fn failed_at(&mut self, number: u32, what: &str, error: &std::io::Error) -> StorageError {
+        if is_of_the_medium(error) {
+            self.failed = Some(number);
+        }
+        StorageError::stops(what, error)
+    }
+
     /// Writes what is staged, and syncs it unless it may wait. After an error the journal must not be written again.
     pub(crate) fn write(&mut self, meter: &SyncMeter, waits: bool) -> Result<Vec<Sealed>, StorageError> {
-        let failed = |error: std::io::Error| StorageError::stops("write the journal", &error);
         let mut sealed = Vec::new();
-        for piece in &self.staged {
-            piece.file.write_at(piece.offset, &[&piece.bytes]).map_err(failed)?;
-            self.unsynced += piece.bytes.len() as u64;
-            if piece.seals {
-                let len = piece.offset + piece.bytes.len() as u64;
-                piece.file.truncate(len).map_err(failed)?;
-                meter.time(&*self.disk, || piece.file.sync()).map_err(failed)?;
-                sealed.push(Sealed { number: piece.number, len });
+        for at in 0..self.staged.len() {
+            let Some(piece) = self.staged.get(at) else { break };
+            let number = piece.number;
+            match write_piece(&*self.disk, piece, meter) {
+                Ok(length) => sealed.extend(length.map(|len| Sealed { number, len })),
+                Err(error) => return Err(self.failed_at(number, "write the journal", &error)),
             }
+            self.unsynced += piece.bytes.len() as u64;
         }
         if !waits {
             self.sync(meter)?;
@@ -333,20 +340,42 @@ impl Writer {
     }
 }
 
-/// Takes off what a torn write left behind the last frame; false where the disk does not take that: nothing more is written
-/// there then, and what is torn is cut off.
-fn ends_well(file: &Arc<dyn File>, walked: &Walked, end: u64) -> Result<bool, StorageError> {
-    if walked.torn.is_none() {
-        return Ok(true);
+/// Writes one; of a segment that ends with it, synced, its length.
+fn write_piece(disk: &dyn Disk, piece: &Piece, meter: &SyncMeter) -> std::io::Result<Option<u64>> {
+    piece.file.write_at(piece.offset, &[&piece.bytes])?;
+    if !piece.seals {
+        return Ok(None);
     }
-    match reader::blank(file, end) {
-        Err(error @ StorageError::Io { .. }) => {
-            tracing::warn!(%error, "the end of the journal cannot be written; it goes on in a new segment");
-            file.truncate(end).map_err(|error| StorageError::io("cut off a torn tail", &error))?;
-            Ok(false)
+    let len = piece.offset + piece.bytes.len() as u64;
+    piece.file.truncate(len)?;
+    meter.time(disk, || piece.file.sync())?;
+    Ok(Some(len))
+}
+
+/// Makes the end of a segment what a frame can be written behind: takes off what a torn write left there, and makes durable what
+/// a killed process left in the page cache and was read as durable. False where the disk does not let it (`is_bad`: it did not in
+/// the life before): what is torn is cut off then, and nothing more is written there.
+fn goes_on_there(file: &Arc<dyn File>, walked: &Walked, is_bad: bool) -> Result<bool, StorageError> {
+    let Some(tail) = walked.tail else { return Ok(false) };
+    let segment = tail.segment;
+    if walked.is_unread {
+        tracing::warn!(segment, "the end of the journal cannot be read: it goes on in a new segment");
+        return Ok(false);
+    }
+    if !is_bad {
+        let blanked = if walked.torn.is_some() { reader::blank(file, tail.offset) } else { Ok(()) };
+        let sync = || file.sync().map_err(|error| StorageError::io("sync the journal", &error));
+        match blanked.and_then(|()| sync()) {
+            Err(error @ StorageError::Io { .. }) => tracing::warn!(segment, %error, "the end of the journal"),
+            made => return made.map(|()| true),
         }
-        blanked => blanked.map(|()| true),
     }
+    tracing::warn!(segment, "the end of the journal cannot be written: it goes on in a new segment");
+    file.truncate(tail.offset).map_err(|error| StorageError::io("cut off the end of the journal", &error))?;
+    if let Err(error) = file.sync() {
+        tracing::warn!(segment, %error, "nor can it be synced");
+    }
+    Ok(false)
 }
 
 /// Bytes of the group buffer kept between groups.

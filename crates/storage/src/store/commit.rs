@@ -11,12 +11,13 @@ use skerry_base::kv::View;
 use super::changes::{Changes, Placed};
 use super::once::Once;
 use super::queue::{Asked, Job};
-use super::{Core, Entry, SmallBody, Store};
+use super::{Core, Entry, SmallBody, Store, unwritable};
 use crate::StorageError;
 use crate::chunks::Key;
 use crate::chunks::live::Fresh;
 use crate::chunks::row::{Applied, Area, Place};
 use crate::disk::Disk;
+use crate::error::is_of_the_medium;
 use crate::journal::frame::{BodyLine, Kind};
 use crate::journal::writer::Sealed;
 
@@ -170,7 +171,8 @@ impl Store {
         self.sync_payload()?;
         let mut core = self.core();
         self.check_poison()?;
-        core.writer.sync(&self.journal_meter).map_err(|error| self.poison(&error))?;
+        let synced = core.writer.sync(&self.journal_meter);
+        synced.map_err(|error| self.poison_journal(&core, &error))?;
         self.unsynced.store(core.writer.unsynced(), Ordering::Release);
         Ok(())
     }
@@ -366,7 +368,7 @@ impl Store {
         let is_noted = core.writer.has_staged();
         let written = core.writer.write(&self.journal_meter, waits);
         self.note_journal_room(core);
-        let sealed = written.map_err(|error| self.poison(&error))?;
+        let sealed = written.map_err(|error| self.poison_journal(core, &error))?;
         self.unsynced.store(core.writer.unsynced(), Ordering::Release);
         self.note_sealed(&sealed);
         let ready = self.entering(&mut changes, is_noted)?;
@@ -477,10 +479,24 @@ impl Store {
         for file in files {
             let synced = self.payload_meter.time(&*self.disk as &dyn Disk, || file.sync());
             // The pages may be gone though a second sync would succeed: only a new start knows what is there.
-            synced.map_err(|error| self.poison(&StorageError::stops("sync payload", &error)))?;
+            synced.map_err(|error| {
+                if is_of_the_medium(&error) {
+                    // Or one before it, which is not written again in any case.
+                    unwritable::note(&*self.disk, Area::Payload, self.payload.tail().0);
+                }
+                self.poison(&StorageError::stops("sync payload", &error))
+            })?;
         }
         self.live.lock().sync_ended(keys);
         Ok(())
+    }
+
+    /// The journal could not be written: the next life goes on in another segment.
+    fn poison_journal(&self, core: &Core, error: &StorageError) -> StorageError {
+        if let Some(number) = core.writer.failed() {
+            unwritable::note(&*self.disk, Area::Journal, number);
+        }
+        self.poison(error)
     }
 
     /// Runs changes of the store's own under the lock of the groups. Nothing is applied if `make` answers none.

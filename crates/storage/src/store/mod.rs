@@ -2,7 +2,7 @@
 //!
 //! Split by what is done: [`open`], [`replay`] and [`unvouched`] bring it up, [`commit`] carries out groups, [`put`] and [`read`]
 //! handle chunks, [`collect`], [`strip`], [`compact`] and [`release`] give space back, [`rebase`] lets old journal go, [`scrub`], [`unread`] and [`examine`] read everything
-//! again, [`committer`] runs the threads; [`absent`] and [`tending`] make a rebuild quick.
+//! again, [`committer`] runs the threads; [`unwritable`] passes over a dead spot; [`absent`] and [`tending`] make a rebuild quick.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -50,6 +50,7 @@ mod strip;
 mod tending;
 mod unread;
 mod unvouched;
+mod unwritable;
 mod words;
 
 pub use committer::Committer;

@@ -9,7 +9,7 @@ use skerry_base::kv::{Reducer, Table};
 
 use super::rebase::{Base, reads_whole};
 use super::replay::{Replay, Replayed};
-use super::{Core, IndexState, Recovery, Store};
+use super::{Core, IndexState, Recovery, Store, unwritable};
 use crate::checksum::crc32c;
 use crate::chunks::row::{
     ACCOUNT, APPLIED, Account, Applied, Area, LACKING, MISSED, REBUILDING, UNREAD, decode, read_account_key,
@@ -142,7 +142,9 @@ fn assemble(
     durable_at_open: u64,
     lock: crate::disk::Lock,
 ) -> Result<Store, StorageError> {
-    let writer = Writer::resume(&disk, salt, settings.journal_segment_bytes, &replayed.walked)?;
+    let mut unwritable = unwritable::noted(&*disk, Area::Journal);
+    unwritable.extend(&replayed.unwritable);
+    let writer = Writer::resume(&disk, salt, settings.journal_segment_bytes, &replayed.walked, &unwritable)?;
     // They were measured before anybody knew.
     writer.discarded().iter().for_each(|number| space.removed(Area::Journal, *number));
     let segments = |area, bytes, known| Segments::resume(&disk, area, salt, bytes, known);
@@ -202,6 +204,7 @@ fn assemble(
             other => other?,
         }
         core.writer.go_on(&store.journal_meter)?;
+        unwritable::forget(&*store.disk, Area::Journal, core.writer.tail().segment);
         store.note_journal_room(&core);
         // What the replay took in, and where payload goes on.
         let reading = store.index.read();

@@ -18,10 +18,11 @@ use super::judge::{Bytes, Rotten, children_in, judge, note_rotten, read_at, read
 use super::open::{Opened, lacking_of, unread_of};
 use super::rebase::{Base, table_of};
 use super::tending::Tending;
-use super::{Damage, DamagedChunk, IndexState, Recovery};
+use super::{Damage, DamagedChunk, IndexState, Recovery, unwritable};
 use crate::chunks::Key;
 use crate::chunks::row::{Applied, Area, LACKING, MISSED, Note, Place, REBUILDING, Row};
 use crate::disk::{Disk, File};
+use crate::error::is_of_the_medium;
 use crate::index::Index;
 use crate::journal::base::{self, Item, Reader};
 use crate::journal::frame::Kind;
@@ -49,6 +50,8 @@ pub(super) struct Replayed {
     pub(super) payload: Known,
     pub(super) cache: Known,
     pub(super) base: Base,
+    /// Segments of the journal that cannot be synced.
+    pub(super) unwritable: BTreeSet<u32>,
 }
 
 /// The parts that a replay works on.
@@ -96,6 +99,8 @@ pub(super) struct Progress {
     tending: Option<Tending>,
     /// Payload segments in which something lies that the disk could not read, and may again, and that the index does not know.
     pub(super) unread: BTreeSet<u32>,
+    /// Segments of the journal that cannot be synced.
+    unwritable: BTreeSet<u32>,
 }
 
 impl Replay<'_> {
@@ -117,6 +122,7 @@ impl Replay<'_> {
             written: rebuilds.then(|| self.written()).transpose()?.flatten(),
             tending: rebuilds.then(|| Tending::of(self.opened.index.clone())),
             unread: BTreeSet::new(),
+            unwritable: BTreeSet::new(),
         };
         if rebuilds && recovery.index != IndexState::New {
             self.apply(&mut progress, |changes| {
@@ -154,7 +160,8 @@ impl Replay<'_> {
             }
         }
         recovery.unread = unread_of(self.index())?.into_iter().collect();
-        Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base })
+        let unwritable = progress.unwritable;
+        Ok(Replayed { walked, mark: progress.applied.mark, payload, cache, base, unwritable })
     }
 
     /// Remembers which damaged segments said something that the index does not: of what lies before `from` it knows all.
@@ -241,6 +248,8 @@ impl Replay<'_> {
         let last = all.last().copied();
         // A number that was used is not used again, though the file is gone.
         let mut known = Known { last_number: from.0, active: None };
+        let mut unwritable = unwritable::noted(&**self.disk, area);
+        unwritable::forget(&**self.disk, area, last.unwrap_or(0));
         for number in all {
             if number < from.0 {
                 self.remove_if_dead(area, number)?;
@@ -252,7 +261,9 @@ impl Replay<'_> {
             let doubtful = last.is_some_and(|last| number + DOUBTFUL > last);
             if area == Area::Payload && (doubtful || !rebuilds) {
                 // What a killed process left in the page cache is read as durable, so it must become so.
-                file.sync().map_err(failed)?;
+                if !synced(&file, area.folder(), number).map_err(failed)? {
+                    unwritable.insert(number);
+                }
                 let behind = if rebuilds { 0 } else { start };
                 believe_the_medium(&file, behind).map_err(failed)?;
             }
@@ -277,7 +288,15 @@ impl Replay<'_> {
             let end = scanned.end;
             self.tell(Stage::RebuildChunks, rebuilds, area, number);
             if is_last {
-                known = Known { last_number: number, active: Some((number, end.max(GRAIN))) };
+                let end = end.max(GRAIN);
+                known = Known { last_number: number, active: Some((number, end)) };
+                if unwritable.contains(&number) {
+                    known.active = None;
+                    // As of one that is full; a cut that fails only wastes room.
+                    if file.truncate(end).is_ok() {
+                        self.space.resized(area, number, end);
+                    }
+                }
             }
         }
         Ok(known)
@@ -489,7 +508,7 @@ impl Replay<'_> {
             lsn: start.lsn,
             previous: start.previous,
         });
-        self.sync_last((start.segment, start.offset))?;
+        self.sync_last(progress, (start.segment, start.offset))?;
         let mut reading = self.sight(progress);
         let mut held: Option<Held> = None;
         let walked = walk(&**self.disk, self.salt, from, &mut |met| {
@@ -537,13 +556,14 @@ impl Replay<'_> {
     /// What a killed process left in the page cache is read as durable, so it must become so, before an index that has
     /// taken it in is flushed. All segments but the last in use were synced when they were sealed; what the index has taken
     /// was synced before that was flushed.
-    fn sync_last(&self, taken: (u32, u64)) -> Result<(), StorageError> {
+    fn sync_last(&self, progress: &mut Progress, taken: (u32, u64)) -> Result<(), StorageError> {
         let failed = |error: std::io::Error| StorageError::io("sync the journal", &error);
         let all = numbers(&self.disk.list(crate::journal::FOLDER).map_err(failed)?);
         let unused = self.settings.reserve_segments as usize + 2;
         for number in all.into_iter().rev().take(unused + 1) {
             let file = self.disk.open(&file_name(crate::journal::FOLDER, number)).map_err(failed)?;
-            file.sync().map_err(failed)?;
+            let is_synced = synced(&file, crate::journal::FOLDER, number).map_err(failed)?;
+            progress.unwritable.extend((!is_synced).then_some(number));
             match number.cmp(&taken.0) {
                 Ordering::Less => {}
                 Ordering::Equal => believe_the_medium(&file, taken.1).map_err(failed)?,
@@ -666,6 +686,18 @@ impl Replay<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Makes durable what is read as durable; false where the disk does not take it: then what lies on it is read, which is all that
+/// anybody was told of, and nothing more is written there.
+fn synced(file: &Arc<dyn File>, folder: &str, number: u32) -> std::io::Result<bool> {
+    match file.sync() {
+        Err(error) if is_of_the_medium(&error) => {
+            tracing::warn!(folder, number, %error, "a segment cannot be synced: nothing more is written there");
+            Ok(false)
+        }
+        made => made.map(|()| true),
     }
 }
 

@@ -277,3 +277,50 @@ fn an_index_that_was_marked_as_damaged_is_not_found_again_without_its_mark() {
         assert!(!has("index") || has("index-bad"), "cut at {op}, seed {seed}: {names:?}");
     }
 }
+
+/// A dead spot of the card, where the first write of each life would go.
+#[test]
+fn a_segment_that_cannot_be_written_is_passed_over_by_the_next_life() {
+    let failed = || Err(std::io::Error::other("Input/output error"));
+    for (case, name) in
+        ["journal/0000000001.seg", "journal/0000000001.seg", "payload/0000000001.seg"].iter().enumerate()
+    {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        put_small(&store, "a", 1, b"1").unwrap();
+        put_large(&store, "b", 2, &body(2, 20_000)).unwrap();
+        match case {
+            0 => disk.on_write(name, failed),
+            _ => disk.on_sync(name, failed),
+        }
+        let put = |store: &Store, number| {
+            put_large(store, &format!("{number}"), number, &body(number, 20_000))?;
+            put_small(store, &format!("small {number}"), number, &body(number, 900))
+        };
+        put(&store, 3).unwrap_err();
+        put(&store, 4).unwrap_err();
+        drop(store);
+        for life in 0..3_u64 {
+            let (store, recovery) = open(&disk, &settings);
+            assert_eq!(recovery.damage, vec![], "case {case}, life {life}");
+            put(&store, 10 + life).unwrap();
+            let held = keys(&store.view());
+            assert!(held.contains_key(b"a".as_slice()) && held.contains_key(b"b".as_slice()));
+            audit(&store);
+            drop(store);
+            if life == 1 {
+                settings.kept.as_ref().unwrap().lose();
+            }
+        }
+        let notes = disk.names().into_iter().filter(|name| name.starts_with("unwritable")).count();
+        assert_eq!(notes, 0, "case {case}: nobody would write there again");
+        // The power goes, and what was acknowledged is there.
+        settings.kept.as_ref().unwrap().lose();
+        let (store, recovery) = open(&disk.power_cut(case as u64), &settings);
+        assert_eq!(recovery.damage, vec![], "case {case}");
+        assert!(
+            (10..13).all(|number| keys(&store.view()).contains_key(format!("small {number}").as_bytes()))
+        );
+        audit(&store);
+    }
+}
