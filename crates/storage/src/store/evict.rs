@@ -21,6 +21,7 @@ use super::report::{CacheStats, Collected};
 use crate::chunks::Key;
 use crate::chunks::row::{Area, KEPT, Place, Row, decode, kept_key, read_chunk_key};
 use crate::disk::Disk;
+use crate::error::is_of_the_medium;
 use crate::payload::extent::extent_len;
 use crate::payload::scan;
 use crate::payload::segments::SMALLEST;
@@ -475,6 +476,10 @@ impl Store {
             let file = match self.files.get(Area::Cache, number) {
                 Ok(file) => file,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) if is_of_the_medium(&error) => {
+                    tracing::warn!(segment = number, %error, "a segment of copies cannot be opened; it is passed over");
+                    continue;
+                }
                 Err(error) => return Err(StorageError::io("open a cache segment", &error)),
             };
             if let Some((at, extent)) = scan::next(&file, &self.salt, number, within)? {

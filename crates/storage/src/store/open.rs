@@ -15,6 +15,7 @@ use crate::chunks::row::{
     ACCOUNT, APPLIED, Account, Applied, Area, LACKING, MISSED, REBUILDING, UNREAD, decode, read_account_key,
 };
 use crate::disk::Disk;
+use crate::error::is_of_the_medium;
 use crate::fields::Fields;
 use crate::index::health::{Health, MARKER, mark};
 use crate::index::{self, Index};
@@ -529,8 +530,15 @@ fn load_lengths(disk: &dyn Disk, space: &Space) -> Result<(), StorageError> {
     let failed = |error: std::io::Error| StorageError::io("measure the segments", &error);
     for area in [Area::Journal, Area::Payload, Area::Cache] {
         for number in numbers(&disk.list(area.folder()).map_err(failed)?) {
-            let file = disk.open(&file_name(area.folder(), number)).map_err(failed)?;
-            space.resized(area, number, file.len().map_err(failed)?);
+            let name = file_name(area.folder(), number);
+            match disk.open(&name).and_then(|file| file.len()) {
+                Ok(len) => space.resized(area, number, len),
+                // Copies may go at any time: reading one says that it is not here.
+                Err(error) if area == Area::Cache && is_of_the_medium(&error) => {
+                    tracing::error!(name, %error, "a segment of copies cannot be opened; it is passed over");
+                }
+                Err(error) => return Err(StorageError::io(format!("measure {name}"), &error)),
+            }
         }
     }
     Ok(())

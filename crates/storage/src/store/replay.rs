@@ -256,8 +256,16 @@ impl Replay<'_> {
                 continue;
             }
             let start = if number == from.0 { from.1 } else { 0 };
-            let file = self.disk.open(&file_name(area.folder(), number)).map_err(failed)?;
+            let name = file_name(area.folder(), number);
             let is_last = last == Some(number);
+            let file = match self.disk.open(&name).and_then(|file| file.len().map(|_| file)) {
+                Err(error) if area == Area::Cache && is_of_the_medium(&error) => {
+                    // As one that is gone.
+                    known.last_number = number;
+                    continue;
+                }
+                opened => opened.map_err(|error| StorageError::io(format!("look through {name}"), &error))?,
+            };
             let doubtful = last.is_some_and(|last| number + DOUBTFUL > last);
             if area == Area::Payload && (doubtful || !rebuilds) {
                 // What a killed process left in the page cache is read as durable, so it must become so.
@@ -276,7 +284,6 @@ impl Replay<'_> {
             };
             if let Some(error) = &scanned.gave_up {
                 // Copies may go at any time; what counts is not to be taken for what is not there.
-                let name = file_name(area.folder(), number);
                 if area == Area::Payload {
                     return Err(StorageError::io(format!("look through {name}"), error));
                 }

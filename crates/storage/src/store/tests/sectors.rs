@@ -545,3 +545,35 @@ fn copies_that_a_power_cut_took_are_forgotten_and_their_segment_goes() {
     forgets_vanished_copies(&FaultyDisk::without_holes(), gone);
     forgets_vanished_copies(&FaultyDisk::without_holes(), blank);
 }
+
+/// The rest of the site is worth more than copies, which may go at any time. Of others the error names the file.
+#[test]
+fn a_segment_of_copies_that_cannot_be_opened_stops_no_start() {
+    for rebuilt in [false, true] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        let copy = body(1, 20_000);
+        commit(&store, vec![say_put("copy", 1, ChunkId::of(&copy))]).unwrap();
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &copy).unwrap());
+        put_large(&store, "large", 2, &body(2, 20_000)).unwrap();
+        store.settle(|result| result.unwrap());
+        store.pump();
+        store.checkpoint().unwrap();
+        drop(store);
+        if rebuilt {
+            settings.kept.as_ref().unwrap().lose();
+        }
+        disk.on_open("payload/0000000001.seg", || Err(io::Error::other("Input/output error")));
+        let opened = Store::open(Arc::new(disk.clone()), Arc::new(super::world::Keys), settings.clone());
+        let refused = opened.map(drop).unwrap_err().to_string();
+        assert!(refused.contains("payload/0000000001.seg"), "{refused}");
+        disk.on_open("cache/0000000001.seg", || Err(io::Error::other("Input/output error")));
+        let (store, _) = open(&disk, &settings);
+        store.check_chunk(DOMAIN, ChunkId::of(&body(2, 20_000))).unwrap();
+        let read = store.read_chunk(DOMAIN, ChunkId::of(&copy), 0..u32::MAX);
+        assert!(matches!(read, Err(ReadError::Absent)), "{read:?}");
+        let other = body(3, 20_000);
+        drop(store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Leaf, &other).unwrap());
+        store.check_chunk(DOMAIN, ChunkId::of(&other)).unwrap();
+    }
+}
