@@ -19,6 +19,7 @@ pub(crate) struct Kept {
     refused: Mutex<Refused>,
     merged_again: AtomicUsize,
     fault: Mutex<Option<Fault>>,
+    waiting: AtomicUsize,
 }
 
 /// A row that cannot be read, and why.
@@ -63,6 +64,11 @@ impl Kept {
     /// This row cannot be read; none: all can.
     pub(crate) fn fail(&self, fault: Option<Fault>) {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+
+    /// So many memtables wait for a flush.
+    pub(crate) fn wait(&self, memtables: usize) {
+        self.waiting.store(memtables, Ordering::Relaxed);
     }
 
     /// How often a merge that was refused was to be tried again.
@@ -117,6 +123,10 @@ impl Index for KeptIndex {
 
     fn is_behind(&self) -> bool {
         false
+    }
+
+    fn waiting(&self) -> usize {
+        self.kept.waiting.load(Ordering::Relaxed)
     }
 
     fn tend(&self, _secure: Secure<'_>) -> Result<(), StorageError> {

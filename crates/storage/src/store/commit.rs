@@ -61,6 +61,10 @@ pub(super) enum Room {
     Collector,
 }
 
+/// Full memtables that wait for a flush until writes are refused. Who commits helps from four on, so there are more only where
+/// flushes fail.
+const WAITING_MOST: usize = 8;
+
 impl Store {
     /// Carries out one commit group on the calling thread and returns how many proposals and steps it took: the
     /// simulator's way. Deterministic: no clock, no randomness, no other thread.
@@ -269,6 +273,9 @@ impl Store {
             })
             .collect();
         let frees = entries.iter().all(|entry| entry.frees);
+        if !frees {
+            self.wait_for_index()?;
+        }
         self.make_room(core, &parts, &lines, if frees { Room::Freeing } else { Room::Ordinary })?;
         let staged = core.writer.stage(Kind::Entries, &parts, &lines)?;
         let mut offset = staged.bodies_at;
@@ -278,6 +285,19 @@ impl Store {
             offset += u64::from(line.len);
         }
         changes.absorb(batch)
+    }
+
+    /// What the index could not flush lies in memory: while flushes fail, writes that add to it are refused before it is all there
+    /// is. Each that is refused has the flush tried again.
+    fn wait_for_index(&self) -> Outcome {
+        if self.index.waiting() <= WAITING_MOST {
+            return Ok(());
+        }
+        if self.space.disk_free() < self.settings.memtable_bytes {
+            self.space.note_full(true);
+            return Err(StorageError::Full);
+        }
+        Err(StorageError::Busy)
     }
 
     /// The bodies that are not here already, each once.

@@ -289,3 +289,29 @@ fn who_is_asked_for_room_says_what_a_write_finds() {
     small(&store, 20_000, 1_000).unwrap();
     audit(&store);
 }
+
+/// Another program filled the disk, or it refuses the index only: the journal has its segments still, and each write would add to
+/// what lies in memory.
+#[test]
+fn writes_are_refused_before_what_the_index_cannot_flush_is_all_the_memory() {
+    for (room, full) in [(Some(0), true), (None, false)] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        put_small(&store, "a", 1, b"1").unwrap();
+        let index = settings.kept.as_ref().unwrap();
+        index.wait(8);
+        put_small(&store, "b", 2, b"2").unwrap();
+        index.wait(9);
+        disk.set_room(room);
+        let refused = put_small(&store, "c", 3, b"3").unwrap_err();
+        assert_eq!(matches!(refused, StorageError::Full), full, "{refused}");
+        assert!(full || matches!(refused, StorageError::Busy), "{refused}");
+        assert_eq!(store.usage().full, full);
+        delete(&store, "a").unwrap();
+        index.wait(0);
+        disk.set_room(None);
+        put_small(&store, "c", 3, b"3").unwrap();
+        assert!(!store.usage().full);
+        audit(&store);
+    }
+}
