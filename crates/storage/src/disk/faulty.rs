@@ -461,8 +461,19 @@ impl Disk for FaultyDisk {
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut state = self.op()?;
-        let content = state.files.remove(from).ok_or(ErrorKind::NotFound)?;
-        state.files.insert(to.to_owned(), content);
+        let inside = format!("{from}/");
+        let moved = |name: &String| Some((name.clone(), format!("{to}/{}", name.strip_prefix(&inside)?)));
+        let mut names: Vec<_> = state.files.keys().filter_map(moved).collect();
+        if state.files.contains_key(from) {
+            names.push((from.to_owned(), to.to_owned()));
+        }
+        if names.is_empty() {
+            return Err(ErrorKind::NotFound.into());
+        }
+        for (from, to) in names {
+            let content = state.files.remove(&from).ok_or(ErrorKind::NotFound)?;
+            state.files.insert(to, content);
+        }
         Ok(())
     }
 

@@ -364,7 +364,15 @@ fn open_index(
         Err(why) => why,
     };
     tracing::warn!(why, "the index is given up and rebuilt from the journal");
-    let aside = give_up(disk, settings).map_err(failed)?.filter(|_| is_asked_for && !marked);
+    let aside = if has_room_beside(disk, settings) || journal.needs_an_index(&BTreeSet::new()) {
+        give_up(disk, settings).map_err(failed)?.filter(|_| is_asked_for && !marked)
+    } else {
+        tracing::warn!(
+            "there is no room for a second index, and the journal says all: the old one is removed"
+        );
+        disk.remove_folder(index::FOLDER).map_err(failed)?;
+        None
+    };
     if marked {
         // The marker must not go before the index that it speaks of.
         disk.sync_dir(".").map_err(failed)?;
@@ -417,6 +425,18 @@ fn put_back(disk: &dyn Disk, opened: Opened, error: StorageError) -> StorageErro
         }
         error => error.within(&what),
     }
+}
+
+/// Whether an index as large as the one that is given up fits beside it. A rebuild that finds no room comes to no end, at no
+/// start: nothing else gives any back.
+fn has_room_beside(disk: &dyn Disk, settings: &Settings) -> bool {
+    let size = |name: String| disk.open(&name).and_then(|file| file.len()).unwrap_or(0);
+    let held = |folder: &str| -> u64 {
+        let names = disk.list(folder).unwrap_or_default().into_iter();
+        names.map(|name| size(format!("{folder}/{name}"))).sum()
+    };
+    let taken = held(index::FOLDER) + held(&format!("{}/tables", index::FOLDER));
+    taken == 0 || disk.free_bytes().is_ok_and(|free| free >= taken + settings.memtable_bytes)
 }
 
 fn has_folder(disk: &dyn Disk, folder: &str) -> bool {

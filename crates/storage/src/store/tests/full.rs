@@ -4,6 +4,7 @@ use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
 use super::world::{DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, say_put};
+use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::store::Store;
 use crate::{Class, Settings, StorageError};
@@ -313,5 +314,32 @@ fn writes_are_refused_before_what_the_index_cannot_flush_is_all_the_memory() {
         put_small(&store, "c", 3, b"3").unwrap();
         assert!(!store.usage().full);
         audit(&store);
+    }
+}
+
+/// No start would ever find room for the new one while the old one lies beside it, and no delete can be made before.
+#[test]
+fn an_index_that_is_given_up_where_no_second_one_has_room_makes_way_unless_only_it_knows() {
+    for (spare, only_it_knows) in [(100_000, false), (500_000, false), (100_000, true)] {
+        let (disk, settings) = (FaultyDisk::default(), kept());
+        let (store, _) = open(&disk, &settings);
+        for number in 0..60 {
+            put_small(&store, &format!("{number}"), number, &body(number, 3000)).unwrap();
+        }
+        store.renew_base().unwrap();
+        let before = super::world::keys(&store.view());
+        drop(store);
+        disk.create("index/v1", 50_000).unwrap();
+        disk.create("index/tables/1", 150_000).unwrap();
+        if only_it_knows {
+            disk.corrupt("base", |bytes| bytes[5_000] ^= 1);
+        }
+        disk.set_room(Some(disk.taken() + spare));
+        let asked = Settings { rebuild: true, ..settings.clone() };
+        let (store, _) = open(&disk, &asked);
+        let lies = |name: &str| disk.names().contains(&name.to_owned());
+        assert!(!lies("index/v1"));
+        assert_eq!(lies("index-aside/tables/1"), spare > 400_000 || only_it_knows, "{spare} {only_it_knows}");
+        assert_eq!(super::world::keys(&store.view()), before);
     }
 }
