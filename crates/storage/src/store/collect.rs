@@ -218,11 +218,12 @@ impl Store {
         if self.settings.lazy {
             self.secure()?;
         }
+        let mut first = First::default();
         if self.live.lock().has_fresh() {
             self.sync_payload()?;
-            self.own_group(|_, _, _| Ok(Some(())))?;
+            // One that cannot enter the index just now keeps no space from coming back.
+            first.keep(self.own_group(|_, _, _| Ok(Some(()))).map(drop))?;
         }
-        let mut first = First::default();
         for _ in 0..if done.pressed { LOOKS } else { 1 } {
             first.keep(later_if_full(self.let_go_unwanted(&mut sweep, now, &mut done)))?;
             if !sweep.has_more_to_let_go() {

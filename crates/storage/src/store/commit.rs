@@ -391,14 +391,19 @@ impl Store {
         let sealed = written.map_err(|error| self.poison_journal(core, &error))?;
         self.unsynced.store(core.writer.unsynced(), Ordering::Release);
         self.note_sealed(&sealed);
-        let ready = self.entering(&mut changes, is_noted)?;
+        let is_wanted = is_noted || (reach != Reach::Everything && changes.len() > 0);
+        let ready = self.entering(&mut changes, is_wanted)?;
         self.judged(self.apply(core, changes, &ready)).map_err(|error| self.poison(&error))
     }
 
     /// The chunks that enter the index with this group. One of which the index cannot be asked just now stays as it is and enters
-    /// with a later group: what is in the journal is to be applied. A group of which nothing is fails instead, so that nobody waits for what
-    /// does not come.
-    fn entering(&self, changes: &mut Changes<'_>, is_noted: bool) -> Result<Vec<(Key, Fresh)>, StorageError> {
+    /// with a later group: what is in the journal is to be applied, and what gives space back does not wait for it. A group that is for
+    /// nothing else (`is_wanted`) fails instead, so that nobody waits for what does not come.
+    fn entering(
+        &self,
+        changes: &mut Changes<'_>,
+        is_wanted: bool,
+    ) -> Result<Vec<(Key, Fresh)>, StorageError> {
         let ready = self.live.lock().take_ready();
         let (mut entering, mut refused) = (Vec::with_capacity(ready.len()), Ok(()));
         for (key, fresh) in ready {
@@ -412,7 +417,7 @@ impl Store {
             }
         }
         match self.judged(refused) {
-            Err(error) if !is_noted => {
+            Err(error) if !is_wanted => {
                 let mut inner = self.live.lock();
                 entering.iter().for_each(|(key, _)| inner.enters_later(*key));
                 return Err(error);

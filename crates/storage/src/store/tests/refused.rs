@@ -258,3 +258,29 @@ fn a_segment_that_cannot_be_made_just_now_does_not_fill_the_disk() {
     put_small(&store, "a", 100, &body(100, 3000)).unwrap();
     audit(&store);
 }
+
+/// Else one bad block of the index would keep all space from coming back until the next start.
+#[test]
+fn a_chunk_that_cannot_enter_the_index_keeps_no_space_from_coming_back() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    put_large(&store, "gone", 1, &body(1, 60_000)).unwrap();
+    put_large(&store, "stays", 2, &body(2, 60_000)).unwrap();
+    let bytes = body(3, 9_000);
+    drop(store.put_chunk(DOMAIN, Class::Payload, ChunkKind::Leaf, &bytes).unwrap());
+    store.sync_payload().unwrap();
+    fail_row(&settings, &bytes, ViewError::Unreadable("a bad block".into()));
+    super::world::delete(&store, "gone").unwrap();
+    let mut told = 0;
+    for step in 1..6 {
+        told += u32::from(store.collect(WallTime(step * skerry_base::limits::CHUNK_REST_MS)).is_err());
+        store.checkpoint().unwrap();
+    }
+    assert!(told > 0, "it is told");
+    assert_eq!(store.usage().payload.dead, 0, "{:?}", store.usage().payload);
+    assert!(store.has_chunk(DOMAIN, ChunkId::of(&body(2, 60_000))).unwrap());
+    heal(&settings);
+    settle(&store);
+    assert!(!store.live.lock().has_fresh() && reads(&store, &bytes));
+    audit(&store);
+}
