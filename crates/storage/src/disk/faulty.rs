@@ -106,6 +106,7 @@ struct State {
     /// It is a quota that ends the room, of which the free bytes say nothing.
     quota: bool,
     no_holes: bool,
+    read_only: bool,
     /// Bytes that were to begin to go to the medium.
     begun: u64,
 }
@@ -258,8 +259,16 @@ impl FaultyDisk {
         taken(&lock(&self.0))
     }
 
+    /// As a file system that met an error and takes no writes any more.
+    pub(crate) fn become_read_only(&self) {
+        lock(&self.0).read_only = true;
+    }
+
     fn op(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = lock(&self.0);
+        if state.read_only {
+            return Err(ErrorKind::ReadOnlyFilesystem.into());
+        }
         if state.cut_at.is_some_and(|at| state.ops >= at) {
             return Err(io::Error::other("the power is gone"));
         }
@@ -438,6 +447,13 @@ impl Disk for FaultyDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        if lock(&self.0).read_only {
+            return Err(ErrorKind::ReadOnlyFilesystem.into());
+        }
+        self.open_to_read(name)
+    }
+
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let state = lock(&self.0);
         let content = state.files.get(name).ok_or(ErrorKind::NotFound)?.clone();
         let hook = state.on_open.as_ref().filter(|(hooked, _)| hooked == name).map(|(_, hook)| hook.clone());

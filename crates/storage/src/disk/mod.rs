@@ -80,6 +80,11 @@ pub trait Disk: Send + Sync {
     /// Opens a file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
 
+    /// Opens a file for reading only: what a file system that became read-only gives out still.
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.open(name)
+    }
+
     /// The names of the files (not folders) in a folder, sorted, without the folder; empty if there is no such folder.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
 

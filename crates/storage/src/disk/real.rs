@@ -80,6 +80,10 @@ impl Disk for RealDisk {
         Ok(Arc::new(RealFile { file }))
     }
 
+    fn open_to_read(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(RealFile { file: fs::File::open(self.path(name))? }))
+    }
+
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         let entries = match fs::read_dir(self.path(folder)) {
             Ok(entries) => entries,

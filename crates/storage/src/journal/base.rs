@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
 
     fn open_file(disk: &dyn Disk, name: &str, salt: &'a [u8; 16]) -> Result<Option<Self>, StorageError> {
         let unread = |error: std::io::Error| StorageError::io("read the base of the journal", &error);
-        let file = match disk.open(name) {
+        let file = match disk.open_to_read(name) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(unread(error)),

@@ -555,7 +555,7 @@ impl Store {
         if blocks.is_empty() {
             return Ok(0);
         }
-        let file = match self.files.get(place.area, place.segment) {
+        let file = match self.disk.open(&file_name(place.area.folder(), place.segment)) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(StorageError::io("open a segment", &error)),

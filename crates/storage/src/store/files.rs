@@ -1,4 +1,5 @@
-//! Segments held open for reading, the least used closed first.
+//! Segments held open for reading, and for nothing else, the least used closed first: a file system that became read-only is
+//! read on.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -48,7 +49,7 @@ impl Files {
         }
         let forgotten = state.forgotten;
         drop(state);
-        let file = self.disk.open(&file_name(area.folder(), number))?;
+        let file = self.disk.open_to_read(&file_name(area.folder(), number))?;
         let mut state = self.lock();
         if state.forgotten != forgotten {
             // It may have been this one: held on, a removed file would keep its room for as long as the process lives.
@@ -72,7 +73,7 @@ impl Files {
     /// What of this place lies in memory is let go of, so that the next reading comes from the disk.
     pub(crate) fn release(&self, area: Area, number: u32, offset: u64, len: u64) {
         let open = self.lock().open.get(&(area, number)).map(|open| open.file.clone());
-        if let Some(file) = open.or_else(|| self.disk.open(&file_name(area.folder(), number)).ok()) {
+        if let Some(file) = open.or_else(|| self.disk.open_to_read(&file_name(area.folder(), number)).ok()) {
             file.release(offset, len);
         }
     }

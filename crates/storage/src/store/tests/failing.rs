@@ -11,6 +11,7 @@ use super::world::{
     DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, put_tree, rows, say_put,
     tree_of,
 };
+use crate::chunks::row::Area;
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
@@ -322,5 +323,22 @@ fn a_segment_that_cannot_be_written_is_passed_over_by_the_next_life() {
             (10..13).all(|number| keys(&store.view()).contains_key(format!("small {number}").as_bytes()))
         );
         audit(&store);
+    }
+}
+
+/// `errors=remount-ro`: nothing is written any more, and what is there is read, be its segment open or not.
+#[test]
+fn a_file_system_that_became_read_only_is_read_on() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "a", 1, &body(1, 3000)).unwrap();
+    put_large(&store, "b", 2, &body(2, 20_000)).unwrap();
+    disk.become_read_only();
+    put_small(&store, "c", 3, b"3").unwrap_err();
+    for (area, bytes) in [(Area::Journal, body(1, 3000)), (Area::Payload, body(2, 20_000))] {
+        store.files.forget(area, 1);
+        let id = ChunkId::of(&bytes);
+        assert_eq!(store.read_chunk(DOMAIN, id, 0..u32::MAX).unwrap(), bytes);
+        assert!(store.has_chunk(DOMAIN, id).unwrap());
     }
 }
