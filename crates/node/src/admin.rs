@@ -719,6 +719,7 @@ pub(crate) fn storage_status(
         damaged_chunks: scrub.damaged.len() as u64 + scrub.unlisted,
         damaged_segments: scrub.segments.len() as u64,
         unread_segments: usage.unread,
+        damaged_index: usage.index_bad,
         journal_bytes: usage.journal.allocated,
         payload_bytes: usage.payload.allocated,
         cache_bytes: usage.cache.allocated,

@@ -152,6 +152,14 @@ fn note_storage(report: &StatusReport) {
         );
         output::note(&format!("{}: {what}", report.site_name));
     }
+    if report.storage.damaged_index {
+        let what = format!(
+            "part of the index does not read: keys in it are answered by errors; start the site anew, which builds the index \
+             again (that needs {} of room, or the old one makes way)",
+            words::bytes(report.storage.index_bytes)
+        );
+        output::note(&format!("{}: {what}", report.site_name));
+    }
     if report.storage.undecided_writes > 0 {
         output::note(&format!("{}: {}", report.site_name, undecided(&report.storage)));
     }

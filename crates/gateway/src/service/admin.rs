@@ -188,6 +188,10 @@ pub struct StorageStatus {
     /// Payload segments that are kept, with all that is dead in them, because the disk could not read a part of them.
     #[serde(default)]
     pub unread_segments: u64,
+    /// Whether part of the index does not read: keys in it are answered by errors until the site is started anew, which builds the
+    /// index again.
+    #[serde(default)]
+    pub damaged_index: bool,
     /// Conditional writes with their bodies here of which it is not known whether their bucket's home decided them: these are kept
     /// until it is.
     #[serde(default)]

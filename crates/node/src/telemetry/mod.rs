@@ -94,6 +94,8 @@ pub struct Telemetry {
     pub unsynced_bytes: Gauge,
     /// Payload segments that are kept because the disk could not read a part of them.
     pub unread_segments: Gauge,
+    /// 1 where part of the index does not read.
+    pub index_damaged: Gauge,
     /// Conditional writes of which it is not known whether they were decided.
     pub undecided_writes: Gauge,
     /// Bytes of their bodies.
@@ -149,6 +151,7 @@ impl Telemetry {
             followed_looks: Counter::default(),
             unsynced_bytes: Gauge::default(),
             unread_segments: Gauge::default(),
+            index_damaged: Gauge::default(),
             undecided_writes: Gauge::default(),
             undecided_bytes: Gauge::default(),
             sync_os: Gauge::default(),
@@ -245,6 +248,11 @@ impl Telemetry {
             "skerry_unread_segments",
             "Payload segments that are kept because the disk could not read a part of them",
             self.unread_segments.clone(),
+        );
+        registry.register(
+            "skerry_index_damaged",
+            "1 where part of the index does not read, which the next start builds anew, else 0",
+            self.index_damaged.clone(),
         );
         registry.register(
             "skerry_undecided_writes",

@@ -102,6 +102,7 @@ impl Metrics {
         self.telemetry.sync_os.set(i64::from(usage.lazy));
         self.telemetry.unsynced_bytes.set(i64::try_from(usage.unsynced).unwrap_or(i64::MAX));
         self.telemetry.unread_segments.set(i64::try_from(usage.unread).unwrap_or(i64::MAX));
+        self.telemetry.index_damaged.set(i64::from(usage.index_bad));
         let (writes, bytes) = self.site.bodies.counts();
         self.telemetry.undecided_writes.set(i64::try_from(writes).unwrap_or(i64::MAX));
         self.telemetry.undecided_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));

@@ -236,6 +236,7 @@ impl Store {
             payload: self.space.usage(Area::Payload),
             cache: self.space.usage(Area::Cache),
             index: self.space.index_bytes(),
+            index_bad: self.health.is_bad(),
             free: self.space.free(),
             cached: self.usage_of_cache(),
             full: self.space.is_full() || !self.has_room_for(0),

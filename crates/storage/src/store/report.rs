@@ -107,6 +107,8 @@ pub struct Usage {
     pub cache: ClassUsage,
     /// Bytes of the index's files.
     pub index: u64,
+    /// Whether part of the index does not read: the next start builds it anew.
+    pub index_bad: bool,
     /// Bytes that ordinary writes may still take.
     pub free: u64,
     /// What the cache does.

@@ -85,7 +85,7 @@ fn a_chunk_whose_row_cannot_be_read_just_now_enters_the_index_later_and_stops_no
         assert_eq!(matches!(refused, StorageError::Lacking { .. }), !damaged, "{refused}");
         store.own_group(|_, _, _| Ok(Some(()))).unwrap_err();
         assert!(store.check_poison().is_ok() && reads(&store, &bytes));
-        assert_eq!(is_marked(&disk), damaged);
+        assert_eq!((is_marked(&disk), store.usage().index_bad), (damaged, damaged));
         heal(&settings);
         commit(&store, vec![say_put("a", 2, pin.id())]).unwrap();
         assert!(!store.live.lock().has_fresh());
