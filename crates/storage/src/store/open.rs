@@ -197,25 +197,28 @@ fn assemble(
         checked: Mutex::default(),
         _lock: lock,
     };
-    {
-        let mut core = store.core();
-        let wanted = store.settings.reserve_segments as usize + usize::from(core.writer.is_blank());
-        match store.add_spares(&mut core, wanted) {
-            Err(StorageError::Full) => store.space.note_full(true),
-            other => other?,
-        }
-        core.writer.go_on(&store.journal_meter)?;
-        unwritable::forget(&*store.disk, Area::Journal, core.writer.tail().segment);
-        store.note_journal_room(&core);
-        // What the replay took in, and where payload goes on.
-        let reading = store.index.read();
-        store.apply(&mut core, super::changes::Changes::over(&*reading, replayed.mark + 1), &[])?;
-    }
+    take_up(&store, replayed.mark)?;
     store.space.lacks(); // Whoever asks for room is told from the start.
     store.evicting.kept(super::evict::all_kept(&*store.index.read())?);
     store.space.note_index(store.index.disk_bytes());
     *store.checked.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = store.active_segments();
     Ok(store)
+}
+
+/// The end of the journal is made one that frames can go to, and what the replay took in is noted.
+fn take_up(store: &Store, mark: u64) -> Result<(), StorageError> {
+    let mut core = store.core();
+    let wanted = store.settings.reserve_segments as usize + usize::from(core.writer.is_blank());
+    match store.add_spares(&mut core, wanted) {
+        Err(StorageError::Full) => store.space.note_full(true),
+        other => other?,
+    }
+    core.writer.go_on(&store.journal_meter)?;
+    unwritable::forget(&*store.disk, Area::Journal, core.writer.tail().segment);
+    store.note_journal_room(&core);
+    // What the replay took in, and where payload goes on.
+    let reading = store.index.read();
+    store.apply(&mut core, super::changes::Changes::over(&*reading, mark + 1), &[])
 }
 
 fn state_of(opened: &Opened, is_new: bool) -> IndexState {
