@@ -4,6 +4,10 @@
 //! whatever it would have killed is then refused by the vectors alone. To cover the record is not enough; what
 //! it covers may still be on its way to somebody. A tombstone that covers a living version (a kept loser, an
 //! enabled version) stays: it is what hides it. Delete markers are versions that clients see, and stay.
+//!
+//! So does a delete that the bucket's home decided, until a later write ends it: it goes before puts that had not seen
+//! it, and hides them as long as they live. Which of those are still on their way to somebody no vector says (their
+//! writers may have burned, and readers hold them), so each site would drop it at another time, and the put would be back.
 
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Vector};
@@ -94,7 +98,9 @@ fn of_key(
         match &stored.record.statement {
             Statement::Note { .. } => {}
             _ if stored.remembered => dots.push(stored.record.dot),
-            Statement::Delete if stored.record.versioning == Versioning::Off => {
+            Statement::Delete
+                if stored.record.versioning == Versioning::Off && stored.record.home.is_none() =>
+            {
                 tombstones.push(stored.record.as_ref());
             }
             _ => {}

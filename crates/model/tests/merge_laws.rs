@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use skerry_base::{Dot, Hlc, NodeId, Origin, SiteId, Vector};
-use skerry_model::record::{Kept, Scope};
+use skerry_model::record::{HomeDecision, Kept, Scope};
 use skerry_model::write::Ask;
 use skerry_model::{Entry, Object, Record, Statement, Versioning};
 use world::{BUCKET, KEYS, Replica, Shuffle, World};
@@ -23,6 +23,8 @@ type Deed = (u8, u8, u8, u8);
 fn act(world: &mut World, (what, site, key, choice): Deed) {
     let count = world.sites.len();
     let (at, other) = (usize::from(site) % count, usize::from(choice) % count);
+    // The first site is the home of the bucket, and decides a third of what is written there.
+    world.decides = at == 0 && (key ^ choice) % 3 == 0;
     let key = KEYS[usize::from(key) % KEYS.len()];
     match what % 24 {
         0..=5 => drop(world.put(at, key, choice % 7)),
@@ -70,8 +72,9 @@ fn odd_record() -> impl Strategy<Value = Record> {
         seqs.into_iter().zip(0u8..).map(|(seq, n)| (origin(n), seq)).collect::<Vector>()
     });
     let keeps = proptest::collection::vec(dot.clone(), 0..3);
-    let shape = (0u8..10, dot.clone(), 0u8..3, 0u64..4);
-    (dot, context, keeps, shape).prop_map(|(dot, context, keeps, (what, target, versioning, clock))| {
+    let home = (0u64..3, 0u64..3).prop_map(|(epoch, n)| (epoch > 0).then_some(HomeDecision { epoch, n }));
+    let shape = (0u8..10, dot.clone(), 0u8..3, 0u64..4, home);
+    (dot, context, keeps, shape).prop_map(|(dot, context, keeps, (what, target, versioning, clock, home))| {
         let object = Object { etag: format!("e{}", clock % 2), ..Object::default() };
         let statement = match what {
             0..=5 => Statement::Put(Box::new(object)),
@@ -91,7 +94,7 @@ fn odd_record() -> impl Strategy<Value = Record> {
             versioning,
             keeps,
             scope: Scope::Node,
-            home: None,
+            home,
             placement: None,
             writer: String::new(),
             site: SiteId([0; 16]),
@@ -200,6 +203,32 @@ fn tombstones_are_dropped_when_all_have_seen_them() {
     assert!(world.sites.iter().all(|site| site.replica.dots().is_empty()));
     assert_eq!(world.put(2, "a", 1).map(|dot| dot.seq), Some(1));
     world.heal();
+    world.sites[0].replica.check_objects(&world.surviving());
+}
+
+/// A delete that the home decided goes before a put that had not seen it, also after all have seen both.
+#[test]
+fn what_the_home_deleted_does_not_come_back_by_a_put_that_lost() {
+    let mut world = World::new(3);
+    world.put(0, "a", 1);
+    world.heal();
+    world.put(1, "a", 2);
+    world.decides = true;
+    world.write(0, "a", Ask::Delete);
+    // One that has everything but the put drops nothing either: the put is on its way.
+    world.pull_all(0, 2);
+    world.heal();
+    world.wait(2);
+    (0..3).for_each(|at| world.retire(at));
+    world.heal();
+    for site in &world.sites {
+        site.replica.check(&world.written.clone());
+    }
+    assert_eq!(world.dropped, 0);
+    // The next write has seen both, and ends both.
+    world.put(2, "a", 3);
+    world.heal();
+    assert!(world.sites.iter().all(|site| site.replica.dots().len() <= 2));
     world.sites[0].replica.check_objects(&world.surviving());
 }
 

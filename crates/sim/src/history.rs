@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skerry_base::{BucketId, ChunkId, Dot, Hlc, Vector};
+use skerry_model::record::HomeDecision;
 
 pub use crate::memory::{Held, Memory};
 use crate::verdict;
@@ -65,6 +66,8 @@ pub struct Write {
     pub keeps: BTreeSet<Dot>,
     /// Its stamp (taken from the record).
     pub clock: Hlc,
+    /// Its place among the home's decisions, if it is one (taken from the record).
+    pub home: Option<HomeDecision>,
     /// What the client knows.
     pub outcome: Outcome,
     /// Who need not have it any more.
@@ -255,7 +258,7 @@ impl History {
         }
     }
 
-    /// A tombstone that everybody has seen goes. False if it is none: what lives may not go.
+    /// A tombstone that everybody has seen goes. False if it is none: what lives may not go, nor what a home decided.
     #[must_use]
     pub fn retired(&mut self, site: usize, bucket: BucketId, dot: Dot) -> bool {
         let Some(write) = self.writes.get_mut(&bucket).and_then(|index| index.get_mut(&dot)) else {
@@ -263,7 +266,7 @@ impl History {
         };
         let alive =
             self.memories.get(site).is_some_and(|memory| memory.of(&write.place).alive().contains(&dot));
-        if alive && verdict::is_put(write) {
+        if alive && (verdict::is_put(write) || write.home.is_some()) {
             return false;
         }
         write.excuse.retired = true;
@@ -400,6 +403,7 @@ mod tests {
             seen,
             keeps: BTreeSet::new(),
             clock: Hlc(seq),
+            home: None,
             outcome: Outcome::Open,
             excuse: Excuse::default(),
         }

@@ -4,10 +4,12 @@
 //!
 //! - A version without versioning dies when a later one without versioning has seen it and does not keep it.
 //! - An erase kills its target; what the target had killed stays dead.
-//! - What lives and was seen by nobody who lives is a head; the best head is current: a put before a delete
-//!   (a delete hides only what it has seen), then the later clock, then the higher dot.
+//! - What lives and was seen by nobody who lives is a head; the best head is current: what a home decided, the
+//!   later first; then a put before a delete (a delete hides only what it has seen), then the later clock, then
+//!   the higher dot.
 
 use skerry_base::{Dot, Hlc};
+use skerry_model::record::HomeDecision;
 
 use crate::history::{History, Place, Said, Write, Writes};
 use crate::memory::Held;
@@ -41,8 +43,8 @@ pub const fn target(write: &Write) -> Option<Dot> {
 }
 
 /// What decides between concurrent heads.
-pub const fn rank(write: &Write) -> (bool, Hlc, Dot) {
-    (is_put(write), write.clock, write.dot)
+pub const fn rank(write: &Write) -> (Option<HomeDecision>, bool, Hlc, Dot) {
+    (write.home, is_put(write), write.clock, write.dot)
 }
 
 /// The judgement over all writes of a key that happened anywhere.

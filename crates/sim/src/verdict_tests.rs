@@ -22,6 +22,7 @@ fn write(seq: u64, said: Said, null: bool, seen: &[u64]) -> Write {
         seen: seen.iter().map(|seq| dot(*seq)).collect(),
         keeps: BTreeSet::new(),
         clock: Hlc(seq),
+        home: None,
         outcome: Outcome::Acknowledged,
         excuse: Excuse::default(),
     }
@@ -78,6 +79,19 @@ fn a_delete_hides_only_what_it_has_seen() {
     assert_eq!(judge(&concurrent), (set(&[1]), set(&[2, 3]), Some(2)));
     let later = [writes.as_slice(), &[delete(&[1, 2])]].concat();
     assert_eq!(judge(&later), (set(&[1, 2]), set(&[3]), Some(3)));
+}
+
+#[test]
+fn what_a_home_decided_goes_before_what_had_not_seen_it() {
+    let decided = |n, mut write: Write| {
+        write.home = Some(HomeDecision { epoch: 1, n });
+        write
+    };
+    let delete = decided(1, write(2, Said::Delete, true, &[1]));
+    let writes = [put(1, true, &[]), delete.clone(), put(3, true, &[1])];
+    assert_eq!(judge(&writes), (set(&[1]), set(&[2, 3]), Some(2)), "also a delete");
+    let writes = [delete, decided(2, put(3, true, &[])), put(4, true, &[])];
+    assert_eq!(judge(&writes), (set(&[]), set(&[2, 3, 4]), Some(3)), "the later decision");
 }
 
 #[test]

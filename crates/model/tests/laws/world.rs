@@ -6,7 +6,7 @@ use bytes::Bytes;
 use skerry_base::kv::{Batch, Reducer, Table, Tables};
 use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, ChunkId, ChunkKind, ChunkRef, Dot, NodeId, Origin, SiteId, Vector, WallTime};
-use skerry_model::record::Scope;
+use skerry_model::record::{HomeDecision, Scope};
 use skerry_model::retire::{Settled, Sweep, droppable};
 use skerry_model::space::{self, DotRange, Incoming, Items, SpaceReducer, VersionId};
 use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, propose};
@@ -150,6 +150,8 @@ pub(crate) struct World {
     wall: u64,
     lives: u64,
     pub(crate) dropped: usize,
+    /// The next write is a decision of the bucket's home.
+    pub(crate) decides: bool,
 }
 
 pub(crate) const CONTENTS: u8 = 4;
@@ -172,13 +174,16 @@ impl World {
             backup: None,
         };
         let sites = (0..sites).map(site).collect();
-        let mut world = Self { sites, written: BTreeMap::new(), wall: 1_000_000, lives: 0, dropped: 0 };
+        let written = BTreeMap::new();
+        let mut world = Self { sites, written, wall: 1_000_000, lives: 0, dropped: 0, decides: false };
         (0..world.sites.len()).for_each(|site| world.restart(site));
         world
     }
 
     pub(crate) fn write(&mut self, at: usize, key: &str, ask: Ask) -> Option<Dot> {
         self.wall += 1000;
+        let decides = core::mem::take(&mut self.decides);
+        let home = decides.then_some(HomeDecision { epoch: 1, n: self.wall });
         let site = &mut self.sites[at];
         let intent = Intent {
             bucket: BUCKET,
@@ -190,7 +195,7 @@ impl World {
             versioning: site.versioning,
             writer: "w",
             scope: Scope::Node,
-            home: None,
+            home,
             placement: None,
             conditions: &Conditions::default(),
             ask,

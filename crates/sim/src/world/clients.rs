@@ -162,7 +162,13 @@ impl World {
         (draw.bytes(length), 0)
     }
 
-    fn put(&mut self, site: usize, asked: Asked, bucket: Bucket, (key, body): (String, Vec<u8>)) -> bool {
+    pub(super) fn put(
+        &mut self,
+        site: usize,
+        asked: Asked,
+        bucket: Bucket,
+        (key, body): (String, Vec<u8>),
+    ) -> bool {
         let now = self.queue.now();
         let Some(modified) = self.sites.get(site).map(|place| place.wall.read(now)) else { return false };
         let carried = match self.carry(site, bucket.id, body) {
@@ -451,6 +457,7 @@ fn write_of(record: &Record, place: &Place, wish: &Wish, seen: BTreeSet<Dot>) ->
         seen,
         keeps: record.keeps.iter().map(|kept| kept.dot).collect(),
         clock: record.clock,
+        home: record.home,
         outcome: Outcome::Open,
         excuse: Excuse::default(),
     }

@@ -3,7 +3,8 @@
 //! An operation is decided at the bucket's home, which the asker looks up among its own records; the way there is
 //! immediate, as in `fetches`, because what is tested is who decides. The register names homes and homes hand over
 //! meanwhile. No key of a race is ever written without a condition, so whoever expected the same state of it twice
-//! and won twice has found two homes, or one that forgets.
+//! and won twice has found two homes, or one that forgets. One more key is written with and without conditions, and
+//! deleted: there it is judged what goes before what.
 
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, SiteId};
@@ -25,6 +26,8 @@ use skerry_scenario::draw::{Draw, Ppm};
 
 /// Keys that are raced for in each bucket.
 const KEYS: u64 = 2;
+/// The key that is written without conditions as well; with histories, whose judge knows nothing of that, it is none.
+const BOTH: &str = "race-and-write";
 /// Bytes of what racers write.
 const BODY_BYTES: usize = 24;
 
@@ -86,7 +89,15 @@ impl World {
             self.come_to_a_bucket(site, id, draw);
             return false;
         }
-        let key = format!("race-{}", draw.below(KEYS));
+        let both = !self.environment.histories && draw.chance(Ppm::percent(40));
+        let key = if both { BOTH.into() } else { format!("race-{}", draw.below(KEYS)) };
+        if both && draw.chance(Ppm::percent(40)) {
+            let bucket = Bucket { id, versioning: found.claim.config.versioning };
+            let body = draw.bytes(BODY_BYTES);
+            self.count("writes beside races");
+            let asked = Asked { client: Some(client), ..Asked::default() };
+            return self.put(site, asked, bucket, (key, body));
+        }
         let current = space::current(&running.store.view(), id, &key).ok().flatten();
         let expected = current.and_then(|record| record.object().map(|object| object.etag.clone()));
         let claimed = self.environment.canary.is_some().then_some(found.claim.site);
@@ -104,6 +115,9 @@ impl World {
         }
         let bucket = Bucket { id, versioning: found.claim.config.versioning };
         let client = (home == site).then_some(client);
+        if both && expected.is_some() && draw.chance(Ppm::percent(50)) {
+            return self.race_to_delete((site, home, client), bucket, (key, expected));
+        }
         if self.environment.histories {
             match draw.weighted(&[5, 2, 3]) {
                 1 if expected.is_some() => {
@@ -217,7 +231,7 @@ impl World {
         let Some(expected) = raced else { return };
         self.count("races won");
         // With deletes there is no object again and again.
-        if expected.is_none() && self.environment.histories {
+        if expected.is_none() && (self.environment.histories || place.1 == BOTH) {
             return;
         }
         let twice = self.races.won(site, place, &expected, dot);
