@@ -446,7 +446,7 @@ impl Hands<'_> {
             for next in next {
                 match next {
                     Next::Settle(bucket, with) => self.feed.settle(bucket, with, &mut self.cx),
-                    Next::Done(done) => self.feed.compared(done.bucket, done.with, done.ok, &mut self.cx),
+                    Next::Done(done) => self.feed.compared(done.bucket, done.with, done.end, &mut self.cx),
                 }
             }
         }

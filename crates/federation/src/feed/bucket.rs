@@ -106,6 +106,8 @@ pub(super) struct Bucket {
     /// After refusals of the store: no pull before.
     pub(super) hold: Option<Instant>,
     pub(super) doubtful: bool,
+    /// What sources had that passed over tombstones: whatever those killed is covered by it.
+    pub(super) passed: Vector,
     /// After a comparison that did not settle the doubt: no other before.
     pub(super) doubt_at: Option<Instant>,
     pub(super) doubt_tries: u8,
@@ -144,6 +146,7 @@ impl Bucket {
             refusals: 0,
             hold: None,
             doubtful: false,
+            passed: Vector::new(),
             doubt_at: None,
             doubt_tries: 0,
             compared: BTreeSet::new(),
@@ -185,6 +188,19 @@ impl Bucket {
         if let Some(source) = self.sources.get_mut(&site) {
             source.vector.merge(&self.floor, vector);
             self.most.raise(vector);
+        }
+    }
+
+    /// A batch of this source passes over tombstones, or over what its source did. After a start all that it is known to have
+    /// stands for what was passed over before.
+    pub(super) fn passes(&mut self, site: SiteId, batch: &Batch) {
+        if self.passed.is_empty()
+            && let Some(source) = self.sources.get(&site)
+        {
+            self.passed = source.vector.whole(&self.floor);
+        }
+        if !batch.horizon.is_empty() {
+            self.passed.merge(&batch.vector);
         }
     }
 

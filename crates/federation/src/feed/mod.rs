@@ -17,6 +17,7 @@ use skerry_base::{BucketId, Instant, SiteId, Vector};
 
 use crate::context::Context;
 use crate::location::Change;
+use crate::reconcile::End;
 use crate::{Gaps, Pulls, Replica, Ticket, limits};
 
 mod bucket;
@@ -236,15 +237,16 @@ impl Feed {
     }
 
     /// A comparison ended.
-    pub(crate) fn compared(&mut self, id: BucketId, with: SiteId, ok: bool, cx: &mut Context<'_>) {
+    pub(crate) fn compared(&mut self, id: BucketId, with: SiteId, end: End, cx: &mut Context<'_>) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         bucket.comparing = None;
         bucket.settling = None;
-        if !ok {
+        if end == End::Failed {
             bucket.failed(with, cx);
         }
-        // The first comparison with a member leads on to the next member at once; any other waits.
-        if !ok || bucket.void || !bucket.compared.insert(with) {
+        // The first comparison with a member leads on to the next member at once; any other waits, and so does one that was
+        // cut short: what it did not come to is not compared.
+        if end != End::Whole || bucket.void || !bucket.compared.insert(with) {
             bucket.doubt_at = Some(cx.backoff(limits::BACKOFF_MIN, bucket.doubt_tries));
             bucket.doubt_tries = bucket.doubt_tries.saturating_add(1);
         }
@@ -262,6 +264,7 @@ impl Feed {
         bucket.doubtful = !doubt.is_empty();
         if !bucket.doubtful {
             (bucket.doubt_tries, bucket.doubt_at) = (0, None);
+            bucket.passed = Vector::new();
         }
         let rests = bucket.doubt_at.is_some_and(|at| at > cx.now);
         if !rests {

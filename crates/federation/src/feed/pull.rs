@@ -326,12 +326,14 @@ impl Feed {
         }
         let asked = bucket.compare_with == Some(source);
         let clean = bucket.sources.get(&source).is_some_and(|source| !source.doubtful);
-        let worth = clean || !bucket.compared.contains(&source);
+        // Who was compared and has not settled the doubt is not compared again at each word of it.
+        let rests = bucket.doubt_at.is_some_and(|at| at > cx.now);
+        let worth = (clean && !rests) || !bucket.compared.contains(&source);
         if bucket.comparing.is_none() && (asked || (bucket.doubtful && worth)) {
             (bucket.comparing, bucket.void) = (Some(source), false);
             bucket.compare_with = bucket.compare_with.filter(|with| *with != source);
             self.wishes.push(Wish::Compare(id, source, bucket.compared.clone()));
-        } else if bucket.doubtful && bucket.comparing.is_none() {
+        } else if bucket.doubtful && bucket.comparing.is_none() && !rests {
             bucket.doubt_at = Some(cx.backoff(limits::BACKOFF_MIN, bucket.doubt_tries));
             bucket.doubt_tries = bucket.doubt_tries.saturating_add(1);
         }
@@ -392,10 +394,15 @@ pub(super) fn forges(id: BucketId, batch: &Batch, cx: &mut Context<'_>) -> bool 
 
 /// What must be remembered as doubtful with this batch: the source dropped tombstones that we never saw, and we
 /// have (or take from others before we reach its end) what they killed; or the source is in doubt itself.
-fn doubt_of(batch: &Batch, base: &Vector) -> Vector {
-    let mut doubt = batch.doubt.clone();
+///
+/// Of the former no more than the tombstones themselves: all members had seen them and what they killed before any was
+/// dropped, so whoever covers them can settle it. What else the source has may burn with it, and then nobody could. And
+/// nothing, if this site has seen all of it and is not in doubt: it holds nothing that those tombstones killed.
+fn doubt_of(batch: &Batch, base: &Vector, clean: Option<&Vector>) -> Vector {
+    let is_seen = clean.is_some_and(|mine| mine.includes(&batch.doubt));
+    let mut doubt = if is_seen { Vector::new() } else { batch.doubt.clone() };
     if !base.includes(&batch.horizon) {
-        doubt.merge(&batch.vector);
+        doubt.merge(&batch.horizon);
     }
     doubt
 }
@@ -422,10 +429,16 @@ fn note_source(bucket: &mut Bucket, from: SiteId, batch: &Batch, again: bool) {
 }
 
 /// Whether a doubt is more than what is doubted here already. What a tombstone that was passed over may have killed is covered
-/// by the doubt of it: records beyond that, as those that are written meanwhile, put nothing in doubt that was compared.
-fn grows(id: BucketId, doubt: &Vector, items: &[FeedItem], cx: &mut Context<'_>) -> bool {
+/// by what its source had (`passed`): records beyond that, as those that are written meanwhile, put nothing in doubt that was
+/// compared.
+fn grows(
+    id: BucketId,
+    doubt: &Vector,
+    (items, passed): (&[FeedItem], &Vector),
+    cx: &mut Context<'_>,
+) -> bool {
     let Some(stored) = cx.read(cx.replica.doubt(id)) else { return true };
-    !stored.includes(doubt) || items.iter().any(|item| stored.covers(item.dot))
+    !stored.includes(doubt) || items.iter().any(|item| stored.covers(item.dot) || passed.covers(item.dot))
 }
 
 /// Where a batch starts.
@@ -438,13 +451,16 @@ struct Start {
 fn hand_over(id: BucketId, bucket: &mut Bucket, batch: Batch, start: Start, cx: &mut Context<'_>) -> Apply {
     let ticket = cx.ticket();
     let Start { from, base, again } = start;
-    let doubt = doubt_of(&batch, &base);
+    let mine = if bucket.doubtful { None } else { cx.vector(id) };
+    let clean = mine.filter(|_| cx.read(cx.replica.doubt(id)).is_some_and(|doubt| doubt.is_empty()));
+    let doubt = doubt_of(&batch, &base, clean.as_deref());
     let upto = batch.upto.beyond(&base);
     cx.stats.items_in += batch.items.len() as u64;
     bucket.handed.merge(&upto);
     if !doubt.is_empty() {
         bucket.doubtful = true;
-        if grows(id, &doubt, &batch.items, cx) {
+        bucket.passes(from, &batch);
+        if grows(id, &doubt, (&batch.items, &bucket.passed), cx) {
             bucket.compared.clear();
             bucket.void = bucket.comparing.is_some();
         }

@@ -27,12 +27,25 @@ mod session;
 
 use session::{Session, Step};
 
+/// How a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All was compared.
+    Whole,
+    /// More was found than a session holds: the rest is for the next.
+    Cut,
+    /// Not with this site, or not now.
+    Failed,
+    /// It could not begin: others go on.
+    Waits,
+}
+
 /// A session that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) bucket: BucketId,
     pub(crate) with: SiteId,
-    pub(crate) ok: bool,
+    pub(crate) end: End,
 }
 
 /// What the feed is asked to do next.
@@ -67,13 +80,13 @@ impl Reconcile {
     /// `last` says that every other member was compared since the doubt arose.
     pub(crate) fn start(&mut self, bucket: BucketId, with: SiteId, last: bool, cx: &mut Context<'_>) {
         if self.sessions.contains_key(&bucket) || self.sessions.len() >= limits::SESSIONS {
-            return self.next.push(Next::Done(Done { bucket, with, ok: false }));
+            return self.next.push(Next::Done(Done { bucket, with, end: End::Waits }));
         }
         match Session::start(bucket, with, last, cx) {
             Some(session) => {
                 self.sessions.insert(bucket, session);
             }
-            None => self.next.push(Next::Done(Done { bucket, with, ok: false })),
+            None => self.next.push(Next::Done(Done { bucket, with, end: End::Failed })),
         }
     }
 
@@ -215,6 +228,11 @@ impl Reconcile {
             cx.stats.reconciled += 1;
             cx.out.push(Output::Report(Report::Reconciled { bucket, with, dropped, told, rounds }));
         }
-        self.next.push(Next::Done(Done { bucket, with, ok }));
+        let end = match (ok, session.is_cut()) {
+            (false, _) => End::Failed,
+            (true, true) => End::Cut,
+            (true, false) => End::Whole,
+        };
+        self.next.push(Next::Done(Done { bucket, with, end }));
     }
 }

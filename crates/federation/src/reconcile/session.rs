@@ -72,13 +72,12 @@ pub(super) fn within(bucket: BucketId, limit: &Vector, cx: &Context<'_>) -> Resu
 }
 
 impl Session {
-    /// Asks for the first step; none if the store cannot be read or is itself behind its doubt.
+    /// Asks for the first step; none if the store cannot be read. This site has all that the other has: it has just caught up
+    /// with it. Its doubt may name more, which nobody has that is there: then the comparison finds what is dead, and does not
+    /// settle the doubt, unless it is the last.
     pub(super) fn start(bucket: BucketId, with: SiteId, last: bool, cx: &mut Context<'_>) -> Option<Self> {
         let state = || Ok((cx.replica.vector(bucket)?, cx.replica.doubt(bucket)?));
         let (limit, doubt) = cx.read(state())?;
-        if !limit.includes(&doubt) {
-            return None;
-        }
         let mut session = Self {
             bucket,
             with,
@@ -109,6 +108,11 @@ impl Session {
 
     pub(super) fn awaits(&self, ticket: u64) -> bool {
         self.due.is_some() && !self.settling && self.ticket == ticket
+    }
+
+    /// Whether more was found than it holds.
+    pub(super) const fn is_cut(&self) -> bool {
+        self.cut
     }
 
     pub(super) const fn found(&self) -> u64 {
@@ -147,10 +151,11 @@ impl Session {
     }
 
     /// Whether this answerer may be believed: what it passed over and lacks may be dropped here only if both
-    /// cover all that its doubt is about, so that nothing killed by it can still come.
+    /// cover all that its doubt is about, so that nothing killed by it can still come; or if all members were compared, and
+    /// so nobody is left from whom it could.
     fn believes(&mut self, doubt: &Vector) -> bool {
         self.clean &= doubt.is_empty();
-        self.limit.includes(doubt)
+        self.last || self.limit.includes(doubt)
     }
 
     /// Takes the answer to the first step.

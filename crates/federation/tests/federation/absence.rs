@@ -163,3 +163,75 @@ fn a_doubt_of_all_members_settles_while_writes_go_on() {
     world.run(seconds(30));
     world.assert_converged(SHARED, &[0, 1, 2]);
 }
+
+/// The source of a doubt burns with what nobody else has of it: what was deleted meanwhile is found to be dead by whoever
+/// has seen the tombstones, and the doubt ends.
+#[test]
+fn a_doubt_settles_though_its_source_burned_with_what_only_it_had() {
+    let mut world = three();
+    (0..100).for_each(|key| world.put(0, SHARED, key));
+    world.run(seconds(30));
+    world.isolate(2);
+    world.run(seconds(10));
+    (0..50).for_each(|key| world.delete(0, SHARED, key));
+    world.run(seconds(30));
+    (0..2).for_each(|n| world.sites[n].store.forget_tombstones(SHARED));
+    world.cut(0, 1);
+    world.run(seconds(1));
+    for key in 0..400 {
+        world.write(0, SHARED, 1000 + key, false, bytes::Bytes::from(vec![7; 2048]));
+    }
+    let last = world.sites[0].store.held(SHARED).vector.clone();
+    world.rate = Some(200_000);
+    world.heal(0, 2);
+    let is_on_its_way = |world: &mut World| {
+        let held = world.sites[2].store.held(SHARED);
+        !held.doubt.is_empty() && !held.vector.includes(&last)
+    };
+    for _ in 0..60_000 {
+        world.run(millis(1));
+        if is_on_its_way(&mut world) {
+            break;
+        }
+    }
+    assert!(is_on_its_way(&mut world), "in doubt, and not caught up");
+    world.stop(0);
+    world.rate = None;
+    world.heal(1, 2);
+    world.run(seconds(900));
+    assert_eq!(world.sites[1].store.visible(SHARED), world.sites[2].store.visible(SHARED));
+    for n in [1, 2] {
+        assert!(world.sites[n].store.held(SHARED).doubt.is_empty(), "site {n} is still in doubt");
+    }
+}
+
+/// What is written goes on to be fed: a site that has seen all that another doubts is not put in doubt by it.
+#[test]
+fn doubt_does_not_spread_to_who_has_seen_all_of_it() {
+    let mut world = three();
+    (0..100).for_each(|key| world.put(0, SHARED, key));
+    world.run(seconds(30));
+    world.isolate(2);
+    world.run(seconds(10));
+    (0..50).for_each(|key| world.delete(0, SHARED, key));
+    world.run(seconds(30));
+    (0..2).for_each(|n| world.sites[n].store.forget_tombstones(SHARED));
+    world.heal(0, 2);
+    for _ in 0..1000 {
+        world.run(millis(1));
+        if !world.sites[2].store.held(SHARED).doubt.is_empty() {
+            break;
+        }
+    }
+    assert!(!world.sites[2].store.held(SHARED).doubt.is_empty());
+    world.cut(0, 2);
+    world.put(2, SHARED, 9_999);
+    world.heal(1, 2);
+    for _ in 0..10_000 {
+        world.run(millis(1));
+        assert!(world.sites[1].store.held(SHARED).doubt.is_empty(), "it doubts what it has seen");
+    }
+    world.heal_all();
+    world.run(seconds(60));
+    world.assert_converged(SHARED, &[0, 1, 2]);
+}
