@@ -45,7 +45,7 @@ pub use subscription::{
 };
 
 pub(crate) use change::{State, for_each_alive};
-pub(crate) use read::{aimed, keys_with_heads};
+pub(crate) use read::{aimed, is_stored, keys_with_heads};
 
 use skerry_base::codec::DecodeError;
 use skerry_base::kv::ViewError;

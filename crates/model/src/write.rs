@@ -357,12 +357,23 @@ struct Parts {
     statement: Statement,
 }
 
+/// The next dot of this life. Another may have handed over records that it calls ours, ahead of what was written here: a
+/// write under a dot of theirs would be taken for stored, and be lost.
+fn next_dot(view: &dyn View, bucket: BucketId, origin: Origin) -> Result<Dot, SpaceError> {
+    let mut seq = space::vector_entry(view, bucket, origin)?;
+    loop {
+        seq = seq.checked_add(1).ok_or(SpaceError::Inconsistent("a life that has written all there is"))?;
+        let dot = Dot { origin, seq };
+        if !space::is_stored(view, bucket, dot)? {
+            return Ok(dot);
+        }
+    }
+}
+
 fn finish(view: &dyn View, intent: &Intent<'_>, parts: Parts) -> Result<Proposed, WriteRefusal> {
-    let last = space::vector_entry(view, intent.bucket, intent.origin)?;
-    let seq = last.checked_add(1).ok_or(SpaceError::Inconsistent("a life that has written all there is"))?;
     let record = Record {
         bucket: intent.bucket,
-        dot: Dot { origin: intent.origin, seq },
+        dot: next_dot(view, intent.bucket, intent.origin)?,
         key: intent.key.into(),
         clock: parts.clock,
         context: parts.context,

@@ -95,6 +95,11 @@ pub(super) fn dot_row(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<Opt
     get(view, Table::Dots, &keys::dot(bucket, dot))
 }
 
+/// Whether any record is stored under this dot.
+pub(crate) fn is_stored(view: &dyn View, bucket: BucketId, dot: Dot) -> Result<bool, SpaceError> {
+    Ok(view.get(Table::Dots, &keys::dot(bucket, dot))?.is_some())
+}
+
 /// The record a read of the key gets: a `Put`, or the `Delete` that hides it; none if nothing is known.
 pub fn current(view: &dyn View, bucket: BucketId, key: &str) -> Result<Option<Record>, SpaceError> {
     let listed: Option<Listed> = get(view, Table::Current, &keys::object(bucket, key))?;

@@ -124,6 +124,23 @@ fn seqs_are_dense_within_a_commit_group() {
     }
 }
 
+/// Whoever hands over records under this life's own next dots swallows no write.
+#[test]
+fn a_write_steps_over_records_that_were_handed_over_as_its_own() {
+    let mut node = Node::new(1);
+    let first = node.put("first");
+    for seq in [2, 3] {
+        let dot = Dot { seq, ..first.dot };
+        let forged = Record { dot, key: "other".into(), context: Vector::new(), ..first.clone() };
+        node.receive(&forged);
+    }
+    for seq in [4, 5] {
+        let written = node.put(&seq.to_string());
+        assert_eq!(written.dot.seq, seq);
+        assert_eq!(node.current(), Some(written), "acknowledged, and there");
+    }
+}
+
 #[test]
 fn conditions() {
     let c = Conditions::default();
