@@ -194,8 +194,10 @@ impl Feed {
             return cx.stale();
         }
         let Some(pull) = self.buckets.get_mut(&id).and_then(|bucket| bucket.pull.as_mut()) else { return };
-        // However few were asked for: a release before takes the mark in their number for a larger one.
-        if batch.index < pull.next || batch.index >= limits::BATCHES_PER_PULL {
+        // However few were asked for: a release before takes the mark in their number for a larger one. One that came
+        // before says nothing new: the pull waits no longer for it.
+        let is_repeated = batch.index < pull.next || pull.early.contains_key(&batch.index);
+        if is_repeated || batch.index >= limits::BATCHES_PER_PULL {
             return cx.stale();
         }
         pull.deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(from) * 4);

@@ -216,3 +216,62 @@ fn more_of_this_sites_life_than_it_has_lived_is_refused() {
         }
     }
 }
+
+/// A batch that comes again and again, and never the one that is waited for, does not keep a bucket's only pull open.
+#[test]
+fn a_source_that_repeats_one_batch_is_given_up_for_another() {
+    let mut world = World::new(3, 5, millis(20));
+    world.start();
+    world.join(0, bucket(1));
+    world.run(seconds(5));
+    let origin = |n: usize| Origin { node: NodeId(site_id(n).0), incarnation: 1 };
+    let (config, mut now) = (Config::new(site_id(0), 1, 7).with_system(SYSTEM), world.now);
+    let mut machine = Federation::new(config.with_fresh(true));
+    let (mut out, store) = (Vec::new(), &world.sites[0].store);
+    let roster = [0, 1, 2].map(|n| SiteEntry { site: site_id(n), pays: false }).to_vec();
+    machine.handle(Input::Roster(roster), now, store, &mut out);
+    for n in [1, 2] {
+        let rtt = millis(if n == 1 { 5 } else { 50 });
+        machine.handle(Input::Rtt { site: site_id(n), rtt }, now, store, &mut out);
+        machine.handle(Input::LinkUp(site_id(n)), now, store, &mut out);
+    }
+    machine.handle(Input::Join { bucket: bucket(1) }, now, store, &mut out);
+    let news = || Message::News { bucket: bucket(1), vector: Vector::from_iter([(origin(1), 9)]) };
+    for n in [1, 2] {
+        machine.handle(Input::Received { from: site_id(n), message: news() }, now, store, &mut out);
+    }
+    let pulls = |out: &[Output], of: usize| {
+        let of_bucket = |output: &Output| match output {
+            Output::Send { to, message: Message::Pull(pull) } if pull.bucket == bucket(1) => {
+                (*to == site_id(of)).then_some(pull.ticket)
+            }
+            _ => None,
+        };
+        out.iter().filter_map(of_bucket).last()
+    };
+    for _ in 0..120 {
+        let ticket = pulls(&out, 1);
+        if let Some(ticket) = ticket {
+            let message = Message::Batch(Batch {
+                ticket,
+                bucket: bucket(1),
+                source: origin(1),
+                index: 7,
+                last: true,
+                items: Vec::new(),
+                upto: Vector::from_iter([(origin(1), 9)]),
+                end: true,
+                vector: Vector::new(),
+                horizon: Vector::new(),
+                doubt: Vector::new(),
+            });
+            machine.handle(Input::Received { from: site_id(1), message }, now, store, &mut out);
+        }
+        now = now.after(seconds(5));
+        machine.handle(Input::Wake, now, store, &mut out);
+        if pulls(&out, 2).is_some() {
+            break;
+        }
+    }
+    assert!(pulls(&out, 2).is_some(), "in ten minutes nobody else was asked");
+}
