@@ -43,6 +43,8 @@ pub const BACKOFF_MIN: Duration = Duration::from_secs(1);
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 /// Origins of which one message says what is loose; further ones wait until these are equal.
 pub const LOOSE_ORIGINS: usize = 1024;
+/// Pieces of what lies beyond vectors that the store may refuse before the rest waits for the next check.
+pub const LOOSE_REFUSED: u8 = 16;
 /// Seqs in a list of the loose records that a site has already.
 pub const LOOSE_DOTS: usize = 8192;
 /// Loose records of one origin that a site counts before it leaves a bucket: they are read while commits wait. With more it stays

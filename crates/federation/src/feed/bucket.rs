@@ -59,6 +59,8 @@ pub(super) struct Source {
     /// It is in doubt itself: the last to be asked.
     pub(super) doubtful: bool,
     pub(super) tries: u8,
+    /// Batches of it that the store refused one after the other.
+    pub(super) refused: u8,
     /// After failures: not asked before.
     pub(super) until: Option<Instant>,
     /// Bytes of the next pull.
@@ -102,8 +104,7 @@ pub(super) struct Bucket {
     pub(super) handed: Vector,
     /// A batch was refused by the store: those behind it will be as well.
     pub(super) broken: bool,
-    pub(super) refusals: u8,
-    /// After refusals of the store: no pull before.
+    /// After a refusal of the store: no pull before.
     pub(super) hold: Option<Instant>,
     pub(super) doubtful: bool,
     /// What sources had that passed over tombstones: whatever those killed is covered by it.
@@ -143,7 +144,6 @@ impl Bucket {
             pending: VecDeque::new(),
             handed: Vector::new(),
             broken: false,
-            refusals: 0,
             hold: None,
             doubtful: false,
             passed: Vector::new(),
@@ -276,6 +276,20 @@ impl Bucket {
         let until = cx.backoff(limits::BACKOFF_MIN, tries);
         let source = self.source(site);
         (source.tries, source.until) = (tries.saturating_add(1), Some(until));
+    }
+
+    /// The store has taken a batch of this source, or has not: then others are asked that have the same, for one record that
+    /// is taken from nobody must not keep back all that lies behind it.
+    pub(super) fn took(&mut self, site: SiteId, ok: bool, cx: &mut Context<'_>) {
+        let broken = self.broken;
+        let Some(source) = self.sources.get_mut(&site) else { return };
+        if ok {
+            source.refused = 0;
+        } else if !broken {
+            // What is behind a refused one is refused as well, and no other fault.
+            source.refused = source.refused.saturating_add(1);
+            source.until = Some(cx.backoff(limits::BACKOFF_MIN, source.refused));
+        }
     }
 
     /// Something happened: checks are close together again.

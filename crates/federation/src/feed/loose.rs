@@ -35,6 +35,8 @@ pub(super) struct Gathering {
     rest: VecDeque<(Origin, u64)>,
     /// None while the store commits.
     pub(super) deadline: Option<Instant>,
+    /// Pieces that the store refused.
+    refused: u8,
 }
 
 impl Feed {
@@ -99,7 +101,7 @@ impl Feed {
         self.gathering.insert(id);
         bucket.gathering = asked.map(|(ticket, span, have)| {
             let deadline = Some(cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4));
-            Gathering { source, ticket, span, have, rest, deadline }
+            Gathering { source, ticket, span, have, rest, deadline, refused: 0 }
         });
     }
 
@@ -160,19 +162,25 @@ impl Feed {
         let Some(bucket) = self.buckets.get_mut(&id) else { return true };
         bucket.rest(cx.now);
         if bucket.gathering.as_ref().is_some_and(|gathering| gathering.ticket == ticket) {
-            if ok {
-                self.gather_on(id, cx);
-            } else {
-                bucket.gathering = None;
+            if let Some(gathering) = bucket.gathering.as_mut().filter(|_| !ok) {
+                gathering.refused += 1;
             }
+            self.gather_on(id, cx);
         }
         self.reschedule(id);
         true
     }
 
+    /// The next piece: also behind one that the store refused, for what it takes from nobody must not keep back all others.
+    /// Not for ever: it may be full.
     fn gather_on(&mut self, id: BucketId, cx: &mut Context<'_>) {
         let Some(done) = self.buckets.get_mut(&id).and_then(|bucket| bucket.gathering.take()) else { return };
-        self.gather(id, done.source, done.rest, cx);
+        if done.refused < limits::LOOSE_REFUSED {
+            self.gather(id, done.source, done.rest, cx);
+            if let Some(next) = self.buckets.get_mut(&id).and_then(|bucket| bucket.gathering.as_mut()) {
+                next.refused = done.refused;
+            }
+        }
         self.reschedule(id);
     }
 }

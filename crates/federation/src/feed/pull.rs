@@ -263,7 +263,6 @@ impl Feed {
             self.applies.insert(apply.ticket, id);
             cx.out.push(Output::Apply(apply));
         } else if end && !again {
-            bucket.refusals = 0;
             if bucket.pending.is_empty() {
                 self.caught_up(id, from, cx);
             } else if let Some(pending) = bucket.pending.back_mut() {
@@ -289,6 +288,9 @@ impl Feed {
         let Some(bucket) = self.buckets.get_mut(&id) else { return true };
         let index = bucket.pending.iter().position(|pending| pending.ticket == ticket);
         let done = index.and_then(|index| bucket.pending.remove(index));
+        if let Some(done) = &done {
+            bucket.took(done.source, ok, cx);
+        }
         if !ok {
             cx.stats.applies_refused += 1;
             bucket.broken = true;
@@ -298,8 +300,7 @@ impl Feed {
         if bucket.pending.is_empty() {
             bucket.handed = Vector::new();
             if core::mem::take(&mut bucket.broken) {
-                bucket.hold = Some(cx.backoff(limits::BACKOFF_MIN, bucket.refusals));
-                bucket.refusals = bucket.refusals.saturating_add(1);
+                bucket.hold = Some(cx.backoff(limits::BACKOFF_MIN, 0));
             }
         }
         if ok {

@@ -275,3 +275,25 @@ fn a_source_that_repeats_one_batch_is_given_up_for_another() {
     }
     assert!(pulls(&out, 2).is_some(), "in ten minutes nobody else was asked");
 }
+
+/// A record that this site takes from nobody comes from the nearest: what others have comes from them.
+#[test]
+fn a_record_that_is_refused_does_not_keep_back_what_others_have() {
+    let mut world = World::new(3, 11, millis(200));
+    world.set_rtt(1, 2, millis(2));
+    world.start();
+    (0..3).for_each(|n| world.join(n, bucket(1)));
+    world.run(seconds(5));
+    world.cut(0, 1);
+    world.cut(1, 2);
+    let unwanted = world.write(1, bucket(1), 1, false, Bytes::from_static(b"unwanted"));
+    world.sites[2].store.unwanted.insert(unwanted);
+    world.heal(1, 2);
+    world.run(seconds(120));
+    for key in 10..30 {
+        world.put(0, bucket(1), key);
+    }
+    world.run(seconds(20));
+    let visible = world.sites[2].store.visible(bucket(1)).len();
+    assert_eq!(visible, 20, "all that the other wrote");
+}

@@ -66,6 +66,27 @@ fn what_a_reader_has_left_reaches_all() {
 }
 
 #[test]
+fn a_loose_record_that_is_refused_keeps_back_no_other() {
+    let mut world = calm(3);
+    world.isolate(0);
+    world.run(seconds(20));
+    let mut dots = Vec::new();
+    for key in [1, 3] {
+        world.put(0, bucket(1), key);
+        let dot = world.write(0, bucket(1), key + 1, false, Bytes::from_static(b"read"));
+        world.read(0, 1, dot);
+        dots.push(dot);
+        world.restart(0);
+    }
+    world.burn(0);
+    world.sites[2].store.unwanted.insert(dots[0]);
+    world.heal_all();
+    world.run(seconds(900));
+    assert_eq!(world.sites[0].store.visible(bucket(1)).len(), 2);
+    assert_eq!(world.sites[2].store.visible(bucket(1)), [dots[1]].into());
+}
+
+#[test]
 fn who_joins_later_gets_it_too() {
     let mut world = orphans(3, 3, 5);
     world.leave(2, bucket(1));

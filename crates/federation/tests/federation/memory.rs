@@ -70,6 +70,8 @@ pub(crate) struct Memory {
     pub(crate) origin: Origin,
     /// A full disk, once.
     pub(crate) refuse_next: bool,
+    /// Records that it never takes, and nothing that comes with them.
+    pub(crate) unwanted: BTreeSet<Dot>,
 }
 
 impl Memory {
@@ -100,7 +102,8 @@ impl Memory {
     }
 
     pub(crate) fn apply(&mut self, apply: &Apply) -> bool {
-        if std::mem::take(&mut self.refuse_next) {
+        let is_unwanted = apply.items.iter().any(|item| self.unwanted.contains(&item.dot));
+        if std::mem::take(&mut self.refuse_next) || is_unwanted {
             return false;
         }
         let held = self.held(apply.bucket);
@@ -121,7 +124,8 @@ impl Memory {
     }
 
     pub(crate) fn follow(&mut self, fresh: &Fresh) -> bool {
-        let refused = std::mem::take(&mut self.refuse_next);
+        let is_unwanted = fresh.items.iter().any(|item| self.unwanted.contains(&item.dot));
+        let refused = std::mem::take(&mut self.refuse_next) || is_unwanted;
         let held = self.held(fresh.bucket);
         let (first, last) = (fresh.items[0].dot, fresh.items[fresh.items.len() - 1].dot);
         if refused || held.vector.get(first.origin) + 1 < first.seq {
@@ -135,11 +139,15 @@ impl Memory {
     }
 
     /// This double ends every round at once, so none has passed over anything.
-    pub(crate) fn keep(&mut self, keep: &Keep) {
+    pub(crate) fn keep(&mut self, keep: &Keep) -> bool {
+        if keep.items.iter().any(|item| self.unwanted.contains(&item.dot)) {
+            return false;
+        }
         let held = self.held(keep.bucket);
         for item in &keep.items {
             held.store(item.dot, postcard::from_bytes(&item.record).unwrap());
         }
+        true
     }
 
     pub(crate) fn drop(&mut self, drop: &Drop) {

@@ -526,10 +526,7 @@ impl World {
         let (ticket, ok) = match &output {
             Output::Apply(apply) => (apply.ticket, store.apply(apply)),
             Output::Fresh(fresh) => (fresh.ticket, store.follow(fresh)),
-            Output::Keep(keep) => {
-                store.keep(keep);
-                (keep.ticket, true)
-            }
+            Output::Keep(keep) => (keep.ticket, store.keep(keep)),
             Output::Drop(drop) => {
                 store.drop(drop);
                 (drop.ticket, true)
