@@ -76,7 +76,12 @@ struct Question {
 impl Question {
     /// Whether members that are known here are not enough yet.
     fn is_searching(&self, now: Instant) -> bool {
-        self.heard.is_none() && self.searches_until.is_some_and(|until| now < until)
+        self.heard.is_none() && self.searched_until().is_some_and(|until| now < until)
+    }
+
+    /// Until when members that are known here end nothing; never beyond the deadline.
+    fn searched_until(&self) -> Option<Instant> {
+        self.searches_until.map(|until| until.min(self.deadline()))
     }
 
     /// The members that were found: who answered first, then the nearest.
@@ -104,9 +109,13 @@ impl Question {
 
     fn next_wake(&self) -> Instant {
         let open = self.asked.values().filter(|asked| asked.reply.is_none() && asked.tries < TRIES);
-        let end = if self.all_replied() { self.waited() } else { self.deadline() };
-        let ends = [end, self.deadline()].into_iter().chain(self.searches_until);
-        open.map(|asked| asked.due).chain(ends).min().unwrap_or(end)
+        // While it searches no reply ends it but a member's own, which is heard when it comes.
+        let end = match (self.searched_until(), self.all_replied()) {
+            (Some(until), _) => until,
+            (None, true) => self.waited(),
+            (None, false) => self.deadline(),
+        };
+        open.map(|asked| asked.due).chain([end]).min().unwrap_or(end)
     }
 
     /// What can be concluded now, if anything.
@@ -307,3 +316,7 @@ impl Questions {
 fn patience(cx: &Context<'_>, site: SiteId) -> Duration {
     limits::ASK_AGAIN + cx.peers.rtt(site) * 2
 }
+
+#[cfg(test)]
+#[path = "ask_tests.rs"]
+mod tests;
