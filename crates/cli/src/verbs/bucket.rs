@@ -52,7 +52,8 @@ pub(crate) enum Bucket {
     ///
     /// Ask the home itself: from then on it decides nothing, and the new one decides once it has all that the former one
     /// had. A home that is lost for good is replaced by the site that keeps the register of names, with --destroyed: the
-    /// lost site is expelled, and what it had decided and no other member has is lost. --register moves the register.
+    /// lost site is expelled, and what it had decided and no other member has is lost. So is what a home still waits for
+    /// that the lost site had given it: name that home with --to. --register moves the register.
     Home(Home),
 }
 
@@ -87,7 +88,7 @@ pub(crate) struct Home {
     /// Name of the site that shall decide
     #[arg(long, value_name = "SITE")]
     to: String,
-    /// Your word that this site, the home so far, is lost for good; it is expelled
+    /// Your word that this site, the home so far or the one that gave it away, is lost for good; it is expelled
     #[arg(long, value_name = "SITE")]
     destroyed: Option<String>,
     #[command(flatten)]

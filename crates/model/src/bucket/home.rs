@@ -104,6 +104,11 @@ pub enum HomeRefusal {
     /// The home itself has not yet all that the former home had.
     #[error("this site has not yet all that the former home had")]
     Behind,
+    /// The home waits for what nobody has any more: it may be told to wait no longer, and then give the home on.
+    #[error(
+        "{0} is the home, and waits for what nobody has that could be asked; it decides again without that once it is named itself (--to), and may then hand the home over"
+    )]
+    Waits(SiteId),
     /// The nodes of its site agree on who follows it.
     #[error(
         "the home is a node of a site of several, whose nodes give it to one of them by themselves when it is gone; to name another site in the place of a lost one expel all nodes of its site first, and give {0} as the lost one"
@@ -259,7 +264,7 @@ pub fn hand_over(
         return Ok(None);
     }
     let seen = Seen::of(&space::vector(view, bucket)?);
-    let (site, epoch, cause) = (to, home.epoch + 1, HomeCause::Moved);
+    let (site, epoch, cause) = (to, home.epoch.saturating_add(1), HomeCause::Moved);
     Ok(Some(Named::new(HomeDocument { site, epoch, seen, cause, ..home }, wall)))
 }
 
@@ -280,6 +285,10 @@ pub struct Loss<'a> {
 
 /// The register replaces a home that an operator says is lost for good. What the lost one had decided and nobody
 /// who could be asked has is lost with it.
+///
+/// A home may have been given away by a site that was lost before the heir had all of it: the heir waits for what nobody
+/// has any more. Then the heir itself may be named once more, in the next epoch, with what there is. Another may not: in
+/// the epoch of the heir nobody but the heir decides, whatever it comes to have.
 pub fn replace_home(
     view: &dyn View,
     system: BucketId,
@@ -293,8 +302,14 @@ pub fn replace_home(
         return Err(HomeRefusal::NoSite);
     }
     let known = Known::load(view, system, bucket)?.map(|known| known.home);
+    let mut seen = space::vector(view, bucket)?;
+    seen.merge(heard);
     if let Some(home) = known.as_ref().filter(|home| home.site != lost) {
-        return Err(HomeRefusal::NotHome(home.site));
+        match (home.seen.is_included_in(&seen), home.site == to) {
+            (true, _) => return Err(HomeRefusal::NotHome(home.site)),
+            (false, false) => return Err(HomeRefusal::Waits(home.site)),
+            (false, true) => {}
+        }
     }
     if is_kept_by_its_site(view, system, bucket, (lost, fellows))? {
         for fellow in fellows {
@@ -304,10 +319,8 @@ pub fn replace_home(
             }
         }
     }
-    let mut seen = space::vector(view, bucket)?;
-    seen.merge(heard);
     let seen = Seen::of(&seen);
-    let epoch = known.as_ref().map_or(FIRST_EPOCH, |home| home.epoch + 1);
+    let epoch = known.as_ref().map_or(FIRST_EPOCH, |home| home.epoch.saturating_add(1));
     let unique = known.is_some_and(|home| home.unique);
     let cause = HomeCause::Replaced(lost);
     Ok(Named::new(HomeDocument { bucket, site: to, epoch, unique, seen, cause }, wall))

@@ -154,6 +154,38 @@ fn a_lost_home_is_replaced_by_the_register_alone() {
     assert_eq!(oslo.stands(bucket), Standing::Decides(2));
 }
 
+/// It gave the home away and burned before the heir had all of it.
+#[test]
+fn an_heir_that_waits_for_what_burned_is_named_once_more_and_nobody_else_is() {
+    let (mut oslo, mut bergen) = two();
+    let mut voss = Site::new(3, "voss");
+    oslo.admit(SiteId([3; 16]), 3, SiteState::Member);
+    let bucket = bergen.create("photos", "ann");
+    exchange(&mut oslo, &mut bergen, &[]);
+    oslo.name_home(bucket).unwrap();
+    exchange(&mut oslo, &mut bergen, &[bucket]);
+    exchange(&mut oslo, &mut voss, &[bucket]);
+    assert!(
+        matches!(oslo.replace(bucket, OSLO, SiteId([3; 16])), Err(HomeRefusal::NotHome(BERGEN))),
+        "a home that has all it should have"
+    );
+    bergen.write(bucket, "lock", object());
+    bergen.hand(bucket, SiteId([3; 16])).unwrap();
+    feed(&bergen, &mut oslo, system());
+    feed(&oslo, &mut voss, system());
+    drop(bergen);
+    assert_eq!(voss.stands(bucket), Standing::Behind(2));
+    let refused = oslo.replace(bucket, OSLO, BERGEN);
+    assert!(matches!(refused, Err(HomeRefusal::Waits(SiteId([3, ..])))), "{refused:?}");
+    oslo.replace(bucket, SiteId([3; 16]), BERGEN).unwrap();
+    oslo.admit(BERGEN, 2, SiteState::Expelled);
+    feed(&oslo, &mut voss, system());
+    assert_eq!(voss.stands(bucket), Standing::Decides(3));
+    voss.hand(bucket, OSLO).unwrap();
+    exchange(&mut oslo, &mut voss, &[bucket]);
+    assert_eq!(oslo.stands(bucket), Standing::Decides(4));
+}
+
 #[test]
 fn a_lost_register_is_replaced_by_the_eldest_that_is_left() {
     let (mut oslo, mut bergen) = two();

@@ -196,7 +196,9 @@ pub(crate) fn refused_home(error: HomeRefusal) -> ServiceError {
     let kind = match &error {
         HomeRefusal::Space(_) => ErrorKind::Internal,
         HomeRefusal::NoBucket => ErrorKind::NoSuchBucket,
-        HomeRefusal::NoSite | HomeRefusal::NotHome(_) | HomeRefusal::Kept(_) => ErrorKind::InvalidArgument,
+        HomeRefusal::NoSite | HomeRefusal::NotHome(_) | HomeRefusal::Waits(_) | HomeRefusal::Kept(_) => {
+            ErrorKind::InvalidArgument
+        }
         HomeRefusal::Only(_) | HomeRefusal::NoRegister | HomeRefusal::Behind => ErrorKind::HomeUnreachable,
     };
     ServiceError::new(kind, error.to_string())
@@ -451,6 +453,11 @@ fn said(error: HomeRefusal, names: &BTreeMap<SiteId, String>) -> ServiceError {
     let message = match &error {
         HomeRefusal::Only(site) => format!("only {} may do that: ask there", name(site)),
         HomeRefusal::NotHome(site) => format!("that site is not the home, {} is", name(site)),
+        HomeRefusal::Waits(heir) => format!(
+            "{0} is the home, and waits for what nobody has that could be asked; name {0} itself (--to {0}, with the same \
+             --destroyed): it decides again without that, and may then hand the home over",
+            name(heir)
+        ),
         HomeRefusal::Kept(lost) => format!(
             "{0} was a node of a site of several, whose other nodes take its homes over by themselves; to name another site in \
              its place expel all nodes of its site first (skerry site expel), and then give {0} as the destroyed one",
