@@ -88,7 +88,12 @@ impl Context<'_> {
 
     /// When to try again after `tries` failures in a row: doubling, a quarter of it drawn.
     pub(crate) fn backoff(&mut self, first: Duration, tries: u8) -> Instant {
-        let wait = first.saturating_mul(1 << tries.min(16)).min(limits::BACKOFF_MAX);
+        self.backoff_to(first, tries, limits::BACKOFF_MAX)
+    }
+
+    /// The same, up to so long.
+    pub(crate) fn backoff_to(&mut self, first: Duration, tries: u8, most: Duration) -> Instant {
+        let wait = first.saturating_mul(1 << tries.min(16)).min(most);
         self.now.after(wait - wait.mul_f64(0.25 * self.draw()))
     }
 

@@ -399,7 +399,10 @@ impl Hands<'_> {
             Message::Withdraw { ticket } => self.location.withdrawn(from, ticket, cx),
             Message::Census(census) => self.location.census_asked(from, &census, cx),
             Message::Rolls(rolls) => self.location.rolled(from, rolls, cx),
-            Message::Metered { every_secs } => self.metered.heard(from, every_secs, cx),
+            Message::Metered { every_secs } => {
+                self.metered.heard(from, every_secs, cx);
+                self.feed.may_be_asked(from, cx);
+            }
         }
     }
 

@@ -41,6 +41,9 @@ pub const PULL_TIMEOUT: Duration = Duration::from_secs(10);
 pub const BACKOFF_MIN: Duration = Duration::from_secs(1);
 /// Longest wait after failures.
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// The longest wait for a metered site that has said that it has nothing left to spend: each question costs it a vector. It
+/// says when it may be asked again.
+pub const SPENT_MAX: Duration = Duration::from_secs(3600);
 /// Origins of which one message says what is loose; further ones wait until these are equal.
 pub const LOOSE_ORIGINS: usize = 1024;
 /// Pieces of what lies beyond vectors that the store may refuse before the rest waits for the next check.

@@ -104,8 +104,8 @@ fn say(site: SiteId, rest: Option<Rest>, cx: &mut Context<'_>) {
     cx.out.push(Output::Rests { site, every, paid: paid.unwrap_or(false) });
 }
 
-/// Tells one site. That this one does not pay is said as well: it may have paid in an earlier life.
-fn tell(site: SiteId, cx: &mut Context<'_>) {
+/// Tells one site; also when it may ask again for what there was no budget for. That this one does not pay is said as well: it may have paid in an earlier life.
+pub(crate) fn tell(site: SiteId, cx: &mut Context<'_>) {
     if cx.peers.speaks_at_least(site, limits::METERED) {
         let every = cx.peers.pays_for(site).unwrap_or_default().as_secs();
         let every_secs = u32::try_from(every).unwrap_or(u32::MAX);

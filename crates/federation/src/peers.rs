@@ -285,6 +285,11 @@ impl Peers {
         };
     }
 
+    /// Whether another said that it pays for what crosses the link to it.
+    pub(crate) fn is_payer(&self, site: SiteId) -> bool {
+        self.payers.contains_key(&site)
+    }
+
     /// The longest pause between its safety-net checks.
     pub(crate) const fn check_max(&self) -> Duration {
         if self.pays.is_some() { limits::CHECK_PAID } else { limits::CHECK_MAX }

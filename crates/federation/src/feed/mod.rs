@@ -17,6 +17,7 @@ use skerry_base::{BucketId, Instant, SiteId, Vector};
 
 use crate::context::Context;
 use crate::location::Change;
+use crate::metered;
 use crate::reconcile::End;
 use crate::{Gaps, Pulls, Replica, Ticket, limits};
 
@@ -210,7 +211,15 @@ impl Feed {
         let before = core::mem::replace(&mut self.spent, sites);
         let back: Vec<SiteId> = before.difference(&self.spent).copied().collect();
         for site in back {
+            metered::tell(site, cx);
             self.shared(site).into_iter().for_each(|id| self.proceed(id, cx));
+        }
+    }
+
+    /// A site said anew whether it pays: it does so when it may be asked again for what it had no budget for.
+    pub(crate) fn may_be_asked(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        if self.sites.well(site) {
+            self.recovered(site, cx);
         }
     }
 

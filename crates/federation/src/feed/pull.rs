@@ -119,7 +119,9 @@ impl Feed {
         if let Some(source) = source.filter(|_| why.is_of_site())
             && let Some(tries) = self.sites.tries(source, cx.now)
         {
-            let until = cx.backoff(limits::BACKOFF_MIN, tries);
+            let is_spent = why == Failure::Busy && cx.peers.is_payer(source);
+            let most = if is_spent { limits::SPENT_MAX } else { limits::BACKOFF_MAX };
+            let until = cx.backoff_to(limits::BACKOFF_MIN, tries, most);
             self.sites.failed(source, until);
         }
         let Some(pull) = self.end_pull(id, cx) else { return };
@@ -215,7 +217,7 @@ impl Feed {
     }
 
     /// A site that was silent, or had too much to do, gives records again: of all buckets.
-    fn recovered(&mut self, site: SiteId, cx: &mut Context<'_>) {
+    pub(super) fn recovered(&mut self, site: SiteId, cx: &mut Context<'_>) {
         for id in self.shared(site) {
             let source = self.buckets.get_mut(&id).and_then(|bucket| bucket.sources.get_mut(&site));
             if source.is_some_and(|source| source.until.take().is_some()) {

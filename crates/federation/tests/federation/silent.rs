@@ -111,6 +111,25 @@ fn nothing_is_given_or_asked_for_over_a_spent_link_and_who_asks_hears_so() {
     }
 }
 
+/// Each question carries a vector over the link that is to be spared.
+#[test]
+fn who_has_nothing_left_to_spend_is_asked_once_an_hour_until_it_says_otherwise() {
+    let mut world = World::new(2, 1, millis(20));
+    world.metered.insert(1, seconds(3600));
+    world.start();
+    (0..2).for_each(|n| (1..=BUCKETS).for_each(|id| world.join(n, bucket(id))));
+    world.run(seconds(60));
+    world.input(1, Input::Spent(BTreeSet::from([site_id(0)])));
+    (1..=BUCKETS).for_each(|id| world.put(1, bucket(id), 1));
+    let before = world.sites[0].machine.stats().pulls;
+    world.run(seconds(86_400));
+    let pulls = world.sites[0].machine.stats().pulls - before;
+    assert!((10..=60).contains(&pulls), "{pulls} pulls in a day");
+    world.input(1, Input::Spent(BTreeSet::new()));
+    world.run(seconds(65));
+    (1..=BUCKETS).for_each(|id| world.assert_converged(bucket(id), &[0, 1]));
+}
+
 /// Many lives of many sites: what a batch says beside its records leaves them less room.
 #[test]
 fn a_batch_is_cut_to_what_a_message_takes_beside_its_vectors() {
