@@ -235,12 +235,18 @@ const fn before(year: i64, month: i64) -> (i64, i64) {
 pub struct Budget {
     plan: Option<Plan>,
     account: Account,
+    /// Since when the clock has shown a time before the period that is counted.
+    behind: Option<WallTime>,
 }
+
+/// So long a clock must have gone on before a period that is counted until that is taken for the slip of a clock that it
+/// was: one that goes back for a moment begins nothing.
+const SLIP_MS: u64 = HOUR_MS as u64;
 
 impl Budget {
     /// As remembered.
     pub const fn new(plan: Option<Plan>, account: Account) -> Self {
-        Self { plan, account }
+        Self { plan, account, behind: None }
     }
 
     /// What was said of it.
@@ -269,9 +275,27 @@ impl Budget {
         let Some(plan) = self.plan else { return };
         let began = plan.began(now);
         if trusted && began > self.account.since {
-            self.account = Account { since: began, used: 0 };
+            (self.account, self.behind) = (Account { since: began, used: 0 }, None);
+        } else if trusted {
+            self.look_back(began, now);
         }
         self.account.used = self.account.used.saturating_add(bytes);
+    }
+
+    /// A clock that had slipped ahead has begun a period that is long in coming: the one under way is counted again, with all
+    /// that was counted since.
+    fn look_back(&mut self, began: WallTime, now: WallTime) {
+        if self.account.since.0 <= now.0.saturating_add(SLIP_MS) {
+            self.behind = None;
+            return;
+        }
+        match self.behind.filter(|first| *first <= now) {
+            None => self.behind = Some(now),
+            Some(first) if now.0 - first.0 >= SLIP_MS => {
+                (self.account.since, self.behind) = (began, None);
+            }
+            Some(_) => {}
+        }
     }
 
     /// Whether something of this class may cross now.

@@ -40,6 +40,25 @@ fn a_month_begins_on_its_day_in_its_zone() {
     assert_eq!(day.ends(noon(2026, 2, 28)), midnight(2026, 3, 1));
 }
 
+/// A receiver of time that slipped for a moment, and one that slips back for a moment.
+#[test]
+fn a_clock_that_slipped_ahead_freezes_no_budget() {
+    let now = |hours: u64| WallTime(midnight(2026, 11, 22).0 + hours * HOUR);
+    let mut budget = Budget::new(Some(plan()), Account::default());
+    budget.carried(1_000_000_000, now(0), true);
+    budget.carried(1, midnight(2027, 11, 22), true);
+    for hour in 0..3 {
+        budget.carried(500, now(hour), true);
+    }
+    assert_eq!(budget.account(), Account { since: midnight(2026, 11, 1), used: 1501 });
+    budget.carried(7, midnight(2026, 12, 3), true);
+    assert_eq!(budget.account(), Account { since: midnight(2026, 12, 1), used: 7 }, "the next one begins");
+    // Back for a moment: nothing begins twice.
+    budget.carried(5, midnight(2026, 10, 3), true);
+    budget.carried(5, midnight(2026, 12, 4), true);
+    assert_eq!(budget.account(), Account { since: midnight(2026, 12, 1), used: 17 });
+}
+
 #[test]
 fn classes_stop_in_their_order_and_go_again_with_the_period() {
     let now = WallTime(midnight(2026, 11, 22).0 + 5 * HOUR);
