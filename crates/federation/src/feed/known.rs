@@ -15,6 +15,9 @@ use skerry_base::{Origin, Vector};
 /// Entries of the own vector that may differ from the floor before that is raised: each is gone through for each site.
 pub(super) const STALE: usize = 32;
 
+/// Origins that are put into a list one by one; more are put there together.
+const INSERTED: usize = 16;
+
 /// The own vector as it was a while ago.
 #[derive(Debug, Default)]
 pub(super) struct Floor(Vector);
@@ -120,7 +123,7 @@ impl Open {
 impl Most {
     /// One of them has this.
     pub(super) fn raise(&mut self, seen: &Vector) {
-        let mut at = 0;
+        let (mut at, mut new) = (0, 0);
         for (origin, seq) in seen.iter() {
             // Mostly the next one: who tells all that it has tells of each site.
             if self.0.get(at).is_some_and(|(next, _)| *next < origin) {
@@ -128,10 +131,30 @@ impl Most {
             }
             match self.0.get_mut(at) {
                 Some((met, most)) if *met == origin => *most = seq.max(*most),
-                _ => self.0.insert(at, (origin, seq)),
+                _ if new < INSERTED => {
+                    new += 1;
+                    self.0.insert(at, (origin, seq));
+                }
+                // Each moves all behind it.
+                _ => return self.raise_many(seen),
             }
             at += 1;
         }
+    }
+
+    /// The same in one go.
+    fn raise_many(&mut self, seen: &Vector) {
+        let mut all = Vec::with_capacity(self.0.len() + seen.len());
+        let mut seen = seen.iter().peekable();
+        for (origin, most) in core::mem::take(&mut self.0) {
+            while let Some(new) = seen.next_if(|(new, _)| *new < origin) {
+                all.push(new);
+            }
+            let met = seen.next_if(|(met, _)| *met == origin).map_or(0, |(_, seq)| seq);
+            all.push((origin, most.max(met)));
+        }
+        all.extend(seen);
+        self.0 = all;
     }
 
     /// Where one of them may be ahead of a site that has `mine`.
@@ -177,6 +200,12 @@ impl Known {
     /// Nothing is known.
     pub(super) fn is_empty(&self) -> bool {
         !self.rests && self.differs.is_empty()
+    }
+
+    /// Of how many origins it would be known with this as well, beside those that the floor has.
+    pub(super) fn len_with(&self, floor: &Floor, other: &Vector) -> usize {
+        let is_new = |origin: &Origin| !self.differs.contains_key(origin) && floor.0.get(*origin) == 0;
+        self.differs.len() + other.iter().filter(|(origin, _)| is_new(origin)).count()
     }
 
     /// Up to where one origin is there.

@@ -125,3 +125,21 @@ fn who_tells_bit_by_bit_is_kept_as_what_differs_too() {
     one.merge_known(&floor, other);
     assert_eq!((one.len(), one.whole(&floor)), (0, mine));
 }
+
+/// Many at once come to the same as one by one.
+#[test]
+fn the_most_of_many_origins_is_what_any_had() {
+    let entries =
+        |step: usize, seq: u64| (0..500u16).step_by(step).map(move |n| (origin(n), seq + u64::from(n) % 3));
+    let said: [Vector; 3] = [entries(7, 4).collect(), entries(2, 3).collect(), entries(1, 1).collect()];
+    let mut together = Most::default();
+    let mut single = Most::default();
+    let mut plain = Vector::new();
+    for vector in &said {
+        together.raise(vector);
+        vector.iter().for_each(|entry| single.raise(&Vector::from_iter([entry])));
+        plain.merge(vector);
+    }
+    assert_eq!(together.0, single.0);
+    assert_eq!(together.0, plain.iter().collect::<Vec<_>>());
+}

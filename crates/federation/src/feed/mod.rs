@@ -335,11 +335,11 @@ impl Feed {
         let behind = |site: &SiteId| {
             let known = bucket.sources.get(site).map_or(&nothing, |source| &source.vector);
             let missing = |(origin, seq): (_, u64)| seq.saturating_sub(known.get(&bucket.floor, origin));
-            (*site, known.lacks(&mine).iter().map(missing).sum())
+            (*site, known.lacks(&mine).iter().map(missing).fold(0, u64::saturating_add))
         };
         let ahead = |(site, source): (&SiteId, &bucket::Source)| {
             let missing = |(origin, seq): (_, u64)| seq.saturating_sub(vector.get(origin));
-            (*site, source.vector.beyond(&mine).iter().map(missing).sum::<u64>())
+            (*site, source.vector.beyond(&mine).iter().map(missing).fold(0, u64::saturating_add))
         };
         let missing = bucket.sources.iter().map(ahead).filter(|(_, records)| *records > 0).collect();
         Some(Gaps { bucket: id, missing, unsent: members.iter().map(behind).collect() })

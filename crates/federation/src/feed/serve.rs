@@ -140,7 +140,7 @@ impl Feed {
         if self.has_joined(id) && vector.len() == 1 {
             let mine = cx.vector(id).unwrap_or_default();
             let missing = vector.iter().map(|(origin, seq)| seq.saturating_sub(mine.get(origin)));
-            let few = (1..=limits::FRESH_ITEMS).contains(&missing.sum());
+            let few = (1..=limits::FRESH_ITEMS).contains(&missing.fold(0, u64::saturating_add));
             self.remind(from, few, cx);
         }
         self.told(from, id, vector, cx);
@@ -153,6 +153,11 @@ impl Feed {
         };
         if bucket.sources.len() >= limits::SITES && !bucket.sources.contains_key(&from) {
             return cx.refuse(from, "news of more sites than there are");
+        }
+        // A message is bounded, and all that one site says one after the other has to be as well.
+        let known = bucket.sources.get(&from).map(|source| &source.vector);
+        if known.is_some_and(|known| known.len_with(&bucket.floor, vector) > limits::ORIGINS) {
+            return cx.refuse(from, "news of more origins than a vector has");
         }
         bucket.members.insert(from);
         bucket.learn(from, vector);

@@ -297,3 +297,22 @@ fn a_record_that_is_refused_does_not_keep_back_what_others_have() {
     let visible = world.sites[2].store.visible(bucket(1)).len();
     assert_eq!(visible, 20, "all that the other wrote");
 }
+
+/// Each message is bounded, and what is kept of all that one site says is, too.
+#[test]
+fn what_a_site_says_of_origins_is_kept_for_no_more_than_a_vector_has() {
+    let mut world = World::new(2, 3, millis(20));
+    world.start();
+    (0..2).for_each(|n| world.join(n, bucket(1)));
+    world.run(seconds(5));
+    // Heard, and not asked: a pull that ends would take it back.
+    world.silence(0, 1);
+    for message in 0..40_u64 {
+        let origin = |n: u64| Origin { node: NodeId([3; 16]), incarnation: message * 4096 + n };
+        let vector = (0..4096).map(|n| (origin(n), 1)).collect();
+        let message = Message::News { bucket: bucket(1), vector };
+        world.input(0, Input::Received { from: site_id(1), message });
+    }
+    let kept = world.sites[0].machine.seen(bucket(1)).into_iter().map(|(_, vector)| vector.len()).max();
+    assert!(kept.is_some_and(|kept| (4096..=65_536).contains(&kept)), "{kept:?}");
+}
