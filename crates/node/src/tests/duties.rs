@@ -1,16 +1,15 @@
 //! Sites that are frozen, emptied and taken into service again.
 
-use skerry_gateway::service::{
-    AddressRequest, ChecksumKind, ChecksumShape, CreateUpload, DutyRequest, ErrorKind, ExpelRequest,
-    ObjectHeaders, RenameRequest, SiteStatus, UploadTarget, WriteCondition,
-};
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skerry_base::SiteId;
 use skerry_base::kv::View;
 use skerry_federation::budget::Class;
+use skerry_gateway::service::{
+    AddressRequest, ChecksumKind, ChecksumShape, CreateUpload, DutyRequest, ErrorKind, ExpelRequest,
+    ObjectHeaders, RenameRequest, SiteStatus, UploadTarget, WriteCondition,
+};
 use skerry_model::bucket::{Duty, OnDuty};
 use skerry_model::{Record, space};
 
