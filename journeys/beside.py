@@ -1,10 +1,12 @@
 """One store beside others on this machine: the same operations by the same client, in turn.
 
-python journeys/beside.py --binary target/release/skerry --garage PATH --minio PATH --weed PATH --work target/beside [--rounds N] [--seconds N] [--multipart]
+python journeys/beside.py --binary target/release/skerry --garage PATH --minio PATH --weed PATH --work target/beside [--rounds N] [--seconds N]
+                          [--multipart] [--only WORDS] [--before PATH]
 
 Each round starts every system anew on an empty directory, one at a time, and runs all cells against it; the figures are medians over the
 rounds. `garage-sync` is Garage told to sync, so that durable stands beside durable. CPU and memory are those of the server's process,
-bytes written those that the kernel counts for it. The client (`skerry bench`) shares the machine. Prints Markdown tables.
+bytes written those that the kernel counts for it. `--before` has another build of Skerry run in turn with the others; `--only "PUT 10,GET 10"` leaves
+out all cells that do not begin so. The client (`skerry bench`) shares the machine. Prints Markdown tables.
 """
 
 import argparse
@@ -299,9 +301,11 @@ def play(options, name, kind, binary):
         wait_for(f"{name} to answer", system.answers, 60, 0.005)
         results = {"start": time.monotonic() - begin, "idle": system.memory()}
         for cell in CELLS if not options.multipart else ():
+            if not cell[0].startswith(options.only):
+                continue
             os.sync()
             results[cell[0], cell[5]] = bench(options, system, cell)
-        for what, figures in multipart(options, system).items():
+        for what, figures in multipart(options, system).items() if "multipart".startswith(options.only) or options.multipart else ():
             results[what, 4 if what.endswith("up") else 1] = figures
         results["end"] = system.memory()
         return results
@@ -344,11 +348,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--multipart", action="store_true", help="only the upload in parts")
+    parser.add_argument("--only", default="", help="cells that begin with one of these words, with commas between them")
+    parser.add_argument("--before", type=Path, help="another build of Skerry")
     options = parser.parse_args()
-    options.binary = options.binary.absolute()
+    options.binary, options.only = options.binary.absolute(), tuple(options.only.split(","))
     options.work.mkdir(parents=True, exist_ok=True)
     options.work, options.seed = options.work.absolute(), 0
     systems = {"skerry": (Skerry, options.binary)}
+    if options.before:
+        systems["before"] = (Skerry, options.before.absolute())
     if options.minio:
         systems["minio"] = (Minio, options.minio)
     if options.garage:
