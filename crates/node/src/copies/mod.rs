@@ -38,7 +38,8 @@ pub(crate) use wanted::Rules;
 /// What is not written down yet: whose holdings, and which buckets' covered vectors.
 pub(crate) type Dirty = (BTreeSet<(BucketId, SiteId)>, BTreeSet<BucketId>);
 
-/// A count of what is unprotected counts as news for so many times as long as it took, and at most for [`OLDEST`].
+/// A count of what is unprotected counts as news for so many times as long as it took, and at most for [`OLDEST`], unless it says
+/// that nothing is.
 const SHARE: u32 = 20;
 /// A count is repeated after this long though nothing is known to have changed: disks are found damaged, too.
 const OLDEST: Duration = Duration::from_secs(60);
@@ -53,6 +54,13 @@ pub(crate) struct Count {
     pub(crate) unprotected: u64,
     /// What areas lack that this site is to see to, in the order of [`Rules::needs`].
     pub(crate) lacking: Vec<Lacking>,
+}
+
+impl Count {
+    /// Whether nothing is at risk and no area lacks anything.
+    fn is_all_well(&self) -> bool {
+        self.unprotected == 0 && self.lacking.iter().all(|lacking| *lacking == Lacking::default())
+    }
 }
 
 /// Versions that an area lacks copies of.
@@ -76,8 +84,10 @@ impl Counted {
     fn stands(&self, of: &Counting, now: Instant) -> bool {
         let age = now.since(self.begun);
         let long = self.took.saturating_mul(SHARE).min(OLDEST);
+        // A machine is switched off because nothing is at risk: that holds of what was counted, and of nothing that came since.
+        let may_lag = age < long && !self.found.is_all_well();
         // By other rules than are asked for it is no answer: an operator who expels a site looks at once what is at risk.
-        self.of.2 == of.2 && (age < long || (self.of == *of && age < OLDEST))
+        self.of.2 == of.2 && (may_lag || (self.of == *of && age < OLDEST))
     }
 }
 
@@ -569,8 +579,11 @@ mod tests {
     fn a_count_stands_while_nothing_changes_and_one_that_took_long_for_a_while() {
         let (of, other) = ((1, Vector::new(), Rules::default()), (2, Vector::new(), Rules::default()));
         let at = |seconds: u64| Instant(seconds * 1_000_000_000);
-        let counted = |took| Counted { of: of.clone(), found: Count::default(), begun: at(100), took };
+        let some = Count { unprotected: 1, ..Count::default() };
+        let counted = |took| Counted { of: of.clone(), found: some.clone(), begun: at(100), took };
         let (quick, slow) = (counted(Duration::from_millis(5)), counted(Duration::from_secs(2)));
+        let well = Counted { found: Count::default(), ..counted(Duration::from_secs(2)) };
+        assert!(well.stands(&of, at(101)) && !well.stands(&other, at(101)), "what came since may be at risk");
         assert!(quick.stands(&of, at(150)) && !quick.stands(&of, at(160)), "disks are found damaged, too");
         assert!(!quick.stands(&other, at(101)));
         assert!(slow.stands(&other, at(139)) && !slow.stands(&other, at(140)));

@@ -63,6 +63,8 @@ async fn homes_buckets_name_and_copies_go_to_the_new_one() {
     }
     let unprotected = async || three.services().admin.bucket("photos").await.unwrap().unprotected_bytes;
     three.until("others hold everything", || async { unprotected().await == 0 }).await;
+    let held = world.sites[..2].iter().map(|site| site.site().store.usage().payload.live).sum::<u64>();
+    assert!(held >= 20 * 50_000, "they hold {held}");
     world.sites[3].site().peers.net().set_cut(false);
     world.linked(&world.sites[3]).await;
     let one = &world.sites[0];

@@ -19,6 +19,8 @@ use crate::error::is_of_the_medium;
 use crate::fields::Fields;
 use crate::index::health::{Health, MARKER, mark};
 use crate::index::{self, Index};
+use crate::journal::base::Reader;
+use crate::journal::reader::walk;
 use crate::journal::segment::{self, SegmentHeader};
 use crate::journal::writer::Writer;
 use crate::journal::{file_name, numbers};
@@ -324,6 +326,16 @@ impl<'a> Journal<'a> {
         }
         self.base.damaged || self.hurt.iter().any(|number| !lacking.contains(number))
     }
+
+    /// Whether all of it reads, read through now: the last scrub may be a month ago, and where the index is removed nothing else
+    /// says what a frame said that has rotted since.
+    fn reads_whole(&self) -> bool {
+        let read = || {
+            let base = Reader::open(self.disk, self.salt)?.map(|reader| reader.position);
+            walk(self.disk, self.salt, base, &mut |_| Ok(()))
+        };
+        read().is_ok_and(|walked| walked.damage.is_empty() && !walked.is_unread)
+    }
 }
 
 /// An index that was opened, and what it says of itself.
@@ -367,7 +379,9 @@ fn open_index(
         Err(why) => why,
     };
     tracing::warn!(why, "the index is given up and rebuilt from the journal");
-    let aside = if has_room_beside(disk, settings) || journal.needs_an_index(&BTreeSet::new()) {
+    let only_it_knows =
+        |journal: &mut Journal<'_>| journal.needs_an_index(&BTreeSet::new()) || !journal.reads_whole();
+    let aside = if has_room_beside(disk, settings) || only_it_knows(journal) {
         give_up(disk, settings).map_err(failed)?.filter(|_| is_asked_for && !marked)
     } else {
         tracing::warn!(

@@ -6,6 +6,8 @@ use skerry_base::{ChunkId, ChunkKind, WallTime};
 use super::world::{DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, say_put};
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
+use crate::journal::segment::HEADER;
+use crate::journal::{FOLDER, file_name};
 use crate::store::Store;
 use crate::{Class, Settings, StorageError};
 
@@ -320,26 +322,41 @@ fn writes_are_refused_before_what_the_index_cannot_flush_is_all_the_memory() {
 /// No start would ever find room for the new one while the old one lies beside it, and no delete can be made before.
 #[test]
 fn an_index_that_is_given_up_where_no_second_one_has_room_makes_way_unless_only_it_knows() {
-    for (spare, only_it_knows) in [(100_000, false), (500_000, false), (100_000, true)] {
+    let cases = [
+        (100_000, None),
+        (500_000, None),
+        (100_000, Some("base")),
+        // No scrub has seen it yet.
+        (100_000, Some("a sealed segment")),
+    ];
+    for (spare, rotten) in cases {
         let (disk, settings) = (FaultyDisk::default(), kept());
         let (store, _) = open(&disk, &settings);
         for number in 0..60 {
             put_small(&store, &format!("{number}"), number, &body(number, 3000)).unwrap();
         }
         store.renew_base().unwrap();
+        // What lies behind the base lies in the journal alone.
+        let behind = |number| put_small(&store, &format!("behind-{number}"), number, &body(number, 3000));
+        (0..150).for_each(|number| behind(number).unwrap());
         let before = super::world::keys(&store.view());
+        let sealed = file_name(FOLDER, store.core().writer.tail().segment - 1);
         drop(store);
         disk.create("index/v1", 50_000).unwrap();
         disk.create("index/tables/1", 150_000).unwrap();
-        if only_it_knows {
-            disk.corrupt("base", |bytes| bytes[5_000] ^= 1);
+        match rotten {
+            Some("base") => disk.corrupt("base", |bytes| bytes[5_000] ^= 1),
+            Some(_) => disk.corrupt(&sealed, |bytes| bytes[HEADER + 20] ^= 1),
+            None => {}
         }
         disk.set_room(Some(disk.taken() + spare));
         let asked = Settings { rebuild: true, ..settings.clone() };
         let (store, _) = open(&disk, &asked);
         let lies = |name: &str| disk.names().contains(&name.to_owned());
         assert!(!lies("index/v1"));
-        assert_eq!(lies("index-aside/tables/1"), spare > 400_000 || only_it_knows, "{spare} {only_it_knows}");
-        assert_eq!(super::world::keys(&store.view()), before);
+        assert_eq!(lies("index-aside/tables/1"), spare > 400_000 || rotten.is_some(), "{spare} {rotten:?}");
+        // What the rotten frame said the old index says alone.
+        let is_all = super::world::keys(&store.view()) == before;
+        assert_eq!(is_all, rotten != Some("a sealed segment"), "{rotten:?}");
     }
 }
