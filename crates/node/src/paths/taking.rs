@@ -42,6 +42,8 @@ pub(super) struct Part {
     walk: Walk,
     /// What the walk said and is not here yet.
     step: Option<Step>,
+    /// Chunks that were walked over.
+    passed: usize,
     /// Trees that were walked through, the outermost first: each is put once all that it lists is here.
     trees: Vec<ChunkRef>,
     bytes: u64,
@@ -59,6 +61,7 @@ impl Part {
             is_large: object.size > JOURNAL_BODY_BYTES as u64,
             walk: Walk::new(object.chunks.clone(), 0..object.size),
             step: None,
+            passed: 0,
             trees: Vec::new(),
             bytes: 0,
             of_next: 0,
@@ -83,6 +86,7 @@ impl Part {
     /// It is.
     fn has(&mut self, bytes: u64) {
         self.step = None;
+        self.passed += 1;
         self.of_next = 0;
         self.bytes += bytes;
     }
@@ -112,14 +116,16 @@ impl Taking {
         turn: Duration,
         sent: Vec<Bytes>,
     ) -> Self {
-        // What is sent along comes in order from the begin.
-        let stood = site.parts.resume((bucket.id, dot), object).filter(|_| sent.is_empty());
+        let part = site.parts.resume((bucket.id, dot), object).unwrap_or_else(|| Part::none_of(object));
+        // What is sent along comes in the order of the walk, from its begin, with each question.
+        let mut sent = sent.into_iter();
+        sent.by_ref().take(part.passed).for_each(drop);
         Self {
             site: site.clone(),
             bucket: bucket.clone(),
             chunks: Arc::new(chunks),
-            part: stood.unwrap_or_else(|| Part::none_of(object)),
-            sent: sent.into_iter(),
+            part,
+            sent,
             turn,
             begun: site.clock.now(),
             came: false,
