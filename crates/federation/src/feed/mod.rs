@@ -30,6 +30,7 @@ mod loose;
 mod pull;
 mod serve;
 mod sites;
+mod withheld;
 
 use bucket::Bucket;
 use known::Known;

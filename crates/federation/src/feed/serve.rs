@@ -9,6 +9,7 @@ use super::Feed;
 use super::bucket::{Bucket, Listener};
 use super::fresh::Packing;
 use super::known::{Known, STALE};
+use super::withheld::{Withheld, told_vector};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
 use crate::{FeedBatch, limits};
@@ -33,9 +34,13 @@ impl Feed {
             return cx.send(from, refuse(Refusal::Busy));
         }
         let state = || Ok((cx.replica.vector(id)?, cx.replica.horizon(id)?, cx.replica.doubt(id)?));
-        let Some((vector, horizon, doubt)) = cx.read(state()) else {
+        let Some((mut vector, horizon, doubt)) = cx.read(state()) else {
             return cx.send(from, refuse(Refusal::Busy));
         };
+        let withheld = Withheld::of(id, cx);
+        if let Some(withheld) = withheld {
+            vector = withheld.short(&vector);
+        }
         let takes_ahead = pull.batches & Pull::AHEAD != 0;
         let least = limits::BATCH_BYTES_MIN as usize;
         let room = room_beside([&vector, &vector, &horizon, &doubt], takes_ahead);
@@ -51,6 +56,10 @@ impl Feed {
                 return cx.send(from, refuse(Refusal::Busy));
             };
             let passed = !seen.includes(&horizon);
+            let piece = match withheld {
+                Some(withheld) => withheld.cut(piece),
+                None => piece,
+            };
             let FeedBatch { mut items, upto, more, ahead } = piece;
             if takes_ahead && !ahead.is_empty() {
                 items.extend(ahead);
@@ -115,7 +124,7 @@ impl Feed {
         if bucket.listeners.is_empty() {
             return;
         }
-        let Some(vector) = cx.vector(id) else { return };
+        let Some(vector) = told_vector(id, cx) else { return };
         bucket.settle(&vector, STALE);
         let Bucket { floor, sources, listeners, .. } = bucket;
         let (mut packing, mine) = (Packing::new(id, &vector, cx), floor.mine(&vector));

@@ -18,4 +18,5 @@ mod seeking;
 mod silent;
 mod throughput;
 mod transcript;
+mod withheld;
 mod world;

@@ -33,7 +33,7 @@ use crate::paths::scope::{self, Terms};
 use crate::paths::{far, refusal};
 use crate::peers::message::{Hold, Holdings, Request, Response};
 use crate::peers::serve::Asker;
-use crate::site::{Site, unreadable};
+use crate::site::{Site, Stamps, unreadable};
 
 /// How long a node that has not heard of an epoch yet may take to.
 pub(super) const TURNED: Duration = Duration::from_secs(1);
@@ -337,8 +337,8 @@ pub(super) async fn answer(site: &Arc<Site>, epoch: u64, after: Option<After>, a
     });
     let mut buckets: BTreeSet<BucketId> = site.memberships().into_iter().collect();
     buckets.insert(site.system);
-    let store = site.store.clone();
-    let read = move || Pager { store: &store, near, left: PAGE, page: Vec::new() }.read(&buckets, after);
+    let (store, stamps) = (site.store.clone(), site.stamps.clone());
+    let read = move || Pager { store: &store, stamps: &stamps, near, left: PAGE, page: Vec::new() }.read(&buckets, after);
     let (page, more) = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
     check(nodes, epoch)?;
     Ok(Told::Holdings(page, more))
@@ -368,6 +368,7 @@ async fn barrier(site: &Arc<Site>, epoch: u64) -> Outcome<()> {
 /// Gathers one page.
 struct Pager<'a> {
     store: &'a Store,
+    stamps: &'a Stamps,
     /// Only what these nodes wrote; none: all.
     near: Option<BTreeSet<NodeId>>,
     left: usize,
@@ -399,7 +400,9 @@ impl Pager<'_> {
 
     /// One bucket; behind which loose record to go on, if there was no room for all.
     fn bucket(&mut self, view: &dyn View, bucket: BucketId, behind: Option<Dot>) -> Outcome<Option<Dot>> {
-        let mut vector = space::vector(view, bucket).map_err(unreadable)?;
+        let vector = space::vector(view, bucket).map_err(unreadable)?;
+        // What no feed brings yet is not the site's yet, and nobody need wait for it.
+        let mut vector = self.stamps.told(bucket, vector);
         if let Some(near) = &self.near {
             let of_near = vector.iter().filter(|(origin, _)| near.contains(&origin.node));
             vector = of_near.collect();

@@ -35,6 +35,7 @@ mod report;
 mod run;
 mod settled;
 mod talk;
+mod withheld;
 mod word;
 mod writes;
 
@@ -45,6 +46,7 @@ pub(crate) use refusing::hindrance;
 pub(crate) use report::report;
 pub(crate) use run::{Start, Unready, run, start};
 pub(crate) use talk::{hear, hold_ahead};
+pub(crate) use withheld::Withheld;
 pub(crate) use word::is_word;
 pub(crate) use writes::{Load, Unsettled, settle};
 

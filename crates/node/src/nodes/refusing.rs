@@ -3,8 +3,11 @@
 //! Before: the duties of this site, the store, what was asked to be held. After: the machine, which says so to the others;
 //! writes and conditions, which are answered at once where they could only wait. Invariants: what an operator forbids is
 //! looked at with every step; a disk that was full counts as such until a margin has come free on it, so that a few bytes do
-//! not bring the node back for a moment; that it cannot hold is never a reason to answer for what it does not have.
+//! not bring the node back for a moment; a disk that hangs is found by this node itself, which goes on beating: others would
+//! find it by a write of theirs only; that it cannot hold is never a reason to answer for what it does not have.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -21,6 +24,11 @@ use crate::site::Site;
 /// How often a full disk is asked whether there is room again: it looks through its segments.
 const ROOM: Duration = Duration::from_secs(1);
 
+/// How long the store may take to come by a question that changes nothing, until its disk counts as one that hangs.
+const HANGS: Duration = Duration::from_secs(1);
+/// How often it is asked.
+const ASKED_EVERY: Duration = Duration::from_millis(250);
+
 /// What was found to keep this node from holding.
 #[derive(Debug, Default)]
 pub(super) struct Refusing {
@@ -33,6 +41,8 @@ pub(super) struct Refusing {
 pub(super) struct Look {
     refuses: bool,
     asked_at: Option<Instant>,
+    /// When the store was asked for a sign of life, and whether it has given it.
+    sign: Option<(Instant, Arc<AtomicBool>)>,
 }
 
 impl Look {
@@ -44,16 +54,36 @@ impl Look {
         now: Instant,
     ) -> Option<Input> {
         let is_full = self.is_full(&nodes.refusing.is_full, store, now);
-        let refuses = is_full || !duties.allows(Act::Hold);
+        let hangs = self.hangs(store, now);
+        let refuses = is_full || hangs || !duties.allows(Act::Hold);
         if std::mem::replace(&mut self.refuses, refuses) == refuses {
             return None;
         }
         match (refuses, is_full) {
+            (true, _) if hangs => {
+                tracing::error!("the disk of this node hangs: it holds nothing for the others of its site until it answers");
+            }
             (true, true) => tracing::warn!("this node has no room for what the others of its site write"),
             (true, false) => tracing::warn!("this node holds nothing more for the others of its site"),
             _ => tracing::info!("this node can hold what the others of its site write again"),
         }
         Some(Input::Refuses(refuses))
+    }
+
+    /// Whether the store has not come by what was asked of it for too long. All that is let in goes by the same thread.
+    fn hangs(&mut self, store: &Store, now: Instant) -> bool {
+        if let Some((since, _)) = self.sign.as_ref().filter(|(_, given)| !given.load(Ordering::Acquire)) {
+            return now.since(*since) >= HANGS;
+        }
+        if self.sign.as_ref().is_none_or(|(since, _)| now.since(*since) >= ASKED_EVERY) {
+            let given = Arc::new(AtomicBool::new(false));
+            self.sign = Some((now, given.clone()));
+            store.submit(
+                |_| Ok::<_, Infallible>(((), Vec::new())),
+                move |_| given.store(true, Ordering::Release),
+            );
+        }
+        false
     }
 
     fn is_full(&mut self, found: &AtomicBool, store: &Store, now: Instant) -> bool {
@@ -124,6 +154,6 @@ pub(super) fn why(site: &Site, seat: Seat) -> Option<String> {
     Some(match member.map(|member| site.duties.of(member).duty) {
         Some(Duty::Freeze) => format!("{name} is frozen for maintenance (skerry site resume {name})"),
         Some(Duty::Drain) => format!("{name} is being emptied"),
-        _ => format!("{name} has no room for what others write"),
+        _ => format!("{name} has no room for what others write, or its disk does not answer"),
     })
 }

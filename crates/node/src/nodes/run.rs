@@ -237,9 +237,13 @@ impl Stepper {
         }
     }
 
-    /// Whether this node can hold what others write: looked at ten times a second at least.
+    /// Whether this node can hold what others write, and what is withheld and nobody waits for: looked at ten times a second at
+    /// least.
     fn look(&mut self) {
         let now = self.clock.since_boot();
+        for bucket in self.site.stamps.withheld.expire(now) {
+            self.site.drive.tell(skerry_federation::Input::Durable { bucket });
+        }
         if let Some(news) = self.look.again(&self.nodes, (&self.site.duties, &self.store), now) {
             self.input(news);
         }

@@ -194,6 +194,20 @@ pub(crate) async fn reach_by(
     written: &Written,
     until: Instant,
 ) -> Outcome<Receipt> {
+    let reached = reach_scope(site, context, bucket, written, until).await;
+    if let Written::Record(record) = written {
+        within::told_of(site, record);
+    }
+    reached
+}
+
+async fn reach_scope(
+    site: &Arc<Site>,
+    context: &RequestContext,
+    bucket: &Bucket,
+    written: &Written,
+    until: Instant,
+) -> Outcome<Receipt> {
     let wanted = asked(context, bucket)?;
     let is_plain = matches!(wanted, Scope::Node | Scope::Site);
     if site.lazy && is_plain && context.scope.is_none() {

@@ -7,9 +7,11 @@
 
 use bytes::Bytes;
 use skerry_base::BucketId;
+use skerry_base::kv::{Batch, Overlay, Reducer, View};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::record::RecordError;
-use skerry_model::{Record, space};
+use skerry_model::space::{self, SpaceReducer};
+use skerry_model::{Entry, Record};
 
 use crate::site::{Site, unreadable};
 
@@ -31,4 +33,29 @@ pub(crate) fn heard(bucket: BucketId, key: &str, told: &[Bytes]) -> Outcome<Vec<
         told.iter().map(|bytes| Record::admit(bytes)).collect::<Result<Vec<_>, _>>().map_err(invalid)?;
     seen.retain(|record| record.bucket == bucket && record.key == key);
     Ok(seen)
+}
+
+/// What the tables would have with these records besides: which of them would be stored, and what that changes.
+pub(crate) fn laid_over(
+    view: &dyn View,
+    bucket: BucketId,
+    seen: &[Record],
+) -> Outcome<(Vec<Entry>, Batch)> {
+    let mut news = Vec::new();
+    for record in seen {
+        // Mostly it is here already: then there is nothing to write.
+        if space::accept(view, record).map_err(unreadable)? == space::Verdict::New {
+            news.push(record.clone());
+        }
+    }
+    let mut merged = Batch::default();
+    let kept = space::keep(view, bucket, news).map_err(unreadable)?;
+    for entry in &kept {
+        let mut next = Batch::default();
+        SpaceReducer
+            .reduce(&entry.encode(), &Overlay::new(view, &merged), &mut next)
+            .map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
+        merged.writes.append(&mut next.writes);
+    }
+    Ok((kept, merged))
 }

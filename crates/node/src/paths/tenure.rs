@@ -355,22 +355,31 @@ pub(crate) async fn again(site: &Arc<Site>, bucket: &Bucket, written: &Written) 
     Err(doubt("the home has passed on meanwhile"))
 }
 
-/// What a refusal rests on is the site's before it is answered.
+/// What a refusal rests on is the site's before it is answered; with its body, if that is small and here: else who is asked
+/// would know of a version that it cannot read, while its writer's own question to hold it is still on its way.
 pub(crate) async fn rests(
     site: &Arc<Site>,
-    (bucket, made): (BucketId, Made),
+    bucket: &Bucket,
+    made: Made,
     records: Vec<Record>,
 ) -> Outcome<()> {
-    let view = made.view;
-    let is_new = |record: &Record| !site.nodes.has_settled(view, bucket, record.dot);
-    let records: Vec<Record> = records.into_iter().filter(is_new).collect();
-    if records.is_empty() {
+    let (view, id) = (made.view, bucket.id);
+    let mut bare = Vec::new();
+    for record in records.into_iter().filter(|record| !site.nodes.has_settled(view, id, record.dot)) {
+        let Some(hold) = within::small(site, bucket, &record).await? else {
+            bare.push(record);
+            continue;
+        };
+        settle(site, (id, made), Load::Version(hold)).await?;
+        site.nodes.remember_settled(view, id, &[record.dot], true);
+    }
+    if bare.is_empty() {
         return Ok(());
     }
-    let load = Load::Records(bucket, records.iter().map(|record| record.encode().into()).collect());
-    settle(site, (bucket, made), load).await?;
-    let dots: Vec<_> = records.iter().map(|record| record.dot).collect();
-    site.nodes.remember_settled(view, bucket, &dots, false);
+    let load = Load::Records(id, bare.iter().map(|record| record.encode().into()).collect());
+    settle(site, (id, made), load).await?;
+    let dots: Vec<_> = bare.iter().map(|record| record.dot).collect();
+    site.nodes.remember_settled(view, id, &dots, false);
     Ok(())
 }
 

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use skerry_base::kv::Overlay;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_federation::Input;
 use skerry_federation::budget::Class;
 use skerry_federation::site_view::Seats;
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, Receipt, RequestContext, ServiceError};
@@ -23,7 +25,7 @@ use super::bucket::Bucket;
 use super::dead::{self, Said};
 use super::get::{Found, Wanted};
 use super::write::Written;
-use super::{far, refusal, scope};
+use super::{far, refusal, scope, seen};
 use crate::copies::look::is_here;
 use crate::nodes::{self, Load};
 use crate::peers::message::{Hold, List, Page, Request};
@@ -98,6 +100,22 @@ async fn settle(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<R
     Ok(nodes::settle(site, Load::Version(hold), None).await.map_err(|why| why.to_string()))
 }
 
+/// From here on feeds tell of what was written: the site has it, or nobody waits for that any more.
+pub(crate) fn told_of(site: &Site, record: &Record) {
+    if site.stamps.withheld.end(record.bucket, record.dot) {
+        site.drive.tell(Input::Durable { bucket: record.bucket });
+    }
+}
+
+/// A small version that is here, body and all, for others to hold; none if it is large, or not here whole.
+pub(crate) async fn small(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Option<Hold>> {
+    let is_small = record.object().is_none_or(|object| object.size <= JOURNAL_BODY_BYTES as u64);
+    match is_small && has_it(site, bucket, record).await? {
+        true => hold(site, bucket, record).await.map(Some),
+        false => Ok(None),
+    }
+}
+
 /// A version that is here, for others to hold. What was made elsewhere may not be here before, nor its payload.
 pub(crate) async fn version(
     site: &Arc<Site>,
@@ -166,11 +184,12 @@ pub(crate) async fn find(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Option<Fo
     };
     let said = Said::of(node, &heard);
     let (is_nothing, exists) = (heard.is_empty(), heard.iter().any(|record| record.object().is_some()));
-    if !is_nothing {
-        far::keep(site, id, (), heard).await?;
-    }
-    let local = wanted.clone();
-    let found = match site.read(move |view| local.local(view)).await? {
+    let (local, heads) = (wanted.clone(), heard.clone());
+    let found = site.read(move |view| {
+        let (_, merged) = seen::laid_over(view, id, &heads)?;
+        local.local(&Overlay::new(view, &merged))
+    });
+    let found = match found.await? {
         // What was heard went with the rest of a bucket that is being left.
         Found::Nothing if exists && site.stamps.is_out(id) => return Ok(None),
         found if is_nothing => own(site, found),
@@ -181,8 +200,13 @@ pub(crate) async fn find(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Option<Fo
         Found::Object(record) | Found::Marker(record) => said.alive.contains(&record.dot),
         Found::Nothing => true,
     };
+    // Mostly: and nothing of it is kept here. A read would be a write for each time, and none where the disk is full; and it might
+    // bring a record whose body is nowhere but at the node that was asked.
     if shows {
         return Ok(Some(found));
+    }
+    if !is_nothing {
+        far::keep(site, id, (), heard).await?;
     }
     // What that node did not say it has not heard of, or it has seen it die. Who cannot ask answers for itself.
     Ok(match dead::judged(site, wanted, &[said]).await {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use skerry_base::kv::{Batch, Overlay, Reducer, View};
-use skerry_base::limits::JOURNAL_BODY_BYTES;
+use skerry_base::kv::{Overlay, View};
+use skerry_base::limits::{FEED_BODY_BYTES, JOURNAL_BODY_BYTES};
 use skerry_base::{BucketId, Dot, SiteId};
 use skerry_federation::undecided::DECIDED_WITHIN;
 use skerry_gateway::service::{
@@ -19,9 +19,8 @@ use skerry_gateway::service::{
 use skerry_model::bucket::Turn;
 use skerry_model::multipart::UploadId;
 use skerry_model::record::{HomeDecision, RecordError, Scope, Versioning};
-use skerry_model::space::{self, SpaceReducer};
 use skerry_model::write::{self, Ask, Conditions, Intent, Proposed, WriteRefusal};
-use skerry_model::{Entry, Object, Record};
+use skerry_model::{Entry, Object, Record, space};
 use skerry_storage::{Pin, SmallBody, Store};
 
 use super::bucket::Bucket;
@@ -29,7 +28,8 @@ use super::get::{Found, Wanted};
 use super::held::{self, Pins};
 use super::home::{self, Standpoint, Turned};
 use super::seek::Offer;
-use super::{far, members, refusal, seen, shape, tenure, upload};
+use super::{far, members, refusal, seen, shape, tenure, upload, within};
+use crate::clock::Clock;
 use crate::copies::look::is_here;
 use crate::duties::Act;
 use crate::following::{self, joining};
@@ -232,6 +232,8 @@ pub(crate) async fn here(
     let large = !lazy && !pins.is_empty() && payload == site.id;
     let clock = site.clock;
     let by = (payload != site.id).then(|| clock.now().after(DECIDED_WITHIN));
+    let waits = !condition.is_none() || (payload == site.id && scope != Scope::Node);
+    let withheld_at = (waits && !lazy && site.nodes.are_several()).then_some(clock);
     let mut proposal = Box::new(Proposal {
         store: site.store.clone(),
         stamps,
@@ -248,6 +250,7 @@ pub(crate) async fn here(
         payload,
         heads,
         lazy,
+        withheld_at,
     });
     // Kept over all tries: what was uploaded for longer than unwanted chunks rest would be collected in between.
     let pins = Arc::new(pins);
@@ -276,7 +279,7 @@ pub(crate) async fn here(
                 continue;
             }
             Inside::Rests(result, made, records) => {
-                tenure::rests(site, (bucket, made), records).await?;
+                tenure::rests(site, &of, made, records).await?;
                 return result;
             }
         };
@@ -284,7 +287,11 @@ pub(crate) async fn here(
             settled(site, bucket, (large, payload)).await?;
         }
         if let Some(made) = made {
+            // If not, feeds do not bring it until nobody can wait for it any more: a home that passes on does so without it.
             tenure::decided(site, &of, &became.written, made).await?;
+            if let Written::Record(record) = &became.written {
+                within::told_of(site, record);
+            }
         }
         return Ok(became.written);
     }
@@ -314,6 +321,8 @@ struct Proposal {
     heads: Vec<Record>,
     /// Whether it may be answered before it is on disk.
     lazy: bool,
+    /// The other nodes of this site are to have it before anybody else: what says since when it waits for that.
+    withheld_at: Option<Clock>,
 }
 
 /// What a write became.
@@ -321,6 +330,18 @@ struct Became {
     written: Written,
     /// Its record was there before.
     stood: bool,
+}
+
+impl Became {
+    /// Feeds do not tell of it yet, unless its body goes along with them.
+    fn withhold(&self, stamps: &Stamps, clock: Clock) {
+        if let Written::Record(record) = &self.written
+            && !self.stood
+            && record.object().is_some_and(|object| object.size > FEED_BODY_BYTES as u64)
+        {
+            stamps.withheld.begin(record.bucket, record.dot, clock.since_boot());
+        }
+    }
 }
 
 /// What came of a proposal.
@@ -355,9 +376,11 @@ impl Proposal {
             Some(Turned::Decides { epoch, within }) => (Some(epoch), within),
             Some(Turned::Not(turn)) => return Ok((Inside::Not(turn, self), Vec::new())),
         };
-        let (merged, mut entries) = self.merged(view)?;
+        let (known, merged) = seen::laid_over(view, self.resolved.id, &self.heads)?;
+        let mut entries: Vec<_> = known.iter().map(entry).collect();
         let (id, key) = (self.resolved.id, within.map(|_| self.key.clone()));
         let view = Overlay::new(view, &merged);
+        let withheld = self.withheld_at.map(|clock| (self.stamps.clone(), clock));
         let result = (*self).decide(&view, epoch);
         let rests = match &result {
             Ok((became, _)) => matches!(became.written, Written::Nothing),
@@ -373,29 +396,10 @@ impl Proposal {
         }
         let (became, more) = result?;
         entries.extend(more);
+        if let Some((stamps, clock)) = withheld {
+            became.withhold(&stamps, clock);
+        }
         Ok((Inside::Became(became, within), entries))
-    }
-
-    /// What the asker knew of the key.
-    fn merged(&self, view: &dyn View) -> Outcome<(Batch, Vec<skerry_storage::Entry>)> {
-        let mut merged = Batch::default();
-        let mut entries = Vec::new();
-        let mut news = Vec::new();
-        for head in &self.heads {
-            // Mostly it is here already: then there is nothing to write.
-            if space::accept(view, head).map_err(unreadable)? == space::Verdict::New {
-                news.push(head.clone());
-            }
-        }
-        for head in space::keep(view, self.resolved.id, news).map_err(unreadable)? {
-            let mut next = Batch::default();
-            SpaceReducer
-                .reduce(&head.encode(), &Overlay::new(view, &merged), &mut next)
-                .map_err(|error| ServiceError::new(ErrorKind::Internal, error.to_string()))?;
-            merged.writes.append(&mut next.writes);
-            entries.push(entry(&head));
-        }
-        Ok((merged, entries))
     }
 
     fn decide(self, view: &dyn View, epoch: Option<u64>) -> Outcome<(Became, Vec<skerry_storage::Entry>)> {

@@ -55,6 +55,7 @@ mod trim;
 mod uploads;
 mod wakes;
 mod wanted;
+mod withheld;
 mod within;
 mod workers;
 mod world;

@@ -148,6 +148,85 @@ async fn remove(node: &TestSite, key: String) {
     node.services().objects.delete(&context(), request).await.unwrap();
 }
 
+/// Keeps the commits of a node from going on, as a disk that hangs does, until it is dropped.
+pub(super) struct Hung {
+    _gate: std::sync::mpsc::Sender<()>,
+}
+
+impl Hung {
+    pub(super) fn of(node: &TestSite) -> Self {
+        let (gate, opens) = std::sync::mpsc::channel::<()>();
+        let waits = move |_: &dyn skerry_base::kv::View| {
+            opens.recv().ok();
+            Ok::<_, std::convert::Infallible>(((), Vec::new()))
+        };
+        node.site().store.submit(waits, |_| ());
+        Self { _gate: gate }
+    }
+}
+
+/// Its node goes on beating, and nobody makes a plain write by which the others would find it late.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_home_whose_disk_hangs_passes_on_by_itself_and_its_node_comes_back() {
+    let world = site_of(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three nodes") };
+    ready(&world.sites).await;
+    one.put_if("photos", "first", "body", absent()).await.unwrap();
+    let hung = Hung::of(one);
+    settles(two, &[1, 2], &[0]).await;
+    let decides = || async {
+        let won = two.put_if("photos", "second", "body", absent()).await;
+        won.is_ok() || matches!(&won, Err(error) if error.kind() == ErrorKind::PreconditionFailed)
+    };
+    two.until("another node decides", decides).await;
+    let lost = three.put_if("photos", "first", "other", absent()).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{lost}");
+    drop(hung);
+    for node in [one, two, three] {
+        leased(node, &[0, 1, 2]).await;
+    }
+    let lost = one.put_if("photos", "second", "other", absent()).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{lost}");
+    world.stop().await;
+}
+
+/// Two cannot do without each other: nobody waits for the one that hangs, and it is named.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_one_of_two_whose_disk_hangs() {
+    let world = site_of(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two nodes") };
+    let hung = Hung::of(two);
+    one.until("it is known", || async { crate::nodes::hindrance(one.site()).is_some() }).await;
+    let asks = RequestContext { scope: Some("site".into()), ..context() };
+    let error = one.put_in(&asks, "photos", "key", "body").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ScopeNotReached);
+    assert!(error.message().contains("its disk does not answer"), "{error}");
+    drop(hung);
+    one.until("it answers again", || async { crate::nodes::hindrance(one.site()).is_none() }).await;
+    put(one, "key", "body").await.unwrap();
+    world.stop().await;
+}
+
+/// What another node says of a key is answered, and not written down each time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_by_way_of_another_node_writes_nothing() {
+    const READS: u64 = 60;
+    let world = site_of(3).await;
+    let [one, _, three] = &world.sites[..] else { panic!("three nodes") };
+    put(one, "key", noise(20_000, 1)).await.unwrap();
+    say(one, NAMES[2], "freeze").await;
+    settles(three, &[0, 1], &[2]).await;
+    sees(three, "key", &noise(20_000, 1)).await;
+    let before = three.site().store.lsn();
+    for _ in 0..READS {
+        assert_eq!(get(three, "key").await.unwrap(), (noise(20_000, 1), "site".into()));
+    }
+    // A few are its own: what the nodes agree on, and what was read when.
+    let written = three.site().store.lsn() - before;
+    assert!(written < READS / 2, "{written} entries for {READS} reads");
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_node_leaves_the_view_and_comes_back_when_there_is_room_again() {
     let mut world = TestWorld::of_nodes(3, 0).await;

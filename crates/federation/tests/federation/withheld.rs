@@ -1,0 +1,56 @@
+//! Own records that are on their way to the other nodes of a site: no feed brings them until they are there.
+
+use skerry_federation::Input;
+
+use crate::world::{World, bucket, seconds};
+
+fn held(world: &World, n: usize) -> usize {
+    world.sites[n].store.visible(bucket(1)).len()
+}
+
+fn withhold(world: &mut World, from: Option<u64>) {
+    world.sites[0].store.held(bucket(1)).withheld = from;
+    if from.is_none() {
+        world.input(0, Input::Durable { bucket: bucket(1) });
+    }
+}
+
+#[test]
+fn what_is_withheld_goes_with_no_news_and_later_with_them() {
+    for plain in [vec![], vec![0, 1]] {
+        let mut world = World::pair_of(&plain);
+        world.put(0, bucket(1), 1);
+        world.run(seconds(1));
+        withhold(&mut world, Some(2));
+        (2..5).for_each(|key| world.put(0, bucket(1), key));
+        world.run(seconds(30));
+        assert_eq!(held(&world, 1), 1, "{plain:?}: neither it nor what comes behind it");
+        // The oldest is there: up to the next that is not.
+        withhold(&mut world, Some(4));
+        world.input(0, Input::Durable { bucket: bucket(1) });
+        world.run(seconds(1));
+        assert_eq!(held(&world, 1), 3, "{plain:?}");
+        withhold(&mut world, None);
+        world.run(seconds(1));
+        world.assert_converged(bucket(1), &[0, 1]);
+    }
+}
+
+/// Who was away pulls all that there is, and is told digests of it: the end of that is what is told.
+#[test]
+fn no_pull_and_no_check_brings_it() {
+    let mut world = World::pair();
+    world.silence(0, 1);
+    world.silence(1, 0);
+    (0..40).for_each(|key| world.put(0, bucket(1), key));
+    withhold(&mut world, Some(21));
+    world.heal(0, 1);
+    world.run(seconds(300));
+    assert_eq!(held(&world, 1), 20);
+    world.put(1, bucket(1), 99);
+    world.run(seconds(300));
+    assert_eq!((held(&world, 0), held(&world, 1)), (41, 21), "what others write is not held up");
+    withhold(&mut world, None);
+    world.run(seconds(10));
+    world.assert_converged(bucket(1), &[0, 1]);
+}
