@@ -33,8 +33,6 @@ use crate::site::{Site, unreadable};
 
 /// How often it is looked whether a node that takes a large body still counts.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a large body may take to reach the other nodes.
-const STAGED: Duration = Duration::from_secs(45);
 
 /// The scope that a write has, `site` if all of the site's live nodes have it, else `node`; `insists`: else it is refused.
 pub(crate) async fn reach(
@@ -87,17 +85,32 @@ pub(super) fn short(site: &Site, why: &str, then: &str) -> ServiceError {
     ServiceError::new(ErrorKind::ScopeNotReached, message)
 }
 
-/// Has a version that is durable here held by all live nodes of the site.
+/// Has a version that is durable here held by all live nodes of the site. One whose body has not come to all of them in time is not
+/// asked for: whoever is slow with it would be found late, and left out of the view.
 async fn settle(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Result<(), String>> {
+    let staged = site.peers.waits().staged;
+    let hold = match tokio::time::timeout(staged, bring(site, bucket, record)).await {
+        Ok(brought) => brought?,
+        Err(_) => Err(format!("its body has not come to all of them within {} s", staged.as_secs())),
+    };
+    let hold = match hold {
+        Ok(hold) => hold,
+        Err(why) => return Ok(Err(why)),
+    };
+    Ok(nodes::settle(site, Load::Version(hold), None).await.map_err(|why| why.to_string()))
+}
+
+/// A version as others are asked to hold it; its body, if that is large, is at the other nodes.
+async fn bring(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Result<Hold, String>> {
     let mut hold = match version(site, bucket, record).await? {
         Ok(hold) => hold,
         Err(why) => return Ok(Err(format!("it is not here: {why}"))),
     };
     if record.object().is_some_and(|object| object.size > JOURNAL_BODY_BYTES as u64) {
-        tokio::time::timeout(STAGED, stage(site, &hold)).await.ok();
+        stage(site, &hold).await;
         hold.payload.clear();
     }
-    Ok(nodes::settle(site, Load::Version(hold), None).await.map_err(|why| why.to_string()))
+    Ok(Ok(hold))
 }
 
 /// From here on feeds tell of what was written: the site has it, or nobody waits for that any more.
@@ -149,7 +162,7 @@ async fn has_it(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<b
     tokio::task::spawn_blocking(look).await.map_err(super::refusal::task)?
 }
 
-/// Brings a large body to the other nodes. Whoever cannot take it is found late when the record is asked for.
+/// Brings a large body to the other nodes. Whoever says that it cannot take it is found late when the record is asked for.
 async fn stage(site: &Arc<Site>, hold: &Hold) {
     let (mut begun, mut done) = (Seats::NONE, Seats::NONE);
     let mut asked = FuturesUnordered::new();

@@ -485,6 +485,8 @@ pub(crate) struct Waits {
     pub(crate) turn: Duration,
     /// For the next question about it: so long what came of it stays in use. Longer than whoever asks rests after one that failed.
     pub(crate) next: Duration,
+    /// For a large body to reach the other nodes of the site.
+    pub(crate) staged: Duration,
 }
 
 impl Default for Waits {
@@ -495,6 +497,7 @@ impl Default for Waits {
             back: Duration::from_secs(5),
             turn: Duration::from_secs(8),
             next: Duration::from_secs(60),
+            staged: Duration::from_secs(45),
         }
     }
 }

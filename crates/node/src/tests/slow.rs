@@ -11,6 +11,7 @@ use skerry_federation::budget::Class;
 use skerry_model::space;
 use tokio::sync::oneshot;
 
+use super::nodes::leased;
 use super::world::{TestSite, TestWorld, noise};
 use crate::peers::Waits;
 use crate::peers::message::{Part, Read, Request, Response, Which};
@@ -26,7 +27,35 @@ const WAITS: Waits = Waits {
     back: Duration::from_secs(3),
     turn: Duration::from_millis(500),
     next: Duration::from_secs(4),
+    staged: Duration::from_secs(3),
 };
+
+/// Two nodes take a body at once, the third is slow with it: it is not asked for what it cannot have, and stays in the view.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_slow_with_a_large_body_is_not_left_out_for_it() {
+    let world = TestWorld::of_nodes(3, 0).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three nodes") };
+    for node in [one, two, three] {
+        leased(node, &[0, 1, 2]).await;
+    }
+    one.create_bucket("photos").await.unwrap();
+    let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+    for node in [two, three] {
+        node.until("it follows the bucket", || async { node.site().is_complete(id) }).await;
+    }
+    slow_from_now_on(&world, one, three, RATE).await;
+    for node in [one, two, three] {
+        leased(node, &[0, 1, 2]).await;
+    }
+    let epoch = one.site().nodes.epoch();
+    let put = one.put("photos", "large", noise(12 * MIB, 1)).await.unwrap();
+    assert_eq!(put.receipt.scope.as_deref(), Some("node"), "it takes twelve seconds, and has three");
+    assert_eq!(one.site().nodes.epoch(), epoch, "nobody was left out");
+    let put = one.put("photos", "small", noise(200, 2)).await.unwrap();
+    assert_eq!(put.receipt.scope.as_deref(), Some("site"));
+    assert_eq!(three.get("photos", "small").await.unwrap(), noise(200, 2));
+    world.stop().await;
+}
 
 fn slow(one: &TestSite, other: &TestSite, rate: u64) {
     one.set_rate(other, rate);
