@@ -29,7 +29,8 @@ impl Withheld {
     /// A vector as it is told.
     pub(super) fn short(self, vector: &Vector) -> Vector {
         let most = self.from.saturating_sub(1);
-        let short = |(origin, seq): (Origin, u64)| (origin, if origin == self.own { seq.min(most) } else { seq });
+        let short =
+            |(origin, seq): (Origin, u64)| (origin, if origin == self.own { seq.min(most) } else { seq });
         vector.iter().map(short).filter(|(_, seq)| *seq > 0).collect()
     }
 

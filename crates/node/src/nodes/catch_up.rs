@@ -338,7 +338,9 @@ pub(super) async fn answer(site: &Arc<Site>, epoch: u64, after: Option<After>, a
     let mut buckets: BTreeSet<BucketId> = site.memberships().into_iter().collect();
     buckets.insert(site.system);
     let (store, stamps) = (site.store.clone(), site.stamps.clone());
-    let read = move || Pager { store: &store, stamps: &stamps, near, left: PAGE, page: Vec::new() }.read(&buckets, after);
+    let read = move || {
+        Pager { store: &store, stamps: &stamps, near, left: PAGE, page: Vec::new() }.read(&buckets, after)
+    };
     let (page, more) = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
     check(nodes, epoch)?;
     Ok(Told::Holdings(page, more))

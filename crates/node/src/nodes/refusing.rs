@@ -61,7 +61,9 @@ impl Look {
         }
         match (refuses, is_full) {
             (true, _) if hangs => {
-                tracing::error!("the disk of this node hangs: it holds nothing for the others of its site until it answers");
+                tracing::error!(
+                    "the disk of this node hangs: it holds nothing for the others of its site until it answers"
+                );
             }
             (true, true) => tracing::warn!("this node has no room for what the others of its site write"),
             (true, false) => tracing::warn!("this node holds nothing more for the others of its site"),

@@ -195,9 +195,7 @@ pub(crate) async fn reach_by(
     until: Instant,
 ) -> Outcome<Receipt> {
     let reached = reach_scope(site, context, bucket, written, until).await;
-    if let Written::Record(record) = written {
-        within::told_of(site, record);
-    }
+    within::told_of(site, written);
     reached
 }
 

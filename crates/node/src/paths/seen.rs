@@ -36,11 +36,7 @@ pub(crate) fn heard(bucket: BucketId, key: &str, told: &[Bytes]) -> Outcome<Vec<
 }
 
 /// What the tables would have with these records besides: which of them would be stored, and what that changes.
-pub(crate) fn laid_over(
-    view: &dyn View,
-    bucket: BucketId,
-    seen: &[Record],
-) -> Outcome<(Vec<Entry>, Batch)> {
+pub(crate) fn laid_over(view: &dyn View, bucket: BucketId, seen: &[Record]) -> Outcome<(Vec<Entry>, Batch)> {
     let mut news = Vec::new();
     for record in seen {
         // Mostly it is here already: then there is nothing to write.

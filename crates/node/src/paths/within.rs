@@ -113,9 +113,11 @@ async fn bring(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Re
     Ok(Ok(hold))
 }
 
-/// From here on feeds tell of what was written: the site has it, or nobody waits for that any more.
-pub(crate) fn told_of(site: &Site, record: &Record) {
-    if site.stamps.withheld.end(record.bucket, record.dot) {
+/// From here on feeds tell of what was written: the site has it, or nobody here waits for that.
+pub(crate) fn told_of(site: &Site, written: &Written) {
+    if let Written::Record(record) = written
+        && site.stamps.withheld.end(record.bucket, record.dot)
+    {
         site.drive.tell(Input::Durable { bucket: record.bucket });
     }
 }

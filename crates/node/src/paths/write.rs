@@ -289,9 +289,7 @@ pub(crate) async fn here(
         if let Some(made) = made {
             // If not, feeds do not bring it until nobody can wait for it any more: a home that passes on does so without it.
             tenure::decided(site, &of, &became.written, made).await?;
-            if let Written::Record(record) = &became.written {
-                within::told_of(site, record);
-            }
+            within::told_of(site, &became.written);
         }
         return Ok(became.written);
     }
@@ -758,7 +756,9 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
         with: Vec::new(),
         upload: None,
     };
-    here(site, asked, decide.site, heads).await
+    let written = here(site, asked, decide.site, heads).await?;
+    within::told_of(site, &written);
+    Ok(written)
 }
 
 fn checked(object: Box<Object>) -> Outcome<Box<Object>> {

@@ -21,7 +21,8 @@ async fn nobody_hears_of_a_write_before_the_other_nodes_have_it() {
     one.create_bucket("photos").await.unwrap();
     let id = one.site().bucket("photos").await.unwrap().unwrap().id;
     for node in [two, far] {
-        node.until("the bucket is known", || async { node.site().bucket("photos").await.unwrap().is_some() }).await;
+        node.until("the bucket is known", || async { node.site().bucket("photos").await.unwrap().is_some() })
+            .await;
         node.site().join(id).await.unwrap();
         node.until("it follows it", || async { node.site().is_complete(id) }).await;
     }
