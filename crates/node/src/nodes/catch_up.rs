@@ -95,8 +95,8 @@ async fn fetched(site: &Arc<Site>, from: Seat, epoch: u64) -> Outcome<()> {
     let joins = nodes.holders().is_some_and(|view| view.joining.contains(nodes.me));
     let all = joins || !nodes.has_caught_up.load(Ordering::Acquire) || site.follows_gaps();
     let said = gaps::asked(site, (from, node), epoch).await?;
-    let asked = Exchange::of(site, joins.then_some(member)).ask(node, (epoch, all)).await?;
-    tell(nodes, Input::Arrived { from, epoch }).await;
+    let arrived = Input::Arrived { from, epoch };
+    let asked = Exchange::of(site, joins.then_some(member)).ask(node, (epoch, all), Some(arrived)).await?;
     let mut held = asked.kept().await?;
     // Which buckets there are is told by the system bucket.
     let system = held.remove(&site.system).unwrap_or_default();
@@ -104,7 +104,7 @@ async fn fetched(site: &Arc<Site>, from: Seat, epoch: u64) -> Outcome<()> {
     let (is_new, unkept) = joined(site, held.keys().copied().collect()).await?;
     if is_new {
         // Records ahead of vectors were passed over where the bucket was not followed.
-        let asked = Exchange::of(site, joins.then_some(member)).ask(node, (epoch, all)).await?;
+        let asked = Exchange::of(site, joins.then_some(member)).ask(node, (epoch, all), None).await?;
         held = asked.kept().await?;
     }
     held.retain(|bucket, _| *bucket == site.system || site.is_member(*bucket));
@@ -133,8 +133,13 @@ impl<'a> Exchange<'a> {
         Self { site, bodies, covered: BTreeMap::new(), heard: Vec::new(), bytes: 0 }
     }
 
-    /// Asks for all of it.
-    async fn ask(mut self, node: NodeId, (epoch, all): (u64, bool)) -> Outcome<Self> {
+    /// Asks for all of it. `arrived` is told with the first page: whoever answers is not late, however many pages its buckets take.
+    async fn ask(
+        mut self,
+        node: NodeId,
+        (epoch, all): (u64, bool),
+        mut arrived: Option<Input>,
+    ) -> Outcome<Self> {
         let mut after = None;
         loop {
             let told = ask(self.site, node, Ask::Holdings { epoch, after, all }, PATIENCE).await;
@@ -143,6 +148,9 @@ impl<'a> Exchange<'a> {
                 Told::Not(why) => return Err(refusal::unreachable(why)),
                 _ => return Err(refusal::unreachable("it answered something else")),
             };
+            if let Some(arrived) = arrived.take() {
+                tell(&self.site.nodes, arrived).await;
+            }
             page.into_iter().for_each(|held| self.hear(held));
             match more {
                 None => return Ok(self),
