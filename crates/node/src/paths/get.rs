@@ -224,6 +224,16 @@ async fn of_site(site: &Arc<Site>, wanted: &Wanted, part: Part) -> Outcome<(Foun
         return Ok((here_or_asked(site, wanted, part, true).await?, true));
     }
     match within::find(site, wanted).await? {
+        // It says so as far as the site has come: who is known to be ahead is asked, as by a node with a lease.
+        Some(Found::Nothing) if wanted.bucket.config.miss != Miss::Local => {
+            let found = match members::ahead(site, wanted.bucket.id, true).await {
+                Some(ahead) => {
+                    far::read(site, wanted, part, &Found::Nothing, (ahead, Offer::default())).await?
+                }
+                None => Found::Nothing,
+            };
+            Ok((found, true))
+        }
         Some(found) => Ok((found, true)),
         None => Ok((here_or_asked(site, wanted, part, false).await?, false)),
     }

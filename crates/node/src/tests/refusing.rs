@@ -207,6 +207,39 @@ async fn nobody_waits_for_one_of_two_whose_disk_hangs() {
     world.stop().await;
 }
 
+/// Who is known to be ahead is asked, also by a node that answers for the site by way of another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_miss_by_way_of_another_node_is_asked_of_who_is_ahead() {
+    let world = TestWorld::of_nodes(3, 1).await;
+    let [one, two, three, far] = &world.sites[..] else { panic!("three nodes and a site") };
+    for node in [one, two, three] {
+        leased(node, &[0, 1, 2]).await;
+    }
+    one.create_bucket("photos").await.unwrap();
+    let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+    for node in [two, three, far] {
+        node.until("it knows the bucket", || async { node.site().bucket("photos").await.unwrap().is_some() })
+            .await;
+        node.site().join(id).await.unwrap();
+        node.until("it follows it", || async { node.site().is_complete(id) }).await;
+    }
+    say(one, NAMES[2], "freeze").await;
+    settles(one, &[0, 1], &[2]).await;
+    // Its news cross, and its records do not.
+    let all = world.sites.iter().map(TestSite::id).collect();
+    far.site().drive.tell(skerry_federation::Input::Spent(all));
+    far.put("photos", "key", "of far").await.unwrap();
+    for node in [three, one] {
+        node.until("it is known to be ahead", || async {
+            node.site().drive.ask(move |machine, replica| machine.ahead(id, replica)).await.unwrap()
+                == [far.id()]
+        })
+        .await;
+        assert_eq!(get(node, "key").await.unwrap(), ("of far".into(), "site".into()));
+    }
+    world.stop().await;
+}
+
 /// What another node says of a key is answered, and not written down each time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_by_way_of_another_node_writes_nothing() {
