@@ -23,6 +23,7 @@ use skerry_federation::site_view::{Durable, Gaps, Input, Said, Seat, Seats, Stan
 use tokio::sync::{Semaphore, mpsc, watch};
 
 mod ask;
+mod bodies;
 mod catch_up;
 mod gaps;
 mod holding;
