@@ -132,6 +132,7 @@ pub(crate) fn run(site: &Arc<Site>, ready: Ready, tasks: &Tasks) {
         }
         tasks.spawn(talk::speak(site.clone(), seat, leaving));
     }
+    tasks.spawn(super::bodies::level(site.clone()));
     let clock = site.clock;
     let machine = SiteView::new(nodes.me, nodes.all, ready.memory, clock.since_boot());
     let (store, nodes, inbox) = (site.store.clone(), nodes.clone(), ready.inbox);

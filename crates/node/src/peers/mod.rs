@@ -487,6 +487,8 @@ pub(crate) struct Waits {
     pub(crate) next: Duration,
     /// For a large body to reach the other nodes of the site.
     pub(crate) staged: Duration,
+    /// Until a node looks again for bodies that the other nodes of its site hold and it lacks.
+    pub(crate) levelled: Duration,
 }
 
 impl Default for Waits {
@@ -498,6 +500,7 @@ impl Default for Waits {
             turn: Duration::from_secs(8),
             next: Duration::from_secs(60),
             staged: Duration::from_secs(45),
+            levelled: Duration::from_secs(30),
         }
     }
 }

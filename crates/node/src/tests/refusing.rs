@@ -4,15 +4,20 @@
 use std::time::Duration;
 
 use skerry_base::WallTime;
+use skerry_base::kv::View;
 use skerry_base::limits::CHUNK_REST_MS;
 use skerry_gateway::service::{
     DeleteObject, DeleteTarget, DutyRequest, ErrorKind, NodesReport, RequestContext, WriteCondition,
 };
 
+use skerry_model::space;
+
 use super::nodes::leased;
 use super::tenures::ready;
 use super::within::{get, put, sees, site_of};
 use super::world::{TestSite, TestWorld, context, noise};
+use crate::copies::look::is_here;
+use crate::peers::Waits;
 use crate::server::Core;
 
 const NAMES: [&str; 3] = ["site-1", "site-1-1", "site-1-2"];
@@ -156,7 +161,7 @@ pub(super) struct Hung {
 impl Hung {
     pub(super) fn of(node: &TestSite) -> Self {
         let (gate, opens) = std::sync::mpsc::channel::<()>();
-        let waits = move |_: &dyn skerry_base::kv::View| {
+        let waits = move |_: &dyn View| {
             opens.recv().ok();
             Ok::<_, std::convert::Infallible>(((), Vec::new()))
         };
@@ -204,6 +209,32 @@ async fn nobody_waits_for_one_of_two_whose_disk_hangs() {
     drop(hung);
     one.until("it answers again", || async { crate::nodes::hindrance(one.site()).is_none() }).await;
     put(one, "key", "body").await.unwrap();
+    world.stop().await;
+}
+
+/// What one of two nodes answered for alone, while the other one's disk hung, comes to that one by itself: else its loss would
+/// take the body along though both had been well for weeks.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_missed_comes_to_it_though_it_never_left_the_view() {
+    let world = site_of(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two nodes") };
+    let hung = Hung::of(two);
+    one.until("it is known", || async { crate::nodes::hindrance(one.site()).is_some() }).await;
+    for (key, bytes) in [("small", 2_000), ("large", 3 << 20)] {
+        let put = one.put("photos", key, noise(bytes, 1)).await.unwrap();
+        assert_eq!(put.receipt.scope.as_deref(), Some("node"));
+    }
+    two.site().peers.set_waits(Waits { levelled: Duration::from_millis(200), ..Waits::default() });
+    drop(hung);
+    let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+    for key in ["small", "large"] {
+        two.until("it has the body", || async {
+            let current = move |view: &dyn View| Ok(space::current(view, id, key).unwrap());
+            let record = two.site().read(current).await.unwrap();
+            record.is_some_and(|record| is_here(&two.site().store, id, record.object().unwrap()))
+        })
+        .await;
+    }
     world.stop().await;
 }
 

@@ -28,6 +28,7 @@ const WAITS: Waits = Waits {
     turn: Duration::from_millis(500),
     next: Duration::from_secs(4),
     staged: Duration::from_secs(3),
+    levelled: Duration::from_millis(200),
 };
 
 /// Two nodes take a body at once, the third is slow with it: it is not asked for what it cannot have, and stays in the view.
