@@ -33,6 +33,7 @@ mod compact;
 mod evict;
 mod examine;
 mod files;
+mod identity;
 mod judge;
 mod once;
 mod open;

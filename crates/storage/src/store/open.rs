@@ -9,14 +9,12 @@ use skerry_base::kv::{Reducer, Table};
 
 use super::rebase::{Base, reads_whole};
 use super::replay::{Replay, Replayed};
-use super::{Core, IndexState, Recovery, Store, unwritable};
-use crate::checksum::crc32c;
+use super::{Core, IndexState, Recovery, Store, identity, unwritable};
 use crate::chunks::row::{
     ACCOUNT, APPLIED, Account, Applied, Area, LACKING, MISSED, REBUILDING, UNREAD, decode, read_account_key,
 };
 use crate::disk::Disk;
 use crate::error::is_of_the_medium;
-use crate::fields::Fields;
 use crate::index::health::{Health, MARKER, mark};
 use crate::index::{self, Index};
 use crate::journal::base::Reader;
@@ -27,11 +25,6 @@ use crate::journal::{file_name, numbers};
 use crate::payload::segments::Segments;
 use crate::space::{Space, Use};
 use crate::{Settings, StorageError};
-
-/// The file that makes a directory a store: `magic "SKST" · version u32 · salt [16] · crc u32`.
-const IDENTITY: &str = "store";
-const IDENTITY_MAGIC: u32 = u32::from_le_bytes(*b"SKST");
-const IDENTITY_LEN: usize = 28;
 
 /// The accounts of segments as an index has them.
 type Accounts = Vec<((Area, u32), Account)>;
@@ -62,8 +55,8 @@ impl Store {
             ErrorKind::WouldBlock => StorageError::Locked,
             _ => StorageError::io("lock the directory", &error),
         })?;
-        let is_new = !identified(&*disk)?;
-        let salt = if is_new { make_identity(&*disk, settings.salt)? } else { read_identity(&*disk)? };
+        let is_new = !identity::exists(&*disk)?;
+        let salt = if is_new { identity::make(&*disk, settings.salt)? } else { identity::read(&*disk)? };
         crate::journal::base::refuse_later(&*disk)?;
         remove_leftovers(&*disk);
         let looked_at = disk.clone();
@@ -231,17 +224,6 @@ fn state_of(opened: &Opened, is_new: bool) -> IndexState {
     }
 }
 
-/// Whether the directory is a store. One that holds a journal but no identity is not to be overwritten.
-fn identified(disk: &dyn Disk) -> Result<bool, StorageError> {
-    let listed =
-        |folder: &str| disk.list(folder).map_err(|error| StorageError::io("list the directory", &error));
-    let found = listed(".")?.iter().any(|name| name == IDENTITY);
-    if !found && !numbers(&listed(crate::journal::FOLDER)?).is_empty() {
-        return Err(StorageError::Damaged(format!("there is a journal but no file `{IDENTITY}` beside it")));
-    }
-    Ok(found)
-}
-
 /// What was being written when the last run ended, and would be replaced only by another attempt: it takes room that this
 /// may need.
 fn remove_leftovers(disk: &dyn Disk) {
@@ -255,46 +237,6 @@ fn remove_leftovers(disk: &dyn Disk) {
             tracing::warn!(name, %error, "what the last run left unfinished is still there");
         }
     }
-}
-
-fn make_identity(disk: &dyn Disk, salt: [u8; 16]) -> Result<[u8; 16], StorageError> {
-    let failed = |error: std::io::Error| StorageError::io("make the store", &error);
-    let mut bytes = Vec::with_capacity(IDENTITY_LEN);
-    bytes.extend_from_slice(&IDENTITY_MAGIC.to_le_bytes());
-    bytes.extend_from_slice(&1_u32.to_le_bytes());
-    bytes.extend_from_slice(&salt);
-    bytes.extend_from_slice(&crc32c(&[&bytes]).to_le_bytes());
-    let staged = format!("{IDENTITY}.new");
-    if let Err(error) = disk.remove(&staged)
-        && error.kind() != ErrorKind::NotFound
-    {
-        return Err(failed(error));
-    }
-    let file = disk.create(&staged, 0).map_err(failed)?;
-    file.write_at(0, &[&bytes]).map_err(failed)?;
-    file.sync().map_err(failed)?;
-    disk.rename(&staged, IDENTITY).map_err(failed)?;
-    disk.sync_dir(".").map_err(failed)?;
-    Ok(salt)
-}
-
-fn read_identity(disk: &dyn Disk) -> Result<[u8; 16], StorageError> {
-    let failed = |error: std::io::Error| StorageError::io("read the store's identity", &error);
-    let file = disk.open(IDENTITY).map_err(failed)?;
-    let mut bytes = [0; IDENTITY_LEN];
-    file.read_at(0, &mut bytes).map_err(failed)?;
-    parse_identity(&bytes).ok_or_else(|| {
-        StorageError::Damaged(format!("the file `{IDENTITY}` is not that of a store of version 1"))
-    })
-}
-
-fn parse_identity(bytes: &[u8]) -> Option<[u8; 16]> {
-    let (covered, crc) = bytes.split_at_checked(IDENTITY_LEN - 4)?;
-    let mut fields = Fields::of(covered);
-    let right = fields.u32()? == IDENTITY_MAGIC
-        && fields.u32()? == 1
-        && crc32c(&[covered]) == Fields::of(crc).u32()?;
-    fields.array().filter(|_| right)
 }
 
 /// What is known of the journal before the index is opened.
