@@ -273,8 +273,15 @@ struct Inner {
     /// Counts what was kept: who waits for the end of it knows whether it is still that.
     number: u64,
     kept: BTreeMap<Key, Kept>,
-    /// Since when, and how many bytes.
-    resting: BTreeMap<Key, (WallTime, u64)>,
+    resting: BTreeMap<Key, Resting>,
+}
+
+/// A part that rests, or is about to: its room is taken before the disk is asked.
+struct Resting {
+    since: WallTime,
+    bytes: u64,
+    /// The index says so.
+    is_noted: bool,
 }
 
 struct Kept {
@@ -288,13 +295,22 @@ impl Inner {
     /// Whether this much more may rest, among what does, if that may take so much.
     fn may_rest(&mut self, key: Key, (bytes, most): (u64, u64), now: WallTime) -> bool {
         let over = |since: WallTime| since.0.saturating_add(REST.as_millis() as u64) <= now.0;
-        self.resting.retain(|other, (since, _)| *other != key && !over(*since));
-        let taken: u64 = self.resting.values().map(|(_, bytes)| bytes).sum();
+        self.resting.retain(|other, resting| *other != key && !over(resting.since));
+        let taken: u64 = self.resting.values().map(|resting| resting.bytes).sum();
         let fits = self.resting.len() < RESTING && taken.saturating_add(bytes) <= most;
         if fits {
-            self.resting.insert(key, (now, bytes));
+            self.resting.insert(key, Resting { since: now, bytes, is_noted: false });
         }
         fits
+    }
+
+    /// Whether it came to that; what does not rest takes nothing of what may.
+    fn rests(&mut self, key: Key, does: bool) {
+        if !does {
+            self.resting.remove(&key);
+        } else if let Some(resting) = self.resting.get_mut(&key) {
+            resting.is_noted = true;
+        }
     }
 }
 
@@ -310,10 +326,11 @@ impl Parts {
         if is_it { inner.kept.remove(&key) } else { None }
     }
 
-    /// Bytes of parts that rest on the disk.
+    /// Bytes of parts of which the index says that they rest.
     #[cfg(test)]
     pub(crate) fn resting(&self) -> u64 {
-        self.lock().resting.values().map(|(_, bytes)| bytes).sum()
+        let inner = self.lock();
+        inner.resting.values().filter(|resting| resting.is_noted).map(|resting| resting.bytes).sum()
     }
 
     /// What is here of a body since the last question for it.
@@ -354,22 +371,27 @@ impl Parts {
 /// Nobody asked in time: the next may be tomorrow. Parts may take together what copies for readers may.
 async fn let_rest(site: &Arc<Site>, key: Key, part: Part) {
     let (now, most) = (site.clock.wall(), site.store.usage().cached.cap);
-    if !site.parts.lock().may_rest(key, (part.bytes, most), now) {
-        return;
+    let may_rest = site.parts.lock().may_rest(key, (part.bytes, most), now);
+    let noted = note_rest(site, key, part, may_rest.then_some(now)).await;
+    site.parts.lock().rests(key, may_rest && noted.is_ok());
+    if let Err(why) = noted {
+        tracing::warn!(why, "what came of a body rests no longer than usual");
     }
+}
+
+/// On the disk and in the index; the pins go with the part, whatever comes of it. A copy of a tree would count what it lists for as
+/// long as nobody evicts it, and no longer: it goes, so that the rest of what came ends when it is to, and not before.
+async fn note_rest(site: &Arc<Site>, key: Key, part: Part, from: Option<WallTime>) -> Result<(), String> {
     // A part of which nothing was written down yet.
-    if let Err(error) = site.settle().await {
-        tracing::warn!(%error, "what came of a body rests no longer than usual");
-        return;
-    }
+    site.settle().await.map_err(|error| error.to_string())?;
     let store = site.store.clone();
     let rest = move || {
+        let trees: Vec<ChunkId> = part.trees.iter().map(|tree| tree.id).collect();
+        store.let_go_of_copies(key.0, &trees)?;
+        let Some(now) = from else { return Ok(()) };
         let ids: Vec<ChunkId> = part.pins.iter().map(Pin::id).collect();
         store.let_rest(key.0, &ids, now, REST.as_millis() as u64)
     };
-    match tokio::task::spawn_blocking(rest).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "what came of a body rests no longer than usual"),
-        Err(error) => tracing::warn!(%error, "what came of a body rests no longer than usual"),
-    }
+    let rested = tokio::task::spawn_blocking(rest).await.map_err(|error| error.to_string())?;
+    rested.map_err(|error| error.to_string())
 }

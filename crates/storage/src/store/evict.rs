@@ -258,6 +258,24 @@ impl Store {
         Ok(size.unwrap_or(0) as i64)
     }
 
+    /// Lets go of these chunks where they are copies that nobody uses or keeps. What a tree among them lists is counted by it no
+    /// more, and rests ([`Store::let_rest`]) if nothing else refers to it.
+    pub fn let_go_of_copies(&self, domain: BucketId, ids: &[ChunkId]) -> Result<(), StorageError> {
+        let _turn = self.evicting.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was put a moment ago is in the index then.
+        self.own_group(|_, _, _| Ok(Some(())))?;
+        for some in ids.chunks(EVICT) {
+            let mut victims = Victims::default();
+            for &id in some {
+                let key = (domain, id);
+                let place = load_row(&self.view(), key)?.place.filter(|place| place.area == Area::Cache);
+                victims.chunks.extend(place.map(|place| (key, place)));
+            }
+            self.let_go_of(&victims, false)?;
+        }
+        Ok(())
+    }
+
     /// Evicts copies of a domain; true if there may be more.
     pub fn drop_copies(&self, domain: BucketId) -> Result<bool, StorageError> {
         let _turn = self.evicting.turn.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use skerry_base::limits::CHUNK_REST_MS;
 use skerry_base::{ChunkId, ChunkKind, WallTime};
 
-use super::world::{DOMAIN, audit, body, delete, kept, open, put_large, put_small, say_put, submit};
+use super::world::{DOMAIN, audit, body, delete, kept, open, put_large, put_small, say_put, submit, tree_of};
 use crate::disk::faulty::FaultyDisk;
 use crate::store::Store;
 use crate::{Class, Settings};
@@ -85,6 +85,32 @@ fn what_is_referred_to_rests_no_more() {
     delete(&store, "whole").unwrap();
     collect_from(&store, 2 * DAY);
     assert!(!store.has_chunk(DOMAIN, ids[0]).unwrap());
+    audit(&store);
+}
+
+/// A copy of the tree that lists them counts them, for as long as nobody evicts it: then they would rest for the usual time.
+#[test]
+fn what_a_copy_of_a_tree_lists_rests_once_that_is_let_go_of() {
+    let (store, _) = open(&FaultyDisk::default(), &kept());
+    let bodies: Vec<Vec<u8>> = (1..=3).map(|number| body(number, 40_000)).collect();
+    let ids = parts(&store);
+    let pin = store.put_chunk(DOMAIN, Class::Cache, ChunkKind::Tree, &tree_of(&bodies)).unwrap();
+    let tree = pin.id();
+    let answer = submit(&store, vec![say_put("k", 1, tree)]);
+    store.pump();
+    assert!(answer.lock().unwrap().take().unwrap().is_ok());
+    drop(pin);
+    store.let_rest(DOMAIN, &ids, WallTime(0), DAY).unwrap();
+    collect_from(&store, DAY);
+    assert!(are_here(&store, &ids) && store.has_chunk(DOMAIN, tree).unwrap(), "the tree counts them");
+    store.let_go_of_copies(DOMAIN, &[tree, ids[0]]).unwrap();
+    assert!(are_here(&store, &ids), "payload is no copy");
+    assert!(!store.has_chunk(DOMAIN, tree).unwrap());
+    store.let_rest(DOMAIN, &ids, WallTime(2 * DAY), DAY).unwrap();
+    collect_from(&store, 2 * DAY);
+    assert!(are_here(&store, &ids));
+    collect_from(&store, 3 * DAY);
+    assert!(!ids.iter().any(|&id| store.has_chunk(DOMAIN, id).unwrap()));
     audit(&store);
 }
 
