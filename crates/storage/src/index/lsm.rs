@@ -20,6 +20,7 @@ use lsm_tree::{AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, Seq
 use skerry_base::kv::{Table, View, ViewError, Visit};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::rows::{Part, Rows};
 use super::{Index, Reading, Refused, Secure, Snapshots, Writes, bounds, is_void, prefixed};
 use crate::disk::real::RealDisk;
 use crate::error::is_passing;
@@ -387,6 +388,24 @@ impl Index for Lsm {
         let shared = self.shared.clone();
         let seq = shared.snapshots.begin(|| shared.visible());
         Arc::new(LsmReading { shared, seq })
+    }
+
+    /// The library holds back every version since the oldest reading, each with the memtable that was flushed then; what goes over
+    /// a range holds the one version that it goes over, and no reading is left for who is at it for minutes.
+    fn rows(&self, parts: &[Part]) -> Vec<Rows> {
+        let shared = self.shared.clone();
+        let seq = shared.snapshots.begin(|| shared.visible());
+        let reading = LsmReading { shared, seq };
+        let over = |part: &Part| {
+            let (first, last) = part.bounds();
+            let range = bounds(part.0, first, last.as_ref().map(Vec::as_slice));
+            let rows = reading.shared.tree.range::<Vec<u8>, _>(range, seq, None).map(|item| {
+                let (key, value) = item.into_inner().map_err(unreadable)?;
+                Ok((key.get(1..).unwrap_or_default().to_vec(), value.to_vec()))
+            });
+            Box::new(rows) as Rows
+        };
+        parts.iter().map(over).collect()
     }
 
     fn apply(&self, writes: &Writes, mark: u64) -> Result<(), StorageError> {

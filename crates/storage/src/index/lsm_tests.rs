@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use skerry_base::kv::{Batch, Table, ViewError};
 
 use super::{INLINE, Lsm, NODE, failed, resident, unreadable};
+use crate::index::rows::Part;
 use crate::index::{Index, Refused};
 use crate::{Settings, StorageError};
 use lsm_tree::AbstractTree;
@@ -110,6 +111,39 @@ fn a_reading_keeps_what_it_reads_and_no_longer() {
     index.checkpoint(None).unwrap();
     index.tend(None).unwrap();
     assert!(memtable.upgrade().is_none(), "nobody reads it any more");
+}
+
+/// A base takes minutes to write: all that is flushed meanwhile would be all the memory there is.
+#[test]
+fn who_goes_over_all_rows_for_long_keeps_no_memtable_that_is_flushed_meanwhile() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = opened(folder.path());
+    let mut mark = 0;
+    while mark < 3000 {
+        mark += 1;
+        apply(&index, mark);
+    }
+    index.tend(None).unwrap();
+    let mut rows = index.rows(&[Part(Table::Current, &[]), Part(Table::Heads, &[])]);
+    let first = rows[0].next().unwrap().unwrap();
+    let mut memtables = Vec::new();
+    for _ in 0..20 {
+        memtables.push(std::sync::Arc::downgrade(&index.shared.tree.active_memtable()));
+        while index.shared.tree.sealed_memtable_count() == 0 {
+            mark += 1;
+            apply(&index, mark);
+        }
+        index.tend(None).unwrap();
+        let held = memtables.iter().filter(|memtable| memtable.upgrade().is_some()).count();
+        assert!(held <= 1, "{held} memtables that were flushed are in memory, of {}", memtables.len());
+    }
+    let seen: Vec<_> = std::iter::once(first).chain(rows.remove(0).map(Result::unwrap)).collect();
+    assert_eq!(seen.len(), 3000);
+    let last = format!("photos/2026/{:024}", 3000).into_bytes();
+    assert_eq!(seen.last().unwrap(), &(last, vec![3000_u64 as u8; 90]));
+    // The tables that were merged away meanwhile lie there no longer than that.
+    drop(rows);
+    assert!(nothing_is_left(folder.path(), &index));
 }
 
 /// Of the system and of the file: what the machine lacks for a moment is no damage, a table that is cut short is.

@@ -8,6 +8,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use rows::{Held, Part, Rows};
 use skerry_base::kv::{Table, View};
 
 use crate::{Engine, Settings, StorageError};
@@ -21,6 +22,7 @@ mod lsm;
 mod memory;
 #[cfg(feature = "redb")]
 mod redb_engine;
+pub(crate) mod rows;
 
 /// The folder of the engine's files.
 pub(crate) const FOLDER: &str = "index";
@@ -52,6 +54,13 @@ pub(crate) struct Refused {
 pub(crate) trait Index: Send + Sync {
     /// What has been applied.
     fn read(&self) -> Reading;
+
+    /// All rows of these parts as of now. What it takes of memory and disk is bounded, however long it is held, by an engine
+    /// that is written to meanwhile and holds back what a reading might ask for.
+    fn rows(&self, parts: &[Part]) -> Vec<Rows> {
+        let reading = self.read();
+        parts.iter().map(|part| Box::new(Held::new(reading.clone(), *part)) as Rows).collect()
+    }
 
     /// Makes changes visible together. `mark` numbers the groups and rises with each.
     fn apply(&self, writes: &Writes, mark: u64) -> Result<(), StorageError>;

@@ -66,11 +66,24 @@ fn same(view: &dyn View, tables: &Tables) {
     assert_eq!(view.get(Table::Versions, b"none").unwrap(), None);
 }
 
+/// All rows of the moment at which they were asked for, though the reading of then is gone and others were written since.
+fn released(held: Option<(Reading, Vec<Rows>, Tables)>) {
+    let Some((reading, rows, tables)) = held else { return };
+    drop(reading);
+    let wanted = [
+        all(&tables, Table::Current, Bound::Unbounded, Bound::Unbounded),
+        all(&tables, Table::Heads, Bound::Included(&[1]), Bound::Excluded(&[2])),
+    ];
+    let found: Vec<Vec<_>> = rows.into_iter().map(|rows| rows.map(Result::unwrap).collect()).collect();
+    assert_eq!(found, wanted);
+}
+
 /// Runs steps; `reopen` brings back what survives when the files are dropped as they are.
 fn run(steps: &[Step], mut reopen: impl FnMut() -> Arc<dyn Index>, lasts: bool) {
     let index = reopen();
     let mut tables = Tables::default();
-    let mut held: Vec<(Reading, Tables)> = Vec::new();
+    let mut held: Vec<(Reading, Vec<Rows>, Tables)> = Vec::new();
+    let parts = [Part(Table::Current, &[]), Part(Table::Heads, &[1])];
     // What each mark meant, to compare with what survives.
     let mut history = vec![tables.clone()];
     for step in steps {
@@ -87,8 +100,8 @@ fn run(steps: &[Step], mut reopen: impl FnMut() -> Arc<dyn Index>, lasts: bool) 
                 tables.apply(&batch);
                 history.push(tables.clone());
             }
-            Step::Hold => held.push((index.read(), tables.clone())),
-            Step::Release => drop(held.pop()),
+            Step::Hold => held.push((index.read(), index.rows(&parts), tables.clone())),
+            Step::Release => released(held.pop()),
             Step::Tend => index.tend(None).unwrap(),
             Step::Checkpoint => {
                 index.checkpoint(None).unwrap();
@@ -96,10 +109,10 @@ fn run(steps: &[Step], mut reopen: impl FnMut() -> Arc<dyn Index>, lasts: bool) 
             }
         }
         same(&*index.read(), &tables);
-        held.iter().for_each(|(reading, tables)| same(&**reading, tables));
+        held.iter().for_each(|(reading, _, tables)| same(&**reading, tables));
     }
     let durable = index.durable() as usize;
-    held.clear();
+    held.into_iter().for_each(|held| released(Some(held)));
     drop(index);
     if lasts {
         let index = reopen();

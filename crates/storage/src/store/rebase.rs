@@ -11,20 +11,21 @@
 //! of a segment, which waits for the index of the group that condemned it. A rebuild takes the extents that lie there,
 //! the base, and the journal from the base's position on.
 
-use std::ops::{Bound, ControlFlow};
+use std::iter::Peekable;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use skerry_base::ChunkId;
 use skerry_base::kv::Table;
 
-use super::changes::{listed, load_row};
+use super::changes::load_row;
 use super::collect::Sweep;
 use super::report::Collected;
 use super::{DamagedSegment, ScrubStep, Store, put};
 use crate::chunks::Key;
-use crate::chunks::row::{Area, Row, decode, read_chunk_key};
+use crate::chunks::row::{Area, LISTED, Row, decode, listed_key, read_chunk_key, read_listed};
 use crate::disk::Disk;
-use crate::index::Reading;
+use crate::index::rows::{Part, Rows};
 use crate::journal::base::{self, Item, Reader, Writer};
 use crate::journal::segment::{HEADER, SegmentHeader};
 use crate::journal::{FOLDER, Position, file_name, numbers};
@@ -51,8 +52,6 @@ const ROOM: u64 = 2;
 /// minute, then twice as long each time, up to an hour. It may be large, and is written whole before it fails.
 const RESTS: u32 = 12;
 const RESTS_MOST: u32 = 720;
-/// Rows read from the index at once.
-const BATCH: usize = 1024;
 
 /// The base that is in its place.
 #[derive(Debug, Clone, Copy, Default)]
@@ -172,14 +171,13 @@ impl Store {
     }
 
     fn replace_base(&self, sweep: &mut Sweep) -> Result<(), StorageError> {
-        let (position, reading) = {
+        let (position, rows) = {
             // Under the lock of the groups: the index is where the journal is.
             let core = self.core();
             self.check_poison()?;
-            (core.writer.tail(), self.index.read())
+            (core.writer.tail(), self.index.rows(&parts()))
         };
-        self.write_base(&position, &reading)?;
-        drop(reading);
+        self.write_base(&position, rows)?;
         self.checkpoint()?;
         base::publish(&*self.disk)?;
         sweep.base = Base::load(&*self.disk, &self.salt);
@@ -244,8 +242,7 @@ impl Store {
             return false;
         }
         if sweep.base.damaged || !sweep.hurt.is_empty() {
-            let likely = if sweep.base.len == 0 { self.index.disk_bytes() } else { sweep.base.len };
-            return self.space.has_room(likely);
+            return self.space.has_room(self.likely_len(sweep));
         }
         if active <= sweep.base.segment {
             return false;
@@ -258,8 +255,21 @@ impl Store {
             .map(|(_, used)| used.len.saturating_sub(used.freed + used.live))
             .sum();
         let worth = heads >= (GROWTH * sweep.base.len).max(self.settings.journal_heads_bytes);
-        (worth && self.space.has_room(sweep.base.len))
+        (worth && self.space.has_room(self.likely_room(sweep)))
             || (pressed && self.is_relieved_by_a_base(sweep, active))
+    }
+
+    /// What the next base comes to, about. It holds less than the index; how much less is known once there was one.
+    fn likely_len(&self, sweep: &Sweep) -> u64 {
+        match sweep.base.len {
+            0 => self.index.disk_bytes(),
+            len => (GROWTH * len).min(self.index.disk_bytes()).max(len),
+        }
+    }
+
+    /// And what it takes of the disk: also the tables that are merged away while it reads them.
+    fn likely_room(&self, sweep: &Sweep) -> u64 {
+        self.likely_len(sweep).saturating_add(self.index.disk_bytes())
     }
 
     /// On a disk that is nearly full: whether what goes at once when there is a base is much against what it takes. Else
@@ -278,27 +288,30 @@ impl Store {
         gain >= least.max(self.settings.journal_segment_bytes) && has_room
     }
 
-    fn write_base(&self, position: &Position, reading: &Reading) -> Result<(), StorageError> {
+    fn write_base(&self, position: &Position, mut rows: Vec<Rows>) -> Result<(), StorageError> {
         let mut writer = Writer::begin(&*self.disk, &self.salt, position)?;
-        for table in TABLES {
-            each_row(reading, table, &mut |key, value| {
-                let (key, value) = (key.to_vec(), value.to_vec());
-                writer.put(&Item::Row { table: table as u8, key, value })
-            })?;
+        let (mut listed, chunks) = (Listed::over(rows.pop()), rows.pop());
+        for (table, rows) in TABLES.into_iter().zip(rows) {
+            for row in rows {
+                let (key, value) = row?;
+                writer.put(&Item::Row { table: table as u8, key, value })?;
+            }
         }
-        each_row(reading, Table::Chunks, &mut |key, value| {
-            let chunk = read_chunk_key(key);
-            let row: Row = decode(value).map_err(|error| StorageError::Index(error.to_string()))?;
+        for row in chunks.into_iter().flatten() {
+            let (key, value) = row?;
+            let row: Row = decode(&value).map_err(|error| StorageError::Index(error.to_string()))?;
+            let chunk = read_chunk_key(&key);
             let chunk = chunk.ok_or_else(|| StorageError::Index("a key of a chunk does not read".into()))?;
-            self.write_chunk(&mut writer, reading, chunk, &row)
-        })?;
+            self.write_chunk(&mut writer, &mut listed, chunk, &row)?;
+        }
+        drop(listed);
         writer.finish()
     }
 
     fn write_chunk(
         &self,
         writer: &mut Writer<'_>,
-        reading: &Reading,
+        listed: &mut Listed,
         key: Key,
         row: &Row,
     ) -> Result<(), StorageError> {
@@ -313,28 +326,34 @@ impl Store {
         }
         // A body in the journal is no tree to a rebuild: nothing is taken off for it.
         if row.tree && place.area != Area::Journal {
-            let children = match self.read_quietly(domain, id, 0..u32::MAX) {
-                // Let go of since: neither will a rebuild add what it lists, nor what was noted of it take that off.
-                Err(_) if load_row(&*self.index.read(), key)?.place.is_none() => {
-                    Ok(listed(&**reading, key)?.unwrap_or_default())
-                }
-                Err(ReadError::Store(error)) => return Err(error),
-                read => read
-                    .map_err(|error| StorageError::Damaged(error.to_string()))
-                    .and_then(|bytes| put::children_of(skerry_base::ChunkKind::Tree, &bytes)),
-            };
-            // What is noted of a tree does not count here: a rebuild adds what a tree lists only if it reads. Of one that
-            // does not, nothing is taken off: after a rebuild what it lists may stay too long, but never
-            // goes too soon. Without a base the journal would grow until somebody mends it, and nobody mends a copy.
-            let children = children.unwrap_or_else(|error| {
-                tracing::warn!(%domain, tree = %id, %error, "the base counts what a tree lists that cannot be read");
-                [].into()
-            });
-            for &child in children.iter() {
+            for child in self.counted(listed, key)? {
                 writer.put(&Item::Refer { domain, id: child, delta: -1 })?;
             }
         }
         Ok(())
+    }
+
+    /// What a tree counts, that a rebuild adds when it finds the tree.
+    fn counted(&self, listed: &mut Listed, key: Key) -> Result<Vec<ChunkId>, StorageError> {
+        let (domain, id) = key;
+        let children = match self.read_quietly(domain, id, 0..u32::MAX) {
+            // Let go of since: neither will a rebuild add what it lists, nor what was noted of it take that off.
+            Err(_) if load_row(&*self.index.read(), key)?.place.is_none() => {
+                Ok(listed.of(key)?.unwrap_or_default())
+            }
+            Err(ReadError::Store(error)) => return Err(error),
+            read => read
+                .map_err(|error| StorageError::Damaged(error.to_string()))
+                .and_then(|bytes| put::children_of(skerry_base::ChunkKind::Tree, &bytes))
+                .map(|children| children.to_vec()),
+        };
+        // What is noted of a tree does not count here: a rebuild adds what a tree lists only if it reads. Of one that
+        // does not, nothing is taken off: after a rebuild what it lists may stay too long, but never
+        // goes too soon. Without a base the journal would grow until somebody mends it, and nobody mends a copy.
+        Ok(children.unwrap_or_else(|error| {
+            tracing::warn!(%domain, tree = %id, %error, "the base counts what a tree lists that cannot be read");
+            Vec::new()
+        }))
     }
 
     /// Sealed segments before the base in which nothing lives are to be removed.
@@ -368,26 +387,30 @@ impl Store {
     }
 }
 
-/// What is done with a row.
-type Rows<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), StorageError> + 'a;
+/// What a base says, in this order: the tables, the chunks, and beside those what trees list.
+fn parts() -> Vec<Part> {
+    let tables = TABLES.into_iter().chain([Table::Chunks]).map(|table| Part(table, &[]));
+    tables.chain([Part(Table::Storage, LISTED)]).collect()
+}
 
-/// Visits a table in batches: what is done with a row may be slow or fail.
-fn each_row(reading: &Reading, table: Table, visit: &mut Rows<'_>) -> Result<(), StorageError> {
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let mut rows: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);
-        let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        reading.scan(table, from, Bound::Unbounded, &mut |key, value| {
-            rows.push((key.to_vec(), value.to_vec()));
-            if rows.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        let full = rows.len() == BATCH;
-        for (key, value) in &rows {
-            visit(key, value)?;
-        }
-        match rows.pop() {
-            Some((key, _)) if full => after = Some(key),
-            _ => return Ok(()),
-        }
+/// What trees list, asked for in the order of their keys.
+struct Listed(Option<Peekable<Rows>>);
+
+impl Listed {
+    fn over(rows: Option<Rows>) -> Self {
+        Self(rows.map(Iterator::peekable))
+    }
+
+    /// As it was noted when the tree came to lie here; none: by a release before.
+    fn of(&mut self, key: Key) -> Result<Option<Vec<ChunkId>>, StorageError> {
+        let (wanted, Some(rows)) = (listed_key(key), &mut self.0) else { return Ok(None) };
+        let is_before =
+            |row: &Result<(Vec<u8>, Vec<u8>), _>| row.as_ref().is_ok_and(|(key, _)| *key < wanted);
+        while rows.next_if(is_before).is_some() {}
+        let is_it =
+            |row: &Result<(Vec<u8>, Vec<u8>), _>| row.as_ref().map_or(true, |(key, _)| *key == wanted);
+        let Some(found) = rows.next_if(is_it).transpose()? else { return Ok(None) };
+        let damaged = || StorageError::Index("what a tree lists does not read".into());
+        read_listed(&found.1).map(Some).ok_or_else(damaged)
     }
 }
