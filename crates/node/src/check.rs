@@ -140,7 +140,7 @@ pub(crate) fn open_offline(
 ) -> Result<(Arc<Store>, SiteTrust), CheckError> {
     let directory = Path::new(&config.node.dir);
     let data = directory.join(DATA);
-    if !data.join("store").is_file() {
+    if !holds_a_store(&data) {
         return Err(CheckError::NoStore(directory.display().to_string()));
     }
     let trust = SiteTrust::load(directory)?;
@@ -149,11 +149,16 @@ pub(crate) fn open_offline(
     Ok((store, trust))
 }
 
+/// Where the file that says so is gone its segments say it, too.
+fn holds_a_store(data: &Path) -> bool {
+    data.join("store").is_file() || data.join("journal").is_dir()
+}
+
 /// Looks through the directory of a site that does not run.
 pub fn check(config: &Config, repair: bool, watch: Watch) -> Result<CheckReport, CheckError> {
     let directory = Path::new(&config.node.dir);
     let data = directory.join(DATA);
-    if !data.join("store").is_file() {
+    if !holds_a_store(&data) {
         return Err(CheckError::NoStore(directory.display().to_string()));
     }
     let trust = SiteTrust::load(directory)?;

@@ -76,6 +76,14 @@ fn read_header(bytes: &[u8], salt: &[u8; 16]) -> Option<(Position, u32)> {
     (right && ours).then_some((Position { segment, offset, lsn, previous }, crc))
 }
 
+/// The salt of the store whose base it is, if there is one that reads.
+pub(crate) fn salt(disk: &dyn Disk) -> Option<[u8; 16]> {
+    let mut bytes = [0; HEADER];
+    disk.open_to_read(FILE).and_then(|file| file.read_at(0, &mut bytes)).ok()?;
+    let salt = Fields::of(bytes.get(32..48)?).array()?;
+    read_header(&bytes, &salt).map(|_| salt)
+}
+
 /// A base that a later release wrote is not damaged: that release is to be started.
 pub(crate) fn refuse_later(disk: &dyn Disk) -> Result<(), StorageError> {
     let mut bytes = [0; HEADER];
@@ -155,6 +163,8 @@ impl<'a> Writer<'a> {
         self.file.sync().map_err(failed)?;
         let reader = Reader::open_file(self.disk, STAGED, self.salt)?;
         let reader = reader.ok_or_else(|| StorageError::Damaged("the base is gone".into()))?;
+        // Else the pages that were written answer, and segments go for what the medium may not have.
+        reader.release();
         reader.each(&mut |_| Ok(()))
     }
 }

@@ -63,6 +63,12 @@ impl SegmentHeader {
         (right && ours).then_some(Self { number, previous, first_lsn, stripped })
     }
 
+    /// The salt of the store whose segment of this number begins so.
+    pub(crate) fn salt(bytes: &[u8], number: u32) -> Option<[u8; 16]> {
+        let salt = Fields::of(bytes.get(24..40)?).array()?;
+        Self::read(bytes, &salt).filter(|header| header.number == number).map(|_| salt)
+    }
+
     /// The version of a header that a later release wrote.
     pub(crate) fn later(bytes: &[u8]) -> Option<u32> {
         let (covered, crc) = bytes.get(..HEADER)?.split_at_checked(HEADER - 4)?;

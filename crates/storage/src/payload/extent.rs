@@ -20,6 +20,8 @@ const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"SKPS");
 const VERSION: u8 = 1;
 /// Bytes of the header before the checksums of the blocks.
 const FIXED: usize = 64;
+/// What of the first block of a segment says something.
+const SEGMENT_FIXED: usize = 36;
 /// Where the header's own checksum lies.
 const CRC_AT: usize = 12;
 /// Bytes under one checksum.
@@ -113,6 +115,12 @@ pub(crate) fn segment_header(salt: &[u8; 16], number: u32, area: Area) -> Vec<u8
     bytes.extend_from_slice(&crc32c(&[&bytes]).to_le_bytes());
     bytes.resize(GRAIN as usize, 0);
     bytes
+}
+
+/// The salt of the store whose segment of this number begins so.
+pub(crate) fn segment_salt(bytes: &[u8], number: u32, area: Area) -> Option<[u8; 16]> {
+    let salt = Fields::of(bytes.get(16..32)?).array()?;
+    bytes.starts_with(segment_header(&salt, number, area).get(..SEGMENT_FIXED)?).then_some(salt)
 }
 
 #[cfg(test)]

@@ -55,8 +55,7 @@ impl Store {
             ErrorKind::WouldBlock => StorageError::Locked,
             _ => StorageError::io("lock the directory", &error),
         })?;
-        let is_new = !identity::exists(&*disk)?;
-        let salt = if is_new { identity::make(&*disk, settings.salt)? } else { identity::read(&*disk)? };
+        let (salt, is_new) = identity::open(&*disk, settings.salt)?;
         crate::journal::base::refuse_later(&*disk)?;
         remove_leftovers(&*disk);
         let looked_at = disk.clone();

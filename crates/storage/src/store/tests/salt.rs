@@ -1,10 +1,16 @@
 //! What a client stores never passes for the store's own: a salt that nobody knows, and frames only where they have room.
 
-use super::world::{audit, body, kept, keys, open, put_small, say_delete, small};
-use crate::Settings;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::world::{Keys, audit, body, kept, keys, open, put_large, put_small, say_delete, small};
+use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::journal::file_name;
 use crate::journal::frame::{Draft, Kind, Stamp, encode};
+use crate::store::Store;
+use crate::{Settings, StorageError};
 
 /// Fixture of version 1, as every release has written it: the salt was the site's id until it was drawn.
 #[test]
@@ -23,6 +29,101 @@ fn identity_v1_fixture() {
 }
 
 const IDENTITY_CRC: &str = "5e160314";
+
+/// A store with a segment of the journal, and one of payload where there is a large body.
+fn filled(large: bool) -> (FaultyDisk, Settings, Vec<u8>) {
+    let (disk, settings) = (FaultyDisk::default(), Settings { salt: [0x5a; 16], ..kept() });
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "a", 1, b"a").unwrap();
+    if large {
+        put_large(&store, "b", 2, &body(2, 40_000)).unwrap();
+    }
+    drop(store);
+    let identity = disk.content("store");
+    (disk, settings, identity)
+}
+
+fn refusal(disk: &FaultyDisk, settings: &Settings) -> StorageError {
+    let opened = Store::open(Arc::new(disk.clone()), Arc::new(Keys), settings.clone());
+    opened.map(drop).unwrap_err()
+}
+
+/// One bad sector would else keep a store from starting of which every byte is whole.
+#[test]
+fn the_file_store_is_written_anew_from_what_segments_say() {
+    for large in [false, true] {
+        let (disk, settings, identity) = filled(large);
+        let opens = |disk: &FaultyDisk, what: &str| {
+            // Whoever starts it next draws another salt, which is not taken.
+            let settings = Settings { salt: [9; 16], ..settings.clone() };
+            let (store, recovery) = open(disk, &settings);
+            assert_eq!(recovery.damage, vec![], "{what}");
+            assert_eq!(keys(&store.view()).len(), 1 + usize::from(large), "{what}");
+            audit(&store);
+            drop(store);
+            assert_eq!(disk.content("store"), identity, "{what}");
+        };
+        for at in 0..identity.len() {
+            let flipped = disk.copied();
+            flipped.corrupt("store", |bytes| bytes[at] ^= 0x40);
+            opens(&flipped, &format!("byte {at}"));
+        }
+        let short = disk.copied();
+        short.corrupt("store", |bytes| bytes.truncate(12));
+        opens(&short, "cut short");
+        let gone = disk.copied();
+        gone.remove("store").unwrap();
+        opens(&gone, "gone");
+        let spoilt = disk.copied();
+        spoilt.spoil("store", 0..28);
+        opens(&spoilt, "a sector that does not read");
+    }
+}
+
+#[test]
+fn where_segments_do_not_say_one_thing_nothing_is_taken_for_granted() {
+    let (disk, settings, _) = filled(true);
+    disk.corrupt("store", |bytes| bytes[9] ^= 1);
+    let is_refused = |disk: &FaultyDisk, why: &str| {
+        let (before, refused) = (disk.content("store"), refusal(disk, &settings));
+        assert!(matches!(&refused, StorageError::Damaged(said) if said.contains(why)), "{refused}");
+        assert_eq!(disk.content("store"), before);
+    };
+    let (journal, payload) = (file_name("journal", 1), file_name("payload", 1));
+    let foreign = disk.copied();
+    let other = FaultyDisk::default();
+    let (store, _) = open(&other, &Settings { salt: [6; 16], ..kept() });
+    put_large(&store, "c", 3, &body(3, 40_000)).unwrap();
+    drop(store);
+    let other = other.content(&payload);
+    foreign.corrupt(&payload, |bytes| bytes.clone_from(&other));
+    is_refused(&foreign, "two stores");
+    // One that no frame stands behind.
+    let lone = disk.copied();
+    lone.corrupt(&journal, |bytes| bytes[0] ^= 1);
+    lone.corrupt(&file_name("journal", 2), |bytes| bytes[0] ^= 1);
+    is_refused(&lone, "only one segment");
+    lone.corrupt(&payload, |bytes| bytes[17] ^= 1);
+    is_refused(&lone, "no segment");
+}
+
+/// What a release to come wrote is its own, and what is refused for a moment is no damage.
+#[test]
+fn the_file_store_is_left_alone_where_it_is_not_damaged() {
+    let (disk, settings, identity) = filled(true);
+    let mut later = identity[..24].to_vec();
+    later[4] = 2;
+    later.extend(crate::checksum::crc32c(&[&later]).to_le_bytes());
+    let newer = disk.copied();
+    for longer in [false, true] {
+        newer.corrupt("store", |bytes| *bytes = [later.clone(), vec![7; 8 * usize::from(longer)]].concat());
+        let before = newer.content("store");
+        assert!(matches!(refusal(&newer, &settings), StorageError::Later(_)));
+        assert_eq!(newer.content("store"), before);
+    }
+    disk.on_open("store", || Err(std::io::Error::from_raw_os_error(Errno::MFILE.raw_os_error())));
+    assert!(matches!(refusal(&disk, &settings), StorageError::Lacking { .. }));
+}
 
 /// A store of before, whose salt is known to who writes: whole frames in a body, at every alignment, and the power goes
 /// while the frame around them is written.
