@@ -319,7 +319,13 @@ fn patch(config: &mut BucketConfig, patch: &BucketPatch) -> Outcome<()> {
 #[async_trait]
 impl AdminService for Admin {
     async fn ready(&self) -> Readiness {
-        let stopped = self.site.store.usage().poisoned.map(|why| format!("the store stopped: {why}"));
+        let usage = self.site.store.usage();
+        let hangs = hanging(&usage).map(|seconds| {
+            format!(
+                "the disk has not answered a sync for {seconds} s: nothing that is written is acknowledged"
+            )
+        });
+        let stopped = usage.poisoned.map(|why| format!("the store stopped: {why}")).or(hangs);
         let gone = || self.site.duties.is_gone().then(|| self.site.duties.why_gone());
         let reason = stopped.or_else(gone);
         let ready = reason.is_none();
@@ -711,6 +717,15 @@ fn storage_of(site: &Site) -> StorageStatus {
     }
 }
 
+/// For so long a sync may be under way on a slow card that is busy.
+const SYNC_SECONDS: u64 = 30;
+
+/// Seconds for which the disk has not answered, if that is too long.
+pub(crate) fn hanging(usage: &skerry_storage::Usage) -> Option<u64> {
+    let seconds = usage.sync_waits as u64;
+    (seconds >= SYNC_SECONDS).then_some(seconds)
+}
+
 pub(crate) fn storage_status(
     usage: &skerry_storage::Usage,
     scrub: &skerry_storage::ScrubState,
@@ -720,6 +735,7 @@ pub(crate) fn storage_status(
         damaged_segments: scrub.segments.len() as u64,
         unread_segments: usage.unread,
         damaged_index: usage.index_bad,
+        sync_waits_seconds: hanging(usage).unwrap_or(0),
         journal_bytes: usage.journal.allocated,
         payload_bytes: usage.payload.allocated,
         cache_bytes: usage.cache.allocated,

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use skerry_base::Instant;
+
 use crate::disk::Disk;
 use crate::store::SyncStats;
 
@@ -12,13 +14,17 @@ pub(crate) struct SyncMeter {
     count: AtomicU64,
     nanos: AtomicU64,
     buckets: [AtomicU64; SyncStats::BOUNDS.len() + 1],
+    /// When the one that is under way was begun, in nanoseconds and one more; 0: none is.
+    begun: AtomicU64,
 }
 
 impl SyncMeter {
     /// Runs and times a sync.
     pub(crate) fn time<T>(&self, disk: &dyn Disk, sync: impl FnOnce() -> T) -> T {
         let start = disk.monotonic();
+        self.begun.store(start.0.saturating_add(1), Ordering::Relaxed);
         let result = sync();
+        self.begun.store(0, Ordering::Relaxed);
         let spent = disk.monotonic().since(start);
         self.count.fetch_add(1, Ordering::Relaxed);
         self.nanos.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
@@ -28,6 +34,12 @@ impl SyncMeter {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
         result
+    }
+
+    /// Seconds for which the sync that is under way has not come back; 0 if none is.
+    pub(crate) fn waits(&self, disk: &dyn Disk) -> f64 {
+        let begun = self.begun.load(Ordering::Relaxed).checked_sub(1).map(Instant);
+        begun.map_or(0.0, |begun| disk.monotonic().since(begun).as_secs_f64())
     }
 
     /// The figures so far.

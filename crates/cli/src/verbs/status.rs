@@ -160,6 +160,14 @@ fn note_storage(report: &StatusReport) {
         );
         output::note(&format!("{}: {what}", report.site_name));
     }
+    if report.storage.sync_waits_seconds > 0 {
+        let what = format!(
+            "the disk has not answered a sync for {} s: nothing that is written is acknowledged; look after the disk, its cable or \
+             the share it lies on",
+            report.storage.sync_waits_seconds
+        );
+        output::note(&format!("{}: {what}", report.site_name));
+    }
     if report.storage.undecided_writes > 0 {
         output::note(&format!("{}: {}", report.site_name, undecided(&report.storage)));
     }

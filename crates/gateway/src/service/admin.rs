@@ -192,6 +192,10 @@ pub struct StorageStatus {
     /// index again.
     #[serde(default)]
     pub damaged_index: bool,
+    /// Seconds for which the disk has not answered a sync, where that is half a minute or more: nothing that is written is
+    /// acknowledged meanwhile.
+    #[serde(default)]
+    pub sync_waits_seconds: u64,
     /// Conditional writes with their bodies here of which it is not known whether their bucket's home decided them: these are kept
     /// until it is.
     #[serde(default)]

@@ -96,6 +96,8 @@ pub struct Telemetry {
     pub unread_segments: Gauge,
     /// 1 where part of the index does not read.
     pub index_damaged: Gauge,
+    /// Seconds for which a sync has not come back.
+    pub sync_waits: Gauge,
     /// Conditional writes of which it is not known whether they were decided.
     pub undecided_writes: Gauge,
     /// Bytes of their bodies.
@@ -152,6 +154,7 @@ impl Telemetry {
             unsynced_bytes: Gauge::default(),
             unread_segments: Gauge::default(),
             index_damaged: Gauge::default(),
+            sync_waits: Gauge::default(),
             undecided_writes: Gauge::default(),
             undecided_bytes: Gauge::default(),
             sync_os: Gauge::default(),
@@ -253,6 +256,11 @@ impl Telemetry {
             "skerry_index_damaged",
             "1 where part of the index does not read, which the next start builds anew, else 0",
             self.index_damaged.clone(),
+        );
+        registry.register(
+            "skerry_sync_waits_seconds",
+            "Seconds for which a sync that is under way has not come back from the disk, 0 if none is",
+            self.sync_waits.clone(),
         );
         registry.register(
             "skerry_undecided_writes",

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::codec;
@@ -12,6 +13,7 @@ use skerry_model::space;
 use skerry_storage::{SyncStats, Usage};
 
 use super::{Worker, Workers};
+use crate::admin::hanging;
 use crate::copies::{look, others, surplus, wanted};
 use crate::growth::{GROWTH, Growth, taken_and_room};
 use crate::paths::members;
@@ -31,7 +33,12 @@ pub(super) struct Metrics {
     growth: Option<Growth>,
     /// Whether the log has it that writes are refused.
     is_full: bool,
+    /// Whether it has it that the disk hangs.
+    hangs: bool,
 }
+
+/// For so long what a commit of its own takes is waited for.
+const GROWTH_WAITS: Duration = Duration::from_secs(5);
 
 impl Metrics {
     pub(super) fn new(workers: &Workers, syncs: Syncs) -> Self {
@@ -42,6 +49,7 @@ impl Metrics {
             conflicts: BTreeMap::new(),
             growth: None,
             is_full: false,
+            hangs: false,
         }
     }
 
@@ -82,13 +90,26 @@ impl Metrics {
         }
     }
 
+    /// Once each time, and when it is over.
+    fn say_hanging(&mut self, usage: &Usage) {
+        self.telemetry.sync_waits.set(usage.sync_waits as i64);
+        let hanging = hanging(usage);
+        match (hanging, core::mem::replace(&mut self.hangs, hanging.is_some())) {
+            (Some(seconds), false) => tracing::error!(
+                event = "disk_hangs",
+                seconds,
+                "the disk has not answered a sync: nothing that is written is acknowledged; look after it, its cable or share"
+            ),
+            (None, true) => tracing::info!(event = "disk_answers", "the disk answers again"),
+            _ => {}
+        }
+    }
+
     async fn disk(&mut self) {
         let usage = self.site.store.usage();
         self.telemetry.cache.set(usage.cached);
         self.say_full(&usage);
-        if let Err(error) = self.growth(&usage).await {
-            tracing::debug!(%error, "how the disk fills up was not remembered");
-        }
+        self.say_hanging(&usage);
         for (class, bytes) in [
             ("journal", usage.journal.allocated),
             ("payload", usage.payload.allocated),
@@ -109,6 +130,12 @@ impl Metrics {
         let moved = &self.telemetry.moved_bytes;
         moved.inc_by((usage.moved + usage.moved_bodies).saturating_sub(moved.get()));
         self.observe_syncs(usage.journal_syncs);
+        // Last, and not for ever: a disk that hangs answers no write, and is to be told of.
+        match tokio::time::timeout(GROWTH_WAITS, self.growth(&usage)).await {
+            Ok(Err(error)) => tracing::debug!(%error, "how the disk fills up was not remembered"),
+            Err(_) => tracing::debug!("how the disk fills up was not remembered in time"),
+            Ok(Ok(())) => {}
+        }
     }
 
     /// The store counts syncs in buckets of its own; each new one is observed at its bucket's bound.

@@ -10,6 +10,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use skerry_base::Instant;
+
 use super::{Disk, File, Lock};
 
 const SECTOR: usize = 512;
@@ -109,6 +111,7 @@ struct State {
     read_only: bool,
     /// Bytes that were to begin to go to the medium.
     begun: u64,
+    now: Instant,
 }
 
 /// The disk.
@@ -187,6 +190,11 @@ impl FaultyDisk {
     pub(crate) fn set_quota(&self, room: Option<u64>) {
         let mut state = lock(&self.0);
         (state.room, state.quota) = (room, true);
+    }
+
+    /// What time it is.
+    pub(crate) fn set_time(&self, now: Instant) {
+        lock(&self.0).now = now;
     }
 
     /// Bytes that were to begin to go to the medium before anybody waited for them.
@@ -431,6 +439,10 @@ impl File for FaultyFile {
 }
 
 impl Disk for FaultyDisk {
+    fn monotonic(&self) -> Instant {
+        lock(&self.0).now
+    }
+
     fn create(&self, name: &str, len: u64) -> io::Result<Arc<dyn File>> {
         let mut state = self.op()?;
         if state.files.contains_key(name) {

@@ -244,6 +244,7 @@ impl Store {
             poisoned: self.poison.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             journal_syncs: self.journal_meter.stats(),
             payload_syncs: self.payload_meter.stats(),
+            sync_waits: self.journal_meter.waits(&*self.disk).max(self.payload_meter.waits(&*self.disk)),
             lsn: self.lsn(),
             lazy: self.settings.lazy,
             unread: self.unread.load(Ordering::Relaxed),

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc;
 
 use skerry_base::limits::CHUNK_REST_MS;
-use skerry_base::{ChunkId, ChunkKind, WallTime};
+use skerry_base::{ChunkId, ChunkKind, Instant, WallTime};
 
 use super::world::{
     DOMAIN, audit, body, commit, delete, kept, keys, open, put_large, put_small, put_tree, rows, say_put,
@@ -341,4 +341,31 @@ fn a_file_system_that_became_read_only_is_read_on() {
         assert_eq!(store.read_chunk(DOMAIN, id, 0..u32::MAX).unwrap(), bytes);
         assert!(store.has_chunk(DOMAIN, id).unwrap());
     }
+}
+
+/// A disk that hangs: nothing fails, and whoever asks hears for how long already, without waiting for it.
+#[test]
+fn a_sync_that_does_not_come_back_is_told() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "a", 1, b"a").unwrap();
+    assert_eq!(store.usage().sync_waits, 0.0);
+    let (begun, has_begun) = std::sync::mpsc::sync_channel(1);
+    let (goes_on, waits) = std::sync::mpsc::sync_channel::<()>(1);
+    let waits = std::sync::Mutex::new(waits);
+    disk.set_time(Instant(5_000_000_000));
+    disk.on_sync(&file_name("journal", 1), move || {
+        begun.send(()).unwrap();
+        waits.lock().unwrap().recv().unwrap();
+        Ok(())
+    });
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| put_small(&store, "b", 2, b"b"));
+        has_begun.recv().unwrap();
+        disk.set_time(Instant(47_000_000_000));
+        assert_eq!(store.usage().sync_waits, 42.0);
+        goes_on.send(()).unwrap();
+        put.join().unwrap().unwrap();
+    });
+    assert_eq!(store.usage().sync_waits, 0.0);
 }
