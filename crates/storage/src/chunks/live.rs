@@ -165,7 +165,9 @@ impl Inner {
     /// Whether a chunk that was written again because it was damaged is not synced yet: what lists it may refer to it
     /// through a tree that is as it was.
     pub(crate) fn mends_unsynced(&self) -> bool {
-        self.damaged.iter().any(|key| self.is_unsynced(*key))
+        // Of the two it is what was written that has a bound, and this is asked for each group.
+        let mends = |(key, fresh): (&Key, &Fresh)| !fresh.ready && self.damaged.contains(key);
+        !self.damaged.is_empty() && self.fresh.iter().any(mends)
     }
 
     /// Whether somebody needs it to stay: the collector asks.

@@ -194,7 +194,12 @@ impl Writer {
         let failed = |error: std::io::Error| StorageError::io("make a journal segment", &error);
         let number = self.next_number;
         let name = file_name(FOLDER, number);
-        let file = self.disk.create(&name, self.segment_bytes).map_err(failed)?;
+        let made = self.disk.create(&name, self.segment_bytes);
+        if made.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists) {
+            // What an attempt that failed left there: the next one goes by it.
+            self.next_number += 1;
+        }
+        let file = made.map_err(failed)?;
         self.next_number += 1;
         if let Err(error) = file.sync().and_then(|()| self.disk.sync_dir(FOLDER)) {
             // Nobody would account for it.

@@ -119,6 +119,13 @@ impl Scanned {
         }
     }
 
+    /// Behind what is strange as well: an extent of which the header has rotted lies there, or was written in part. What was let go
+    /// of before it was noted by its place, and a rebuild would take a later chunk at that place for it.
+    pub(crate) fn behind_strange(&self, len: u64) -> u64 {
+        let last = self.strange.last().filter(|last| last.end > self.end);
+        last.map_or(self.end, |last| (last.end + extent_len(LARGEST)).min(len))
+    }
+
     /// Where something lies of which nobody knows what it is, in order.
     pub(crate) fn unknown(&self) -> Vec<Range<u64>> {
         let unread = self.unread.iter().map(|&at| at..at + GRAIN);

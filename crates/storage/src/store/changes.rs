@@ -223,14 +223,14 @@ impl<'a> Changes<'a> {
     pub(crate) fn unplace(
         &mut self,
         key: Key,
-        read: impl FnOnce() -> Arc<[ChunkId]>,
+        read: impl FnOnce() -> Result<Arc<[ChunkId]>, StorageError>,
         frees: bool,
     ) -> Result<(), StorageError> {
         let old = self.row(key)?;
         self.change(key)?.now = Row { references: old.references, ..Row::default() };
         self.let_go(&old, frees);
         if old.tree && old.place.is_some() {
-            let children = listed(&self.view(), key)?.unwrap_or_else(read);
+            let children = listed(&self.view(), key)?.map_or_else(read, Ok)?;
             self.batch.delete(Table::Storage, listed_key(key));
             self.refer_children(key, &children, -1)?;
         }

@@ -384,12 +384,16 @@ impl Store {
     }
 
     /// The children of a tree of which they were not noted; of one that cannot be read, none: what only it listed stays
-    /// until the index is rebuilt, which is said.
-    pub(super) fn children_or_none(&self, key: Key) -> Arc<[ChunkId]> {
-        self.read_children(key).unwrap_or_else(|error| {
-            tracing::error!(domain = %key.0, chunk = %key.1, %error, "a tree is let go unread; its chunks stay");
-            [].into()
-        })
+    /// until the index is rebuilt, which is said. What the machine lacks for a moment is an error: the tree reads later.
+    pub(super) fn children_or_none(&self, key: Key) -> Result<Arc<[ChunkId]>, StorageError> {
+        match self.read_children(key) {
+            Err(error @ StorageError::Lacking { .. }) => Err(error),
+            Err(error) => {
+                tracing::error!(domain = %key.0, chunk = %key.1, %error, "a tree is let go unread; its chunks stay");
+                Ok([].into())
+            }
+            read => read,
+        }
     }
 
     /// The index must survive a crash before space is given back: flushes it if what waits for that is worth it.

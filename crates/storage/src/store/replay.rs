@@ -399,7 +399,7 @@ impl Replay<'_> {
         let mut changes = Changes::over(&reading, progress.applied.mark + 1);
         let mut end = GRAIN;
         let mut gaps = Vec::new();
-        let scanned = scan_some(file, self.salt, number, 0, &mut |offset, extent| {
+        let mut scanned = scan_some(file, self.salt, number, 0, &mut |offset, extent| {
             if offset > end {
                 gaps.push(end..offset);
             }
@@ -432,6 +432,10 @@ impl Replay<'_> {
             }
             Ok(())
         })?;
+        if area == Area::Payload {
+            scanned.end = scanned
+                .behind_strange(file.len().map_err(|error| StorageError::io("measure payload", &error))?);
+        }
         // Nobody knows what lies where the disk could not read, which it may again, nor what is neither an extent nor blank. What
         // lies between is given back: a gap is mostly a hole, and would count as taken.
         let unknown = scanned.unknown();
@@ -653,7 +657,7 @@ impl Replay<'_> {
             let key = (domain, id);
             let row = changes.row(key)?;
             if row.place == Some(place) {
-                changes.unplace(key, || self.children_at(place, row.stored), true)?;
+                changes.unplace(key, || Ok(self.children_at(place, row.stored)), true)?;
             } else if found.get(&key).is_some_and(|found| found.place == place) {
                 // Let go of: it is neither to be adopted, though something refers to it, nor to be left for records that are
                 // missing. A rebuild goes by this note, and would take it from who put it again.

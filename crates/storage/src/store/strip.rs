@@ -278,7 +278,6 @@ impl Store {
         }
         if let Some(len) = written? {
             self.own_group(|_, changes, _| {
-                self.space.resized(Area::Journal, number, len);
                 changes.rewritten(Area::Journal, number, before.freed);
                 Ok(Some(()))
             })?;
@@ -317,8 +316,10 @@ impl Store {
         new.write_at(0, &[&bytes]).map_err(failed)?;
         new.sync().map_err(failed)?;
         self.disk.rename(&staged, &file_name(Area::Journal.folder(), number)).map_err(failed)?;
-        self.disk.sync_dir(Area::Journal.folder()).map_err(failed)?;
+        // The other file is behind the name now, be it that this does not last: the one that is open would be kept.
         self.files.forget(Area::Journal, number);
+        self.space.resized(Area::Journal, number, bytes.len() as u64);
+        self.disk.sync_dir(Area::Journal.folder()).map_err(failed)?;
         Ok(Some(bytes.len() as u64))
     }
 }

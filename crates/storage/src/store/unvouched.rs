@@ -195,7 +195,7 @@ impl Replay<'_> {
         // What the disk may read again lies there for the next rebuild; nobody is told that it is here.
         let is_left = bytes == Bytes::Unread && place.area == Area::Payload;
         known.unread.extend(is_left.then_some(place.segment));
-        changes.unplace(key, || children.clone(), bytes == Bytes::Torn)?;
+        changes.unplace(key, || Ok(children.clone()), bytes == Bytes::Torn)?;
         known.dropped += u64::from(bytes == Bytes::Torn);
         next.extend(children.iter().map(|&child| (key.0, child)));
         Ok(())

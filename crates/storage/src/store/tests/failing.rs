@@ -14,7 +14,7 @@ use super::world::{
 use crate::chunks::row::Area;
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
-use crate::journal::file_name;
+use crate::journal::{file_name, numbers};
 use crate::store::Store;
 use crate::{Class, Settings, StorageError};
 
@@ -368,4 +368,62 @@ fn a_sync_that_does_not_come_back_is_told() {
         put.join().unwrap().unwrap();
     });
     assert_eq!(store.usage().sync_waits, 0.0);
+}
+
+/// Else each later attempt would meet the same name, and the journal had no other spare until a start.
+#[test]
+fn what_an_attempt_at_a_spare_left_behind_is_passed_by() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    put_small(&store, "a", 1, b"a").unwrap();
+    let next = numbers(&disk.list("journal").unwrap()).last().unwrap() + 1;
+    drop(disk.create(&file_name("journal", next), 0).unwrap());
+    assert!(matches!(store.core().writer.add_spare(), Err(StorageError::Io { .. })));
+    assert_eq!(store.core().writer.add_spare().unwrap(), next + 1);
+}
+
+/// A tree of which it was not noted what it lists is asked for that itself when it goes: what it listed would stay for ever.
+#[test]
+fn a_tree_is_not_let_go_of_unread_for_want_of_open_files() {
+    let (disk, settings) = (FaultyDisk::default(), kept());
+    let (store, _) = open(&disk, &settings);
+    let bodies = [body(1, 40_000), body(2, 40_000)];
+    put_tree(&store, "tree", 1, &bodies).unwrap();
+    let key = (DOMAIN, ChunkId::of(&tree_of(&bodies)));
+    let place = rows(&store.view())[&key].place.unwrap();
+    let name = file_name(place.area.folder(), place.segment);
+    disk.on_open(&name, || Err(io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error())));
+    store.files.forget(place.area, place.segment);
+    assert!(matches!(store.children_or_none(key), Err(StorageError::Lacking { .. })));
+    disk.on_open("none", || Ok(()));
+    assert_eq!(store.children_or_none(key).unwrap().len(), 2);
+    disk.spoil(&name, 0..1 << 20);
+    store.files.forget(place.area, place.segment);
+    assert!(store.children_or_none(key).unwrap().is_empty(), "what does not read does not read later");
+}
+
+/// Whether or not the name lasts, it is the shorter file that lies behind it: the longer one was held open, and counted, until a start.
+#[test]
+fn a_stripped_segment_whose_name_could_not_be_synced_counts_as_it_is() {
+    let (disk, settings) = (FaultyDisk::default(), Settings { journal_heads_bytes: u64::MAX, ..kept() });
+    let (store, _) = open(&disk, &settings);
+    for number in 0..300 {
+        put_small(&store, &format!("{number}"), number, &body(number, 1200)).unwrap();
+    }
+    (0..300)
+        .filter(|number| number % 20 != 3)
+        .for_each(|number| delete(&store, &format!("{number}")).unwrap());
+    let whole = disk.content(&file_name("journal", 1)).len();
+    for step in 0..12 {
+        store.checkpoint().unwrap();
+        disk.fail_syncs_of_folder((step > 0).then_some("journal"));
+        store.collect(WallTime(CHUNK_REST_MS * step.min(1))).ok();
+        disk.fail_syncs_of_folder(None);
+    }
+    let stripped = disk.content(&file_name("journal", 1)).len();
+    assert!(stripped < whole, "{stripped} of {whole}");
+    for number in numbers(&disk.list("journal").unwrap()) {
+        let len = disk.content(&file_name("journal", number)).len() as u64;
+        assert_eq!(store.space.of(Area::Journal, number).len, len, "segment {number}");
+    }
 }
