@@ -153,6 +153,9 @@ pub(crate) const REBUILDING: &[u8] = b"rebuilding";
 pub(crate) const LACKING: &[u8] = b"lacking";
 /// There if a rebuild found a part of the journal gone or unreadable: an index that was given up may say what it said.
 pub(crate) const MISSED: &[u8] = b"missed";
+/// The journal positions that damage took with it and this index did not know (pairs of u64, little-endian: the first one lost, the
+/// first that reads again): who goes by what the journal says is to hear of it, also after a start that went on from here.
+pub(crate) const LOST: &[u8] = b"lost";
 /// The payload segments (numbers, u32 little-endian) in which something lies that the disk could not read and the index does
 /// not know: they stay until a rebuild reads them.
 pub(crate) const UNREAD: &[u8] = b"unread";

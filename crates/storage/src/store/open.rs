@@ -11,7 +11,8 @@ use super::rebase::{Base, reads_whole};
 use super::replay::{Replay, Replayed};
 use super::{Core, IndexState, Recovery, Store, identity, unwritable};
 use crate::chunks::row::{
-    ACCOUNT, APPLIED, Account, Applied, Area, LACKING, MISSED, REBUILDING, UNREAD, decode, read_account_key,
+    ACCOUNT, APPLIED, Account, Applied, Area, LACKING, LOST, MISSED, REBUILDING, UNREAD, decode,
+    read_account_key,
 };
 use crate::disk::Disk;
 use crate::error::is_of_the_medium;
@@ -496,6 +497,13 @@ pub(super) fn lacking_of(index: &dyn Index) -> Result<BTreeSet<u32>, StorageErro
 /// The payload segments in which something lies that could not be read.
 pub(super) fn unread_of(index: &dyn Index) -> Result<BTreeSet<u32>, StorageError> {
     numbers_at(index, UNREAD)
+}
+
+/// What damage of the journal has taken for good, as far as this index heard of it.
+pub(super) fn lost_of(index: &dyn Index) -> Result<Vec<(u64, u64)>, StorageError> {
+    let noted = index.read().get(Table::Storage, LOST)?.unwrap_or_default();
+    let numbers: Vec<u64> = noted.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
+    Ok(numbers.as_chunks().0.iter().map(|[from, to]| (*from, *to)).collect())
 }
 
 fn numbers_at(index: &dyn Index, key: &[u8]) -> Result<BTreeSet<u32>, StorageError> {

@@ -15,12 +15,12 @@ use super::absent::{Shared, Sight, Written};
 use super::changes::{Changes, Held, load_row};
 use super::commit::leaf;
 use super::judge::{Bytes, Rotten, children_in, judge, note_rotten, read_at, read_whole};
-use super::open::{Opened, lacking_of, unread_of};
+use super::open::{Opened, lacking_of, lost_of, unread_of};
 use super::rebase::{Base, table_of};
 use super::tending::Tending;
 use super::{Damage, DamagedChunk, IndexState, Recovery, unwritable};
 use crate::chunks::Key;
-use crate::chunks::row::{Applied, Area, LACKING, MISSED, Note, Place, REBUILDING, Row};
+use crate::chunks::row::{Applied, Area, LACKING, LOST, MISSED, Note, Place, REBUILDING, Row};
 use crate::disk::{Disk, File};
 use crate::error::is_of_the_medium;
 use crate::index::Index;
@@ -143,6 +143,7 @@ impl Replay<'_> {
         let from = progress.applied.lsn;
         let walked = self.replay_journal(&mut progress, rebuilds, recovery)?;
         self.note_lacking(&mut progress, &walked, from)?;
+        recovery.lost = lost_of(self.index())?;
         self.adopt(&mut progress, recovery)?;
         self.tell_rotten(&progress, recovery)?;
         if rebuilds {
@@ -182,14 +183,20 @@ impl Replay<'_> {
             }
         }
         progress.lacks |= known > 0;
-        let misses = walked.damage.iter().any(|damage| damage.to > damage.from.max(from));
-        if lacking.len() == known && !misses {
+        let missed = walked.damage.iter().filter(|damage| damage.to > damage.from.max(from));
+        let mut lost: BTreeSet<(u64, u64)> = missed.map(|damage| (damage.from, damage.to)).collect();
+        if lacking.len() == known && lost.is_empty() {
             return Ok(());
         }
+        let misses = !lost.is_empty();
+        lost.extend(lost_of(self.index())?);
+        let lost =
+            lost.iter().flat_map(|(from, to)| [from.to_le_bytes(), to.to_le_bytes()].concat()).collect();
         let noted = lacking.iter().flat_map(|number| number.to_le_bytes()).collect();
         self.apply(progress, |changes| {
             if misses {
                 changes.note(MISSED, Some(Vec::new()));
+                changes.note(LOST, Some(lost));
             }
             changes.note(LACKING, Some(noted));
             Ok(())

@@ -13,6 +13,9 @@ pub struct Recovery {
     pub torn: Option<TornTail>,
     /// Frames that were durable once and cannot be read. Never dropped silently: others may hold copies.
     pub damage: Vec<Damage>,
+    /// Journal positions that damage took with it at this start or one before, where the index did not know what was there: the
+    /// first one lost, the first that reads again. Whatever was written behind may rest on entries that are gone.
+    pub lost: Vec<(u64, u64)>,
     /// Payload chunks dropped because no durable record refers to them, or because they are not what was written: torn by a
     /// power cut, or rotten.
     pub chunks_dropped: u64,

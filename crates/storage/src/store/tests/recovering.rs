@@ -101,6 +101,29 @@ fn damage_in_a_segment_that_was_sealed_later_costs_a_rebuild_nothing_behind_it()
     }
 }
 
+/// Whoever goes by what the journal says hears of it, however a start ended that met the damage; not of what the index knew.
+#[test]
+fn what_damage_took_with_it_is_told_at_later_starts_as_well() {
+    let settings = heads_stay();
+    let disk = rotten_third(&settings);
+    let (store, recovery) = open(&disk, &settings);
+    let lost: Vec<_> = recovery.damage.iter().map(|damage| (damage.from, damage.to)).collect();
+    assert_eq!((recovery.lost.clone(), lost.len()), (lost.clone(), 1), "{recovery:?}");
+    store.checkpoint().unwrap();
+    drop(store);
+    let (store, recovery) = open(&disk, &settings);
+    assert!(recovery.damage.is_empty() && recovery.lost == lost, "{recovery:?}");
+    // Another frame rots that the index knows: nothing more is lost, until the index is built again.
+    drop(store);
+    flip(&disk, &file_name("journal", 1), frames(&disk, 1)[0] + 50);
+    let (store, recovery) = open(&disk, &settings);
+    assert_eq!(recovery.lost, lost);
+    drop(store);
+    lose(&settings);
+    let (_store, recovery) = open(&disk, &settings);
+    assert_eq!((recovery.lost.len(), recovery.lost.last()), (2, lost.last()), "{recovery:?}");
+}
+
 /// As a release before left it: its table names only what was walked at the last start.
 #[test]
 fn a_table_that_leaves_frames_out_costs_none_of_them() {
