@@ -17,6 +17,7 @@
 
 pub mod absence;
 pub mod alone;
+pub mod anew;
 pub mod areas;
 pub mod budget;
 pub mod circuits;

@@ -6,6 +6,7 @@
 //! Invariants: the tables are a function of the set of records and vector entries applied (`Local`, `Uploads`
 //! and `Parts` apart, which are this node's own); a page of a listing costs the page.
 
+mod anew;
 mod below;
 mod census;
 mod change;
@@ -23,6 +24,7 @@ mod round;
 mod rows;
 mod subscription;
 
+pub use anew::{all_anew, anew, begun_anew, former, is_anew, is_new_loss, not_anew, vouched, whole_again};
 pub use below::{Asked, Below, Changes, Extent, Range, changes_below, extent, range_below};
 pub use census::{Census, Standing, census};
 pub use fallback::fallbacks;

@@ -45,10 +45,12 @@ pub enum Canary {
     SameLife,
     /// A member that is found says that it is there, and gives what is wanted once it is asked.
     AskedAgain,
+    /// A site goes by its vectors as before though part of its journal is lost.
+    UnmendedDamage,
 }
 
 /// All of them.
-pub const CANARIES: [Canary; 18] = [
+pub const CANARIES: [Canary; 19] = [
     Canary::LyingDisk,
     Canary::ForgottenContext,
     Canary::ReusedIncarnation,
@@ -67,6 +69,7 @@ pub const CANARIES: [Canary; 18] = [
     Canary::BothLeave,
     Canary::SameLife,
     Canary::AskedAgain,
+    Canary::UnmendedDamage,
 ];
 
 impl Canary {
@@ -99,6 +102,10 @@ impl Canary {
             }
             Self::AskedAgain => {
                 *environment = environment.clone().with_metric(true);
+                return;
+            }
+            Self::UnmendedDamage => {
+                *environment = environment.clone().with_damage();
                 return;
             }
             Self::HastyLeave | Self::SameLife => {
@@ -138,6 +145,7 @@ impl Canary {
             Self::HastyLeave | Self::BothLeave => &["acknowledged"],
             Self::SameLife => &["dots"],
             Self::AskedAgain => &["locality"],
+            Self::UnmendedDamage => &["acknowledged", "vectors"],
         }
     }
 }

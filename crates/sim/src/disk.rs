@@ -110,6 +110,11 @@ impl SimDisk {
         lock(&self.state).rot(prefix)
     }
 
+    /// The same within so many bytes of some place where these stand.
+    pub fn rot_at(&self, prefix: &str, mark: &[u8], within: u64) -> Option<(String, u64)> {
+        lock(&self.state).rot_at(prefix, mark, within)
+    }
+
     /// How long the calls since the last question took.
     pub fn take_busy(&self) -> Duration {
         std::mem::take(&mut lock(&self.state).busy)

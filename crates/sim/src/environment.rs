@@ -43,6 +43,8 @@ pub enum Class {
     Rot,
     /// The sites part into two halves for months ([`Environment::with_halves`]).
     Halves,
+    /// A bit of a journal rots, and its process is started anew ([`Environment::with_damage`]).
+    Damage,
 }
 
 /// All classes that a seed draws from.
@@ -76,13 +78,14 @@ impl Class {
             Self::Sync => "strikes: sync",
             Self::Rot => "strikes: rot",
             Self::Halves => "strikes: halves",
+            Self::Damage => "strikes: damage",
         }
     }
 
     /// How often it strikes, when it does at all.
     const fn pace(self) -> RangeInclusive<u64> {
         match self {
-            Self::Absence | Self::Restore | Self::Halves => 8..=40,
+            Self::Absence | Self::Restore | Self::Halves | Self::Damage => 8..=40,
             Self::Clock | Self::Full | Self::Sync | Self::Rot => 10..=60,
             Self::Power | Self::Kill | Self::Cut | Self::OneWay | Self::Flap => 8..=60,
         }
@@ -251,6 +254,13 @@ impl Environment {
     #[must_use]
     pub fn with_halves(mut self) -> Self {
         self.faults.push((Class::Halves, seconds(15)));
+        self
+    }
+
+    /// The same with journals that rot.
+    #[must_use]
+    pub fn with_damage(mut self) -> Self {
+        self.faults.push((Class::Damage, seconds(10)));
         self
     }
 

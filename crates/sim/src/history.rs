@@ -340,6 +340,18 @@ impl History {
         }
     }
 
+    /// A disk has lost part of its journal: what a start found of each bucket is all that there is.
+    pub fn lost_part(&mut self, site: usize, found: &BTreeMap<BucketId, BTreeSet<Dot>>) {
+        let before = self.remember(site);
+        let mut memory = Memory::default();
+        let none = BTreeSet::new();
+        for (place, _) in before.places() {
+            let stored = found.get(&place.0).unwrap_or(&none);
+            memory.merge(before.found_of(place, stored, self.writes_of(place.0)));
+        }
+        self.set_back(site, memory);
+    }
+
     /// The act took what was on that disk and is nowhere else now. What had gone everywhere before, because of
     /// something that the act took, is gone as well. A tombstone that was retired is nowhere because everybody
     /// had seen it.

@@ -205,6 +205,9 @@ struct Files {
     /// Two halves are apart for months as well, and work on.
     #[arg(long)]
     halves: bool,
+    /// Journals rot as well.
+    #[arg(long)]
+    damage: bool,
 }
 
 /// What the files say.
@@ -214,14 +217,14 @@ struct Given {
     topology: Option<Topology>,
     workload: Option<Workload>,
     seconds: Option<u64>,
-    modes: [bool; 5],
+    modes: [bool; 6],
 }
 
 impl Files {
-    const MODES: [&'static str; 5] = ["races", "histories", "scopes", "departures", "halves"];
+    const MODES: [&'static str; 6] = ["races", "histories", "scopes", "departures", "halves", "damage"];
 
-    const fn modes(&self) -> [bool; 5] {
-        [self.races, self.histories, self.scopes, self.departures, self.halves]
+    const fn modes(&self) -> [bool; 6] {
+        [self.races, self.histories, self.scopes, self.departures, self.halves, self.damage]
     }
 }
 
@@ -271,7 +274,7 @@ impl Given {
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }
-        let [races, histories, scopes, departures, halves] = self.modes;
+        let [races, histories, scopes, departures, halves, damage] = self.modes;
         if races {
             environment = environment.with_races();
         }
@@ -284,7 +287,10 @@ impl Given {
         if departures {
             environment = environment.with_departures();
         }
-        if halves { environment.with_halves() } else { environment }
+        if halves {
+            environment = environment.with_halves();
+        }
+        if damage { environment.with_damage() } else { environment }
     }
 }
 

@@ -65,6 +65,30 @@ impl Memory {
         self.0.retain(|place, held| place.0 != bucket || held.all().any(|dot| stored.contains(&dot)));
     }
 
+    /// What a disk holds of a key that has lost part of what it had: what is stored, and what that has killed.
+    pub(crate) fn found_of(&self, place: &Place, stored: &BTreeSet<Dot>, writes: &Writes) -> Self {
+        let before = self.of(place);
+        // That something was removed may be lost as well.
+        let (back, dropped) = before.dropped.iter().copied().partition(|dot| stored.contains(dot));
+        let mut held = Held { dropped, ..Held::default() };
+        let back: BTreeSet<Dot> = back;
+        let here = before.all().chain(back).filter(|dot| stored.contains(dot));
+        here.filter_map(|dot| writes.get(&dot)).for_each(|write| held.take(write, writes));
+        let killed = |write: &&Write| {
+            let mut killers = held.all().filter_map(|dot| writes.get(&dot));
+            killers.any(|by| verdict::kills(by, write, writes))
+        };
+        let dead = before.all().filter(|dot| !stored.contains(dot)).filter_map(|dot| writes.get(&dot));
+        let dead: BTreeSet<Dot> = dead.filter(killed).map(|write| write.dot).collect();
+        held.dead.extend(dead);
+        Self([(place.clone(), held)].into())
+    }
+
+    /// The records of other keys as well.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
     pub(crate) fn drop(&mut self, place: &Place, dot: Dot) {
         self.0.entry(place.clone()).or_default().drop(dot);
     }

@@ -11,9 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use skerry_base::kv::{Table, View};
 use skerry_base::time::HlcClock;
 use skerry_base::{BucketId, Dot, Instant, NodeId, Origin, SiteId, WallTime};
+use skerry_federation::anew::Anew;
 use skerry_federation::departure::Departures;
 use skerry_federation::{Config, Federation, Ticket};
-use skerry_model::space::SpaceReducer;
+use skerry_model::space::{self, SpaceReducer};
 use skerry_storage::{Engine, Recovery, Settings, StorageError, Store};
 
 use crate::disk::{SimDisk, Snapshot};
@@ -52,6 +53,8 @@ pub struct Running {
     pub members: BTreeSet<BucketId>,
     /// Buckets it is about to leave.
     pub departures: Departures,
+    /// Buckets of which it lost something.
+    pub anew: Anew,
     /// When the machine is woken next, as planned.
     pub wake_at: Option<Instant>,
     /// Whether a pump is planned.
@@ -191,6 +194,8 @@ pub enum Answer {
         /// Whether it has.
         ok: bool,
     },
+    /// All that others have of a bucket is here again.
+    Whole(BucketId),
     /// Records of a bucket that was left are gone.
     Swept {
         /// Which.
@@ -245,6 +250,23 @@ pub fn left_name(bucket: BucketId) -> Vec<u8> {
     [b"left/", &bucket.0[..]].concat()
 }
 
+/// Has entries durable before the process does anything else.
+fn commit(store: &Store, entries: &[skerry_model::Entry]) -> Result<(), StorageError> {
+    let entries = entries.iter().map(|entry| skerry_storage::Entry::new(entry.encode())).collect();
+    let kept = Arc::new(Mutex::new(None));
+    let answer = Arc::clone(&kept);
+    store.submit::<(), StorageError>(
+        move |_| Ok(((), entries)),
+        move |result| *lock(&answer) = Some(result.map_err(|error| error.to_string())),
+    );
+    while lock(&kept).is_none() && store.pump() > 0 {}
+    match lock(&kept).take() {
+        Some(Ok(())) => Ok(()),
+        Some(Err(why)) => Err(StorageError::Poisoned(why)),
+        None => Err(StorageError::Closed),
+    }
+}
+
 fn memberships(view: &dyn View) -> Result<BTreeSet<BucketId>, StorageError> {
     let mut found = BTreeSet::new();
     view.scan_prefix(Table::Local, MEMBER, &mut |key, _| {
@@ -285,28 +307,28 @@ impl Site {
         &mut self,
         incarnation: u64,
         settings: Settings,
-        (seed, fresh): (u64, bool),
+        (seed, fresh, mends): (u64, bool, bool),
         system: BucketId,
         (levels, dialect, at_once): (Option<u8>, u8, bool),
     ) -> Result<(u64, Recovery), StorageError> {
         let (store, recovery) = Store::open(Arc::new(self.disk.clone()), Arc::new(SpaceReducer), settings)?;
         let unreadable = |error: skerry_model::space::SpaceError| StorageError::Index(error.to_string());
         let life = ledger::number(&store.view(), LIFE).map_err(unreadable)? + 1;
-        let entry = skerry_storage::Entry::new(ledger::set_number(LIFE, life).encode());
-        let kept = Arc::new(Mutex::new(None));
-        let answer = Arc::clone(&kept);
-        store.submit::<(), StorageError>(
-            move |_| Ok(((), vec![entry])),
-            move |result| *lock(&answer) = Some(result.map_err(|error| error.to_string())),
-        );
-        while lock(&kept).is_none() && store.pump() > 0 {}
-        match lock(&kept).take() {
-            Some(Ok(())) => {}
-            Some(Err(why)) => return Err(StorageError::Poisoned(why)),
-            None => return Err(StorageError::Closed),
-        }
         let mut members = memberships(&store.view())?;
         members.insert(system);
+        // Each bucket by itself, so that a run dies between two of them: the last entry says that it was done.
+        if mends && space::is_new_loss(&store.view(), &recovery.lost).map_err(unreadable)? {
+            let vouched = space::vouched(&store.view()).map_err(unreadable)?;
+            for bucket in members.iter().copied().chain(vouched).collect::<BTreeSet<_>>() {
+                let mut entries = space::anew(&store.view(), bucket).map_err(unreadable)?;
+                entries.extend((!members.contains(&bucket)).then(|| space::not_anew(bucket)));
+                commit(&store, &entries)?;
+            }
+            let begun = space::begun_anew(&store.view(), &recovery.lost).map_err(unreadable)?;
+            commit(&store, &[begun])?;
+        }
+        commit(&store, &[ledger::set_number(LIFE, life)])?;
+        let formers = space::all_anew(&store.view()).map_err(unreadable)?;
         let origin = Origin { node: self.node, incarnation };
         let desk = Desk {
             origin,
@@ -333,6 +355,7 @@ impl Site {
             desk: Arc::new(Mutex::new(desk)),
             members,
             departures: Departures::default(),
+            anew: Anew::new(self.node, formers),
             wake_at: None,
             pump_planned: false,
             busy_until: Instant::default(),

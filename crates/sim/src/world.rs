@@ -40,6 +40,7 @@ mod halves;
 mod histories;
 mod inspections;
 mod machines;
+mod mends;
 mod payers;
 mod races;
 mod rest;
@@ -113,6 +114,8 @@ enum Event {
     AskLeave { site: usize, boot: u64, bucket: BucketId },
     /// Its question arrives, or an answer.
     Said(Word),
+    /// A site that lost part of its journal asks the others what they have.
+    Mend { site: usize, boot: u64 },
     /// A checker looks at some site.
     Inspect,
 }
@@ -192,6 +195,8 @@ pub struct World {
     apart: BTreeSet<usize>,
     /// Sites where a bit of a body rotted.
     rotten: BTreeSet<usize>,
+    /// Sites whose journal rotted, and whether nobody has started them since.
+    hurt: BTreeMap<usize, bool>,
     /// Questions about the members of buckets that wait for an answer.
     questions: BTreeMap<Ticket, (usize, BucketId)>,
     /// Those of them that want something of a member, and such as were judged.
@@ -262,6 +267,7 @@ impl World {
             payers: BTreeMap::new(),
             apart: BTreeSet::new(),
             rotten: BTreeSet::new(),
+            hurt: BTreeMap::new(),
             questions: BTreeMap::new(),
             finds: BTreeMap::new(),
             found_in: Vec::new(),
@@ -358,6 +364,7 @@ impl World {
             Event::Depart { site } => self.depart_in_turn(site),
             Event::AskLeave { site, boot, bucket } => self.ask_to_leave(site, boot, bucket),
             Event::Said(word) => self.heard_of_leaving(word),
+            Event::Mend { site, boot } => self.mend(site, boot),
             Event::Inspect => self.inspect(),
         }
     }

@@ -154,6 +154,11 @@ fn a_site_that_left_and_writes_on_as_before() {
     must_be_caught(Canary::SameLife);
 }
 
+#[test]
+fn a_site_that_takes_what_its_journal_lost_for_seen() {
+    must_be_caught(Canary::UnmendedDamage);
+}
+
 /// Every checker file has a canary; a new one without is noticed here.
 #[test]
 fn every_checker_has_caught_one() {

@@ -77,7 +77,7 @@ pub enum Standing {
     Decides(u64),
     /// Have this site decide it.
     Elsewhere(SiteId),
-    /// It is the home, but has not yet all that the former home had.
+    /// It is the home, but has not yet all that the former home had, or lost some of it and has not heard from all others.
     Behind(u64),
     /// No home is named: another island may have made the same bucket.
     Unnamed,
@@ -177,8 +177,14 @@ pub fn standing(
     if home.site != me {
         return Ok(Standing::Elsewhere(home.site));
     }
-    let ready = home.seen.is_included_in(&space::vector(view, bucket)?);
+    let ready = home.seen.is_included_in(&space::vector(view, bucket)?) && !lost_some(view, system, bucket)?;
     Ok(if ready { Standing::Decides(home.epoch) } else { Standing::Behind(home.epoch) })
+}
+
+/// Whether this node lost part of its journal and has not heard yet from all others what it lost: a home that it gave away, or what
+/// it decided.
+pub(super) fn lost_some(view: &dyn View, system: BucketId, bucket: BucketId) -> Result<bool, SpaceError> {
+    Ok(space::is_anew(view, system)? || (bucket != system && space::is_anew(view, bucket)?))
 }
 
 /// The register names the home of a bucket: the claimant, or itself if that one is no site any more or about to go. None if one is
@@ -298,6 +304,10 @@ pub fn replace_home(
 ) -> Result<Named, HomeRefusal> {
     let Loss { bucket, lost, to, heard, fellows } = loss;
     may_replace(view, system, bucket, lost, me)?;
+    // Of what it has seen and lost nobody would be told to wait for.
+    if lost_some(view, system, bucket)? {
+        return Err(HomeRefusal::Behind);
+    }
     if to == lost || !is_member(view, system, to)? {
         return Err(HomeRefusal::NoSite);
     }

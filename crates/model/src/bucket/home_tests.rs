@@ -248,3 +248,34 @@ fn the_document_of_a_home_is_pinned() {
         codec::decode(&document_object(&document, WallTime(1)).document.unwrap()).unwrap();
     assert_eq!(decoded, document);
 }
+
+/// The frame in which a home gave itself away is gone; a later one raised the vector over it.
+#[test]
+fn a_home_that_lost_part_of_its_journal_decides_nothing_before_it_has_heard_from_the_others() {
+    let (mut oslo, mut bergen) = two();
+    let bucket = oslo.create("photos", "ann");
+    oslo.name_home(bucket).unwrap();
+    exchange(&mut oslo, &mut bergen, &[bucket]);
+    let before = oslo.tables.clone();
+    oslo.hand(bucket, BERGEN).unwrap();
+    exchange(&mut oslo, &mut bergen, &[bucket]);
+    let after = space::vector(&oslo.tables, system()).unwrap();
+    oslo.tables = before;
+    oslo.apply(&crate::Entry::Vector { bucket: system(), upto: after });
+    assert_eq!(oslo.stands(bucket), Standing::Decides(FIRST_EPOCH), "the fault: bergen decides as well");
+    for of in [system(), bucket] {
+        let entries = space::anew(&oslo.tables, of).unwrap();
+        entries.iter().for_each(|entry| oslo.apply(entry));
+    }
+    assert_eq!(oslo.stands(bucket), Standing::Behind(FIRST_EPOCH));
+    assert_eq!(oslo.stands(system()), Standing::Behind(FIRST_EPOCH));
+    assert!(matches!(oslo.hand(bucket, BERGEN), Err(HomeRefusal::Behind)));
+    assert!(matches!(oslo.replace(bucket, OSLO, BERGEN), Err(HomeRefusal::Behind)));
+    assert_eq!(unnamed(&oslo.tables, system(), OSLO).unwrap(), []);
+    exchange(&mut oslo, &mut bergen, &[bucket]);
+    assert_eq!(oslo.stands(bucket), Standing::Elsewhere(BERGEN));
+    // The register is its own again once the system bucket is whole.
+    let entries = space::whole_again(&oslo.tables, system()).unwrap();
+    entries.iter().for_each(|entry| oslo.apply(entry));
+    assert_eq!(oslo.stands(system()), Standing::Decides(FIRST_EPOCH));
+}

@@ -121,6 +121,10 @@ impl Known {
         if super::site(view, system, known.home.site)?.is_some_and(is_gone) {
             known.left = Some(Seen::of(&vector));
         }
+        // Whatever an operator said of the home: this node may lack what it had itself.
+        if home::lost_some(view, system, bucket)? {
+            (known.is_ready, known.left) = (false, None);
+        }
         Ok(Some(known))
     }
 
@@ -281,7 +285,7 @@ pub fn name_heir(
     let bucket = passed.bucket;
     let Some(known) = Known::load(view, system, bucket)? else { return Ok(Ok(None)) };
     let goes_elsewhere = passed.heir.is_some_and(|heir| !within.nodes.contains(&heir));
-    if goes_elsewhere && is_ahead(view, system, bucket, within)? {
+    if goes_elsewhere && (home::lost_some(view, system, bucket)? || is_ahead(view, system, bucket, within)?) {
         return Ok(Err(DecisionsAhead));
     }
     let seen = awaited(passed, &within.nodes, &space::vector(view, bucket)?);

@@ -147,6 +147,12 @@ impl File {
         self.durable.flip(at, bit)
     }
 
+    /// The same of the byte at this offset; false if none is stored there.
+    pub fn rot_there(&mut self, offset: u64, bit: u32) -> bool {
+        self.current.flip_there(offset, bit);
+        self.durable.flip_there(offset, bit)
+    }
+
     /// The power goes: of what was not synced, some sectors stay and some do not.
     pub fn lose_power(&mut self, loss: Loss, sector: u64, draw: &mut Draw) {
         let changes = std::mem::take(&mut self.changes);

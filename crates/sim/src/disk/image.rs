@@ -146,6 +146,13 @@ impl Image {
         *byte ^= 1 << (bit % 8);
         Some(number * PAGE as u64 + inside as u64)
     }
+
+    /// Flips a bit of the byte at this offset; false if none is stored there.
+    pub fn flip_there(&mut self, offset: u64, bit: u32) -> bool {
+        let page = self.pages.get_mut(&(offset / PAGE as u64));
+        let byte = page.and_then(|page| Arc::make_mut(page).get_mut(offset as usize % PAGE));
+        byte.map(|byte| *byte ^= 1 << (bit % 8)).is_some()
+    }
 }
 
 #[cfg(test)]

@@ -260,4 +260,20 @@ impl State {
         let (at, bit) = (self.draw.number(), self.draw.below(8) as u32);
         Some((name, self.files.get_mut(&id)?.file.rot(at, bit)?))
     }
+
+    /// The same within so many bytes of a place where these stand.
+    pub(super) fn rot_at(&mut self, prefix: &str, mark: &[u8], within: u64) -> Option<(String, u64)> {
+        let names = self.names.durable().iter().filter(|(name, _)| name.starts_with(prefix));
+        let mut places = Vec::new();
+        for (name, id) in names {
+            let Some(stored) = self.files.get(id) else { continue };
+            let mut bytes = vec![0; stored.file.current().len() as usize];
+            stored.file.current().read(0, &mut bytes);
+            let found = bytes.windows(mark.len()).enumerate().filter(|(_, window)| *window == mark);
+            places.extend(found.map(|(at, _)| (name.clone(), *id, at as u64)));
+        }
+        let (name, id, at) = self.draw.pick(&places)?.clone();
+        let (at, bit) = (at + self.draw.below(within), self.draw.below(8) as u32);
+        self.files.get_mut(&id)?.file.rot_there(at, bit).then_some((name, at))
+    }
 }

@@ -363,6 +363,7 @@ impl World {
             }
             Answer::Left { bucket, ok } => self.has_left(site, bucket, ok),
             Answer::Swept { bucket, more } => self.has_swept(site, bucket, more),
+            Answer::Whole(bucket) => self.is_whole(site, bucket),
             Answer::Kept => {}
         }
     }

@@ -101,11 +101,12 @@ impl World {
         let finding = &self.environment.finding;
         let finding = (finding.levels, finding.dialect(site), finding.at_once);
         let fresh = self.environment.fresh.get(site).copied().unwrap_or(true);
+        let mends = self.environment.canary != Some(Canary::UnmendedDamage);
         let Some(place) = self.sites.get_mut(site) else { return };
         if falls {
             place.disk.set_fuse(calls);
         }
-        let started = place.start(incarnation, settings, (seed, fresh), system, finding);
+        let started = place.start(incarnation, settings, (seed, fresh, mends), system, finding);
         if falls {
             place.disk.clear_fuse();
         }
@@ -137,9 +138,10 @@ impl World {
     fn started(&mut self, site: usize, life: u64, recovery: &Recovery) {
         self.count("starts");
         self.tell(Who::Site(site), format_args!("starts its life {life}: {recovery:?}"));
-        if let Some(damage) = recovery.damage.first() {
+        if let Some(damage) = recovery.damage.first().filter(|_| !self.hurt.contains_key(&site)) {
             self.violated(Violation::at("recovery", site, format!("damage without a cause: {damage:?}")));
         }
+        self.recover_damage(site);
         self.recover_departures(site);
         self.recovered(site);
         self.introduce(site);

@@ -285,6 +285,7 @@ fn entries(bucket: BucketId) -> Vec<skerry_storage::Entry> {
     let none = skerry_base::Vector::new();
     let all = [
         Entry::Leave { bucket },
+        space::not_anew(bucket),
         forget(membership(bucket)),
         ledger::set_fact(Fact::Horizon, bucket, none.clone()),
         ledger::set_fact(Fact::Doubt, bucket, none),

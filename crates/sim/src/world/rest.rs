@@ -52,7 +52,7 @@ impl World {
             let step = self.queue.now().after(STEP);
             self.go_until(step);
             self.join_all();
-            agreed = self.agree().then(|| self.queue.now().since(healed));
+            agreed = (self.are_whole() && self.agree()).then(|| self.queue.now().since(healed));
         }
         self.tell(Who::World, format_args!("agreed after {agreed:?}"));
         self.ask_for_members();
@@ -228,6 +228,7 @@ impl World {
             self.inspect_disk(site);
         }
         self.judge_scopes();
+        self.judge_mends();
     }
 
     fn judge_vectors(&self, bucket: BucketId, standings: &[(usize, Standing)], found: &mut Vec<Violation>) {

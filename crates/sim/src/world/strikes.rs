@@ -69,6 +69,7 @@ impl World {
             Class::Sync => self.break_syncs(site),
             Class::Rot => self.rot(site),
             Class::Halves => self.part_halves(),
+            Class::Damage => self.damage(site),
         }
     }
 

@@ -1,0 +1,52 @@
+//! Journals rot while everything else goes on: what anybody holds comes back to who lost it, nothing dead does, and all
+//! agree. A failure prints the command that repeats it.
+
+use std::collections::BTreeMap;
+
+use skerry_sim::environment::{Environment, LEVELLED};
+use skerry_sim::swarm::reproduction;
+use skerry_sim::trace::Sink;
+use skerry_sim::world;
+
+/// Seeds of each half.
+const HALF: u64 = 30;
+
+fn must_pass(environments: impl IntoIterator<Item = Environment>, flags: &str) {
+    let (mut failures, mut counts) = (String::new(), BTreeMap::new());
+    for environment in environments {
+        let seed = environment.seed;
+        let report = world::run(environment.with_damage(), Sink::Hash);
+        for violation in &report.violations {
+            failures +=
+                &format!("\nseed {seed}: {violation}\n  again: {}{flags} --damage", reproduction(seed));
+        }
+        for (what, count) in report.counts {
+            *counts.entry(what).or_insert(0) += count;
+        }
+    }
+    println!("{counts:?}");
+    assert!(failures.is_empty(), "{failures}");
+    for what in ["strikes: damage", "starts with buckets to begin anew", "buckets that are whole again"] {
+        assert!(counts.get(what).is_some_and(|count| *count > 0), "no {what}: {counts:?}");
+    }
+}
+
+#[test]
+fn the_first_half_of_the_damage() {
+    must_pass((9000..9000 + HALF).map(Environment::of_seed), "");
+}
+
+#[test]
+fn the_second_half_of_the_damage() {
+    must_pass((9000 + HALF..9000 + 2 * HALF).map(Environment::of_seed), "");
+}
+
+#[test]
+fn damage_where_sites_leave_buckets_and_come_back() {
+    must_pass((9100..9115).map(|seed| Environment::of_seed(seed).with_departures()), " --departures");
+}
+
+#[test]
+fn damage_where_sites_find_each_other_by_landmarks() {
+    must_pass((LEVELLED + 900..LEVELLED + 910).map(Environment::of_seed), "");
+}
