@@ -390,6 +390,7 @@ impl AdminService for Admin {
             copy_ms: clones::turned_away(site, site.stamps.origin.node).map(millis),
             replacing: sites_admin::replacing(self).await?,
             joining: membership_admin::waiting(site).await?,
+            anew: crate::anew::status(site),
             nodes: nodes::report(site),
         })
     }

@@ -716,6 +716,7 @@ impl Letting {
     fn entries(&self, view: &dyn View, bucket: BucketId) -> Outcome<Vec<skerry_storage::Entry>> {
         let mut entries = vec![
             Entry::Leave { bucket },
+            space::not_anew(bucket),
             forget(Stored::Member, bucket),
             forget(Stored::Horizon, bucket),
             forget(Stored::Doubt, bucket),

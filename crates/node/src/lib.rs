@@ -6,6 +6,7 @@
 
 mod admin;
 pub mod admin_shapes;
+mod anew;
 mod areas;
 mod bulk;
 pub mod changes;

@@ -21,6 +21,7 @@ use skerry_storage::{Committer, RealDisk, Recovery, StorageError, Store};
 use tokio::sync::mpsc;
 
 use crate::admin::Admin;
+use crate::anew::{self, Beginning};
 use crate::changes::Changes;
 use crate::clock::Clock;
 use crate::clones::Clones;
@@ -218,6 +219,7 @@ impl Core {
         rooms.tell();
         let (store, recovery) = open_store(&directory, config, &rooms).await?;
         let committer = store.start_committer().map_err(|error| storage(&directory, error))?;
+        begin_anew(&trust, config, &store, &recovery).await?;
         let mut remembered = Remembered::read(&store.view()).map_err(|error| unread(&directory, &error))?;
         let mut registry = Registry::default();
         let net = match options.net {
@@ -397,6 +399,7 @@ fn new_site(
     duties.set_gone(!told_gone.by().is_empty());
     let others = Others::resume(others_cap(config, &place.join(DATA)), counted);
     let origin = Origin { node: trust.identity.public().node(), incarnation };
+    let anew = Beginning::resume(origin.node, &store.view()).map_err(|error| unread(error.to_string()))?;
     Ok(Site {
         store,
         peers,
@@ -433,6 +436,7 @@ fn new_site(
         others: Arc::new(others),
         duties: Arc::new(duties),
         replacing: crate::replacing::Replacing::default(),
+        anew,
         leaving: remembered.leaving.resume(),
         following,
         bodies: crate::paths::held::Bodies::default(),
@@ -493,6 +497,18 @@ fn start_machine(
     };
     let thread = std::thread::Builder::new().name("federation".into()).spawn(run);
     thread.map_err(|error| StartError::Http(format!("no thread: {error}")))
+}
+
+/// Before anything reads the store: what it says of others may rest on what the journal has lost.
+async fn begin_anew(
+    trust: &SiteTrust,
+    config: &Config,
+    store: &Arc<Store>,
+    recovery: &Recovery,
+) -> Result<(), StartError> {
+    let system = system_bucket(&admission::federation_id(&trust.root));
+    let start = anew::Start { system, me: trust.statement.site, is_fellow: config.site.seats > 1 };
+    Ok(anew::begin(store, &recovery.lost, start).await?)
 }
 
 async fn open_store(

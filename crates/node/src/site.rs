@@ -122,6 +122,8 @@ pub(crate) struct Site {
     pub(crate) duties: Arc<Duties>,
     /// Whose place it takes.
     pub(crate) replacing: Replacing,
+    /// Buckets of which it lost something, and has not heard yet from all others.
+    pub(crate) anew: crate::anew::Beginning,
     /// Buckets that this site is about to leave, and what it says of joining.
     pub(crate) leaving: Leavings,
     /// Prefixes that are followed without being a member.
@@ -434,11 +436,16 @@ impl Site {
             Ok(((), if known { vec![entry(&membership(bucket, true))] } else { Vec::new() }))
         };
         self.commit(bucket, (), stored).await?;
+        self.whole_again(bucket);
+        Ok(())
+    }
+
+    /// Takes note of a membership that is complete, durably.
+    pub(crate) fn whole_again(&self, bucket: BucketId) {
         if let Some(known) = self.members.write().unwrap_or_else(PoisonError::into_inner).get_mut(&bucket) {
             *known = true;
         }
         self.changes.world();
-        Ok(())
     }
 
     /// This site is no member for anybody any more; whether it was a complete one. The machine is told, and has heard it

@@ -247,6 +247,7 @@ fn note_standing(report: &StatusReport) {
         let what = format!("is still taking {}: {}", joining.bucket, joining.reason);
         output::note(&format!("{}: {what}", report.site_name));
     }
+    note_anew(report);
     if report.followed_prefixes > 0 {
         let prefixes = match report.followed_prefixes {
             1 => "1 prefix".to_owned(),
@@ -260,6 +261,25 @@ fn note_standing(report: &StatusReport) {
         let what = "what only it has of them is not counted in AT RISK; `skerry bucket set NAME --copies 2` asks for a second one";
         output::note(&format!("{}: {buckets} with copies = 1: {what}", report.site_name));
     }
+}
+
+/// What is to be said of a site that lost part of its journal.
+fn note_anew(report: &StatusReport) {
+    let Some(anew) = &report.anew else { return };
+    let what = match anew.names {
+        true => "of names and homes, so it decides no conditions".to_owned(),
+        false => format!("of {}, in which it decides no conditions", words::count(anew.buckets, "bucket")),
+    };
+    let more = if anew.more > 0 { format!(" and {} more", anew.more) } else { String::new() };
+    let waits = match anew.waits.is_empty() {
+        true => "all have been heard".to_owned(),
+        false => format!("waits for {}{more}", anew.waits.join(", ")),
+    };
+    output::note(&format!(
+        "{}: lost part of its journal, and has not yet all that others have {what}; {waits}; a site that is gone for good: \
+         `skerry site declare-lost`",
+        report.site_name
+    ));
 }
 
 /// What is to be said of two processes that run with one key.

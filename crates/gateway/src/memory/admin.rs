@@ -115,6 +115,7 @@ impl AdminService for Memory {
             copy_ms: None,
             replacing: Vec::new(),
             joining: Vec::new(),
+            anew: None,
             nodes: None,
         })
     }

@@ -99,9 +99,25 @@ pub struct StatusReport {
     /// Buckets that it follows, and of which nobody is there who has all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub joining: Vec<JoiningBucket>,
+    /// What it takes anew because part of its journal is lost; none where all is whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anew: Option<AnewStatus>,
     /// The nodes of this site; none where it is one node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesReport>,
+}
+
+/// What a site that lost part of its journal has not heard yet from all others.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct AnewStatus {
+    /// Buckets of which it has not: it decides no condition in them.
+    pub buckets: u64,
+    /// Whether that is so of names, homes, keys and sites: then it decides none at all.
+    pub names: bool,
+    /// Sites that have not said what they have, or have more than is here; those that are not linked say so.
+    pub waits: Vec<String>,
+    /// How many more.
+    pub more: u64,
 }
 
 /// Copies too many.

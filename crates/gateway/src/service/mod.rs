@@ -36,9 +36,9 @@ mod space;
 use std::sync::Arc;
 
 pub use admin::{
-    AdminService, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail, ConflictEnd,
-    ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, Invite, InviteRequest, KeyCreate, KeyCreated,
-    KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness, ScrubReport,
+    AdminService, AnewStatus, BucketCreate, BucketList, BucketPatch, BucketStatus, Conflict, ConflictDetail,
+    ConflictEnd, ConflictEnded, ConflictKey, ConflictPage, ConflictQuery, Invite, InviteRequest, KeyCreate,
+    KeyCreated, KeyList, KeyStatus, LinkRequest, LinkState, NameConflict, PeerStatus, Readiness, ScrubReport,
     ScrubRequest, StatusReport, StorageStatus, SurplusStatus, UplinkBudget, UplinkClass, UplinkRequest,
     UplinkState, VERSION,
 };

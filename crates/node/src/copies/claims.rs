@@ -26,6 +26,8 @@ const PAGES: usize = 100_000;
 
 /// Answers which versions are held here.
 pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings) -> Outcome<Response> {
+    // Its vector covers next to nothing for a while: all others would make copies anew of what is here.
+    crate::anew::check_says(site, asked.bucket)?;
     let life = site.copies.word_of(asked.bucket, site.stamps.origin_of(asked.bucket));
     let nothing = Held { life, spans: Spans::default().encode().into(), upto: Vector::new(), more: false };
     if asked.life == Some(life) || !site.is_member(asked.bucket) {

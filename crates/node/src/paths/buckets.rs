@@ -227,7 +227,10 @@ pub(crate) async fn create(
         let claimed = model::claim(view, system, new, wall).map_err(|error| refused_claim(error, &wanted))?;
         // Nobody else may claim a name of this site's own, and nobody else names homes if this is the register.
         // A site before this one that was called so may have made one on an island.
-        let alone = own_name && !model::was_called_so(view, system, &new_site).map_err(unreadable)?;
+        // So may this one, and have lost the record of it.
+        let alone = own_name
+            && !model::was_called_so(view, system, &new_site).map_err(unreadable)?
+            && !space::is_anew(view, system).map_err(unreadable)?;
         let at_once = !is_kept && model::names_at_once(view, system, id).map_err(unreadable)?;
         let first = alone || at_once;
         let known = model::home(view, system, claimed.bucket).map_err(unreadable)?.is_some();

@@ -157,6 +157,11 @@ pub(crate) enum Turned {
 
 /// Whether this site decides, on the commit thread.
 pub(crate) fn turn(view: &dyn View, of: &Standpoint, bucket: BucketId) -> Outcome<Turned> {
+    for of in [of.system, bucket] {
+        if space::is_anew(view, of).map_err(unreadable)? {
+            return Err(crate::anew::lost_some());
+        }
+    }
     match &of.within {
         Some(site) => tenure::turn(view, site, bucket),
         None => epoch(view, of, bucket).map(|epoch| Turned::Decides { epoch, within: None }),
@@ -211,7 +216,9 @@ pub(crate) async fn begin_register(site: &Arc<Site>) -> Outcome<()> {
         let known = model::register(view, system).map_err(unreadable)?.is_some();
         // Nobody has the id of the system bucket, so nobody is left out.
         let eldest = model::eldest(view, system, SiteId(system.0)).map_err(unreadable)? == Some(me);
-        let first = (!known && eldest).then(|| model::Named::first(system, me, false, wall));
+        // One that was named may be among what this site lost.
+        let lost_some = space::is_anew(view, system).map_err(unreadable)?;
+        let first = (!known && eldest && !lost_some).then(|| model::Named::first(system, me, false, wall));
         Ok(((), first.map(Declared::from)))
     };
     site.declare("", decide).await

@@ -9,6 +9,7 @@ mod checking;
 mod circuits;
 mod clones;
 mod copies;
+mod damaged;
 mod declared;
 mod dialects;
 mod duties;

@@ -1,0 +1,315 @@
+//! A start on a journal that lost entries: this site begins anew with all that it follows, and asks every other one what it has.
+//!
+//! Before: [`begin`], before anything else reads the store. After: [`work`], which asks; `skerry_federation::anew` judges what
+//! was said, `skerry_model::space::anew` is what is taken back. In between the site is a member that is still joining, as one
+//! that has just come to the bucket: the feeds bring what others have, and let go of what died meanwhile. It decides no condition,
+//! and says nothing of what it holds for others ([`Site::check_whole`]).
+//!
+//! Invariants: all is taken back before anybody is served or asked; that it was done is written last, so that a start which
+//! is cut short begins again; a site that knows no other one has nobody to ask, and goes on; what is whole again is so in one
+//! commit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use skerry_base::kv::{Table, View};
+use skerry_base::{BucketId, SiteId};
+use skerry_federation::alone::{Held, Remains};
+use skerry_federation::anew::{Anew, Own};
+use skerry_federation::departure::Standing;
+use skerry_gateway::service::{AnewStatus, ErrorKind, Outcome, ServiceError};
+use skerry_model::Entry;
+use skerry_model::bucket::{self as model, SiteState};
+use skerry_model::space::{self, DotRange, SpaceError};
+use skerry_storage::{CommitError, Store};
+use tokio::sync::oneshot;
+
+use crate::drive::stored::{LIFE, Stored, forget, membership, say};
+use crate::paths::refusal;
+use crate::peers::message::{Request, Response};
+use crate::site::{Site, entry, unreadable};
+use crate::tasks::rest;
+
+/// Between two looks.
+const TURN: Duration = Duration::from_secs(1);
+/// How long another site may take to say what it has.
+const SAY: Duration = Duration::from_secs(5);
+/// Others that are asked at once.
+const AT_ONCE: usize = 16;
+/// Others that are named: a status is read by people.
+const NAMED: usize = 16;
+/// A start may be among what was lost: its number is not to be used again.
+const LEAP: u64 = 1 << 16;
+
+/// What is not whole yet.
+pub(crate) struct Beginning(Mutex<Anew>);
+
+impl Beginning {
+    fn state(&self) -> MutexGuard<'_, Anew> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As the store says at the start.
+    pub(crate) fn resume(node: skerry_base::NodeId, view: &dyn View) -> Result<Self, SpaceError> {
+        Ok(Self(Mutex::new(Anew::new(node, space::all_anew(view)?))))
+    }
+
+    fn buckets(&self) -> Vec<BucketId> {
+        self.state().buckets().collect()
+    }
+}
+
+/// What this site is, before it is one.
+pub(crate) struct Start {
+    pub(crate) system: BucketId,
+    pub(crate) me: SiteId,
+    /// Whether it is a node of a site of several.
+    pub(crate) is_fellow: bool,
+}
+
+/// Takes back what this node vouches for, if part of its journal is lost newly.
+pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start) -> Outcome<()> {
+    let view = store.view();
+    if !space::is_new_loss(&view, lost).map_err(unreadable)? {
+        return Ok(());
+    }
+    let sites = model::sites(&view, start.system).map_err(unreadable)?;
+    let is_alone = !sites.iter().any(|(id, known)| *id != start.me && known.state == SiteState::Member);
+    let (members, vouched) =
+        (members(&view).map_err(unreadable)?, space::vouched(&view).map_err(unreadable)?);
+    drop(view);
+    if is_alone {
+        tracing::error!(
+            "part of the journal is lost, and what it said is lost with it: there is no other site to ask"
+        );
+    } else {
+        // The system bucket first: nothing that is decided by it is decided while the others are taken back.
+        let all: BTreeSet<BucketId> = members.iter().copied().chain(vouched).collect();
+        let rest = all.into_iter().filter(|bucket| *bucket != start.system);
+        let mut begun = 0;
+        for bucket in [start.system].into_iter().chain(rest) {
+            let (is_member, is_system) = (members.contains(&bucket), bucket == start.system);
+            let is_fellow = start.is_fellow;
+            let entries = move |view: &dyn View| {
+                let mut entries = space::anew(view, bucket)?;
+                entries.extend((!is_member && !is_system).then(|| space::not_anew(bucket)));
+                entries.extend(is_member.then(|| membership(bucket, false)));
+                entries.push(forget(Stored::Rest, bucket));
+                entries.extend(is_fellow.then(|| say(Stored::Gap, bucket)));
+                Ok(entries)
+            };
+            commit(store, entries).await?;
+            begun += 1;
+        }
+        tracing::error!(
+            buckets = begun,
+            "part of the journal is lost: this site takes what others have anew, and decides no conditions until all were asked"
+        );
+    }
+    let lost = lost.to_vec();
+    commit(store, move |view| {
+        let life = view.get(Table::Local, LIFE)?;
+        let life = life.and_then(|bytes| Some(u64::from_be_bytes(bytes.as_ref().try_into().ok()?)));
+        let life = life.unwrap_or(0).saturating_add(LEAP).to_be_bytes();
+        let life = Entry::Local { key: Bytes::from_static(LIFE), value: Some(Bytes::copy_from_slice(&life)) };
+        Ok(vec![life, space::begun_anew(view, &lost)?])
+    })
+    .await
+}
+
+fn members(view: &dyn View) -> Result<BTreeSet<BucketId>, SpaceError> {
+    let mut members = BTreeSet::new();
+    view.scan_prefix(Table::Local, Stored::Member.prefix(), &mut |key, _| {
+        members.extend(Stored::Member.bucket(key));
+        ControlFlow::Continue(())
+    })?;
+    Ok(members)
+}
+
+/// Has entries durable before there is a site; a full disk must not keep it from starting.
+async fn commit(
+    store: &Arc<Store>,
+    entries: impl FnOnce(&dyn View) -> Result<Vec<Entry>, SpaceError> + Send + 'static,
+) -> Outcome<()> {
+    let (answer, answered) = oneshot::channel();
+    store.submit(
+        move |view| entries(view).map(|all| ((), all.iter().map(|one| entry(one).freeing()).collect())),
+        move |result: Result<(), CommitError<SpaceError>>| {
+            answer.send(result).ok();
+        },
+    );
+    match answered.await.map_err(|_| refusal::unanswered())? {
+        Ok(()) => Ok(()),
+        Err(CommitError::Refused(error)) => Err(unreadable(error)),
+        Err(CommitError::Storage(error)) => Err(refusal::storage(error)),
+    }
+}
+
+impl Site {
+    /// Whether all others were heard of a bucket. Who the others are is said by the system bucket.
+    fn is_heard(&self, bucket: BucketId) -> bool {
+        let (others, state) = (others(self), self.anew.state());
+        state.waits(bucket, others).is_empty() && (bucket == self.system || !state.contains(self.system))
+    }
+
+    /// Refuses to decide, or to say for good, what rests on records of a bucket of which some were lost here and not all others
+    /// were asked yet.
+    pub(crate) fn check_whole(&self, bucket: BucketId) -> Outcome<()> {
+        let state = self.anew.state();
+        if state.contains(bucket) { Err(lost_some()) } else { Ok(()) }
+    }
+}
+
+/// Why nothing is decided here.
+pub(crate) fn lost_some() -> ServiceError {
+    let message = "this site lost part of its journal, and has not heard yet from all others what it had decided (`skerry status` \
+        there says for whom it waits); write without the condition, or try again";
+    ServiceError::new(ErrorKind::HomeUnreachable, message)
+}
+
+/// Asks again and again, until all is whole.
+pub(crate) async fn work(site: Arc<Site>) {
+    loop {
+        let buckets = site.anew.buckets();
+        if buckets.is_empty() {
+            return;
+        }
+        for bucket in buckets {
+            if let Err(error) = look(&site, bucket).await {
+                tracing::debug!(%bucket, %error, "what others have of the bucket is not known yet");
+            }
+        }
+        rest(TURN).await;
+    }
+}
+
+/// The others that count: all but those that an operator has declared lost, and that are gone indeed.
+fn others(site: &Site) -> Vec<SiteId> {
+    let lost = site.copies.lost();
+    let counts = |other: &SiteId| *other != site.id && (site.linked(*other) || !lost.contains(other));
+    site.peers.roster.all().into_keys().filter(counts).collect()
+}
+
+async fn look(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
+    if bucket != site.system && !site.is_member(bucket) {
+        site.note_down(vec![space::not_anew(bucket)]).await?;
+        site.anew.state().end(bucket);
+        return Ok(());
+    }
+    let waits = site.anew.state().waits(bucket, others(site));
+    let linked: Vec<SiteId> = waits.into_iter().filter(|other| site.linked(*other)).collect();
+    for some in linked.chunks(AT_ONCE) {
+        let asked = some.iter().map(|other| async { (*other, held(site, bucket, *other).await) });
+        let said: Vec<_> =
+            join_all(asked).await.into_iter().filter_map(|(other, said)| Some((other, said?))).collect();
+        hear(site, bucket, said).await?;
+    }
+    if site.is_heard(bucket) { end(site, bucket).await } else { Ok(()) }
+}
+
+/// What a site says that it holds; none if it does not say, or nothing where it is no member.
+async fn held(site: &Arc<Site>, bucket: BucketId, other: SiteId) -> Option<Option<Held>> {
+    let ask = async |request: Request| {
+        let said = tokio::time::timeout(SAY, site.peers.call(other, &request)).await;
+        said.ok()?.ok().map(|said| said.response)
+    };
+    match ask(Request::Remains { bucket }).await? {
+        Response::Remains(remains) => match *remains {
+            Remains::Nothing | Remains::Records => return Some(None),
+            Remains::Joins(held) => return Some(Some(held)),
+            Remains::Whole => {}
+        },
+        _ => return None,
+    }
+    match ask(Request::Standing { bucket }).await? {
+        Response::Standing(standing) => match *standing {
+            Standing::Stays { vector, loose } => return Some(Some(Held { vector, loose })),
+            // What it has beyond its vector it hands over itself.
+            Standing::Leaves => {}
+            Standing::Joins | Standing::Absent => return None,
+        },
+        _ => return None,
+    }
+    match ask(Request::Size { bucket }).await? {
+        Response::Size { vector, .. } => Some(Some(Held { vector, loose: Vec::new() })),
+        _ => None,
+    }
+}
+
+/// Compares what others said with what is here.
+async fn hear(site: &Arc<Site>, bucket: BucketId, said: Vec<(SiteId, Option<Held>)>) -> Outcome<()> {
+    let (here, life) = (site.clone(), site.stamps.origin_of(bucket));
+    let compare = move |view: &dyn View| {
+        let vector = space::vector(view, bucket).map_err(unreadable)?;
+        // What was said is looked at by what is here now: prints are taken before the state is held.
+        let mut prints = BTreeMap::new();
+        for loose in said.iter().filter_map(|(_, held)| held.as_ref()).flat_map(|held| &held.loose) {
+            let range = DotRange::span(loose.origin, loose.covered.saturating_add(1), u64::MAX);
+            let print = space::fingerprint(view, bucket, range).map_err(unreadable)?;
+            let print = skerry_federation::Fingerprint { count: print.count, sum: print.sum.to_be_bytes() };
+            prints.insert((loose.origin, loose.covered), print);
+        }
+        let print = |origin, covered| prints.get(&(origin, covered)).copied().unwrap_or_default();
+        let own = Own { vector: &vector, life, print: &print };
+        let mut state = here.anew.state();
+        said.iter().for_each(|(other, held)| state.said(bucket, *other, held.as_ref(), &own));
+        Ok(())
+    };
+    site.read(compare).await
+}
+
+/// All were heard, and nothing of what they have is missing here.
+async fn end(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
+    // A membership that ends meanwhile takes the mark along.
+    let _gate = site.leaving.gate().await;
+    let is_member = site.is_member(bucket) && bucket != site.system;
+    let propose = move |view: &dyn View| {
+        let mut entries = space::whole_again(view, bucket).map_err(unreadable)?;
+        entries.extend((is_member && !entries.is_empty()).then(|| membership(bucket, true)));
+        Ok(((), entries.iter().map(|one| entry(one).freeing()).collect()))
+    };
+    site.commit_behind(bucket, propose).await?;
+    site.anew.state().end(bucket);
+    if is_member {
+        site.whole_again(bucket);
+    }
+    site.leaving.set_waits(bucket, None);
+    tracing::info!(%bucket, "all that others have is here again; what is not is lost");
+    site.changes.world();
+    Ok(())
+}
+
+/// What status says of it; none where all is whole.
+pub(crate) fn status(site: &Site) -> Option<AnewStatus> {
+    let state = site.anew.state();
+    let buckets: Vec<BucketId> = state.buckets().collect();
+    if buckets.is_empty() {
+        return None;
+    }
+    let others = others(site);
+    let waits = |bucket: &BucketId| state.waits(*bucket, others.iter().copied());
+    let waits: BTreeSet<SiteId> = buckets.iter().flat_map(waits).collect();
+    let named = |other: &SiteId| {
+        let name = site.peers.roster.name(*other);
+        if site.linked(*other) { name } else { format!("{name} (not linked)") }
+    };
+    Some(AnewStatus {
+        buckets: buckets.iter().filter(|bucket| **bucket != site.system).count() as u64,
+        names: buckets.contains(&site.system),
+        waits: waits.iter().take(NAMED).map(named).collect(),
+        more: waits.len().saturating_sub(NAMED) as u64,
+    })
+}
+
+/// What a site answers that cannot say yet what it holds.
+pub(crate) fn check_says(site: &Site, bucket: BucketId) -> Outcome<()> {
+    site.check_whole(bucket).map_err(|_| {
+        refusal::unreachable(
+            "this site lost part of its journal and is still taking what others have of the bucket",
+        )
+    })
+}

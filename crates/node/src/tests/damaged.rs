@@ -1,0 +1,199 @@
+//! Part of the journal is lost: the site begins anew with what it follows, and decides nothing before it has asked all others.
+
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use skerry_gateway::service::{
+    AnewStatus, ErrorKind, HomeRequest, JoinRequest, LossRequest, Outcome, WriteCondition,
+};
+
+use super::world::{TestSite, TestWorld};
+
+/// Bits flip in the last frame of the journal that holds these bytes, and the index is gone, which would know what it said.
+/// The site must not run.
+fn rot(site: &TestSite, bytes: &[u8]) {
+    let data = site.directory.path().join("data");
+    let mut segments: Vec<_> =
+        std::fs::read_dir(data.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    segments.sort();
+    let found = segments.iter().rev().find_map(|path| {
+        let content = std::fs::read(path).unwrap();
+        let at = content.windows(bytes.len()).rposition(|window| window == bytes)?;
+        Some((path, at))
+    });
+    let (path, at) = found.expect("these bytes are nowhere in the journal");
+    let flipped: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&flipped, at as u64).unwrap();
+    std::fs::remove_dir_all(data.join("index")).unwrap();
+}
+
+async fn anew(site: &TestSite) -> Option<AnewStatus> {
+    site.services().admin.status().await.unwrap().anew
+}
+
+async fn create(site: &TestSite, key: &str) -> Outcome<()> {
+    let absent = WriteCondition { absent: true, ..WriteCondition::default() };
+    site.put_if("photos", key, key.to_uppercase(), absent).await.map(drop)
+}
+
+async fn joins(site: &TestSite) {
+    site.until("the bucket is known", || async { site.site().bucket("photos").await.unwrap().is_some() })
+        .await;
+    site.services().admin.join_bucket("photos", JoinRequest::default()).await.unwrap();
+    let whole = || async { site.services().admin.membership("photos").await.unwrap().standing == "member" };
+    site.until("it is a whole member", whole).await;
+}
+
+/// The first has a bucket, the second follows it.
+async fn world_of(sites: usize) -> TestWorld {
+    let world = TestWorld::new(sites).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    if sites > 1 {
+        joins(&world.sites[1]).await;
+    }
+    world
+}
+
+async fn has(site: &TestSite, keys: &[&str]) {
+    for key in keys {
+        site.until("it has come", || async { site.get("photos", key).await.is_ok() }).await;
+        assert_eq!(site.get("photos", key).await.unwrap(), key.to_uppercase());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_journal_lost_comes_back_from_who_has_it_and_goes_on_to_who_joins() {
+    let mut world = world_of(3).await;
+    for key in ["first", "which-rots", "later"] {
+        world.sites[0].put("photos", key, key.to_uppercase()).await.unwrap();
+    }
+    create(&world.sites[0], "decided").await.unwrap();
+    has(&world.sites[1], &["first", "which-rots", "later", "decided"]).await;
+    for site in [0, 2] {
+        world.sites[site].stop().await;
+    }
+    rot(&world.sites[0], b"which-rots");
+    world.sites[0].start().await;
+    assert!(!world.sites[0].core.as_ref().unwrap().recovery.lost.is_empty());
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    world.until_linked(one, two).await;
+    has(one, &["first", "which-rots", "later"]).await;
+    one.until("it lists all", || async { one.list("photos").await.is_ok_and(|keys| keys.len() == 4) }).await;
+    // The third may have what the first had decided, and cannot be asked.
+    let waits =
+        || async { anew(one).await.is_some_and(|anew| anew.names && anew.waits == ["site-3 (not linked)"]) };
+    one.until("it says for whom it waits", waits).await;
+    let refused = create(one, "undecided").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::HomeUnreachable, "{refused}");
+    assert!(refused.message().contains("lost part of its journal"), "{refused}");
+    // A start in between forgets nothing of it, and takes nothing back again.
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    let one = &world.sites[0];
+    assert!(anew(one).await.is_some());
+    has(one, &["which-rots"]).await;
+    assert_eq!(create(one, "undecided").await.unwrap_err().kind(), ErrorKind::HomeUnreachable);
+    world.sites[2].start().await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    world.until_linked(one, two).await;
+    world.until_linked(one, three).await;
+    one.until("all have been heard", || async { anew(one).await.is_none() }).await;
+    assert_eq!(create(one, "decided").await.unwrap_err().kind(), ErrorKind::PreconditionFailed);
+    create(one, "undecided").await.unwrap();
+    // Who joins by way of it lacks nothing.
+    two.cut(true).await;
+    joins(three).await;
+    has(three, &["first", "which-rots", "later"]).await;
+    assert_eq!(three.list("photos").await.unwrap().len(), 5);
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_that_lost_that_it_gave_itself_away_decides_nothing() {
+    let mut world = world_of(2).await;
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        create(one, "before").await.unwrap();
+        has_key(two, "before").await;
+        let request = HomeRequest { site: "site-2".into(), destroyed: None };
+        one.services().admin.move_home("photos", request).await.unwrap();
+        two.until("it decides", || async { create(two, "at-two").await.is_ok() }).await;
+        // What covers the lost frame: another record of the system bucket.
+        one.create_bucket("another").await.unwrap();
+        let known = || async { two.site().bucket("another").await.unwrap().is_some() };
+        two.until("it is known", known).await;
+    }
+    let home = {
+        let bucket = world.sites[0].site().bucket("photos").await.unwrap().unwrap();
+        format!("home/{}", bucket.id)
+    };
+    for site in &mut world.sites {
+        site.stop().await;
+    }
+    rot(&world.sites[0], home.as_bytes());
+    world.sites[0].start().await;
+    let one = &world.sites[0];
+    let refused = create(one, "at-two").await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::HomeUnreachable, "it would be decided twice: {refused}");
+    // What it has it answers for.
+    assert_eq!(one.get("photos", "before").await.unwrap(), "BEFORE");
+    world.sites[1].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    one.until("all have been heard", || async { anew(one).await.is_none() }).await;
+    assert_eq!(create(one, "at-two").await.unwrap_err().kind(), ErrorKind::PreconditionFailed);
+    create(one, "by-two").await.unwrap();
+    world.stop().await;
+}
+
+async fn has_key(site: &TestSite, key: &str) {
+    site.until("it has come", || async { site.get("photos", key).await.is_ok() }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_knows_no_other_goes_on_without_what_it_lost() {
+    let mut world = world_of(1).await;
+    for key in ["first", "which-rots", "later"] {
+        world.sites[0].put("photos", key, key.to_uppercase()).await.unwrap();
+    }
+    world.sites[0].stop().await;
+    rot(&world.sites[0], b"which-rots");
+    world.sites[0].start().await;
+    let one = &world.sites[0];
+    assert!(anew(one).await.is_none());
+    assert_eq!(one.list("photos").await.unwrap(), ["first", "later"]);
+    create(one, "which-rots").await.unwrap();
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_only_member_of_a_bucket_is_whole_again_once_all_others_said_that_they_have_nothing() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    for key in ["first", "which-rots", "later"] {
+        world.sites[0].put("photos", key, key.to_uppercase()).await.unwrap();
+    }
+    for site in &mut world.sites {
+        site.stop().await;
+    }
+    rot(&world.sites[0], b"which-rots");
+    world.sites[0].start().await;
+    let one = &world.sites[0];
+    // Nobody says that the other one is gone.
+    assert_eq!(one.get("photos", "first").await.unwrap(), "FIRST");
+    let missed = one.get("photos", "which-rots").await.unwrap_err();
+    assert_eq!(missed.kind(), ErrorKind::Unreachable, "{missed}");
+    one.services().admin.declare_loss("site-2", LossRequest { lost: true }).await.unwrap();
+    one.until("nobody is waited for", || async { anew(one).await.is_none() }).await;
+    assert_eq!(one.list("photos").await.unwrap(), ["first", "later"]);
+    assert_eq!(one.get("photos", "which-rots").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
+    create(one, "which-rots").await.unwrap();
+    // What it vouched for before it does again: nothing lies beyond its vector.
+    let id = one.site().bucket("photos").await.unwrap().unwrap().id;
+    let loose = move |view: &dyn skerry_base::kv::View| {
+        skerry_model::space::loose(view, id).map_err(crate::site::unreadable)
+    };
+    assert!(one.site().read(loose).await.unwrap().is_empty());
+    tokio::time::timeout(Duration::from_secs(60), world.stop()).await.unwrap();
+}
