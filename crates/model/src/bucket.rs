@@ -18,6 +18,7 @@ mod metered;
 mod name;
 mod naming;
 mod replaced;
+mod seen;
 mod system;
 mod tenure;
 mod wish;
@@ -25,9 +26,9 @@ mod wish;
 pub use ack::AREA_PLACES;
 pub use address::{AddressDocument, assign_address, dialled};
 pub use area::{AreaDocument, area, areas, assign_area, configure_area, is_area_name};
-pub use by_id::{ClaimNames, Deleted, claimed_since, resolve_id};
+pub use by_id::{ClaimNames, Deleted, LATE, claimed_since, resolve_id};
 pub use claim::{
-    ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, Seen, all_buckets, claim,
+    ClaimDocument, ClaimRefusal, ClaimState, Claimed, NewBucket, Resolved, all_buckets, claim,
     deleted_buckets, is_deleted, list_buckets, new_claim, resolve, revival, revivals, unclaim, unclaim_after,
 };
 pub use duty::{Duty, DutyDocument, DutyReport, OnDuty, assign_duty, duties, duty, report_duty};
@@ -43,6 +44,7 @@ pub use metered::{MeteredDocument, metered, say_metered};
 pub use name::{NameError, SITE_SEPARATOR, check_name, check_site_name, reserved_for};
 pub use naming::{Later, Naming, NamingDocument, has_begun, names_at_once, namings, resumed};
 pub use replaced::{ReplaceRefusal, deleted, homes_of, replace_site, replacements, successor, was_called_so};
+pub use seen::{Blocks, Seen, SeenDocument, seen_blocks};
 pub use system::{
     KeyDocument, KeyStatus, NodeEntry, SiteDocument, SiteState, SystemKey, document, document_object, keys,
     site, sites, system_bucket,

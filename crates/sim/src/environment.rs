@@ -154,6 +154,8 @@ pub struct Environment {
     pub retires: bool,
     /// Whether clients race with conditions for keys of buckets that they claim, and homes change hands.
     pub races: bool,
+    /// Whether more lives of nodes wrote into a bucket than a document names, before its home is first handed over.
+    pub many_lives: bool,
     /// Whether that is recorded as a history, with deletes and reads, for a checker that is not ours.
     pub histories: bool,
     /// Whether writes ask to be held by several sites before they are answered.
@@ -205,6 +207,7 @@ impl Environment {
             faults,
             quiet_within: if seed >= METERED { QUIET_WITHIN * 2 } else { QUIET_WITHIN },
             races: false,
+            many_lives: false,
             histories: false,
             scopes: false,
             departs: false,
@@ -222,6 +225,11 @@ impl Environment {
         self.races = true;
         self.faults.retain(|(class, _)| *class != Class::Restore);
         self
+    }
+
+    /// The same, in buckets of many lives of nodes: what a home had seen fits into no document.
+    pub fn with_many_lives(self) -> Self {
+        Self { many_lives: true, ..self.with_races() }
     }
 
     /// The same with races recorded as histories.

@@ -208,6 +208,9 @@ struct Files {
     /// Journals rot as well.
     #[arg(long)]
     damage: bool,
+    /// Races in buckets that more lives of nodes wrote into than a document names.
+    #[arg(long)]
+    many_lives: bool,
 }
 
 /// What the files say.
@@ -217,14 +220,23 @@ struct Given {
     topology: Option<Topology>,
     workload: Option<Workload>,
     seconds: Option<u64>,
-    modes: [bool; 6],
+    modes: [bool; 7],
 }
 
 impl Files {
-    const MODES: [&'static str; 6] = ["races", "histories", "scopes", "departures", "halves", "damage"];
+    const MODES: [&'static str; 7] =
+        ["races", "histories", "scopes", "departures", "halves", "damage", "many-lives"];
 
-    const fn modes(&self) -> [bool; 6] {
-        [self.races, self.histories, self.scopes, self.departures, self.halves, self.damage]
+    const fn modes(&self) -> [bool; 7] {
+        [
+            self.races,
+            self.histories,
+            self.scopes,
+            self.departures,
+            self.halves,
+            self.damage,
+            self.many_lives,
+        ]
     }
 }
 
@@ -274,7 +286,7 @@ impl Given {
         if let Some(seconds) = self.seconds {
             environment.active = Duration::from_secs(seconds);
         }
-        let [races, histories, scopes, departures, halves, damage] = self.modes;
+        let [races, histories, scopes, departures, halves, damage, many_lives] = self.modes;
         if races {
             environment = environment.with_races();
         }
@@ -283,6 +295,9 @@ impl Given {
         }
         if scopes {
             environment = environment.with_scopes();
+        }
+        if many_lives {
+            environment = environment.with_many_lives();
         }
         if departures {
             environment = environment.with_departures();

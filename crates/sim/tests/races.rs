@@ -40,6 +40,24 @@ fn the_second_half_of_the_races() {
     must_pass(3000 + HALF..3000 + 2 * HALF);
 }
 
+/// Buckets that were written in by more lives of nodes than a document names: what the former home had is said in blocks.
+#[test]
+fn races_where_homes_have_seen_many_lives() {
+    let mut counts = BTreeMap::new();
+    for seed in 3000..3000 + HALF / 2 {
+        let report = world::run(Environment::of_seed(seed).with_many_lives(), Sink::Hash);
+        assert_eq!(report.violations, [], "seed {seed}: {} --many-lives", reproduction(seed));
+        for (what, count) in report.counts {
+            *counts.entry(what).or_insert(0) += count;
+        }
+    }
+    for what in
+        ["buckets of many lives", "races won", "blocks written", "looks at homes that wait for blocks"]
+    {
+        assert!(counts.get(what).is_some_and(|count| *count >= HALF / 2), "too few {what}: {counts:?}");
+    }
+}
+
 /// With deletes and reads; a checker that is not ours judges many more (`cargo xtask linear`).
 #[test]
 fn histories_have_every_kind_of_answer() {

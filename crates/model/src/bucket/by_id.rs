@@ -7,9 +7,10 @@
 //! for, so that nothing told here is older than the view; a look costs what came since the last one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Vector, WallTime};
+use skerry_base::{BucketId, Instant, Vector, WallTime};
 
 use super::claim::{claim_on, claimed_as};
 use super::{ClaimState, Claimed, Resolved, SystemKey, revival};
@@ -17,6 +18,9 @@ use crate::space::{self, SpaceError};
 
 /// Names remembered by the id of their bucket: some 10 MiB. Buckets beyond them are looked for among all claims.
 const NAMED: usize = 131_072;
+/// How long what a deletion had seen is waited for, where something is visible that it had not: what is on its way is here by
+/// then, and what is not may have burned.
+pub const LATE: Duration = Duration::from_secs(3600);
 
 /// Buckets of which a claim came that `seen` does not cover, with the names they were claimed under; `seen` then covers
 /// them. What lies beyond the vector is told again until that covers it.
@@ -101,6 +105,8 @@ pub struct Deleted {
     names: BTreeMap<BucketId, String>,
     /// Deleted since they were looked at last.
     fresh: BTreeSet<BucketId>,
+    /// Since when they show what their deletions had not seen, while part of what those had seen is not here.
+    waiting: BTreeMap<BucketId, Instant>,
 }
 
 impl Deleted {
@@ -125,20 +131,33 @@ impl Deleted {
         self.names.keys().copied()
     }
 
-    /// Those to be brought back, of these in which something came and of those deleted since the last look: their names and
-    /// the claims to write. What is found is looked at again the next time, until its claim is there.
+    /// When one has waited for so long that it is to be looked at again.
+    pub fn next_look(&self) -> Option<Instant> {
+        self.waiting.values().min().map(|since| since.after(LATE))
+    }
+
+    /// Those to be brought back, of these in which something came, of those deleted since the last look and of those that have
+    /// waited for long: their names and the claims to write. What is found is looked at again the next time, until its claim is there.
     pub fn revivals(
         &mut self,
         view: &dyn View,
         system: BucketId,
         changed: &BTreeSet<BucketId>,
-        wall: WallTime,
+        (wall, now): (WallTime, Instant),
     ) -> Result<Vec<(String, Claimed)>, SpaceError> {
         let mut found = BTreeMap::new();
-        for bucket in self.fresh.union(changed) {
-            let Some(name) = self.names.get(bucket) else { continue };
-            if let Some(claimed) = revival(view, system, (name, *bucket), wall)? {
-                found.insert(*bucket, (name.clone(), claimed));
+        let late =
+            self.waiting.iter().filter(|(_, since)| now >= since.after(LATE)).map(|(bucket, _)| *bucket);
+        let looked: BTreeSet<BucketId> = self.fresh.union(changed).copied().chain(late).collect();
+        for bucket in looked {
+            let since = self.waiting.remove(&bucket);
+            let Some(name) = self.names.get(&bucket) else { continue };
+            let is_late = since.is_some_and(|since| now >= since.after(LATE));
+            if let Some(claimed) = revival(view, system, (name, bucket), (wall, is_late))? {
+                found.insert(bucket, (name.clone(), claimed));
+                self.waiting.extend(since.map(|since| (bucket, since)));
+            } else if !is_late && revival(view, system, (name, bucket), (wall, true))?.is_some() {
+                self.waiting.insert(bucket, since.unwrap_or(now));
             }
         }
         self.fresh = found.keys().copied().collect();

@@ -8,12 +8,13 @@ use std::ops::{Bound, ControlFlow};
 
 use bytes::Bytes;
 use skerry_base::kv::{Table, Tables, View, ViewError, Visit};
-use skerry_base::{BucketId, Vector, WallTime};
+use skerry_base::{BucketId, Instant, Vector, WallTime};
 
-use super::{ClaimNames, Deleted, claimed_since, resolve_id};
+use super::{ClaimNames, Deleted, LATE, claimed_since, resolve_id};
 use crate::bucket::tests::{Site, exchange, feed, object, system};
-use crate::bucket::{list_buckets, revivals};
+use crate::bucket::{list_buckets, revival, revivals};
 use crate::space;
+use crate::write::Ask;
 
 /// Counts look-ups and rows.
 struct Counted<'a>(&'a Tables, Cell<usize>);
@@ -135,7 +136,7 @@ fn a_deleted_bucket_among_many_comes_back_for_what_came_since() {
     let none = BTreeSet::new();
     let look = |deleted: &mut Deleted, site: &Site, changed: &[BucketId]| {
         let changed = changed.iter().copied().chain(buckets.iter().copied()).collect();
-        counted(site, |view| deleted.revivals(view, system(), &changed, WallTime(9)))
+        counted(site, |view| deleted.revivals(view, system(), &changed, (WallTime(9), Instant(0))))
     };
     assert_eq!(look(&mut deleted, &oslo, &[of]).0, [], "nothing has come");
     feed(&bergen, &mut oslo, of);
@@ -148,7 +149,7 @@ fn a_deleted_bucket_among_many_comes_back_for_what_came_since() {
     );
     assert_eq!(revivals(&oslo.tables, system(), WallTime(9)).unwrap(), [found[0].1.clone()]);
     // Its claim was not written: it is found again.
-    assert_eq!(deleted.revivals(&oslo.tables, system(), &none, WallTime(9)).unwrap(), found);
+    assert_eq!(deleted.revivals(&oslo.tables, system(), &none, (WallTime(9), Instant(0))).unwrap(), found);
     oslo.put_claim(found[0].1.clone());
     assert!(deleted.follow(&oslo.tables, system()).unwrap());
     assert_eq!((deleted.all().count(), look(&mut deleted, &oslo, &[of]).0.len()), (0, 0));
@@ -165,6 +166,52 @@ fn what_was_written_before_the_word_of_the_deletion_came_is_seen_with_that_word(
     deleted.follow(&bergen.tables, system()).unwrap();
     feed(&oslo, &mut bergen, system());
     deleted.follow(&bergen.tables, system()).unwrap();
-    let found = deleted.revivals(&bergen.tables, system(), &BTreeSet::new(), WallTime(9)).unwrap();
+    let found =
+        deleted.revivals(&bergen.tables, system(), &BTreeSet::new(), (WallTime(9), Instant(0))).unwrap();
     assert_eq!(found.len(), 1);
+}
+
+/// Who deleted it burned with what only that site had deleted.
+#[test]
+fn a_deleted_bucket_comes_back_by_an_unseen_write_though_what_its_deletion_saw_burned() {
+    let (mut oslo, mut bergen) = (Site::new(1, "oslo"), Site::new(2, "bergen"));
+    let of = oslo.create("ants", "ann");
+    oslo.write(of, "old", object());
+    exchange(&mut oslo, &mut bergen, &[of]);
+    oslo.write(of, "old", Ask::Delete);
+    oslo.delete("ants").unwrap();
+    feed(&oslo, &mut bergen, system());
+    drop(oslo);
+    let mut deleted = Deleted::default();
+    let mut look = |site: &Site, changed: &[BucketId], hours: u64| {
+        let now = Instant(0).after(LATE * u32::try_from(hours).unwrap());
+        deleted.follow(&site.tables, system()).unwrap();
+        let changed = changed.iter().copied().collect();
+        let found = deleted.revivals(&site.tables, system(), &changed, (WallTime(9), now)).unwrap();
+        (found.len(), deleted.next_look().map(|at| at.0 / Instant(0).after(LATE).0))
+    };
+    assert_eq!(look(&bergen, &[of], 1), (0, None), "what is visible was seen by the deletion");
+    bergen.write(of, "new", object());
+    assert_eq!(look(&bergen, &[of], 2), (0, Some(3)), "what the deletion saw may be on its way");
+    assert_eq!(look(&bergen, &[of], 2), (0, Some(3)));
+    assert_eq!(look(&bergen, &[], 3).0, 1, "an acknowledged write is not left invisible");
+    let claimed = revival(&bergen.tables, system(), ("ants", of), (WallTime(9), true)).unwrap();
+    bergen.put_claim(claimed.unwrap());
+    assert_eq!(look(&bergen, &[of], 4), (0, None));
+    assert_eq!(bergen.id_of("ants"), Some(of));
+}
+
+#[test]
+fn what_a_deletion_had_not_seen_and_is_deleted_by_now_brings_nothing_back() {
+    let (mut oslo, mut bergen) = (Site::new(1, "oslo"), Site::new(2, "bergen"));
+    let of = oslo.create("ants", "ann");
+    oslo.write(of, "old", object());
+    exchange(&mut oslo, &mut bergen, &[of]);
+    oslo.write(of, "old", Ask::Delete);
+    oslo.delete("ants").unwrap();
+    feed(&oslo, &mut bergen, system());
+    for ask in [object(), Ask::Delete] {
+        bergen.write(of, "late", ask);
+    }
+    assert_eq!(revival(&bergen.tables, system(), ("ants", of), (WallTime(9), true)).unwrap(), None);
 }

@@ -10,10 +10,11 @@ use std::ops::ControlFlow;
 use serde::{Deserialize, Serialize};
 use skerry_base::codec::Versioned;
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot, Origin, SiteId, Vector, WallTime};
+use skerry_base::{BucketId, Dot, SiteId, Vector, WallTime};
 
 use super::home::{HomeDocument, home};
 use super::name::{NameError, SITE_SEPARATOR, check_name};
+use super::seen::{self, Blocks, Seen};
 use super::system::{SystemKey, document, document_object, each_document};
 use super::{BucketConfig, incarnation};
 use crate::merge::Rank;
@@ -58,39 +59,6 @@ pub enum ClaimState {
     Deleted(Seen),
 }
 
-/// A vector in short: 8 bytes of each origin's hash, so that some 150 lives of nodes fit into a document.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Seen(BTreeMap<u64, u64>);
-
-impl Seen {
-    /// The short form.
-    pub fn of(vector: &Vector) -> Self {
-        Self(vector.iter().map(|(origin, seq)| (short(origin), seq)).collect())
-    }
-
-    /// What either has seen.
-    pub fn joined(mut self, other: &Self) -> Self {
-        for (origin, seq) in &other.0 {
-            let known = self.0.entry(*origin).or_default();
-            *known = (*known).max(*seq);
-        }
-        self
-    }
-
-    /// Whether the vector covers all of it.
-    pub fn is_included_in(&self, vector: &Vector) -> bool {
-        let other = Self::of(vector);
-        self.0.iter().all(|(origin, seq)| other.0.get(origin).is_some_and(|covered| covered >= seq))
-    }
-}
-
-fn short(origin: Origin) -> u64 {
-    let hash = blake3::hash(&origin.to_bytes());
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&hash.as_bytes()[..8]);
-    u64::from_le_bytes(bytes)
-}
-
 /// A bucket under the name by which it is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
@@ -111,13 +79,16 @@ pub struct Claimed {
     pub key: String,
     /// What to put there.
     pub object: Object,
+    /// To be written before it: what a deletion had seen, as far as the claim has no room for it.
+    pub blocks: Blocks,
 }
 
 impl Claimed {
     /// A claim as it shall be from now on: also how settings change.
     pub fn new(claim: &ClaimDocument, wall: WallTime) -> Self {
         let key = SystemKey::Claim { name: claim.name.clone(), bucket: claim.bucket };
-        Self { bucket: claim.bucket, key: key.to_string(), object: document_object(claim, wall) }
+        let (bucket, object) = (claim.bucket, document_object(claim, wall));
+        Self { bucket, key: key.to_string(), object, blocks: Vec::new() }
     }
 }
 
@@ -333,14 +304,20 @@ pub fn new_claim(
 
 /// The deletion of a bucket: the claim to write. Refused while anything in it is visible here. Kept losers of
 /// conflicts do not count; they stay readable by the bucket's id.
-pub fn unclaim(view: &dyn View, claim: &ClaimDocument, wall: WallTime) -> Result<Claimed, ClaimRefusal> {
-    unclaim_after(view, claim, Vector::new(), wall)
+pub fn unclaim(
+    view: &dyn View,
+    system: BucketId,
+    claim: &ClaimDocument,
+    wall: WallTime,
+) -> Result<Claimed, ClaimRefusal> {
+    unclaim_after(view, system, claim, Vector::new(), wall)
 }
 
 /// The same where the bucket is not kept whole: a member that had seen this much said that it is empty. Who has not seen
 /// as much does not take what is visible there for a reason to revive it.
 pub fn unclaim_after(
     view: &dyn View,
+    system: BucketId,
     claim: &ClaimDocument,
     heard: Vector,
     wall: WallTime,
@@ -354,8 +331,25 @@ pub fn unclaim_after(
     }
     let mut seen = heard;
     seen.merge(&space::vector(view, bucket)?);
-    let state = ClaimState::Deleted(Seen::of(&seen));
-    Ok(Claimed::new(&ClaimDocument { state, ..claim.clone() }, wall))
+    let seen = Seen::of(&seen);
+    let mut claimed = deleted(view, system, claim, (&seen, seen::INLINE_BYTES), wall)?;
+    // Settings may leave less room.
+    if claimed.object.check().is_err() {
+        claimed = deleted(view, system, claim, (&seen, 0), wall)?;
+    }
+    Ok(claimed)
+}
+
+fn deleted(
+    view: &dyn View,
+    system: BucketId,
+    claim: &ClaimDocument,
+    (seen, room): (&Seen, usize),
+    wall: WallTime,
+) -> Result<Claimed, SpaceError> {
+    let (seen, blocks) = seen.fitted(view, (system, claim.bucket), room, wall)?;
+    let state = ClaimState::Deleted(seen);
+    Ok(Claimed { blocks, ..Claimed::new(&ClaimDocument { state, ..claim.clone() }, wall) })
 }
 
 /// The living bucket of this id that was claimed under this name, with the name that finds it.
@@ -381,21 +375,33 @@ pub(super) fn claim_on(
 }
 
 /// The claim to write because the deletion of this bucket had not seen what is visible in it now. Only if this node has
-/// seen all that the deletion saw: else what is visible may be what was deleted.
+/// seen all that the deletion saw: else what is visible may be what was deleted. Of that some may be nowhere any more,
+/// burned with whoever deleted: whoever `is_late`, having waited for it for long, goes by what is visible and lies beyond
+/// all that was seen. Who has not waited must not: what a client deleted where it was known ahead of its feed does so, too.
 pub fn revival(
     view: &dyn View,
     system: BucketId,
     of: (&str, BucketId),
-    wall: WallTime,
+    (wall, is_late): (WallTime, bool),
 ) -> Result<Option<Claimed>, SpaceError> {
     let found = claim_on(view, system, of)?;
-    Ok(found.map(|claim| revived(view, claim, wall)).transpose()?.flatten())
+    Ok(found.map(|claim| revived(view, system, claim, (wall, is_late))).transpose()?.flatten())
 }
 
-fn revived(view: &dyn View, claim: ClaimDocument, wall: WallTime) -> Result<Option<Claimed>, SpaceError> {
-    let ClaimState::Deleted(seen) = &claim.state else { return Ok(None) };
-    let visible = space::sums(view, claim.bucket)?.keys > 0;
-    if !visible || !seen.is_included_in(&space::vector(view, claim.bucket)?) {
+fn revived(
+    view: &dyn View,
+    system: BucketId,
+    claim: ClaimDocument,
+    (wall, is_late): (WallTime, bool),
+) -> Result<Option<Claimed>, SpaceError> {
+    let (bucket, ClaimState::Deleted(seen)) = (claim.bucket, &claim.state) else { return Ok(None) };
+    if space::sums(view, bucket)?.keys == 0 {
+        return Ok(None);
+    }
+    let seen = seen.resolved(view, system, bucket)?;
+    let is_unseen = seen.is_included_in(&space::vector(view, bucket)?)
+        || (is_late && seen::shows_beyond(view, bucket, &seen)?);
+    if !is_unseen {
         return Ok(None);
     }
     let count = claim.revived.saturating_add(1);
@@ -403,9 +409,10 @@ fn revived(view: &dyn View, claim: ClaimDocument, wall: WallTime) -> Result<Opti
     Ok(Some(Claimed::new(&claim, wall)))
 }
 
-/// Such claims of all buckets.
+/// Such claims of all buckets, where this node has seen all that their deletions saw.
 pub fn revivals(view: &dyn View, system: BucketId, wall: WallTime) -> Result<Vec<Claimed>, SpaceError> {
     let all = claims_below(view, system, "claim/")?.into_iter();
-    let all = all.map(|found| revived(view, found.claim, wall)).collect::<Result<Vec<_>, _>>()?;
+    let all =
+        all.map(|found| revived(view, system, found.claim, (wall, false))).collect::<Result<Vec<_>, _>>()?;
     Ok(all.into_iter().flatten().collect())
 }

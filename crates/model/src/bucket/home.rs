@@ -18,7 +18,7 @@ use skerry_base::codec::Versioned;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, SiteId, Vector, WallTime};
 
-use super::claim::Seen;
+use super::seen::{self, Blocks, Seen};
 use super::system::{SystemKey, document, document_object, sites};
 use super::tenure::Known;
 use super::{ClaimState, SiteState};
@@ -109,6 +109,9 @@ pub enum HomeRefusal {
         "{0} is the home, and waits for what nobody has that could be asked; it decides again without that once it is named itself (--to), and may then hand the home over"
     )]
     Waits(SiteId),
+    /// What it waits for is not known here.
+    #[error("{0} is the home, and what it waits for has not all arrived here; try again in a moment")]
+    Unread(SiteId),
     /// The nodes of its site agree on who follows it.
     #[error(
         "the home is a node of a site of several, whose nodes give it to one of them by themselves when it is gone; to name another site in the place of a lost one expel all nodes of its site first, and give {0} as the lost one"
@@ -128,14 +131,28 @@ pub struct Named {
     pub key: String,
     /// What to put there.
     pub object: Object,
+    /// To be written before it: what the former home had, as far as the document has no room for it.
+    pub blocks: Blocks,
 }
 
 impl Named {
-    /// As it shall be written.
+    /// As it shall be written, if it has no more to say than there is room for.
     pub fn new(document: HomeDocument, wall: WallTime) -> Self {
         let key = SystemKey::Home(document.bucket).to_string();
         let object = document_object(&document, wall);
-        Self { document, key, object }
+        Self { document, key, object, blocks: Vec::new() }
+    }
+
+    /// As it shall be written.
+    pub(super) fn fitted(
+        view: &dyn View,
+        system: BucketId,
+        document: HomeDocument,
+        wall: WallTime,
+    ) -> Result<Self, SpaceError> {
+        let of = (system, document.bucket);
+        let (seen, blocks) = document.seen.fitted(view, of, seen::INLINE_BYTES, wall)?;
+        Ok(Self { blocks, ..Self::new(HomeDocument { seen, ..document }, wall) })
     }
 
     /// The first home of a bucket: only for who may name it.
@@ -177,7 +194,8 @@ pub fn standing(
     if home.site != me {
         return Ok(Standing::Elsewhere(home.site));
     }
-    let ready = home.seen.is_included_in(&space::vector(view, bucket)?) && !lost_some(view, system, bucket)?;
+    let vector = space::vector(view, bucket)?;
+    let ready = home.seen.is_met(view, (system, bucket), &vector)? && !lost_some(view, system, bucket)?;
     Ok(if ready { Standing::Decides(home.epoch) } else { Standing::Behind(home.epoch) })
 }
 
@@ -271,7 +289,7 @@ pub fn hand_over(
     }
     let seen = Seen::of(&space::vector(view, bucket)?);
     let (site, epoch, cause) = (to, home.epoch.saturating_add(1), HomeCause::Moved);
-    Ok(Some(Named::new(HomeDocument { site, epoch, seen, cause, ..home }, wall)))
+    Ok(Some(Named::fitted(view, system, HomeDocument { site, epoch, seen, cause, ..home }, wall)?))
 }
 
 /// An operator's word that a home is lost for good.
@@ -315,7 +333,10 @@ pub fn replace_home(
     let mut seen = space::vector(view, bucket)?;
     seen.merge(heard);
     if let Some(home) = known.as_ref().filter(|home| home.site != lost) {
-        match (home.seen.is_included_in(&seen), home.site == to) {
+        let awaited = home.seen.resolved(view, system, bucket)?;
+        match (awaited.is_included_in(&seen), home.site == to) {
+            // The heir may know what it waits for, and have it: then it may hand over in the very epoch that would be given here.
+            (false, _) if !awaited.is_whole() => return Err(HomeRefusal::Unread(home.site)),
             (true, _) => return Err(HomeRefusal::NotHome(home.site)),
             (false, false) => return Err(HomeRefusal::Waits(home.site)),
             (false, true) => {}
@@ -333,7 +354,7 @@ pub fn replace_home(
     let epoch = known.as_ref().map_or(FIRST_EPOCH, |home| home.epoch.saturating_add(1));
     let unique = known.is_some_and(|home| home.unique);
     let cause = HomeCause::Replaced(lost);
-    Ok(Named::new(HomeDocument { bucket, site: to, epoch, unique, seen, cause }, wall))
+    Ok(Named::fitted(view, system, HomeDocument { bucket, site: to, epoch, unique, seen, cause }, wall)?)
 }
 
 /// Who may replace: the register; for the register itself the eldest site that is left.

@@ -19,6 +19,7 @@ impl Site {
     }
 
     fn name(&mut self, named: Named) {
+        self.put_all(named.blocks);
         self.put_document(&named.key, named.object);
     }
 

@@ -56,6 +56,8 @@ pub enum SystemKey {
     Namings,
     /// Whether it pays for what crosses its link: [`super::MeteredDocument`]. Releases before pass over it.
     Metered(SiteId),
+    /// What was seen of a bucket, as far as others have no room for it: [`super::SeenDocument`]. Releases before pass over it.
+    Seen(BucketId, u64),
 }
 
 impl SystemKey {
@@ -73,6 +75,12 @@ impl SystemKey {
             "report" => rest.parse().ok().map(Self::DutyReport),
             "metered" => rest.parse().ok().map(Self::Metered),
             "naming" => (rest == "register").then_some(Self::Namings),
+            "seen" => {
+                let (bucket, name) = rest.split_once('/')?;
+                let name =
+                    u64::from_str_radix(name, 16).ok().filter(|found| format!("{found:016x}") == name)?;
+                Some(Self::Seen(bucket.parse().ok()?, name))
+            }
             "key" => Some(Self::AccessKey(rest.to_owned())),
             "claim" => {
                 let (name, bucket) = rest.split_once('/')?;
@@ -98,6 +106,7 @@ impl core::fmt::Display for SystemKey {
             Self::DutyReport(site) => write!(f, "report/{site}"),
             Self::Namings => f.write_str("naming/register"),
             Self::Metered(site) => write!(f, "metered/{site}"),
+            Self::Seen(bucket, name) => write!(f, "seen/{bucket}/{name:016x}"),
         }
     }
 }

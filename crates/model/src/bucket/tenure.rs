@@ -21,8 +21,8 @@ use skerry_base::codec::Versioned;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, NodeId, SiteId, Vector, WallTime};
 
-use super::claim::Seen;
 use super::home::{self, HomeCause, HomeDocument, Named};
+use super::seen::{self, Blocks, Seen};
 use super::system::{SystemKey, document, document_object};
 use crate::object::Object;
 use crate::space::{self, SpaceError};
@@ -51,6 +51,17 @@ impl Versioned for TenureDocument {
 }
 
 impl TenureDocument {
+    /// As it is said: what it has no room for is to be written before.
+    pub fn fitted(
+        self,
+        view: &dyn View,
+        system: BucketId,
+        wall: WallTime,
+    ) -> Result<(Self, Blocks), SpaceError> {
+        let (seen, blocks) = self.seen.fitted(view, (system, self.bucket), seen::INLINE_BYTES, wall)?;
+        Ok((Self { seen, ..self }, blocks))
+    }
+
     /// Where it lies in the system bucket, and what to put there.
     pub fn written(&self, wall: WallTime) -> (String, Object) {
         (SystemKey::Tenure(self.bucket).to_string(), document_object(self, wall))
@@ -117,6 +128,9 @@ impl Known {
         }
         let vector = space::vector(view, bucket)?;
         let Some(mut known) = Self::new(home, tenures, &vector) else { return Ok(None) };
+        if !known.is_ready {
+            known.is_ready = known.has_all(view, (system, bucket), &vector)?;
+        }
         let is_gone = |document: super::SiteDocument| document.state != super::SiteState::Member;
         if super::site(view, system, known.home.site)?.is_some_and(is_gone) {
             known.left = Some(Seen::of(&vector));
@@ -146,6 +160,21 @@ impl Known {
         let is_ready = known.needs().all(|seen| seen.is_included_in(vector));
         known.is_ready = is_ready;
         Some(known)
+    }
+
+    /// Whether all is here that it needs, some of which may be said in blocks.
+    fn has_all(
+        &self,
+        view: &dyn View,
+        of: (BucketId, BucketId),
+        vector: &Vector,
+    ) -> Result<bool, SpaceError> {
+        for seen in self.needs() {
+            if !seen.is_met(view, of, vector)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// What who decides must have.
@@ -255,13 +284,13 @@ pub fn awaited(passed: &TenureDocument, nodes: &BTreeSet<SiteId>, vector: &Vecto
     if is_fellow { passed.seen.clone() } else { Seen::of(vector) }
 }
 
-/// What a home says when it opens its tenure.
+/// What a home says when it opens its tenure; with what is to be written before.
 pub fn open(
     view: &dyn View,
     system: BucketId,
     bucket: BucketId,
-    within: &Within,
-) -> Result<Option<TenureDocument>, SpaceError> {
+    (within, wall): (&Within, WallTime),
+) -> Result<Option<(TenureDocument, Blocks)>, SpaceError> {
     let Some(known) = Known::load(view, system, bucket)? else { return Ok(None) };
     let Turn::Open(tenure) = known.turn(within) else { return Ok(None) };
     let nodes: BTreeSet<NodeId> = super::site(view, system, within.me)?
@@ -271,7 +300,8 @@ pub fn open(
         .collect();
     let vector = space::vector(view, bucket)?;
     let own: Vector = vector.iter().filter(|(origin, _)| nodes.contains(&origin.node)).collect();
-    Ok(Some(TenureDocument { seen: known.opening(&within.nodes, &own), ..tenure }))
+    let opened = TenureDocument { seen: known.opening(&within.nodes, &own), ..tenure };
+    opened.fitted(view, system, wall).map(Some)
 }
 
 /// The document that names the heir of a tenure which was durable at all holders of one view; none if somebody has
@@ -290,7 +320,7 @@ pub fn name_heir(
     }
     let seen = awaited(passed, &within.nodes, &space::vector(view, bucket)?);
     let successor = known.successor(passed, seen);
-    Ok(Ok(successor.map(|successor| Named::new(successor, wall))))
+    Ok(Ok(successor.map(|successor| Named::fitted(view, system, successor, wall)).transpose()?))
 }
 
 /// Decisions of another node are here ahead of what the vector covers.

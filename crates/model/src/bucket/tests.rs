@@ -12,6 +12,7 @@ use skerry_base::{BucketId, NodeId, Origin, SiteId, Vector, WallTime};
 
 use super::*;
 use crate::Entry;
+use crate::object::Object;
 use crate::record::{Record, Scope, Versioning};
 use crate::space::{self, SpaceReducer};
 use crate::write::{Ask, Conditions, Intent, Proposed, propose};
@@ -64,8 +65,22 @@ impl Site {
     }
 
     pub(super) fn put_claim(&mut self, claimed: Claimed) -> BucketId {
+        self.put_all(claimed.blocks);
         self.write(system(), &claimed.key, Ask::Put(Box::new(claimed.object)));
         claimed.bucket
+    }
+
+    pub(super) fn put_all(&mut self, documents: Vec<(String, Object)>) {
+        for (key, object) in documents {
+            object.check().unwrap();
+            self.write(system(), &key, Ask::Put(Box::new(object)));
+        }
+    }
+
+    /// So many lives of nodes wrote here and were seen, this many records each.
+    pub(super) fn lives(&mut self, bucket: BucketId, lives: impl IntoIterator<Item = u64>, each: u64) {
+        let upto = lives.into_iter().map(|n| (life(n), each + n % 7)).collect();
+        self.apply(&Entry::Vector { bucket, upto });
     }
 
     fn try_create(&self, name: &str, owner: &str) -> Result<Claimed, ClaimRefusal> {
@@ -82,16 +97,16 @@ impl Site {
 
     pub(super) fn delete(&mut self, name: &str) -> Result<(), ClaimRefusal> {
         let found = self.find(name).unwrap();
-        let claimed = unclaim(&self.tables, &found.claim, WallTime(self.wall))?;
+        let claimed = unclaim(&self.tables, system(), &found.claim, WallTime(self.wall))?;
         self.put_claim(claimed);
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Option<Resolved> {
+    pub(super) fn find(&self, name: &str) -> Option<Resolved> {
         resolve(&self.tables, system(), name).unwrap()
     }
 
-    fn id_of(&self, name: &str) -> Option<BucketId> {
+    pub(super) fn id_of(&self, name: &str) -> Option<BucketId> {
         self.find(name).map(|found| found.claim.bucket)
     }
 
@@ -99,7 +114,7 @@ impl Site {
         list_buckets(&self.tables, system(), None).unwrap().into_iter().map(|found| found.name).collect()
     }
 
-    fn revive(&mut self) -> usize {
+    pub(super) fn revive(&mut self) -> usize {
         let claims = revivals(&self.tables, system(), WallTime(self.wall)).unwrap();
         let count = claims.len();
         for claimed in claims {
@@ -107,6 +122,12 @@ impl Site {
         }
         count
     }
+}
+
+pub(super) fn life(n: u64) -> Origin {
+    let mut node = [7; 16];
+    node[..8].copy_from_slice(&(n % 60).to_be_bytes());
+    Origin { node: NodeId(node), incarnation: n }
 }
 
 pub(super) fn feed(from: &Site, to: &mut Site, bucket: BucketId) {
@@ -214,7 +235,7 @@ fn a_deletion_where_the_bucket_is_not_kept_is_not_undone_by_a_member_that_lags()
     // Oslo says that the bucket is empty, and what it has seen.
     let heard = space::vector(&oslo.tables, bucket).unwrap();
     let found = here.find("photos").unwrap().claim;
-    let claimed = unclaim_after(&here.tables, &found, heard, WallTime(here.wall)).unwrap();
+    let claimed = unclaim_after(&here.tables, system(), &found, heard, WallTime(here.wall)).unwrap();
     here.put_claim(claimed);
     feed(&here, &mut bergen, system());
     assert_eq!(
@@ -291,11 +312,13 @@ fn system_keys_print_and_parse() {
         SystemKey::Claim { name: "a.b--c".into(), bucket: BucketId([8; 16]) },
         SystemKey::AccessKey("AKIA/1".into()),
         SystemKey::Home(BucketId([9; 16])),
+        SystemKey::Seen(BucketId([9; 16]), 0xab),
     ];
     for key in keys {
         assert_eq!(SystemKey::parse(&key.to_string()), Some(key));
     }
-    for key in ["", "site", "site/x", "claim/a", "claim/a/x", "other/a"] {
+    let seen = format!("seen/{}/ab", BucketId([9; 16]));
+    for key in ["", "site", "site/x", "claim/a", "claim/a/x", "other/a", "seen/a", &seen] {
         assert_eq!(SystemKey::parse(key), None, "{key}");
     }
 }

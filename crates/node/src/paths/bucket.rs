@@ -316,7 +316,8 @@ impl Declared {
     /// Of a claim.
     pub(crate) fn claim(claimed: Claimed, join: bool) -> Self {
         let join = join.then_some(claimed.bucket);
-        Self { documents: vec![(claimed.key, claimed.object)], join, ends: Vec::new() }
+        let documents = claimed.blocks.into_iter().chain([(claimed.key, claimed.object)]).collect();
+        Self { documents, join, ends: Vec::new() }
     }
 
     /// With the end of these uploads.
@@ -326,14 +327,17 @@ impl Declared {
 
     /// With the document that names a home.
     pub(crate) fn with(mut self, named: Option<Named>) -> Self {
-        self.documents.extend(named.map(|named| (named.key, named.object)));
+        if let Some(named) = named {
+            self.documents.extend(named.blocks);
+            self.documents.push((named.key, named.object));
+        }
         self
     }
 }
 
 impl From<Named> for Declared {
     fn from(named: Named) -> Self {
-        Self::document(named.key, named.object)
+        Self { documents: Vec::new(), join: None, ends: Vec::new() }.with(Some(named))
     }
 }
 

@@ -204,7 +204,9 @@ pub(crate) fn refused_home(error: HomeRefusal) -> ServiceError {
         HomeRefusal::NoSite | HomeRefusal::NotHome(_) | HomeRefusal::Waits(_) | HomeRefusal::Kept(_) => {
             ErrorKind::InvalidArgument
         }
-        HomeRefusal::Only(_) | HomeRefusal::NoRegister | HomeRefusal::Behind => ErrorKind::HomeUnreachable,
+        HomeRefusal::Only(_) | HomeRefusal::NoRegister | HomeRefusal::Behind | HomeRefusal::Unread(_) => {
+            ErrorKind::HomeUnreachable
+        }
     };
     ServiceError::new(kind, error.to_string())
 }
@@ -299,7 +301,8 @@ async fn replace(
     let wish = move |view: &dyn View, wall| {
         let (named, expelled) = of.replaced(view, system, (me, to), wall)?;
         let namings = vec![Naming { home: named.document, claim: None }];
-        Ok(Wished { answer: (), namings, documents: expelled.into_iter().collect() })
+        let documents = named.blocks.into_iter().chain(expelled).collect();
+        Ok(Wished { answer: (), namings, documents })
     };
     register::give(site, (writer, Vec::new()), Arc::new(wish)).await.map_err(Ungiven::into_error)?;
     Ok(unheard)
@@ -459,6 +462,10 @@ fn said(error: HomeRefusal, names: &BTreeMap<SiteId, String>) -> ServiceError {
     let name = |site: &SiteId| names.get(site).cloned().unwrap_or_else(|| site.to_string());
     let message = match &error {
         HomeRefusal::Only(site) => format!("only {} may do that: ask there", name(site)),
+        HomeRefusal::Unread(heir) => format!(
+            "{} is the home, and what it waits for has not all arrived here: try again in a moment",
+            name(heir)
+        ),
         HomeRefusal::NotHome(site) => format!("that site is not the home, {} is", name(site)),
         HomeRefusal::Waits(heir) => format!(
             "{0} is the home, and waits for what nobody has that could be asked; name {0} itself (--to {0}, with the same \

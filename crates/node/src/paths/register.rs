@@ -328,7 +328,7 @@ async fn step(site: &Arc<Site>, turn: Turn) -> Result<(), Ungiven> {
 /// What was said is at all holders of the view, and this node keeps the register still: then it is carried out.
 async fn carried_out(site: &Arc<Site>, writer: &str, made: Made) -> Result<(), Ungiven> {
     let system = site.system;
-    let said = heads(site, vec![SystemKey::Namings.to_string()]).await?;
+    let said = said(site).await?;
     tenure::reached(site, (system, made), load(system, &said)).await.map_err(Ungiven::Doubt)?;
     let of = site.clone();
     let carry_out = move |view: &dyn View, wall| {
@@ -356,6 +356,25 @@ async fn carried_out(site: &Arc<Site>, writer: &str, made: Made) -> Result<(), U
         Err(error) => tracing::debug!(%error, "not all nodes of the site have heard yet what was named"),
     }
     Ok(())
+}
+
+/// What is about to be named, and before it what its documents have no room for: whoever carries it out could not say that again.
+async fn said(site: &Arc<Site>) -> Outcome<Vec<Record>> {
+    let system = site.system;
+    let read = move |view: &dyn View| {
+        let heads = space::heads(view, system, &SystemKey::Namings.to_string()).map_err(unreadable)?;
+        let mut records = Vec::new();
+        for head in &heads {
+            let said = model::document::<NamingDocument>(head).map_err(unreadable)?;
+            for Naming { home, .. } in said.into_iter().flat_map(|said| said.namings) {
+                records
+                    .extend(model::seen_blocks(view, system, home.bucket, &[home.seen]).map_err(unreadable)?);
+            }
+        }
+        records.extend(heads);
+        Ok(records)
+    };
+    site.look(read).await
 }
 
 async fn heads(site: &Arc<Site>, keys: Vec<String>) -> Outcome<Vec<Record>> {

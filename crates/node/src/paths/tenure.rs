@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use skerry_base::kv::View;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
-use skerry_base::{BucketId, SiteId};
+use skerry_base::{BucketId, SiteId, WallTime};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::bucket::{
-    self as model, DecisionsAhead, HomeDocument, HomeRefusal, Known, SiteState, SystemKey, TenureDocument,
-    Turn, Within,
+    self as model, Blocks, DecisionsAhead, HomeDocument, HomeRefusal, Known, SiteState, SystemKey,
+    TenureDocument, Turn, Within,
 };
 use skerry_model::{Record, space};
 
@@ -165,9 +165,11 @@ async fn leased(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
 pub(crate) async fn open(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
     let of = site.clone();
     let decide = move |view: &dyn View, wall| {
-        let opened = model::open(view, of.system, bucket, &of.within(bucket)).map_err(unreadable)?;
-        let document = opened.as_ref().map(|opened| opened.written(wall));
-        Ok((opened, document.map(|(key, object)| Declared::document(key, object))))
+        let opened = model::open(view, of.system, bucket, (&of.within(bucket), wall)).map_err(unreadable)?;
+        Ok(match opened {
+            Some((opened, blocks)) => (Some(opened.clone()), Some(declared(&opened, blocks, wall))),
+            None => (None, None),
+        })
     };
     let Some(opened) = site.declare("", decide).await? else { return Ok(()) };
     // Who hears of it now can take over what is decided next; if not, the feeds tell them in a moment.
@@ -175,6 +177,11 @@ pub(crate) async fn open(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
         tracing::debug!(%bucket, %error, "not all nodes of the site have heard yet that a home is kept among them");
     }
     Ok(())
+}
+
+fn declared(said: &TenureDocument, blocks: Blocks, wall: WallTime) -> Declared {
+    let documents = blocks.into_iter().chain([said.written(wall)]).collect();
+    Declared { documents, join: None, ends: Vec::new() }
 }
 
 /// What became of a home that was to be passed on.
@@ -218,8 +225,9 @@ async fn pass(site: &Arc<Site>, writer: &str, bucket: BucketId, to: Option<SiteI
                         .map_err(unreadable)?
                         .map_err(ahead)?;
                 }
-                let (key, object) = said.written(wall);
-                (Ok(said), Some(Declared::document(key, object)))
+                let (said, blocks) = said.fitted(view, of.system, wall).map_err(unreadable)?;
+                let declared = declared(&said, blocks, wall);
+                (Ok(said), Some(declared))
             }
             other => (Err(other), None),
         })
@@ -440,15 +448,24 @@ fn encoded(record: &Record) -> bytes::Bytes {
     record.encode().into()
 }
 
-/// All that is known here of a home and its tenure.
+/// All that is known here of a home and its tenure, and before it what they have no room for.
 async fn said(site: &Arc<Site>, bucket: BucketId) -> Outcome<Vec<Record>> {
     let system = site.system;
     let heads = move |view: &dyn View| {
-        let mut heads = Vec::new();
-        for key in [SystemKey::Tenure(bucket), SystemKey::Home(bucket)] {
-            heads.extend(space::heads(view, system, &key.to_string()).map_err(unreadable)?);
+        let (mut heads, mut seen) = (Vec::new(), Vec::new());
+        for head in space::heads(view, system, &SystemKey::Tenure(bucket).to_string()).map_err(unreadable)? {
+            let said = model::document::<TenureDocument>(&head).map_err(unreadable)?;
+            seen.extend(said.map(|said| said.seen));
+            heads.push(head);
         }
-        Ok(heads)
+        for head in space::heads(view, system, &SystemKey::Home(bucket).to_string()).map_err(unreadable)? {
+            let named = model::document::<HomeDocument>(&head).map_err(unreadable)?;
+            seen.extend(named.map(|named| named.seen));
+            heads.push(head);
+        }
+        let mut records = model::seen_blocks(view, system, bucket, &seen).map_err(unreadable)?;
+        records.append(&mut heads);
+        Ok(records)
     };
     site.look(heads).await
 }

@@ -9,6 +9,7 @@ use skerry_base::kv::View;
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{Deleted, has_begun, keeps_register, revival, unnamed};
 use skerry_model::space::SpaceError;
+use tokio::time::timeout;
 
 use super::again;
 use crate::paths::bucket::Declared;
@@ -26,7 +27,12 @@ pub(super) async fn revive(site: Arc<Site>) {
         if let Err(error) = &looked {
             tracing::warn!(%error, "deleted buckets could not be looked through; it is tried again");
         }
-        if !again(&mut changes, looked.is_ok()).await {
+        let told = again(&mut changes, looked.is_ok());
+        let told = match reviver.deleted.next_look().filter(|_| looked.is_ok()) {
+            Some(due) => timeout(due.since(reviver.site.clock.now()), told).await.unwrap_or(true),
+            None => told.await,
+        };
+        if !told {
             return;
         }
     }
@@ -54,10 +60,12 @@ impl Reviver {
             // kept it from being said.
             self.site.changes.watch(self.deleted.all().collect());
         }
-        if is_said || self.deleted.all().any(|bucket| self.changed.contains(&bucket)) {
-            let (wall, changed) = (self.site.clock.wall(), self.changed.clone());
+        let (wall, now) = (self.site.clock.wall(), self.site.clock.now());
+        let is_due = self.deleted.next_look().is_some_and(|due| due <= now);
+        if is_said || is_due || self.deleted.all().any(|bucket| self.changed.contains(&bucket)) {
+            let changed = self.changed.clone();
             let found =
-                self.read(move |deleted, view| deleted.revivals(view, system, &changed, wall)).await?;
+                self.read(move |deleted, view| deleted.revivals(view, system, &changed, (wall, now))).await?;
             for (name, claimed) in found {
                 bring_back(&self.site, name, claimed.bucket).await?;
             }
@@ -85,7 +93,8 @@ impl Reviver {
 async fn bring_back(site: &Site, name: String, bucket: BucketId) -> Outcome<()> {
     let system = site.system;
     let decide = move |view: &dyn View, wall| {
-        let claimed = revival(view, system, (&name, bucket), wall).map_err(unreadable)?;
+        // Whether it waited for long enough was looked at before.
+        let claimed = revival(view, system, (&name, bucket), (wall, true)).map_err(unreadable)?;
         Ok((claimed.is_some(), claimed.map(|claimed| Declared::claim(claimed, false))))
     };
     if site.declare("", decide).await? {

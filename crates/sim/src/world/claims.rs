@@ -10,6 +10,7 @@ use skerry_model::bucket::{
     self, BucketConfig, ClaimRefusal, Claimed, Named, NewBucket, NodeEntry, Resolved, SiteDocument,
     SiteState, SystemKey, document_object,
 };
+use skerry_model::object::Object;
 use skerry_model::write::Ask;
 
 use super::clients::Wish;
@@ -45,6 +46,8 @@ pub(super) enum Claim {
     HandOver(BucketId, SiteId),
     /// Whether this site pays for what crosses its link.
     Metered(bool),
+    /// What is to be written before a home is handed over.
+    Block(String, Box<Object>),
 }
 
 /// What a claim becomes at the moment of its commit.
@@ -63,7 +66,7 @@ pub(super) fn decide(
             bucket::claim(view, system, new, wall).map(Some)
         }
         Claim::End(name) => match bucket::resolve(view, system, name)? {
-            Some(found) => bucket::unclaim(view, &found.claim, wall).map(Some),
+            Some(found) => bucket::unclaim(view, system, &found.claim, wall).map(first).map(Some),
             None => Ok(None),
         },
         Claim::Revive(bucket) => {
@@ -84,16 +87,30 @@ pub(super) fn decide(
                 bucket::hand_over(view, system, (*of, *to), (site, &std::collections::BTreeSet::new()), wall);
             Ok(named.ok().flatten().map(written))
         }
+        Claim::Block(key, object) => {
+            let (key, object) = (key.clone(), (**object).clone());
+            Ok(Some(Claimed { bucket: system, key, object, blocks: Vec::new() }))
+        }
         Claim::Metered(pays) => {
             let word = bucket::say_metered(view, system, (site, *pays), wall)?;
-            Ok(word.map(|(key, object)| Claimed { bucket: system, key, object }))
+            Ok(word.map(|(key, object)| Claimed { bucket: system, key, object, blocks: Vec::new() }))
         }
     }
 }
 
 /// The document that names a home, as a claim is written.
 fn written(named: Named) -> Claimed {
-    Claimed { bucket: named.document.bucket, key: named.key, object: named.object }
+    let Named { document, key, object, blocks } = named;
+    first(Claimed { bucket: document.bucket, key, object, blocks })
+}
+
+/// One record is written at a time here: what is to be written before another goes first, and the other is wanted again.
+fn first(claimed: Claimed) -> Claimed {
+    let bucket = claimed.bucket;
+    match claimed.blocks.first().cloned() {
+        Some((key, object)) => Claimed { bucket, key, object, blocks: Vec::new() },
+        None => Claimed { blocks: Vec::new(), ..claimed },
+    }
 }
 
 fn entered(system: BucketId, site: SiteId, joined: u64, wall: WallTime) -> Claimed {
@@ -106,7 +123,7 @@ fn entered(system: BucketId, site: SiteId, joined: u64, wall: WallTime) -> Claim
         joined: WallTime(joined),
     };
     let key = SystemKey::Site(site).to_string();
-    Claimed { bucket: system, key, object: document_object(&document, wall) }
+    Claimed { bucket: system, key, object: document_object(&document, wall), blocks: Vec::new() }
 }
 
 /// What a claim says, as the history knows it.

@@ -6,8 +6,12 @@
 //! and won twice has found two homes, or one that forgets. One more key is written with and without conditions, and
 //! deleted: there it is judged what goes before what.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot, SiteId};
+use skerry_base::{BucketId, Dot, NodeId, Origin, SiteId, Vector};
+use skerry_model::Entry;
 use skerry_model::bucket::{self, Resolved, Standing, SystemKey};
 use skerry_model::object::Object;
 use skerry_model::record::HomeDecision;
@@ -20,14 +24,17 @@ use super::{Bucket, World};
 use crate::checkers::races::Expected;
 use crate::histories::{Act, Answered};
 use crate::history::Place;
-use crate::site::{Asked, Desk, lock};
+use crate::site::{Answer, Asked, Desk, lock};
 use crate::trace::Who;
 use skerry_scenario::draw::{Draw, Ppm};
+use skerry_storage::StorageError;
 
 /// Keys that are raced for in each bucket.
 const KEYS: u64 = 2;
 /// The key that is written without conditions as well; with histories, whose judge knows nothing of that, it is none.
 const BOTH: &str = "race-and-write";
+/// Lives of which nothing is left: more than a document has room for.
+const LIVES: u64 = 180;
 /// Bytes of what racers write.
 const BODY_BYTES: usize = 24;
 
@@ -203,8 +210,12 @@ impl World {
         let unnamed = bucket::unnamed(&view, self.system, me).unwrap_or_default();
         drop(view);
         let mine = |found: &Resolved| found.home.as_ref().is_some_and(|home| home.site == me);
-        let homes: Vec<BucketId> =
-            self.named_at(site).into_iter().filter(mine).map(|found| found.claim.bucket).collect();
+        let mut homes: Vec<Resolved> = self.named_at(site);
+        homes.retain(mine);
+        let by_blocks =
+            homes.iter().filter(|found| found.home.as_ref().is_some_and(|home| !home.seen.is_whole()));
+        (0..by_blocks.count()).for_each(|_| self.count("looks at homes that wait for blocks"));
+        let homes: Vec<BucketId> = homes.into_iter().map(|found| found.claim.bucket).collect();
         if !entered {
             self.submit_claim((site, None), Claim::Enter { joined: site as u64 });
         }
@@ -216,13 +227,49 @@ impl World {
             self.submit_claim((site, None), Claim::NameHome(bucket));
         }
         for bucket in homes {
+            self.age(site, bucket);
             let to = self.draw.below(self.sites.len() as u64) as usize;
             let moves = self.draw.chance(Ppm::percent(30)) && to != site;
             if let Some(to) = self.sites.get(to).map(|place| place.id).filter(|_| moves) {
                 self.count("homes moved");
+                self.say_before(site, (bucket, to));
                 self.submit_claim((site, None), Claim::HandOver(bucket, to));
             }
         }
+    }
+
+    /// What a home has seen is written before it is handed over, as far as that document has no room for it.
+    fn say_before(&mut self, site: usize, of: (BucketId, SiteId)) {
+        let Some((running, place)) = self.running(site).zip(self.sites.get(site)) else { return };
+        let wall = place.wall.read(self.queue.now());
+        let by = (place.id, &BTreeSet::new());
+        let named = bucket::hand_over(&running.store.view(), self.system, of, by, wall);
+        for (key, object) in named.ok().flatten().map(|named| named.blocks).unwrap_or_default() {
+            self.count("blocks written");
+            self.submit_claim((site, None), Claim::Block(key, Box::new(object)));
+        }
+    }
+
+    /// Lives of nodes wrote into the bucket long ago, and nothing of that is left but that a home has seen it.
+    fn age(&mut self, site: usize, bucket: BucketId) {
+        let has_many = self.environment.many_lives;
+        let Some(running) = self.running(site).filter(|_| has_many) else { return };
+        let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
+        let old = move |life: u64| {
+            let origin = Origin { node: NodeId(bucket.0), incarnation: life };
+            (origin, 1 + life % 9)
+        };
+        let upto: Vector = (0..LIVES).map(old).collect();
+        if space::vector(&store.view(), bucket).is_ok_and(|vector| vector.includes(&upto)) {
+            return;
+        }
+        self.count("buckets of many lives");
+        let entry = skerry_storage::Entry::new(Entry::Vector { bucket, upto }.encode());
+        store.submit::<(), StorageError>(
+            move |_| Ok(((), vec![entry])),
+            move |_| lock(&desk).answers.push(Answer::Kept),
+        );
+        self.plan_pump(site);
     }
 
     /// A conditional operation was answered.
