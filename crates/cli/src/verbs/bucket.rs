@@ -50,8 +50,8 @@ pub(crate) enum Bucket {
     Pins(pins::Pins),
     /// Move a bucket's home, the site that decides its conditions
     ///
-    /// Ask the home itself: from then on it decides nothing, and the new one decides once it has all that the former one
-    /// had. A home that is lost for good is replaced by the site that keeps the register of names, with --destroyed: the
+    /// Ask the home itself. The new one must be linked and have all of the bucket (it is asked to follow it, and waited
+    /// for 5 s); else the home stays and decides on. A home that is lost for good is replaced by the site that keeps the register of names, with --destroyed: the
     /// lost site is expelled, and what it had decided and no other member has is lost. So is what a home still waits for
     /// that the lost site had given it: name that home with --to. --register moves the register.
     Home(Home),

@@ -19,7 +19,7 @@ use skerry_model::{Object, Record, space};
 
 use super::bucket::{Bucket, Declared};
 use super::register::{self, Ungiven, Wished};
-use super::{refusal, tenure};
+use super::{heir, refusal, tenure};
 use crate::peers::message::{NameHome, Part, Read, Request, Response, Which};
 use crate::site::{Site, unreadable};
 
@@ -248,6 +248,9 @@ pub(crate) struct Moved {
 pub(crate) async fn shift(site: &Arc<Site>, writer: &str, asked: Move) -> Outcome<Moved> {
     let (system, me) = (site.system, site.id);
     let Move { bucket, to, lost } = asked;
+    if lost.is_none() {
+        heir::has_all(site, bucket, to).await?;
+    }
     if lost.is_none() && tenure::keeps(site) {
         tenure::give(site, writer, bucket, to).await?;
         return moved(site, bucket).await;

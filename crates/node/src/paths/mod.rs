@@ -18,6 +18,7 @@ pub(crate) mod get;
 pub(crate) mod giving;
 pub(crate) mod goal;
 pub(crate) mod hands;
+mod heir;
 pub(crate) mod held;
 pub(crate) mod home;
 pub(crate) mod ingest;

@@ -98,6 +98,32 @@ async fn a_home_is_handed_over_and_nobody_decides_twice() {
     world.stop().await;
 }
 
+/// An heir that is behind decides nothing, and for good if the giver burns meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_home_is_given_only_to_a_site_that_has_all_of_the_bucket() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("locks").await.unwrap();
+    one.put_if("locks", "first", "one", absent()).await.unwrap();
+    knows(two, "locks").await;
+    two.cut(true).await;
+    one.put_if("locks", "second", "one", absent()).await.unwrap();
+    let refused = one.services().admin.move_home("locks", to("site-2", None)).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::HomeUnreachable);
+    assert!(refused.message().contains("the home stays where it is"), "{}", refused.message());
+    one.put_if("locks", "third", "one", absent()).await.unwrap();
+    two.cut(false).await;
+    world.linked(two).await;
+    // It did not follow the bucket, and takes it before it becomes the home.
+    let id = one.site().bucket("locks").await.unwrap().unwrap().id;
+    assert!(!two.site().is_member(id));
+    one.services().admin.move_home("locks", to("site-2", None)).await.unwrap();
+    home_is(two, "locks", "site-2", 2).await;
+    let lost = two.put_if("locks", "third", "two", absent()).await.unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{}", lost.message());
+    world.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_home_is_replaced_on_an_operators_word_and_expelled() {
     let mut world = TestWorld::new(3).await;
