@@ -80,6 +80,29 @@ impl Heard {
         true
     }
 
+    /// Whether there is room for so many entries more: what was left longest ago makes it. No word of before comes after
+    /// thousands of later ones on the same connection, and on another nothing is believed that is not said again.
+    fn makes_room(&mut self, more: usize) -> bool {
+        let most = (2 * limits::BUCKETS).saturating_sub(more);
+        if self.entries.len() > most {
+            let mut left: Vec<(u64, BucketId)> = self.left().collect();
+            left.sort_unstable();
+            // Half of them, so that this is not done with each publication.
+            left.truncate((left.len() / 2).max(self.entries.len() - most));
+            for (_, bucket) in left {
+                self.entries.remove(&bucket);
+            }
+        }
+        self.entries.len() <= most
+    }
+
+    fn left(&self) -> impl Iterator<Item = (u64, BucketId)> + '_ {
+        self.entries
+            .iter()
+            .filter(|(_, (_, member))| !member)
+            .map(|(bucket, (version, _))| (*version, *bucket))
+    }
+
     fn set(&mut self, bucket: BucketId, version: u64, member: bool) {
         let old = self.entries.get(&bucket).copied();
         if old.is_some_and(|(known, _)| known >= version) {
@@ -119,10 +142,11 @@ impl Holders {
         self.heard.entry(site).and_modify(|heard| heard.fresh = true);
     }
 
-    /// Takes a publication; none if it is more than allowed.
+    /// Takes a publication; none if it is more than allowed: then it is not known any more where its site is a member.
     pub(super) fn take(&mut self, from: SiteId, publish: Publish) -> Option<Vec<Change>> {
         let heard = self.heard.entry(from).or_default();
-        if heard.entries.len() + publish.changes.len() > 2 * limits::BUCKETS {
+        if !heard.makes_room(publish.changes.len()) {
+            heard.complete = false;
             return None;
         }
         let first = core::mem::take(&mut heard.fresh);
@@ -298,6 +322,45 @@ mod tests {
         holders.link_up(SITE);
         holders.take(SITE, publish(7, 2, false));
         assert!(holders.of(BUCKET).is_empty());
+    }
+
+    fn numbered(n: usize) -> BucketId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&(n as u64).to_be_bytes());
+        BucketId(id)
+    }
+
+    /// A site joins and leaves more buckets in one life than anybody may be a member of.
+    #[test]
+    fn buckets_that_were_left_make_room_for_others() {
+        let mut holders = heard();
+        let mut version = 9;
+        let mut say = |holders: &mut Holders, buckets: std::ops::Range<usize>, member: bool| {
+            let changes = buckets.map(|n| {
+                version += 1;
+                Membership { bucket: numbered(n), version, member }
+            });
+            let changes: Vec<Membership> = changes.collect();
+            let digest = changes.iter().filter(|change| change.member).map(|change| term(change.bucket));
+            let digest = digest.fold(term(BUCKET), u64::wrapping_add);
+            holders.take(SITE, Publish { ticket: 3, life: 7, changes, digest })
+        };
+        for from in (0..4 * limits::BUCKETS).step_by(1024) {
+            for member in [true, false] {
+                assert!(say(&mut holders, from..from + 1024, member).is_some(), "{from}");
+            }
+            assert!(holders.entries() <= 2 * limits::BUCKETS);
+        }
+        assert!(say(&mut holders, 0..9, true).is_some());
+        assert!(holders.of(BUCKET).contains(&SITE) && holders.of(numbered(8)).contains(&SITE));
+        assert!(holders.of(numbered(9)).is_empty() && holders.is_surely_no_member(SITE, numbered(9)));
+        // Who is a member of more than anybody may be is not believed to have said all.
+        let all = 2 * limits::BUCKETS;
+        for from in (9..all - 1).step_by(1024) {
+            say(&mut holders, from..(from + 1024).min(all - 1), true);
+        }
+        assert!(say(&mut holders, all..all + 9, true).is_none());
+        assert!(!holders.is_surely_no_member(SITE, numbered(all + 3)));
     }
 
     #[test]
