@@ -95,8 +95,7 @@ fn unreadable(error: SpaceError) -> Unreadable {
 }
 
 fn range(span: &Span) -> DotRange {
-    let dot = |seq| Dot { origin: span.origin, seq };
-    DotRange { from: dot(span.first), to: Some(dot(span.last.saturating_add(1))) }
+    DotRange::span(span.origin, span.first, span.last)
 }
 
 impl Reading<'_> {

@@ -131,6 +131,22 @@ fn print(print: space::Fingerprint) -> Fingerprint {
 }
 
 fn range(span: &Span) -> space::DotRange {
-    let dot = |seq| Dot { origin: span.origin, seq };
-    space::DotRange { from: dot(span.first), to: Some(dot(span.last.saturating_add(1))) }
+    space::DotRange::span(span.origin, span.first, span.last)
+}
+
+#[cfg(test)]
+mod tests {
+    use skerry_base::NodeId;
+
+    use super::*;
+
+    /// What is counted as loose is told and asked for as well, or it is asked for for ever.
+    #[test]
+    fn the_last_record_of_a_life_lies_in_its_span() {
+        let origin = Origin { node: NodeId([1; 16]), incarnation: 1 };
+        let all = range(&Span { origin, first: 4, last: u64::MAX });
+        assert!(all.contains(Dot { origin, seq: 4 }) && all.contains(Dot { origin, seq: u64::MAX }));
+        let few = range(&Span { origin, first: 4, last: 6 });
+        assert!(few.contains(Dot { origin, seq: 6 }) && !few.contains(Dot { origin, seq: 7 }));
+    }
 }
