@@ -283,17 +283,27 @@ pub(crate) async fn here(
                 return result;
             }
         };
-        if became.stood {
-            settled(site, bucket, (large, payload)).await?;
-        }
-        if let Some(made) = made {
-            // If not, feeds do not bring it until nobody can wait for it any more: a home that passes on does so without it.
-            tenure::decided(site, &of, &became.written, made).await?;
-            within::told_of(site, &became.written);
-        }
-        return Ok(became.written);
+        return answerable(site, &of, (became, made), (large, payload)).await;
     }
     Err(refusal::has_left())
+}
+
+/// What became of a write, once that may be answered.
+async fn answerable(
+    site: &Arc<Site>,
+    bucket: &Bucket,
+    (became, made): (Became, Option<tenure::Made>),
+    body: (bool, SiteId),
+) -> Outcome<Written> {
+    if became.stood {
+        settled(site, bucket.id, body).await?;
+    }
+    if let Some(made) = made {
+        // If not, feeds do not bring it until nobody can wait for it any more: a home that passes on does so without it.
+        tenure::decided(site, bucket, &became.written, made).await?;
+        within::told_of(site, &became.written);
+    }
+    Ok(became.written)
 }
 
 /// Who asked has given up, and counts on it that nothing comes of it any more.
