@@ -56,6 +56,17 @@ pub async fn read_capped(
     stream: &mut (impl AsyncRead + Unpin + ?Sized),
     most: usize,
 ) -> Result<Option<Vec<u8>>, FrameError> {
+    match read_length(stream).await? {
+        None => Ok(None),
+        Some(length) if length > most => Err(FrameError::TooLong { length, most }),
+        Some(length) => Ok(Some(read_message(stream, length).await?)),
+    }
+}
+
+/// The first half of [`read`]: how long the next message is, so that there can be room for it before any of it is here.
+pub(crate) async fn read_length(
+    stream: &mut (impl AsyncRead + Unpin + ?Sized),
+) -> Result<Option<usize>, FrameError> {
     let mut head = [0; 4];
     let first = stream.read(&mut head).await?;
     if first == 0 {
@@ -64,17 +75,24 @@ pub async fn read_capped(
     if let Some(rest) = head.get_mut(first..) {
         stream.read_exact(rest).await?;
     }
-    let length = u32::from_be_bytes(head) as usize;
-    if length > most {
-        return Err(FrameError::TooLong { length, most });
+    match (u32::from_be_bytes(head) as usize, limits::MESSAGE_BYTES) {
+        (length, most) if length > most => Err(FrameError::TooLong { length, most }),
+        (length, _) => Ok(Some(length)),
     }
+}
+
+/// The second half: the message that was announced.
+pub(crate) async fn read_message(
+    stream: &mut (impl AsyncRead + Unpin + ?Sized),
+    length: usize,
+) -> Result<Vec<u8>, FrameError> {
     // Grows with what really arrives: an announced length alone costs the peer nothing and must cost us nothing.
     let mut message = Vec::with_capacity(length.min(64 << 10));
     let got = AsyncReadExt::take(&mut *stream, length as u64).read_to_end(&mut message).await?;
     if got < length {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the stream ended within a message").into());
     }
-    Ok(Some(message))
+    Ok(message)
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ mod tests {
     use crate::changes::Changes;
     use crate::clock::Clock;
     use crate::drive;
-    use crate::net::memory::MemoryWorld;
+    use crate::net::memory::{MemoryNet, MemoryWorld};
     use crate::net::{Net, PeerAddress, Stream, frame};
     use crate::tasks::Tasks;
     use crate::telemetry::Telemetry;
@@ -92,8 +92,8 @@ mod tests {
         async fn stranger(&self, _: PublicKey, _: Stream) {}
     }
 
-    #[tokio::test]
-    async fn a_message_that_overtakes_the_news_of_its_link_waits_for_it() {
+    /// Two nodes that are linked, and what the first one knows of the other.
+    fn pair() -> (Arc<Peers>, Arc<MemoryNet>, [PublicKey; 2]) {
         let keys = [1, 2].map(|_| Identity::generate().unwrap().public());
         let world = MemoryWorld::new();
         let [near, far] = keys.map(|key| world.node(key));
@@ -108,6 +108,19 @@ mod tests {
         for (net, key) in [(&near, keys[1]), (&far, keys[0])] {
             net.set_peers(vec![PeerAddress { key, addresses: Vec::new() }]);
         }
+        (peers, far, keys)
+    }
+
+    /// Runs all that can go on.
+    async fn settle() {
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_overtakes_the_news_of_its_link_waits_for_it() {
+        let (peers, far, keys) = pair();
         let (drive, inbox) = drive::new();
         let tasks = Tasks::default();
         tasks.spawn(serve::accept(peers.clone(), drive.clone(), Arc::new(Nobody), tasks.clone()));
@@ -115,9 +128,7 @@ mod tests {
         frame::write(&mut stream, &codec::encode(&Request::Control)).await.unwrap();
         frame::write(&mut stream, &Message::Withdraw { ticket: 1 }.encode()).await.unwrap();
         // All but the news of links comes as far as it can.
-        for _ in 0..1000 {
-            tokio::task::yield_now().await;
-        }
+        settle().await;
         let told = (tasks.clone(), Changes::new(BucketId([9; 16])));
         tasks.spawn(outbox::follow(peers, Arc::default(), drive, told));
         let mut heard = Vec::new();
@@ -129,6 +140,40 @@ mod tests {
         };
         tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
         assert_eq!(heard, ["link", "message"]);
+        tasks.end().await;
+    }
+
+    /// Each may be four megabytes, packed a few kilobytes on the way here.
+    #[tokio::test]
+    async fn what_a_peer_has_waiting_is_bounded_over_all_its_streams() {
+        let (peers, far, keys) = pair();
+        let (drive, inbox) = drive::new();
+        let tasks = Tasks::default();
+        tasks.spawn(serve::accept(peers.clone(), drive.clone(), Arc::new(Nobody), tasks.clone()));
+        let told = (tasks.clone(), Changes::new(BucketId([9; 16])));
+        tasks.spawn(outbox::follow(peers, Arc::default(), drive, told));
+        let mut streams = Vec::new();
+        for _ in 0..3 {
+            let mut stream = far.open(keys[0].node()).await.unwrap();
+            frame::write(&mut stream, &codec::encode(&Request::Control)).await.unwrap();
+            for ticket in 0..17 {
+                frame::write(&mut stream, &Message::Withdraw { ticket }.encode()).await.unwrap();
+            }
+            streams.push(stream);
+        }
+        settle().await;
+        let messages = |heard: Vec<&str>| heard.into_iter().filter(|word| *word == "message").count();
+        let first = messages(inbox.waiting());
+        assert_eq!(first, 16, "of 51");
+        // As they are done others follow, up to the last.
+        let mut all = first;
+        let rest = async {
+            while all < 51 {
+                tokio::task::yield_now().await;
+                all += messages(inbox.waiting());
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), rest).await.unwrap();
         tasks.end().await;
     }
 }

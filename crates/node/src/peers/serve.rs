@@ -1,8 +1,9 @@
 //! Takes the streams that other sites open: control streams go to the machine, questions to the answerer,
 //! strangers to the door.
 //!
-//! Invariants: a peer has a bounded number of questions here at once; a stream that says nothing is closed;
-//! nothing a peer sends can end this loop.
+//! Invariants: a peer has a bounded number of questions here at once, and of messages that wait for the machine, over all its
+//! streams, and what is large is not read before there is room for it; a stream that says nothing is closed; nothing a peer
+//! sends can end this loop.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use skerry_federation::budget::Class;
 use skerry_federation::message::Kind as MessageKind;
 use skerry_gateway::service::ErrorKind;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::message::{Request, Response};
 use super::{Peers, circuits, mark, packed, uplink};
@@ -30,8 +31,12 @@ use crate::trust::PublicKey;
 
 /// Questions of one peer that are answered at once; more wait in the link.
 pub(crate) const QUESTIONS: usize = 64;
-/// Messages of one peer that may wait for the machine.
+/// Messages of one peer that may wait for the machine, over all its streams.
 const WAITING: usize = 16;
+/// Streams of one peer for messages: it uses two, and twice as many where a link takes the place of another.
+const CONTROLS: usize = 4;
+/// A question above this is read when its turn has come: as many as there are streams would be a gigabyte.
+const LARGE_BYTES: usize = 64 << 10;
 /// How long a stream may be open without a word.
 pub(super) const FIRST_WORD: Duration = Duration::from_secs(30);
 /// The same after an answer behind which another question may follow. Who asked keeps it half as long.
@@ -73,14 +78,50 @@ pub(crate) trait Answerer: Send + Sync + 'static {
     async fn stranger(&self, key: PublicKey, stream: Stream);
 }
 
+/// What one peer may have here at once.
+struct Room {
+    questions: Arc<Semaphore>,
+    controls: Semaphore,
+    waiting: Arc<Semaphore>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        let [questions, waiting] = [QUESTIONS, WAITING].map(|most| Arc::new(Semaphore::new(most)));
+        Self { questions, controls: Semaphore::new(CONTROLS), waiting }
+    }
+}
+
+/// A question as it came, and its turn if it had to have that to be read.
+type Read = (Vec<u8>, Option<OwnedSemaphorePermit>);
+
+impl Room {
+    /// The next question of a stream; none where the peer ended it.
+    async fn question(
+        &self,
+        stream: &mut Stream,
+        patience: Duration,
+    ) -> Result<Option<Read>, super::PeerError> {
+        let silent = |_| super::PeerError::Silent;
+        let head = tokio::time::timeout(patience, frame::read_length(stream));
+        let Some(length) = head.await.map_err(silent)?? else { return Ok(None) };
+        let turn = match length > LARGE_BYTES {
+            true => self.questions.clone().acquire_owned().await.ok(),
+            false => None,
+        };
+        let message = tokio::time::timeout(FIRST_WORD, frame::read_message(stream, length));
+        Ok(Some((message.await.map_err(silent)??, turn)))
+    }
+}
+
 /// Serves until the network closes.
 pub(crate) async fn accept(peers: Arc<Peers>, drive: Drive, answerer: Arc<dyn Answerer>, tasks: Tasks) {
-    let mut room: BTreeMap<NodeId, Arc<Semaphore>> = BTreeMap::new();
+    let mut room: BTreeMap<NodeId, Arc<Room>> = BTreeMap::new();
     let doors = Arc::new(Semaphore::new(STRANGERS));
     while let Some((peer, stream)) = peers.net().accept().await {
         match peer {
             Peer::Known(node) => {
-                let room = room.entry(node).or_insert_with(|| Arc::new(Semaphore::new(QUESTIONS))).clone();
+                let room = room.entry(node).or_default().clone();
                 let (peers, drive, answerer) = (peers.clone(), drive.clone(), answerer.clone());
                 tasks.spawn(async move {
                     if let Err(error) = one(&peers, &drive, answerer, room, node, stream).await {
@@ -104,19 +145,24 @@ async fn one(
     peers: &Peers,
     drive: &Drive,
     answerer: Arc<dyn Answerer>,
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
     node: NodeId,
     mut stream: Stream,
 ) -> Result<(), super::PeerError> {
-    let first = tokio::time::timeout(FIRST_WORD, frame::read(&mut stream));
-    let Some(first) = first.await.map_err(|_| super::PeerError::Silent)?? else { return Ok(()) };
+    let Some((first, turn)) = room.question(&mut stream, FIRST_WORD).await? else { return Ok(()) };
     if is_word(&first) {
+        drop(turn);
         return answerer.fellow(node, first, stream).await;
     }
     let site = peers.roster.site(node).ok_or(super::PeerError::Senseless("the site left the roster"))?;
     let (marked, question) = mark::read(&first);
     match codec::decode(question)? {
-        Request::Control => control(peers, drive, site, node, stream).await,
+        Request::Control => {
+            // Those of a link that is no more end by themselves. Whoever opens others beside them gets no further.
+            let turn = tokio::time::timeout(FIRST_WORD, room.controls.acquire());
+            let _turn = turn.await.map_err(|_| super::PeerError::Silent)?;
+            control((peers, drive), &room, (site, node), stream).await
+        }
         Request::Circuit(circuit) => {
             stream.rank(Class::Read);
             circuits::serve(peers, (site, node), circuit, stream).await
@@ -127,23 +173,26 @@ async fn one(
             Ok(frame::write(&mut stream, &words).await?)
         }
         request => {
-            let asked = (marked, request);
+            let asked = (marked, request, turn);
             questions((peers, &*answerer), &room, (site, node), asked, stream).await
         }
     }
 }
 
+/// A question, how urgent it says that it is, and its turn if it has that already.
+type Asked = (Option<Class>, Request, Option<OwnedSemaphorePermit>);
+
 /// Answers one question, and those that follow where one gives its stream back: for chunks and objects, one after the other.
 /// Each is as urgent as it says.
 async fn questions(
     (peers, answerer): (&Peers, &dyn Answerer),
-    room: &Arc<Semaphore>,
+    room: &Room,
     (site, node): (SiteId, NodeId),
-    first: (Option<Class>, Request),
+    first: Asked,
     mut stream: Stream,
 ) -> Result<(), super::PeerError> {
     let mut next = Some(first);
-    while let Some((marked, request)) = next {
+    while let Some((marked, request, turn)) = next {
         let class = marked.or(uplink::class(&request)).unwrap_or(Class::Read);
         stream.rank(class);
         // Who says marks reads them.
@@ -152,24 +201,32 @@ async fn questions(
             Ok(held) => held,
             Err(message) => return refuse(&mut stream, class, message).await,
         };
-        let permit = room.clone().acquire_owned().await.ok();
+        let permit = match turn {
+            Some(turn) => Some(turn),
+            None => room.questions.clone().acquire_owned().await.ok(),
+        };
         let Some(kept) = answerer.answer(asker, request, stream).await? else { return Ok(()) };
         stream = kept;
         // A stream that waits takes nothing from questions that are asked.
         drop((held, permit));
-        next = another(&mut stream).await?;
+        next = another(room, &mut stream).await?;
     }
     Ok(())
 }
 
 /// The next question for a chunk or an object; none where the asker has ended the stream, or has asked nothing for long.
-async fn another(stream: &mut Stream) -> Result<Option<(Option<Class>, Request)>, super::PeerError> {
-    let Ok(frame) = tokio::time::timeout(NEXT_WORD, frame::read(stream)).await else { return Ok(None) };
-    let Some(frame) = frame? else { return Ok(None) };
+async fn another(room: &Room, stream: &mut Stream) -> Result<Option<Asked>, super::PeerError> {
+    let (frame, turn) = match room.question(stream, NEXT_WORD).await {
+        Err(super::PeerError::Silent) => return Ok(None),
+        asked => match asked? {
+            Some(asked) => asked,
+            None => return Ok(None),
+        },
+    };
     let (marked, question) = mark::read(&frame);
     match codec::decode(question)? {
         request @ (Request::Chunk { .. } | Request::Through(_) | Request::Tail(_) | Request::Read(_)) => {
-            Ok(Some((marked, request)))
+            Ok(Some((marked, request, turn)))
         }
         _ => Err(super::PeerError::Senseless("another question than for payload behind one")),
     }
@@ -184,16 +241,17 @@ async fn refuse(stream: &mut Stream, class: Class, message: String) -> Result<()
 }
 
 async fn control(
-    peers: &Peers,
-    drive: &Drive,
-    site: SiteId,
-    node: NodeId,
+    (peers, drive): (&Peers, &Drive),
+    room: &Room,
+    (site, node): (SiteId, NodeId),
     mut stream: Stream,
 ) -> Result<(), super::PeerError> {
-    let waiting = Arc::new(Semaphore::new(WAITING));
     // An answer to what is heard before the link is known goes nowhere.
     peers.heed.wait().await;
-    while let Some(bytes) = frame::read(&mut stream).await? {
+    while let Some(length) = frame::read_length(&mut stream).await? {
+        // Before it is read and unpacked: both take memory.
+        let Ok(permit) = room.waiting.clone().acquire_owned().await else { return Ok(()) };
+        let bytes = frame::read_message(&mut stream, length).await?;
         peers.hear(site);
         let crossed = bytes.len();
         // One of a later release, or damage of its making: what comes after it may be understood.
@@ -207,7 +265,6 @@ async fn control(
         if message.kind() == MessageKind::Record {
             peers.received(node, Kind::Record, crossed);
         }
-        let Ok(permit) = waiting.clone().acquire_owned().await else { return Ok(()) };
         drive.received(site, message, permit);
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustls::{CertificateError, Error as TlsError};
+use skerry_base::Instant;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout_at;
 use tokio_rustls::LazyConfigAcceptor;
@@ -18,13 +19,18 @@ use super::super::tls::{self, peer_key};
 use super::super::traffic::Meter;
 use super::super::{Course, Peer, Stream};
 use super::{HANDSHAKE, STRANGER, Shared, TURNING_AWAY, Waiting, greet, ways};
+use crate::clock::Clock;
 use crate::trust::PublicKey;
 
 /// The pause after the kernel could not accept (no file descriptors): more tries in a row change nothing.
 const EXHAUSTED: Duration = Duration::from_millis(100);
 
+/// Said once in so long: while there are none it happens ten times a second.
+const SAID: Duration = Duration::from_secs(60);
+
 /// Accepts until the network is closed.
 pub(super) async fn run(shared: Arc<Shared>, listener: TcpListener) {
+    let (clock, mut said) = (Clock::default(), None::<Instant>);
     loop {
         let accepted = tokio::select! {
             () = shared.closed.cancelled() => return,
@@ -33,7 +39,11 @@ pub(super) async fn run(shared: Arc<Shared>, listener: TcpListener) {
         let socket = match accepted {
             Ok((socket, _)) => socket,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connections of other sites");
+                let now = clock.now();
+                if said.is_none_or(|said| now.since(said) >= SAID) {
+                    tracing::warn!(%error, "cannot accept connections of other sites");
+                    said = Some(now);
+                }
                 pace::pause(EXHAUSTED).await;
                 continue;
             }
