@@ -3,9 +3,9 @@
 //! Before: the admin face. After: `roster_watch.rs`, at every site that hears of it. Invariants: who a site is stays: its id
 //! and key; a name is believed only with an admission that an admin signed; what was expelled never belongs again.
 
-use skerry_base::SiteId;
 use skerry_base::kv::View;
 use skerry_base::limits::ADDRESSES;
+use skerry_base::{SiteId, WallTime};
 use skerry_gateway::service::{
     AddressRequest, AreaRequest, ErrorKind, ExpelRequest, Expelled, Outcome, RenameRequest, ServiceError,
     SiteStatus, VERSION,
@@ -21,7 +21,7 @@ use crate::roster_watch;
 use crate::site::unreadable;
 use crate::sites_admin::{one, site_id};
 use crate::trust::admission::federation_id;
-use crate::trust::{PublicKey, SiteStatement, seat};
+use crate::trust::{PublicKey, SiteStatement, seat, verify_site_document};
 use crate::welcome;
 
 fn invalid(message: impl Into<String>) -> ServiceError {
@@ -70,7 +70,7 @@ pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) ->
         site: about,
         name: new.clone(),
         node: PublicKey(node.key),
-        admitted: site.clock.wall(),
+        admitted: after_all(site.clock.wall(), root, &document),
     };
     let mut admissions = vec![bytes::Bytes::from(key.admit(&statement).encode())];
     let (seats, before): (Vec<_>, Vec<_>) =
@@ -80,6 +80,14 @@ pub(crate) async fn rename(admin: &Admin, name: &str, request: RenameRequest) ->
     declare(admin, about, renamed).await?;
     tracing::warn!(site = known.name, new, "a site was renamed");
     one(admin, &known.site).await
+}
+
+/// When an admission is said to be of: later than all that the document has, by whatever clock those were signed. The latest
+/// names the site.
+fn after_all(now: WallTime, root: &PublicKey, document: &SiteDocument) -> WallTime {
+    let said = document.admissions.iter().filter_map(|admission| verify_site_document(root, admission).ok());
+    let latest = said.map(|statement| statement.admitted).max();
+    latest.map_or(now, |latest| now.max(WallTime(latest.0.saturating_add(1))))
 }
 
 async fn declare(admin: &Admin, about: SiteId, document: SiteDocument) -> Outcome<()> {
@@ -153,4 +161,32 @@ pub(crate) async fn expel(admin: &Admin, name: &str, _: ExpelRequest) -> Outcome
     // Secrets are sealed to all sites alike today: it could open every one of them.
     let exposed_keys = keys.into_iter().filter(|(_, key)| active(key)).map(|(id, _)| id).collect();
     Ok(Expelled { version: VERSION, site: one(admin, &known.site).await?, exposed_keys })
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use skerry_base::WallTime;
+
+    use super::*;
+    use crate::trust::founding::Founding;
+
+    /// The machine of the admin key was ahead when the site joined, and was set right.
+    #[test]
+    fn a_rename_counts_after_what_a_clock_that_stood_ahead_had_signed() {
+        let first = Founding::new("north", WallTime(2000)).unwrap().first;
+        let document = |admissions: Vec<Vec<u8>>| SiteDocument {
+            name: "north".into(),
+            nodes: Vec::new(),
+            admissions: admissions.into_iter().map(Into::into).collect(),
+            state: SiteState::Member,
+            joined: WallTime(2000),
+        };
+        let signed = document(vec![first.admission.encode()]);
+        assert_eq!(after_all(WallTime(1000), &first.root, &signed), WallTime(2001));
+        assert_eq!(after_all(WallTime(3000), &first.root, &signed), WallTime(3000));
+        // What nobody signed does not count.
+        let forged = document(vec![b"x".to_vec()]);
+        assert_eq!(after_all(WallTime(1000), &first.root, &forged), WallTime(1000));
+    }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use skerry_base::kv::View;
 use skerry_base::limits::CHUNK_BYTES;
 use skerry_base::{NodeId, SiteId, WallTime, codec};
-use skerry_federation::budget::{Account, Budget, Class, Plan, Verdict};
+use skerry_federation::budget::{Account, Budget, Class, Period, Plan, Verdict};
 use skerry_federation::rest;
 use skerry_gateway::service::Outcome;
 use skerry_model::space;
@@ -126,6 +126,21 @@ fn granule(plan: &Plan) -> u64 {
     (plan.bytes / GRANULES).max(GRANULE_BYTES)
 }
 
+/// The least that may cross, for a budget that does not read: whoever pays for the link does not find out by the bill.
+fn unread_plan(error: &codec::DecodeError) -> Plan {
+    tracing::error!(
+        %error,
+        "the budget of the metered link does not read (damage, or a later release wrote it): next to nothing crosses until \
+         `skerry link budget` says it anew, or --none"
+    );
+    Plan { bytes: 1_000_000, period: Period::Month, reset_day: 1, hours: None, zone_minutes: 0 }
+}
+
+fn unread_account(error: &codec::DecodeError) -> Account {
+    tracing::error!(%error, "what crossed the metered link in this period does not read: it is counted from nothing");
+    Account::default()
+}
+
 impl Uplink {
     /// Not metered, until it is said otherwise.
     pub(crate) fn new(net: Arc<dyn Net>, clock: Clock) -> Self {
@@ -141,9 +156,12 @@ impl Uplink {
     /// Goes on where the last run of the node ended.
     pub(crate) fn resume(&self, view: &dyn View) -> Outcome<()> {
         let plan = space::local(view, PLAN).map_err(unreadable)?;
-        let plan = plan.and_then(|bytes| codec::decode::<Plan>(&bytes).ok());
+        let plan =
+            plan.map(|bytes| codec::decode::<Plan>(&bytes).unwrap_or_else(|error| unread_plan(&error)));
         let account = space::local(view, ACCOUNT).map_err(unreadable)?;
-        let account = account.and_then(|bytes| codec::decode::<Account>(&bytes).ok()).unwrap_or_default();
+        let account = account
+            .map(|bytes| codec::decode::<Account>(&bytes).unwrap_or_else(|error| unread_account(&error)));
+        let account = account.unwrap_or_default();
         let mut state = self.state();
         state.budget = Budget::new(plan, account);
         if let Some(plan) = plan {

@@ -2,13 +2,14 @@
 
 use skerry_gateway::service::{ErrorKind, UplinkBudget, UplinkRequest};
 
+use skerry_federation::budget::Class;
 use skerry_federation::placement::Failure;
 use skerry_model::bucket::{metered, say_metered};
-use skerry_model::space;
+use skerry_model::{Entry, space};
 
 use super::world::{TestSite, TestWorld, noise};
 use crate::paths::bucket::Declared;
-use crate::site::unreadable;
+use crate::site::{entry, unreadable};
 use crate::workers::copies::have_held;
 
 type Change = fn(&mut UplinkBudget);
@@ -156,5 +157,29 @@ async fn that_a_site_pays_is_known_to_all_as_long_as_it_does() {
     all_say(&world, true).await;
     world.sites[1].services().admin.set_uplink(UplinkRequest { budget: None }).await.unwrap();
     all_say(&world, false).await;
+    world.stop().await;
+}
+
+/// What a later release wrote, or damage: whoever pays for a link does not find out by the bill.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_budget_that_does_not_read_is_not_taken_for_none() {
+    let mut world = TestWorld::new(1).await;
+    {
+        let site = world.sites[0].site();
+        let key = bytes::Bytes::from_static(crate::peers::uplink::PLAN);
+        let plan = entry(&Entry::Local { key, value: Some(bytes::Bytes::from_static(&[9])) });
+        site.commit(site.system, (), move |_| Ok(((), vec![plan]))).await.unwrap();
+        assert!(!site.peers.uplink.is_metered());
+    }
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    let site = &world.sites[0];
+    assert!(site.site().peers.uplink.is_metered());
+    assert!(site.site().peers.uplink.may(Class::Copy).is_ok(), "a little may cross");
+    let state = site.services().admin.uplink().await.unwrap();
+    assert_eq!(state.budget.unwrap().bytes, 1_000_000);
+    // It is said anew, or lifted, as any other.
+    let request = UplinkRequest::default();
+    assert_eq!(site.services().admin.set_uplink(request).await.unwrap().budget, None);
     world.stop().await;
 }
