@@ -47,7 +47,7 @@ use crate::site::{Site, unreadable};
 use crate::sites_admin;
 use crate::space_used;
 use crate::trust::access::{self, AccessKey};
-use crate::trust::invite::{InviteError, Invited};
+use crate::trust::invite::{Given, InviteError, Invited};
 use crate::uplink_admin;
 use crate::welcome::Door;
 use crate::workers::scrub;
@@ -80,22 +80,35 @@ fn invalid(message: impl Into<String>) -> ServiceError {
     ServiceError::new(ErrorKind::InvalidArgument, message)
 }
 
-/// Makes sure that an access key with all rights and this secret exists.
+/// Makes sure that an access key with all rights and this secret exists; one that was disabled stays so.
 pub(crate) async fn ensure_key(site: &Arc<Site>, key: &AccessKey) -> Outcome<()> {
+    // Also one that an older release made: what is empty keeps nobody out.
+    key.is_said().map_err(|weak| invalid(weak.to_string()))?;
     if let Some(known) = site.access_key(&key.id).await? {
-        let secret = site.sealing.open(&about(&key.id), &known.secret).unwrap_or_default();
-        if secret == key.secret.as_bytes() && known.status == model::KeyStatus::Active {
+        if known.status != model::KeyStatus::Active {
+            // A site that would not start for it would take its data away with the key.
+            tracing::error!(
+                access_key = key.id,
+                "the access key that the server was started with was disabled, which is for ever: it stays so; start the server \
+                 with another one, or none"
+            );
             return Ok(());
         }
+        let secret = site.sealing.open(&about(&key.id), &known.secret).unwrap_or_default();
+        if secret == key.secret.as_bytes() {
+            return Ok(());
+        }
+        key.is_strong().map_err(|weak| invalid(weak.to_string()))?;
         tracing::warn!(
             access_key = key.id,
             "the access key gets the secret that the server was started with"
         );
     }
+    key.is_strong().map_err(|weak| invalid(weak.to_string()))?;
     make_key(site, key, FIRST_OWNER, "given at the start of the server", true).await.map(drop)
 }
 
-async fn make_key(
+pub(crate) async fn make_key(
     site: &Arc<Site>,
     key: &AccessKey,
     owner: &str,
@@ -326,8 +339,9 @@ impl AdminService for Admin {
             )
         });
         let stopped = usage.poisoned.map(|why| format!("the store stopped: {why}")).or(hangs);
+        let fell = || self.site.drive.fell().map(|why| format!("the federation machine panicked: {why}"));
         let gone = || self.site.duties.is_gone().then(|| self.site.duties.why_gone());
-        let reason = stopped.or_else(gone);
+        let reason = stopped.or_else(fell).or_else(gone);
         let ready = reason.is_none();
         Readiness { version: VERSION, ready, reason: reason.unwrap_or_else(|| "serving".into()) }
     }
@@ -532,13 +546,13 @@ impl AdminService for Admin {
         let life = request.expires_seconds.map_or(INVITED, Duration::from_secs);
         let (door, now) = (&self.door, self.site.clock.wall());
         let invited = Invited { name: &request.site, seat };
-        let token = door.invites.invite(&door.trust, invited, self.advertised.clone(), life, now);
-        let token = token.map_err(|error| match error {
+        let given = door.invites.invite(&door.trust, invited, self.advertised.clone(), life, now);
+        let Given { token, took_back } = given.map_err(|error| match error {
             InviteError::NoAdmin => ServiceError::new(ErrorKind::AccessDenied, error.to_string()),
             InviteError::Refused(reason) => invalid(reason),
             other => ServiceError::new(ErrorKind::Internal, other.to_string()),
         })?;
-        Ok(Invite { version: VERSION, expires_ms: token.expires.0, token: token.to_string() })
+        Ok(Invite { version: VERSION, expires_ms: token.expires.0, token: token.to_string(), took_back })
     }
 
     async fn keys(&self) -> Outcome<KeyList> {
@@ -676,8 +690,10 @@ impl Admin {
     }
 
     fn site_named(&self, name: &str) -> Outcome<SiteId> {
-        let sites = self.site.peers.roster.all();
-        let found = sites.into_iter().find(|(_, known)| known.name == name);
+        let mut sites = self.site.peers.roster.all();
+        sites.retain(|id, known| known.name == name || id.to_string() == name);
+        sites_admin::refuse_several(name, sites.keys().map(ToString::to_string))?;
+        let found = sites.into_iter().next();
         found.map(|(site, _)| site).ok_or_else(|| ServiceError::no_such_site(name))
     }
 

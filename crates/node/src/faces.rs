@@ -18,12 +18,16 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Watched;
 use crate::config::{Clock as ClockSetting, Config};
+use crate::machine;
 use crate::rooms::Rooms;
 use crate::server::{Core, Options, StartError};
 use crate::trust::{TrustError, access, files};
 
 /// How often the certificate files are looked at.
 const CERTIFICATES: Duration = Duration::from_secs(10);
+
+/// The shortest admin token: who may guess it at the S3 port of a site does not come to an end with it.
+const TOKEN_LETTERS: usize = 16;
 
 /// Where a running site is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +97,7 @@ impl Running {
             faces.spawn(certificates.watch(tls, stop.clone()));
         }
         let endpoints = Endpoints { s3: address, admin: admin_address, tls: tls.is_some() };
+        tell_files(limits.connections, core.site.peers.roster.count());
         let scheme = if endpoints.tls { "https" } else { "http" };
         let admin = endpoints.admin.map(|admin| format!("{scheme}://{admin}"));
         let peer = config.peer.listen.as_str();
@@ -111,6 +116,11 @@ impl Running {
         &self.core
     }
 
+    /// Waits until the site has to be started anew, and says why; for ever while nothing is wrong.
+    pub async fn fell(&self) -> String {
+        self.core.fell().await
+    }
+
     /// Lets the requests under way end, then ends everything else.
     pub async fn shutdown(self) {
         tracing::info!("stopping: requests under way are let end");
@@ -119,6 +129,22 @@ impl Running {
         self.faces.wait().await;
         self.core.shutdown().await;
         tracing::info!("stopped");
+    }
+}
+
+/// Files that the store has open, and what is beside it.
+const OTHER_FILES: u64 = 256;
+
+/// Says so if there are not as many open files as there may be connections and links.
+fn tell_files(connections: usize, sites: usize) {
+    let (most, wanted) = (machine::open_files(), (connections + sites) as u64 + OTHER_FILES);
+    if most < wanted {
+        tracing::warn!(
+            most,
+            wanted,
+            "this process may have fewer files open than it has connections and links to serve: raise the hard limit \
+             (LimitNOFILE, ulimit -Hn), or lower limits.connections"
+        );
     }
 }
 
@@ -168,13 +194,23 @@ fn limits(config: &Config, rooms: &Rooms) -> Limits {
     }
 }
 
-/// The admin token; none before the first start.
+/// The admin token; none before the first start. One that keeps nobody out is refused.
 fn admin_token(config: &Config) -> Result<Option<String>, StartError> {
     let path = Path::new(&config.node.dir).join(&config.admin.token_file);
-    match files::exists(&path)? {
-        true => Ok(Some(files::read_secret(&path)?.trim().to_owned())),
-        false => Ok(None),
+    if !files::exists(&path)? {
+        return Ok(None);
     }
+    let token = files::read_secret(&path)?.trim().to_owned();
+    let said = match token.len() {
+        0 => "is empty".to_owned(),
+        length if length < TOKEN_LETTERS => {
+            format!("holds {length} letters, and a token has {TOKEN_LETTERS} at least")
+        }
+        _ => return Ok(Some(token)),
+    };
+    let reason =
+        format!("{said}: with this token anybody could run this site; remove the file and a token is made");
+    Err(TrustError::File { path: path.display().to_string(), reason }.into())
 }
 
 /// Makes the admin token.

@@ -1,6 +1,7 @@
 //! Making a site's directory: as the first of a federation, or by a token.
 //!
-//! Invariant: beside the store lies a file of what is known of other sites, first as the inviting site told it: a store
+//! Invariants: the key that a token is to admit is on disk before the token is used, so that what failed on either side, or on
+//! the way, can be repeated with it; beside the store lies a file of what is known of other sites, first as the inviting site told it: a store
 //! that begins with nothing, also one that was emptied, begins with that.
 
 use std::path::Path;
@@ -21,6 +22,10 @@ use crate::trust::{Identity, JoinToken, SignedSeat, SiteTrust, TrustError, files
 
 /// Records of the roster, one a line in base64.
 const ROSTER: &str = "roster.join";
+
+/// The key of a node that was not let in yet, and the invitation that it is for.
+const JOINING: &str = "joining.key";
+const INVITATION: &str = "SKERRY INVITATION";
 
 /// Why a directory did not become a site.
 #[derive(Debug, thiserror::Error)]
@@ -54,17 +59,37 @@ pub async fn join(
     if SiteTrust::exists(directory)? {
         return Err(InitError::Exists(directory.display().to_string()));
     }
-    let identity = Identity::generate()?;
+    let identity = joining(directory, token)?;
     let net = TcpNet::bind("127.0.0.1:0", &identity).await?;
     let stream = net.join(token.inviter, &token.addresses).await?;
     let welcome = join::join(stream, token, identity, addresses).await;
     net.close().await;
     let Welcome { mut trust, roster } = welcome?;
     trust.seat = seat_of(&trust, &roster);
-    files::private_directory(directory)?;
     write_roster(directory, &roster)?;
     trust.store(directory)?;
+    files::remove(&directory.join(JOINING))?;
     Ok(trust)
+}
+
+/// The key to join with: kept with the invitation that it is for, and taken up where the same token is tried again. An
+/// invitation admits one key; another invitation is another site, and two of one key would be each other.
+fn joining(directory: &Path, token: &JoinToken) -> Result<Identity, InitError> {
+    let (path, invitation) = (directory.join(JOINING), token.invitation()?);
+    files::private_directory(directory)?;
+    if files::exists(&path)? {
+        let text = files::read_secret(&path)?;
+        // A file that does not read is of a try that told nobody of its key, or was damaged since: the token will say.
+        let kept = files::from_pem(&path, INVITATION, &text).is_ok_and(|kept| kept == invitation.0);
+        let key = files::from_pem(&path, "PRIVATE KEY", &text).ok();
+        if let Some(identity) = key.filter(|_| kept).and_then(|key| Identity::from_pkcs8(&key).ok()) {
+            return Ok(identity);
+        }
+    }
+    let identity = Identity::generate()?;
+    let text = files::pem("PRIVATE KEY", identity.pkcs8()) + &files::pem(INVITATION, &invitation.0);
+    files::write_secret(&path, &text)?;
+    Ok(identity)
 }
 
 /// The seat that the inviting site gave to this node, as its own record says.

@@ -11,6 +11,7 @@ use skerry_model::{Entry, space};
 
 use crate::drive::stored::{APART, CUT, nodes};
 use crate::site::{Site, entry, unreadable};
+use crate::sites_admin::refuse_several;
 
 /// Cuts or heals.
 pub(crate) async fn set(site: &Arc<Site>, request: LinkRequest) -> Outcome<LinkState> {
@@ -50,9 +51,11 @@ pub(crate) async fn set(site: &Arc<Site>, request: LinkRequest) -> Outcome<LinkS
     Ok(LinkState { version: VERSION, cut: net.is_cut(), apart })
 }
 
-/// The node of another site by its name.
+/// The node of another site by its name or id.
 fn node(site: &Site, name: &str) -> Outcome<NodeId> {
-    let all = site.peers.roster.all();
-    let found = all.iter().find(|(id, known)| known.name == name && **id != site.id);
+    let mut all = site.peers.roster.all();
+    all.retain(|id, known| (known.name == name || id.to_string() == name) && *id != site.id);
+    refuse_several(name, all.keys().map(ToString::to_string))?;
+    let found = all.iter().next();
     found.map(|(_, known)| known.key.node()).ok_or_else(|| ServiceError::no_such_site(name))
 }

@@ -6,6 +6,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use crate::trust::files;
 
 /// Where control groups are mounted.
@@ -43,6 +45,25 @@ pub fn blocking() -> usize {
 /// Chunks of bodies that are written at once: so many that all processors are busy, and threads are left for reads.
 pub(crate) fn writes() -> usize {
     blocking() - OTHERS
+}
+
+/// Lets this process have as many files open as it may at all: links and connections take one each, and the usual 1,024 of a
+/// shell or a service are fewer than a site serves.
+pub fn raise_open_files() {
+    let before = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: before.maximum, maximum: before.maximum };
+    if before.current != wanted.current
+        && let Err(error) = setrlimit(Resource::Nofile, wanted)
+    {
+        tracing::warn!(%error, "the limit of open files was not raised");
+    }
+    tracing::info!(before = before.current, now = open_files(), "so many files may be open");
+}
+
+/// How many files this process may have open.
+pub(crate) fn open_files() -> u64 {
+    // None is no limit.
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 fn read(path: PathBuf) -> Option<String> {

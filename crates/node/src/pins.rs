@@ -69,6 +69,8 @@ struct Progress {
     /// Of what is fetched once: it was.
     done: bool,
     reason: Option<String>,
+    /// Not all records were here when it was walked through, and somebody is linked who may send them.
+    taking: bool,
     /// How it was walked through to its end.
     walks: Walks,
 }
@@ -133,6 +135,7 @@ impl Pins {
             here_bytes: progress.here,
             complete: progress.walked && progress.here >= progress.bytes && progress.reason.is_none(),
             reason: progress.reason.clone(),
+            taking: progress.taking,
         };
         let all = self.all();
         all.iter().filter(|((bucket, _), _)| only.is_none_or(|only| only == *bucket)).map(status).collect()
@@ -268,6 +271,7 @@ pub(crate) async fn work(site: Arc<Site>) {
                 tracing::debug!(prefix = %pin.1, %error, "a pin waits");
                 if let Some(progress) = site.pins.all().get_mut(&pin) {
                     progress.reason = Some(error.message().to_owned());
+                    progress.taking = false;
                     progress.walks.broke((begun, site.clock.now()));
                 }
             }
@@ -326,6 +330,8 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
         }
     }
     if !whole {
+        // Something that is not here for another reason stays away when all records are here.
+        progress.taking = progress.reason.is_none() && !site.boxes.linked().is_empty();
         progress.reason.get_or_insert_with(|| "this site is still taking the bucket's records".into());
     } else if progress.prefetch && progress.reason.is_none() {
         keep(site, pin, None).await?;

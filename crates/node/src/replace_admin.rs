@@ -18,7 +18,7 @@ use crate::paths::bucket::Declared;
 use crate::peers::message::Request;
 use crate::roster_watch;
 use crate::site::unreadable;
-use crate::sites_admin::one;
+use crate::sites_admin::{one, refuse_several};
 use crate::trust::{seat, verify_site_document};
 use crate::workers::replaced_homes;
 
@@ -121,8 +121,12 @@ async fn meant(admin: &Admin, name: &str, by: &str) -> Outcome<Meant> {
         all.iter().any(took) && document.admissions.iter().any(called)
     };
     let members = || all.iter().filter(|(_, document, _)| document.state == SiteState::Member);
+    let called = |name: &str| members().filter(|site| is(site, name)).map(|(id, ..)| *id).collect::<Vec<_>>();
+    refuse_several(by, called(by).iter().map(ToString::to_string))?;
     let found = members().find(|site| is(site, by)).or_else(|| members().find(was));
     let (new, of_new, _) = found.ok_or_else(|| ServiceError::no_such_site(by))?;
+    let others = called(name).into_iter().filter(|id| id != new);
+    refuse_several(name, others.map(|id| id.to_string()))?;
     let mut named: Vec<_> = all.iter().filter(|site| is(site, name)).collect();
     named.sort_by_key(|(id, document, _)| (id == new, document.state != SiteState::Member));
     let (gone, of_gone, _) = named.first().ok_or_else(|| ServiceError::no_such_site(name))?;

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Hlc, NodeId, Origin, SiteId};
 use skerry_federation::{Config as Machine, Federation, Input};
-use skerry_gateway::service::{Md5Batch, Services};
+use skerry_gateway::service::{ErrorKind, Md5Batch, ServiceError, Services};
 use skerry_model::bucket::system_bucket;
 use skerry_model::space::{self, SpaceReducer};
 use skerry_model::{Entry, Record};
@@ -122,7 +122,7 @@ pub enum StartError {
     Nodes(#[from] NodesError),
     /// The first records could not be written.
     #[error("{0}")]
-    Service(#[from] skerry_gateway::service::ServiceError),
+    Service(#[from] ServiceError),
 }
 
 impl StartError {
@@ -212,6 +212,10 @@ impl Core {
     /// Opens the site in `config.node.dir` and joins it to the others. Call within a tokio runtime.
     pub async fn start(config: &Config, options: Options) -> Result<Self, StartError> {
         let directory = PathBuf::from(&config.node.dir);
+        if let Some(key) = &options.access_key {
+            // Said before anything is opened.
+            key.is_said().map_err(|weak| ServiceError::new(ErrorKind::InvalidArgument, weak.to_string()))?;
+        }
         let trust = Arc::new(SiteTrust::load(&directory)?);
         let clock = Clock::default();
         let given = |memory| Rooms::of(memory, machine::processors());
@@ -282,6 +286,11 @@ impl Core {
         let core = Self { site, rooms, trust, registry, services, recovery, committer, machine, tasks };
         core.first_records(&directory, life, options.access_key).await?;
         core.hear(heard);
+        let (drive, panics) = (core.site.drive.clone(), core.tasks.panics());
+        core.tasks.spawn(async move {
+            drive.falls().await;
+            panics.count("federation");
+        });
         let (peers, tasks) = (core.site.peers.clone(), core.tasks.clone());
         core.tasks.keep("circuits", move || circuits::keep(peers.clone(), liveness.clone(), tasks.clone()));
         if let Some(view) = view {
@@ -289,6 +298,12 @@ impl Core {
         }
         core.go(&remembered.members, door, Workers { site: core.site.clone(), telemetry }, config).await?;
         Ok(core)
+    }
+
+    /// Waits until the site has to be started anew, and says why; for ever while nothing is wrong.
+    pub async fn fell(&self) -> String {
+        let why = self.site.drive.falls().await;
+        format!("the federation machine panicked, which is a bug to be reported: {why}; start the site anew")
     }
 
     /// Follows what the machine says of feeds, and gives other sites what it says that they want.

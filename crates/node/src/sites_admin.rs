@@ -65,10 +65,23 @@ pub(crate) async fn all(admin: &Admin) -> Outcome<Vec<SiteStatus>> {
     Ok(sites)
 }
 
+/// Refuses a name that several sites that belong have: which one is meant is not guessed.
+pub(crate) fn refuse_several(name: &str, members: impl Iterator<Item = String>) -> Outcome<()> {
+    let mut ids: Vec<String> = members.collect();
+    if ids.len() < 2 {
+        return Ok(());
+    }
+    ids.sort();
+    let (several, ids) = (ids.len(), ids.join(", "));
+    Err(invalid(format!("{several} sites are named {name}: say which by its id, {ids}; then rename one")))
+}
+
 /// The site of this name or id. Of several of one name the one that belongs.
 pub(crate) async fn one(admin: &Admin, name: &str) -> Outcome<SiteStatus> {
     let mut named: Vec<SiteStatus> = all(admin).await?;
     named.retain(|site| site.name == name || site.site == name);
+    let members = named.iter().filter(|site| site.state == "member");
+    refuse_several(name, members.map(|site| site.site.clone()))?;
     named.sort_by_key(|site| site.state != "member");
     named.into_iter().next().ok_or_else(|| ServiceError::no_such_site(name))
 }

@@ -117,10 +117,9 @@ impl Tasks {
         self.tripped.lock().await.keys().copied().collect()
     }
 
-    /// How often a worker panicked.
-    #[cfg(test)]
-    pub(crate) fn panics(&self, name: &'static str) -> u64 {
-        self.panics.of(name)
+    /// Where panics are counted.
+    pub(crate) fn panics(&self) -> Panics {
+        self.panics.clone()
     }
 
     /// Ends all tasks; returns when they are gone.
@@ -137,7 +136,7 @@ pub(crate) async fn rest(pause: Duration) {
 }
 
 /// What a panic said.
-fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("it did not say why")
 }
@@ -168,7 +167,7 @@ mod tests {
             rest(Duration::from_millis(pause)).await;
             assert_eq!(begun.load(Ordering::SeqCst), times);
         }
-        assert_eq!(tasks.panics("faulty"), 3);
+        assert_eq!(tasks.panics().of("faulty"), 3);
         tasks.end().await;
     }
 

@@ -26,7 +26,11 @@ impl Door {
     /// Serves a stranger's stream.
     pub(crate) async fn open(&self, site: &Arc<Site>, key: PublicKey, stream: Stream) {
         let now = site.clock.wall();
-        match join::receive(stream, key, &self.trust, &self.invites, now).await {
+        // Who asks again because the answer was lost has the name already.
+        let roster = &site.peers.roster;
+        let taken =
+            |name: &str| roster.all().into_values().any(|known| known.name == name && known.key != key);
+        match join::receive(stream, key, &self.trust, (&self.invites, &taken), now).await {
             Err(error) => tracing::warn!(%key, %error, "a stranger was not let in"),
             Ok(admitted) => {
                 let name = admitted.statement.name.clone();

@@ -85,12 +85,11 @@ fn refuse_inside(dir: &Path, root: &Path) -> Outcome<()> {
     }
 }
 
-/// Makes a federation with its first site. What is there already is refused and stays.
+/// Makes a federation with its first site. What is there already is refused and stays; what was interrupted is taken up.
 pub(crate) fn found(dir: &Path, root: &Path, name: &str) -> Outcome<()> {
     refuse_site(dir)?;
-    let founding = Founding::new(name, now()).map_err(failed)?;
-    founding.store_root(root).map_err(|error| Failure::refused(error.to_string()))?;
-    founding.first.store(dir).map_err(failed)
+    let founding = Founding::begin(name, now(), dir, root).map_err(failed)?;
+    founding.store(dir, root).map_err(failed)
 }
 
 /// What the wall clock says.
@@ -100,5 +99,8 @@ fn now() -> WallTime {
 }
 
 fn failed(error: TrustError) -> Failure {
-    Failure::failed(error.to_string())
+    match error {
+        TrustError::Taken(_) => Failure::refused(error.to_string()),
+        other => Failure::failed(other.to_string()),
+    }
 }

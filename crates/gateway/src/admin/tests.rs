@@ -75,6 +75,17 @@ async fn only_health_answers_without_the_token() {
     assert_eq!(verb.status(), StatusCode::UNAUTHORIZED, "loopback is no token for verbs");
 }
 
+/// Of a file that says nothing, whoever wrote it.
+#[tokio::test]
+async fn an_empty_token_opens_to_nobody() {
+    let memory = Memory::new("KEY", "secret", || WallTime(1000));
+    let face = Administration::new(memory.services().admin, SharedRegistry::default(), "");
+    for token in [None, Some(""), Some(" "), Some("x")] {
+        let response = face.answer(request(&Method::GET, "v1/status", "", token), false).await;
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{token:?}");
+    }
+}
+
 #[tokio::test]
 async fn verbs_carry_a_version_and_do_what_they_say() {
     let face = administration();

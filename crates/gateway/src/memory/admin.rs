@@ -249,7 +249,8 @@ impl AdminService for Memory {
     async fn invite(&self, request: InviteRequest) -> Outcome<Invite> {
         let seconds = request.expires_seconds.unwrap_or(DAY);
         let token = self.lock().draw(&format!("{}-", request.site));
-        Ok(Invite { version: VERSION, token, expires_ms: self.now().0.saturating_add(seconds * 1000) })
+        let expires_ms = self.now().0.saturating_add(seconds * 1000);
+        Ok(Invite { version: VERSION, token, expires_ms, took_back: false })
     }
 
     async fn keys(&self) -> Outcome<KeyList> {

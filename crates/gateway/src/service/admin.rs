@@ -501,6 +501,9 @@ pub struct Invite {
     pub token: String,
     /// When it ends, in milliseconds since 1970.
     pub expires_ms: u64,
+    /// Whether an earlier one of the same name, not used yet, is good no more.
+    #[serde(default)]
+    pub took_back: bool,
 }
 
 /// An access key without its secret.

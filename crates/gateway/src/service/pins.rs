@@ -59,4 +59,7 @@ pub struct PinStatus {
     pub complete: bool,
     /// Why something of it is not.
     pub reason: Option<String>,
+    /// Whether more of its records are on their way here: what is counted is not all, and what is not here may come by itself.
+    #[serde(default)]
+    pub taking: bool,
 }

@@ -93,6 +93,8 @@ pub(crate) async fn named(site: &Site, name: &str) -> Outcome<(SiteId, SiteDocum
     let all = site.read(move |view| model::sites(view, system).map_err(unreadable)).await?;
     let fits = |(id, document): &(SiteId, SiteDocument)| document.name == name || id.to_string() == name;
     let mut found: Vec<_> = all.into_iter().filter(fits).collect();
+    let members = found.iter().filter(|(_, document)| document.state == SiteState::Member);
+    crate::sites_admin::refuse_several(name, members.map(|(id, _)| id.to_string()))?;
     found.sort_by_key(|(_, document)| document.state != SiteState::Member);
     found.into_iter().next().ok_or_else(|| ServiceError::no_such_site(name))
 }

@@ -2,16 +2,18 @@
 //!
 //! Why here: the machine is pure and reads the store synchronously, so it gets a thread of its own instead of
 //! holding up the runtime. Invariants: outputs are carried out in order; every Apply, Fresh, Keep and Drop is
-//! answered by exactly one Applied; what a peer may have waiting here is bounded by permits that travel with it.
+//! answered by exactly one Applied; what a peer may have waiting here is bounded by permits that travel with it; a panic ends
+//! the thread and is told: a site without its machine replicates nothing, and is to end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::BucketId;
 use skerry_federation::{Answer, Federation, Input, Message, Output, Replica, Ticket};
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
 use crate::clock::Clock;
 
@@ -38,6 +40,7 @@ type Ask = Box<dyn FnOnce(&Federation, &dyn Replica) + Send>;
 #[derive(Clone)]
 pub(crate) struct Drive {
     events: Sender<Event>,
+    fell: watch::Receiver<Option<String>>,
 }
 
 /// Where the store is read for one call of the machine.
@@ -47,7 +50,7 @@ pub(crate) trait Replicas: Send + 'static {
 }
 
 /// The end of the channel that [`run`] serves.
-pub(crate) struct Inbox(Receiver<Event>);
+pub(crate) struct Inbox(Receiver<Event>, watch::Sender<Option<String>>);
 
 #[cfg(test)]
 impl Inbox {
@@ -69,7 +72,8 @@ impl Inbox {
 )]
 pub(crate) fn new() -> (Drive, Inbox) {
     let (events, inbox) = channel();
-    (Drive { events }, Inbox(inbox))
+    let (tell, fell) = watch::channel(None);
+    (Drive { events, fell }, Inbox(inbox, tell))
 }
 
 impl Drive {
@@ -103,6 +107,21 @@ impl Drive {
         answered.await.ok()
     }
 
+    /// What the panic said that ended the thread, if one did.
+    pub(crate) fn fell(&self) -> Option<String> {
+        self.fell.borrow().clone()
+    }
+
+    /// Waits for one; for ever when the thread ends as it should.
+    pub(crate) async fn falls(&self) -> String {
+        let mut fell = self.fell.clone();
+        let why = fell.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        match why {
+            Some(why) => why,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Ends the thread once what was told before is done.
     pub(crate) fn stop(&self) {
         self.events.send(Event::Stop).ok();
@@ -112,6 +131,27 @@ impl Drive {
 /// Serves the inbox until told to stop. Blocks: give it a thread.
 pub(crate) fn run(
     inbox: Inbox,
+    machine: Federation,
+    clock: Clock,
+    replicas: impl Replicas,
+    effects: impl Effects,
+) {
+    let Inbox(events, tell) = inbox;
+    // The machine may be half-way through a change: nothing of it is used again.
+    let served = catch_unwind(AssertUnwindSafe(|| serve(events, machine, clock, replicas, effects)));
+    if let Err(panic) = served {
+        let why = crate::tasks::said(panic.as_ref()).to_owned();
+        tracing::error!(
+            why,
+            "the federation machine panicked, which is a bug to be reported: this site replicates nothing more and has to be \
+             started anew"
+        );
+        tell.send_replace(Some(why));
+    }
+}
+
+fn serve(
+    inbox: Receiver<Event>,
     machine: Federation,
     clock: Clock,
     replicas: impl Replicas,
@@ -128,14 +168,14 @@ pub(crate) fn run(
     };
     driver.input(Input::Wake);
     loop {
-        match inbox.0.recv_timeout(driver.pause()) {
+        match inbox.recv_timeout(driver.pause()) {
             Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             Ok(event) => driver.event(event),
             Err(RecvTimeoutError::Timeout) => driver.input(Input::Wake),
         }
         // What came meanwhile first: many writes to a bucket are told as one.
         for _ in 0..TOGETHER {
-            match inbox.0.try_recv() {
+            match inbox.try_recv() {
                 Ok(Event::Stop) => return,
                 Ok(event) => driver.event(event),
                 Err(_) => break,

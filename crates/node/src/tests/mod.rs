@@ -25,6 +25,7 @@ mod going;
 mod held;
 mod homes;
 mod island;
+mod keys;
 mod landmarks;
 mod lazy;
 mod leaving;

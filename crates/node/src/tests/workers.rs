@@ -48,7 +48,7 @@ async fn a_site_whose_workers_all_panicked_goes_on_without_a_restart() {
         for name in WORKERS {
             tasks.trip(name).await;
         }
-        let counted = || async { WORKERS.iter().all(|name| tasks.panics(name) == 1) };
+        let counted = || async { WORKERS.iter().all(|name| tasks.panics().of(name) == 1) };
         two.until("all panicked", counted).await;
         // Questions and the roster, pins and members, departures.
         let request = PinRequest { bucket: "photos".into(), prefix: "menu/".into(), act: PinAct::Pin };
@@ -63,6 +63,26 @@ async fn a_site_whose_workers_all_panicked_goes_on_without_a_restart() {
         two.until("the bucket was left", || async { !two.site().is_member(id) }).await;
         let swept = || async { !two.site().leaving.sweeps(id) };
         two.until("its records are gone", swept).await;
+    }
+    world.stop().await;
+}
+
+/// Nothing it was told is heard any more: whoever watches it has to see that, and it ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_whose_machine_panicked_is_not_ready_and_says_that_it_has_to_be_started_anew() {
+    let world = TestWorld::new(1).await;
+    {
+        let site = &world.sites[0];
+        let core = site.core.as_ref().unwrap();
+        assert!(site.services().admin.ready().await.ready);
+        assert!(futures::FutureExt::now_or_never(core.fell()).is_none());
+        let asked = site.site().drive.ask(|_, _| -> () { panic!("as a bug would") }).await;
+        assert!(asked.is_none());
+        assert!(core.fell().await.contains("as a bug would"));
+        let ready = site.services().admin.ready().await;
+        assert!(!ready.ready && ready.reason.contains("as a bug would"), "{ready:?}");
+        let counted = || async { core.tasks.panics().of("federation") == 1 };
+        site.until("it is counted", counted).await;
     }
     world.stop().await;
 }

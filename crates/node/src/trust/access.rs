@@ -14,6 +14,52 @@ pub struct AccessKey {
     pub secret: String,
 }
 
+/// Shortest id and secret of an access key that is not drawn here.
+const ID_LETTERS: usize = 3;
+const SECRET_LETTERS: usize = 8;
+
+/// An access key, or admin token, that would keep nobody out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Weak {
+    /// The id of an access key says nothing.
+    #[error(
+        "the access key is empty; is a variable (SKERRY_ACCESS_KEY) set to nothing? Say one, or leave it and the secret out"
+    )]
+    NoId,
+    /// The secret says nothing.
+    #[error(
+        "the secret of the access key is empty; is a variable (SKERRY_SECRET_KEY) set to nothing? Say one, or leave both out"
+    )]
+    NoSecret,
+    /// The id is short.
+    #[error("an access key has {ID_LETTERS} letters at least")]
+    ShortId,
+    /// The secret is short.
+    #[error("the secret of an access key has {SECRET_LETTERS} letters at least")]
+    ShortSecret,
+}
+
+impl AccessKey {
+    /// Whether it says anything: an empty secret is one that everybody knows.
+    pub fn is_said(&self) -> Result<(), Weak> {
+        match (self.id.trim().is_empty(), self.secret.trim().is_empty()) {
+            (true, _) => Err(Weak::NoId),
+            (_, true) => Err(Weak::NoSecret),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is long enough to be made.
+    pub fn is_strong(&self) -> Result<(), Weak> {
+        self.is_said()?;
+        match (self.id.len() < ID_LETTERS, self.secret.len() < SECRET_LETTERS) {
+            (true, _) => Err(Weak::ShortId),
+            (_, true) => Err(Weak::ShortSecret),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl std::fmt::Debug for AccessKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "AccessKey({})", self.id)
@@ -40,6 +86,18 @@ pub fn admin_token() -> Result<String, NoEntropy> {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn what_everybody_could_guess_is_no_key() {
+        let key = |id: &str, secret: &str| AccessKey { id: id.into(), secret: secret.into() };
+        assert_eq!(key("", "").is_said(), Err(Weak::NoId));
+        assert_eq!(key("SKFIRST", " ").is_said(), Err(Weak::NoSecret));
+        assert_eq!(key("SKFIRST", "short").is_said(), Ok(()), "an older release made such keys");
+        assert_eq!(key("SKFIRST", "short").is_strong(), Err(Weak::ShortSecret));
+        assert_eq!(key("SK", "long enough").is_strong(), Err(Weak::ShortId));
+        assert_eq!(key("SKFIRST", "").is_strong(), Err(Weak::NoSecret));
+        assert_eq!(generate().unwrap().is_strong(), Ok(()));
+    }
 
     #[test]
     fn keys_have_the_shape_that_clients_expect_and_differ() {

@@ -70,6 +70,15 @@ pub fn endpoint(ca: &Certified, name: &str, names: &[String]) -> Result<Certifie
     Ok(Certified { certificate: certificate + &ca.certificate, key: key.serialize_pem() })
 }
 
+/// Whether a certificate can be made for these names.
+pub fn check_names(names: &[String]) -> Result<(), TrustError> {
+    for name in names {
+        let checked = CertificateParams::new(vec![name.clone()]).map(drop);
+        checked.map_err(|error| TrustError::Certificate(format!("{name}: {error}")))?;
+    }
+    Ok(())
+}
+
 /// Makes what is missing in the `tls` directory: the authority once, the endpoint's certificate anew.
 pub fn store(directory: &Path, federation: &str, names: &[String]) -> Result<(), TrustError> {
     files::private_directory(directory)?;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the file holds the public half of each invitation's one-time key, so reading it lets nobody
 //! join; an invitation admits one node key, and the same node may ask again when the answer was lost; the use
-//! is on disk before it is answered.
+//! is on disk before it is answered; of a name one invitation is open, the last.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -97,9 +97,12 @@ pub enum InviteError {
     /// Too long, or too many.
     #[error("{0}")]
     Refused(String),
-    /// The token is not of this site, or forged.
-    #[error("the token was not given out by this site")]
+    /// The token is not of this site, or forged, or there is a later one.
+    #[error("the token was not given out by this site, or a later invitation of the same name took it back")]
     Unknown,
+    /// The name went to another site meanwhile.
+    #[error("there is a site named {0} already; ask for a token with another name")]
+    Taken(String),
     /// Somebody else joined with it.
     #[error("the token was used already; ask for a new one")]
     Used,
@@ -109,6 +112,15 @@ pub enum InviteError {
     /// The file failed.
     #[error(transparent)]
     Trust(#[from] TrustError),
+}
+
+/// An invitation that was given out.
+#[derive(Debug)]
+pub struct Given {
+    /// What the newcomer joins with.
+    pub token: JoinToken,
+    /// Whether an earlier one of the name, not used yet, is good no more.
+    pub took_back: bool,
 }
 
 /// The invitations of a site.
@@ -141,7 +153,7 @@ impl InviteBook {
         addresses: Vec<String>,
         life: Duration,
         now: WallTime,
-    ) -> Result<JoinToken, InviteError> {
+    ) -> Result<Given, InviteError> {
         if trust.admin.is_none() {
             return Err(InviteError::NoAdmin);
         }
@@ -159,7 +171,7 @@ impl InviteBook {
             admitted: None,
             seat: invited.seat.map(InvitedSeat::of),
         };
-        self.change(|invites| {
+        let took_back = self.change(|invites| {
             invites.retain(|known| known.expires > now.0);
             // One turn of a seat is given once: two machines that both are its next one could each count for it.
             if invite.seat.is_some() && invites.iter().any(|known| known.seat == invite.seat) {
@@ -167,14 +179,34 @@ impl InviteBook {
                     "an invitation for this seat is open, or was used a moment ago: let it expire first";
                 return Err(InviteError::Refused(reason.into()));
             }
+            // Two that are used would be two sites of one name.
+            let before = invites.len();
+            invites.retain(|known| known.admitted.is_some() || known.site != invite.site);
+            let took_back = invites.len() < before;
             if invites.len() >= INVITES {
                 return Err(InviteError::Refused(format!("{INVITES} invitations are open already")));
             }
             invites.push(invite);
-            Ok(())
+            Ok(took_back)
         })?;
         let (federation, inviter) = (federation_id(&trust.root), trust.identity.public());
-        Ok(JoinToken { federation, root: trust.root, inviter, addresses, site: site.into(), secret, expires })
+        let token = JoinToken {
+            federation,
+            root: trust.root,
+            inviter,
+            addresses,
+            site: site.into(),
+            secret,
+            expires,
+        };
+        Ok(Given { token, took_back })
+    }
+
+    /// The name that an invitation is for.
+    pub(super) fn name_of(&self, invite: &PublicKey) -> Option<String> {
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = invite.to_string();
+        file.invites.iter().find(|known| known.key == key).map(|known| known.site.clone())
     }
 
     /// Honours an invitation whose one-time key `invite` the node `joiner` has proven to hold.

@@ -126,16 +126,19 @@ pub struct Admitted {
     credentials: SealingKey,
 }
 
+/// Whether a name is another site's.
+pub type Taken<'a> = &'a (dyn Fn(&str) -> bool + Send + Sync);
+
 /// Serves a stranger's stream up to its admission. A refusal has been answered when this returns.
 pub async fn receive(
     mut stream: Stream,
     stranger: PublicKey,
     trust: &SiteTrust,
-    book: &InviteBook,
+    (book, taken): (&InviteBook, Taken<'_>),
     now: WallTime,
 ) -> Result<Admitted, JoinError> {
     let bytes = frame::read_capped(&mut stream, REQUEST_BYTES).await?.ok_or(JoinError::HungUp)?;
-    match judge(&bytes, stranger, trust, book, now) {
+    match judge(&bytes, stranger, trust, (book, taken), now) {
         Ok(Judged { admission, seat, addresses }) => {
             let statement = admission.verify(&trust.root)?;
             let credentials = trust.credentials.clone();
@@ -163,7 +166,7 @@ fn judge(
     bytes: &[u8],
     stranger: PublicKey,
     trust: &SiteTrust,
-    book: &InviteBook,
+    (book, taken): (&InviteBook, Taken<'_>),
     now: WallTime,
 ) -> Result<Judged, JoinError> {
     let request: JoinRequest = codec::decode(bytes)?;
@@ -176,6 +179,10 @@ fn judge(
         return Err(InviteError::Refused(reason).into());
     }
     let admin = trust.admin.as_ref().ok_or(InviteError::NoAdmin)?;
+    // Before the token is used up: another site may have been given the name since it was given out.
+    if let Some(name) = book.name_of(&request.invite).filter(|name| taken(name)) {
+        return Err(InviteError::Taken(name).into());
+    }
     let (admission, seat) = book.redeem(admin, &trust.root, request.invite, stranger, now)?;
     Ok(Judged { admission, seat, addresses: request.addresses })
 }

@@ -20,6 +20,7 @@ struct Host {
     trust: SiteTrust,
     book: InviteBook,
     dir: tempfile::TempDir,
+    taken: Vec<&'static str>,
 }
 
 impl Host {
@@ -29,7 +30,7 @@ impl Host {
         let dir = tempfile::tempdir().unwrap();
         let book = InviteBook::open(&dir.path().join("invites.json")).unwrap();
         let net = world.node(trust.identity.public());
-        Self { world, net, trust, book, dir }
+        Self { world, net, trust, book, dir, taken: Vec::new() }
     }
 
     fn token(&self) -> JoinToken {
@@ -38,13 +39,20 @@ impl Host {
 
     fn token_for(&self, seat: Option<SeatOffer>) -> JoinToken {
         let invited = Invited { name: "south", seat };
-        self.book.invite(&self.trust, invited, vec!["a:1".into()], HOUR, WallTime(0)).unwrap()
+        self.book.invite(&self.trust, invited, vec!["a:1".into()], HOUR, WallTime(0)).unwrap().token
     }
 
     async fn serve(&self, now: u64) -> Result<SiteStatement, JoinError> {
         let (peer, stream) = self.net.accept().await.unwrap();
         let Peer::Stranger(key) = peer else { panic!("{peer:?}") };
-        let admitted = receive(stream, key, &self.trust, &self.book, WallTime(now)).await?;
+        let admitted = receive(
+            stream,
+            key,
+            &self.trust,
+            (&self.book, &|name| self.taken.contains(&name)),
+            WallTime(now),
+        )
+        .await?;
         let statement = admitted.statement.clone();
         assert_eq!(admitted.addresses, ["south.example:7700"]);
         admitted.welcome(vec![b"north".to_vec()]).await?;
@@ -101,6 +109,37 @@ async fn a_used_token_is_refused_but_the_same_node_may_ask_again() {
     let (served, joined) = host.both(&token, Identity::generate().unwrap(), 10).await;
     assert!(matches!(served, Err(JoinError::Invite(InviteError::Used))));
     assert!(joined.unwrap_err().to_string().contains("used already"));
+}
+
+/// Two machines of one name could not be told apart, and one of them be expelled for the other.
+#[tokio::test]
+async fn of_two_tokens_for_one_name_the_later_one_is_good() {
+    let host = Host::new();
+    let (lost, found) = (host.token(), host.token());
+    let (served, joined) = host.both(&lost, Identity::generate().unwrap(), 10).await;
+    assert!(matches!(served, Err(JoinError::Invite(InviteError::Unknown))));
+    assert!(joined.unwrap_err().to_string().contains("took it back"));
+    let south = Identity::generate().unwrap();
+    host.both(&found, copy(&south), 10).await.1.unwrap();
+    // One that was used is not taken back: its answer may have been lost.
+    let invited = Invited { name: "south", seat: None };
+    let third = host.book.invite(&host.trust, invited, Vec::new(), HOUR, WallTime(0)).unwrap();
+    assert!(!third.took_back);
+    host.both(&found, south, 10).await.1.unwrap();
+    let fourth = host.book.invite(&host.trust, invited, Vec::new(), HOUR, WallTime(0)).unwrap();
+    assert!(fourth.took_back);
+}
+
+#[tokio::test]
+async fn a_name_that_went_to_another_site_meanwhile_is_refused_and_the_token_not_used_up() {
+    let mut host = Host::new();
+    let (token, south) = (host.token(), Identity::generate().unwrap());
+    host.taken = vec!["south"];
+    let (served, joined) = host.both(&token, copy(&south), 10).await;
+    assert!(matches!(served, Err(JoinError::Invite(InviteError::Taken(_)))));
+    assert!(joined.unwrap_err().to_string().contains("there is a site named south already"));
+    host.taken.clear();
+    host.both(&token, Identity::generate().unwrap(), 10).await.1.unwrap();
 }
 
 #[tokio::test]
@@ -181,7 +220,8 @@ async fn a_seat_is_given_once_and_to_the_node_that_joined() {
             let (Peer::Stranger(key), stream) = host.net.accept().await.unwrap() else {
                 panic!("no stranger")
             };
-            let admitted = receive(stream, key, &host.trust, &host.book, WallTime(10)).await.unwrap();
+            let admitted =
+                receive(stream, key, &host.trust, (&host.book, &|_| false), WallTime(10)).await.unwrap();
             let (node, seat) = (admitted.statement.clone(), admitted.seat.clone().unwrap());
             admitted.welcome(Vec::new()).await.unwrap();
             (node, seat)

@@ -40,6 +40,9 @@ pub enum TrustError {
         /// Why.
         reason: String,
     },
+    /// A key of a federation lies where another one was to be made.
+    #[error("{0}: there is a federation already; its keys are never overwritten")]
+    Taken(String),
     /// A key is not one.
     #[error(transparent)]
     Key(#[from] InvalidKey),

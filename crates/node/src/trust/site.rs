@@ -61,6 +61,12 @@ impl SiteTrust {
 
     /// Writes the files. `trust.json` comes last: with it the site exists.
     pub fn store(&self, directory: &Path) -> Result<(), TrustError> {
+        self.store_keys(directory)?;
+        self.store_trust(directory)
+    }
+
+    /// All of them but `trust.json`.
+    pub(super) fn store_keys(&self, directory: &Path) -> Result<(), TrustError> {
         files::private_directory(directory)?;
         files::write_secret(&directory.join(NODE_KEY), &files::pem(KEY_TAG, self.identity.pkcs8()))?;
         let credentials = files::pem(CREDENTIAL_TAG, self.credentials.as_bytes());
@@ -71,7 +77,11 @@ impl SiteTrust {
         if let Some(seat) = &self.seat {
             files::write_text(&directory.join(SEAT), &(STANDARD.encode(seat.encode()) + "\n"))?;
         }
-        files::write_text(&directory.join(UNSTARTED), "this site was never started\n")?;
+        files::write_text(&directory.join(UNSTARTED), "this site was never started\n")
+    }
+
+    /// `trust.json`.
+    pub(super) fn store_trust(&self, directory: &Path) -> Result<(), TrustError> {
         let admission = STANDARD.encode(self.admission.encode());
         let file = TrustFile { version: 1, root: self.root.to_string(), admission };
         let path = directory.join(TRUST);
@@ -123,6 +133,28 @@ impl SiteTrust {
     }
 }
 
+/// Keys of a founding that came to no end: they lie in the site's directory, and nothing was signed with them yet.
+pub(super) struct Unfinished {
+    pub(super) identity: Identity,
+    pub(super) credentials: SealingKey,
+    pub(super) admin: AdminKey,
+}
+
+impl Unfinished {
+    /// What an earlier try left in a directory under this root key; none if there is a site, or a key of another federation.
+    pub(super) fn load(directory: &Path, root: &PublicKey) -> Result<Option<Self>, TrustError> {
+        let has = |name: &str| files::exists(&directory.join(name));
+        // One that was started is no try, whatever became of its files.
+        if has(TRUST)? || !has(UNSTARTED)? || !has(ADMIN_KEY)? {
+            return Ok(None);
+        }
+        let Ok(admin) = AdminKey::load(&directory.join(ADMIN_KEY), root) else { return Ok(None) };
+        let identity = load_identity(&directory.join(NODE_KEY))?;
+        let credentials = load_credentials(&directory.join(CREDENTIAL_KEY))?;
+        Ok(Some(Self { identity, credentials, admin }))
+    }
+}
+
 impl AdminKey {
     /// Writes the key and its certificate to one secret file.
     pub fn store(&self, path: &Path) -> Result<(), TrustError> {
@@ -148,7 +180,7 @@ impl codec::Versioned for AdminCertificate {
     const VERSION: u8 = 1;
 }
 
-fn load_identity(path: &Path) -> Result<Identity, TrustError> {
+pub(super) fn load_identity(path: &Path) -> Result<Identity, TrustError> {
     Ok(Identity::from_pkcs8(&files::from_pem(path, KEY_TAG, &files::read_secret(path)?)?)?)
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use skerry_base::WallTime;
 
 use super::*;
-use crate::trust::founding::{Founding, ROOT_KEY};
+use crate::trust::founding::{Founding, ROOT_KEY, SPARE_ADMIN_KEY};
 
 #[test]
 fn a_founded_site_comes_back_and_its_root_lies_elsewhere() {
@@ -26,6 +26,56 @@ fn a_founded_site_comes_back_and_its_root_lies_elsewhere() {
     }
     let error = Founding::new("north", WallTime(5)).unwrap().store_root(&federation).unwrap_err();
     assert!(error.to_string().contains("never overwritten"), "{error}");
+}
+
+/// The root key was carried away, as one is told to: the spare may be all that is left when the first box burns.
+#[test]
+fn the_spare_key_of_another_federation_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (site, federation) = (dir.path().join("site"), dir.path().join("federation"));
+    Founding::new("north", WallTime(5)).unwrap().store(&site, &federation).unwrap();
+    fs::remove_file(federation.join(ROOT_KEY)).unwrap();
+    let spare = fs::read(federation.join(SPARE_ADMIN_KEY)).unwrap();
+    let other = dir.path().join("other");
+    let founding = Founding::begin("south", WallTime(5), &other, &federation).unwrap();
+    for refused in [founding.store(&other, &federation), founding.store_root(&federation)] {
+        assert!(matches!(refused, Err(TrustError::Taken(_))), "{refused:?}");
+    }
+    assert!(!other.exists(), "what is refused leaves nothing behind");
+    assert_eq!(fs::read(federation.join(SPARE_ADMIN_KEY)).unwrap(), spare);
+}
+
+/// Wherever a founding is interrupted, the same again makes a site; another site's root is no such try.
+#[test]
+fn a_founding_that_was_interrupted_is_taken_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (site, federation) = (dir.path().join("site"), dir.path().join("federation"));
+    let first = Founding::new("north", WallTime(5)).unwrap();
+    first.first.store_keys(&site).unwrap();
+    let (root, spare) = (federation.join(ROOT_KEY), federation.join(SPARE_ADMIN_KEY));
+    // The keys of the site were there, then the root key, then the spare.
+    for left in 0..3 {
+        let again = Founding::begin("north", WallTime(6), &site, &federation).unwrap();
+        if left == 0 {
+            again.store(&site, &federation).unwrap();
+        } else {
+            let key = fs::read(&root).unwrap();
+            if left == 1 {
+                fs::remove_file(&spare).unwrap();
+            }
+            again.store(&site, &federation).unwrap();
+            assert_eq!(fs::read(&root).unwrap(), key, "it is the same federation");
+        }
+        let loaded = SiteTrust::load(&site).unwrap();
+        assert!(AdminKey::load(&spare, &loaded.root).is_ok());
+        let elsewhere = Founding::begin("x", WallTime(6), &dir.path().join("elsewhere"), &federation);
+        assert!(matches!(elsewhere, Err(TrustError::Taken(_))));
+        assert!(matches!(Founding::begin("x", WallTime(6), &site, &federation), Err(TrustError::Taken(_))));
+        fs::remove_file(site.join(TRUST)).unwrap();
+    }
+    SiteTrust::started(&site).unwrap();
+    let started = Founding::begin("x", WallTime(6), &site, &federation);
+    assert!(matches!(started, Err(TrustError::Taken(_))), "a site that lost its trust.json is no try");
 }
 
 #[test]

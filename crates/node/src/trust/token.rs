@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use skerry_base::WallTime;
 use skerry_base::codec::{self, Versioned};
 
+use super::TrustError;
 use super::identity::PublicKey;
+use super::invite::invite_key;
 
 const PREFIX: &str = "skerry1.";
 const CHECK_BYTES: usize = 4;
@@ -34,6 +36,13 @@ pub struct JoinToken {
     pub secret: [u8; 32],
     /// When it ends, by the inviter's clock.
     pub expires: WallTime,
+}
+
+impl JoinToken {
+    /// The public half of its one-time key: which invitation it is, and no secret.
+    pub(crate) fn invitation(&self) -> Result<PublicKey, TrustError> {
+        Ok(invite_key(&self.secret)?.1)
+    }
 }
 
 impl Versioned for JoinToken {
