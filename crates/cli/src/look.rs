@@ -52,6 +52,13 @@ pub(crate) fn called(site: &SiteStatus) -> String {
     }
 }
 
+/// The same in a list: also members that share a name are told apart.
+pub(crate) fn called_among(sites: &[SiteStatus], site: &SiteStatus) -> String {
+    let is_member = |site: &&SiteStatus| site.state == "member";
+    let is_shared = sites.iter().filter(is_member).filter(|other| other.name == site.name).count() > 1;
+    if is_shared { format!("{} ({})", site.name, short(&site.site)) } else { called(site) }
+}
+
 /// The beginning of an id.
 pub(crate) fn short(id: &str) -> String {
     id.chars().take(ID_SHOWN).collect()
@@ -147,5 +154,8 @@ mod tests {
         assert_eq!(only_one(&sites, "dbac612c"), None, "a name goes before an id");
         let alike = [site("a", "dbac612c00", "member"), site("b", "dbac612c01", "member")];
         assert_eq!(only_one(&alike, "dbac612c"), None);
+        let twins = [site("west", "0123456789", "member"), site("west", "1123456789", "member")];
+        assert_eq!(called_among(&twins, &twins[1]), "west (11234567)");
+        assert_eq!(called_among(&twins[..1], &twins[0]), "west");
     }
 }

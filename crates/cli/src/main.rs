@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Err(error) => return unread(&error),
     };
     let json = line.globals.json;
-    match verbs::run(line) {
+    match verbs::run(line).and_then(|exit| output::check_written().map(|()| exit)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             output::failure(&failure, json);

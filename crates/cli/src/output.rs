@@ -1,9 +1,11 @@
 //! What is printed: results on standard output, everything else on standard error.
 //!
 //! With `--json` a result is one document `{"version":1,"kind":…}`; fields are added, never changed. A reader
-//! that has gone away (`skerry status | head`) ends the printing and is no failure.
+//! that has gone away (`skerry status | head`) ends the printing and is no failure, unless what is shown once went with it; a
+//! disk that is full is one.
 
-use std::io::{IsTerminal, Write};
+use std::io::{Error, ErrorKind, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,10 +15,31 @@ use crate::exit::{Exit, Failure, Outcome};
 /// Version of the JSON documents.
 pub(crate) const VERSION: u64 = 1;
 
+/// Why the first line of a result that could not be written was not.
+static UNWRITTEN: OnceLock<Error> = OnceLock::new();
+
 /// Prints a line of a result.
 pub(crate) fn line(text: &str) {
-    // A closed pipe is the reader's right.
-    let _ = writeln!(std::io::stdout().lock(), "{text}");
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+        // The first one tells most.
+        let _ = UNWRITTEN.set(error);
+    }
+}
+
+/// That results were written. A closed pipe is the reader's right.
+pub(crate) fn check_written() -> Outcome<()> {
+    let error = UNWRITTEN.get().filter(|error| error.kind() != ErrorKind::BrokenPipe);
+    error
+        .map_or(Ok(()), |error| Err(Failure::failed(format!("could not write what is to be shown: {error}"))))
+}
+
+/// That what is shown once was written; else what to do now that it is lost.
+pub(crate) fn check_shown(lost: &str) -> Outcome<()> {
+    match UNWRITTEN.get() {
+        None => Ok(()),
+        Some(error) => Err(Failure::failed(format!("could not write what is shown once: {error}; {lost}"))),
+    }
 }
 
 /// Prints a line beside the result: progress, hints.

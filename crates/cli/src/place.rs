@@ -84,7 +84,8 @@ impl Place {
         let directory = self.directory()?;
         let mut sites = match Layout::load(&directory)? {
             Some(layout) => self.of_demo(&layout, globals)?,
-            None => vec![self.of_directory(&directory, globals)?],
+            // It may have been renamed since it was made: it is asked for its name, by [`Place::check`].
+            None => return Ok(vec![self.of_directory(&directory, globals)?]),
         };
         if let Some(only) = &globals.only_site {
             let names: Vec<String> = sites.iter().map(|site| site.name.clone()).collect();
@@ -116,21 +117,29 @@ impl Place {
         Err(last)
     }
 
-    /// Asks the site at an endpoint who it is, if one is named beside it.
+    /// Asks the site at an endpoint, or of a directory that was made under another name, who it is, if one is named beside it.
     pub(crate) async fn check(&self, site: &Site, globals: &Globals) -> Outcome<()> {
-        if self.endpoint.is_none() || globals.only_site.is_none() {
+        let Some(named) = &globals.only_site else { return Ok(()) };
+        if self.endpoint.is_none() && site.name == *named {
             return Ok(());
         }
         let there: StatusReport = site.client.get("/_skerry/v1/status").await?;
-        self.check_name(&there, globals)
+        self.check_name(site, &there, globals)
     }
 
-    /// Refuses an endpoint at which another site answers than the one that is named.
-    pub(crate) fn check_name(&self, there: &StatusReport, globals: &Globals) -> Outcome<()> {
+    /// Refuses a place at which another site answers than the one that is named.
+    pub(crate) fn check_name(&self, site: &Site, there: &StatusReport, globals: &Globals) -> Outcome<()> {
         match (&self.endpoint, &globals.only_site) {
-            (Some(endpoint), Some(named)) if *named != there.site_name && *named != there.site => {
+            (_, Some(named)) if *named == there.site_name || *named == there.site => Ok(()),
+            (Some(endpoint), Some(named)) => {
                 let hint = "name that one, or the endpoint of the other";
                 Err(Failure::usage(format!("at {endpoint} is {}, not {named}; {hint}", there.site_name)))
+            }
+            // Those of a demo were found by the name that they have there.
+            (None, Some(named)) if *named != site.name => {
+                let place = self.directory()?;
+                let (place, is) = (place.display(), &there.site_name);
+                Err(Failure::refused(format!("{place} has no site {named}; there is {is}")))
             }
             _ => Ok(()),
         }

@@ -65,6 +65,12 @@ impl Reach {
     /// What the directory's configuration says. One that names the certificates made here cannot be read before.
     /// Refused if the site could not start where it is to listen.
     pub(crate) fn configured(&self, directory: &Path) -> Outcome<Config> {
+        // A site without the certificate that was asked for could not be made a second time.
+        ca::check_names(&self.tls).map_err(|error| {
+            Failure::usage(format!(
+                "--tls: {error}; say a host name in ASCII (xn--…), as certificates have it"
+            ))
+        })?;
         let configured = match site_files::of_directory(directory) {
             Err(_) if !self.tls.is_empty() => Config::default(),
             read => read?,
@@ -221,6 +227,16 @@ mod tests {
         assert!(said.configured(directory.path()).is_ok());
         said.peer_listen = said.listen.clone();
         assert!(said.configured(directory.path()).unwrap_err().message.contains("same as s3.listen"));
+    }
+
+    #[test]
+    fn a_name_that_no_certificate_takes_is_said_before_anything_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused =
+            reach(&[], &["box.example", "bücher.example"]).configured(directory.path()).unwrap_err();
+        assert!(refused.message.contains("bücher.example"), "{}", refused.message);
+        assert_eq!(refused.exit, crate::exit::Exit::Usage);
+        assert!(reach(&[], &["xn--bcher-kva.example", "10.0.0.5"]).configured(directory.path()).is_ok());
     }
 
     #[test]

@@ -74,7 +74,18 @@ pub(crate) fn shown(directory: &Path) -> String {
 }
 
 fn load(file: Option<&Path>) -> Outcome<Config> {
-    Config::load(file, std::env::vars()).map_err(|error| Failure::usage(error.to_string()))
+    Config::load(file, variables()?).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// The variables of the environment that are ours. Others may be of any bytes.
+fn variables() -> Outcome<Vec<(String, String)>> {
+    let ours = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    let ours = ours.filter(|(name, _)| name.starts_with("SKERRY_"));
+    let text = |(name, value): (String, std::ffi::OsString)| match value.into_string() {
+        Ok(value) => Ok((name, value)),
+        Err(_) => Err(Failure::usage(format!("{name} in the environment is not text (UTF-8)"))),
+    };
+    ours.map(text).collect()
 }
 
 /// The configuration of a directory: its file or the defaults, and in any case itself as the directory.

@@ -19,6 +19,17 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     millis.map(Duration::from_millis).ok_or_else(|| format!("{text:?} is too long"))
 }
 
+/// What is to say something. A variable that is set to nothing counts as said.
+pub(crate) fn filled(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        // What it was is nothing: no secret is printed.
+        true => Err("it is empty (SKERRY_ACCESS_KEY and SKERRY_SECRET_KEY may be set to nothing): everybody would have that key; \
+                     say both, or neither"
+            .into()),
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// How long to wait for something: not nothing.
 pub(crate) fn wait(text: &str) -> Result<Duration, String> {
     match duration(text)? {

@@ -20,6 +20,7 @@ use crate::output;
 use crate::place::{Place, Site};
 use crate::progress::Waiting;
 use crate::site_files::has_site;
+use crate::words;
 
 /// How often the state is asked for.
 const REFRESH: Duration = Duration::from_secs(2);
@@ -38,7 +39,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "P")]
     port: Option<u16>,
     /// Access key of the user; together with the secret key, else made once per directory
-    #[arg(long, value_name = "KEY", env = "SKERRY_ACCESS_KEY", requires = "secret_key")]
+    #[arg(long, value_name = "KEY", env = "SKERRY_ACCESS_KEY", requires = "secret_key", value_parser = words::filled)]
     access_key: Option<String>,
     /// Secret key of the user
     #[arg(
@@ -46,7 +47,8 @@ pub(crate) struct Demo {
         value_name = "SECRET",
         env = "SKERRY_SECRET_KEY",
         hide_env_values = true,
-        requires = "access_key"
+        requires = "access_key",
+        value_parser = words::filled
     )]
     secret_key: Option<String>,
 }

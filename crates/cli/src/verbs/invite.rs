@@ -56,10 +56,17 @@ impl Invite {
         let request = InviteRequest { site: self.newcomer.clone(), expires_seconds, seat };
         let invited: Invited = site.client.post("/_skerry/v1/invites", &request).await?;
         if globals.json {
-            let body =
-                json!({ "site": self.newcomer, "token": invited.token, "expires_ms": invited.expires_ms });
+            let body = json!({
+                "site": self.newcomer, "token": invited.token, "expires_ms": invited.expires_ms,
+                "took_back": invited.took_back,
+            });
             output::document("invite", &body)?;
         } else {
+            if invited.took_back {
+                let before =
+                    format!("the token that was given out for {} before is good no more", self.newcomer);
+                output::note(&before);
+            }
             output::note(&format!(
                 "good once, until {}; on the new machine:",
                 words::wall(invited.expires_ms)
@@ -69,6 +76,10 @@ impl Invite {
                 output::note("then set site.seats in its skerry.toml as at the site's other nodes");
             }
         }
+        output::check_shown(match several {
+            true => "the token is lost, and the seat has to wait until it expires",
+            false => "the token is lost; say the same again, which takes it back",
+        })?;
         Ok(Exit::Done)
     }
 }

@@ -58,6 +58,9 @@ impl Join {
     }
 }
 
+/// What to do where it is not known whether the inviting site let this one in.
+const AGAIN: &str = "say the same again, with the same token and directory";
+
 /// Reads a token.
 pub(crate) fn read(token: &str) -> Outcome<JoinToken> {
     token.parse().map_err(|error: skerry_node::trust::token::InvalidToken| Failure::usage(error.to_string()))
@@ -71,12 +74,15 @@ pub(crate) async fn join(
     timeout: Duration,
 ) -> Outcome<()> {
     let asked = token.addresses.join(", ");
-    let silent = |_| Failure::unreachable(format!("no answer from {asked} within {timeout:?}"));
+    let silent = |_| Failure::unreachable(format!("no answer from {asked} within {timeout:?}; {AGAIN}"));
     let joined =
         tokio::time::timeout(timeout, init::join(directory, token, addresses)).await.map_err(silent)?;
     joined.map(drop).map_err(|error| match &error {
         InitError::Exists(_) | InitError::Join(JoinError::Refused(_)) => Failure::refused(error.to_string()),
         InitError::Net(_) => Failure::unreachable(error.to_string()),
+        InitError::Join(JoinError::Frame(_) | JoinError::HungUp) => {
+            Failure::failed(format!("{error}; {AGAIN}"))
+        }
         _ => Failure::failed(error.to_string()),
     })
 }

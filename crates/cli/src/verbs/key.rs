@@ -78,6 +78,10 @@ impl Create {
             output::note("the secret is shown this once:");
             output::line(&format!("access key  {}\nsecret key  {}", created.key.id, created.secret));
         }
+        output::check_shown(&format!(
+            "the key {0} was made and its secret is lost: `skerry key disable {0}`, and make another",
+            created.key.id
+        ))?;
         Ok(Exit::Done)
     }
 }

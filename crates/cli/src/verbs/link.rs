@@ -199,23 +199,27 @@ impl Link {
     }
 }
 
+/// Where a site is told to cut its links, of one that is not there.
+fn local(failure: Failure) -> Failure {
+    match failure.exit {
+        Exit::Refused => {
+            let hint = "this is said at the site itself: its --dir, or its --endpoint with SKERRY_TOKEN";
+            Failure { message: format!("{}; {hint}", failure.message), ..failure }
+        }
+        _ => failure,
+    }
+}
+
 impl Which {
     /// The site of the directory that is named, or who listens at the endpoint.
     fn site(&self, globals: &Globals) -> Outcome<Site> {
-        let local = |failure: Failure| match failure.exit {
-            Exit::Refused => {
-                let hint = "this is said at the site itself: its --dir, or its --endpoint with SKERRY_TOKEN";
-                Failure { message: format!("{}; {hint}", failure.message), ..failure }
-            }
-            _ => failure,
-        };
         let sites = self.place.sites(&self.named(globals)).map_err(local)?;
         sites.into_iter().next().ok_or_else(|| Failure::refused(format!("there is no site {}", self.target)))
     }
 
     /// Before anything is done: at the endpoint another site may listen than the one that is named.
     async fn check(&self, site: &Site, globals: &Globals) -> Outcome<()> {
-        self.place.check(site, &self.named(globals)).await
+        self.place.check(site, &self.named(globals)).await.map_err(local)
     }
 
     fn named(&self, globals: &Globals) -> Globals {

@@ -6,7 +6,7 @@ use clap::Args;
 use skerry_node::admin_shapes::{PinAct, PinList, PinRequest, PinStatus};
 
 use crate::arguments::Globals;
-use crate::exit::{Exit, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::look;
 use crate::output;
 use crate::place::Place;
@@ -80,15 +80,39 @@ impl Prefetch {
             |list: &PinList| list.pins.iter().find(|pin| pin.bucket == name && pin.prefix == prefix).cloned();
         let waiting = Waiting::new(&what, globals.json);
         while !self.no_wait
-            && let Some(pin) = this(&list).filter(|pin| !pin.complete && pin.reason.is_none())
+            && let Some(pin) = this(&list).filter(is_under_way)
         {
             waiting.say(format!("{what}: {} of {}", words::bytes(pin.here_bytes), words::bytes(pin.bytes)));
             tokio::time::sleep(AGAIN).await;
             list = site.client.get(PATH).await?;
         }
         drop(waiting);
-        show(&list, globals.json)
+        show(&list, globals.json)?;
+        match self.no_wait {
+            true => Ok(Exit::Done),
+            false => fetched(this(&list).as_ref(), &what),
+        }
     }
+}
+
+/// Whether there is something to wait for: more of it may come by itself.
+fn is_under_way(pin: &PinStatus) -> bool {
+    !pin.complete && (pin.reason.is_none() || pin.taking)
+}
+
+/// What a prefetch that nobody waits for any more came to: whoever goes to sea with it has to know.
+fn fetched(pin: Option<&PinStatus>, what: &str) -> Outcome {
+    let why = match pin {
+        Some(pin) if pin.complete => return Ok(Exit::Done),
+        Some(pin) => pin.reason.clone().unwrap_or_else(|| "it is under way".into()),
+        None => {
+            "the site knows of it no more: it was unpinned, or the site was started anew; say it again".into()
+        }
+    };
+    let here = pin.map_or_else(String::new, |pin| {
+        format!(", {} of {} are here", words::bytes(pin.here_bytes), words::bytes(pin.bytes))
+    });
+    Err(Failure { exit: Exit::Partial, message: format!("{what}: not all came{here}: {why}") })
 }
 
 impl Pins {
@@ -126,4 +150,29 @@ fn show(list: &PinList, json: bool) -> Outcome {
     let (pinned, most) = (words::bytes(list.pinned_bytes), words::bytes(list.most_bytes));
     output::line(&format!("pinned copies: {pinned} of at most {most}"));
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_prefetch_that_came_to_no_end_is_not_done() {
+        let pin = |complete, reason: Option<&str>, taking| PinStatus {
+            complete,
+            reason: reason.map(str::to_owned),
+            taking,
+            ..PinStatus::default()
+        };
+        let exit = |pin: Option<&PinStatus>| fetched(pin, "fetch x").map_err(|failure| failure.exit);
+        assert_eq!(exit(Some(&pin(true, None, false))), Ok(Exit::Done));
+        let lacks = pin(false, Some("k is not here"), false);
+        assert!(!is_under_way(&lacks) && exit(Some(&lacks)) == Err(Exit::Partial));
+        assert!(fetched(Some(&lacks), "fetch x").unwrap_err().message.contains("k is not here"));
+        assert_eq!(exit(None), Err(Exit::Partial), "unpinned");
+        // The first thing that a site says which was no member.
+        assert!(is_under_way(&pin(false, Some("this site is still taking the bucket's records"), true)));
+        assert!(is_under_way(&pin(false, None, false)) && !is_under_way(&pin(true, None, false)));
+    }
 }

@@ -8,7 +8,7 @@ use skerry_node::machine;
 use skerry_node::server::{Options, Running, StartError};
 use skerry_node::telemetry;
 use skerry_node::trust::access::AccessKey;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::arenas;
@@ -17,6 +17,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output;
 use crate::site_files::{self, Source};
 use crate::verbs::version;
+use crate::words;
 
 /// A thread without work ends after this: shorter than the pause of the workers, which would keep all alive.
 const IDLE_THREAD: std::time::Duration = std::time::Duration::from_secs(2);
@@ -27,7 +28,7 @@ pub(crate) struct Server {
     #[command(flatten)]
     source: Source,
     /// Access key with all rights that must exist; together with the secret key
-    #[arg(long, value_name = "KEY", env = "SKERRY_ACCESS_KEY", requires = "secret_key")]
+    #[arg(long, value_name = "KEY", env = "SKERRY_ACCESS_KEY", requires = "secret_key", value_parser = words::filled)]
     access_key: Option<String>,
     /// Its secret key
     #[arg(
@@ -35,7 +36,8 @@ pub(crate) struct Server {
         value_name = "SECRET",
         env = "SKERRY_SECRET_KEY",
         hide_env_values = true,
-        requires = "access_key"
+        requires = "access_key",
+        value_parser = words::filled
     )]
     secret_key: Option<String>,
     /// Arenas of the allocator: said by whoever started this process, or by itself when it starts anew
@@ -64,44 +66,85 @@ impl Server {
             .enable_all()
             .build()
             .map_err(|error| Failure::failed(format!("runtime: {error}")))?;
+        machine::raise_open_files();
         let access_key = self.access_key.zip(self.secret_key).map(|(id, secret)| AccessKey { id, secret });
-        runtime.block_on(serve(&config, access_key, self.stop_with_stdin))
+        let outcome = runtime.block_on(serve(&config, access_key, self.stop_with_stdin));
+        // Whoever was told to stop does not wait for a store that is being opened, or a name that is looked up: what is on disk
+        // is whole wherever the process ends.
+        runtime.shutdown_background();
+        outcome
     }
 }
 
 async fn serve(config: &Config, access_key: Option<AccessKey>, stop_with_stdin: bool) -> Outcome {
-    let stop = stop(stop_with_stdin)?;
-    tokio::pin!(stop);
+    let mut stop = Stop::listen(stop_with_stdin)?;
     let options = Options { access_key, commit: version::COMMIT, ..Options::default() };
     let running = tokio::select! {
         started = Running::start(config, options) => started.map_err(failure)?,
-        () = &mut stop => return Ok(Exit::Done),
+        () = stop.asked() => {
+            output::note("stopped before it served");
+            return Ok(Exit::Done);
+        }
     };
-    stop.await;
-    running.shutdown().await;
-    Ok(Exit::Done)
+    let fell = tokio::select! {
+        why = running.fell() => Some(why),
+        () = stop.asked() => None,
+    };
+    tokio::select! {
+        () = running.shutdown() => {}
+        () = stop.asked_twice() => {
+            return Err(Failure::failed("told to stop twice: requests under way were not let end"));
+        }
+    }
+    fell.map_or(Ok(Exit::Done), |why| Err(Failure::failed(why)))
 }
 
-/// Ends when the process is asked to stop.
-fn stop(with_stdin: bool) -> Outcome<impl Future<Output = ()>> {
-    let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("signals: {error}")));
-    let mut terminate = listen(SignalKind::terminate())?;
-    let mut interrupt = listen(SignalKind::interrupt())?;
-    let closed = with_stdin.then(closed_stdin);
-    Ok(async move {
-        let closed = async {
+/// What a process is asked to stop by.
+struct Stop {
+    terminate: Signal,
+    interrupt: Signal,
+    closed: Option<oneshot::Receiver<()>>,
+    /// How often by each signal: a demo's sites hear Ctrl-C of the terminal and then SIGTERM of the demo, which is once.
+    heard: [u32; 2],
+}
+
+impl Stop {
+    fn listen(with_stdin: bool) -> Outcome<Self> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::failed(format!("signals: {error}")));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            closed: with_stdin.then(closed_stdin),
+            heard: [0; 2],
+        })
+    }
+
+    /// Ends when the process is asked to stop once more, in any way.
+    async fn asked(&mut self) {
+        let Self { terminate, interrupt, closed, heard: [by_terminate, by_interrupt] } = self;
+        let gone = async {
             match closed {
                 // A sender that is gone means the same: nobody holds the line any more.
                 Some(closed) => drop(closed.await),
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            () = closed => {}
+        let is_gone = tokio::select! {
+            _ = terminate.recv() => { *by_terminate += 1; false }
+            _ = interrupt.recv() => { *by_interrupt += 1; false }
+            () = gone => true,
+        };
+        if is_gone {
+            self.closed = None;
         }
-    })
+    }
+
+    /// Ends when one signal came twice.
+    async fn asked_twice(&mut self) {
+        while self.heard.iter().all(|times| *times < 2) {
+            self.asked().await;
+        }
+    }
 }
 
 /// Watches standard input on a thread of its own, which ends with the process.

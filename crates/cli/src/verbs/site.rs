@@ -199,7 +199,7 @@ impl List {
         }
         let heading = ["SITE", "STATE", "DUTY", "LINK", "RTT", "HEARD", "UNACKED", "HOME OF", "ADDRESS"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
-        rows.extend(list.sites.iter().map(row));
+        rows.extend(list.sites.iter().map(|site| row(&list.sites, site)));
         output::line(&output::table(&rows));
         for site in &list.sites {
             if let Some(recovery) = &site.recovery {
@@ -210,9 +210,9 @@ impl List {
     }
 }
 
-fn row(site: &SiteStatus) -> Vec<String> {
+fn row(all: &[SiteStatus], site: &SiteStatus) -> Vec<String> {
     vec![
-        look::called(site),
+        look::called_among(all, site),
         state(site),
         site.duty.clone(),
         site.link.clone(),

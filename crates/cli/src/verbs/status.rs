@@ -36,7 +36,7 @@ impl Status {
             waiting.say(format!("asking {}", site.name));
             let answer = site.client.get::<StatusReport>("/_skerry/v1/status").await;
             if let Ok(report) = &answer {
-                self.place.check_name(report, &globals)?;
+                self.place.check_name(site, report, &globals)?;
             }
             answers.push((site, answer));
         }

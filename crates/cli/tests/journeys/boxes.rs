@@ -1,7 +1,7 @@
 //! From the demo to real boxes: init, server, invite, join, keys and buckets, TLS from the site's own authority.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -14,7 +14,11 @@ pub(crate) struct Box {
 
 impl Box {
     pub(crate) fn start(directory: &Path) -> Self {
-        let mut command = skerry(&["server", directory.to_str().unwrap()]);
+        Self::started(skerry(&["server", directory.to_str().unwrap()]), directory)
+    }
+
+    /// By this command.
+    fn started(mut command: Command, directory: &Path) -> Self {
         let mut this = Self { process: command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap() };
         wait_for("the server", || {
             assert_eq!(this.process.try_wait().unwrap(), None, "the server ended");
@@ -146,4 +150,67 @@ fn an_endpoint_with_a_certificate_of_the_own_authority() {
     assert_eq!(far(token.trim(), &[]).0, 2, "without the authority");
     assert_eq!(far("wrong", &ca).0, 5, "with a wrong token");
     server.stop();
+}
+
+/// A site by its own directory: what is lost with a full disk, how it is called after a rename, and how it ends.
+#[test]
+fn a_box_that_was_renamed_and_is_in_a_hurry_to_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (site, root) = (directory.path().join("site"), directory.path().join("root"));
+    let port = free_port();
+    configure(&site, port, "[limits]\ndrain = \"60s\"\nheader_timeout = \"60s\"\n");
+    assert_eq!(init(&site, &root, &[]).0, 0);
+    let dir = site.to_str().unwrap();
+    let mut shell = Command::new("sh");
+    let line = "ulimit -Sn 128; exec \"$0\" server \"$1\"";
+    shell.args(["-c", line, env!("CARGO_BIN_EXE_skerry"), dir]).stdin(Stdio::null());
+    let mut server = Box::started(shell, &site);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.process.id())).unwrap();
+    let files: Vec<&str> =
+        limits.lines().find(|line| line.starts_with("Max open files")).unwrap().split_whitespace().collect();
+    assert_eq!(files[3], files[4], "{limits}");
+
+    // A secret that is shown once, on a full disk.
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for (line, hint) in
+        [(&["key", "create"][..], "skerry key disable SK"), (&["invite", "porto"], "say the same again")]
+    {
+        for more in [&[][..], &["--json"]] {
+            let line = [line, &["--dir", dir], more].concat();
+            let (code, _, err) = told(&skerry(&line).stdout(full()).output().unwrap());
+            assert!(code == 1 && err.contains(hint), "{line:?}: {code}: {err}");
+        }
+    }
+    assert_eq!(ask(&site, &["invite", "porto"])["took_back"], true);
+    assert_eq!(ask(&site, &["invite", "braga"])["took_back"], false);
+
+    ask(&site, &["site", "rename", "lisbon", "lisboa"]);
+    for named in ["lisboa", "lisbon"] {
+        let (code, _, err) = told(&run(&["link", "budget", named, "--dir", dir]));
+        let (status, ..) = told(&run(&["status", "--site", named, "--dir", dir]));
+        match named {
+            "lisboa" => assert_eq!((code, status), (0, 0), "{err}"),
+            _ => {
+                assert_eq!((code, status), (0, 0), "{err}: the name that it was made with is its directory's")
+            }
+        }
+    }
+    let (code, _, err) = told(&run(&["link", "budget", "porto", "--dir", dir]));
+    assert!(code == 5 && err.contains("has no site porto; there is lisboa"), "{code}: {err}");
+
+    // A request that does not end holds a stop up, and the same signal once more ends that.
+    let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    std::io::Write::write_all(&mut client, b"PUT /photos/k HTTP/1.1\r\nHost: x\r\nContent-Le").unwrap();
+    signal(server.process.id(), "INT");
+    signal(server.process.id(), "TERM");
+    let is_closed = || std::net::TcpStream::connect(("127.0.0.1", port)).is_err().then_some(());
+    wait_for("the port to be closed", is_closed);
+    assert_eq!(
+        server.process.try_wait().unwrap(),
+        None,
+        "Ctrl-C and SIGTERM are once: a demo's sites hear both"
+    );
+    signal(server.process.id(), "INT");
+    let ended = wait_for("the server to end", || server.process.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(1), "requests were cut off");
 }

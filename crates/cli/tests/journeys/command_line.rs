@@ -272,3 +272,85 @@ fn a_dry_demo_makes_nothing() {
     assert!(code == 0 && out.contains("run 3 sites in"), "{out}");
     assert!(!dir.exists());
 }
+
+/// What a composition makes of variables that are not set.
+#[test]
+fn a_variable_that_is_set_to_nothing_makes_no_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let (site, root) = (directory.path().join("site"), directory.path().join("root"));
+    let (site, root) = (site.to_str().unwrap(), root.to_str().unwrap());
+    assert_eq!(told(&run(&["init", "--dir", site, "--root", root])).0, 0);
+    let demo = directory.path().join("demo");
+    for line in [&["server", site, "--dry-run"][..], &["demo", "--dry-run", "--dir", demo.to_str().unwrap()]]
+    {
+        for (key, secret) in [("", ""), ("SKFIRST", ""), ("", "secretsecret"), (" ", "secretsecret")] {
+            let mut command = skerry(line);
+            command.env("SKERRY_ACCESS_KEY", key).env("SKERRY_SECRET_KEY", secret);
+            let (code, out, err) = told(&command.output().unwrap());
+            assert_eq!(code, 2, "{line:?} {key:?} {secret:?}: {out}{err}");
+            assert!(err.contains("SKERRY_ACCESS_KEY") && !err.contains("secretsecret"), "{err}");
+        }
+    }
+}
+
+#[test]
+fn variables_of_others_may_be_of_any_bytes() {
+    let latin = std::os::unix::ffi::OsStrExt::from_bytes(b"caf\xe9");
+    let latin: &std::ffi::OsStr = latin;
+    let (code, out, err) = told(&skerry(&["config", "show"]).env("FOO", latin).output().unwrap());
+    assert!(code == 0 && out.contains("[s3]"), "{code}: {err}");
+    let (code, _, err) = told(&skerry(&["config", "show"]).env("SKERRY_LOG_LEVEL", latin).output().unwrap());
+    assert!(code == 2 && err.contains("SKERRY_LOG_LEVEL"), "{code}: {err}");
+}
+
+#[test]
+fn what_cannot_be_written_is_a_failure() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for line in [&["version"][..], &["version", "--json"], &["config", "show"]] {
+        let (code, _, err) = told(&skerry(line).stdout(full()).output().unwrap());
+        assert!(code == 1 && err.contains("could not write"), "{line:?}: {code}: {err}");
+    }
+    // A reader that has gone away is none.
+    let mut child = skerry(&["config", "show"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// A disk that was full, a directory without the right to write: the same again goes on.
+#[test]
+fn what_was_interrupted_is_taken_up_and_other_keys_are_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (block, root) = (directory.path().join("block"), directory.path().join("root"));
+    let site = block.join("site");
+    let line = ["init", "--dir", site.to_str().unwrap(), "--root", root.to_str().unwrap()];
+    std::fs::create_dir_all(&root).unwrap();
+    // The root key's directory is none: the site's keys are there then, and nothing else.
+    let elsewhere = directory.path().join("elsewhere");
+    std::fs::write(&elsewhere, "a file").unwrap();
+    let (code, _, err) = told(&run(&[
+        "init",
+        "--dir",
+        site.to_str().unwrap(),
+        "--root",
+        elsewhere.join("root").to_str().unwrap(),
+    ]));
+    assert!(code == 1 && !site.join("trust.json").exists(), "{code}: {err}");
+    let (code, _, err) = told(&run(&line));
+    assert_eq!(code, 0, "{err}");
+    // As one that ended before its last file.
+    let key = std::fs::read(root.join("root.key")).unwrap();
+    std::fs::remove_file(site.join("trust.json")).unwrap();
+    std::fs::remove_file(root.join("admin-2.key")).unwrap();
+    let (code, _, err) = told(&run(&line));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(std::fs::read(root.join("root.key")).unwrap(), key);
+    let spare = std::fs::read(root.join("admin-2.key")).unwrap();
+    // Carried away, as one is told to.
+    std::fs::remove_file(root.join("root.key")).unwrap();
+    let other = directory.path().join("other");
+    let (code, _, err) =
+        told(&run(&["init", "--dir", other.to_str().unwrap(), "--root", root.to_str().unwrap()]));
+    assert!(code == 5 && err.contains("never overwritten"), "{code}: {err}");
+    assert_eq!(std::fs::read(root.join("admin-2.key")).unwrap(), spare);
+    assert!(!other.exists());
+}
