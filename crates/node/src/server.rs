@@ -156,6 +156,14 @@ pub struct Options {
     pub commit: &'static str,
 }
 
+impl Options {
+    /// What can be refused before anything is opened.
+    fn check(&self) -> Result<(), StartError> {
+        let said = self.access_key.as_ref().map_or(Ok(()), AccessKey::is_said);
+        Ok(said.map_err(|weak| ServiceError::new(ErrorKind::InvalidArgument, weak.to_string()))?)
+    }
+}
+
 /// A site without its HTTP faces.
 pub struct Core {
     pub(crate) site: Arc<Site>,
@@ -212,10 +220,7 @@ impl Core {
     /// Opens the site in `config.node.dir` and joins it to the others. Call within a tokio runtime.
     pub async fn start(config: &Config, options: Options) -> Result<Self, StartError> {
         let directory = PathBuf::from(&config.node.dir);
-        if let Some(key) = &options.access_key {
-            // Said before anything is opened.
-            key.is_said().map_err(|weak| ServiceError::new(ErrorKind::InvalidArgument, weak.to_string()))?;
-        }
+        options.check()?;
         let trust = Arc::new(SiteTrust::load(&directory)?);
         let clock = Clock::default();
         let given = |memory| Rooms::of(memory, machine::processors());
@@ -286,11 +291,6 @@ impl Core {
         let core = Self { site, rooms, trust, registry, services, recovery, committer, machine, tasks };
         core.first_records(&directory, life, options.access_key).await?;
         core.hear(heard);
-        let (drive, panics) = (core.site.drive.clone(), core.tasks.panics());
-        core.tasks.spawn(async move {
-            drive.falls().await;
-            panics.count("federation");
-        });
         let (peers, tasks) = (core.site.peers.clone(), core.tasks.clone());
         core.tasks.keep("circuits", move || circuits::keep(peers.clone(), liveness.clone(), tasks.clone()));
         if let Some(view) = view {
@@ -313,6 +313,11 @@ impl Core {
         let (site, tasks) = (self.site.clone(), self.tasks.clone());
         let asked = Arc::new(tokio::sync::Mutex::new(asked));
         self.tasks.keep("giving", move || giving::work(site.clone(), tasks.clone(), asked.clone()));
+        let (drive, panics) = (self.site.drive.clone(), self.tasks.panics());
+        self.tasks.spawn(async move {
+            drive.falls().await;
+            panics.count("federation");
+        });
     }
 
     /// What must be durable before anything is served: the life, the roster, the own site, the first key.

@@ -320,21 +320,13 @@ fn what_cannot_be_written_is_a_failure() {
 #[test]
 fn what_was_interrupted_is_taken_up_and_other_keys_are_left_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let (block, root) = (directory.path().join("block"), directory.path().join("root"));
-    let site = block.join("site");
+    let (site, root) = (directory.path().join("site"), directory.path().join("root"));
     let line = ["init", "--dir", site.to_str().unwrap(), "--root", root.to_str().unwrap()];
-    std::fs::create_dir_all(&root).unwrap();
-    // The root key's directory is none: the site's keys are there then, and nothing else.
-    let elsewhere = directory.path().join("elsewhere");
-    std::fs::write(&elsewhere, "a file").unwrap();
-    let (code, _, err) = told(&run(&[
-        "init",
-        "--dir",
-        site.to_str().unwrap(),
-        "--root",
-        elsewhere.join("root").to_str().unwrap(),
-    ]));
-    assert!(code == 1 && !site.join("trust.json").exists(), "{code}: {err}");
+    // Nobody makes a directory there: the site's keys are there then, and nothing else.
+    let nowhere = ["init", "--dir", site.to_str().unwrap(), "--root", "/proc/skerry-root"];
+    let (code, _, err) = told(&run(&nowhere));
+    assert_eq!(code, 1, "{err}");
+    assert!(site.join("node.key").exists() && !site.join("trust.json").exists());
     let (code, _, err) = told(&run(&line));
     assert_eq!(code, 0, "{err}");
     // As one that ended before its last file.
