@@ -219,8 +219,7 @@ impl Remembered {
 impl Core {
     /// Opens the site in `config.node.dir` and joins it to the others. Call within a tokio runtime.
     pub async fn start(config: &Config, options: Options) -> Result<Self, StartError> {
-        let directory = PathBuf::from(&config.node.dir);
-        options.check()?;
+        let directory = options.check().map(|()| PathBuf::from(&config.node.dir))?;
         let trust = Arc::new(SiteTrust::load(&directory)?);
         let clock = Clock::default();
         let given = |memory| Rooms::of(memory, machine::processors());
