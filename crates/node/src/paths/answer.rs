@@ -144,15 +144,31 @@ pub(crate) async fn object(site: &Arc<Site>, read: Read, most: u64) -> (Response
     if !site.is_member(read.bucket) {
         return (Response::NotMember, Vec::new());
     }
-    let (store, bucket) = (site.store.clone(), read.bucket);
-    let find = move || found(&store, read, most);
-    match tokio::task::spawn_blocking(find).await.map_err(refusal::task) {
-        Ok(Ok((Response::NoObject { .. }, _))) if !site.is_complete(bucket) => {
-            (Response::Joining, Vec::new())
+    let (store, bucket, me) = (site.store.clone(), read.bucket, site.id);
+    // Looked up first: what it becomes complete with is found.
+    let is_complete = site.is_complete(bucket);
+    let find = move || {
+        // A version that is named is no other one elsewhere.
+        let is_sure = is_complete || !matches!(read.which, Which::Current);
+        match is_sure || is_taken(&store, me, &read)? {
+            true => found(&store, read, most),
+            false => Ok((Response::Joining, Vec::new())),
         }
+    };
+    match tokio::task::spawn_blocking(find).await.map_err(refusal::task) {
+        Ok(Ok((Response::NoObject { .. }, _))) if !is_complete => (Response::Joining, Vec::new()),
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) | Err(error) => (list::refused(&error), Vec::new()),
     }
+}
+
+/// Whether a site that is still taking a bucket's records has come by what is current here by taking them, or wrote it: what it
+/// read long ago may have been overwritten or deleted since.
+fn is_taken(store: &skerry_storage::Store, me: SiteId, read: &Read) -> Outcome<bool> {
+    let view = &store.view();
+    let Found::Object(record) = Wanted::look(view, read.bucket, &read.key, None)? else { return Ok(true) };
+    let vector = space::vector(view, read.bucket).map_err(unreadable)?;
+    Ok(record.site == me || vector.covers(record.dot))
 }
 
 fn found(store: &skerry_storage::Store, read: Read, most: u64) -> Outcome<(Response, Vec<Bytes>)> {

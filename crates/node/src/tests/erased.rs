@@ -2,6 +2,7 @@
 //! whom it asks.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use skerry_base::{BucketId, SiteId};
 use skerry_federation::Input;
@@ -15,6 +16,8 @@ use skerry_model::space;
 use super::refusing::{say, settles};
 use super::within::{get, site_of};
 use super::world::{TestSite, TestWorld, context};
+use crate::paths::answer;
+use crate::peers::message::{Part, Read, Response, Which};
 use crate::site::unreadable;
 
 /// Two sites: the second reads what the first keeps, and becomes no member.
@@ -294,4 +297,35 @@ async fn a_node_without_a_lease_shows_no_version_that_its_site_has_erased() {
     world.converged("photos").await;
     assert_eq!(get(three, "k").await.unwrap().0, "u");
     world.stop().await;
+}
+
+/// A write makes a member, which takes all records from then on: what it read before is asked for as before until it has them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_is_still_joining_serves_nothing_that_it_read_long_ago() {
+    for deletes in [false, true] {
+        let (world, id) = apart(None, "manual").await;
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.put("photos", "k", "v1").await.unwrap();
+        assert_eq!(two.get("photos", "k").await.unwrap(), "v1");
+        match deletes {
+            true => one.delete("photos", "k").await.unwrap(),
+            false => drop(one.put("photos", "k", "v2").await.unwrap()),
+        }
+        // What it has to take is on its way meanwhile.
+        two.set_delay(one, Duration::from_secs(2));
+        two.put("photos", "other", "o").await.unwrap();
+        let asked =
+            |key: &str| Read { bucket: id, key: key.into(), which: Which::Current, part: Part::Nothing };
+        let old = answer::object(two.site(), asked("k"), 0).await.0;
+        let own = answer::object(two.site(), asked("other"), 0).await.0;
+        assert!(two.site().is_member(id) && !two.site().is_complete(id));
+        assert!(matches!(old, Response::Joining), "others are sent on: {old:?}");
+        assert!(matches!(own, Response::Object(_)), "what it wrote itself it gives: {own:?}");
+        match deletes {
+            true => assert_eq!(why_not(two, "k").await, ErrorKind::NoSuchKey),
+            false => assert_eq!(two.get("photos", "k").await.unwrap(), "v2"),
+        }
+        assert_eq!(two.get("photos", "other").await.unwrap(), "o");
+        world.stop().await;
+    }
 }
