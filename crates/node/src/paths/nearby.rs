@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 use super::lost;
 use crate::site::Site;
 
-/// Sites asked at once whether they have what no known holder has, or only a far one.
+/// Sites asked at once whether they have what no known holder has, or only a far one; of the former all are asked, in rounds.
 const BESIDES: usize = 16;
 /// How many times as far as who is asked beforehand the one is whom that may spare.
 const TIMES: u32 = 10;
@@ -116,22 +116,29 @@ impl Nearby {
         near.ok().flatten().or(Some(first.site))
     }
 
-    /// Linked sites that are not among the holders and say that they have it.
-    pub(super) async fn others_with(
-        &self,
-        site: &Arc<Site>,
-        chunk: ChunkId,
-        holders: &[SiteId],
-    ) -> Vec<SiteId> {
+    /// Of these the sites that say that they have it.
+    pub(super) async fn having(&self, site: &Arc<Site>, chunk: ChunkId, others: Vec<SiteId>) -> Vec<SiteId> {
         let (domain, wanted) = (self.domain, [chunk]);
-        let others = site.boxes.linked().into_iter().filter(|other| !holders.contains(other)).take(BESIDES);
         let wanted = &wanted;
-        let asked = others.map(|other| async move {
+        let asked = others.into_iter().map(|other| async move {
             let has = lost::has(site, other, domain, wanted).await;
             has.is_some_and(|has| !has.is_empty()).then_some(other)
         });
         futures::future::join_all(asked).await.into_iter().flatten().collect()
     }
+}
+
+/// Everybody who is linked and was not asked, in rounds of which each is twice as large as the one before: a body is told as
+/// out of reach when no one has it, and not because its holder was not among the first.
+pub(super) fn rounds(linked: impl IntoIterator<Item = SiteId>, asked: &[SiteId]) -> Vec<Vec<SiteId>> {
+    let mut rest: Vec<SiteId> = linked.into_iter().filter(|other| !asked.contains(other)).collect();
+    let (mut rounds, mut size) = (Vec::new(), BESIDES);
+    while !rest.is_empty() {
+        let later = rest.split_off(size.min(rest.len()));
+        rounds.push(std::mem::replace(&mut rest, later));
+        size *= 2;
+    }
+    rounds
 }
 
 /// Who is asked before the first of the holders: fellows unless it is one itself, and who is much nearer.
@@ -166,6 +173,7 @@ async fn first_with(
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     fn at(site: u8, rtt_ms: u64) -> Neighbour {
@@ -194,6 +202,20 @@ mod tests {
     fn fellows_are_asked_before_anybody_at_another_site_and_not_before_each_other() {
         assert_eq!(asked(at(1, 2), &[at(2, 1), fellow(3)]), [3]);
         assert_eq!(asked(fellow(1), &[fellow(2), at(3, 0)]), [] as [u8; 0]);
+    }
+
+    #[test]
+    fn whoever_is_linked_is_asked_once_before_a_body_is_told_as_out_of_reach() {
+        let site = |number: u16| SiteId([&number.to_be_bytes()[..], &[0; 14]].concat().try_into().unwrap());
+        let all: Vec<SiteId> = (0..1000).map(site).collect();
+        let asked = [site(3), site(999)];
+        let rounds = rounds(all.clone(), &asked);
+        assert_eq!(rounds.iter().map(Vec::len).collect::<Vec<_>>(), [16, 32, 64, 128, 256, 502]);
+        let mut came = rounds.concat();
+        came.extend(asked);
+        came.sort_unstable();
+        assert_eq!(came, all);
+        assert!(super::rounds([site(3)], &asked).is_empty());
     }
 
     #[test]

@@ -22,7 +22,7 @@ use skerry_storage::{Class, OpenChunk, PIECE_BLOCKS, Pin, ReadError};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::bucket::Bucket;
-use super::nearby::Nearby;
+use super::nearby::{Nearby, rounds};
 use super::refusal;
 use crate::bulk::{Bulk, Grant};
 use crate::peers::chunks::breath;
@@ -220,9 +220,13 @@ impl Chunks {
         if let Some(bytes) = self.ask_these(errand, chunk, &holders, &mut tried).await {
             return Ok(bytes);
         }
-        let others = self.nearby.others_with(site, chunk.id, &holders).await;
-        let found = self.ask_these(errand, chunk, &others, &mut tried).await;
-        found.ok_or(tried)
+        for round in rounds(site.boxes.linked(), &holders) {
+            let others = self.nearby.having(site, chunk.id, round).await;
+            if let Some(bytes) = self.ask_these(errand, chunk, &others, &mut tried).await {
+                return Ok(bytes);
+            }
+        }
+        Err(tried)
     }
 
     async fn ask_these(
