@@ -19,7 +19,7 @@ use skerry_gateway::service::{
     ErrorKind, Outcome, PinAct, PinList, PinRequest, PinStatus, ServiceError, VERSION,
 };
 use skerry_model::body::{Step, Walk};
-use skerry_model::bucket::{Joins, list_buckets};
+use skerry_model::bucket::{Joins, all_buckets, list_buckets};
 use skerry_model::space::{self, Cursor, SpaceError};
 use skerry_model::{Entry, Record};
 use tokio::sync::Notify;
@@ -207,7 +207,7 @@ async fn begin(site: &Arc<Site>, bucket: &Bucket, pin: Pin, act: PinAct, known: 
     if site.store.usage_of_cache().cap == 0 {
         return Err(invalid("this site keeps no copies: storage.cache is 0".into()));
     }
-    if known.is_none() && site.pins.all().len() >= MOST {
+    if known.is_none() && !make_room(&mut site.pins.all(), MOST) {
         return Err(invalid(format!("a site has at most {MOST} pins; unpin one")));
     }
     // What is pinned already need not be fetched once.
@@ -221,6 +221,17 @@ async fn begin(site: &Arc<Site>, bucket: &Bucket, pin: Pin, act: PinAct, known: 
     keep(site, &pin, Some(if prefetch { PREFETCHED } else { PINNED })).await?;
     site.pins.all().insert(pin, Progress { prefetch, ..Progress::default() });
     Ok(())
+}
+
+/// Whether there is room for one more: what was fetched once and is done makes way, and is shown no more.
+fn make_room(all: &mut BTreeMap<Pin, Progress>, most: usize) -> bool {
+    while all.len() >= most {
+        let Some(done) = all.iter().find(|(_, progress)| progress.done).map(|(pin, _)| pin.clone()) else {
+            return false;
+        };
+        all.remove(&done);
+    }
+    true
 }
 
 /// A pin needs the whole bucket's records, and this site may not follow it.
@@ -290,7 +301,7 @@ pub(crate) async fn work(site: Arc<Site>) {
 async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
     let id = pin.0;
     let Some(bucket) = site.claim_of(id).await? else {
-        return Ok(());
+        return outlived(site, pin).await;
     };
     refuse_outside(site, &bucket, &pin.1)?;
     // Before what is known: what is unmarked from here on may be this pin's.
@@ -341,6 +352,20 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
     note(site, pin, &progress);
     let spent = (begun, site.clock.now());
     walked(site, pin, unpinned, |walks| walks.whole(whole.then_some(seen), failed, spent));
+    Ok(())
+}
+
+/// What is pinned of a deleted bucket ends by itself: no name says any more what is to be unpinned, and the store lets go of what
+/// nothing refers to. A bucket that has no name at the moment is waited for.
+async fn outlived(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
+    let (system, bucket) = (site.system, pin.0);
+    let all = site.read(move |view| all_buckets(view, system).map_err(unreadable)).await?;
+    if all.iter().any(|resolved| resolved.claim.bucket == bucket) {
+        return Ok(());
+    }
+    keep(site, pin, None).await?;
+    site.pins.all().remove(pin);
+    tracing::info!(%bucket, prefix = pin.1, "the bucket of a pinned prefix is no more");
     Ok(())
 }
 
@@ -652,6 +677,19 @@ async fn unmark(site: &Arc<Site>, bucket: &Bucket, prefix: &str) -> Outcome<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_fetched_once_makes_way_for_what_is_to_be_pinned() {
+        let pin = |number: u8| (BucketId([number; 16]), String::new());
+        let standing = |done| Progress { prefetch: done, done, ..Progress::default() };
+        let mut all: BTreeMap<Pin, Progress> =
+            [(pin(1), standing(false)), (pin(2), standing(true)), (pin(3), standing(true))].into();
+        assert!(make_room(&mut all, 3));
+        assert_eq!(all.keys().cloned().collect::<Vec<_>>(), [pin(1), pin(3)]);
+        assert!(make_room(&mut all, 2));
+        assert!(!make_room(&mut all, 1), "what is pinned stays");
+        assert_eq!(all.keys().cloned().collect::<Vec<_>>(), [pin(1)]);
+    }
 
     #[test]
     fn bodies_on_their_way_together_find_no_more_room_than_there_is() {

@@ -2,7 +2,7 @@
 
 use skerry_gateway::service::{BucketPatch, ErrorKind, JoinRequest, Outcome, PinAct, PinRequest, PinStatus};
 
-use super::world::{TestSite, TestWorld, noise};
+use super::world::{TestSite, TestWorld, context, noise};
 
 async fn act(site: &TestSite, prefix: &str, act: PinAct) -> Outcome<Vec<PinStatus>> {
     let request = PinRequest { bucket: "photos".into(), prefix: prefix.into(), act };
@@ -141,5 +141,23 @@ async fn what_does_not_fit_says_so_and_what_is_pinned_outlives_other_copies() {
         pins.iter().all(|pin| pin.complete && pin.objects == 6)
     })
     .await;
+    world.stop().await;
+}
+
+/// No name says any more what is to be unpinned.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_pinned_of_a_deleted_bucket_ends_by_itself() {
+    let mut world = TestWorld::new(1).await;
+    {
+        let one = &world.sites[0];
+        one.create_bucket("photos").await.unwrap();
+        act(one, "menu/", PinAct::Pin).await.unwrap();
+        one.services().buckets.delete(&context(), "photos").await.unwrap();
+        let pins = || async { one.services().admin.pins().await.unwrap().pins };
+        one.until("the pin is gone", || async { pins().await.is_empty() }).await;
+    }
+    world.sites[0].stop().await;
+    world.sites[0].start().await;
+    assert!(world.sites[0].services().admin.pins().await.unwrap().pins.is_empty());
     world.stop().await;
 }
