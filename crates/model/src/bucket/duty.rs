@@ -175,8 +175,9 @@ pub fn report_duty(
     report: &DutyReport,
 ) -> Result<Option<(String, Object)>, SpaceError> {
     let now = duty(view, system, site)?;
-    let same =
-        now.report.as_ref().is_some_and(|said| DutyReport { said: report.said, ..said.clone() } == *report);
+    // When it will be done moves with each moment in which nothing comes nearer: that alone is no news for all sites.
+    let as_now = |said: &DutyReport| DutyReport { said: report.said, ends: report.ends, ..said.clone() };
+    let same = now.report.as_ref().is_some_and(|said| as_now(said) == *report);
     if now.epoch != report.epoch || now.epoch == 0 || same {
         return Ok(None);
     }

@@ -137,3 +137,23 @@ fn v1_fixtures() {
     assert_eq!(hex(&codec::encode(&report)), "01030001020304050109017807");
     assert_eq!(codec::decode::<DutyReport>(&codec::encode(&report)).unwrap(), report);
 }
+
+/// A drain that waits for weeks moves when it will be done with each look: that is no record at every site.
+#[test]
+fn when_it_will_be_done_is_no_news_where_nothing_came_nearer() {
+    let mut oslo = Site::new(1, "oslo");
+    let epoch = oslo.assign(Duty::Drain);
+    let report = |bytes: u64, ends: u64, wall: u64| DutyReport {
+        epoch,
+        bodies: 1,
+        bytes,
+        ends: Some(WallTime(ends)),
+        said: WallTime(wall),
+        ..DutyReport::default()
+    };
+    let said = report_duty(&oslo.tables, system(), OSLO, &report(100, 10, 1)).unwrap();
+    let (key, object) = said.unwrap();
+    oslo.write(system(), &key, Ask::Put(Box::new(object)));
+    assert!(report_duty(&oslo.tables, system(), OSLO, &report(100, 20, 2)).unwrap().is_none());
+    assert!(report_duty(&oslo.tables, system(), OSLO, &report(90, 20, 3)).unwrap().is_some());
+}
