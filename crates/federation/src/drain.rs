@@ -9,7 +9,9 @@
 //! Invariants: a site's word counts in the life in which it gave it: one that was started anew says everything again;
 //! a record that is not covered by somebody who answered in this look is lacking, a body that nobody who can be asked has
 //! said to hold; *safe* needs the word of each of them once more, so a silent one holds it up ([`Output::Doubt`]) and what
-//! it holds is not handed over twice for a moment's silence; *safe* names the vectors it was found for, and
+//! it holds is not handed over twice for a moment's silence; once it was safe, those it rested on are believed in their
+//! silence ([`Input::Believe`]), so that what others say that they hold less is heard all the same, and nothing is said to be
+//! safe on such a belief; *safe* names the vectors it was found for, and
 //! who writes that down compares them with those of that moment, so that nothing written meanwhile is forgotten; this
 //! site itself never counts, nor does one that says that it goes: it is emptied as well, or leaves the bucket. Of two that
 //! ask each other one is told so, because each has begun to go before it asks. Words are asked of members only, so that a
@@ -102,7 +104,11 @@ pub enum Input {
         bytes: u64,
         /// Whatever is neither record nor body.
         others: u64,
+        /// Versions that are not counted because one who is believed in its silence holds them.
+        believed: u64,
     },
+    /// Whose last word counts as long as they are silent: those on whom it rested when it was said that nothing is lacking.
+    Believe(BTreeSet<SiteId>),
 }
 
 /// What is to be done.
@@ -157,6 +163,8 @@ struct Known {
     upto: Vector,
     /// In this look.
     seen: Option<Vector>,
+    /// In the last in which it answered, if it has not in this one.
+    saw: Option<Vector>,
     /// Whether what it said last confirms what it said before.
     fresh: bool,
 }
@@ -189,6 +197,8 @@ pub struct Drain {
     known: BTreeMap<(BucketId, SiteId), Known>,
     step: Step,
     open: BTreeSet<(BucketId, SiteId)>,
+    /// Whose last word counts as long as they are silent.
+    believed: BTreeSet<SiteId>,
     /// Who said in this look that it goes.
     going: BTreeSet<(BucketId, SiteId)>,
     /// Whose words the look through the bodies rests on.
@@ -223,7 +233,8 @@ impl Drain {
             }
             Input::Silent(bucket, site) => {
                 if let Some(known) = self.known.get_mut(&(bucket, site)) {
-                    (known.seen, known.fresh) = (None, false);
+                    known.saw = known.seen.take().or_else(|| known.saw.take());
+                    known.fresh = false;
                 }
                 self.open.remove(&(bucket, site));
             }
@@ -231,11 +242,12 @@ impl Drain {
                 // A life is needed to notice that the holder was started anew: it is asked for in the next look.
                 self.known.entry((bucket, site)).or_default().held.insert(dot);
             }
-            Input::Scanned { bodies, bytes, others } => {
+            Input::Scanned { bodies, bytes, others, believed } => {
                 if self.step == Step::Scanning {
-                    self.scanned(Lacking { bodies, bytes, others, ..self.lacking }, now, out);
+                    self.scanned((Lacking { bodies, bytes, others, ..self.lacking }, believed), now, out);
                 }
             }
+            Input::Believe(sites) => self.believed = sites,
         }
         if self.open.is_empty() {
             match self.step {
@@ -266,6 +278,16 @@ impl Drain {
             known.is_some_and(|known| known.life.is_some() && known.held.contains(dot))
         };
         self.sites.iter().filter(holds).copied().collect()
+    }
+
+    /// The same, and who is silent and believed to hold it by its last word.
+    pub fn believed_holders(&self, bucket: BucketId, dot: Dot) -> BTreeSet<SiteId> {
+        let holds = |site: &&SiteId| {
+            let known = self.known.get(&(bucket, **site)).filter(|_| self.stays(bucket, **site));
+            known.is_some_and(|known| known.life.is_some() && known.held.contains(dot))
+        };
+        let silent = self.believed.iter().filter(holds).copied();
+        self.holders(bucket, dot).into_iter().chain(silent).collect()
     }
 
     /// Whether enough others hold a body before this site goes: see [`left_behind`]. `may`: all that may hold it, whether or not
@@ -307,6 +329,14 @@ impl Drain {
         })
     }
 
+    /// Whether somebody who is silent and believed had it when it answered last, or holds its body.
+    pub fn is_believed_to_have(&self, bucket: BucketId, dot: Dot) -> bool {
+        self.believed.iter().any(|site| {
+            let saw = self.known.get(&(bucket, *site)).and_then(|known| known.saw.as_ref());
+            saw.is_some_and(|saw| saw.covers(dot))
+        }) || !self.believed_holders(bucket, dot).is_empty()
+    }
+
     /// Who of those that could take over said in this look that it goes itself.
     pub fn going(&self) -> impl Iterator<Item = (BucketId, SiteId)> + '_ {
         self.going.iter().copied()
@@ -325,7 +355,10 @@ impl Drain {
         self.own = own;
         let own = &self.own;
         self.known.retain(|(bucket, _), _| own.contains_key(bucket));
-        self.known.values_mut().for_each(|known| (known.seen, known.fresh) = (None, false));
+        for known in self.known.values_mut() {
+            known.saw = known.seen.take().or_else(|| known.saw.take());
+            known.fresh = false;
+        }
         self.step = Step::Asking;
         self.going.clear();
         self.lacking = Lacking::default();
@@ -362,23 +395,22 @@ impl Drain {
             (known.held, known.upto) = (word.held.spans, word.held.upto);
         }
         known.life = Some(word.life);
-        known.seen = word.seen;
+        (known.seen, known.saw) = (word.seen, None);
     }
 
-    /// How many records of a bucket nobody who answered has.
-    fn unseen(&self, bucket: BucketId, own: &Own) -> u64 {
+    /// How many records of a bucket nobody who answered has, nor one of `silent` by its last word.
+    fn unseen(&self, bucket: BucketId, own: &Own, silent: &BTreeSet<SiteId>) -> u64 {
         let mut seen = Vector::new();
-        for site in &self.sites {
-            if let Some(said) = self.known.get(&(bucket, *site)).and_then(|known| known.seen.as_ref()) {
-                seen.merge(said);
-            }
-        }
+        let said = |site| self.known.get(&(bucket, site));
+        let now = self.sites.iter().filter_map(|site| said(*site)?.seen.as_ref());
+        let before = silent.iter().filter_map(|site| said(*site)?.saw.as_ref());
+        now.chain(before).for_each(|vector| seen.merge(vector));
         own.vector.iter().map(|(origin, seq)| seq.saturating_sub(seen.get(origin))).sum()
     }
 
     /// All who can be asked have answered.
     fn asked(&mut self, out: &mut Vec<Output>) {
-        self.lacking = self.records();
+        self.lacking = self.records(&self.believed);
         for (bucket, own) in &self.own {
             let complete = |site: &&SiteId| {
                 let known = self.known.get(&(*bucket, **site));
@@ -399,13 +431,13 @@ impl Drain {
         out.push(Output::Scan);
     }
 
-    fn records(&self) -> Lacking {
-        let records = self.own.iter().map(|(bucket, own)| self.unseen(*bucket, own)).sum();
+    fn records(&self, silent: &BTreeSet<SiteId>) -> Lacking {
+        let records = self.own.iter().map(|(bucket, own)| self.unseen(*bucket, own, silent)).sum();
         let homes = self.own.values().filter(|own| own.home).count() as u64;
         Lacking { records, homes, ..Lacking::default() }
     }
 
-    fn scanned(&mut self, lacking: Lacking, now: Instant, out: &mut Vec<Output>) {
+    fn scanned(&mut self, (lacking, believed): (Lacking, u64), now: Instant, out: &mut Vec<Output>) {
         self.lacking = lacking;
         // More than at first: it was not all known then.
         if self.began.is_none_or(|(_, first)| lacking.bytes > first) {
@@ -414,6 +446,12 @@ impl Drain {
         if !lacking.is_nothing() {
             (self.step, self.was_safe) = (Step::Resting, false);
             out.push(Output::Lacks(lacking));
+            return;
+        }
+        // Silence is no word against what was said before, and none for it.
+        if believed > 0 || !self.records(&BTreeSet::new()).is_nothing() {
+            (self.step, self.was_safe) = (Step::Resting, false);
+            out.push(Output::Doubt);
             return;
         }
         self.step = Step::Confirming;
@@ -430,7 +468,7 @@ impl Drain {
             .relied
             .iter()
             .all(|of| self.sites.contains(&of.1) && self.known.get(of).is_some_and(|known| known.fresh));
-        let lacking = self.records();
+        let lacking = self.records(&BTreeSet::new());
         if all_stand && lacking.is_nothing() && self.lacking.is_nothing() {
             self.was_safe = true;
             let vectors = self.own.iter().map(|(bucket, own)| (*bucket, own.vector.clone())).collect();

@@ -59,7 +59,7 @@ impl Run {
     /// The shell's look through the bodies.
     fn scan(&mut self, bodies: &[u64]) -> Vec<Output> {
         let lacking = bodies.iter().filter(|seq| !self.drain.holds(BUCKET, dot(**seq))).count() as u64;
-        self.tell(Input::Scanned { bodies: lacking, bytes: lacking * 100, others: 0 })
+        self.tell(Input::Scanned { bodies: lacking, bytes: lacking * 100, others: 0, believed: 0 })
     }
 }
 
@@ -198,7 +198,7 @@ fn uploads_keep_a_site_and_an_island_is_never_safe() {
     run.tell(Input::Look(own(1, &[NEAR], false)));
     run.said(NEAR, word(1, 1, None));
     run.said(FAR, word(5, 1, None));
-    let out = run.tell(Input::Scanned { bodies: 0, bytes: 0, others: 2 });
+    let out = run.tell(Input::Scanned { bodies: 0, bytes: 0, others: 2, believed: 0 });
     assert_eq!(out, [Output::Lacks(Lacking { others: 2, ..Lacking::default() })]);
     let mut alone = Run::new(&[]);
     assert_eq!(alone.tell(Input::Look(own(1, &[NEAR], false))), [Output::Scan]);
@@ -230,4 +230,39 @@ fn a_body_is_kept_where_enough_hold_it_that_stay() {
     run.tell(Input::Look(own(1, &[NEAR, FAR], false)));
     run.tell(Input::Goes(BUCKET, NEAR));
     assert!(!kept(&run, &once, 0, &[NEAR, FAR]) && run.drain.holders(BUCKET, dot(1)).is_empty());
+}
+
+/// It was said that nothing is lacking: who is silent since is believed, who answers that it has less is heard, and nothing is
+/// said anew on such a belief.
+#[test]
+fn who_is_silent_is_believed_and_who_holds_less_is_heard() {
+    let mut run = nearly();
+    assert!(matches!(run.said(NEAR, word(1, 1, Some(&[1])))[..], [Output::Safe(_)]));
+    let believed = |run: &mut Run, sites: &[SiteId]| {
+        run.tell(Input::Sites(vec![FAR]));
+        run.tell(Input::Believe(sites.iter().copied().collect()));
+        run.tell(Input::Look(own(1, &[NEAR, FAR], false)));
+        // The records are not at FAR any more either.
+        assert_eq!(run.said(FAR, word(6, 0, Some(&[]))), [Output::Scan]);
+        run.drain.believed_holders(BUCKET, dot(1)).into_iter().collect::<Vec<_>>()
+    };
+    let scanned = |bodies, believed| Input::Scanned { bodies, bytes: bodies * 100, others: 0, believed };
+    assert_eq!(believed(&mut run, &[NEAR]), [NEAR]);
+    assert!(run.drain.holders(BUCKET, dot(1)).is_empty());
+    assert!(run.drain.is_believed_to_have(BUCKET, dot(1)) && !run.drain.has_record(BUCKET, dot(1)));
+    assert_eq!(run.tell(scanned(0, 1)), [Output::Doubt], "nothing new is known");
+    assert_eq!(believed(&mut run, &[NEAR]), [NEAR], "however often it is silent");
+    assert_eq!(run.tell(scanned(0, 0)), [Output::Doubt], "a record is where only silence says so");
+    // It was declared lost.
+    assert_eq!(believed(&mut run, &[]), []);
+    let lacking = Lacking { records: 1, bodies: 1, bytes: 100, ..Lacking::default() };
+    assert_eq!(run.tell(scanned(1, 0)), [Output::Lacks(lacking)]);
+    // It is there again, and begun anew.
+    run.tell(Input::Sites(vec![NEAR, FAR]));
+    run.tell(Input::Believe([NEAR].into()));
+    run.tell(Input::Look(own(1, &[NEAR, FAR], false)));
+    run.said(NEAR, word(2, 0, Some(&[])));
+    run.said(FAR, word(6, 0, None));
+    assert!(run.drain.believed_holders(BUCKET, dot(1)).is_empty(), "its word is no silence");
+    assert_eq!(run.tell(scanned(1, 0)), [Output::Lacks(lacking)]);
 }

@@ -365,6 +365,9 @@ impl AdminService for Admin {
         let single_copy_buckets = single.into_iter().filter(is_single).count() as u64;
         let counted = look::counted_by_bucket(site).await?;
         let unprotected_bytes = counted.values().map(|(_, count)| count.unprotected).sum();
+        let nowhere_bytes = counted.values().map(|(_, count)| count.nowhere).sum();
+        let unread = counted.iter().filter(|(_, (_, count))| count.is_unread);
+        let unread_buckets = unread.map(|(bucket, _)| bucket.clone()).collect();
         let areas = wanted::lacking(&counted);
         let gaps = members::gaps(site).await?;
         let mut peers = Vec::new();
@@ -391,6 +394,8 @@ impl AdminService for Admin {
             buckets,
             conflicts,
             unprotected_bytes,
+            nowhere_bytes,
+            unread_buckets,
             single_copy_buckets,
             followed_prefixes,
             followed_behind,

@@ -36,6 +36,7 @@ use crate::trust::entropy;
 mod hand_over;
 
 use hand_over::Handed;
+pub(crate) use hand_over::MEND;
 
 /// Between two tries.
 const TURN: Duration = Duration::from_millis(500);

@@ -675,7 +675,7 @@ impl World {
             let have = place.drain.holders(BUCKET, dot);
             self.have_held(site, dot, (&demand, &have, &near), None);
         }
-        self.tell(site, Input::Scanned { bodies: count, bytes: count, others: 0 });
+        self.tell(site, Input::Scanned { bodies: count, bytes: count, others: 0, believed: 0 });
     }
 
     fn safe(&mut self, site: usize, vectors: &BTreeMap<BucketId, Vector>) {

@@ -30,6 +30,6 @@ pub use error::{CommitError, ReadError, StorageError};
 pub use settings::{Engine, Progress, Settings, Stage, Watch};
 pub use store::{
     CacheStats, Class, ClassUsage, Collected, Committer, Damage, DamagedChunk, DamagedSegment, Entry,
-    IndexState, OpenChunk, PIECE_BLOCKS, Pin, Propose, Recovery, ScrubState, ScrubStep, SmallBody, Step,
-    Store, StoreView, SyncStats, TornTail, Usage,
+    IndexState, OpenChunk, PIECE_BLOCKS, Pin, Propose, Recovery, ScrubState, ScrubStep, SmallBody, Stands,
+    Step, Store, StoreView, SyncStats, TornTail, Usage,
 };

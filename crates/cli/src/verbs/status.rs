@@ -177,6 +177,7 @@ fn note_storage(report: &StatusReport) {
         let what = format!("{versions} {copies} too many ({bytes}): {}", report.surplus.reason);
         output::note(&format!("{}: {what}", report.site_name));
     }
+    note_nowhere(report);
     note_caps(report);
     for place in &report.replacing {
         let (name, id) = (&place.name, look::short(&place.site));
@@ -210,6 +211,23 @@ fn undecided(storage: &StorageStatus) -> String {
 /// Whether a cap is worth a word. Who takes nothing by choice, and holds nothing, knows it.
 const fn is_near(bytes: u64, cap: u64) -> bool {
     bytes > 0 && bytes >= cap.saturating_sub(cap / 10)
+}
+
+/// What is to be said of what is at risk and nobody is known to have.
+fn note_nowhere(report: &StatusReport) {
+    if report.nowhere_bytes > 0 {
+        let what = format!(
+            "of what is AT RISK {} are at no place that is known: this site's copy does not read whole, or who may have one is away",
+            words::bytes(report.nowhere_bytes)
+        );
+        let hint = "`skerry scrub start`, or bring the sites back that are away";
+        output::note(&format!("{}: {what}: {hint}", report.site_name));
+    }
+    if !report.unread_buckets.is_empty() {
+        let what =
+            format!("{} cannot be read here, and get no copies from here", report.unread_buckets.join(", "));
+        output::note(&format!("{}: {what}: a start rebuilds an index that does not read", report.site_name));
+    }
 }
 
 /// What is to be said of what sites hold for others.

@@ -102,6 +102,8 @@ impl AdminService for Memory {
             buckets: state.buckets.len() as u64,
             conflicts: 0,
             unprotected_bytes: 0,
+            nowhere_bytes: 0,
+            unread_buckets: Vec::new(),
             single_copy_buckets: 0,
             followed_prefixes: 0,
             followed_behind: 0,

@@ -60,6 +60,12 @@ pub struct StatusReport {
     /// Bytes that die if one site burns now: of what this site sees to, and asks for copies, what one only is known to hold.
     #[serde(default)]
     pub unprotected_bytes: u64,
+    /// Of them those that no place is known to have: what is here of them does not read whole, or who may have them is away.
+    #[serde(default)]
+    pub nowhere_bytes: u64,
+    /// Buckets whose records cannot be read here: all that they store counts as unprotected, and they get no copies from here.
+    #[serde(default)]
+    pub unread_buckets: Vec<String>,
     /// Buckets with one copy of which this site is a member: not counted there.
     #[serde(default)]
     pub single_copy_buckets: u64,

@@ -18,7 +18,7 @@ use skerry_model::record::Scope;
 use skerry_model::space::{self, Item};
 use skerry_storage::Store;
 
-use super::look::is_here;
+use super::look::{Lies, lies};
 use crate::paths::bucket::Bucket;
 use crate::paths::refusal;
 use crate::peers::message::{Holdings, Request, Response};
@@ -34,15 +34,16 @@ pub(crate) const SAY: Duration = Duration::from_secs(5);
 /// Uploads that are counted of a bucket.
 const UPLOADS: usize = 1000;
 
-/// The sites that can take over: they belong, are linked, and serve; nearest first.
+/// The sites that can take over: they belong, are linked, and serve; nearest first. A budget that lets no copies go makes nobody
+/// absent: such a one is marked as not linked for copies, and is asked what it has, and given homes.
 pub(crate) fn fit(site: &Site) -> Vec<Candidate> {
     let links = site.boxes.links();
     let lost = site.copies.uncounted();
     let serves =
         |other: &SiteId| *other != site.id && !lost.contains(other) && site.duties.of(*other).serves();
     let known = site.peers.roster.all().into_keys().filter(serves);
-    let mut fit: Vec<Candidate> =
-        known.map(|other| candidate(site, other, &links)).filter(|candidate| candidate.linked).collect();
+    let there = known.filter(|other| links.contains_key(other));
+    let mut fit: Vec<Candidate> = there.map(|other| candidate(site, other, &links)).collect();
     fit.sort_by_key(|candidate| (candidate.distance, candidate.site));
     fit
 }
@@ -159,20 +160,28 @@ pub(crate) struct Kept {
     pub(crate) want: Want,
     /// Its key.
     pub(crate) key: String,
-    /// Whether its body lies here; else its record alone is to be had by name.
+    /// Whether its body lies here, or is kept here and does not read; else its record alone is to be had by name.
     pub(crate) body: bool,
+    /// Why the body does not read whole: it cannot be handed over, and goes with this site unless others hold it.
+    pub(crate) unread: Option<String>,
     /// What its record says that its write was answered for.
     pub(crate) scope: Scope,
 }
 
 impl Kept {
-    /// What an item is here: a body that counts, or a loose record.
+    /// What an item is here: a body that counts, or should, or a loose record.
     fn of(store: &Store, bucket: BucketId, item: Item, loose: bool) -> Option<Self> {
         let object = item.record.object().filter(|_| !item.spent);
         let bytes = object.map_or(0, |object| object.size);
-        let body = object.is_some_and(|object| object.size > 0 && is_here(store, bucket, object));
+        let lies = object.filter(|object| object.size > 0).map(|object| lies(store, bucket, object));
+        let (body, unread) = match lies {
+            Some(Lies::Here) => (true, None),
+            Some(Lies::Unread(why)) => (true, Some(why)),
+            Some(Lies::Not) | None => (false, None),
+        };
         let want = Want { dot: item.dot, bytes, here: false, places: 0 };
-        (body || loose).then(|| Self { want, key: item.record.key.clone(), body, scope: item.record.scope })
+        let (key, scope) = (item.record.key.clone(), item.record.scope);
+        (body || loose).then_some(Self { want, key, body, unread, scope })
     }
 }
 
@@ -185,7 +194,8 @@ pub(crate) struct Found {
     pub(crate) next: Option<Vector>,
 }
 
-/// The next page of what lies here of a bucket, covered by its vector: bodies that count.
+/// The next page of what lies here of a bucket, covered by its vector: bodies that count, and those that are kept here and do
+/// not read.
 pub(crate) async fn page(site: &Arc<Site>, bucket: BucketId, mut seen: Vector) -> Outcome<Found> {
     let store = site.store.clone();
     let read = move || -> Outcome<Found> {

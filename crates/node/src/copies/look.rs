@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use skerry_base::{BucketId, ChunkId, Dot, SiteId, Vector};
 use skerry_federation::placement::{Lack, Stake, Want, looks};
-use skerry_gateway::service::Outcome;
+use skerry_gateway::service::{Outcome, ServiceError};
 use skerry_model::body::{Step, Walk};
 use skerry_model::bucket::list_buckets;
 use skerry_model::{Object, Record, space};
-use skerry_storage::{Pin, Store};
+use skerry_storage::{Pin, ReadError, Stands, StorageError, Store};
 
 use super::custody::Custodies;
 use super::wanted::{AreaNeed, rules};
@@ -28,9 +28,12 @@ const PAGES: usize = 64;
 /// Pages that a count of what is unprotected reads: some hundred thousand versions.
 const COUNTED: usize = 512;
 
-/// Whether a body is here as a copy that counts.
+/// Why a body does not read of which a chunk is on the list of damaged ones.
+const DAMAGED: &str = "part of it is damaged";
+
+/// Whether a body is here as a copy that counts. No is no word for letting go of the disk that it is on: that asks [`lies`].
 pub(crate) fn is_here(store: &Store, bucket: BucketId, object: &Object) -> bool {
-    is_whole(store, bucket, object, |chunk| store.counts(bucket, chunk))
+    lies(store, bucket, object) == Lies::Here
 }
 
 /// Pins of a body that is here as a copy that counts; none if it is not.
@@ -50,21 +53,67 @@ pub(crate) fn stays_here(store: &Store, bucket: BucketId, object: &Object) -> bo
     is_whole(store, bucket, object, |chunk| store.counts(bucket, chunk) || store.keeps(bucket, chunk))
 }
 
+/// How a body lies here, for whoever would let go of it: what is not here is told from what does not read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Lies {
+    /// All of it.
+    Here,
+    /// It is kept here, and damaged, or nobody can say just now: why.
+    Unread(String),
+    /// Not, or only in part.
+    Not,
+}
+
+/// How a body lies here as a copy that counts.
+pub(crate) fn lies(store: &Store, bucket: BucketId, object: &Object) -> Lies {
+    walked(store, bucket, object, |chunk| store.stands(bucket, chunk))
+}
+
+/// The same of one that a reader left here, where that may be all there is of it.
+pub(crate) fn lies_at_all(store: &Store, bucket: BucketId, object: &Object) -> Lies {
+    walked(store, bucket, object, |chunk| {
+        Ok(if store.has_chunk(bucket, chunk)? { Stands::Counts } else { store.stands(bucket, chunk)? })
+    })
+}
+
 fn is_whole(store: &Store, bucket: BucketId, object: &Object, has: impl Fn(ChunkId) -> bool) -> bool {
+    let stands = |chunk| Ok(if has(chunk) { Stands::Counts } else { Stands::Not });
+    walked(store, bucket, object, stands) == Lies::Here
+}
+
+/// A body of which a chunk is not here was never whole here, or is so no more: whatever else of it is damaged.
+fn walked(
+    store: &Store,
+    bucket: BucketId,
+    object: &Object,
+    stands: impl Fn(ChunkId) -> Result<Stands, StorageError>,
+) -> Lies {
     let mut walk = Walk::new(object.chunks.clone(), 0..object.size);
+    let mut unread = None;
     while let Some(step) = walk.next() {
         let (Step::Tree(chunk) | Step::Leaf(chunk, _)) = step;
-        if !has(chunk.id) {
-            return false;
+        match stands(chunk.id) {
+            Ok(Stands::Counts) => {}
+            Ok(Stands::Not) => return Lies::Not,
+            Ok(Stands::Damaged) => _ = unread.get_or_insert_with(|| DAMAGED.to_owned()),
+            Err(error) => _ = unread.get_or_insert_with(|| error.to_string()),
         }
         if chunk.kind == skerry_base::ChunkKind::Tree {
-            let tree = store.read_chunk(bucket, chunk.id, 0..u32::MAX);
-            if tree.map_or(true, |bytes| walk.supply(&bytes).is_err()) {
-                return false;
+            if let Some(why) = unread {
+                return Lies::Unread(why);
+            }
+            match store.read_chunk(bucket, chunk.id, 0..u32::MAX) {
+                Ok(bytes) => match walk.supply(&bytes) {
+                    Ok(()) => {}
+                    Err(error) => return Lies::Unread(error.to_string()),
+                },
+                // Let go of meanwhile.
+                Err(ReadError::Absent) => return Lies::Not,
+                Err(error) => return Lies::Unread(error.to_string()),
             }
         }
     }
-    true
+    unread.map_or(Lies::Here, Lies::Unread)
 }
 
 /// What of a bucket's bodies that this site is to see to is at one place only, and what areas lack of them, as far as is known;
@@ -83,12 +132,27 @@ pub(crate) async fn counted(site: &Arc<Site>, bucket: &Bucket) -> Outcome<(Rules
     let (here, by) = (site.clone(), rules.clone());
     let count = move || {
         let looker = Looker { store: &here.store, copies: &here.copies, bucket: id, rules: &by };
-        looker.count()
+        looker.count(&|| is_unheard(&here, id))
     };
     let found = tokio::task::spawn_blocking(count).await.map_err(refusal::task)??;
     let took = site.clock.now().since(begun);
     site.copies.set_counted(id, Counted { of, found: found.clone(), begun, took });
     Ok((rules, found))
+}
+
+/// Whether somebody may hold what nobody here is known to: who belongs, may follow the bucket, is not lost, and cannot be asked
+/// or has not been heard yet.
+fn is_unheard(site: &Site, bucket: BucketId) -> bool {
+    let (links, gone) = (site.boxes.links(), site.copies.lost());
+    let may_hold = |other: &SiteId| {
+        let is_said = match links.contains_key(other) {
+            // Whoever else holds something would follow it.
+            true => !site.copies.follows(bucket, *other) || site.copies.life(bucket, *other).is_some(),
+            false => site.copies.is_away(bucket, *other) || site.duties.of(*other).is_empty(),
+        };
+        *other != site.id && !gone.contains(other) && !is_said
+    };
+    site.peers.roster.all().into_keys().any(|other| may_hold(&other))
 }
 
 /// The same for every bucket known here, by name.
@@ -97,10 +161,23 @@ pub(crate) async fn counted_by_bucket(site: &Arc<Site>) -> Outcome<BTreeMap<Stri
     let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
     let mut all = BTreeMap::new();
     for bucket in buckets.into_iter().map(Bucket::of) {
-        let found = counted(site, &bucket).await?;
+        let found = match counted(site, &bucket).await {
+            Ok(found) => found,
+            Err(error) => (rules(site, &bucket), unread(site, &bucket, &error).await),
+        };
         all.insert(bucket.name, found);
     }
     Ok(all)
+}
+
+/// Of a bucket that cannot be counted all that it stores is at risk, as far as anybody can say: the others are counted.
+async fn unread(site: &Arc<Site>, bucket: &Bucket, error: &ServiceError) -> Count {
+    tracing::warn!(bucket = bucket.name, %error, "what is at risk of a bucket cannot be counted: all of it counts");
+    let id = bucket.id;
+    let all = site.read(move |view| space::sums(view, id).map_err(unreadable)).await;
+    // Where that does not read either it is not nothing.
+    let unprotected = all.map_or(1, |all| all.stored_bytes);
+    Count { unprotected, is_unread: true, ..Count::default() }
 }
 
 /// Where to look.
@@ -150,6 +227,8 @@ impl Looker<'_> {
 
     /// The next page of living versions that are this site's to care for.
     fn page(&self, from: &Vector, visit: &mut dyn FnMut(&Record, &Object)) -> Outcome<Page> {
+        #[cfg(test)]
+        self.copies.check_reads(self.bucket)?;
         let page = space::records_after(&self.store.view(), self.bucket, from, PAGE).map_err(unreadable)?;
         let (custodies, mut passed) = (self.custodies(), BTreeSet::new());
         for item in page.items.iter().filter(|item| !item.spent) {
@@ -216,20 +295,26 @@ impl Looker<'_> {
 
     /// What is at one place only, here or elsewhere, and what areas lack, as far as is known. Behind what one count reads all
     /// that is stored counts, and likewise of an area that has too few sites: rather too much than too little.
-    pub(crate) fn count(&self) -> Outcome<Count> {
+    /// What no place is known to have is at risk while somebody may have it who `is_unheard`, and while what is here of it does
+    /// not read: it ends when it is found, overwritten or deleted.
+    pub(crate) fn count(&self, is_unheard: &dyn Fn() -> bool) -> Outcome<Count> {
         // Where one place only counts, what is covered is there.
         let is_safe = self.rules.demand.places() > 1;
         let mut from = if is_safe { self.copies.covered(self.bucket, self.rules) } else { Vector::default() };
         let needs = &self.rules.needs;
-        let mut found = Count { unprotected: 0, lacking: vec![Lacking::default(); needs.len()] };
+        let mut found = Count { lacking: vec![Lacking::default(); needs.len()], ..Count::default() };
+        let unheard = std::cell::OnceCell::new();
         // An area without sites asks for nothing.
         let asked: Vec<usize> = (0..needs.len()).filter(|need| needs[*need].is_asked).collect();
         for _ in 0..COUNTED {
             let Page { upto, more, .. } = self.page(&from, &mut |record, object| {
-                let here = is_here(self.store, self.bucket, object);
+                let lies = lies(self.store, self.bucket, object);
+                let here = lies == Lies::Here;
                 let places = self.copies.with(|machine| machine.places(self.bucket, record.dot, here));
-                if places == 1 && self.rules.endangers() {
+                let may_be = || matches!(lies, Lies::Unread(_)) || *unheard.get_or_init(is_unheard);
+                if self.rules.endangers() && places <= 1 && (places == 1 || may_be()) {
                     found.unprotected += object.size;
+                    found.nowhere += if places == 0 { object.size } else { 0 };
                 }
                 let lack = self.lack(record, here);
                 for (need, _) in asked.iter().zip(lack.areas).filter(|(_, lack)| *lack > 0) {

@@ -52,6 +52,10 @@ pub(crate) type Counting = (u64, Vector, Rules);
 pub(crate) struct Count {
     /// Bytes at one place only, of what this site is to see to.
     pub(crate) unprotected: u64,
+    /// Of them those that no place is known to have: this site's copy does not read, or whoever may have one was not heard.
+    pub(crate) nowhere: u64,
+    /// Its records do not read: all that is stored counts.
+    pub(crate) is_unread: bool,
     /// What areas lack that this site is to see to, in the order of [`Rules::needs`].
     pub(crate) lacking: Vec<Lacking>,
 }
@@ -102,6 +106,9 @@ pub(crate) struct Copies {
     answered: tokio::sync::Notify,
     /// Reads of lost versions that got an older one, and that got none.
     lost_reads: [AtomicU64; 2],
+    /// Buckets that a test makes unreadable to looks and counts.
+    #[cfg(test)]
+    pub(crate) unreadable: Mutex<BTreeSet<BucketId>>,
 }
 
 struct State {
@@ -200,7 +207,20 @@ impl Copies {
             nearer: Default::default(),
             answered: Default::default(),
             lost_reads: Default::default(),
+            #[cfg(test)]
+            unreadable: Mutex::default(),
         }
+    }
+
+    /// An error if a test says that a bucket does not read.
+    #[cfg(test)]
+    pub(crate) fn check_reads(&self, bucket: BucketId) -> skerry_gateway::service::Outcome<()> {
+        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).contains(&bucket);
+        let error = || {
+            let kind = skerry_gateway::service::ErrorKind::Internal;
+            skerry_gateway::service::ServiceError::new(kind, "a test says so")
+        };
+        if unreadable { Err(error()) } else { Ok(()) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -375,6 +395,18 @@ impl Copies {
             // What counted counts no more: everything is looked through again.
             state.doubt(bucket);
         }
+    }
+
+    /// What is kept here of a bucket was found damaged: what counted may count no more.
+    pub(crate) fn hurt(&self, bucket: BucketId) {
+        let mut state = self.state();
+        state.changes += 1;
+        state.doubt(bucket);
+    }
+
+    /// Whether a site is surely no member of a bucket.
+    pub(crate) fn is_away(&self, bucket: BucketId, site: SiteId) -> bool {
+        self.state().away.get(&bucket).is_some_and(|away| away.contains(&site))
     }
 
     /// Buckets of which something is known, but for these.

@@ -25,7 +25,7 @@ use skerry_storage::Store;
 use super::Note;
 use crate::copies::behind::{Behind, answered_for};
 use crate::copies::claims;
-use crate::copies::look::{is_here, lies_here};
+use crate::copies::look::{Lies, lies, lies_at_all};
 use crate::copies::surplus::Question;
 use crate::paths::bucket::Bucket;
 use crate::paths::far::first_chunks;
@@ -40,6 +40,10 @@ const PAGE: usize = 256 << 10;
 const AT_ONCE: usize = 8;
 /// Somebody who took something and is silent is waited for so long before others are asked to hold it as well.
 const SILENT: Duration = Duration::from_secs(60);
+
+/// What to do about a body that does not read whole and that too few others have.
+pub(crate) const MEND: &str = "`skerry scrub start` mends what others have of it, a start rebuilds an index that does not read; \
+                               delete what is lost for good";
 
 /// What was handed over so far.
 #[derive(Debug, Clone, Default)]
@@ -100,7 +104,8 @@ impl Handed {
 
 /// A page of what is here, and how far it goes.
 struct Page {
-    wants: Vec<Record>,
+    /// With why it does not read whole here, of those that do not.
+    wants: Vec<(Record, Option<String>)>,
     upto: Vector,
     loose: Vec<Dot>,
     more: bool,
@@ -155,10 +160,10 @@ pub(super) async fn turn(
         let lost = lost.clone();
         let read = tokio::task::spawn_blocking(move || page(&store, id, &from, (&done, &*lost))).await;
         let page = read.map_err(refusal::task)??;
-        let fresh = page.wants.into_iter().filter(|record| !handed.loose.contains(&record.dot));
-        let of = |record| {
+        let fresh = page.wants.into_iter().filter(|(record, _)| !handed.loose.contains(&record.dot));
+        let of = |(record, unread): (Record, Option<String>)| {
             let handing = handing.clone();
-            async move { handing.one(&record).await }
+            async move { handing.one(&record, unread).await }
         };
         let results: Vec<Result<BTreeSet<SiteId>, Lacking>> =
             futures::stream::iter(fresh.map(of).collect::<Vec<_>>())
@@ -273,18 +278,25 @@ fn page(
     let living = || items.iter().filter(|item| !item.spent);
     page.places = living().map(|item| answered_for(item.record.scope)).max().unwrap_or_default();
     let bodies = items.into_iter().filter(|item| !item.spent).map(|item| item.record);
-    let holds = |record: &Record| {
-        let lies = |object| lost.contains(&record.site) && lies_here(store, bucket, object);
-        let is_whole = |object| is_here(store, bucket, object) || lies(object);
-        record.object().is_some_and(|object| object.size > 0 && is_whole(object))
+    let held = |record: Record| {
+        let object = record.object().filter(|object| object.size > 0)?;
+        let lies = match lost.contains(&record.site) {
+            true => lies_at_all(store, bucket, object),
+            false => lies(store, bucket, object),
+        };
+        match lies {
+            Lies::Here => Some((record, None)),
+            Lies::Unread(why) => Some((record, Some(why))),
+            Lies::Not => None,
+        }
     };
-    page.wants.extend(bodies.filter(holds));
+    page.wants.extend(bodies.filter_map(held));
     Ok(page)
 }
 
 impl Handing {
-    /// Has enough others hold one version; who they are.
-    async fn one(&self, record: &Record) -> Result<BTreeSet<SiteId>, Lacking> {
+    /// Has enough others hold one version; who they are. What does not read here is let go of only where others have it.
+    async fn one(&self, record: &Record, unread: Option<String>) -> Result<BTreeSet<SiteId>, Lacking> {
         let Self { site, bucket, stay, heard, .. } = self;
         let (id, dot, promised) = (bucket.id, record.dot, self.behind.promised(record.dot, record.scope));
         let bytes = record.object().map_or(0, |object| object.size);
@@ -298,6 +310,9 @@ impl Handing {
         let (mut behind, mut near) = (self.behind.clone(), self.near.clone());
         if behind.demand(promised, &near).is_met(&have, &behind.together) {
             return Ok(have);
+        }
+        if let Some(why) = unread {
+            return Err(lacks(format!("it does not read whole here ({why}); {MEND}")));
         }
         let request =
             question(site, bucket, record).await.map_err(|error| lacks(error.message().to_owned()))?;

@@ -234,3 +234,73 @@ async fn holders_of_a_scope_count_as_copies() {
     assert_eq!(two.payload_received(), received);
     world.stop().await;
 }
+
+/// The only copy that can be reached rots: nobody is known to have it whole, and somebody may. What it was when it was counted
+/// last does not hide it, nor that another one has it who is away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_rots_while_the_other_site_is_away_is_at_risk() {
+    const BYTES: u64 = 3 << 20;
+    for held in [false, true] {
+        let mut world = TestWorld::new(2).await;
+        let body = noise(BYTES as usize, 1);
+        {
+            let [one, two] = &world.sites[..] else { panic!("two sites") };
+            create(one, "safe").await;
+            two.until("it is known", || async { two.site().bucket("safe").await.unwrap().is_some() }).await;
+            if !held {
+                two.cut(true).await;
+            }
+            one.put("safe", "k", body.clone()).await.unwrap();
+            if held {
+                protected(one, "safe").await;
+                one.until("it is written down", || async { is_written_down(one) }).await;
+                two.cut(true).await;
+            }
+        }
+        world.sites[0].stop().await;
+        world.sites[0].damage(&body[(1 << 20) + 5..(1 << 20) + 69]);
+        world.sites[0].start().await;
+        let one = &world.sites[0];
+        one.until("it is counted", || async {
+            unprotected(one, "safe").await == if held { 0 } else { BYTES }
+        })
+        .await;
+        assert!(one.get("safe", "k").await.is_err());
+        one.until("what rotted is at risk", || async {
+            let status = one.services().admin.status().await.unwrap();
+            assert!(held || status.unprotected_bytes == BYTES, "it is not less at risk than before");
+            let nowhere = if held { 0 } else { BYTES };
+            (status.unprotected_bytes, status.nowhere_bytes) == (BYTES, nowhere)
+        })
+        .await;
+        // Given up.
+        one.delete("safe", "k").await.unwrap();
+        protected(one, "safe").await;
+        world.stop().await;
+    }
+}
+
+/// A bucket of which records do not read keeps no other one from its copies, and from being counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_that_does_not_read_costs_no_other_its_copies() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    create(one, "broken").await;
+    let id = one.site().bucket("broken").await.unwrap().unwrap().id;
+    one.site().copies.unreadable.lock().unwrap().insert(id);
+    one.put("broken", "k", noise(40_000, 1)).await.unwrap();
+    create(one, "well").await;
+    one.put("well", "before", noise(50_000, 2)).await.unwrap();
+    protected(one, "well").await;
+    // Over a new link everybody who shares a bucket is asked first what it holds of that.
+    two.cut(true).await;
+    one.put("well", "during", noise(60_000, 3)).await.unwrap();
+    one.until("it is counted", || async { unprotected(one, "well").await == 60_000 }).await;
+    two.cut(false).await;
+    world.linked(two).await;
+    protected(one, "well").await;
+    let status = one.services().admin.status().await.unwrap();
+    assert_eq!(status.unread_buckets, ["broken"]);
+    assert_eq!(status.unprotected_bytes, 40_000, "all that it stores, as far as anybody can say");
+    world.stop().await;
+}

@@ -14,6 +14,7 @@ use skerry_model::bucket::{Duty, OnDuty};
 use skerry_model::{Record, space};
 
 use super::world::{TestSite, TestWorld, context, noise};
+use crate::config::{Cap, Size};
 use crate::paths::scope;
 use crate::peers::message::{Hold, Request};
 use crate::peers::serve::Asker;
@@ -433,5 +434,70 @@ async fn a_body_that_becomes_durable_while_a_drain_begins_is_not_answered_as_hel
     assert_eq!(refused.kind(), ErrorKind::NotServing, "{refused}");
     assert!(two.site().read(move |view| Ok(has(view, &record))).await.unwrap(), "it was decided before");
     drop(turn);
+    world.stop().await;
+}
+
+/// What is kept here and does not read whole is at no other site: no reason to say that the disk may go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_does_not_read_whole_keeps_a_site_that_is_emptied() {
+    let mut world = TestWorld::new(2).await;
+    let (body, well) = (noise(6 << 20, 1), noise(700_000, 2));
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.create_bucket("alone").await.unwrap();
+        one.put("alone", "rotten", body.clone()).await.unwrap();
+        one.put("alone", "well", well.clone()).await.unwrap();
+        knows(two, "alone").await;
+    }
+    world.sites[0].stop().await;
+    world.sites[0].damage(&body[(1 << 20) + 5..(1 << 20) + 69]);
+    world.sites[0].start().await;
+    world.linked(&world.sites[0]).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    assert!(one.get("alone", "rotten").await.is_err());
+    say(one, "site-1", "drain").await;
+    one.until("it says what does not read", || async {
+        let now = shown(one, "site-1").await;
+        assert_ne!(now.duty, "empty", "a body of which all but one block is here would be gone with it");
+        now.drain.is_some_and(|drain| {
+            drain.bodies == 1 && drain.waits_for.contains("alone/rotten") && drain.waits_for.contains("scrub")
+        })
+    })
+    .await;
+    // What is lost for good is given up by who owns it.
+    two.delete("alone", "rotten").await.unwrap();
+    until_duty(two, "site-1", "empty").await;
+    world.sites[0].stop().await;
+    assert_eq!(world.sites[1].get("alone", "well").await.unwrap(), well);
+    world.stop().await;
+}
+
+/// Others are heard that hold less, though somebody is off who held nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn empty_is_taken_back_though_somebody_is_silent() {
+    let mut world = TestWorld::new(4).await;
+    // Whoever is left takes nothing, so that it stays as it is.
+    for number in [0, 2] {
+        world.sites[number].others = Cap::Bytes(Size(0));
+        world.sites[number].stop().await;
+        world.sites[number].start().await;
+        world.linked(&world.sites[number]).await;
+    }
+    let body = noise(700_000, 1);
+    {
+        let [one, two, _, four] = &world.sites[..] else { panic!("four sites") };
+        four.create_bucket("alone").await.unwrap();
+        four.put("alone", "k", body.clone()).await.unwrap();
+        knows(one, "alone").await;
+        say(one, "site-4", "drain").await;
+        until_duty(one, "site-4", "empty").await;
+        assert!(two.site().store.usage().payload.live >= 700_000);
+    }
+    world.sites[2].stop().await;
+    let [one, _, three, four] = &world.sites[..] else { panic!("four sites") };
+    four.until("one is silent", || async { !four.site().linked(three.id()) }).await;
+    one.services().admin.expel("site-2", ExpelRequest {}).await.unwrap();
+    until_duty(one, "site-4", "draining").await;
+    assert_eq!(four.get("alone", "k").await.unwrap(), body);
     world.stop().await;
 }

@@ -318,3 +318,32 @@ async fn many_loose_records_of_one_origin_are_counted_page_by_page() {
     gone(two, "photos").await;
     world.stop().await;
 }
+
+/// What does not read here, and nobody else has, is not let go of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_does_not_read_whole_keeps_its_site_a_member() {
+    let mut world = TestWorld::new(2).await;
+    let body = noise(3 << 20, 1);
+    {
+        let [one, two] = &world.sites[..] else { panic!("two sites") };
+        one.create_bucket("photos").await.unwrap();
+        join(two, "photos").await;
+        two.put("photos", "rotten", body.clone()).await.unwrap();
+    }
+    world.sites[1].stop().await;
+    world.sites[1].damage(&body[(1 << 20) + 5..(1 << 20) + 69]);
+    world.sites[1].start().await;
+    world.linked(&world.sites[1]).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    assert!(two.get("photos", "rotten").await.is_err());
+    leave(two, "photos").await.unwrap();
+    two.until("it says why it stays", || async {
+        let state = state(two, "photos").await;
+        assert_eq!(state.standing, "leaving", "all that is left of it is here");
+        state.reason.contains("does not read whole here")
+    })
+    .await;
+    one.delete("photos", "rotten").await.unwrap();
+    gone(two, "photos").await;
+    world.stop().await;
+}

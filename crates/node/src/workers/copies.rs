@@ -98,6 +98,10 @@ pub(super) struct Copier {
     turns: usize,
     /// The links at the last one.
     met: BTreeMap<SiteId, u64>,
+    /// Buckets that could not be looked through last.
+    unread: BTreeSet<BucketId>,
+    /// How much was found damaged of each bucket when it was looked at last.
+    hurt: BTreeMap<BucketId, u64>,
 }
 
 impl Copier {
@@ -114,6 +118,8 @@ impl Copier {
             out: BTreeMap::new(),
             turns: 0,
             met: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            hurt: BTreeMap::new(),
         }
     }
 
@@ -261,13 +267,14 @@ impl Copier {
         let buckets = site.followed().await?;
         let ids: BTreeSet<BucketId> = buckets.iter().map(|bucket| bucket.id).collect();
         self.tell_refusing(&ids);
+        self.see_damage(&ids);
         self.forget_deleted(ids).await?;
         self.put_off = None;
         let mut questions = Questions::new();
         // When more waits than may, each has its turn to be the first.
         let first = self.turns.checked_rem(buckets.len()).unwrap_or_default();
         self.turns = self.turns.wrapping_add(1);
-        let ground = Ground::of(&site);
+        let (ground, mut looked) = (Ground::of(&site), Vec::new());
         for bucket in buckets.iter().cycle().skip(first).take(buckets.len()) {
             let rules = ground.rules(&site, bucket);
             if !rules.demand.needs_others() {
@@ -277,11 +284,39 @@ impl Copier {
             self.hear_members(bucket.id).await;
             match self.ask_claims(bucket, &rules, &links, &mut questions) {
                 Some(until) => self.put_off = Some(self.put_off.map_or(until, |other| other.min(until))),
-                None => self.look(bucket, rules, &links).await?,
+                None => looked.push((bucket.id, self.look(bucket, rules, &links).await)),
             }
         }
+        // Whatever did not read: a bucket that waits for an answer waits for no other bucket.
         self.hearing.ask(&site, questions);
+        self.tell_unread(&buckets, looked);
         Ok(())
+    }
+
+    /// What cannot be looked through keeps no other bucket from its copies.
+    fn tell_unread(&mut self, buckets: &[Bucket], looked: Vec<(BucketId, Outcome<()>)>) {
+        for (id, result) in looked {
+            let name = buckets.iter().find(|bucket| bucket.id == id).map_or("", |bucket| &*bucket.name);
+            match result {
+                Ok(()) => drop(self.unread.remove(&id)),
+                Err(error) if self.unread.insert(id) => {
+                    tracing::error!(bucket = name, %error, "a bucket cannot be looked through: it gets no copies until it can");
+                }
+                Err(error) => tracing::debug!(bucket = name, %error, "a bucket cannot be looked through"),
+            }
+        }
+    }
+
+    /// What is damaged here is held elsewhere too seldom: its bucket is looked through anew.
+    fn see_damage(&mut self, followed: &BTreeSet<BucketId>) {
+        let now = self.site.store.damage();
+        let before = std::mem::take(&mut self.hurt);
+        for (bucket, _) in now.iter().filter(|(bucket, count)| before.get(bucket) != Some(count)) {
+            if followed.contains(bucket) {
+                self.site.copies.hurt(*bucket);
+            }
+        }
+        self.hurt = now;
     }
 
     /// Who comes anew may have another cap.

@@ -4,7 +4,8 @@
 //! What decides is `skerry_federation::drain`; here it meets the records, the other sites and the disk. Invariants:
 //! nothing is remembered but the word and the report, so a kill at any moment only begins another look; the report that
 //! the site is empty is decided on the commit thread, against the vectors of that moment; it is taken back when others
-//! answer that they hold less, and not because they are silent.
+//! answer that they hold less, and not because they are silent: of who is, what it said last counts. What is kept here and
+//! does not read whole is lacking unless others hold it; a bucket that does not read keeps no other one from being offered.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,16 +14,22 @@ use std::time::Duration;
 use futures::StreamExt;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, NodeId, SiteId, Vector, WallTime};
+use skerry_federation::budget::Class;
 use skerry_federation::drain::{Drain, Input, Lacking, Output};
 use skerry_federation::placement::{Demand, Failure, Input as Placing, Output as Placed, Placement, Want};
 use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{self as model, DutyReport, OnDuty, SystemKey};
 use skerry_model::space;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+mod pace;
 mod pages;
+mod words;
 
+use self::pace::{rest_after, stuck, stuck_for};
 use self::pages::Pages;
+use self::words::{Unread, unread, waits_for};
 use super::copies::Refusal;
 use super::{Worker, Workers, copies};
 use crate::copies::behind::Behind;
@@ -39,16 +46,10 @@ const QUESTIONS: usize = 16;
 const LANDING: Duration = Duration::from_secs(10);
 /// Between two reports while it goes on.
 const REPORT: Duration = Duration::from_secs(3);
-/// Between two looks once the site is empty.
-const REST: Duration = Duration::from_secs(10);
 /// A site that had said that it is empty before it was started hears so long who follows what before it takes that back.
 const SETTLE: Duration = Duration::from_secs(60);
 /// A look is not begun sooner after another, whatever links do.
 const NEWS: Duration = Duration::from_secs(1);
-/// A look that cost so long is repeated after this many times as long; what it asked for is handed over meanwhile.
-const SHARE: u32 = 4;
-/// The longest rest between two looks.
-const REST_AT_MOST: Duration = Duration::from_secs(300);
 
 /// What one question asks of whom, of how large a body, and since when.
 #[derive(Debug, Clone, Copy)]
@@ -75,8 +76,10 @@ struct Under {
     abandons_uploads: bool,
     machine: Drain,
     placement: Placement,
-    /// Those who could take over when it was said last that the site is empty.
+    /// Those who could take over when it was said last that the site is empty, and are not gone since.
     relied: Option<BTreeSet<SiteId>>,
+    /// Of them those of whom nothing was heard since the start: they may hold everything.
+    unheard: BTreeSet<SiteId>,
     /// Those who were asked in the look at hand, and have not been silent.
     answered: BTreeSet<SiteId>,
     /// Who could take over when the look began: with others there is news before the next is due.
@@ -88,10 +91,16 @@ struct Under {
     /// How far buckets were offered of which more is lacking than is offered at once.
     pages: Pages,
     few: Few,
+    /// What does not read, of the look at hand.
+    unread: Unread,
     looked: Instant,
     /// Until when what is lacking says nothing: who follows a bucket is forgotten with a start, and heard again.
     settles: Option<Instant>,
     not_before: Instant,
+    /// What was lacking in the last look, and in how many before it without anything on its way.
+    stuck: Option<(Lacking, u32)>,
+    /// Nor before this, unless something changes.
+    stuck_until: Instant,
     reported: Option<Instant>,
 }
 
@@ -102,6 +111,8 @@ pub(super) struct Drainer {
     /// Key and size of what the last look offered.
     keys: BTreeMap<(BucketId, Dot), (String, u64)>,
     asks: JoinSet<Landed>,
+    /// Of this site.
+    changes: watch::Receiver<u64>,
     /// What they ask of whom: a body on a slow link outlives the look that asked for it, and is not asked for twice.
     under_way: BTreeSet<(BucketId, Dot, SiteId)>,
 }
@@ -129,7 +140,8 @@ impl Drainer {
     pub(super) fn new(workers: &Workers) -> Self {
         let site = workers.site.clone();
         let (keys, asks, under_way) = (BTreeMap::new(), JoinSet::new(), BTreeSet::new());
-        Self { site, under: None, keys, asks, under_way }
+        let changes = site.changes.follow();
+        Self { site, under: None, keys, asks, changes, under_way }
     }
 
     async fn serve(&mut self, own: &OnDuty) -> Outcome<()> {
@@ -151,20 +163,25 @@ impl Drainer {
                 machine: Drain::new(),
                 placement: Placement::new(self.site.id),
                 relied: was_empty.then(|| self.others()),
+                unheard: if was_empty { self.others() } else { BTreeSet::new() },
                 answered: BTreeSet::new(),
                 looked_with: BTreeSet::new(),
                 refusing: BTreeSet::new(),
                 members: BTreeSet::new(),
                 pages: Pages::default(),
                 few: Few::default(),
+                unread: Unread::default(),
                 looked: now,
                 settles: was_empty.then(|| now.after(SETTLE)),
                 not_before: now,
+                stuck: None,
+                stuck_until: now,
                 reported: None,
             });
         }
         let Some(mut under) = self.under.take() else { return Ok(()) };
-        let rests = under.not_before > now && !self.is_news(&under, now);
+        let is_stuck = under.stuck_until > now && !self.changes.has_changed().unwrap_or(true);
+        let rests = (under.not_before > now || is_stuck) && !self.is_news(&under, now);
         let ended = if rests { Ok(()) } else { self.look_again(&mut under).await };
         self.land(&mut under).await;
         self.under = Some(under);
@@ -174,7 +191,10 @@ impl Drainer {
     /// A look, what follows of it, and when the next is due.
     async fn look_again(&mut self, under: &mut Under) -> Outcome<()> {
         let begun = self.now();
+        self.changes.mark_unchanged();
         let looked = self.look(under).await;
+        let lacks = if let Ok(Ended::Lacks(lacking)) = &looked { Some(*lacking) } else { None };
+        under.stuck = stuck(under.stuck, lacks.filter(|_| self.asks.is_empty()));
         let ended = match looked {
             Ok(ended) => self.conclude(under, ended).await,
             Err(error) => Err(error),
@@ -182,6 +202,7 @@ impl Drainer {
         under.looked = self.now();
         let pause = rest_after(under.looked.since(begun), under.relied.is_some());
         under.not_before = under.looked.after(pause);
+        under.stuck_until = under.looked.after(stuck_for(under.stuck));
         ended
     }
 
@@ -205,6 +226,11 @@ impl Drainer {
             under.looked_with.clone_from(&under.answered);
         }
         self.tell(under, Input::Sites(sites), &mut steps);
+        let there = |other: &SiteId| self.may_come_back(*other);
+        under.relied.iter_mut().for_each(|relied| relied.retain(there));
+        under.unheard.retain(there);
+        let believed = under.relied.clone().unwrap_or_default();
+        self.tell(under, Input::Believe(believed), &mut steps);
         // What a holder was known to hold may be gone with its disk: each look places anew. Who holds as much for others as it
         // is to said so to the whole site, and is left alone by this one too.
         under.placement = self.site.copies.with(|machine| Placement::new(self.site.id).with_caps_of(machine));
@@ -267,12 +293,13 @@ impl Drainer {
         own: &BTreeMap<BucketId, Vector>,
         loose: &Loose,
     ) -> Outcome<Input> {
-        let (mut bodies, mut bytes) = (0, 0);
+        let (mut bodies, mut bytes, mut believed, mut others) = (0, 0, 0, 0);
         let claims = handover::claims(&self.site).await?;
-        under.few = Few::default();
+        (under.few, under.unread) = Default::default();
         under.pages.begin();
         let first = under.pages.first();
         for (&bucket, covered) in own.range(first..).chain(own.range(..first)) {
+            let name = || claims.get(&bucket).map_or_else(|| bucket.to_string(), |found| found.name.clone());
             let mut behind = Behind::of(&self.site, bucket, claims.get(&bucket)).await?;
             let refuses = |of| under.refusing.contains(&of) && !under.members.contains(&of);
             behind.all.retain(|other| !refuses((bucket, *other)));
@@ -282,16 +309,36 @@ impl Drainer {
             let mut items = loose.get(&bucket).cloned().unwrap_or_default();
             loop {
                 for item in items {
-                    let Some(places) = lacks(under, bucket, (&behind, &mut demands), &item) else { continue };
+                    let places = match lacks(under, bucket, (&behind, &mut demands), &item) {
+                        Lack::Nothing => continue,
+                        Lack::Believed => {
+                            believed += 1;
+                            continue;
+                        }
+                        Lack::Places(places) => places,
+                    };
                     bodies += 1;
                     bytes += item.want.bytes;
                     let (dot, size) = (item.want.dot, item.want.bytes);
+                    if let Some(why) = item.unread {
+                        // Nobody could take it: what others have of it is asked for by who mends.
+                        under.unread.bodies += 1;
+                        under.unread.first.get_or_insert_with(|| (name(), item.key, why));
+                        continue;
+                    }
                     if page.offers(Want { places, ..item.want }) {
                         self.keys.insert((bucket, dot), (item.key, size));
                     }
                 }
                 let Some(seen) = from.take() else { break };
-                let found = handover::page(&self.site, bucket, seen).await?;
+                let found = match handover::page(&self.site, bucket, seen).await {
+                    Ok(found) => found,
+                    Err(error) => {
+                        under.unread.buckets.insert(name(), error.message().to_owned());
+                        others += 1;
+                        break;
+                    }
+                };
                 (items, from) = (found.items, found.next);
                 // What came since others were asked came from them.
                 items.retain(|item| covered.covers(item.want.dot));
@@ -303,11 +350,11 @@ impl Drainer {
                 self.place(under, Placing::Offer { bucket, demand, wants });
             }
         }
-        let others = match under.abandons_uploads {
+        others += match under.abandons_uploads {
             true => 0,
             false => handover::uploads(&self.site).await?,
         } + held::count(&self.site).await?;
-        Ok(Input::Scanned { bodies, bytes, others })
+        Ok(Input::Scanned { bodies, bytes, others, believed })
     }
 
     fn place(&mut self, under: &mut Under, input: Placing) {
@@ -393,7 +440,23 @@ impl Drainer {
         let most = going.into_values().max_by_key(BTreeSet::len).unwrap_or_default();
         let names: Vec<String> = most.iter().map(|site| self.site.peers.roster.name(*site)).collect();
         let away = under.few.away.iter().map(|site| self.site.peers.roster.name(*site)).collect();
-        waits_for(there, &names, lacking, (under.few.bodies, away))
+        let metered = || {
+            let why = self
+                .site
+                .peers
+                .uplink
+                .may(Class::Copy)
+                .err()
+                .filter(|_| lacking.bodies > 0 && !there.is_empty());
+            why.map(|why| format!("the budget lets no bodies go: {why}"))
+        };
+        let known = unread(&under.unread, lacking).or_else(metered);
+        known.unwrap_or_else(|| waits_for(there, &names, lacking, (under.few.bodies, away)))
+    }
+
+    /// Whether a site that is silent may hold what it held: it belongs, and is neither lost nor going.
+    fn may_come_back(&self, other: SiteId) -> bool {
+        self.site.peers.roster.node(other).is_some() && !self.site.copies.uncounted().contains(&other)
     }
 
     /// All other sites.
@@ -416,6 +479,7 @@ impl Drainer {
                         );
                     }
                     under.relied = Some(self.there());
+                    under.unheard.clear();
                 }
                 return Ok(());
             }
@@ -423,11 +487,12 @@ impl Drainer {
             Ended::Lacks(lacking) => lacking,
         };
         let there = self.there();
-        let silent = under.relied.as_ref().is_some_and(|relied| !relied.is_subset(&under.answered));
+        under.unheard.retain(|other| !under.answered.contains(other));
+        let silent = under.relied.is_some() && !under.unheard.is_empty();
         let now = self.now();
         let settles = under.settles.is_some_and(|until| until > now) && under.relied.is_some();
         let is_time = is_time(under, now) || under.relied.is_some();
-        // Silence of those who held everything is no word against it.
+        // Silence of those who may hold everything is no word against it; of others who are silent the last word was counted.
         if silent || settles || !is_time {
             return Ok(());
         }
@@ -471,12 +536,6 @@ impl Drainer {
     }
 }
 
-/// How long after a look the next one is due. What it asked for is handed over in that time, and costs nothing of it.
-fn rest_after(look: Duration, is_empty: bool) -> Duration {
-    let pause = if is_empty { REST.max(look * SHARE * SHARE) } else { look * SHARE };
-    pause.min(REST_AT_MOST)
-}
-
 /// Whether another report is due.
 fn is_time(under: &Under, now: Instant) -> bool {
     under.reported.is_none_or(|said| said.after(REPORT) <= now)
@@ -485,17 +544,29 @@ fn is_time(under: &Under, now: Instant) -> bool {
 /// What is asked for of versions by what was promised of them: there are few such numbers, and many versions.
 type Demands = BTreeMap<usize, Demand>;
 
-/// What a version lacks that is here: nothing, if enough others have it, else at how many places it is to be.
+/// What a version lacks that is here.
+enum Lack {
+    /// Enough others have it.
+    Nothing,
+    /// The same, if who is silent still has what it had.
+    Believed,
+    /// At how many places it is to be.
+    Places(usize),
+}
+
 fn lacks(
     under: &mut Under,
     bucket: BucketId,
     (behind, demands): (&Behind, &mut Demands),
     item: &Kept,
-) -> Option<usize> {
+) -> Lack {
     let (machine, dot) = (&under.machine, item.want.dot);
     if !item.body {
-        let is_known = machine.holds(bucket, dot) || machine.has_record(bucket, dot);
-        return (!is_known).then_some(0);
+        return match machine.holds(bucket, dot) || machine.has_record(bucket, dot) {
+            true => Lack::Nothing,
+            false if machine.is_believed_to_have(bucket, dot) => Lack::Believed,
+            false => Lack::Places(0),
+        };
     }
     // A site that said that it is empty takes that back when nobody else has something, not when somebody comes who could.
     let (wish, promised) = match under.relied.is_some() {
@@ -506,7 +577,10 @@ fn lacks(
     let demand = demands.entry(promised).or_insert_with(ask);
     let holders = machine.holders(bucket, dot);
     if demand.is_met(&holders, &behind.together) {
-        return None;
+        return Lack::Nothing;
+    }
+    if demand.is_met(&machine.believed_holders(bucket, dot), &behind.together) {
+        return Lack::Believed;
     }
     let places = demand.all();
     if !holders.is_empty() {
@@ -517,44 +591,7 @@ fn lacks(
     for holder in holders {
         under.placement.learn_one(bucket, dot, holder);
     }
-    Some(places)
-}
-
-/// What an operator can do about it. `going`: who could take over and goes itself, of everybody who is there; `few`: how many
-/// bodies are held by too few, and who could hold them and is not there.
-fn waits_for(
-    there: &BTreeSet<SiteId>,
-    going: &[String],
-    lacking: &Lacking,
-    few: (u64, Vec<String>),
-) -> String {
-    if !going.is_empty() && going.len() >= there.len() {
-        return format!(
-            "all who could take over go themselves: {}; take one back (skerry site resume, skerry bucket join), or link \
-             another site",
-            going.join(", ")
-        );
-    }
-    if there.is_empty() {
-        return "no other site that takes copies is linked: heal a link, or take a frozen site into service"
-            .into();
-    }
-    match lacking {
-        Lacking { others: 1.., records: 0, bodies: 0, homes: 0, .. } => {
-            "uploads that nobody completed: complete or abort them, or drain with --abandon-uploads; or conditional writes \
-             whose homes have not said what they decided (`skerry status`)"
-                .into()
-        }
-        // Others lack nothing else, so whoever is there has taken what it takes.
-        Lacking { bodies, records: 0, .. } if *bodies > 0 && *bodies == few.0 && !few.1.is_empty() => {
-            format!(
-                "{bodies} bodies are elsewhere, and at fewer sites than their writes were answered for; not linked: {}; bring them \
-             back, or say `skerry site declare-lost`",
-                few.1.join(", ")
-            )
-        }
-        _ => String::new(),
-    }
+    Lack::Places(places)
 }
 
 /// The site has heard a word: from this commit on it is obeyed here.
@@ -630,34 +667,4 @@ fn wrote(
         }
     }
     Ok(false)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_handed_over_does_not_make_the_rest_longer() {
-        let look = Duration::from_millis(200);
-        assert_eq!(rest_after(look, false), look * SHARE);
-        assert_eq!(rest_after(Duration::ZERO, true), REST);
-        assert_eq!(rest_after(Duration::from_secs(600), false), REST_AT_MOST);
-    }
-
-    #[test]
-    fn what_holds_a_drain_up_is_told() {
-        let one: BTreeSet<SiteId> = [SiteId([1; 16])].into();
-        let uploads = Lacking { others: 2, ..Lacking::default() };
-        let none = || (0, Vec::new());
-        assert!(waits_for(&BTreeSet::new(), &[], &uploads, none()).contains("linked"));
-        assert!(waits_for(&one, &[], &uploads, none()).contains("--abandon-uploads"));
-        let body = Lacking { bodies: 1, ..uploads };
-        assert_eq!(waits_for(&one, &[], &body, none()), "");
-        let few = |away: &[&str]| (1, away.iter().map(|name| (*name).to_owned()).collect());
-        assert_eq!(waits_for(&one, &[], &body, few(&[])), "", "it is being placed");
-        let away = waits_for(&one, &[], &body, few(&["oslo"]));
-        assert!(away.contains("oslo") && away.contains("declare-lost"), "{away}");
-        let goes = waits_for(&one, &["bergen".into()], &body, none());
-        assert!(goes.contains("bergen") && goes.contains("skerry bucket join"), "{goes}");
-    }
 }

@@ -238,7 +238,7 @@ impl World {
         let wants =
             lacking.into_iter().map(|dot| Want { dot, bytes: 5000, here: false, places: 0 }).collect();
         self.moved(site, Placing::Offer { bucket: BUCKET, demand: Demand::anywhere(1), wants });
-        self.tell(site, Input::Scanned { bodies: count, bytes: count * 5000, others: 0 });
+        self.tell(site, Input::Scanned { bodies: count, bytes: count * 5000, others: 0, believed: 0 });
     }
 
     /// What concerns the copies that a site makes of all that it holds.

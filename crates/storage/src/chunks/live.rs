@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use skerry_base::ChunkId;
+use skerry_base::{BucketId, ChunkId};
 
 use crate::disk::File;
 
@@ -61,6 +61,17 @@ pub(crate) struct Inner {
     /// Of them those whose checksums are right though their bytes are not those of their name: only reading all of them
     /// told, so they are remembered until they were written anew.
     pub(crate) misnamed: BTreeSet<Key>,
+    /// How often what is kept of each domain was found damaged, since the start and with it.
+    pub(crate) hurt: BTreeMap<BucketId, u64>,
+}
+
+impl Inner {
+    /// What is kept was found damaged.
+    pub(crate) fn hurts(&mut self, key: Key) {
+        if self.damaged.insert(key) {
+            *self.hurt.entry(key.0).or_default() += 1;
+        }
+    }
 }
 
 /// The live chunks of a store.

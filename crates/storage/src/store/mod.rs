@@ -60,7 +60,7 @@ pub use report::{
     CacheStats, ClassUsage, Collected, Damage, IndexState, Recovery, SyncStats, TornTail, Usage,
 };
 pub use scrub::{DamagedChunk, DamagedSegment, ScrubState, ScrubStep};
-pub use words::{Class, Entry, Propose, SmallBody, Step};
+pub use words::{Class, Entry, Propose, SmallBody, Stands, Step};
 
 /// What only one thread at a time may touch: who carries out a group.
 struct Core {

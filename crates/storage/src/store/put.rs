@@ -1,5 +1,6 @@
 //! Chunks come in: hashed, looked up, written once, pinned.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,7 +8,7 @@ use skerry_base::chunk::Tree;
 use skerry_base::{BucketId, ChunkId, ChunkKind};
 
 use super::changes::load_row;
-use super::{Class, Pin, Store};
+use super::{Class, Pin, Stands, Store};
 use crate::StorageError;
 use crate::buffers::Buffer;
 use crate::chunks::Key;
@@ -201,19 +202,35 @@ impl Store {
     /// Whether the chunk is here as a copy that counts: durable, in the journal or as payload, never evicted while
     /// something refers to it, and not known to be damaged. A cached one does not count.
     pub fn counts(&self, domain: BucketId, id: ChunkId) -> bool {
+        matches!(self.stands(domain, id), Ok(Stands::Counts))
+    }
+
+    /// The same for who would let go of this site's disk: what was kept here and does not read is told from what is not here.
+    /// An error: nobody can say just now.
+    pub fn stands(&self, domain: BucketId, id: ChunkId) -> Result<Stands, StorageError> {
         let key = (domain, id);
-        {
+        let is_damaged = {
             let inner = self.live.lock();
-            if inner.damaged.contains(&key) {
-                return false;
-            }
+            let is_damaged = inner.damaged.contains(&key);
             // One that is being written again elsewhere, unsynced yet, counts where it lies as long as the index says so.
-            if inner.fresh.get(&key).is_some_and(|fresh| fresh.ready && fresh.place.area != Area::Cache) {
-                return true;
+            if !is_damaged
+                && inner.fresh.get(&key).is_some_and(|fresh| fresh.ready && fresh.place.area != Area::Cache)
+            {
+                return Ok(Stands::Counts);
             }
-        }
-        let kept = |place: Place| place.area != Area::Cache;
-        load_row(&self.view(), key).is_ok_and(|row| row.place.is_some_and(kept))
+            is_damaged
+        };
+        let row = load_row(&self.view(), key)?;
+        Ok(match row.place.is_some_and(|place| place.area != Area::Cache) {
+            true if is_damaged => Stands::Damaged,
+            true => Stands::Counts,
+            false => Stands::Not,
+        })
+    }
+
+    /// How often a chunk of each domain was found damaged since the start, and with it: what was counted as a copy may be none.
+    pub fn damage(&self) -> BTreeMap<BucketId, u64> {
+        self.live.lock().hurt.clone()
     }
 
     /// Pins a chunk that is here.

@@ -155,7 +155,11 @@ impl Store {
     fn note_damage(&self, key: Key, found: Found, why: String) -> ReadError {
         {
             let mut inner = self.live.lock();
-            inner.damaged.insert(key);
+            match found.place.area {
+                // Nobody counts on it.
+                Area::Cache => drop(inner.damaged.insert(key)),
+                Area::Journal | Area::Payload => inner.hurts(key),
+            }
             if let Some(fresh) = inner.fresh.get_mut(&key).filter(|fresh| fresh.place == found.place) {
                 fresh.mends = false;
             }

@@ -37,7 +37,7 @@ impl Store {
         for chunk in rotten {
             let key = (chunk.domain, chunk.id);
             let Some(place) = load_row(&*view, key)?.place else { continue };
-            self.live.lock().damaged.insert(key);
+            self.live.lock().hurts(key);
             if place.area == Area::Payload && !listed.contains(&key) {
                 unlisted.push((key, place.segment));
             }

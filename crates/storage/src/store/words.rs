@@ -17,6 +17,17 @@ pub struct Step {
     pub more: bool,
 }
 
+/// How a chunk lies here as a copy that counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stands {
+    /// Durable, and not known to be damaged.
+    Counts,
+    /// It is kept here, and known to be damaged: whoever lets go of the disk lets go of what else is here of its body.
+    Damaged,
+    /// It is not kept here; a cached copy may lie here.
+    Not,
+}
+
 /// One journal entry.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
