@@ -212,17 +212,6 @@ impl Copies {
         }
     }
 
-    /// An error if a test says that a bucket does not read.
-    #[cfg(test)]
-    pub(crate) fn check_reads(&self, bucket: BucketId) -> skerry_gateway::service::Outcome<()> {
-        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner).contains(&bucket);
-        let error = || {
-            let kind = skerry_gateway::service::ErrorKind::Internal;
-            skerry_gateway::service::ServiceError::new(kind, "a test says so")
-        };
-        if unreadable { Err(error()) } else { Ok(()) }
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
