@@ -349,9 +349,9 @@ impl Looker<'_> {
 #[cfg(test)]
 impl Copies {
     /// An error if a test says that a bucket does not read.
-    #[cfg(test)]
     pub(crate) fn check_reads(&self, bucket: BucketId) -> Outcome<()> {
-        let unreadable = self.unreadable.lock().unwrap_or_else(std::sync::PoisonError::into_inner).contains(&bucket);
+        let unreadable =
+            self.unreadable.lock().unwrap_or_else(std::sync::PoisonError::into_inner).contains(&bucket);
         let error = || {
             let kind = skerry_gateway::service::ErrorKind::Internal;
             ServiceError::new(kind, "a test says so")
