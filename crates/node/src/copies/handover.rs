@@ -34,16 +34,15 @@ pub(crate) const SAY: Duration = Duration::from_secs(5);
 /// Uploads that are counted of a bucket.
 const UPLOADS: usize = 1000;
 
-/// The sites that can take over: they belong, are linked, and serve; nearest first. A budget that lets no copies go makes nobody
-/// absent: such a one is marked as not linked for copies, and is asked what it has, and given homes.
+/// The sites that can take over: they belong, are linked, and serve; nearest first.
 pub(crate) fn fit(site: &Site) -> Vec<Candidate> {
     let links = site.boxes.links();
     let lost = site.copies.uncounted();
     let serves =
         |other: &SiteId| *other != site.id && !lost.contains(other) && site.duties.of(*other).serves();
     let known = site.peers.roster.all().into_keys().filter(serves);
-    let there = known.filter(|other| links.contains_key(other));
-    let mut fit: Vec<Candidate> = there.map(|other| candidate(site, other, &links)).collect();
+    let mut fit: Vec<Candidate> =
+        known.map(|other| candidate(site, other, &links)).filter(|candidate| candidate.linked).collect();
     fit.sort_by_key(|candidate| (candidate.distance, candidate.site));
     fit
 }

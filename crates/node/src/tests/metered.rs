@@ -1,8 +1,7 @@
 //! A site whose links are metered.
 
-use skerry_gateway::service::{DutyRequest, ErrorKind, UplinkBudget, UplinkRequest};
+use skerry_gateway::service::{ErrorKind, UplinkBudget, UplinkRequest};
 
-use skerry_federation::budget::Class;
 use skerry_federation::placement::Failure;
 use skerry_model::bucket::{metered, say_metered};
 use skerry_model::{Entry, space};
@@ -181,40 +180,5 @@ async fn a_budget_that_does_not_read_is_not_taken_for_none() {
     // It is said anew, or lifted, as any other.
     let request = UplinkRequest::default();
     assert_eq!(site.services().admin.set_uplink(request).await.unwrap().budget, None);
-    world.stop().await;
-}
-
-/// Its copies wait for the next period; what it decides, and that others have its records, does not.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_site_that_is_emptied_beyond_its_share_for_copies_says_so_and_hands_over_its_homes() {
-    let world = TestWorld::new(2).await;
-    let [one, two] = &world.sites[..] else { panic!("two sites") };
-    one.create_bucket("photos").await.unwrap();
-    for n in 0..40 {
-        one.put("photos", &format!("{n}"), noise(100_000, n)).await.unwrap();
-    }
-    two.create_bucket("mine").await.unwrap();
-    two.put("mine", "k", noise(200_000, 2)).await.unwrap();
-    two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() }).await;
-    one.until("the bucket is known", || async { one.site().bucket("mine").await.unwrap().is_some() }).await;
-    two.services().admin.set_uplink(budget(4_000_000)).await.unwrap();
-    let mut read = 0;
-    while two.site().peers.uplink.may(Class::Copy).is_ok() {
-        two.get("photos", &format!("{read}")).await.unwrap();
-        read += 1;
-    }
-    let drain = DutyRequest { duty: "drain".into(), abandon_uploads: false };
-    two.services().admin.set_duty("site-2", drain).await.unwrap();
-    two.until("only the body waits", || async {
-        let drain = two.services().admin.site("site-2").await.unwrap().drain;
-        drain.is_some_and(|drain| {
-            (drain.records, drain.homes, drain.bodies) == (0, 0, 1)
-                && drain.waits_for.contains("used up for copies")
-        })
-    })
-    .await;
-    two.services().admin.set_uplink(UplinkRequest { budget: None }).await.unwrap();
-    let is_empty = || async { two.services().admin.site("site-2").await.unwrap().duty == "empty" };
-    two.until("it is empty", is_empty).await;
     world.stop().await;
 }

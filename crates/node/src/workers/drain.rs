@@ -14,7 +14,6 @@ use std::time::Duration;
 use futures::StreamExt;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, NodeId, SiteId, Vector, WallTime};
-use skerry_federation::budget::Class;
 use skerry_federation::drain::{Drain, Input, Lacking, Output};
 use skerry_federation::placement::{Demand, Failure, Input as Placing, Output as Placed, Placement, Want};
 use skerry_gateway::service::Outcome;
@@ -440,18 +439,8 @@ impl Drainer {
         let most = going.into_values().max_by_key(BTreeSet::len).unwrap_or_default();
         let names: Vec<String> = most.iter().map(|site| self.site.peers.roster.name(*site)).collect();
         let away = under.few.away.iter().map(|site| self.site.peers.roster.name(*site)).collect();
-        let metered = || {
-            let why = self
-                .site
-                .peers
-                .uplink
-                .may(Class::Copy)
-                .err()
-                .filter(|_| lacking.bodies > 0 && !there.is_empty());
-            why.map(|why| format!("the budget lets no bodies go: {why}"))
-        };
-        let known = unread(&under.unread, lacking).or_else(metered);
-        known.unwrap_or_else(|| waits_for(there, &names, lacking, (under.few.bodies, away)))
+        let unread = unread(&under.unread, lacking);
+        unread.unwrap_or_else(|| waits_for(there, &names, lacking, (under.few.bodies, away)))
     }
 
     /// Whether a site that is silent may hold what it held: it belongs, and is neither lost nor going.
