@@ -26,6 +26,7 @@ use crate::paths::scope::{self, Terms};
 use crate::peers::message::{Hold, Holdings, Request, Response};
 use crate::peers::serve::Asker;
 use crate::site::{Site, unreadable};
+use crate::tasks::rest;
 
 /// Bytes of records that are looked through at once for bodies that are missing.
 const LOOK: usize = 512 << 10;
@@ -53,7 +54,7 @@ pub(super) async fn level(site: Arc<Site>) {
                 }
             }
         }
-        tokio::time::sleep(site.peers.waits().levelled).await;
+        rest(site.peers.waits().levelled).await;
     }
 }
 
@@ -91,7 +92,7 @@ async fn fetch(
             return Ok(());
         }
         if levels {
-            tokio::time::sleep(took * REST).await;
+            rest(took * REST).await;
         }
     }
 }

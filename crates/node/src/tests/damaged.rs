@@ -21,7 +21,7 @@ fn rot(site: &TestSite, bytes: &[u8]) {
         let at = content.windows(bytes.len()).rposition(|window| window == bytes)?;
         Some((path, at))
     });
-    let (path, at) = found.expect("these bytes are nowhere in the journal");
+    let (path, at) = found.unwrap();
     let flipped: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all_at(&flipped, at as u64).unwrap();
