@@ -228,15 +228,7 @@ impl Files {
         ["races", "histories", "scopes", "departures", "halves", "damage", "many-lives"];
 
     const fn modes(&self) -> [bool; 7] {
-        [
-            self.races,
-            self.histories,
-            self.scopes,
-            self.departures,
-            self.halves,
-            self.damage,
-            self.many_lives,
-        ]
+        [self.races, self.histories, self.scopes, self.departures, self.halves, self.damage, self.many_lives]
     }
 }
 

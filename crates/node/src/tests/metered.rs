@@ -2,6 +2,7 @@
 
 use skerry_gateway::service::{ErrorKind, UplinkBudget, UplinkRequest};
 
+use skerry_federation::budget::Class;
 use skerry_federation::placement::Failure;
 use skerry_model::bucket::{metered, say_metered};
 use skerry_model::{Entry, space};
