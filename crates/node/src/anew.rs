@@ -174,13 +174,19 @@ pub(crate) fn lost_some() -> ServiceError {
 /// Asks again and again, until all is whole.
 pub(crate) async fn work(site: Arc<Site>) {
     loop {
-        let buckets = site.anew.buckets();
+        let mut buckets = site.anew.buckets();
         if buckets.is_empty() {
             return;
         }
+        // First who there is, and who decides; what comes of it is looked at with the next turn.
+        buckets.sort_by_key(|bucket| *bucket != site.system);
+        let (others, mut silent) = (others(&site), BTreeSet::new());
         for bucket in buckets {
-            if let Err(error) = look(&site, bucket).await {
+            if let Err(error) = look(&site, bucket, &others, &mut silent).await {
                 tracing::debug!(%bucket, %error, "what others have of the bucket is not known yet");
+            }
+            if bucket == site.system && site.check_whole(bucket).is_ok() {
+                break;
             }
         }
         rest(TURN).await;
@@ -194,18 +200,32 @@ fn others(site: &Site) -> Vec<SiteId> {
     site.peers.roster.all().into_keys().filter(counts).collect()
 }
 
-async fn look(site: &Arc<Site>, bucket: BucketId) -> Outcome<()> {
+/// `silent`: who did not answer in this turn is not waited for once more in it, bucket by bucket.
+async fn look(
+    site: &Arc<Site>,
+    bucket: BucketId,
+    others: &[SiteId],
+    silent: &mut BTreeSet<SiteId>,
+) -> Outcome<()> {
     if bucket != site.system && !site.is_member(bucket) {
         site.note_down(vec![space::not_anew(bucket)]).await?;
         site.anew.state().end(bucket);
         return Ok(());
     }
-    let waits = site.anew.state().waits(bucket, others(site));
-    let linked: Vec<SiteId> = waits.into_iter().filter(|other| site.linked(*other)).collect();
+    let waits = site.anew.state().waits(bucket, others.to_vec());
+    let asks = |other: &SiteId| !silent.contains(other) && site.linked(*other);
+    let linked: Vec<SiteId> = waits.into_iter().filter(asks).collect();
     for some in linked.chunks(AT_ONCE) {
-        let asked = some.iter().map(|other| async { (*other, held(site, bucket, *other).await) });
-        let said: Vec<_> =
-            join_all(asked).await.into_iter().filter_map(|(other, said)| Some((other, said?))).collect();
+        let asked = some.iter().map(|other| async {
+            let begun = site.clock.now();
+            let answer = held(site, bucket, *other).await;
+            (*other, answer, site.clock.now().since(begun) >= SAY)
+        });
+        let mut said = Vec::new();
+        for (other, answer, is_late) in join_all(asked).await {
+            silent.extend((answer.is_none() && is_late).then_some(other));
+            said.extend(answer.map(|answer| (other, answer)));
+        }
         hear(site, bucket, said).await?;
     }
     if site.is_heard(bucket) { end(site, bucket).await } else { Ok(()) }

@@ -194,23 +194,27 @@ fn limits(config: &Config, rooms: &Rooms) -> Limits {
     }
 }
 
-/// The admin token; none before the first start. One that keeps nobody out is refused.
+/// The admin token; none before the first start. One that keeps nobody out is refused; a short one, which a release before took,
+/// is told.
 fn admin_token(config: &Config) -> Result<Option<String>, StartError> {
     let path = Path::new(&config.node.dir).join(&config.admin.token_file);
     if !files::exists(&path)? {
         return Ok(None);
     }
     let token = files::read_secret(&path)?.trim().to_owned();
-    let said = match token.len() {
-        0 => "is empty".to_owned(),
-        length if length < TOKEN_LETTERS => {
-            format!("holds {length} letters, and a token has {TOKEN_LETTERS} at least")
-        }
-        _ => return Ok(Some(token)),
-    };
-    let reason =
-        format!("{said}: with this token anybody could run this site; remove the file and a token is made");
-    Err(TrustError::File { path: path.display().to_string(), reason }.into())
+    let path = path.display();
+    if token.is_empty() {
+        let reason = "is empty: anybody could run this site; remove the file and a token is made".into();
+        return Err(TrustError::File { path: path.to_string(), reason }.into());
+    }
+    if token.len() < TOKEN_LETTERS {
+        tracing::error!(
+            %path,
+            letters = token.len(),
+            "the admin token can be guessed: one of your own should have {TOKEN_LETTERS} letters; remove the file and one is made"
+        );
+    }
+    Ok(Some(token))
 }
 
 /// Makes the admin token.

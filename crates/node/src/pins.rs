@@ -342,7 +342,9 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
     }
     if !whole {
         // Something that is not here for another reason stays away when all records are here.
-        progress.taking = progress.reason.is_none() && !site.boxes.linked().is_empty();
+        progress.taking = progress.reason.is_none()
+            && !site.boxes.linked().is_empty()
+            && site.leaving.waits(bucket.id).is_none();
         progress.reason.get_or_insert_with(|| "this site is still taking the bucket's records".into());
     } else if progress.prefetch && progress.reason.is_none() {
         keep(site, pin, None).await?;
@@ -358,6 +360,10 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
 /// What is pinned of a deleted bucket ends by itself: no name says any more what is to be unpinned, and the store lets go of what
 /// nothing refers to. A bucket that has no name at the moment is waited for.
 async fn outlived(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
+    // What says so may be among what the journal lost.
+    if site.check_whole(site.system).is_err() {
+        return Ok(());
+    }
     let (system, bucket) = (site.system, pin.0);
     let all = site.read(move |view| all_buckets(view, system).map_err(unreadable)).await?;
     if all.iter().any(|resolved| resolved.claim.bucket == bucket) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use skerry_base::kv::{Table, View};
 use skerry_base::time::HlcClock;
-use skerry_base::{BucketId, Hlc, Origin, SiteId, Vector, WallTime};
+use skerry_base::{BucketId, Hlc, Origin, SiteId, WallTime};
 use skerry_federation::Input;
 use skerry_gateway::service::{ErrorKind, Md5Batch, Outcome, ServiceError};
 use skerry_model::bucket::is_claimant;
@@ -177,14 +177,6 @@ impl Stamps {
     /// What of that may be taken for the present where something expires; none expires nothing.
     pub(crate) fn present(&self) -> Option<WallTime> {
         self.clock.present()
-    }
-
-    /// What others are told that is here, of what is here: read this after that was.
-    pub(crate) fn told(&self, bucket: BucketId, vector: Vector) -> Vector {
-        let Some(first) = self.withheld.first(bucket) else { return vector };
-        let (own, most) = (self.origin_of(bucket), first.saturating_sub(1));
-        let told = |(origin, seq): (Origin, u64)| (origin, if origin == own { seq.min(most) } else { seq });
-        vector.iter().map(told).filter(|(_, seq)| *seq > 0).collect()
     }
 
     /// Gives stamps; call it on the commit thread, so that stamps rise in the order of the journal.

@@ -37,7 +37,7 @@ impl Feed {
         let Some((mut vector, horizon, doubt)) = cx.read(state()) else {
             return cx.send(from, refuse(Refusal::Busy));
         };
-        let withheld = Withheld::of(id, cx);
+        let (withheld, stored) = (Withheld::of(id, cx), vector.clone());
         if let Some(withheld) = withheld {
             vector = withheld.short(&vector);
         }
@@ -52,7 +52,8 @@ impl Feed {
         let count = (pull.batches & !Pull::AHEAD).clamp(1, most);
         let mut seen = pull.seen;
         for index in 0..count {
-            let Some(piece) = cx.read(cx.replica.after(id, &seen, bytes)) else {
+            let behind = withheld.map_or_else(|| seen.clone(), |withheld| withheld.passing(&seen, &stored));
+            let Some(piece) = cx.read(cx.replica.after(id, &behind, bytes)) else {
                 return cx.send(from, refuse(Refusal::Busy));
             };
             let passed = !seen.includes(&horizon);

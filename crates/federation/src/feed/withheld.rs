@@ -34,6 +34,16 @@ impl Withheld {
         vector.iter().map(short).filter(|(_, seq)| *seq > 0).collect()
     }
 
+    /// What the store is asked behind: once all below what is withheld is seen, that is passed over as if it were. Else a piece
+    /// could be of nothing else, and a batch of nothing that does not end is no batch.
+    pub(super) fn passing(self, seen: &Vector, stored: &Vector) -> Vector {
+        let mut passed = seen.clone();
+        if seen.get(self.own).saturating_add(1) >= self.from {
+            passed.advance(self.own, stored.get(self.own));
+        }
+        passed
+    }
+
     /// A piece of the feed as it goes out.
     pub(super) fn cut(self, mut piece: FeedBatch) -> FeedBatch {
         piece.items.retain(|item| item.dot.origin != self.own || item.dot.seq < self.from);

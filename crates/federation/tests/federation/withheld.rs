@@ -2,7 +2,7 @@
 
 use skerry_federation::Input;
 
-use crate::world::{World, bucket, seconds};
+use crate::world::{World, bucket, millis, seconds};
 
 fn held(world: &World, n: usize) -> usize {
     world.sites[n].store.visible(bucket(1)).len()
@@ -34,6 +34,32 @@ fn what_is_withheld_goes_with_no_news_and_later_with_them() {
         world.run(seconds(1));
         world.assert_converged(bucket(1), &[0, 1]);
     }
+}
+
+/// More than a batch of them lies behind what is told; others' records lie behind those, whatever the order of their origins.
+#[test]
+fn what_is_withheld_keeps_no_pull_from_its_end() {
+    let mut world = World::new(3, 7, millis(20));
+    world.start();
+    (0..3).for_each(|n| world.join(n, bucket(1)));
+    world.run(seconds(5));
+    world.isolate(2);
+    (0..2_000).for_each(|key| world.put(0, bucket(1), key));
+    (2_000..2_100).for_each(|key| world.put(1, bucket(1), key));
+    withhold(&mut world, Some(21));
+    world.run(seconds(60));
+    assert_eq!((held(&world, 0), held(&world, 1)), (2_100, 120));
+    world.cut(1, 2);
+    for (from, to) in [(0, 2), (2, 0)] {
+        world.heal(from, to);
+    }
+    world.run(seconds(120));
+    assert_eq!(held(&world, 2), 120, "all that site 0 tells");
+    let failed: u64 = world.sites.iter().map(|site| site.machine.stats().refused).sum();
+    assert_eq!(failed, 0, "nobody is taken for one that breaks the rules");
+    withhold(&mut world, None);
+    world.run(seconds(60));
+    world.assert_converged(bucket(1), &[0, 2]);
 }
 
 /// Who was away pulls all that there is, and is told digests of it: the end of that is what is told.

@@ -177,7 +177,7 @@ impl Seen {
         Ok((Self::naming(below), blocks))
     }
 
-    /// What this block says.
+    /// What names this block, and nothing else.
     fn naming(block: Option<u64>) -> Self {
         Self(block.map(|name| (name, BLOCK)).into_iter().collect())
     }

@@ -113,7 +113,7 @@ settings! {
     admin: Admin {
         /// Where it listens, with TLS if `tls.certificate` is set; the S3 endpoint then has no `/_skerry/`. Empty: on the S3 endpoint.
         listen: String = String::new(),
-        /// File of the admin token, from `node.dir`. Made at the first start; one of your own has 16 letters at least.
+        /// File of the admin token, from `node.dir`. Made at the first start; one of your own should have 16 letters at least.
         token_file: String = "admin.token".into(),
     }
     /// Links to other sites.

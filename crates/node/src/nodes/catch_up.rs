@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot, NodeId, SiteId, Vector};
+use skerry_base::{BucketId, Dot, NodeId, Origin, SiteId, Vector};
 use skerry_federation::site_view::{Input, Seat};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::{Record, space};
@@ -330,30 +330,52 @@ impl Pager<'_> {
 
     /// One bucket; behind which loose record to go on, if there was no room for all.
     fn bucket(&mut self, view: &dyn View, bucket: BucketId, behind: Option<Dot>) -> Outcome<Option<Dot>> {
-        let vector = space::vector(view, bucket).map_err(unreadable)?;
-        // What no feed brings yet is not the site's yet, and nobody need wait for it.
-        let mut vector = self.stamps.told(bucket, vector);
+        let mut vector = space::vector(view, bucket).map_err(unreadable)?;
+        // What no feed brings yet is not the site's yet, and nobody need wait for it. What lies behind it may be, and goes along.
+        let hidden = self.stamps.withheld.seqs(bucket);
+        let own = self.stamps.origin_of(bucket);
+        if let Some(first) = hidden.first() {
+            let told =
+                |(origin, seq): (Origin, u64)| (origin, if origin == own { seq.min(first - 1) } else { seq });
+            vector = vector.iter().map(told).filter(|(_, seq)| *seq > 0).collect();
+        }
         if let Some(near) = &self.near {
             let of_near = vector.iter().filter(|(origin, _)| near.contains(&origin.node));
             vector = of_near.collect();
         }
         self.take(vector.iter().count() * ENTRY);
         let mut held = Held { bucket, vector, loose: Vec::new() };
-        let more = self.loose(view, &mut held, behind);
+        let more = self.loose(view, &mut held, behind, (own, &hidden));
         self.page.push(held);
         more
     }
 
-    fn loose(&mut self, view: &dyn View, held: &mut Held, behind: Option<Dot>) -> Outcome<Option<Dot>> {
+    fn loose(
+        &mut self,
+        view: &dyn View,
+        held: &mut Held,
+        behind: Option<Dot>,
+        (own, hidden): (Origin, &BTreeSet<u64>),
+    ) -> Outcome<Option<Dot>> {
         let bucket = held.bucket;
-        for origin in space::marked(view, bucket).map_err(unreadable)? {
-            let from = Dot { origin, seq: space::vector_entry(view, bucket, origin).map_err(unreadable)? };
+        let mut origins: BTreeSet<Origin> =
+            space::marked(view, bucket).map_err(unreadable)?.into_iter().collect();
+        let first_hidden = hidden.first().copied();
+        origins.extend(first_hidden.map(|_| own));
+        let (seqs, none) = (hidden, BTreeSet::new());
+        for origin in origins {
+            let covered = space::vector_entry(view, bucket, origin).map_err(unreadable)?;
+            let (covered, hidden) = match first_hidden.filter(|_| origin == own) {
+                Some(first) => (covered.min(first - 1), seqs),
+                None => (covered, &none),
+            };
+            let from = Dot { origin, seq: covered };
             let from = behind.filter(|dot| dot.origin >= origin).map_or(from, |dot| from.max(dot));
             if from.origin != origin {
                 continue;
             }
             let first = Dot { seq: from.seq.saturating_add(1), ..from };
-            let found = space::records_in(view, bucket, (first, u64::MAX), &BTreeSet::new(), self.left);
+            let found = space::records_in(view, bucket, (first, u64::MAX), hidden, self.left);
             let (items, upto) = found.map_err(unreadable)?;
             let last = items.last().map(|item| item.dot);
             for item in items {

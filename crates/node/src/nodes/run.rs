@@ -298,11 +298,21 @@ impl Stepper {
                     self.tasks.spawn(catch_up::fetch(self.site.clone(), from, epoch));
                 }
             }
-            Output::Settled(write) => self.nodes.end(write, Ok(())),
+            Output::Settled(write) => self.settled(write),
             Output::Abandoned(write) => self.nodes.end(write, Err(Unsettled::Turned)),
             Output::Refused(write) => self.nodes.end(write, Err(Unsettled::Full)),
             Output::Store(_) => {}
         }
+    }
+
+    /// All holders have it: it is told of before anybody hears that the site has it, so that who catches up hears of it.
+    fn settled(&self, write: u64) {
+        if let Some(record) = self.nodes.version(write)
+            && self.site.stamps.withheld.end(record.bucket, record.dot)
+        {
+            self.site.drive.tell(skerry_federation::Input::Durable { bucket: record.bucket });
+        }
+        self.nodes.end(write, Ok(()));
     }
 
     /// Has a node hold a write. What waits here is durable here.

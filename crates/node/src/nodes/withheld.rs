@@ -5,7 +5,7 @@
 //! that moment. Invariants: withheld before it is stored; let go of when it is the site's, or when nobody waits for that any
 //! more, at the latest after [`super::STALL`], and then the machine is told: nothing is held back for good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use skerry_base::{BucketId, Dot, Instant};
@@ -26,6 +26,11 @@ impl Withheld {
     /// The first of a bucket.
     pub(crate) fn first(&self, bucket: BucketId) -> Option<u64> {
         lock(&self.0).get(&bucket)?.keys().next().copied()
+    }
+
+    /// All of a bucket: read once where more than one answer rests on it.
+    pub(super) fn seqs(&self, bucket: BucketId) -> BTreeSet<u64> {
+        lock(&self.0).get(&bucket).map(|of| of.keys().copied().collect()).unwrap_or_default()
     }
 
     /// No longer; whether it was.

@@ -233,7 +233,8 @@ const DOUBTED: u64 = 20;
 async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans: &mut Orphans, turn: u64) {
     let incomplete = site.incomplete();
     orphans.keep(site, &incomplete);
-    for bucket in incomplete {
+    // What begins anew is whole when all others were heard, and not by what one of them has.
+    for bucket in incomplete.into_iter().filter(|bucket| site.check_whole(*bucket).is_ok()) {
         let members = site.drive.ask(move |machine, _| machine.members(bucket)).await;
         let linked = members.unwrap_or_default().into_iter().find(|member| site.linked(*member));
         if let Some(source) = linked {
@@ -248,7 +249,7 @@ async fn look(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, orphans:
 }
 
 async fn compare(site: &Arc<Site>, goals: &mut BTreeMap<BucketId, Vector>, bucket: BucketId, source: SiteId) {
-    if !site.is_member(bucket) || site.is_complete(bucket) {
+    if !site.is_member(bucket) || site.is_complete(bucket) || site.check_whole(bucket).is_err() {
         goals.remove(&bucket);
         return;
     }

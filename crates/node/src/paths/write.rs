@@ -232,7 +232,8 @@ pub(crate) async fn here(
     let large = !lazy && !pins.is_empty() && payload == site.id;
     let clock = site.clock;
     let by = (payload != site.id).then(|| clock.now().after(DECIDED_WITHIN));
-    let waits = !condition.is_none() || (payload == site.id && scope != Scope::Node);
+    let asks = matches!(scope, Scope::Site | Scope::Area | Scope::Durable);
+    let waits = tenure::keeps(site) && !condition.is_none() || (payload == site.id && asks);
     let withheld_at = (waits && !lazy && site.nodes.are_several()).then_some(clock);
     let mut proposal = Box::new(Proposal {
         store: site.store.clone(),

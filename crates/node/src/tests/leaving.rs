@@ -104,7 +104,7 @@ async fn what_only_the_leaving_site_holds_is_handed_over_and_it_asks_others_then
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_home_and_the_only_member_are_refused_with_what_to_do() {
+async fn a_home_is_refused_with_what_to_do_and_who_is_given_it_follows_the_bucket() {
     let world = TestWorld::new(2).await;
     let [one, two] = &world.sites[..] else { panic!("two sites") };
     one.create_bucket("photos").await.unwrap();
@@ -122,9 +122,14 @@ async fn the_home_and_the_only_member_are_refused_with_what_to_do() {
     })
     .await;
     two.services().admin.move_home("photos", request).await.unwrap();
-    let refused = leave(two, "photos").await.unwrap_err();
-    assert!(refused.message().contains("only member") && refused.message().contains("100000"), "{refused}");
-    assert_eq!(two.get("photos", "a").await.unwrap(), noise(100_000, 1));
+    two.until("its home is known to follow it", || async {
+        two.services().admin.bucket("photos").await.unwrap().members == ["site-1", "site-2"]
+    })
+    .await;
+    leave(two, "photos").await.unwrap();
+    gone(two, "photos").await;
+    two.cut(true).await;
+    assert_eq!(one.get("photos", "a").await.unwrap(), noise(100_000, 1));
     world.stop().await;
 }
 

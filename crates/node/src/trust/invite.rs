@@ -202,11 +202,12 @@ impl InviteBook {
         Ok(Given { token, took_back })
     }
 
-    /// The name that an invitation is for.
+    /// The name that an invitation is for which nobody has used yet.
     pub(super) fn name_of(&self, invite: &PublicKey) -> Option<String> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let key = invite.to_string();
-        file.invites.iter().find(|known| known.key == key).map(|known| known.site.clone())
+        let open = |known: &&Invite| known.key == key && known.admitted.is_none();
+        file.invites.iter().find(open).map(|known| known.site.clone())
     }
 
     /// Honours an invitation whose one-time key `invite` the node `joiner` has proven to hold.

@@ -331,6 +331,9 @@ impl Copier {
     /// What is known of the copies of buckets that are no more is of no use, here and on disk. One that is revived is
     /// looked through anew.
     async fn forget_deleted(&mut self, followed: BTreeSet<BucketId>) -> Outcome<()> {
+        if self.site.check_whole(self.site.system).is_err() {
+            return Ok(());
+        }
         for bucket in self.site.copies.beside(&followed) {
             if self.site.claim_of(bucket).await?.is_some() {
                 continue;

@@ -255,7 +255,10 @@ impl Store {
             .map(|(_, used)| used.len.saturating_sub(used.freed + used.live))
             .sum();
         let worth = heads >= (GROWTH * sweep.base.len).max(self.settings.journal_heads_bytes);
-        (worth && self.space.has_room(self.likely_room(sweep)))
+        // Waiting for room makes none where heads are more than a base takes: they only become more.
+        let own = if sweep.base.len == 0 { self.index.disk_bytes() } else { sweep.base.len };
+        let gains = heads >= own && self.space.has_room(own);
+        (worth && (gains || self.space.has_room(self.likely_room(sweep))))
             || (pressed && self.is_relieved_by_a_base(sweep, active))
     }
 
