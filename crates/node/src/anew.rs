@@ -58,6 +58,11 @@ impl Beginning {
         Ok(Self(Mutex::new(Anew::new(node, space::all_anew(view)?))))
     }
 
+    /// Whether there is any such bucket. None comes to them but at a start.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.buckets().is_empty()
+    }
+
     fn buckets(&self) -> Vec<BucketId> {
         self.state().buckets().collect()
     }

@@ -90,7 +90,9 @@ pub(crate) fn start(tasks: &Tasks, workers: &Workers, settings: crate::config::S
     of_site("fellows", |site| every(FELLOWS, fellows::Fellows(site)).boxed());
     of_site("others", |site| every(OTHERS, others::Counter::new(site)).boxed());
     of_site("uplink", |site| crate::uplink_admin::work(site).boxed());
-    of_site("lost entries", |site| crate::anew::work(site).boxed());
+    if workers.site.anew.is_any() {
+        of_site("lost entries", |site| crate::anew::work(site).boxed());
+    }
     of_site("leaving", |site| crate::leaving::work(site).boxed());
     of_site("followed prefixes", |site| crate::following::work::work(site).boxed());
     of_site("clones", |site| crate::clones::work(site).boxed());
