@@ -182,14 +182,6 @@ pub trait Replica {
     /// and so has one whose site has left the bucket meanwhile.
     fn origin(&self, bucket: BucketId) -> Origin;
 
-    /// The first own record of the present life that no other site is to be told of yet, nor those behind it: what a site of
-    /// several nodes has not got at all of them would be known elsewhere, and its body nowhere, if this node were lost now.
-    /// Read anew in each call, after what is stored: a record is withheld before it is stored.
-    fn withheld(&self, bucket: BucketId) -> Option<u64> {
-        let _ = bucket;
-        None
-    }
-
     /// What to send as seen when asking this life of a source: the vector, and what an unfinished round with it
     /// has brought so far.
     fn seen(&self, bucket: BucketId, source: Origin) -> Result<Vector, Unreadable>;

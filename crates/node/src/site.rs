@@ -30,7 +30,7 @@ use crate::drive::stored::{Stored, membership, swept};
 use crate::duties::Duties;
 use crate::following::Following;
 use crate::leaving::Leavings;
-use crate::nodes::{Nodes, Withheld};
+use crate::nodes::Nodes;
 use crate::own_site::OwnSite;
 use crate::paths::bucket::Directory;
 use crate::paths::buckets;
@@ -152,8 +152,6 @@ pub(crate) struct Stamps {
     lives: Mutex<BTreeMap<BucketId, (Origin, bool)>>,
     /// How often a bucket was let go of in this life, or nearly.
     left: AtomicU64,
-    /// Own records that no feed tells of yet.
-    pub(crate) withheld: Withheld,
 }
 
 impl Stamps {
@@ -165,7 +163,6 @@ impl Stamps {
             clock: Watched::new(clock),
             lives: Mutex::default(),
             left: AtomicU64::new(0),
-            withheld: Withheld::default(),
         }
     }
 

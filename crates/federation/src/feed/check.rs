@@ -9,7 +9,6 @@ use skerry_base::{BucketId, Instant, SiteId, Vector};
 
 use super::bucket::Bucket;
 use super::known::STALE;
-use super::withheld::told_vector;
 use super::{Feed, digest};
 use crate::context::Context;
 use crate::limits;
@@ -46,7 +45,7 @@ impl Feed {
         for piece in buckets.chunks(limits::ENTRIES_PER_MESSAGE) {
             let mut entries = Vec::with_capacity(piece.len());
             for id in piece {
-                if let Some(vector) = told_vector(*id, cx) {
+                if let Some(vector) = cx.vector(*id) {
                     entries.push((*id, digest(&vector)));
                 }
             }
@@ -70,7 +69,7 @@ impl Feed {
                 cx.send(from, Message::NotMember { bucket: id });
                 continue;
             }
-            let Some(vector) = told_vector(id, cx) else { continue };
+            let Some(vector) = cx.vector(id) else { continue };
             let equal = digest(&vector) == *theirs;
             if listen {
                 self.listen(id, from, None, cx);

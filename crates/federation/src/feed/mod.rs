@@ -30,7 +30,6 @@ mod loose;
 mod pull;
 mod serve;
 mod sites;
-mod withheld;
 
 use bucket::Bucket;
 use known::Known;

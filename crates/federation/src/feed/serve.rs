@@ -9,7 +9,6 @@ use super::Feed;
 use super::bucket::{Bucket, Listener};
 use super::fresh::Packing;
 use super::known::{Known, STALE};
-use super::withheld::{Withheld, told_vector};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
 use crate::{FeedBatch, limits};
@@ -34,13 +33,9 @@ impl Feed {
             return cx.send(from, refuse(Refusal::Busy));
         }
         let state = || Ok((cx.replica.vector(id)?, cx.replica.horizon(id)?, cx.replica.doubt(id)?));
-        let Some((mut vector, horizon, doubt)) = cx.read(state()) else {
+        let Some((vector, horizon, doubt)) = cx.read(state()) else {
             return cx.send(from, refuse(Refusal::Busy));
         };
-        let (withheld, stored) = (Withheld::of(id, cx), vector.clone());
-        if let Some(withheld) = withheld {
-            vector = withheld.short(&vector);
-        }
         let takes_ahead = pull.batches & Pull::AHEAD != 0;
         let least = limits::BATCH_BYTES_MIN as usize;
         let room = room_beside([&vector, &vector, &horizon, &doubt], takes_ahead);
@@ -52,15 +47,10 @@ impl Feed {
         let count = (pull.batches & !Pull::AHEAD).clamp(1, most);
         let mut seen = pull.seen;
         for index in 0..count {
-            let behind = withheld.map_or_else(|| seen.clone(), |withheld| withheld.passing(&seen, &stored));
-            let Some(piece) = cx.read(cx.replica.after(id, &behind, bytes)) else {
+            let Some(piece) = cx.read(cx.replica.after(id, &seen, bytes)) else {
                 return cx.send(from, refuse(Refusal::Busy));
             };
             let passed = !seen.includes(&horizon);
-            let piece = match withheld {
-                Some(withheld) => withheld.cut(piece),
-                None => piece,
-            };
             let FeedBatch { mut items, upto, more, ahead } = piece;
             if takes_ahead && !ahead.is_empty() {
                 items.extend(ahead);
@@ -125,7 +115,7 @@ impl Feed {
         if bucket.listeners.is_empty() {
             return;
         }
-        let Some(vector) = told_vector(id, cx) else { return };
+        let Some(vector) = cx.vector(id) else { return };
         bucket.settle(&vector, STALE);
         let Bucket { floor, sources, listeners, .. } = bucket;
         let (mut packing, mine) = (Packing::new(id, &vector, cx), floor.mine(&vector));

@@ -18,5 +18,4 @@ mod seeking;
 mod silent;
 mod throughput;
 mod transcript;
-mod withheld;
 mod world;

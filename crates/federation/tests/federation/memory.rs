@@ -31,8 +31,6 @@ pub(crate) struct Held {
     pub(crate) vector: Vector,
     pub(crate) horizon: Vector,
     pub(crate) doubt: Vector,
-    /// The first own seq that is not told of.
-    pub(crate) withheld: Option<u64>,
 }
 
 impl Held {
@@ -198,10 +196,6 @@ impl Replica for Memory {
 
     fn origin(&self, _: BucketId) -> Origin {
         self.origin
-    }
-
-    fn withheld(&self, bucket: BucketId) -> Option<u64> {
-        self.buckets.get(&bucket).and_then(|held| held.withheld)
     }
 
     /// This double takes every batch as if it ended a round.

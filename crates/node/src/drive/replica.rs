@@ -73,10 +73,6 @@ impl Replica for StoreReplica<'_> {
         self.stamps.origin_of(bucket)
     }
 
-    fn withheld(&self, bucket: BucketId) -> Option<u64> {
-        self.stamps.withheld.first(bucket)
-    }
-
     fn seen(&self, bucket: BucketId, source: Origin) -> Result<Vector, Unreadable> {
         space::seen(&self.view, bucket, source).map_err(unreadable)
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Dot, NodeId, Origin, SiteId, Vector};
+use skerry_base::{BucketId, Dot, NodeId, SiteId, Vector};
 use skerry_federation::site_view::{Input, Seat};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
 use skerry_model::{Record, space};
@@ -28,7 +28,7 @@ use super::bodies::{bodies, hold};
 use super::{Event, Nodes, gaps, holding, lock};
 use crate::copies::look::is_here;
 use crate::paths::{far, refusal};
-use crate::site::{Site, Stamps, unreadable};
+use crate::site::{Site, unreadable};
 
 /// How long a node that has not heard of an epoch yet may take to.
 pub(super) const TURNED: Duration = Duration::from_secs(1);
@@ -265,10 +265,8 @@ pub(super) async fn answer(site: &Arc<Site>, epoch: u64, after: Option<After>, a
     });
     let mut buckets: BTreeSet<BucketId> = site.memberships().into_iter().collect();
     buckets.insert(site.system);
-    let (store, stamps) = (site.store.clone(), site.stamps.clone());
-    let read = move || {
-        Pager { store: &store, stamps: &stamps, near, left: PAGE, page: Vec::new() }.read(&buckets, after)
-    };
+    let store = site.store.clone();
+    let read = move || Pager { store: &store, near, left: PAGE, page: Vec::new() }.read(&buckets, after);
     let (page, more) = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
     check(nodes, epoch)?;
     Ok(Told::Holdings(page, more))
@@ -298,7 +296,6 @@ async fn barrier(site: &Arc<Site>, epoch: u64) -> Outcome<()> {
 /// Gathers one page.
 struct Pager<'a> {
     store: &'a Store,
-    stamps: &'a Stamps,
     /// Only what these nodes wrote; none: all.
     near: Option<BTreeSet<NodeId>>,
     left: usize,
@@ -331,51 +328,27 @@ impl Pager<'_> {
     /// One bucket; behind which loose record to go on, if there was no room for all.
     fn bucket(&mut self, view: &dyn View, bucket: BucketId, behind: Option<Dot>) -> Outcome<Option<Dot>> {
         let mut vector = space::vector(view, bucket).map_err(unreadable)?;
-        // What no feed brings yet is not the site's yet, and nobody need wait for it. What lies behind it may be, and goes along.
-        let hidden = self.stamps.withheld.seqs(bucket);
-        let own = self.stamps.origin_of(bucket);
-        if let Some(first) = hidden.first() {
-            let told =
-                |(origin, seq): (Origin, u64)| (origin, if origin == own { seq.min(first - 1) } else { seq });
-            vector = vector.iter().map(told).filter(|(_, seq)| *seq > 0).collect();
-        }
         if let Some(near) = &self.near {
             let of_near = vector.iter().filter(|(origin, _)| near.contains(&origin.node));
             vector = of_near.collect();
         }
         self.take(vector.iter().count() * ENTRY);
         let mut held = Held { bucket, vector, loose: Vec::new() };
-        let more = self.loose(view, &mut held, behind, (own, &hidden));
+        let more = self.loose(view, &mut held, behind);
         self.page.push(held);
         more
     }
 
-    fn loose(
-        &mut self,
-        view: &dyn View,
-        held: &mut Held,
-        behind: Option<Dot>,
-        (own, hidden): (Origin, &BTreeSet<u64>),
-    ) -> Outcome<Option<Dot>> {
+    fn loose(&mut self, view: &dyn View, held: &mut Held, behind: Option<Dot>) -> Outcome<Option<Dot>> {
         let bucket = held.bucket;
-        let mut origins: BTreeSet<Origin> =
-            space::marked(view, bucket).map_err(unreadable)?.into_iter().collect();
-        let first_hidden = hidden.first().copied();
-        origins.extend(first_hidden.map(|_| own));
-        let (seqs, none) = (hidden, BTreeSet::new());
-        for origin in origins {
-            let covered = space::vector_entry(view, bucket, origin).map_err(unreadable)?;
-            let (covered, hidden) = match first_hidden.filter(|_| origin == own) {
-                Some(first) => (covered.min(first - 1), seqs),
-                None => (covered, &none),
-            };
-            let from = Dot { origin, seq: covered };
+        for origin in space::marked(view, bucket).map_err(unreadable)? {
+            let from = Dot { origin, seq: space::vector_entry(view, bucket, origin).map_err(unreadable)? };
             let from = behind.filter(|dot| dot.origin >= origin).map_or(from, |dot| from.max(dot));
             if from.origin != origin {
                 continue;
             }
             let first = Dot { seq: from.seq.saturating_add(1), ..from };
-            let found = space::records_in(view, bucket, (first, u64::MAX), hidden, self.left);
+            let found = space::records_in(view, bucket, (first, u64::MAX), &BTreeSet::new(), self.left);
             let (items, upto) = found.map_err(unreadable)?;
             let last = items.last().map(|item| item.dot);
             for item in items {

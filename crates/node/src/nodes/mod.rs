@@ -36,7 +36,6 @@ mod report;
 mod run;
 mod settled;
 mod talk;
-mod withheld;
 mod word;
 mod writes;
 
@@ -47,7 +46,6 @@ pub(crate) use refusing::hindrance;
 pub(crate) use report::report;
 pub(crate) use run::{Start, Unready, run, start};
 pub(crate) use talk::{hear, hold_ahead};
-pub(crate) use withheld::Withheld;
 pub(crate) use word::is_word;
 pub(crate) use writes::{Load, Unsettled, settle};
 

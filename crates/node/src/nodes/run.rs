@@ -238,13 +238,9 @@ impl Stepper {
         }
     }
 
-    /// Whether this node can hold what others write, and what is withheld and nobody waits for: looked at ten times a second at
-    /// least.
+    /// Whether this node can hold what others write: looked at ten times a second at least.
     fn look(&mut self) {
         let now = self.clock.since_boot();
-        for bucket in self.site.stamps.withheld.expire(now) {
-            self.site.drive.tell(skerry_federation::Input::Durable { bucket });
-        }
         if let Some(news) = self.look.again(&self.nodes, (&self.site.duties, &self.store), now) {
             self.input(news);
         }
@@ -298,21 +294,11 @@ impl Stepper {
                     self.tasks.spawn(catch_up::fetch(self.site.clone(), from, epoch));
                 }
             }
-            Output::Settled(write) => self.settled(write),
+            Output::Settled(write) => self.nodes.end(write, Ok(())),
             Output::Abandoned(write) => self.nodes.end(write, Err(Unsettled::Turned)),
             Output::Refused(write) => self.nodes.end(write, Err(Unsettled::Full)),
             Output::Store(_) => {}
         }
-    }
-
-    /// All holders have it: it is told of before anybody hears that the site has it, so that who catches up hears of it.
-    fn settled(&self, write: u64) {
-        if let Some(record) = self.nodes.version(write)
-            && self.site.stamps.withheld.end(record.bucket, record.dot)
-        {
-            self.site.drive.tell(skerry_federation::Input::Durable { bucket: record.bucket });
-        }
-        self.nodes.end(write, Ok(()));
     }
 
     /// Has a node hold a write. What waits here is durable here.

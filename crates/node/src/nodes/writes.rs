@@ -16,7 +16,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use skerry_base::BucketId;
 use skerry_federation::site_view::{Input, Seat};
-use skerry_model::Record;
 use tokio::sync::{SemaphorePermit, oneshot};
 
 use super::ask::{Ask, Told, ask};
@@ -185,14 +184,6 @@ impl Nodes {
     pub(super) fn end(&self, write: u64, end: Result<(), Unsettled>) {
         if let Some(open) = lock(&self.writes).open.remove(&write) {
             open.end.send(end).ok();
-        }
-    }
-
-    /// The version that a write is about, if it is one.
-    pub(super) fn version(&self, write: u64) -> Option<Record> {
-        match &lock(&self.writes).open.get(&write)?.load {
-            Load::Version(hold) => Record::admit(&hold.record).ok(),
-            Load::Records(..) => None,
         }
     }
 

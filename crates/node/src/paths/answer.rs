@@ -19,7 +19,7 @@ use super::bucket::Bucket;
 use super::get::{Found, Wanted};
 use super::upload::{self, By, Target};
 use super::write::{self, Written};
-use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope, seen, through, within};
+use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope, seen, through};
 use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::nodes;
@@ -288,9 +288,7 @@ async fn complete_for(
     let seen = seen::heard(target.bucket.id, &target.key, &asked.heads)?;
     let named = UploadTarget { bucket: target.bucket.name.clone(), key: target.key.clone(), upload };
     let request = relay::completion_of(named, asked.complete)?;
-    let written = upload::complete_here(site, By { writer, seen }, target, &request).await?;
-    within::told_of(site, &written);
-    match written {
+    match upload::complete_here(site, By { writer, seen }, target, &request).await? {
         Written::Record(record) => Ok(Response::Decided(record.encode().into())),
         Written::Nothing => Ok(Response::Done),
     }

@@ -21,7 +21,7 @@ use skerry_model::{Record, Statement};
 use super::bucket::Bucket;
 use super::ingest::Body;
 use super::write::{self, Asked};
-use super::{copy, shape, within};
+use super::{copy, shape};
 use crate::site::{Site, unreadable};
 
 /// The conflict of a key, or that it has none.
@@ -114,8 +114,6 @@ impl Act<'_> {
             with: Vec::new(),
             upload: None,
         };
-        let written = write::write(self.site, asked).await?;
-        within::told_of(self.site, &written);
-        Ok(())
+        write::write(self.site, asked).await.map(drop)
     }
 }

@@ -27,7 +27,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::bucket::Bucket;
 use super::ingest::Intake;
 use super::write::{self, Asked, Written};
-use super::{list, members, put, refusal, scope, seen, shape, within};
+use super::{list, members, put, refusal, scope, seen, shape};
 use crate::duties::Act;
 use crate::net::{Stream, frame};
 use crate::peers::PeerError;
@@ -337,9 +337,6 @@ async fn written(
         upload: None,
     };
     let written = write::replace(site, asked, seen).await;
-    if let Ok(written) = &written {
-        within::told_of(site, written);
-    }
     // Who forwards answers for a site, and cannot know that this one does not wait for the disk.
     if written.is_ok()
         && let Err(error) = site.settle_lazy().await

@@ -194,18 +194,6 @@ pub(crate) async fn reach_by(
     written: &Written,
     until: Instant,
 ) -> Outcome<Receipt> {
-    let reached = reach_scope(site, context, bucket, written, until).await;
-    within::told_of(site, written);
-    reached
-}
-
-async fn reach_scope(
-    site: &Arc<Site>,
-    context: &RequestContext,
-    bucket: &Bucket,
-    written: &Written,
-    until: Instant,
-) -> Outcome<Receipt> {
     let wanted = asked(context, bucket)?;
     let is_plain = matches!(wanted, Scope::Node | Scope::Site);
     if site.lazy && is_plain && context.scope.is_none() {

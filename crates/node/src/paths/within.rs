@@ -14,7 +14,6 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use skerry_base::kv::Overlay;
 use skerry_base::limits::JOURNAL_BODY_BYTES;
-use skerry_federation::Input;
 use skerry_federation::budget::Class;
 use skerry_federation::site_view::Seats;
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, Receipt, RequestContext, ServiceError};
@@ -111,15 +110,6 @@ async fn bring(site: &Arc<Site>, bucket: &Bucket, record: &Record) -> Outcome<Re
         hold.payload.clear();
     }
     Ok(Ok(hold))
-}
-
-/// From here on feeds tell of what was written: the site has it, or nobody here waits for that.
-pub(crate) fn told_of(site: &Site, written: &Written) {
-    if let Written::Record(record) = written
-        && site.stamps.withheld.end(record.bucket, record.dot)
-    {
-        site.drive.tell(Input::Durable { bucket: record.bucket });
-    }
 }
 
 /// A small version that is here, body and all, for others to hold; none if it is large, or not here whole.

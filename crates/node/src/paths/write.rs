@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::kv::{Overlay, View};
-use skerry_base::limits::{FEED_BODY_BYTES, JOURNAL_BODY_BYTES};
+use skerry_base::limits::JOURNAL_BODY_BYTES;
 use skerry_base::{BucketId, Dot, SiteId};
 use skerry_federation::undecided::DECIDED_WITHIN;
 use skerry_gateway::service::{
@@ -28,8 +28,7 @@ use super::get::{Found, Wanted};
 use super::held::{self, Pins};
 use super::home::{self, Standpoint, Turned};
 use super::seek::Offer;
-use super::{far, members, refusal, seen, shape, tenure, upload, within};
-use crate::clock::Clock;
+use super::{far, members, refusal, seen, shape, tenure, upload};
 use crate::copies::look::is_here;
 use crate::duties::Act;
 use crate::following::{self, joining};
@@ -232,9 +231,6 @@ pub(crate) async fn here(
     let large = !lazy && !pins.is_empty() && payload == site.id;
     let clock = site.clock;
     let by = (payload != site.id).then(|| clock.now().after(DECIDED_WITHIN));
-    let asks = matches!(scope, Scope::Site | Scope::Area | Scope::Durable);
-    let waits = tenure::keeps(site) && !condition.is_none() || (payload == site.id && asks);
-    let withheld_at = (waits && !lazy && site.nodes.are_several()).then_some(clock);
     let mut proposal = Box::new(Proposal {
         store: site.store.clone(),
         stamps,
@@ -251,7 +247,6 @@ pub(crate) async fn here(
         payload,
         heads,
         lazy,
-        withheld_at,
     });
     // Kept over all tries: what was uploaded for longer than unwanted chunks rest would be collected in between.
     let pins = Arc::new(pins);
@@ -300,9 +295,7 @@ async fn answerable(
         settled(site, bucket.id, body).await?;
     }
     if let Some(made) = made {
-        // If not, feeds do not bring it until nobody can wait for it any more: a home that passes on does so without it.
         tenure::decided(site, bucket, &became.written, made).await?;
-        within::told_of(site, &became.written);
     }
     Ok(became.written)
 }
@@ -330,8 +323,6 @@ struct Proposal {
     heads: Vec<Record>,
     /// Whether it may be answered before it is on disk.
     lazy: bool,
-    /// The other nodes of this site are to have it before anybody else: what says since when it waits for that.
-    withheld_at: Option<Clock>,
 }
 
 /// What a write became.
@@ -339,18 +330,6 @@ struct Became {
     written: Written,
     /// Its record was there before.
     stood: bool,
-}
-
-impl Became {
-    /// Feeds do not tell of it yet, unless its body goes along with them.
-    fn withhold(&self, stamps: &Stamps, clock: Clock) {
-        if let Written::Record(record) = &self.written
-            && !self.stood
-            && record.object().is_some_and(|object| object.size > FEED_BODY_BYTES as u64)
-        {
-            stamps.withheld.begin(record.bucket, record.dot, clock.since_boot());
-        }
-    }
 }
 
 /// What came of a proposal.
@@ -389,7 +368,6 @@ impl Proposal {
         let mut entries: Vec<_> = known.iter().map(entry).collect();
         let (id, key) = (self.resolved.id, within.map(|_| self.key.clone()));
         let view = Overlay::new(view, &merged);
-        let withheld = self.withheld_at.map(|clock| (self.stamps.clone(), clock));
         let result = (*self).decide(&view, epoch);
         let rests = match &result {
             Ok((became, _)) => matches!(became.written, Written::Nothing),
@@ -405,9 +383,6 @@ impl Proposal {
         }
         let (became, more) = result?;
         entries.extend(more);
-        if let Some((stamps, clock)) = withheld {
-            became.withhold(&stamps, clock);
-        }
         Ok((Inside::Became(became, within), entries))
     }
 
@@ -767,9 +742,7 @@ pub(crate) async fn decide(site: &Arc<Site>, bucket: Bucket, decide: Decide) -> 
         with: Vec::new(),
         upload: None,
     };
-    let written = here(site, asked, decide.site, heads).await?;
-    within::told_of(site, &written);
-    Ok(written)
+    here(site, asked, decide.site, heads).await
 }
 
 fn checked(object: Box<Object>) -> Outcome<Box<Object>> {

@@ -57,7 +57,6 @@ mod trim;
 mod uploads;
 mod wakes;
 mod wanted;
-mod withheld;
 mod within;
 mod workers;
 mod world;
