@@ -171,9 +171,8 @@ fn what_was_written_before_the_word_of_the_deletion_came_is_seen_with_that_word(
     assert_eq!(found.len(), 1);
 }
 
-/// Who deleted it burned with what only that site had deleted.
-#[test]
-fn a_deleted_bucket_comes_back_by_an_unseen_write_though_what_its_deletion_saw_burned() {
+/// A bucket whose site emptied and deleted it and burned, and the other site, which heard of the deletion of the bucket alone.
+fn burned() -> (BucketId, Site) {
     let (mut oslo, mut bergen) = (Site::new(1, "oslo"), Site::new(2, "bergen"));
     let of = oslo.create("ants", "ann");
     oslo.write(of, "old", object());
@@ -181,7 +180,12 @@ fn a_deleted_bucket_comes_back_by_an_unseen_write_though_what_its_deletion_saw_b
     oslo.write(of, "old", Ask::Delete);
     oslo.delete("ants").unwrap();
     feed(&oslo, &mut bergen, system());
-    drop(oslo);
+    (of, bergen)
+}
+
+#[test]
+fn a_deleted_bucket_comes_back_by_an_unseen_write_though_what_its_deletion_saw_burned() {
+    let (of, mut bergen) = burned();
     let mut deleted = Deleted::default();
     let mut look = |site: &Site, changed: &[BucketId], hours: u64| {
         let now = Instant(0).after(LATE * u32::try_from(hours).unwrap());
@@ -203,13 +207,7 @@ fn a_deleted_bucket_comes_back_by_an_unseen_write_though_what_its_deletion_saw_b
 
 #[test]
 fn what_a_deletion_had_not_seen_and_is_deleted_by_now_brings_nothing_back() {
-    let (mut oslo, mut bergen) = (Site::new(1, "oslo"), Site::new(2, "bergen"));
-    let of = oslo.create("ants", "ann");
-    oslo.write(of, "old", object());
-    exchange(&mut oslo, &mut bergen, &[of]);
-    oslo.write(of, "old", Ask::Delete);
-    oslo.delete("ants").unwrap();
-    feed(&oslo, &mut bergen, system());
+    let (of, mut bergen) = burned();
     for ask in [object(), Ask::Delete] {
         bergen.write(of, "late", ask);
     }

@@ -132,7 +132,8 @@ pub(crate) fn run(site: &Arc<Site>, ready: Ready, tasks: &Tasks) {
         }
         tasks.spawn(talk::speak(site.clone(), seat, leaving));
     }
-    tasks.spawn(super::bodies::level(site.clone()));
+    let levelled = site.clone();
+    tasks.keep("bodies of nodes", move || super::bodies::level(levelled.clone()));
     let clock = site.clock;
     let machine = SiteView::new(nodes.me, nodes.all, ready.memory, clock.since_boot());
     let (store, nodes, inbox) = (site.store.clone(), nodes.clone(), ready.inbox);

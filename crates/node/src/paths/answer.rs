@@ -16,7 +16,7 @@ use skerry_storage::ReadError;
 use tokio::io::AsyncWriteExt;
 
 use super::bucket::Bucket;
-use super::get::{Found, Wanted};
+use super::get::{self, Found, Wanted};
 use super::upload::{self, By, Target};
 use super::write::{self, Written};
 use super::{buckets, far, forward, home, list, lost, members, refusal, relay, scope, seen, through};
@@ -167,8 +167,7 @@ pub(crate) async fn object(site: &Arc<Site>, read: Read, most: u64) -> (Response
 fn is_taken(store: &skerry_storage::Store, me: SiteId, read: &Read) -> Outcome<bool> {
     let view = &store.view();
     let Found::Object(record) = Wanted::look(view, read.bucket, &read.key, None)? else { return Ok(true) };
-    let vector = space::vector(view, read.bucket).map_err(unreadable)?;
-    Ok(record.site == me || vector.covers(record.dot))
+    Ok(record.site == me || get::is_taken(view, &record)?)
 }
 
 fn found(store: &skerry_storage::Store, read: Read, most: u64) -> Outcome<(Response, Vec<Bytes>)> {

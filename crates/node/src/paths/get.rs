@@ -246,12 +246,24 @@ async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part, is_sites: 
     let (local, id) = (wanted.clone(), wanted.bucket.id);
     // Below a prefix that is followed, before and after it was looked up: then it is as at a member.
     let before = site.trusts(id, &wanted.key);
-    let found = site.look(move |view| local.local(view)).await?;
+    let is_complete = site.is_complete(id);
+    let look = move |view: &dyn View| {
+        let found = local.local(view)?;
+        let is_taken = match &found {
+            Found::Object(record) if !is_complete => is_taken(view, record)?,
+            _ => is_complete,
+        };
+        Ok((found, is_taken))
+    };
+    let (found, is_taken) = site.look(look).await?;
     let trust = before.and_then(|_| site.trusts(id, &wanted.key));
     let part = far::part(site, wanted, part, &found);
     let asking = match &found {
-        // One that is still taking the records may have read this long ago, and others something newer since.
-        Found::Object(_) if site.is_complete(id) || trust.is_some() => return Ok(found),
+        // One that is still taking the records may have read this long ago, and others something newer since; what it has taken
+        // is as at a member.
+        Found::Object(_) if trust.is_some() || (site.is_member(id) && is_taken) => {
+            return Ok(found);
+        }
         _ if trust == Some(Trust::Current)
             || (trust.is_some() && wanted.bucket.config.miss == Miss::Local) =>
         {
@@ -275,6 +287,12 @@ async fn here_or_asked(site: &Arc<Site>, wanted: &Wanted, part: Part, is_sites: 
         (Err(error), found) if trust.is_some() && error.kind() == ErrorKind::Unreachable => Ok(found),
         (asked, _) => asked,
     }
+}
+
+/// Whether a record came by taking the bucket's records, or was written in this life; not by a single read.
+pub(crate) fn is_taken(view: &dyn View, record: &Record) -> Outcome<bool> {
+    let covered = space::vector_entry(view, record.bucket, record.dot.origin).map_err(unreadable)?;
+    Ok(record.dot.seq <= covered)
 }
 
 /// The selected bytes. The first of them are here when this returns, so that what cannot be read is refused
