@@ -158,7 +158,7 @@ fn a_box_that_was_renamed_and_is_in_a_hurry_to_end() {
     let directory = tempfile::tempdir().unwrap();
     let (site, root) = (directory.path().join("site"), directory.path().join("root"));
     let port = free_port();
-    configure(&site, port, "[limits]\ndrain = \"60s\"\nheader_timeout = \"60s\"\n");
+    configure(&site, port, "[limits]\ndrain = \"3600s\"\nheader_timeout = \"3600s\"\n");
     assert_eq!(init(&site, &root, &[]).0, 0);
     let dir = site.to_str().unwrap();
     let mut shell = Command::new("sh");

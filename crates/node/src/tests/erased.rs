@@ -2,7 +2,6 @@
 //! whom it asks.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use skerry_base::{BucketId, SiteId};
 use skerry_federation::Input;
@@ -311,8 +310,8 @@ async fn a_site_that_is_still_joining_serves_nothing_that_it_read_long_ago() {
             true => one.delete("photos", "k").await.unwrap(),
             false => drop(one.put("photos", "k", "v2").await.unwrap()),
         }
-        // What it has to take is on its way meanwhile.
-        two.set_delay(one, Duration::from_secs(2));
+        // Nothing of what it has to take comes meanwhile.
+        two.cut(true).await;
         two.put("photos", "other", "o").await.unwrap();
         let asked =
             |key: &str| Read { bucket: id, key: key.into(), which: Which::Current, part: Part::Nothing };
@@ -321,6 +320,8 @@ async fn a_site_that_is_still_joining_serves_nothing_that_it_read_long_ago() {
         assert!(two.site().is_member(id) && !two.site().is_complete(id));
         assert!(matches!(old, Response::Joining), "others are sent on: {old:?}");
         assert!(matches!(own, Response::Object(_)), "what it wrote itself it gives: {own:?}");
+        two.cut(false).await;
+        world.linked(two).await;
         match deletes {
             true => assert_eq!(why_not(two, "k").await, ErrorKind::NoSuchKey),
             false => assert_eq!(two.get("photos", "k").await.unwrap(), "v2"),

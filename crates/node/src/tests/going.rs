@@ -340,7 +340,7 @@ async fn a_lost_site_is_expelled_and_its_homes_are_given_to_others() {
     {
         let [one, two, _] = &world.sites[..] else { panic!("three sites") };
         let request = HomeRequest { site: "site-3".into(), destroyed: None };
-        one.services().admin.move_home(BUCKET, request).await.unwrap();
+        one.gives_home(BUCKET, request).await;
         write(two, 0..2).await;
         world.converged(BUCKET).await;
     }

@@ -83,7 +83,7 @@ async fn a_home_is_handed_over_and_nobody_decides_twice() {
     assert!(refused.message().contains("site-1"), "{}", refused.message());
     let refused = one.services().admin.move_home("locks", to("atlantis", None)).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoSuchSite);
-    let moved = one.services().admin.move_home("locks", to("site-2", None)).await.unwrap();
+    let moved = one.gives_home("locks", to("site-2", None)).await;
     assert_eq!((&*moved.site, moved.epoch), ("site-2", 2));
     home_is(two, "locks", "site-2", 2).await;
     world.converged("locks").await;
@@ -117,7 +117,7 @@ async fn a_home_is_given_only_to_a_site_that_has_all_of_the_bucket() {
     // It did not follow the bucket, and takes it before it becomes the home.
     let id = one.site().bucket("locks").await.unwrap().unwrap().id;
     assert!(!two.site().is_member(id));
-    one.services().admin.move_home("locks", to("site-2", None)).await.unwrap();
+    one.gives_home("locks", to("site-2", None)).await;
     home_is(two, "locks", "site-2", 2).await;
     let lost = two.put_if("locks", "third", "two", absent()).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{}", lost.message());

@@ -272,7 +272,7 @@ async fn a_home_moves_to_another_site_and_back_while_nodes_are_cut_off() {
     let lost = far.put_if(BUCKET, "second", "again", absent()).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::PreconditionFailed, "{lost}");
     if home.site == far.id() {
-        far.services().admin.move_home(BUCKET, to("site-1-2", None)).await.unwrap();
+        far.gives_home(BUCKET, to("site-1-2", None)).await;
         home_is(three, "site-1-2").await;
         win(one, "third", absent()).await;
     }

@@ -1,6 +1,6 @@
 //! Sites for tests: each with its own directory, all in one memory network.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,9 +9,9 @@ use skerry_base::kv::View;
 use skerry_base::{NodeId, SiteId, WallTime};
 use skerry_federation::site_view::Seat;
 use skerry_gateway::service::{
-    BucketPatch, CreateBucket, DeleteObject, DeleteTarget, GetObject, ListQuery, Md5Batch, ObjectHeaders,
-    Outcome, Principal, PutObject, PutOutcome, ReadConditions, ReadMode, RequestContext, Services,
-    UploadBody, WriteCondition,
+    BucketPatch, CreateBucket, DeleteObject, DeleteTarget, GetObject, HomeRequest, HomeState, ListQuery,
+    Md5Batch, ObjectHeaders, Outcome, Principal, PutObject, PutOutcome, ReadConditions, ReadMode,
+    RequestContext, Services, UploadBody, WriteCondition,
 };
 use skerry_model::{Entry, Record, bucket, space};
 use skerry_storage::StorageError;
@@ -239,6 +239,23 @@ impl TestSite {
     pub(super) async fn create_bucket(&self, name: &str) -> Outcome<()> {
         let request = CreateBucket { name: name.into(), location: None };
         self.services().buckets.create(&context(), request).await.map(drop)
+    }
+
+    /// Gives a home away: on a busy machine its heir has all of the bucket a moment later than is waited for.
+    pub(super) async fn gives_home(&self, bucket: &str, request: HomeRequest) -> HomeState {
+        let admin = &self.services().admin;
+        self.gives(|| admin.move_home(bucket, request.clone())).await
+    }
+
+    pub(super) async fn gives_register(&self, request: HomeRequest) {
+        let admin = &self.services().admin;
+        self.gives(|| admin.move_register(request.clone())).await;
+    }
+
+    async fn gives<F: Future<Output = Outcome<HomeState>>>(&self, ask: impl Fn() -> F) -> HomeState {
+        let moved = OnceLock::new();
+        self.until("it moves", || async { ask().await.is_ok_and(|state| moved.set(state).is_ok()) }).await;
+        moved.into_inner().unwrap()
     }
 
     pub(super) async fn set_copies(&self, bucket: &str, copies: u32) -> Outcome<()> {
