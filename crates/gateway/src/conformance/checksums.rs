@@ -27,6 +27,13 @@ pub(super) async fn declared(suite: &Suite) -> Checked {
         let head = place.send(place.ask("HEAD", "k", "").header("x-amz-checksum-mode", "ENABLED")).await?;
         same("kept", head.header(kind.header()), value.as_str())?;
     }
+    // minio-go says what the sum is of, too.
+    let value = of(ChecksumKind::Crc32c, &body);
+    for (shape, status) in [("FULL_OBJECT", 200), ("COMPOSITE", 400)] {
+        let put = place.ask("PUT", "k", "").body(body.clone()).header("x-amz-checksum-crc32c", &value);
+        let put = put.header("x-amz-checksum-algorithm", "CRC32C").header("x-amz-checksum-type", shape);
+        expect(&place.send(put).await?, status)?;
+    }
     // The SDK for Java says with each read that it would check a digest behind the body, and what the sum of the read's own
     // body is, which is empty.
     let read = |sum: &str| {

@@ -90,7 +90,7 @@ checks! {
     copies: plain, with_metadata, onto_itself, conditions, odd_names;
     multipart: whole, parts_by_number, refusals, copy_part, lists, abort, again, conditional;
     checksums: declared, wrong, on_request, md5, multipart_full, multipart_composite, trailers;
-    versions: lifetimes, same_bytes, markers, suspended, listing, unnamed, erased;
+    versions: lifetimes, same_bytes, markers, suspended, listing, order, unnamed, erased;
     signatures: presigned, presigned_put, expired, skewed, wrong_secret, unknown_key, anonymous, signed_chunks,
         unsigned_chunks, tampered_chunk, old_version, unsigned_header;
     settings: none, acls, attributes;

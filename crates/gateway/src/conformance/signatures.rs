@@ -48,7 +48,11 @@ pub(super) async fn expired(suite: &Suite) -> Checked {
     refused(&answer, 403, "AccessDenied")?;
     same("message", answer.element("Message").as_str(), "Request has expired")?;
     let long = suite.client.presign("GET", &place.target("k"), 604_801, 0);
-    refused(&suite.client.send_as_is(Ask::new("GET", long)).await?, 400, "AuthorizationHeaderMalformed")?;
+    refused(
+        &suite.client.send_as_is(Ask::new("GET", long)).await?,
+        400,
+        "AuthorizationQueryParametersError",
+    )?;
     place.clean().await
 }
 

@@ -109,6 +109,43 @@ pub(super) async fn listing(suite: &Suite) -> Checked {
     place.clean().await
 }
 
+/// Versions and delete markers in one order: clients put back what stands together.
+pub(super) async fn order(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    place.versioning("Enabled").await?;
+    for key in ["a", "b"] {
+        place.put(key, "1").await?;
+        expect(&place.send(place.ask("DELETE", key, "")).await?, 204)?;
+        place.put(key, "2").await?;
+    }
+    expect(&place.send(place.ask("DELETE", "b", "")).await?, 204)?;
+    let wanted = "vmv mvmv";
+    for size in [1000, 2, 3] {
+        let (mut found, mut from) = (String::new(), String::new());
+        loop {
+            let page = place.send(place.about("GET", &format!("?versions&max-keys={size}{from}"))).await?;
+            expect(&page, 200)?;
+            let text = page.text();
+            let tags = text.split('<').filter_map(|tag| tag.split_once('>'));
+            let kinds = tags.filter_map(|(tag, _)| match tag {
+                "Version" => Some('v'),
+                "DeleteMarker" => Some('m'),
+                _ => None,
+            });
+            found.extend(kinds);
+            if page.element("IsTruncated") != "true" {
+                break;
+            }
+            let (key, version) = (page.element("NextKeyMarker"), page.element("NextVersionIdMarker"));
+            from = format!("&key-marker={key}&version-id-marker={version}");
+        }
+        same("in order", found, wanted.replace(' ', ""))?;
+    }
+    let all = place.send(place.about("GET", "?versions")).await?;
+    same("keys", all.elements("Key").join(""), "aaabbbb".to_owned())?;
+    place.clean().await
+}
+
 /// A version that is named and empty is none, with versioning or without.
 pub(super) async fn unnamed(suite: &Suite) -> Checked {
     let place = suite.place().await?;

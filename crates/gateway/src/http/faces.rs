@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hyper::body::Incoming;
-use hyper::header::{CONNECTION, EXPECT, HeaderName, HeaderValue};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use ring::rand::{SecureRandom, SystemRandom};
 use tracing::Instrument;
 
@@ -44,6 +44,15 @@ pub struct Faces {
     next: AtomicU64,
 }
 
+/// The answer to a HEAD: over HTTP/1.1 hyper leaves the body out by itself, over HTTP/2 it would send it.
+fn without_body(response: Response<Outflow>) -> Response<Outflow> {
+    let (mut head, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    Response::from_parts(head, super::body::empty())
+}
+
 impl Faces {
     /// S3 at `/` and administration under `/_skerry/`, where given.
     pub fn new(s3: Option<Front>, administration: Option<Administration>, telemetry: Telemetry) -> Self {
@@ -76,6 +85,7 @@ impl Faces {
             Some(_) => self.route(request, &peer, &id, &limits).instrument(span.clone()).await,
             None => self.refuse(&too_many(), request.uri().path(), &id),
         };
+        let response = if method == Method::HEAD { without_body(response) } else { response };
         let operation = response.extensions().get::<Served>().map(|served| served.0);
         let status = response.status().as_u16();
         span.in_scope(|| {

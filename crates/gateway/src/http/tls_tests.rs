@@ -28,6 +28,14 @@ async fn connect(
     certificate: &str,
     protocol: &[u8],
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_offering(address, certificate, &[protocol]).await
+}
+
+async fn connect_offering(
+    address: SocketAddr,
+    certificate: &str,
+    protocols: &[&[u8]],
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -36,7 +44,7 @@ async fn connect(
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![protocol.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let stream = TcpStream::connect(address).await?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("island").unwrap(), stream).await
 }
@@ -74,6 +82,42 @@ async fn http_2_is_spoken_over_tls() {
     assert!(body.starts_with(b"{\"version\":1,\"ready\":true"));
     let request = Request::get("https://abc.island.test/key").body(Empty::<bytes::Bytes>::new()).unwrap();
     assert_eq!(sender.send_request(request).await.unwrap().status(), 403);
+    drop(sender);
+    driver.await.unwrap().unwrap();
+    served.stop().await;
+}
+
+/// Who speaks both gets the one over which `Expect: 100-continue` is answered.
+#[tokio::test]
+async fn who_speaks_both_speaks_http_1() {
+    let (pem, key) = certificate();
+    let tls = Tls::from_pem(pem.as_bytes(), key.as_bytes()).unwrap();
+    let served = Served::start(Limits::default(), Some(tls)).await;
+    for (offered, chosen) in [(&[&b"h2"[..], b"http/1.1"][..], &b"http/1.1"[..]), (&[b"h2"], b"h2")] {
+        let stream = connect_offering(served.address, &pem, offered).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(chosen));
+    }
+    served.stop().await;
+}
+
+/// To send one is an error of the protocol.
+#[tokio::test]
+async fn a_head_over_http_2_is_answered_without_a_body() {
+    let (pem, key) = certificate();
+    let tls = Tls::from_pem(pem.as_bytes(), key.as_bytes()).unwrap();
+    let served = Served::start(Limits::default(), Some(tls)).await;
+    let stream = connect(served.address, &pem, b"h2").await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    let driver = tokio::spawn(connection);
+    for (path, status) in [("health/live", 200), ("health/ready", 200), ("nowhere", 404)] {
+        let request = Request::head(format!("https://island/_skerry/{path}"));
+        let response =
+            sender.send_request(request.body(Empty::<bytes::Bytes>::new()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), status, "{path}");
+        assert!(response.headers().contains_key("content-length"), "{path}");
+        assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty(), "{path}");
+    }
     drop(sender);
     driver.await.unwrap().unwrap();
     served.stop().await;

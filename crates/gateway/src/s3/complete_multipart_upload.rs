@@ -73,7 +73,9 @@ fn part(part: dto::CompletedPart) -> Outcome<CompletedPart> {
         (ChecksumKind::Sha1, part.checksum_sha1),
         (ChecksumKind::Sha256, part.checksum_sha256),
     ];
-    let checksums = sums.into_iter().filter_map(|(kind, value)| Some((kind, value?))).collect();
+    // Older releases of minio-go write an element of each kind, and nothing into those that they have not.
+    let said = |value: &String| !value.is_empty();
+    let checksums = sums.into_iter().filter_map(|(kind, value)| Some((kind, value.filter(said)?))).collect();
     Ok(CompletedPart { number, etag, checksums })
 }
 
@@ -82,4 +84,20 @@ fn malformed() -> ServiceError {
         ErrorKind::MalformedXml,
         "The XML you provided did not validate: 1 to 10000 parts, each with a number and an ETag",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn an_empty_checksum_is_none() {
+        let document = "<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>e</ETag>\
+                        <ChecksumCRC32></ChecksumCRC32><ChecksumCRC32C>yZRlqg==</ChecksumCRC32C><ChecksumSHA1/>\
+                        </Part></CompleteMultipartUpload>";
+        let parts = parts(document.as_bytes()).unwrap();
+        assert_eq!(parts[0].checksums, [(ChecksumKind::Crc32c, "yZRlqg==".to_owned())]);
+    }
 }

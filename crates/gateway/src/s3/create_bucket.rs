@@ -17,6 +17,11 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
         None | Some("false" | "False") => {}
         Some(_) => return Err(ServiceError::not_implemented("object lock")),
     }
+    match headers::text(&call.headers, "x-amz-object-ownership")?.as_deref() {
+        // As everything is here: who owns the bucket owns what is in it, and there are no ACLs.
+        None | Some("BucketOwnerEnforced") => {}
+        Some(owner) => return Err(ServiceError::not_implemented(&format!("the object ownership {owner}"))),
+    }
     let location = if call.document.is_empty() { None } else { location(&call.document)? };
     let request = CreateBucket { name: call.bucket, location };
     let created = services.buckets.create(&call.context, request).await?;

@@ -1,6 +1,9 @@
 //! ListObjectVersions.
+//!
+//! Versions and delete markers stand in one order, by key and newest first, as S3 writes them: clients that put things back as they
+//! were (`mc undo`) read what belongs together by what stands together. So the document is written here: s3s has a list of each.
 
-use s3s::dto;
+use s3s::{dto, xml};
 
 use super::Call;
 use super::documents::{Naming, algorithm, count, page_size, shape};
@@ -26,7 +29,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
             (Some(naming.write(&last.object.key)), Some(last.version.0.clone()))
         }
     };
-    let mut output = dto::ListObjectVersionsOutput {
+    let head = dto::ListObjectVersionsOutput {
         prefix: Some(naming.echo(&call, "prefix").unwrap_or_default()),
         key_marker: Some(naming.echo(&call, "key-marker").unwrap_or_default()),
         version_id_marker: Some(call.query.text("version-id-marker").unwrap_or_default()),
@@ -39,18 +42,43 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
         name: Some(call.bucket),
         ..dto::ListObjectVersionsOutput::default()
     };
-    for entry in &page.entries {
-        match entry {
-            VersionEntry::Prefix(name) => {
-                output.common_prefixes.get_or_insert_default().push(naming.prefix(name));
-            }
-            VersionEntry::Version(one) if one.delete_marker => {
-                output.delete_markers.get_or_insert_default().push(marker(naming, one));
-            }
-            VersionEntry::Version(one) => output.versions.get_or_insert_default().push(version(naming, one)),
-        }
+    let document = Document { head, naming, entries: &page.entries };
+    Ok(Reply::xml(&document)?.with_receipt(&page.receipt))
+}
+
+/// A page as it is written.
+struct Document<'a> {
+    /// All but the entries.
+    head: dto::ListObjectVersionsOutput,
+    naming: Naming,
+    entries: &'a [VersionEntry],
+}
+
+impl xml::Serialize for Document<'_> {
+    fn serialize<W: std::io::Write>(&self, out: &mut xml::Serializer<W>) -> xml::SerResult {
+        out.content_with_ns("ListVersionsResult", "http://s3.amazonaws.com/doc/2006-03-01/", self)
     }
-    Ok(Reply::xml(&output)?.with_receipt(&page.receipt))
+}
+
+impl xml::SerializeContent for Document<'_> {
+    fn serialize_content<W: std::io::Write>(&self, out: &mut xml::Serializer<W>) -> xml::SerResult {
+        self.head.serialize_content(out)?;
+        for entry in self.entries {
+            match entry {
+                VersionEntry::Version(one) if one.delete_marker => {
+                    out.content("DeleteMarker", &marker(self.naming, one))?;
+                }
+                VersionEntry::Version(one) => out.content("Version", &version(self.naming, one))?,
+                VersionEntry::Prefix(_) => {}
+            }
+        }
+        for entry in self.entries {
+            if let VersionEntry::Prefix(name) = entry {
+                out.content("CommonPrefixes", &self.naming.prefix(name))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn query(call: &Call, limit: usize) -> Outcome<VersionQuery> {

@@ -197,7 +197,7 @@ pub(crate) const TABLE: &[Row] = &[
         ..row(Operation::PutBucketVersioning, "PUT", Level::Bucket)
     },
     Row {
-        headers: &[SUMS, &["x-amz-acl", "x-amz-bucket-object-lock-enabled"]],
+        headers: &[SUMS, &["x-amz-acl", "x-amz-bucket-object-lock-enabled", "x-amz-object-ownership"]],
         ..row(Operation::CreateBucket, "PUT", Level::Bucket)
     },
     row(Operation::HeadBucket, "HEAD", Level::Bucket),
@@ -263,7 +263,7 @@ pub(crate) const TABLE: &[Row] = &[
     },
     Row {
         selectors: &["uploadId", "partNumber"],
-        headers: &[SUMS],
+        headers: &[SUMS, &["x-amz-checksum-algorithm", "x-amz-checksum-type"]],
         streams: true,
         ..row(Operation::UploadPart, "PUT", Level::Object)
     },
@@ -278,7 +278,7 @@ pub(crate) const TABLE: &[Row] = &[
         ..row(Operation::CopyObject, "PUT", Level::Object)
     },
     Row {
-        headers: &[SUMS, NEW, WRITE_IF, &["x-amz-checksum-algorithm"]],
+        headers: &[SUMS, NEW, WRITE_IF, &["x-amz-checksum-algorithm", "x-amz-checksum-type"]],
         metadata: true,
         streams: true,
         ..row(Operation::PutObject, "PUT", Level::Object)

@@ -184,6 +184,12 @@ fn requests_of_sdks_are_taken() {
     {
         assert!(ask(row, "", &java).is_ok(), "Java: {:?}", row.operation);
     }
+    let minio = ["x-amz-checksum-algorithm", "x-amz-checksum-crc32c", "x-amz-checksum-type"];
+    for row in
+        TABLE.iter().filter(|row| matches!(row.operation, Operation::PutObject | Operation::UploadPart))
+    {
+        assert!(ask(row, "", &minio).is_ok(), "minio-go: {:?}", row.operation);
+    }
 }
 
 #[test]

@@ -4,11 +4,17 @@ use hyper::StatusCode;
 
 use super::reply::Reply;
 use super::{Call, headers};
-use crate::service::{Outcome, PutObject, PutOutcome, Services};
+use crate::service::{ChecksumShape, Outcome, PutObject, PutOutcome, Services};
 
 /// Stores an object; its body streams to the service.
 pub(super) async fn run(services: &Services, mut call: Call) -> Outcome<Reply> {
     headers::check_new(&call.headers)?;
+    if headers::shape(&call.headers)? == Some(ChecksumShape::Composite) {
+        return Err(headers::argument(
+            "x-amz-checksum-type",
+            "an object of one part has a checksum of all of it",
+        ));
+    }
     let request = PutObject {
         headers: headers::object_headers(&call.headers)?,
         user_metadata: headers::user_metadata(&call.headers)?,

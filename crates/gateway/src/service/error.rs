@@ -44,6 +44,8 @@ kinds! {
     RequestTimeTooSkewed = 403 "RequestTimeTooSkewed";
     /// The Authorization header or its scope cannot be used.
     AuthorizationHeaderMalformed = 400 "AuthorizationHeaderMalformed";
+    /// Those of a presigned link.
+    AuthorizationQueryParametersError = 400 "AuthorizationQueryParametersError";
     /// No such bucket, here or at any site that could be asked.
     NoSuchBucket = 404 "NoSuchBucket";
     /// No such key.

@@ -14,6 +14,8 @@ use crate::service::{ErrorKind, Outcome, ServiceError, date};
 
 /// Links live at most seven days.
 const EXPIRES_MAX: u64 = 7 * 24 * 3600;
+/// Names that a signature covers: more than a request has headers, few enough to be looked through before anything is proven.
+const SIGNED_MAX: usize = 512;
 
 /// How the body is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +127,7 @@ impl Claim {
         let field = |name: &str| {
             query.get(name).ok_or_else(|| {
                 ServiceError::new(
-                    ErrorKind::AuthorizationHeaderMalformed,
+                    ErrorKind::AuthorizationQueryParametersError,
                     format!("the presigned link lacks {name}"),
                 )
             })
@@ -136,12 +138,12 @@ impl Claim {
             _ => return Err(argument("X-Amz-Algorithm only supports AWS4-HMAC-SHA256")),
         }
         let time = date::parse_amz(field("X-Amz-Date")?)
-            .ok_or_else(|| malformed("X-Amz-Date must be in the form 20060102T150405Z"))?;
+            .ok_or_else(|| bad_link("X-Amz-Date must be in the form 20060102T150405Z"))?;
         let expires: u64 = field("X-Amz-Expires")?
             .parse()
-            .map_err(|_| malformed("X-Amz-Expires must be a number of seconds"))?;
+            .map_err(|_| bad_link("X-Amz-Expires must be a number of seconds"))?;
         if !(1..=EXPIRES_MAX).contains(&expires) {
-            return Err(malformed("X-Amz-Expires must be between 1 and 604800 seconds"));
+            return Err(bad_link("X-Amz-Expires must be between 1 and 604800 seconds"));
         }
         let signed = field("X-Amz-SignedHeaders")?;
         let named = signed.split(';').any(|name| name.eq_ignore_ascii_case("x-amz-content-sha256"));
@@ -167,6 +169,10 @@ impl Claim {
         expires: Option<u64>,
         payload: &str,
     ) -> Outcome<Self> {
+        let malformed = match expires {
+            Some(_) => bad_link,
+            None => malformed,
+        };
         // The access key may hold slashes, what follows cannot.
         let mut fields = credential.rsplitn(5, '/');
         let (Some("aws4_request"), Some(service), Some(region), Some(date), Some(access_key)) =
@@ -182,6 +188,12 @@ impl Claim {
             return Err(malformed("the date in the credential is not that of the request"));
         }
         let mut signed: Vec<String> = signed.split(';').map(str::to_ascii_lowercase).collect();
+        if signed.len() > SIGNED_MAX {
+            return Err(malformed(&format!(
+                "SignedHeaders has {} names, at most {SIGNED_MAX}",
+                signed.len()
+            )));
+        }
         signed.sort_unstable();
         // Each name brings all values of its header into what is hashed, and nothing is proven yet: named a thousand times
         // one header would be a thousand times as much of it.
@@ -209,6 +221,10 @@ impl Claim {
     pub(crate) fn check_region(&self, wanted: Option<&str>) -> Outcome<()> {
         match wanted {
             Some(wanted) if wanted != self.region => {
+                let malformed = match self.expires {
+                    Some(_) => bad_link,
+                    None => malformed,
+                };
                 let refused =
                     malformed(&format!("the region '{}' is wrong; expecting '{wanted}'", self.region));
                 // Clients read it there, and sign anew.
@@ -235,7 +251,7 @@ impl Claim {
     }
 
     fn has_signed(&self, name: &str) -> bool {
-        self.signed.iter().any(|one| one == name)
+        self.signed.binary_search_by(|one| one.as_str().cmp(name)).is_ok()
     }
 
     /// Whether the secret made this signature over this request; `path` is raw. Answers the keys for the
@@ -271,6 +287,11 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 fn malformed(message: &str) -> ServiceError {
     ServiceError::new(ErrorKind::AuthorizationHeaderMalformed, message)
+}
+
+/// The same of a presigned link.
+fn bad_link(message: &str) -> ServiceError {
+    ServiceError::new(ErrorKind::AuthorizationQueryParametersError, message)
 }
 
 fn argument(message: &str) -> ServiceError {
