@@ -34,7 +34,8 @@ pub(crate) const SAY: Duration = Duration::from_secs(5);
 /// Uploads that are counted of a bucket.
 const UPLOADS: usize = 1000;
 
-/// The sites that can take over: they belong, are linked, and serve; nearest first.
+/// The sites that can take over: they belong, are linked, and serve; nearest first. Whether bodies may go to them now, over a link
+/// that somebody pays for, is in the candidate.
 pub(crate) fn fit(site: &Site) -> Vec<Candidate> {
     let links = site.boxes.links();
     let lost = site.copies.uncounted();
@@ -42,7 +43,7 @@ pub(crate) fn fit(site: &Site) -> Vec<Candidate> {
         |other: &SiteId| *other != site.id && !lost.contains(other) && site.duties.of(*other).serves();
     let known = site.peers.roster.all().into_keys().filter(serves);
     let mut fit: Vec<Candidate> =
-        known.map(|other| candidate(site, other, &links)).filter(|candidate| candidate.linked).collect();
+        known.filter(|other| links.contains_key(other)).map(|other| candidate(site, other, &links)).collect();
     fit.sort_by_key(|candidate| (candidate.distance, candidate.site));
     fit
 }

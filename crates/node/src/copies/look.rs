@@ -15,7 +15,7 @@ use skerry_model::{Object, Record, space};
 use skerry_storage::{Pin, ReadError, Stands, StorageError, Store};
 
 use super::custody::Custodies;
-use super::wanted::{AreaNeed, rules};
+use super::wanted::{AreaNeed, Ground, rules};
 use super::{Copies, Count, Counted, Lacking, Rules};
 use crate::paths::bucket::Bucket;
 use crate::paths::refusal;
@@ -119,7 +119,11 @@ fn walked(
 /// What of a bucket's bodies that this site is to see to is at one place only, and what areas lack of them, as far as is known;
 /// nothing if it asks for one copy only.
 pub(crate) async fn counted(site: &Arc<Site>, bucket: &Bucket) -> Outcome<(Rules, Count)> {
-    let (site, id, rules) = (site.clone(), bucket.id, rules(site, bucket));
+    counted_by(site, bucket.id, rules(site, bucket)).await
+}
+
+async fn counted_by(site: &Arc<Site>, id: BucketId, rules: Rules) -> Outcome<(Rules, Count)> {
+    let site = site.clone();
     if (!rules.endangers() && rules.needs.is_empty()) || !site.is_member(id) {
         return Ok((rules, Count::default()));
     }
@@ -160,10 +164,12 @@ pub(crate) async fn counted_by_bucket(site: &Arc<Site>) -> Outcome<BTreeMap<Stri
     let system = site.system;
     let buckets = site.read(move |view| list_buckets(view, system, None).map_err(unreadable)).await?;
     let mut all = BTreeMap::new();
+    let ground = Ground::of(site);
     for bucket in buckets.into_iter().map(Bucket::of) {
-        let found = match counted(site, &bucket).await {
+        let rules = ground.rules(site, &bucket);
+        let found = match counted_by(site, bucket.id, rules.clone()).await {
             Ok(found) => found,
-            Err(error) => (rules(site, &bucket), unread(site, &bucket, &error).await),
+            Err(error) => (rules, unread(site, &bucket, &error).await),
         };
         all.insert(bucket.name, found);
     }

@@ -24,16 +24,16 @@ fn absent() -> WriteCondition {
     WriteCondition { absent: true, matches: None }
 }
 
-async fn say(at: &TestSite, about: &str, duty: &str) -> SiteStatus {
+pub(super) async fn say(at: &TestSite, about: &str, duty: &str) -> SiteStatus {
     let request = DutyRequest { duty: duty.into(), abandon_uploads: false };
     at.services().admin.set_duty(about, request).await.unwrap()
 }
 
-async fn shown(at: &TestSite, about: &str) -> SiteStatus {
+pub(super) async fn shown(at: &TestSite, about: &str) -> SiteStatus {
     at.services().admin.site(about).await.unwrap()
 }
 
-async fn until_duty(at: &TestSite, about: &str, duty: &str) {
+pub(super) async fn until_duty(at: &TestSite, about: &str, duty: &str) {
     at.until("the duty is as it should be", || async { shown(at, about).await.duty == duty }).await;
 }
 

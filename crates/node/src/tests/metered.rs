@@ -1,12 +1,13 @@
 //! A site whose links are metered.
 
-use skerry_gateway::service::{ErrorKind, UplinkBudget, UplinkRequest};
+use skerry_gateway::service::{ErrorKind, UplinkBudget, UplinkRequest, WriteCondition};
 
 use skerry_federation::budget::Class;
 use skerry_federation::placement::Failure;
 use skerry_model::bucket::{metered, say_metered};
 use skerry_model::{Entry, space};
 
+use super::duties::{say, shown, until_duty};
 use super::world::{TestSite, TestWorld, noise};
 use crate::paths::bucket::Declared;
 use crate::site::{entry, unreadable};
@@ -101,12 +102,7 @@ async fn copies_wait_for_their_hours_whoever_asks_for_them_while_reads_go_on() {
     one.create_bucket("photos").await.unwrap();
     one.put("photos", "a", noise(300_000, 1)).await.unwrap();
     two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() }).await;
-    let hour = u8::try_from(one.site().clock.wall().0 / 3_600_000 % 24).unwrap();
-    let mut closed = budget(1_000_000_000);
-    if let Some(budget) = &mut closed.budget {
-        (budget.zone_minutes, budget.hours) = (0, Some(((hour + 4) % 24, (hour + 6) % 24)));
-    }
-    two.services().admin.set_uplink(closed).await.unwrap();
+    two.services().admin.set_uplink(closed_for_copies(one)).await.unwrap();
     let id = one.site().bucket("photos").await.unwrap().unwrap().id;
     let read = move |view: &dyn skerry_base::kv::View| space::current(view, id, "a").map_err(unreadable);
     let dot = one.site().read(read).await.unwrap().unwrap().dot;
@@ -119,6 +115,42 @@ async fn copies_wait_for_their_hours_whoever_asks_for_them_while_reads_go_on() {
     two.services().admin.set_uplink(UplinkRequest { budget: None }).await.unwrap();
     assert!(asked().await.is_ok());
     world.stop().await;
+}
+
+/// A budget that lets no copies go is not a link that is gone: all that is no body is handed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_may_send_no_copies_hands_over_what_is_no_body() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    one.put("photos", "a", noise(300_000, 1)).await.unwrap();
+    two.until("the bucket is known", || async { two.site().bucket("photos").await.unwrap().is_some() }).await;
+    one.services().admin.set_uplink(closed_for_copies(one)).await.unwrap();
+    say(one, "site-1", "drain").await;
+    one.until("only its body is left", || async {
+        let drain = shown(one, "site-1").await.drain;
+        drain.is_some_and(|drain| {
+            let rest = (drain.records, drain.homes, drain.bytes);
+            rest == (0, 0, 300_000) && drain.waits_for.contains("metered link at its hours")
+        })
+    })
+    .await;
+    two.put_if("photos", "decided", "there", WriteCondition { absent: true, matches: None }).await.unwrap();
+    assert_eq!(two.services().admin.bucket("photos").await.unwrap().home, "site-2");
+    one.services().admin.set_uplink(UplinkRequest { budget: None }).await.unwrap();
+    until_duty(two, "site-1", "empty").await;
+    assert_eq!(two.get("photos", "a").await.unwrap(), noise(300_000, 1));
+    world.stop().await;
+}
+
+/// Copies may go in some hours.
+fn closed_for_copies(site: &TestSite) -> UplinkRequest {
+    let hour = u8::try_from(site.site().clock.wall().0 / 3_600_000 % 24).unwrap();
+    let mut closed = budget(1_000_000_000);
+    if let Some(budget) = &mut closed.budget {
+        (budget.zone_minutes, budget.hours) = (0, Some(((hour + 4) % 24, (hour + 6) % 24)));
+    }
+    closed
 }
 
 fn pays(at: &TestSite, of: &TestSite) -> bool {

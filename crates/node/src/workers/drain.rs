@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Instant, NodeId, SiteId, Vector, WallTime};
+use skerry_federation::budget::Class;
 use skerry_federation::drain::{Drain, Input, Lacking, Output};
 use skerry_federation::placement::{Demand, Failure, Input as Placing, Output as Placed, Placement, Want};
 use skerry_gateway::service::Outcome;
@@ -440,7 +441,12 @@ impl Drainer {
         let names: Vec<String> = most.iter().map(|site| self.site.peers.roster.name(*site)).collect();
         let away = under.few.away.iter().map(|site| self.site.peers.roster.name(*site)).collect();
         let unread = unread(&under.unread, lacking);
-        unread.unwrap_or_else(|| waits_for(there, &names, lacking, (under.few.bodies, away)))
+        let paid = self.site.peers.uplink.may(Class::Copy).err().filter(|_| lacking.bodies > 0);
+        let waits = || match waits_for(there, &names, lacking, (under.few.bodies, away)) {
+            words if words.is_empty() => paid.unwrap_or_default(),
+            words => words,
+        };
+        unread.unwrap_or_else(waits)
     }
 
     /// Whether a site that is silent may hold what it held: it belongs, and is neither lost nor going.
