@@ -4,7 +4,8 @@
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// Bodies up to this size lie in the journal beside their record: one sync, no second write.
 pub const JOURNAL_BODY_BYTES: usize = 32 << 10;
-/// Bodies up to this size travel with their record on a feed: shorter than asking for them.
+/// Bodies up to this size travel with their record on a feed: shorter than asking for them. Between the nodes of one site longer
+/// ones do, up to `JOURNAL_BODY_BYTES`.
 pub const FEED_BODY_BYTES: usize = 256;
 /// Chunks listed in a record itself; more are named by a tree.
 pub const RECORD_CHUNKS: usize = 4;

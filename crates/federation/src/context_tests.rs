@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use skerry_base::{NodeId, Origin};
 
 use super::*;
-use crate::{Config, FeedBatch, FeedItem, Fingerprint, Loose, Span};
+use crate::{Config, FeedBatch, FeedItem, Fingerprint, Loose, Share, Span};
 
 /// Counts how often it is asked for a vector; the bucket of all ones cannot be read.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Replica for Counting {
         Ok(Vector::new())
     }
 
-    fn after(&self, _: BucketId, _: &Vector, _: usize) -> Result<FeedBatch, Unreadable> {
+    fn after(&self, _: BucketId, _: &Vector, _: Share) -> Result<FeedBatch, Unreadable> {
         Ok(FeedBatch::default())
     }
 
@@ -59,7 +59,7 @@ impl Replica for Counting {
         _: BucketId,
         span: &Span,
         _: &BTreeSet<u64>,
-        _: usize,
+        _: Share,
     ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
         Ok((Vec::new(), span.last))
     }

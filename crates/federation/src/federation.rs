@@ -242,6 +242,7 @@ impl Hands<'_> {
             Input::Reconcile { bucket, with } => self.feed.reconcile(bucket, with, &mut self.cx),
             Input::Spent(sites) => self.feed.spent(sites, &mut self.cx),
             Input::Metered { every, free } => self.metered.set(every, free, &mut self.cx),
+            Input::Fellows(fellows) => self.cx.peers.set_fellows(fellows),
             Input::Wake => {}
         }
     }

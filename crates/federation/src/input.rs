@@ -112,6 +112,9 @@ pub enum Input {
         /// Sites that are reached without paying.
         free: BTreeSet<SiteId>,
     },
+    /// The other nodes of this site; replaces what was said before. What one of them asks for comes with its body, where that is
+    /// not too large.
+    Fellows(BTreeSet<SiteId>),
     /// Compare all live dots of a bucket with one member now.
     Reconcile {
         /// Which.

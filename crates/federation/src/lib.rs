@@ -56,6 +56,6 @@ pub use federation::Federation;
 pub use input::{Input, SiteEntry, Ticket};
 pub use message::Message;
 pub use output::{Answer, Apply, Drop, Fresh, Keep, Output, Report};
-pub use replica::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Span, Unreadable};
+pub use replica::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Share, Span, Unreadable};
 pub use stats::{AreasReport, Gaps, Near, Pulls, Stats};
 pub use together::Together;

@@ -17,6 +17,8 @@ pub const BATCHES_UNAPPLIED: usize = 12;
 /// Records of a batch that are committed together: who waits for the store meanwhile waits for so many at most, a millisecond
 /// on the boards this is for.
 pub const STEP_RECORDS: usize = 16;
+/// Their bytes, with the bodies that came along: a record and its body at least.
+pub const STEP_BYTES: usize = 128 << 10;
 /// Pulls on the way at once over all buckets: bounds what can arrive to 32 MiB.
 pub const PULLS_AT_ONCE: usize = 4;
 /// Those of them from one source: its silence leaves one for the others.

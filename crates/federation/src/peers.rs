@@ -39,6 +39,8 @@ pub(crate) struct Peers {
     pays: Option<Duration>,
     free: BTreeSet<SiteId>,
     payers: BTreeMap<SiteId, Duration>,
+    /// The other nodes of this site.
+    fellows: BTreeSet<SiteId>,
 }
 
 impl Peers {
@@ -61,6 +63,7 @@ impl Peers {
             pays: None,
             free: BTreeSet::new(),
             payers: BTreeMap::new(),
+            fellows: BTreeSet::new(),
         }
     }
 
@@ -270,6 +273,16 @@ impl Peers {
             self.speaks.insert(site, dialect);
             self.said.insert(site, dialect);
         }
+    }
+
+    /// These, and no others, are nodes of this site.
+    pub(crate) fn set_fellows(&mut self, fellows: BTreeSet<SiteId>) {
+        self.fellows = fellows;
+    }
+
+    /// Whether it is another node of this site.
+    pub(crate) fn is_fellow(&self, site: SiteId) -> bool {
+        self.fellows.contains(&site)
     }
 
     /// This site pays for what crosses to and from all but these, or does not.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use skerry_base::{BucketId, Dot, Origin, Vector};
+use skerry_base::{BucketId, Dot, Origin, SiteId, Vector};
 
 use crate::limits;
 
@@ -23,7 +23,8 @@ pub struct FeedItem {
     pub dot: Dot,
     /// The record as stored; opaque here.
     pub record: Bytes,
-    /// Chunks of its body, when the whole is at most `skerry_base::limits::FEED_BODY_BYTES`; else empty.
+    /// Chunks of its body, when the whole is at most `skerry_base::limits::FEED_BODY_BYTES`, or goes along to another node of
+    /// the site ([`Share::fellow`]); else empty.
     pub bodies: Vec<Bytes>,
 }
 
@@ -33,9 +34,31 @@ impl FeedItem {
         self.record.len() + self.bodies.iter().map(Bytes::len).sum::<usize>() + 40
     }
 
+    /// Whether its body goes only to another node of the site.
+    pub fn is_whole(&self) -> bool {
+        self.bodies.iter().map(Bytes::len).sum::<usize>() > skerry_base::limits::FEED_BODY_BYTES
+    }
+
     /// Whether it carries nothing at all.
     pub fn is_empty(&self) -> bool {
         self.record.is_empty() && self.bodies.is_empty()
+    }
+}
+
+/// What one answer may bring, and to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Bytes by [`FeedItem::len`].
+    pub max_bytes: usize,
+    /// Another node of this site: bodies of what this node has written go along up to `skerry_base::limits::JOURNAL_BODY_BYTES`,
+    /// but for those that it holds already, or may not hold. None: anybody else.
+    pub fellow: Option<SiteId>,
+}
+
+impl Share {
+    /// For anybody.
+    pub const fn of(max_bytes: usize) -> Self {
+        Self { max_bytes, fellow: None }
     }
 }
 
@@ -195,9 +218,9 @@ pub trait Replica {
     /// be stored here. It is the vector of those sources; a comparison with a member that covers it settles it.
     fn doubt(&self, bucket: BucketId) -> Result<Vector, Unreadable>;
 
-    /// The next piece of the feed for who has seen `seen`: at most `max_bytes` by [`FeedItem::len`], but at
-    /// least one item if there is any.
-    fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable>;
+    /// The next piece of the feed for who has seen `seen`: at most what the share allows, but at least one item if there is
+    /// any.
+    fn after(&self, bucket: BucketId, seen: &Vector, share: Share) -> Result<FeedBatch, Unreadable>;
 
     /// The fingerprint of the live dots within a span.
     fn fingerprint(&self, bucket: BucketId, span: &Span) -> Result<Fingerprint, Unreadable>;
@@ -208,14 +231,14 @@ pub trait Replica {
     /// What is stored beyond the own vector, in order of origin. Asked often: cheap where there is nothing.
     fn loose(&self, bucket: BucketId) -> Result<Vec<Loose>, Unreadable>;
 
-    /// The records of a span but those with the seqs in `have`: at most `max_bytes` by [`FeedItem::len`], but at
-    /// least one item if there is any; and up to which seq of the span none was left out.
+    /// The records of a span but those with the seqs in `have`: at most what the share allows, but at least one item if
+    /// there is any; and up to which seq of the span none was left out.
     fn records_in(
         &self,
         bucket: BucketId,
         span: &Span,
         have: &BTreeSet<u64>,
-        max_bytes: usize,
+        share: Share,
     ) -> Result<(Vec<FeedItem>, u64), Unreadable>;
 }
 

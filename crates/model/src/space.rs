@@ -28,10 +28,10 @@ pub use anew::{all_anew, anew, begun_anew, former, is_anew, is_new_loss, not_ane
 pub use below::{Asked, Below, Changes, Extent, Range, changes_below, extent, range_below};
 pub use census::{Census, Standing, census};
 pub use fallback::fallbacks;
-pub use feed::{Item, Items, absent, keys_after, records_after, vector, vector_entry};
+pub use feed::{Item, Items, absent, keys_after, records_after, records_after_by, vector, vector_entry};
 pub use leave::left;
 pub use list::{Cursor, Listing, Shown, Versions, list_current, list_versions};
-pub use loose::{Loose, ahead, but_for, follow, keep, let_go, loose, marked, records_in};
+pub use loose::{Loose, ahead, but_for, follow, keep, let_go, loose, marked, records_in, records_in_by};
 pub use parts::{list_parts, list_uploads, local, part, upload, uploading};
 pub use prints::{DotRange, Fingerprint, dots_in, fingerprint};
 pub use read::{

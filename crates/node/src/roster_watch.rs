@@ -86,6 +86,7 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
         site.peers.uplink.set_lan(site.peers.roster.fellows(site.id));
         // Before there can be a link to them: what somebody says is refused who is not in it.
         site.drive.tell(Input::Roster(entries));
+        site.drive.tell(Input::Fellows(site.peers.roster.others(site.id)));
         site.peers.net().set_peers(site.peers.roster.peers());
         site.changes.belonging();
         init::keep_roster(site).await;

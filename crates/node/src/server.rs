@@ -507,8 +507,9 @@ fn start_machine(
         gives,
         copies: site.copies.clone(),
     };
-    let (clock, replicas) =
-        (site.clock, StoreReplicas { store: site.store.clone(), stamps: site.stamps.clone() });
+    let clock = site.clock;
+    let replicas =
+        StoreReplicas { store: site.store.clone(), stamps: site.stamps.clone(), site: Arc::downgrade(site) };
     let run = move || {
         // Of this thread alone. Refused or not: it is a wish.
         let _ = rustix::process::setpriority_process(None, BESIDE);

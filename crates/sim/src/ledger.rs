@@ -14,7 +14,7 @@ use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Origin, Vector, limits};
 use skerry_federation::limits::AHEAD_BYTES;
 use skerry_federation::{
-    Apply, FeedBatch, FeedItem, Fingerprint, Fresh, Keep, Loose, Replica, Span, Unreadable,
+    Apply, FeedBatch, FeedItem, Fingerprint, Fresh, Keep, Loose, Replica, Share, Span, Unreadable,
 };
 use skerry_model::space::{self, DotRange, SpaceError};
 use skerry_model::{Entry, Record};
@@ -140,8 +140,8 @@ impl Replica for Reading<'_> {
         fact(self.view, Fact::Doubt, bucket).map_err(unreadable)
     }
 
-    fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
-        let most = max_bytes.min(self.feed_bytes);
+    fn after(&self, bucket: BucketId, seen: &Vector, share: Share) -> Result<FeedBatch, Unreadable> {
+        let most = share.max_bytes.min(self.feed_bytes);
         let found = space::records_after(self.view, bucket, seen, most).map_err(unreadable)?;
         let ahead = space::ahead(self.view, bucket, (seen, &found), AHEAD_BYTES).map_err(unreadable)?;
         let fed = |items: Vec<space::Item>| items.into_iter().map(|item| self.item(item)).collect();
@@ -175,10 +175,10 @@ impl Replica for Reading<'_> {
         bucket: BucketId,
         span: &Span,
         have: &BTreeSet<u64>,
-        max_bytes: usize,
+        share: Share,
     ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
         let first = Dot { origin: span.origin, seq: span.first };
-        let most = max_bytes.min(self.feed_bytes);
+        let most = share.max_bytes.min(self.feed_bytes);
         let found = space::records_in(self.view, bucket, (first, span.last), have, most);
         let (items, upto) = found.map_err(unreadable)?;
         Ok((items.into_iter().map(|item| self.item(item)).collect(), upto))

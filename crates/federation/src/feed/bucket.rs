@@ -24,6 +24,8 @@ pub(super) struct Running {
     pub(super) early: BTreeMap<u8, Batch>,
     pub(super) deadline: Instant,
     pub(super) started: Instant,
+    /// It was asked of another node of this site, with the bodies.
+    pub(super) whole: bool,
     /// Bytes that it may bring.
     pub(super) asked: u32,
     /// Bytes that came.

@@ -9,6 +9,8 @@
 //! Who wants them says so on each connection by a check of nothing, which older releases overlook, as they
 //! overlook a batch that they did not ask for. Who does not say so gets news.
 //!
+//! To another node of the site no record goes whose body would have to be left behind: it pulls both.
+//!
 //! Invariants: at most [`limits::FRESH_ITEMS`] records and [`limits::FRESH_BYTES`] bytes; never while this site is
 //! in doubt; a round in progress is left alone (see [`crate::Fresh`]).
 
@@ -21,7 +23,7 @@ use super::bucket::{Bucket, Pending, Source};
 use super::pull::{forges, is_full};
 use crate::context::Context;
 use crate::message::{Batch, Message};
-use crate::{FeedItem, Fresh, Output, Report, Span, limits};
+use crate::{FeedItem, Fresh, Output, Report, Share, Span, limits};
 
 /// What is known of other sites' wish for fresh records.
 #[derive(Debug, Default)]
@@ -154,7 +156,8 @@ pub(super) struct Packing {
     last: u64,
     /// Below, tombstones are gone; nothing at all may go while the site is in doubt.
     horizon: Option<u64>,
-    packed: BTreeMap<u64, Option<Vec<FeedItem>>>,
+    /// By where they begin, and for which other node of this site.
+    packed: BTreeMap<(u64, Option<SiteId>), Option<Vec<FeedItem>>>,
 }
 
 impl Packing {
@@ -173,12 +176,19 @@ impl Packing {
     }
 
     /// The message for a listener who was told of that origin's up to `from`; none if news must do.
-    pub(super) fn message(&mut self, from: u64, news: &Vector, cx: &mut Context<'_>) -> Option<Message> {
-        if !self.packed.contains_key(&from) {
-            let items = self.pack(from, cx);
-            self.packed.insert(from, items);
+    pub(super) fn message(
+        &mut self,
+        to: SiteId,
+        from: u64,
+        news: &Vector,
+        cx: &mut Context<'_>,
+    ) -> Option<Message> {
+        let fellow = Some(to).filter(|to| cx.peers.is_fellow(*to));
+        if !self.packed.contains_key(&(from, fellow)) {
+            let items = self.pack(from, fellow, cx);
+            self.packed.insert((from, fellow), items);
         }
-        let items = self.packed.get(&from)?.clone()?;
+        let items = self.packed.get(&(from, fellow))?.clone()?;
         cx.stats.items_out += items.len() as u64;
         Some(Message::Batch(Batch {
             ticket: Batch::FRESH,
@@ -196,17 +206,18 @@ impl Packing {
     }
 
     /// Every record behind `from`, if they are few and small and all there.
-    fn pack(&self, from: u64, cx: &mut Context<'_>) -> Option<Vec<FeedItem>> {
+    fn pack(&self, from: u64, fellow: Option<SiteId>, cx: &mut Context<'_>) -> Option<Vec<FeedItem>> {
         let count = self.last.checked_sub(from).filter(|count| (1..=limits::FRESH_ITEMS).contains(count))?;
         if self.horizon? > from {
             return None;
         }
         let span = Span { origin: self.origin, first: from + 1, last: self.last };
         let none = std::collections::BTreeSet::new();
-        let found = cx.read(cx.replica.records_in(self.id, &span, &none, limits::FRESH_BYTES));
+        let share = Share { max_bytes: limits::FRESH_BYTES, fellow };
+        let found = cx.read(cx.replica.records_in(self.id, &span, &none, share));
         let (items, upto) = found?;
         let bytes: usize = items.iter().map(FeedItem::len).sum();
-        let whole = upto >= self.last && items.len() as u64 == count;
+        let whole = upto >= self.last && items.len() as u64 == count && !items.iter().any(FeedItem::is_whole);
         (whole && bytes <= limits::FRESH_BYTES && are_dense(&items)).then_some(items)
     }
 }

@@ -19,7 +19,7 @@ use super::bucket::Bucket;
 use crate::context::Context;
 use crate::message::{Gather, Gathered, Message};
 use crate::replica::{Loose, Span, decode_gaps, encode_gaps};
-use crate::{FeedItem, Keep, Output, Ticket, limits};
+use crate::{FeedItem, Keep, Output, Share, Ticket, limits};
 
 /// Taking loose records from another member.
 #[derive(Debug)]
@@ -121,7 +121,8 @@ impl Feed {
             match first > span.last {
                 true => Ok((Vec::new(), span.last)),
                 false => {
-                    cx.replica.records_in(bucket, &Span { first, ..span }, &have.into_iter().collect(), bytes)
+                    let have = have.into_iter().collect();
+                    cx.replica.records_in(bucket, &Span { first, ..span }, &have, Share::of(bytes))
                 }
             }
         };

@@ -237,6 +237,11 @@ impl Feed {
         let Some(bucket) = self.buckets.get_mut(&id) else { return false };
         let Some(pull) = bucket.pull.as_mut() else { return false };
         let from = pull.source;
+        if !pull.whole && batch.items.iter().any(FeedItem::is_whole) {
+            cx.refuse(from, "a body too long for a feed");
+            self.fail_pull(id, Failure::Senseless, cx);
+            return false;
+        }
         if forges(id, &batch, cx) {
             cx.refuse(from, "records of this site that it has not written");
             self.fail_pull(id, Failure::Senseless, cx);
@@ -365,8 +370,9 @@ fn ask(
     let max_bytes = (window / most).clamp(limits::BATCH_BYTES_MIN, bounds::FEED_BATCH_BYTES as u32);
     let batches = (window / max_bytes).clamp(1, most);
     let asked = batches * max_bytes;
-    let pull =
-        Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches: batches as u8 | Pull::AHEAD };
+    let whole = cx.peers.is_fellow(source);
+    let marks = if whole { Pull::AHEAD | Pull::WHOLE } else { Pull::AHEAD };
+    let pull = Pull { ticket, bucket: id, seen: mine.clone(), max_bytes, batches: batches as u8 | marks };
     let deadline = cx.now.after(limits::PULL_TIMEOUT + cx.peers.rtt(source) * 4);
     bucket.pull = Some(Running {
         ticket,
@@ -376,6 +382,7 @@ fn ask(
         early: BTreeMap::new(),
         deadline,
         started: cx.now,
+        whole,
         asked,
         received: 0,
         told: Vector::new(),

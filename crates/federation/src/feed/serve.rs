@@ -11,7 +11,7 @@ use super::fresh::Packing;
 use super::known::{Known, STALE};
 use crate::context::Context;
 use crate::message::{Batch, Message, Pull, Refusal};
-use crate::{FeedBatch, limits};
+use crate::{FeedBatch, Share, limits};
 
 impl Feed {
     /// Answers a pull by a few batches in a row.
@@ -44,10 +44,12 @@ impl Feed {
             return cx.refuse(from, "a pull of a bucket of more origins than a message has room for");
         }
         let bytes = (pull.max_bytes as usize).clamp(least, room.min(bounds::FEED_BATCH_BYTES));
-        let count = (pull.batches & !Pull::AHEAD).clamp(1, most);
+        let count = pull.most().clamp(1, most);
+        let is_whole = pull.batches & Pull::WHOLE != 0 && cx.peers.is_fellow(from);
+        let share = Share { max_bytes: bytes, fellow: is_whole.then_some(from) };
         let mut seen = pull.seen;
         for index in 0..count {
-            let Some(piece) = cx.read(cx.replica.after(id, &seen, bytes)) else {
+            let Some(piece) = cx.read(cx.replica.after(id, &seen, share)) else {
                 return cx.send(from, refuse(Refusal::Busy));
             };
             let passed = !seen.includes(&horizon);
@@ -128,7 +130,7 @@ impl Feed {
             if !news.is_empty() && cx.peers.is_linked(*site) {
                 let wanted = self.wanted.is_taker(*site) && !self.spent.contains(site);
                 let told = listener.told.get(floor, packing.origin());
-                let with = if wanted { packing.message(told, &news, cx) } else { None };
+                let with = if wanted { packing.message(*site, told, &news, cx) } else { None };
                 listener.told.merge(floor, &news);
                 cx.send(*site, with.unwrap_or(Message::News { bucket: id, vector: news }));
             }
@@ -178,7 +180,7 @@ fn room_beside(vectors: [&Vector; 4], takes_ahead: bool) -> usize {
 }
 
 /// What a batch holds beside vectors and records; one record, which goes whatever its size, and more.
-const HEAD_BYTES: usize = 64 << 10;
+const HEAD_BYTES: usize = (64 << 10) + bounds::JOURNAL_BODY_BYTES;
 
 /// An entry of a vector on the wire.
 fn entry_bytes(origin: Origin, seq: u64) -> usize {

@@ -39,7 +39,7 @@ impl Message {
                 within(gather.have.len(), limits::LOOSE_DOTS)?;
                 check_spans(core::slice::from_ref(&gather.span))
             }
-            Self::Gathered(gathered) => check_items(&gathered.items),
+            Self::Gathered(gathered) => check_items(&gathered.items, bounds::FEED_BODY_BYTES),
             Self::Said { said: Said::NotHeard(sites), .. } => within(sites.len(), limits::SITES),
             Self::Place(place) => check_place(place),
             Self::Seek(seek) | Self::SeekOn { seek, .. } => within(seek.wanted.len(), limits::WANTED_BYTES),
@@ -83,18 +83,17 @@ fn vectors(vectors: &[&Vector]) -> Result<(), &'static str> {
 
 fn check_batch(batch: &Batch) -> Result<(), &'static str> {
     vectors(&[&batch.upto, &batch.vector, &batch.horizon, &batch.doubt])?;
-    check_items(&batch.items)
+    // Whether the sender may send the longer ones is known to who asked it.
+    let is_asked_for = batch.ticket != Batch::FRESH;
+    check_items(&batch.items, if is_asked_for { bounds::JOURNAL_BODY_BYTES } else { bounds::FEED_BODY_BYTES })
 }
 
-fn check_items(items: &[FeedItem]) -> Result<(), &'static str> {
+fn check_items(items: &[FeedItem], body_bytes: usize) -> Result<(), &'static str> {
     within(items.len(), limits::BATCH_ITEMS)?;
     if items.iter().any(|item| item.dot.seq == 0) {
         return Err("a dot without seq");
     }
-    if items
-        .iter()
-        .any(|item| item.bodies.iter().map(bytes::Bytes::len).sum::<usize>() > bounds::FEED_BODY_BYTES)
-    {
+    if items.iter().any(|item| item.bodies.iter().map(bytes::Bytes::len).sum::<usize>() > body_bytes) {
         return Err("a body too long for a feed");
     }
     if !items.is_sorted_by(|a, b| a.dot < b.dot) {

@@ -26,7 +26,7 @@ pub struct Pull {
     pub seen: Vector,
     /// Bytes of one batch.
     pub max_bytes: u32,
-    /// How many batches may be sent in a row; and [`Pull::AHEAD`].
+    /// How many batches may be sent in a row; and [`Pull::AHEAD`] and [`Pull::WHOLE`].
     pub batches: u8,
 }
 
@@ -35,6 +35,15 @@ impl Pull {
     /// that does not know of it takes it for a larger number, and sends as many as it may; one that does not say it would
     /// refuse such a batch.
     pub const AHEAD: u8 = 0x80;
+    /// In `batches`: the asker is another node of the answerer's site, and takes bodies of up to
+    /// [`limits::JOURNAL_BODY_BYTES`] with what the answerer has written. A release that does not know of it takes it for a
+    /// larger number, as above.
+    pub const WHOLE: u8 = 0x40;
+
+    /// How many batches may be sent in a row, without the marks.
+    pub const fn most(&self) -> u8 {
+        self.batches & !(Self::AHEAD | Self::WHOLE)
+    }
 }
 
 /// A piece of a feed; or, with [`Batch::FRESH`] as its ticket, records that go with the news of them.

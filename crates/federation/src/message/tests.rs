@@ -165,14 +165,20 @@ fn what_is_not_canonical_is_refused() {
     refused(Message::Batch(Batch { items: vec![item(6), item(4)], ..batch() }));
     refused(Message::Batch(Batch { items: vec![item(4), item(4)], ..batch() }));
     refused(Message::Batch(Batch { items: vec![item(0)], ..batch() }));
-    let long = FeedItem { bodies: vec![Bytes::from(vec![0; 257])], ..item(4) };
-    refused(Message::Batch(Batch { items: vec![long], ..batch() }));
+    let with = |len: usize| FeedItem { bodies: vec![Bytes::from(vec![0; len])], ..item(4) };
+    let most = skerry_base::limits::JOURNAL_BODY_BYTES;
+    refused(Message::Batch(Batch { items: vec![with(most + 1)], ..batch() }));
+    // Between the nodes of a site bodies are as long; not where nobody asked.
+    let asked = Message::Batch(Batch { items: vec![with(most)], ..batch() });
+    assert_eq!(Message::decode(&asked.encode()).unwrap(), asked);
+    refused(Message::Batch(Batch { ticket: Batch::FRESH, items: vec![with(257)], ..batch() }));
     let span = Span { origin: ORIGIN, first: 5, last: 4 };
     refused(Message::Probe(Probe { ticket: 1, bucket: BUCKET, spans: vec![span] }));
     let loose = Loose { origin: ORIGIN, covered: 3, print: Fingerprint::default() };
     refused(Message::Loose { bucket: BUCKET, answer: false, loose: vec![loose, loose] });
     let gathered = |items| Message::Gathered(Gathered { ticket: 1, bucket: BUCKET, items, upto: 9 });
     refused(gathered(vec![item(6), item(4)]));
+    refused(gathered(vec![with(257)]));
     refused(Message::Swim(Bytes::from(vec![0; limits::SWIM_BYTES + 1])));
     refused(Message::Check { listen: false, entries: vec![(BUCKET, 1); limits::ENTRIES_PER_MESSAGE + 1] });
     let nowhere = [0xff; crate::areas::coordinate::BYTES];

@@ -7,8 +7,8 @@ use std::time::Duration;
 use skerry_base::{BucketId, Instant, NodeId, Origin, Vector};
 use skerry_federation::message::Message;
 use skerry_federation::{
-    Config, Federation, FeedBatch, FeedItem, Fingerprint, Input, Loose, Output, Replica, Report, SiteEntry,
-    Span, Unreadable,
+    Config, Federation, FeedBatch, FeedItem, Fingerprint, Input, Loose, Output, Replica, Report, Share,
+    SiteEntry, Span, Unreadable,
 };
 
 use crate::world::{SYSTEM, site_id};
@@ -48,7 +48,7 @@ impl Replica for Dense {
         Ok(Vector::new())
     }
 
-    fn after(&self, _: BucketId, _: &Vector, _: usize) -> Result<FeedBatch, Unreadable> {
+    fn after(&self, _: BucketId, _: &Vector, _: Share) -> Result<FeedBatch, Unreadable> {
         Ok(FeedBatch::default())
     }
 
@@ -76,7 +76,7 @@ impl Replica for Dense {
         _: BucketId,
         span: &Span,
         _: &BTreeSet<u64>,
-        _: usize,
+        _: Share,
     ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
         Ok((Vec::new(), span.last))
     }

@@ -5,6 +5,7 @@ mod absence;
 mod convergence;
 mod crowd;
 mod equal;
+mod fellows;
 mod fresh;
 mod hostile;
 mod ledger;

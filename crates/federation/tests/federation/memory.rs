@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use skerry_base::{BucketId, Dot, Origin, Vector};
+use skerry_base::{BucketId, Dot, Origin, Vector, limits};
 use skerry_federation::{
-    Apply, Drop, FeedBatch, FeedItem, Fingerprint, Fresh, Keep, Loose, Replica, Span, Unreadable,
+    Apply, Drop, FeedBatch, FeedItem, Fingerprint, Fresh, Keep, Loose, Replica, Share, Span, Unreadable,
 };
 
 /// What the records of these tests say.
@@ -72,6 +72,8 @@ pub(crate) struct Memory {
     pub(crate) refuse_next: bool,
     /// Records that it never takes, and nothing that comes with them.
     pub(crate) unwanted: BTreeSet<Dot>,
+    /// Bodies, whatever of bucket and key.
+    pub(crate) bodies: BTreeMap<Dot, Bytes>,
 }
 
 impl Memory {
@@ -101,6 +103,28 @@ impl Memory {
         (dot, record)
     }
 
+    /// A record with the body that goes along.
+    fn item(&self, dot: Dot, record: &Record, share: Share) -> FeedItem {
+        let is_own = dot.origin.node == self.origin.node;
+        let most = if share.fellow.is_some() && is_own {
+            limits::JOURNAL_BODY_BYTES
+        } else {
+            limits::FEED_BODY_BYTES
+        };
+        let body = self.bodies.get(&dot).filter(|body| body.len() <= most);
+        FeedItem {
+            dot,
+            record: postcard::to_stdvec(record).unwrap().into(),
+            bodies: body.into_iter().cloned().collect(),
+        }
+    }
+
+    fn take(&mut self, items: &[FeedItem]) {
+        for item in items {
+            self.bodies.extend(item.bodies.first().map(|body| (item.dot, body.clone())));
+        }
+    }
+
     pub(crate) fn apply(&mut self, apply: &Apply) -> bool {
         let is_unwanted = apply.items.iter().any(|item| self.unwanted.contains(&item.dot));
         if std::mem::take(&mut self.refuse_next) || is_unwanted {
@@ -120,6 +144,7 @@ impl Memory {
         held.vector.merge(&apply.upto);
         held.horizon.merge(&apply.horizon);
         held.doubt.merge(&apply.doubt);
+        self.take(&apply.items);
         true
     }
 
@@ -135,6 +160,7 @@ impl Memory {
             held.store(item.dot, postcard::from_bytes(&item.record).unwrap());
         }
         held.vector.add(last);
+        self.take(&fresh.items);
         true
     }
 
@@ -147,6 +173,7 @@ impl Memory {
         for item in &keep.items {
             held.store(item.dot, postcard::from_bytes(&item.record).unwrap());
         }
+        self.take(&keep.items);
         true
     }
 
@@ -211,7 +238,7 @@ impl Replica for Memory {
         Ok(self.buckets.get(&bucket).map(|held| held.doubt.clone()).unwrap_or_default())
     }
 
-    fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
+    fn after(&self, bucket: BucketId, seen: &Vector, share: Share) -> Result<FeedBatch, Unreadable> {
         let Some(held) = self.buckets.get(&bucket) else { return Ok(FeedBatch::default()) };
         let mut batch = FeedBatch::default();
         let mut bytes = 0;
@@ -221,9 +248,8 @@ impl Replica for Memory {
             }
             let first = Dot { origin, seq: seen.get(origin) + 1 };
             for (dot, record) in held.live.range(first..=Dot { origin, seq: last }) {
-                let record: Bytes = postcard::to_stdvec(record).unwrap().into();
-                let item = FeedItem { dot: *dot, record, bodies: Vec::new() };
-                if bytes > 0 && bytes + item.len() > max_bytes {
+                let item = self.item(*dot, record, share);
+                if bytes > 0 && bytes + item.len() > share.max_bytes {
                     batch.upto.advance(origin, dot.seq - 1);
                     batch.more = true;
                     return Ok(batch);
@@ -260,13 +286,12 @@ impl Replica for Memory {
         bucket: BucketId,
         span: &Span,
         have: &BTreeSet<u64>,
-        max_bytes: usize,
+        share: Share,
     ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         for dot in self.span(bucket, span).filter(|dot| !have.contains(&dot.seq)) {
-            let record: Bytes = postcard::to_stdvec(&self.buckets[&bucket].live[&dot]).unwrap().into();
-            let item = FeedItem { dot, record, bodies: Vec::new() };
-            if bytes > 0 && bytes + item.len() > max_bytes {
+            let item = self.item(dot, &self.buckets[&bucket].live[&dot], share);
+            if bytes > 0 && bytes + item.len() > share.max_bytes {
                 return Ok((items, dot.seq - 1));
             }
             bytes += item.len();

@@ -83,6 +83,10 @@ pub(crate) struct World {
     pub(crate) paying: BTreeSet<usize>,
     /// Sites where those records have not arrived.
     pub(crate) unaware: BTreeSet<usize>,
+    /// Bytes of the longest message.
+    pub(crate) longest: usize,
+    /// The nodes of one site.
+    pub(crate) fellows: BTreeSet<usize>,
     /// Sites of a release that does not read them.
     pub(crate) before: BTreeSet<usize>,
     /// Sites of a release that does not know what is wanted with a question.
@@ -155,6 +159,8 @@ impl World {
             metered: BTreeMap::new(),
             paying: BTreeSet::new(),
             unaware: BTreeSet::new(),
+            longest: 0,
+            fellows: BTreeSet::new(),
             before: BTreeSet::new(),
             mute_of_wants: BTreeSet::new(),
             rests: BTreeMap::new(),
@@ -233,6 +239,10 @@ impl World {
     fn roster(&mut self, n: usize) {
         if let Some(every) = self.metered.get(&n).copied() {
             self.input(n, Input::Metered { every: Some(every), free: BTreeSet::new() });
+        }
+        if self.fellows.contains(&n) {
+            let others = self.fellows.iter().filter(|other| **other != n);
+            self.input(n, Input::Fellows(others.map(|other| site_id(*other)).collect()));
         }
         let knows = !self.unaware.contains(&n) && !self.before.contains(&n);
         let pays = |other: usize| knows && self.paying.contains(&other);
@@ -351,6 +361,18 @@ impl World {
         dot
     }
 
+    /// The same with a body beside the record.
+    pub(crate) fn write_body(&mut self, n: usize, id: BucketId, key: u32, body: Bytes) -> Dot {
+        let node = NodeId(site_id(n).0);
+        let origin = Origin { node, incarnation: self.sites[n].life };
+        let store = &mut self.sites[n].store;
+        let (dot, record) = store.write(id, origin, (key, false, Bytes::new()));
+        store.bodies.insert(dot, body);
+        self.history.insert((id, dot), record);
+        self.input(n, Input::Durable { bucket: id });
+        dot
+    }
+
     pub(crate) fn put(&mut self, n: usize, id: BucketId, key: u32) {
         self.write(n, id, key, false, Bytes::from_static(b"value"));
     }
@@ -423,6 +445,7 @@ impl World {
         );
         assert_eq!(Message::decode(&bytes).as_ref(), Ok(message), "a message that we refuse ourselves");
         self.sites[from].sent_bytes += bytes.len() as u64;
+        self.longest = self.longest.max(bytes.len());
         if !matches!(message, Message::Swim(_) | Message::Place(_) | Message::Metered { .. })
             && self.said.len() < 1000
         {

@@ -47,7 +47,7 @@ impl Item {
     }
 
     /// Bytes that it takes on a feed, with the small body that goes along.
-    pub(super) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         let body = self.record.object().and_then(|object| usize::try_from(object.size).ok());
         self.encoded.len() + body.filter(|body| *body <= FEED_BODY_BYTES).unwrap_or(0)
     }
@@ -92,6 +92,16 @@ pub fn records_after(
     seen: &Vector,
     max_bytes: usize,
 ) -> Result<Items, SpaceError> {
+    records_after_by(view, bucket, seen, (max_bytes, &mut Item::weight))
+}
+
+/// The same where something else than small bodies goes along: each is weighed as it takes its place, and the one behind the last.
+pub fn records_after_by(
+    view: &dyn View,
+    bucket: BucketId,
+    seen: &Vector,
+    (max_bytes, weigh): (usize, &mut dyn FnMut(&Item) -> usize),
+) -> Result<Items, SpaceError> {
     let mut answer = Items::default();
     let mut left = max_bytes;
     for (origin, last) in vector(view, bucket)?.iter() {
@@ -103,7 +113,7 @@ pub fn records_after(
         let range = (Dot { origin, seq: first }, Dot { origin, seq: last });
         let full = for_each_row(view, bucket, range, &mut |dot, place| {
             let item = Item::load(view, bucket, dot, &place)?;
-            let bytes = item.weight();
+            let bytes = weigh(&item);
             if bytes > left && !answer.items.is_empty() {
                 answer.upto.advance(origin, dot.seq.saturating_sub(1));
                 return Ok(ControlFlow::Break(()));

@@ -63,6 +63,17 @@ pub fn records_in(
     have: &BTreeSet<u64>,
     max_bytes: usize,
 ) -> Result<(Vec<Item>, u64), SpaceError> {
+    records_in_by(view, bucket, (first, last), have, (max_bytes, &mut Item::weight))
+}
+
+/// The same where something else than small bodies goes along: each is weighed as it takes its place, and the one behind the last.
+pub fn records_in_by(
+    view: &dyn View,
+    bucket: BucketId,
+    (first, last): (Dot, u64),
+    have: &BTreeSet<u64>,
+    (max_bytes, weigh): (usize, &mut dyn FnMut(&Item) -> usize),
+) -> Result<(Vec<Item>, u64), SpaceError> {
     let (mut items, mut upto, mut left) = (Vec::new(), last, max_bytes);
     if first.seq > last {
         return Ok((items, upto));
@@ -73,7 +84,7 @@ pub fn records_in(
             return Ok(ControlFlow::Continue(()));
         }
         let item = Item::load(view, bucket, dot, &place)?;
-        let bytes = item.weight();
+        let bytes = weigh(&item);
         if bytes > left && !items.is_empty() {
             upto = dot.seq.saturating_sub(1);
             return Ok(ControlFlow::Break(()));

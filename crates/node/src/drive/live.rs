@@ -95,9 +95,9 @@ impl Effects for Live {
     fn apply(&mut self, apply: Apply) {
         let (drive, changes) = (self.drive.clone(), self.changes.clone());
         let (ticket, bucket, from) = (apply.ticket, apply.bucket, apply.from);
-        let mut batch = Batch::of(apply);
+        let (mut batch, store) = (Batch::of(apply), self.store.clone());
         self.store.submit_steps(
-            move |view| batch.step(view),
+            move |view| batch.step(view, store.is_full()),
             move |result: Result<(), CommitError<String>>| {
                 if let Err(error) = &result {
                     let reason = reason(error);
@@ -229,14 +229,21 @@ impl Batch {
     fn of(apply: Apply) -> Self {
         let Apply { source, more, bucket, base, items, upto, horizon, doubt, .. } = apply;
         let whole = space::Incoming { bucket, source, base, records: items, upto, more };
-        let steps = space::steps(whole, limits::STEP_RECORDS, |item: &FeedItem| item.dot);
+        let longest = whole.records.iter().map(FeedItem::len).max().unwrap_or(0);
+        let most = (limits::STEP_BYTES / longest.max(1)).clamp(1, limits::STEP_RECORDS);
+        let steps = space::steps(whole, most, |item: &FeedItem| item.dot);
         let steps: Box<dyn Iterator<Item = _> + Send> = Box::new(steps);
         Self { steps: steps.peekable(), horizon, doubt }
     }
 
-    fn step(&mut self, view: &dyn View) -> Result<Step, String> {
+    /// Where there is no room the bodies are left behind that another node of the site gave along: records go on as long as they
+    /// find a place, and a node without room is not counted among those that hold what others write.
+    fn step(&mut self, view: &dyn View, is_full: bool) -> Result<Step, String> {
         let Some(step) = self.steps.next() else { return Ok(Step::default()) };
-        let space::Incoming { bucket, source, base, records: items, upto, more } = step;
+        let space::Incoming { bucket, source, base, records: mut items, upto, more } = step;
+        if is_full {
+            items.iter_mut().filter(|item| item.is_whole()).for_each(|item| item.bodies.clear());
+        }
         let records = admitted(bucket, &items)?;
         let incoming = space::Incoming { bucket, source, base, records, upto, more };
         let taken = space::take(view, incoming).map_err(|error| error.to_string())?;

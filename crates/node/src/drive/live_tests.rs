@@ -50,11 +50,33 @@ fn answer(count: u64) -> Apply {
     }
 }
 
+/// The same with bodies: one in two is longer than one that goes to everybody.
+fn with_bodies(count: u64, len: usize) -> Apply {
+    let mut answer = answer(count);
+    for item in &mut answer.items {
+        let bytes = Bytes::from(vec![1; if item.dot.seq % 2 == 0 { len } else { 200 }]);
+        let mut record = Record::admit(&item.record).unwrap();
+        let chunk = skerry_base::ChunkRef {
+            id: skerry_base::ChunkId::of(&bytes),
+            kind: skerry_base::ChunkKind::Leaf,
+            stored: bytes.len() as u32,
+            length: bytes.len() as u64,
+        };
+        record.statement = Statement::Put(Box::new(skerry_model::Object {
+            chunks: vec![chunk],
+            size: bytes.len() as u64,
+            ..skerry_model::Object::default()
+        }));
+        (item.record, item.bodies) = (record.encode().into(), vec![bytes]);
+    }
+    answer
+}
+
 /// What each step stores, until the last or one that is refused.
 fn take(tables: &mut Tables, apply: Apply) -> (Vec<usize>, Result<(), String>) {
     let (mut batch, mut stored) = (Batch::of(apply), Vec::new());
     loop {
-        let step = match batch.step(tables) {
+        let step = match batch.step(tables, false) {
             Ok(step) => step,
             Err(why) => return (stored, Err(why)),
         };
@@ -102,4 +124,34 @@ fn a_record_that_came_as_another_refuses_its_step_and_the_round_goes_on_before_i
     // What was to be covered and passed over is noted before anything is.
     assert_eq!(read(&tables, Stored::Horizon, BUCKET).unwrap().get(WRITER), 3);
     assert_eq!(read(&tables, Stored::Doubt, BUCKET).unwrap().get(WRITER), 2);
+}
+
+/// How many bodies each step stores.
+fn bodies(tables: &mut Tables, apply: Apply, is_full: bool) -> Vec<usize> {
+    let (mut batch, mut stored) = (Batch::of(apply), Vec::new());
+    loop {
+        let step = batch.step(tables, is_full).unwrap();
+        for entry in &step.entries {
+            let mut changes = skerry_base::kv::Batch::default();
+            SpaceReducer.reduce(&entry.data, &*tables, &mut changes).unwrap();
+            tables.apply(&changes);
+        }
+        stored.push(step.entries.iter().map(|entry| entry.bodies.len()).sum());
+        if !step.more {
+            return stored;
+        }
+    }
+}
+
+#[test]
+fn long_bodies_make_short_steps_and_are_left_behind_where_there_is_no_room() {
+    let long = 32 << 10;
+    let mut tables = Tables::default();
+    assert_eq!(bodies(&mut tables, with_bodies(8, long), false), [3, 3, 2]);
+    assert_eq!(dots(&tables), 8);
+    assert_eq!(bodies(&mut Tables::default(), with_bodies(20, 1000), false), [16, 4]);
+    // Records come all the same, and the short ones with them: those are what a feed has ever brought.
+    let mut tables = Tables::default();
+    assert_eq!(bodies(&mut tables, with_bodies(8, long), true), [2, 1, 1]);
+    assert_eq!((dots(&tables), space::vector(&tables, BUCKET).unwrap().get(WRITER)), (8, 8));
 }

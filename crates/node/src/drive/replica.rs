@@ -4,32 +4,35 @@
 //! the dots.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::kv::{Table, View};
-use skerry_base::limits::FEED_BODY_BYTES;
-use skerry_base::{BucketId, Dot, Origin, Vector};
+use skerry_base::limits::{FEED_BODY_BYTES, JOURNAL_BODY_BYTES};
+use skerry_base::{BucketId, Dot, NodeId, Origin, SiteId, Vector};
 use skerry_federation::limits::AHEAD_BYTES;
-use skerry_federation::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Span, Unreadable};
+use skerry_federation::{FeedBatch, FeedItem, Fingerprint, Loose, Replica, Share, Span, Unreadable};
 use skerry_model::space;
 use skerry_storage::{Store, StoreView};
 
 use super::Replicas;
 use super::stored::{Stored, VectorFile};
-use crate::site::Stamps;
+use crate::site::{Site, Stamps};
 
 /// Makes a [`StoreReplica`] per call.
 pub(crate) struct StoreReplicas {
     pub(crate) store: Arc<Store>,
     /// The lives of this process.
     pub(crate) stamps: Arc<Stamps>,
+    /// What of its bodies goes to other nodes of the site. The thread that reads here does not keep it from ending.
+    pub(crate) site: Weak<Site>,
 }
 
 impl Replicas for StoreReplicas {
     fn with(&self, read: &mut dyn FnMut(&dyn Replica)) {
-        read(&StoreReplica { store: &self.store, view: self.store.view(), stamps: &self.stamps });
+        let Self { store, stamps, site } = self;
+        read(&StoreReplica { store, view: store.view(), stamps, site });
     }
 }
 
@@ -37,6 +40,38 @@ struct StoreReplica<'a> {
     store: &'a Store,
     view: StoreView,
     stamps: &'a Stamps,
+    site: &'a Weak<Site>,
+}
+
+/// Which bodies go along with the records of one answer. Decided once for each, as it is weighed.
+struct Along {
+    /// The node of this site that it is for, and this one; none for anybody else.
+    fellow: Option<(Arc<Site>, SiteId, NodeId)>,
+    dots: BTreeSet<Dot>,
+}
+
+impl Along {
+    /// Bytes that a record takes with what goes along.
+    fn weigh(&mut self, bucket: BucketId, item: &space::Item) -> usize {
+        let size = item.record.object().map_or(0, |object| object.size);
+        let goes =
+            size > 0 && !item.spent && (size <= FEED_BODY_BYTES as u64 || self.is_whole(bucket, item, size));
+        if !goes {
+            return item.encoded.len();
+        }
+        self.dots.insert(item.dot);
+        item.encoded.len() + usize::try_from(size).unwrap_or(usize::MAX)
+    }
+
+    /// Whether a longer body goes along: of what this node wrote itself, that nobody else need have. What another node wrote
+    /// that one gives along, and whoever has heard of it from there has the body.
+    fn is_whole(&self, bucket: BucketId, item: &space::Item, size: u64) -> bool {
+        self.fellow.as_ref().is_some_and(|(site, fellow, me)| {
+            size <= JOURNAL_BODY_BYTES as u64
+                && item.dot.origin.node == *me
+                && !site.nodes.is_held_by(&site.peers.roster, *fellow, (bucket, item.dot))
+        })
+    }
 }
 
 fn unreadable(error: impl ToString) -> Unreadable {
@@ -44,17 +79,25 @@ fn unreadable(error: impl ToString) -> Unreadable {
 }
 
 impl StoreReplica<'_> {
-    /// The chunks of a small body, to travel with the record; empty if they are large or not here.
-    fn bodies(&self, bucket: BucketId, item: &space::Item) -> Vec<Bytes> {
-        let small =
-            item.record.object().filter(|object| object.size <= FEED_BODY_BYTES as u64 && !item.spent);
+    /// What goes along with an answer.
+    fn along(&self, bucket: BucketId, share: Share) -> Along {
+        let fellow = share.fellow.and_then(|fellow| {
+            let site = self.site.upgrade().filter(|site| site.may_lie_at(bucket, fellow))?;
+            Some((site, fellow, self.stamps.origin.node))
+        });
+        Along { fellow, dots: BTreeSet::new() }
+    }
+
+    /// The chunks of a body that goes along; empty if they are not here, or damaged.
+    fn bodies(&self, bucket: BucketId, item: &space::Item, along: &Along) -> Vec<Bytes> {
+        let small = item.record.object().filter(|_| along.dots.contains(&item.dot));
         let read = |chunk: &skerry_base::ChunkRef| self.store.read_chunk(bucket, chunk.id, 0..u32::MAX).ok();
         let bodies = small.map(|object| object.chunks.iter().map(read).collect::<Option<Vec<_>>>());
         bodies.flatten().unwrap_or_default()
     }
 
-    fn fed(&self, bucket: BucketId, item: &space::Item) -> FeedItem {
-        FeedItem { dot: item.dot, record: item.encoded.clone(), bodies: self.bodies(bucket, item) }
+    fn fed(&self, bucket: BucketId, item: &space::Item, along: &Along) -> FeedItem {
+        FeedItem { dot: item.dot, record: item.encoded.clone(), bodies: self.bodies(bucket, item, along) }
     }
 
     fn stored(&self, what: Stored, bucket: BucketId) -> Result<Vector, Unreadable> {
@@ -85,10 +128,15 @@ impl Replica for StoreReplica<'_> {
         self.stored(Stored::Doubt, bucket)
     }
 
-    fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
-        let found = space::records_after(&self.view, bucket, seen, max_bytes).map_err(unreadable)?;
+    fn after(&self, bucket: BucketId, seen: &Vector, share: Share) -> Result<FeedBatch, Unreadable> {
+        let mut along = self.along(bucket, share);
+        let weigh = &mut |item: &space::Item| along.weigh(bucket, item);
+        let found = space::records_after_by(&self.view, bucket, seen, (share.max_bytes, weigh));
+        let found = found.map_err(unreadable)?;
         let ahead = space::ahead(&self.view, bucket, (seen, &found), AHEAD_BYTES).map_err(unreadable)?;
-        let fed = |items: &[space::Item]| items.iter().map(|item| self.fed(bucket, item)).collect();
+        // Nothing of them is this node's own.
+        ahead.iter().for_each(|item| _ = along.weigh(bucket, item));
+        let fed = |items: &[space::Item]| items.iter().map(|item| self.fed(bucket, item, &along)).collect();
         Ok(FeedBatch { items: fed(&found.items), upto: found.upto, more: found.more, ahead: fed(&ahead) })
     }
 
@@ -113,12 +161,15 @@ impl Replica for StoreReplica<'_> {
         bucket: BucketId,
         span: &Span,
         have: &BTreeSet<u64>,
-        max_bytes: usize,
+        share: Share,
     ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
         let first = Dot { origin: span.origin, seq: span.first };
-        let found = space::records_in(&self.view, bucket, (first, span.last), have, max_bytes);
+        let mut along = self.along(bucket, share);
+        let weigh = &mut |item: &space::Item| along.weigh(bucket, item);
+        let found =
+            space::records_in_by(&self.view, bucket, (first, span.last), have, (share.max_bytes, weigh));
         let (items, upto) = found.map_err(unreadable)?;
-        Ok((items.iter().map(|item| self.fed(bucket, item)).collect(), upto))
+        Ok((items.iter().map(|item| self.fed(bucket, item, &along)).collect(), upto))
     }
 }
 

@@ -28,6 +28,7 @@ mod catch_up;
 mod gaps;
 mod holding;
 mod invite;
+mod lately;
 mod leases;
 mod memory;
 mod met;
@@ -49,6 +50,7 @@ pub(crate) use talk::{hear, hold_ahead};
 pub(crate) use word::is_word;
 pub(crate) use writes::{Load, Unsettled, settle};
 
+use lately::Lately;
 use met::Met;
 use refusing::Refusing;
 use settled::{Settled, Unkept};
@@ -113,6 +115,8 @@ pub(crate) struct Nodes {
     met: Mutex<Met>,
     /// Own writes that wait for the other nodes.
     writes: Mutex<Writes>,
+    /// What others said lately that they hold of them.
+    lately: Mutex<Lately>,
     /// Room for what waits at once.
     room: Semaphore,
     /// Of whom it is being fetched what they hold, and in which epoch.

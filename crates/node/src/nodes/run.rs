@@ -95,6 +95,7 @@ pub(crate) async fn start(of: Start<'_>) -> Result<(Nodes, Option<Ready>), Unrea
         doors: Mutex::default(),
         met: Mutex::new(Met::read(&view)?),
         writes: Mutex::new(Writes::default()),
+        lately: Mutex::default(),
         room: Semaphore::new(UNITS),
         fetching: Mutex::default(),
         has_caught_up: AtomicBool::new(false),

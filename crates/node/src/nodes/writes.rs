@@ -14,8 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use skerry_base::BucketId;
+use skerry_base::limits::FEED_BODY_BYTES;
+use skerry_base::{BucketId, Dot};
 use skerry_federation::site_view::{Input, Seat};
+use skerry_model::Record;
 use tokio::sync::{SemaphorePermit, oneshot};
 
 use super::ask::{Ask, Told, ask};
@@ -50,6 +52,14 @@ impl Load {
             Self::Version(hold) => hold.record.len() + hold.payload.iter().map(Bytes::len).sum::<usize>(),
             Self::Records(_, records) => records.iter().map(Bytes::len).sum(),
         }
+    }
+
+    /// What it is, if a feed would bring its body along.
+    fn version(&self) -> Option<(BucketId, Dot)> {
+        let Self::Version(hold) = self else { return None };
+        let bytes = hold.payload.iter().map(Bytes::len).sum::<usize>();
+        let record = Record::admit(&hold.record).ok().filter(|_| bytes > FEED_BODY_BYTES)?;
+        Some((record.bucket, record.dot))
     }
 
     fn question(self, epoch: u64, is_bound: bool) -> Ask {
@@ -87,6 +97,8 @@ pub(crate) enum Unsettled {
 #[derive(Debug)]
 struct Open {
     load: Load,
+    /// The version, if its body is one that travels on feeds within the site.
+    version: Option<(BucketId, Dot)>,
     /// Whether it is bound to its view.
     is_bound: bool,
     end: oneshot::Sender<Result<(), Unsettled>>,
@@ -145,7 +157,9 @@ impl Nodes {
             writes.last += 1;
             let number = writes.last;
             let is_bound = bound.is_some();
-            let open = Open { load, is_bound, end, asked: BTreeMap::new(), reasons: BTreeMap::new() };
+            let version = load.version();
+            let open =
+                Open { load, version, is_bound, end, asked: BTreeMap::new(), reasons: BTreeMap::new() };
             writes.open.insert(number, open);
             number
         };
@@ -176,7 +190,12 @@ impl Nodes {
         }
         match reason {
             Some(reason) => open.reasons.insert(to, reason),
-            None => open.reasons.remove(&to),
+            None => {
+                if let Some(version) = open.version {
+                    self.note_held(epoch, to, version);
+                }
+                open.reasons.remove(&to)
+            }
         };
     }
 

@@ -131,6 +131,16 @@ impl Cached {
     }
 }
 
+fn claimed(
+    view: &dyn View,
+    system: BucketId,
+    (names, id): (&Mutex<ClaimNames>, BucketId),
+) -> Outcome<Option<Resolved>> {
+    let named = names.lock().unwrap_or_else(PoisonError::into_inner).name_of(view, system, id);
+    let Some(name) = named.map_err(unreadable)? else { return Ok(None) };
+    bucket::resolve_id(view, system, (&name, id)).map_err(unreadable)
+}
+
 impl Site {
     fn cached<T>(&self, find: impl FnOnce(&Cached) -> Option<T>) -> (u64, Option<T>) {
         let generation = self.changes.system_count();
@@ -200,12 +210,26 @@ impl Site {
     /// The bucket of an id as its claim says now, whatever is cached.
     pub(crate) async fn claim_of(&self, id: BucketId) -> Outcome<Option<Bucket>> {
         let (system, names) = (self.system, self.directory.names.clone());
-        let read = move |view: &dyn View| {
-            let named = names.lock().unwrap_or_else(PoisonError::into_inner).name_of(view, system, id);
-            let Some(name) = named.map_err(unreadable)? else { return Ok(None) };
-            bucket::resolve_id(view, system, (&name, id)).map_err(unreadable)
-        };
-        Ok(self.read(read).await?.map(Bucket::of))
+        Ok(self.read(move |view| claimed(view, system, (&names, id))).await?.map(Bucket::of))
+    }
+
+    /// Whether payload of a bucket may lie at a site; no where no claim of it has arrived, or none can be read.
+    pub(crate) fn may_lie_at(&self, id: BucketId, other: SiteId) -> bool {
+        if id == self.system {
+            return true;
+        }
+        let (generation, found) = self.cached(|cached| Some(cached.ids.get(&id)?.may_lie_at(other)));
+        if let Some(may) = found {
+            return may;
+        }
+        let read = claimed(&self.store.view(), self.system, (&self.directory.names, id));
+        let Some(bucket) = read.ok().flatten().map(Bucket::of) else { return false };
+        let may = bucket.may_lie_at(other);
+        let mut cached = self.directory.cached.write().unwrap_or_else(PoisonError::into_inner);
+        if cached.room(generation) {
+            cached.ids.insert(id, bucket);
+        }
+        may
     }
 
     /// What a name means: one that is not known here may have been claimed elsewhere a moment ago.

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
+mod along;
 mod caps;
 mod checking;
 mod circuits;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use skerry_base::{BucketId, Dot, Origin, Vector};
 use skerry_federation::{
-    Apply, Drop, FeedBatch, FeedItem, Fingerprint, Fresh, Keep, Loose, Replica, Span, Unreadable,
+    Apply, Drop, FeedBatch, FeedItem, Fingerprint, Fresh, Keep, Loose, Replica, Share, Span, Unreadable,
 };
 
 use super::RECORD;
@@ -124,14 +124,14 @@ impl Replica for Store {
         Ok(Vector::new())
     }
 
-    fn after(&self, bucket: BucketId, seen: &Vector, max_bytes: usize) -> Result<FeedBatch, Unreadable> {
+    fn after(&self, bucket: BucketId, seen: &Vector, share: Share) -> Result<FeedBatch, Unreadable> {
         let Some(held) = self.buckets.get(&bucket) else { return Ok(FeedBatch::default()) };
         let mut batch = FeedBatch::default();
         let mut bytes = 0;
         for (origin, last) in held.vector.iter() {
             for seq in seen.get(origin) + 1..=last {
                 let item = item(Dot { origin, seq });
-                if bytes > 0 && bytes + item.len() > max_bytes {
+                if bytes > 0 && bytes + item.len() > share.max_bytes {
                     batch.more = true;
                     return Ok(batch);
                 }
@@ -166,12 +166,12 @@ impl Replica for Store {
         bucket: BucketId,
         span: &Span,
         have: &BTreeSet<u64>,
-        max_bytes: usize,
+        share: Share,
     ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         for seq in self.dots(bucket, span).filter(|seq| !have.contains(seq)) {
             let item = item(Dot { origin: span.origin, seq });
-            if bytes > 0 && bytes + item.len() > max_bytes {
+            if bytes > 0 && bytes + item.len() > share.max_bytes {
                 return Ok((items, seq - 1));
             }
             bytes += item.len();
