@@ -283,6 +283,8 @@ impl Hands<'_> {
     fn link_down(&mut self, site: SiteId) {
         self.cx.peers.link_down(site, self.cx.now);
         self.location.link_down(site, &self.cx);
+        self.places.link_down(site);
+        self.membership.link_down(site);
         self.reconcile.link_down(site, &mut self.cx);
         self.feed.link_down(site, &mut self.cx);
     }
@@ -292,7 +294,7 @@ impl Hands<'_> {
         self.cx.peers.speaks(site, dialect);
         self.metered.met(site, dialect, &mut self.cx);
         self.location.spoke(site, &mut self.cx);
-        Places::met(site, &mut self.cx);
+        self.places.met(site, &mut self.cx);
     }
 
     /// A site that asks for records of a bucket, or tells of some, follows it.
@@ -393,7 +395,9 @@ impl Hands<'_> {
             Message::Gather(gather) => self.feed.gather_asked(from, gather, cx),
             Message::Gathered(gathered) => self.feed.gathered(from, gathered, cx),
             Message::Place(place) => {
-                if !cx.peers.placed(from, &place, cx.now) {
+                if cx.peers.placed(from, &place, cx.now) {
+                    self.places.heard(from, cx);
+                } else {
                     cx.refuse(from, "a coordinate of nowhere");
                 }
             }
@@ -411,6 +415,7 @@ impl Hands<'_> {
         self.membership.tick(&mut self.cx);
         if self.cx.peers.tick(self.cx.now) {
             self.location.turned(&mut self.cx);
+            self.places.turned(&mut self.cx);
         }
         self.places.tick(&mut self.cx);
         self.location.tick(&mut self.cx);

@@ -35,7 +35,6 @@ mod location;
 mod membership;
 pub mod message;
 mod metered;
-mod missed;
 mod output;
 mod peers;
 pub mod placement;
@@ -50,6 +49,7 @@ mod stats;
 mod together;
 pub mod turns;
 pub mod undecided;
+mod waits;
 
 pub use config::Config;
 pub use federation::Federation;

@@ -65,6 +65,9 @@ pub const FRESH_ITEMS: u64 = 16;
 pub const FRESH_BYTES: usize = 4 << 10;
 /// How often a site that sends news of few records without them is told that they are welcome.
 pub const FRESH_REMIND: Duration = Duration::from_secs(10);
+/// New links, of very many, over which a bucket that everybody follows is checked at once. After a cut into halves each site
+/// draws half as many across it: that none of them is, is once in ten million.
+pub const GREETED: usize = 32;
 /// First safety-net check after activity; doubles up to [`CHECK_MAX`].
 pub const CHECK_MIN: Duration = Duration::from_secs(15);
 /// Safety-net checks at rest.

@@ -14,7 +14,7 @@ use skerry_base::{Instant, SiteId};
 use crate::areas::view::{Entry, View};
 use crate::areas::{Coordinate, Landmark, level};
 use crate::message::Place;
-use crate::missed::Missed;
+use crate::waits::Waits;
 use crate::{Config, SiteEntry, limits, rest};
 
 /// Roster, links, round trips and landmarks.
@@ -27,12 +27,14 @@ pub(crate) struct Peers {
     rtts: BTreeMap<SiteId, Duration>,
     view: View,
     landmarks: BTreeSet<SiteId>,
+    /// K, and this site's own level, when they were drawn.
+    part: (u8, u8),
     /// What the other end of a link understands, once it has said so.
     speaks: BTreeMap<SiteId, u8>,
     /// What each site said last of that, over links that came and went: it draws landmarks as it did before its link broke.
     said: BTreeMap<SiteId, u8>,
     alive: BTreeSet<SiteId>,
-    missed: Missed,
+    missed: Waits,
     /// Who pays by the records, this site among them: it weighs nothing in the draw of landmarks.
     light: BTreeSet<SiteId>,
     /// This site pays for what crosses, but to and from the free ones; and so does who said so.
@@ -55,10 +57,11 @@ impl Peers {
             rtts: BTreeMap::new(),
             view,
             landmarks: BTreeSet::new(),
+            part: (1, 0),
             speaks: BTreeMap::new(),
             said: BTreeMap::new(),
             alive: BTreeSet::new(),
-            missed: Missed::default(),
+            missed: Waits::default(),
             light: BTreeSet::new(),
             pays: None,
             free: BTreeSet::new(),
@@ -204,6 +207,11 @@ impl Peers {
         (self.rtt(site), site)
     }
 
+    /// How many sites are linked, of the roster or not in it yet.
+    pub(crate) fn links(&self) -> usize {
+        self.links.len()
+    }
+
     /// All linked sites of the roster, in whatever order.
     pub(crate) fn linked(&self) -> impl Iterator<Item = SiteId> {
         self.links.intersection(&self.roster).copied()
@@ -313,6 +321,11 @@ impl Peers {
         if self.pays.is_some() { limits::CENSUS_PAID } else { limits::CHECK_MAX }
     }
 
+    /// Whether there are so many sites that what each says to all has to be little: the same number everywhere, as the roster is.
+    pub(crate) fn is_crowded(&self) -> bool {
+        rest::crowded(self.roster.len() as u64).is_some()
+    }
+
     /// How long the link to a site rests, if one of its ends pays for it.
     pub(crate) fn rests(&self, site: SiteId) -> Option<Duration> {
         self.pays_for(site).max(self.payers.get(&site).copied())
@@ -368,11 +381,15 @@ impl Peers {
         while let Some(site) = self.missed.take(now) {
             self.view.gone(site, now);
         }
-        let turned = self.view.settle(now).is_some();
-        if turned {
-            self.landmarks = self.view.landmarks().iter().map(|landmark: &Landmark| landmark.site).collect();
+        if self.view.settle(now).is_none() {
+            return false;
         }
-        turned
+        let landmarks = self.view.landmarks().iter().map(|landmark: &Landmark| landmark.site).collect();
+        let part = (self.view.k(), self.view.level(self.me));
+        let before =
+            (core::mem::replace(&mut self.landmarks, landmarks), core::mem::replace(&mut self.part, part));
+        // Among many somebody comes or goes all the time, mostly far from here.
+        !self.is_crowded() || before.0 != self.landmarks || before.1 != self.part
     }
 }
 

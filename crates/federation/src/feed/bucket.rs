@@ -267,8 +267,9 @@ impl Bucket {
 
     /// A new connection to a member.
     pub(super) fn meet(&mut self, site: SiteId) {
-        let source = self.source(site);
-        (source.tries, source.until) = (0, None);
+        if let Some(source) = self.sources.get_mut(&site) {
+            (source.tries, source.until) = (0, None);
+        }
         self.loose_told.remove(&site);
     }
 

@@ -210,7 +210,10 @@ impl Location {
     pub(crate) fn spoke(&mut self, site: SiteId, cx: &mut Context<'_>) {
         self.publisher.weigh(site, cx);
         self.publisher.sync(cx);
-        self.census.again(cx.now);
+        // Among many, all would ask anew whenever anybody comes.
+        if cx.peers.is_top(site) || !cx.peers.is_crowded() {
+            self.census.again(cx.now);
+        }
     }
 
     /// Who is told, or can be asked, may be others now.

@@ -7,6 +7,9 @@
 //! Quiet at rest: one probe and its answer per site and period, 10 s over wide links; none where one end pays for what crosses
 //! ([`stand_in`]).
 //!
+//! A greeting is answered by a full packet of who lives. Among very many, where one that comes back would be greeted by all and
+//! would greet them all, greetings are drawn out ([`hello`]): who is known before its turn is told one life, and answers nothing.
+//!
 //! Invariants: only sites of the roster are reported; alive and dead alternate for a site; a timer that foca
 //! asked for is delivered once, in order.
 
@@ -21,8 +24,10 @@ use rand::rngs::StdRng;
 use skerry_base::{Instant, SiteId};
 
 use crate::context::Context;
+use crate::waits::Waits;
 use crate::{Config, Message, Output, limits};
 
+mod hello;
 mod identity;
 mod runtime;
 mod stand_in;
@@ -32,6 +37,10 @@ use runtime::Effects;
 
 /// How often a linked site that is not heard of is greeted.
 const GREET: Duration = Duration::from_secs(30);
+
+/// Among very many, new links are greeted over so long for each site of the roster: 20 s among a thousand. The answer to one
+/// greeting names some forty sites that live.
+const GREETINGS: Duration = Duration::from_millis(20);
 
 /// Timers keep the order of submission among equals.
 type TimerKey = (Instant, u64);
@@ -44,6 +53,8 @@ pub(crate) struct Membership {
     heard: BTreeSet<SiteId>,
     reported: BTreeSet<SiteId>,
     greet_at: Option<Instant>,
+    /// Of very many that are linked: who is greeted when, unless it speaks first.
+    greetings: Waits,
 }
 
 impl Membership {
@@ -57,6 +68,7 @@ impl Membership {
             heard: BTreeSet::new(),
             reported: BTreeSet::new(),
             greet_at: None,
+            greetings: Waits::default(),
         }
     }
 
@@ -66,18 +78,40 @@ impl Membership {
 
     pub(crate) fn next_wake(&self) -> Option<Instant> {
         let timer = self.timers.keys().next().map(|(at, _)| *at);
-        [timer, self.greet_at].into_iter().flatten().min()
+        [timer, self.greet_at, self.greetings.next_wake()].into_iter().flatten().min()
     }
 
-    /// A link is up: say hello. Whatever life the other is in, it answers with who is alive.
+    /// A link is up: say hello. Whatever life the other is in, it answers with who is alive. Among many each has its turn.
     pub(crate) fn link_up(&mut self, site: SiteId, cx: &mut Context<'_>) {
-        if cx.peers.is_linked(site) {
-            self.run(cx, |foca, effects| foca.announce(Identity::unknown(site), effects));
-            self.greet_at.get_or_insert(cx.now.after(GREET));
+        if !cx.peers.is_linked(site) {
+            return;
         }
+        if cx.peers.is_crowded() {
+            self.greetings.add(site, self.greeting_at(cx));
+        } else {
+            self.run(cx, |foca, effects| foca.announce(Identity::unknown(site), effects));
+        }
+        self.greet_at.get_or_insert(cx.now.after(GREET));
+    }
+
+    pub(crate) fn link_down(&mut self, site: SiteId) {
+        self.greetings.remove(site);
+    }
+
+    /// When to greet one of many: drawn over a while in which who knows nobody learns of most others from the first it greets,
+    /// and who knows most hears of the newcomer by gossip; so these wait until that is over.
+    fn greeting_at(&self, cx: &mut Context<'_>) -> Instant {
+        let sites = cx.peers.roster().len();
+        let span = GREETINGS * u32::try_from(sites).unwrap_or(u32::MAX);
+        let knows_most = self.heard.len() * 8 >= sites * 7;
+        let wait = if knows_most { span + span.mul_f64(2.0 * cx.draw()) } else { span.mul_f64(cx.draw()) };
+        cx.now.after(wait)
     }
 
     pub(crate) fn receive(&mut self, from: SiteId, packet: &Bytes, cx: &mut Context<'_>) {
+        if hello::knows(packet, *self.foca.identity()) {
+            self.greetings.remove(from);
+        }
         if !self.run(cx, |foca, effects| foca.handle_data(packet, effects)) {
             cx.refuse(from, "a packet that SWIM does not take");
         }
@@ -97,8 +131,27 @@ impl Membership {
             let delivered = self.run(cx, |foca, effects| foca.handle_timer(timer, effects));
             cx.hold(delivered, "SWIM does not take its own timer");
         }
+        while let Some(site) = self.greetings.take(cx.now) {
+            self.greet_one(site, cx);
+        }
         if self.greet_at.is_some_and(|at| at <= cx.now) {
             self.greet(cx);
+        }
+    }
+
+    /// The turn of one of many. Who is heard of by way of others need not say who is alive; it is told in which life this site
+    /// is, for gossip reaches nearly all and not all, and a probe of a life that has ended is not answered.
+    fn greet_one(&mut self, site: SiteId, cx: &mut Context<'_>) {
+        let known = self.foca.iter_members().map(|member| *member.id()).find(|known| known.site() == site);
+        match known {
+            Some(known) => {
+                if let Some(packet) = hello::packet(*self.foca.identity(), known) {
+                    cx.send(site, Message::Swim(packet));
+                }
+            }
+            None => {
+                self.run(cx, |foca, effects| foca.announce(Identity::unknown(site), effects));
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-//! Many links: what they cost together at rest, and that who is silent is found as soon as among few.
+//! Many links: what they cost together at rest and when a site comes back, that who is silent is found as soon as among few, and
+//! that what a cut kept apart comes together though most new links are passed over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -121,4 +122,79 @@ fn who_is_silent_among_many_is_dead_as_soon() {
     });
     world.run(seconds(120));
     assert!((0..3).all(|n| !world.sites[n].machine.is_alive(site_id(3))));
+}
+
+const MANY: usize = 160;
+
+/// So many sites, all linked, that have met.
+fn many() -> World {
+    let mut world = World::new(MANY, 7, millis(30));
+    world.start();
+    world.run(seconds(120));
+    world
+}
+
+/// Sites that do not count another as alive, each of these by all the others and all the others by each of them.
+fn missed(world: &World, of: &[usize]) -> Vec<(usize, usize)> {
+    let pairs = of.iter().flat_map(|n| (0..MANY).flat_map(|other| [(*n, other), (other, *n)]));
+    pairs.filter(|(at, n)| !world.sites[*at].machine.is_alive(site_id(*n))).collect()
+}
+
+/// Bytes and messages of a site that comes back, and of all the others together, beyond what all say at rest.
+#[test]
+fn who_comes_back_among_many_neither_asks_all_nor_is_asked_by_all() {
+    let mut world = many();
+    let said = |world: &World| {
+        let back = (world.sites[9].sent_bytes, world.sites[9].sent);
+        let all = |of: fn(&crate::world::Site) -> u64| world.sites.iter().map(of).sum::<u64>();
+        [back.0, back.1, all(|site| site.sent_bytes) - back.0, all(|site| site.sent) - back.1]
+    };
+    world.stop(9);
+    world.run(seconds(150));
+    assert!(!world.sites[3].machine.is_alive(site_id(9)));
+    let begun = said(&world);
+    world.run(seconds(60));
+    let rest = said(&world);
+    world.restart(9);
+    world.run(seconds(60));
+    let after = said(&world);
+    let beyond = [0, 1, 2, 3].map(|n| (after[n] - rest[n]).saturating_sub(rest[n] - begun[n]));
+    println!(
+        "back: {} bytes in {} messages; the others: {} in {}",
+        beyond[0], beyond[1], beyond[2], beyond[3]
+    );
+    assert_eq!(missed(&world, &[9]), [], "not heard of");
+    assert!(beyond[0] < 60_000 && beyond[2] < 180_000, "{beyond:?}");
+}
+
+/// Each is known by all in the life that it has ended, and nobody may take it for dead because of that.
+#[test]
+fn who_is_back_before_it_was_missed_is_never_taken_for_dead() {
+    let mut world = many();
+    let back: Vec<usize> = (0..MANY).step_by(4).collect();
+    back.iter().for_each(|n| world.restart(*n));
+    world.run(seconds(20));
+    for second in 20..240 {
+        world.run(seconds(1));
+        assert_eq!(missed(&world, &back), [], "after {second} s");
+    }
+}
+
+#[test]
+fn what_halves_wrote_apart_comes_together_as_they_meet() {
+    let mut world = many();
+    let halves =
+        || (0..MANY).flat_map(|a| (a + 1..MANY).map(move |b| (a, b))).filter(|(a, b)| a % 2 != b % 2);
+    halves().for_each(|(a, b)| world.cut(a, b));
+    for n in [4, 7] {
+        world.put(n, SYSTEM, n as u32);
+    }
+    world.run(seconds(200));
+    let all: Vec<usize> = (0..MANY).collect();
+    assert!(world.difference(SYSTEM, &all).is_some());
+    world.heal_all();
+    world.run(seconds(3));
+    world.assert_converged(SYSTEM, &all);
+    world.run(seconds(60));
+    assert_eq!(missed(&world, &all), []);
 }

@@ -1,4 +1,4 @@
-//! Who is neither linked nor alive, and when each of them is taken for absent.
+//! Sites that are waited for, and until when: who is neither linked nor alive, before it is taken for absent; who is to be greeted.
 //!
 //! Why here: at the start of a large federation these are nearly all sites, and at each step it is asked whether one is due.
 //! Invariant: both tables name the same sites, each once.
@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use skerry_base::{Instant, SiteId};
 
-/// Those of one site.
+/// All of one kind.
 #[derive(Debug, Default)]
-pub(crate) struct Missed {
+pub(crate) struct Waits {
     until: BTreeMap<SiteId, Instant>,
     order: BTreeSet<(Instant, SiteId)>,
 }
 
-impl Missed {
-    /// A site is missed from now on; who is missed already is absent no later for it.
+impl Waits {
+    /// A site is waited for from now on; one that is already is so no longer for it.
     pub(crate) fn add(&mut self, site: SiteId, until: Instant) {
         if let Entry::Vacant(free) = self.until.entry(site) {
             free.insert(until);
@@ -24,19 +24,19 @@ impl Missed {
         }
     }
 
-    /// It is there, or does not belong.
+    /// It is not any more.
     pub(crate) fn remove(&mut self, site: SiteId) {
         if let Some(until) = self.until.remove(&site) {
             self.order.remove(&(until, site));
         }
     }
 
-    /// When the next is taken for absent.
+    /// When the next is due.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
         self.order.first().map(|(until, _)| *until)
     }
 
-    /// One that is absent by now, and missed no more.
+    /// One that is due by now, and waited for no more.
     pub(crate) fn take(&mut self, now: Instant) -> Option<SiteId> {
         let (_, site) = self.order.first().copied().filter(|(until, _)| *until <= now)?;
         self.remove(site);
@@ -54,17 +54,17 @@ mod tests {
 
     #[test]
     fn each_is_absent_in_its_time_and_who_came_back_is_not() {
-        let mut missed = Missed::default();
+        let mut waits = Waits::default();
         for (n, until) in [(3, 10), (1, 20), (2, 10), (3, 30), (4, 5)] {
-            missed.add(site(n), Instant(until));
+            waits.add(site(n), Instant(until));
         }
-        missed.remove(site(4));
-        missed.remove(site(9));
-        assert_eq!((missed.next_wake(), missed.take(Instant(9))), (Some(Instant(10)), None));
-        let due: Vec<SiteId> = core::iter::from_fn(|| missed.take(Instant(15))).collect();
+        waits.remove(site(4));
+        waits.remove(site(9));
+        assert_eq!((waits.next_wake(), waits.take(Instant(9))), (Some(Instant(10)), None));
+        let due: Vec<SiteId> = core::iter::from_fn(|| waits.take(Instant(15))).collect();
         assert_eq!(due, [site(2), site(3)], "missed again is missed since before");
-        assert_eq!(missed.next_wake(), Some(Instant(20)));
-        missed.add(site(3), Instant(12));
-        assert_eq!(missed.next_wake(), Some(Instant(12)), "anew after it was absent");
+        assert_eq!(waits.next_wake(), Some(Instant(20)));
+        waits.add(site(3), Instant(12));
+        assert_eq!(waits.next_wake(), Some(Instant(12)), "anew after it was absent");
     }
 }
