@@ -89,6 +89,9 @@ impl Bucket {
     /// A site said whether it has all that this one has; what it lacks it is told now.
     fn checked(&mut self, from: SiteId, vector: &Vector, (listen, equal): (bool, bool)) {
         let all = self.all(vector);
+        if equal {
+            self.source(from);
+        }
         let Self { floor, sources, most, listeners, .. } = self;
         // Said by nobody else at rest: who follows us has it all by now.
         if equal && let Some(source) = sources.get_mut(&from) {

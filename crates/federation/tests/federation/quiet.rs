@@ -202,3 +202,16 @@ fn silence_without_a_closed_link_is_noticed() {
     world.run(seconds(180));
     assert!((0..3).all(|n| (0..3).all(|m| world.sites[n].machine.is_alive(site_id(m)))));
 }
+
+/// Nothing is said at rest but that nothing differs: it is remembered of whom, for tombstones go by it.
+#[test]
+fn who_starts_anew_learns_at_rest_what_others_have() {
+    let mut world = World::new(3, 7, millis(30));
+    world.start();
+    world.put(0, crate::world::SYSTEM, 1);
+    world.run(seconds(30));
+    world.restart(1);
+    world.run(seconds(60));
+    let seen = world.sites[1].machine.seen(crate::world::SYSTEM);
+    assert!(seen.len() == 2 && seen.iter().all(|(_, vector)| vector.len() == 1), "{seen:?}");
+}
