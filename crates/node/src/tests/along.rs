@@ -142,7 +142,7 @@ async fn what_a_write_of_the_site_costs() {
         let write = |n: u64| async move {
             let begun = one.site().clock.now();
             let key = format!("{at_once}-{len}-{n}");
-            put(one, &key, Bytes::from(noise(len, n))).await.unwrap();
+            put(one, &key, noise(len, n)).await.unwrap();
             one.site().clock.now().since(begun)
         };
         let mut times: Vec<Duration> =
