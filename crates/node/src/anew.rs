@@ -22,13 +22,14 @@ use skerry_federation::alone::{Held, Remains};
 use skerry_federation::anew::{Anew, Own};
 use skerry_federation::departure::Standing;
 use skerry_gateway::service::{AnewStatus, ErrorKind, Outcome, ServiceError};
-use skerry_model::Entry;
-use skerry_model::bucket::{self as model, SiteState};
+use skerry_model::bucket::{self as model, SiteDocument, SiteState, SystemKey};
 use skerry_model::space::{self, DotRange, SpaceError};
+use skerry_model::{Entry, Record};
 use skerry_storage::{CommitError, Store};
 use tokio::sync::oneshot;
 
 use crate::drive::stored::{LIFE, Stored, forget, membership, say};
+use crate::nodes::Aside;
 use crate::paths::refusal;
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, entry, unreadable};
@@ -46,16 +47,25 @@ const NAMED: usize = 16;
 const LEAP: u64 = 1 << 16;
 
 /// What is not whole yet.
-pub(crate) struct Beginning(Mutex<Anew>);
+pub(crate) struct Beginning {
+    state: Mutex<Anew>,
+    /// Who was asked last and did not say what it has.
+    silent: Mutex<BTreeSet<SiteId>>,
+}
 
 impl Beginning {
     fn state(&self) -> MutexGuard<'_, Anew> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn silent(&self) -> MutexGuard<'_, BTreeSet<SiteId>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As the store says at the start.
     pub(crate) fn resume(node: skerry_base::NodeId, view: &dyn View) -> Result<Self, SpaceError> {
-        Ok(Self(Mutex::new(Anew::new(node, space::all_anew(view)?))))
+        let state = Mutex::new(Anew::new(node, space::all_anew(view)?));
+        Ok(Self { state, silent: Mutex::default() })
     }
 
     /// Whether there is any such bucket. None comes to them but at a start.
@@ -74,6 +84,22 @@ pub(crate) struct Start {
     pub(crate) me: SiteId,
     /// Whether it is a node of a site of several.
     pub(crate) is_fellow: bool,
+    /// Records of sites that lie beside the store: it may have lost those that it knew.
+    pub(crate) roster: Vec<Vec<u8>>,
+}
+
+impl Start {
+    /// Records of members that the store does not know.
+    fn forgotten(&self, known: &BTreeMap<SiteId, SiteDocument>) -> Vec<Record> {
+        let records = self.roster.iter().filter_map(|bytes| Record::admit(bytes).ok());
+        let is_forgotten = |record: &Record| {
+            let Some(SystemKey::Site(id)) = SystemKey::parse(&record.key) else { return false };
+            let document = model::document::<SiteDocument>(record).ok().flatten();
+            let is_member = document.is_some_and(|document| document.state == SiteState::Member);
+            record.bucket == self.system && is_member && id != self.me && !known.contains_key(&id)
+        };
+        records.filter(is_forgotten).collect()
+    }
 }
 
 /// Takes back what this node vouches for, if part of its journal is lost newly.
@@ -82,8 +108,12 @@ pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start)
     if !space::is_new_loss(&view, lost).map_err(unreadable)? {
         return Ok(());
     }
-    let sites = model::sites(&view, start.system).map_err(unreadable)?;
-    let is_alone = !sites.iter().any(|(id, known)| *id != start.me && known.state == SiteState::Member);
+    let sites: BTreeMap<SiteId, SiteDocument> =
+        model::sites(&view, start.system).map_err(unreadable)?.into_iter().collect();
+    let forgotten = start.forgotten(&sites);
+    let is_other =
+        |(id, known): (&SiteId, &SiteDocument)| *id != start.me && known.state == SiteState::Member;
+    let is_alone = forgotten.is_empty() && !sites.iter().any(is_other);
     let (members, vouched) =
         (members(&view).map_err(unreadable)?, space::vouched(&view).map_err(unreadable)?);
     drop(view);
@@ -110,6 +140,9 @@ pub(crate) async fn begin(store: &Arc<Store>, lost: &[(u64, u64)], start: Start)
             commit(store, entries).await?;
             begun += 1;
         }
+        // Nobody else sends them: who has them is dialled by them.
+        let system = start.system;
+        commit(store, move |view| space::keep(view, system, forgotten)).await?;
         tracing::error!(
             buckets = begun,
             "part of the journal is lost: this site takes what others have anew, and decides no conditions until all were asked"
@@ -161,6 +194,24 @@ impl Site {
         state.waits(bucket, others).is_empty() && (bucket == self.system || !state.contains(self.system))
     }
 
+    /// Whether of a bucket that is begun anew all others were heard that can be: what such a one has overwritten, or killed, is so
+    /// here as well.
+    pub(crate) fn is_heard_of_linked(&self, bucket: BucketId) -> bool {
+        let (others, state) = (others(self), self.anew.state());
+        state.contains(bucket) && !state.waits(bucket, others).into_iter().any(|other| self.linked(other))
+    }
+
+    /// For whom a bucket that is begun anew waits without taking anything: they are not linked, or do not say what they have.
+    pub(crate) fn waits_in_vain(&self, bucket: BucketId) -> Option<String> {
+        let (others, silent) = (others(self), self.anew.silent().clone());
+        let waits = self.anew.state().waits(bucket, others);
+        let (vain, taken): (Vec<SiteId>, Vec<SiteId>) =
+            waits.into_iter().partition(|other| !self.linked(*other) || silent.contains(other));
+        let names: Vec<String> = vain.iter().take(NAMED).map(|other| named(self, &silent, *other)).collect();
+        let is_vain = taken.is_empty() && !names.is_empty();
+        is_vain.then(|| format!("this site lost part of its journal, and waits for {}", names.join(", ")))
+    }
+
     /// Refuses to decide, or to say for good, what rests on records of a bucket of which some were lost here and not all others
     /// were asked yet.
     pub(crate) fn check_whole(&self, bucket: BucketId) -> Outcome<()> {
@@ -176,8 +227,16 @@ pub(crate) fn lost_some() -> ServiceError {
     ServiceError::new(ErrorKind::HomeUnreachable, message)
 }
 
-/// Asks again and again, until all is whole.
+/// Asks again and again, until all is whole. Meanwhile the homes of a node are left to the others of its site.
 pub(crate) async fn work(site: Arc<Site>) {
+    tokio::select! {
+        () = ask_all(&site) => {}
+        () = Aside::default().keep(&site) => {}
+    }
+    site.nodes.stand_aside(false);
+}
+
+async fn ask_all(site: &Arc<Site>) {
     loop {
         let mut buckets = site.anew.buckets();
         if buckets.is_empty() {
@@ -185,9 +244,9 @@ pub(crate) async fn work(site: Arc<Site>) {
         }
         // First who there is, and who decides; what comes of it is looked at with the next turn.
         buckets.sort_by_key(|bucket| *bucket != site.system);
-        let (others, mut silent) = (others(&site), BTreeSet::new());
+        let (others, mut silent) = (others(site), BTreeSet::new());
         for bucket in buckets {
-            if let Err(error) = look(&site, bucket, &others, &mut silent).await {
+            if let Err(error) = look(site, bucket, &others, &mut silent).await {
                 tracing::debug!(%bucket, %error, "what others have of the bucket is not known yet");
             }
             if bucket == site.system && site.check_whole(bucket).is_ok() {
@@ -229,6 +288,10 @@ async fn look(
         let mut said = Vec::new();
         for (other, answer, is_late) in join_all(asked).await {
             silent.extend((answer.is_none() && is_late).then_some(other));
+            match answer {
+                Some(_) => site.anew.silent().remove(&other),
+                None => site.anew.silent().insert(other),
+            };
             said.extend(answer.map(|answer| (other, answer)));
         }
         hear(site, bucket, said).await?;
@@ -315,13 +378,10 @@ pub(crate) fn status(site: &Site) -> Option<AnewStatus> {
     if buckets.is_empty() {
         return None;
     }
-    let others = others(site);
+    let (others, silent) = (others(site), site.anew.silent().clone());
     let waits = |bucket: &BucketId| state.waits(*bucket, others.iter().copied());
     let waits: BTreeSet<SiteId> = buckets.iter().flat_map(waits).collect();
-    let named = |other: &SiteId| {
-        let name = site.peers.roster.name(*other);
-        if site.linked(*other) { name } else { format!("{name} (not linked)") }
-    };
+    let named = |other: &SiteId| named(site, &silent, *other);
     Some(AnewStatus {
         buckets: buckets.iter().filter(|bucket| **bucket != site.system).count() as u64,
         names: buckets.contains(&site.system),
@@ -330,11 +390,25 @@ pub(crate) fn status(site: &Site) -> Option<AnewStatus> {
     })
 }
 
-/// What a site answers that cannot say yet what it holds.
+/// Who is waited for, and why it is not heard.
+fn named(site: &Site, silent: &BTreeSet<SiteId>, other: SiteId) -> String {
+    let name = site.peers.roster.name(other);
+    match site.linked(other) {
+        false => format!("{name} (not linked)"),
+        true if silent.contains(&other) => {
+            format!("{name} (does not say what it has: slow, or of a release before: update it)")
+        }
+        true => name,
+    }
+}
+
+/// What a site answers that cannot say yet what it holds. Once it has all that those have who are linked it says so, however long
+/// others are away: who goes on counting on what was lost here copies nothing.
 pub(crate) fn check_says(site: &Site, bucket: BucketId) -> Outcome<()> {
-    site.check_whole(bucket).map_err(|_| {
-        refusal::unreachable(
-            "this site lost part of its journal and is still taking what others have of the bucket",
-        )
-    })
+    if site.check_whole(bucket).is_ok() || site.is_heard_of_linked(bucket) {
+        return Ok(());
+    }
+    Err(refusal::unreachable(
+        "this site lost part of its journal and is still taking what others have of the bucket",
+    ))
 }

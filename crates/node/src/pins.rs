@@ -342,10 +342,10 @@ async fn walk(site: &Arc<Site>, pin: &Pin) -> Outcome<()> {
     }
     if !whole {
         // Something that is not here for another reason stays away when all records are here.
-        progress.taking = progress.reason.is_none()
-            && !site.boxes.linked().is_empty()
-            && site.leaving.waits(bucket.id).is_none();
-        progress.reason.get_or_insert_with(|| "this site is still taking the bucket's records".into());
+        let waits = site.leaving.waits(bucket.id).or_else(|| site.waits_in_vain(bucket.id));
+        progress.taking = progress.reason.is_none() && !site.boxes.linked().is_empty() && waits.is_none();
+        let taking = || "this site is still taking the bucket's records".into();
+        progress.reason.get_or_insert_with(|| waits.unwrap_or_else(taking));
     } else if progress.prefetch && progress.reason.is_none() {
         keep(site, pin, None).await?;
         progress.done = true;

@@ -527,7 +527,9 @@ async fn begin_anew(
     recovery: &Recovery,
 ) -> Result<(), StartError> {
     let system = system_bucket(&admission::federation_id(&trust.root));
-    let start = anew::Start { system, me: trust.statement.site, is_fellow: config.site.seats > 1 };
+    let (me, is_fellow) = (trust.statement.site, config.site.seats > 1);
+    let roster = init::take_roster(Path::new(&config.node.dir))?;
+    let start = anew::Start { system, me, is_fellow, roster };
     Ok(anew::begin(store, &recovery.lost, start).await?)
 }
 

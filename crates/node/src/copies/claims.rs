@@ -26,7 +26,7 @@ const PAGES: usize = 100_000;
 
 /// Answers which versions are held here.
 pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings) -> Outcome<Response> {
-    // Its vector covers next to nothing for a while: all others would make copies anew of what is here.
+    // Its vector covers next to nothing for a moment: all others would make copies anew of what is here.
     crate::anew::check_says(site, asked.bucket)?;
     let life = site.copies.word_of(asked.bucket, site.stamps.origin_of(asked.bucket));
     let nothing = Held { life, spans: Spans::default().encode().into(), upto: Vector::new(), more: false };
@@ -55,16 +55,27 @@ pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings) -> Outcome<Respons
     Ok(Response::Holdings(Box::new(page)))
 }
 
-/// Asks a site what it holds of a bucket, unless it said so in this life; true if it answered. Of a site that never
-/// said anything only what lies behind `from` matters.
-pub(crate) async fn ask(site: &Arc<Site>, bucket: BucketId, other: SiteId, from: &Vector) -> bool {
+/// What became of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// All was said.
+    Said,
+    /// Not yet of this bucket: of others it may be.
+    Refused,
+    /// No answer, or none that makes sense.
+    Silent,
+}
+
+/// Asks a site what it holds of a bucket, unless it said so in this life. Of a site that never said anything only what lies behind
+/// `from` matters.
+pub(crate) async fn ask(site: &Arc<Site>, bucket: BucketId, other: SiteId, from: &Vector) -> Word {
     let known = site.copies.life(bucket, other);
     say_all(site, bucket, other, known, from).await
 }
 
 /// Asks a site all that it holds of a bucket, whatever it said before.
 pub(crate) async fn ask_anew(site: &Arc<Site>, bucket: BucketId, other: SiteId) -> bool {
-    say_all(site, bucket, other, None, &Vector::new()).await
+    say_all(site, bucket, other, None, &Vector::new()).await == Word::Said
 }
 
 async fn say_all(
@@ -73,7 +84,7 @@ async fn say_all(
     other: SiteId,
     known: Option<Origin>,
     from: &Vector,
-) -> bool {
+) -> Word {
     let _asking = site.copies.asking(bucket, Question::Holdings(other));
     let believed = site.copies.with(|machine| machine.known(bucket, other).is_some());
     let mut from = if believed { Vector::new() } else { from.clone() };
@@ -82,25 +93,30 @@ async fn say_all(
     for _ in 0..PAGES {
         let request = Request::Holdings(Holdings { bucket, life: known, from: from.clone() });
         let answer = site.peers.call(other, &request).await.map(|answer| answer.response);
-        let Ok(Response::Holdings(page)) = answer else { return false };
+        let page = match answer {
+            Ok(Response::Holdings(page)) => page,
+            Ok(Response::Refused { .. }) => return Word::Refused,
+            _ => return Word::Silent,
+        };
         if known == Some(page.life) {
-            return true;
+            return Word::Said;
         }
-        let Ok(spans) = Spans::decode(&page.spans) else { return false };
+        let Ok(spans) = Spans::decode(&page.spans) else { return Word::Silent };
         // It was started anew while it answered: the next turn asks again.
         if life.replace(page.life).is_some_and(|before| before != page.life) {
-            return false;
+            return Word::Silent;
         }
         // A page that comes no further, or sums without end: one damaged site must not keep all others from copies.
         let comes_further = !from.includes(&page.upto);
         sum.merge(&spans);
         from.merge(&page.upto);
         if page.more && (!comes_further || sum.ranges() > RANGES) {
-            return false;
+            return Word::Silent;
         }
         if !page.more {
-            return site.copies.said(bucket, other, page.life, sum, believed);
+            let is_believed = site.copies.said(bucket, other, page.life, sum, believed);
+            return if is_believed { Word::Said } else { Word::Silent };
         }
     }
-    false
+    Word::Silent
 }

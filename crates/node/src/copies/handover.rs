@@ -210,38 +210,72 @@ pub(crate) async fn page(site: &Arc<Site>, bucket: BucketId, mut seen: Vector) -
     tokio::task::spawn_blocking(read).await.map_err(refusal::task)?
 }
 
-/// Records that no feed covers, by bucket.
-pub(crate) type Loose = BTreeMap<BucketId, Vec<Kept>>;
-
-/// Those of all buckets. There are few: read alone a moment ago, or of lives that lost what came before them.
-pub(crate) async fn loose(site: &Arc<Site>) -> Outcome<Loose> {
-    let mut all = Loose::new();
-    for bucket in buckets(site).await? {
-        let store = site.store.clone();
-        let read = move || loose_of(&store, bucket);
-        let found = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
-        if !found.is_empty() {
-            all.insert(bucket, found);
-        }
-    }
-    Ok(all)
+/// Records that no feed covers.
+#[derive(Debug, Default)]
+pub(crate) struct Loose {
+    /// By bucket.
+    pub(crate) all: BTreeMap<BucketId, Vec<Kept>>,
+    /// From where they were looked through, and how far; none: from the first, to the last.
+    pub(crate) from: Option<(BucketId, Dot)>,
+    pub(crate) next: Option<(BucketId, Dot)>,
 }
 
-fn loose_of(store: &Store, bucket: BucketId) -> Outcome<Vec<Kept>> {
+impl Loose {
+    /// Whether these are all that there are.
+    pub(crate) const fn is_all(&self) -> bool {
+        self.from.is_none() && self.next.is_none()
+    }
+}
+
+/// Those of all buckets, at most about `most` of them, from one on. There are few: read alone a moment ago, or of lives that lost
+/// what came before them. But at a site that lost part of its journal it may be all that it has.
+pub(crate) async fn loose(site: &Arc<Site>, from: Option<(BucketId, Dot)>, most: usize) -> Outcome<Loose> {
+    let mut found = Loose { from, ..Loose::default() };
+    let mut left = most;
+    let begins = |bucket: &BucketId| from.is_none_or(|(first, _)| *bucket >= first);
+    for bucket in buckets(site).await?.into_iter().filter(begins) {
+        let store = site.store.clone();
+        let first = from.filter(|(of, _)| *of == bucket).map(|(_, dot)| dot);
+        let read = move || loose_of(&store, bucket, first, left);
+        let (some, next) = tokio::task::spawn_blocking(read).await.map_err(refusal::task)??;
+        left = left.saturating_sub(some.len());
+        if !some.is_empty() {
+            found.all.insert(bucket, some);
+        }
+        if let Some(next) = next {
+            found.next = Some((bucket, next));
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Those of a bucket, and with which to go on if there are more.
+fn loose_of(
+    store: &Store,
+    bucket: BucketId,
+    from: Option<Dot>,
+    most: usize,
+) -> Outcome<(Vec<Kept>, Option<Dot>)> {
     let view = &store.view();
     let have = BTreeSet::new();
     let mut all = Vec::new();
-    for loose in space::loose(view, bucket).map_err(unreadable)? {
-        let mut from = Some(loose.covered.saturating_add(1));
-        while let Some(seq) = from {
-            let first = Dot { origin: loose.origin, seq };
+    for origin in space::marked(view, bucket).map_err(unreadable)? {
+        let seq = space::vector_entry(view, bucket, origin).map_err(unreadable)?.checked_add(1);
+        let begins = seq.map(|seq| Dot { origin, seq });
+        let begins = begins.map(|first| from.map_or(first, |from| first.max(from)));
+        let mut next = begins.filter(|first| first.origin == origin);
+        while let Some(first) = next {
+            if all.len() >= most {
+                return Ok((all, Some(first)));
+            }
             let found = space::records_in(view, bucket, (first, u64::MAX), &have, PAGE);
             let (items, upto) = found.map_err(unreadable)?;
             all.extend(items.into_iter().filter_map(|item| Kept::of(store, bucket, item, true)));
-            from = upto.checked_add(1);
+            next = upto.checked_add(1).map(|seq| Dot { origin, seq });
         }
     }
-    Ok(all)
+    Ok((all, None))
 }
 
 /// Uploads that nobody completed, of all buckets: also those that this site does not follow.

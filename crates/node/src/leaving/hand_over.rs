@@ -227,7 +227,7 @@ fn begin(
 async fn heard(site: &Arc<Site>, bucket: BucketId, stay: &BTreeSet<SiteId>) -> BTreeMap<SiteId, Origin> {
     let ask = |other: SiteId| async move {
         let answered = claims::ask(site, bucket, other, &Vector::new()).await;
-        let life = site.copies.life(bucket, other).filter(|_| answered)?;
+        let life = site.copies.life(bucket, other).filter(|_| answered == claims::Word::Said)?;
         Some((other, life))
     };
     let asked = stay.iter().copied().filter(|other| site.linked(*other)).map(ask);

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Nodes {
     /// Whether a node was heard so lately that it is worth while asking it.
-    fn is_near(&self, seat: Seat, now: Instant) -> bool {
+    pub(super) fn is_near(&self, seat: Seat, now: Instant) -> bool {
         self.heard(seat).is_some_and(|at| now.since(at) <= SILENCE)
     }
 

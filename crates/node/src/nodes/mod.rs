@@ -22,6 +22,7 @@ use skerry_base::{BucketId, Instant, NodeId, SiteId};
 use skerry_federation::site_view::{Durable, Gaps, Input, Said, Seat, Seats, Standing, View, limits};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+mod aside;
 mod ask;
 mod bodies;
 mod catch_up;
@@ -40,6 +41,7 @@ mod talk;
 mod word;
 mod writes;
 
+pub(crate) use aside::Aside;
 pub(crate) use holding::Fence;
 pub(crate) use invite::offer;
 pub(crate) use leases::{heads, page};

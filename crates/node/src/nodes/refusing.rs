@@ -34,6 +34,8 @@ const ASKED_EVERY: Duration = Duration::from_millis(250);
 pub(super) struct Refusing {
     /// It found no room, and not yet enough of it again.
     is_full: AtomicBool,
+    /// It leaves its homes to the others.
+    is_aside: AtomicBool,
 }
 
 /// Whether it refuses, from one look to the next.
@@ -55,7 +57,8 @@ impl Look {
     ) -> Option<Input> {
         let is_full = self.is_full(&nodes.refusing.is_full, store, now);
         let hangs = self.hangs(store, now);
-        let refuses = is_full || hangs || !duties.allows(Act::Hold);
+        let is_aside = nodes.refusing.is_aside.load(Ordering::Acquire);
+        let refuses = is_full || hangs || is_aside || !duties.allows(Act::Hold);
         if std::mem::replace(&mut self.refuses, refuses) == refuses {
             return None;
         }
@@ -63,6 +66,11 @@ impl Look {
             (true, _) if hangs => {
                 tracing::error!(
                     "the disk of this node hangs: it holds nothing for the others of its site until it answers"
+                );
+            }
+            (true, false) if is_aside => {
+                tracing::warn!(
+                    "this node lost entries and leaves the view of its site until its homes have passed on"
                 );
             }
             (true, true) => tracing::warn!("this node has no room for what the others of its site write"),
@@ -119,6 +127,17 @@ impl Nodes {
         }
     }
 
+    /// This node leaves its homes to the others, or has.
+    pub(crate) fn stand_aside(&self, is_aside: bool) {
+        self.refusing.is_aside.store(is_aside, Ordering::Release);
+    }
+
+    /// Whether so many others are heard, and can hold, that the view goes on without this node.
+    pub(super) fn goes_on_without_me(&self, now: Instant) -> bool {
+        let others = self.all.iter().filter(|seat| *seat != self.me && self.is_near(*seat, now));
+        others.filter(|seat| !self.does_refuse(*seat)).count() >= self.all.majority()
+    }
+
     /// Whether a node said that it cannot hold.
     pub(super) fn does_refuse(&self, seat: Seat) -> bool {
         lock(&self.shown).refusing.contains(seat)
@@ -156,6 +175,8 @@ pub(super) fn why(site: &Site, seat: Seat) -> Option<String> {
     Some(match member.map(|member| site.duties.of(member).duty) {
         Some(Duty::Freeze) => format!("{name} is frozen for maintenance (skerry site resume {name})"),
         Some(Duty::Drain) => format!("{name} is being emptied"),
-        _ => format!("{name} has no room for what others write, or its disk does not answer"),
+        _ => format!(
+            "{name} has no room for what others write, its disk does not answer, or it lost entries and leaves its homes to the others"
+        ),
     })
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use skerry_base::codec;
+use skerry_base::kv::View;
 use skerry_base::{BucketId, ChunkId, NodeId, SiteId};
 use skerry_gateway::service::{Outcome, ServiceError, UploadTarget};
 use skerry_model::space;
@@ -130,6 +131,7 @@ impl Answers {
             }
             Request::Follow { bucket } => plain(members::follow_asked(site, bucket).await),
             Request::Remains { bucket } => plain(super::orphans::answer(site, bucket).await),
+            Request::Kept(read) => kept(site, *read).await,
         }
     }
 }
@@ -144,16 +146,12 @@ pub(crate) async fn object(site: &Arc<Site>, read: Read, most: u64) -> (Response
     if !site.is_member(read.bucket) {
         return (Response::NotMember, Vec::new());
     }
-    let (store, bucket, me) = (site.store.clone(), read.bucket, site.id);
+    let (store, bucket) = (site.store.clone(), read.bucket);
     // Looked up first: what it becomes complete with is found.
     let is_complete = site.is_complete(bucket);
-    let find = move || {
-        // A version that is named is no other one elsewhere.
-        let is_sure = is_complete || !matches!(read.which, Which::Current);
-        match is_sure || is_taken(&store, me, &read)? {
-            true => found(&store, read, most),
-            false => Ok((Response::Joining, Vec::new())),
-        }
+    let find = move || match is_complete || is_taken(&store.view(), &read)? {
+        true => found(&store, read, most),
+        false => Ok((Response::Joining, Vec::new())),
     };
     match tokio::task::spawn_blocking(find).await.map_err(refusal::task) {
         Ok(Ok((Response::NoObject { .. }, _))) if !is_complete => (Response::Joining, Vec::new()),
@@ -162,23 +160,48 @@ pub(crate) async fn object(site: &Arc<Site>, read: Read, most: u64) -> (Response
     }
 }
 
-/// Whether a site that is still taking a bucket's records has come by what is current here by taking them, or wrote it: what it
-/// read long ago may have been overwritten or deleted since.
-fn is_taken(store: &skerry_storage::Store, me: SiteId, read: &Read) -> Outcome<bool> {
-    let view = &store.view();
-    let Found::Object(record) = Wanted::look(view, read.bucket, &read.key, None)? else { return Ok(true) };
-    Ok(record.site == me || get::is_taken(view, &record)?)
+/// Whether a site that is still taking a bucket's records has come by what is asked for by taking them: what it read, or wrote,
+/// long ago may have been overwritten, deleted or erased since.
+fn is_taken(view: &dyn View, read: &Read) -> Outcome<bool> {
+    match look(view, read)? {
+        Found::Object(record) => get::is_taken(view, &record),
+        _ => Ok(true),
+    }
 }
 
-fn found(store: &skerry_storage::Store, read: Read, most: u64) -> Outcome<(Response, Vec<Bytes>)> {
-    let view = &store.view();
+/// An object of a bucket that this site takes anew, for who got it of nobody else: as it was before part of the journal was lost.
+async fn kept(site: &Arc<Site>, read: Read) -> (Response, Vec<Bytes>) {
+    let (store, bucket) = (site.store.clone(), read.bucket);
+    // A version here that is overwritten or dead at one that is linked is so here as well, once that one was heard.
+    if !site.is_heard_of_linked(bucket) {
+        return object(site, read, u64::MAX).await;
+    }
+    let find = move || -> Outcome<_> {
+        let view = &store.view();
+        let Found::Object(record) = look(view, &read)? else { return Ok((Response::Joining, Vec::new())) };
+        let former = space::former(view, bucket).map_err(unreadable)?.unwrap_or_default();
+        match former.covers(record.dot) || get::is_taken(view, &record)? {
+            true => found(&store, read, u64::MAX),
+            false => Ok((Response::Joining, Vec::new())),
+        }
+    };
+    let found = tokio::task::spawn_blocking(find).await.map_err(refusal::task);
+    found.flatten().unwrap_or_else(|error| (list::refused(&error), Vec::new()))
+}
+
+/// What is wanted, as it is here.
+fn look(view: &dyn View, read: &Read) -> Outcome<Found> {
     let version = match read.which {
         Which::Current => None,
         Which::Null => Some(space::VersionId::Null),
         Which::Dot(dot) => Some(space::VersionId::Dot(dot)),
     };
-    let looked = Wanted::look(view, read.bucket, &read.key, version)?;
-    let record = match looked {
+    Wanted::look(view, read.bucket, &read.key, version)
+}
+
+fn found(store: &skerry_storage::Store, read: Read, most: u64) -> Outcome<(Response, Vec<Bytes>)> {
+    let view = &store.view();
+    let record = match look(view, &read)? {
         Found::Object(record) => record,
         Found::Marker(marker) => {
             let vector = space::vector(view, read.bucket).map_err(unreadable)?;
@@ -234,7 +257,7 @@ async fn size(site: &Arc<Site>, bucket: BucketId) -> Outcome<Response> {
     if !site.is_complete(bucket) {
         return Ok(members::not_complete(site, bucket));
     }
-    let read = move |view: &dyn skerry_base::kv::View| {
+    let read = move |view: &dyn View| {
         let bytes = space::sums(view, bucket).map_err(unreadable)?.record_bytes;
         Ok(Response::Size { bytes, vector: space::vector(view, bucket).map_err(unreadable)? })
     };

@@ -48,6 +48,8 @@ pub(crate) async fn read(
             take(site, wanted, part, known, Taken { member, found, answer }).await
         }
         Some(Heard::Nothing(denied)) => nothing(site, wanted, &denied).await,
+        // Nobody else is a member: what there is, is here.
+        None if site.is_member(wanted.bucket.id) => Ok(here.clone()),
         None => Ok(Found::Nothing),
     }
 }
@@ -109,7 +111,7 @@ async fn race(
     question: &Request,
     is_unknown: bool,
 ) -> Outcome<Option<Heard>> {
-    let mut failed = Vec::new();
+    let (mut failed, mut joining) = (Vec::new(), Vec::new());
     let mut absent = None;
     let mut absence = Absence::new(asking.missing.clone());
     let mut rest: VecDeque<SiteId> = asking.sites.iter().copied().collect();
@@ -138,7 +140,10 @@ async fn race(
                     absence.left(member);
                     site.refuted(asking.bucket, member);
                 }
-                Ok((Response::Joining, _)) => failed.push(members::joining(site, member)),
+                Ok((Response::Joining, _)) => {
+                    joining.push(member);
+                    failed.push(members::joining(site, member));
+                }
                 Ok((Response::Refused { code, message }, _)) => return Err(refusal::relayed(&code, message)),
                 Ok(_) => failed.push(format!("{} answered something else", name())),
                 Err(error) => failed.push(format!("{}: {error}", name())),
@@ -157,8 +162,26 @@ async fn race(
     if is_unknown && absent.is_none() && site.is_member(asking.bucket) && !site.is_complete(asking.bucket) {
         failed.push(members::incomplete(site, asking.bucket));
     }
+    if absent.is_none() && !asking.unknown {
+        for member in joining {
+            if let Some(heard) = kept(site, member, question).await {
+                return Ok(Some(heard));
+            }
+        }
+    }
     asking.nobody(site, &failed)?;
     Ok(absent.map(Heard::Nothing))
+}
+
+/// What a member has that takes the bucket anew: nobody else who can be reached says anything, and it has heard all that it reaches.
+async fn kept(site: &Site, member: SiteId, question: &Request) -> Option<Heard> {
+    let Request::Read(read) = question else { return None };
+    let request = Request::Kept(Box::new(Read { part: Part::Nothing, ..read.clone() }));
+    let answer = site.peers.call(member, &request).await.ok()?;
+    match answer.response.clone() {
+        Response::Object(found) => Some(Heard::Object(member, found, answer)),
+        _ => None,
+    }
 }
 
 /// What one of them has given; waited for as long as the nearest has where one said that it gives.

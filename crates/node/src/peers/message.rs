@@ -103,6 +103,9 @@ pub(crate) enum Request {
     },
     /// As [`Request::Forward`], of a key of which the asker knows something. Said to who speaks [`super::mark::REPLACES`] only.
     Replace(Box<Replace>),
+    /// As [`Self::Read`], of what the site asked takes anew from others since it lost part of its journal: for an asker that got it
+    /// of nobody else. Releases before that close.
+    Kept(Box<Read>),
 }
 
 /// What a site wants of the nearest member of a bucket. It travels within messages of the federation machine, to whom it is bytes.

@@ -166,6 +166,14 @@ fn standing_v1_fixtures() {
 }
 
 #[test]
+fn kept_v1_fixture() {
+    let (bucket, which, part) = (BucketId([1; 16]), Which::Current, Part::Nothing);
+    let request = Request::Kept(Box::new(Read { bucket, key: "k".into(), which, part }));
+    assert_eq!(hex(&codec::encode(&request)), format!("011c{}016b0000", "01".repeat(16)));
+    assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+}
+
+#[test]
 fn remains_v1_fixtures() {
     use skerry_federation::alone::{Held, Remains};
     let request = Request::Remains { bucket: BucketId([1; 16]) };

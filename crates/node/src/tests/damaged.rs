@@ -10,7 +10,7 @@ use super::world::{TestSite, TestWorld};
 
 /// Bits flip in the last frame of the journal that holds these bytes, and the index is gone, which would know what it said.
 /// The site must not run.
-fn rot(site: &TestSite, bytes: &[u8]) {
+pub(super) fn rot(site: &TestSite, bytes: &[u8]) {
     let data = site.directory.path().join("data");
     let mut segments: Vec<_> =
         std::fs::read_dir(data.join("journal")).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -27,7 +27,7 @@ fn rot(site: &TestSite, bytes: &[u8]) {
     std::fs::remove_dir_all(data.join("index")).unwrap();
 }
 
-async fn anew(site: &TestSite) -> Option<AnewStatus> {
+pub(super) async fn anew(site: &TestSite) -> Option<AnewStatus> {
     site.services().admin.status().await.unwrap().anew
 }
 
@@ -45,7 +45,7 @@ async fn joins(site: &TestSite) {
 }
 
 /// The first has a bucket, the second follows it.
-async fn world_of(sites: usize) -> TestWorld {
+pub(super) async fn world_of(sites: usize) -> TestWorld {
     let world = TestWorld::new(sites).await;
     world.sites[0].create_bucket("photos").await.unwrap();
     if sites > 1 {
@@ -146,7 +146,7 @@ async fn a_home_that_lost_that_it_gave_itself_away_decides_nothing() {
     world.stop().await;
 }
 
-async fn has_key(site: &TestSite, key: &str) {
+pub(super) async fn has_key(site: &TestSite, key: &str) {
     site.until("it has come", || async { site.get("photos", key).await.is_ok() }).await;
 }
 

@@ -330,3 +330,27 @@ async fn a_site_that_is_still_joining_serves_nothing_that_it_read_long_ago() {
         world.stop().await;
     }
 }
+
+/// What it read, or wrote, before it was a member may have been overwritten in place since, and is not given by its name either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_is_still_joining_gives_others_no_null_version_that_it_read_long_ago() {
+    let (world, id) = apart(None, "manual").await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.put("photos", "k", "v1").await.unwrap();
+    assert_eq!(two.get("photos", "k").await.unwrap(), "v1");
+    let current = two.site().read(move |view| space::current(view, id, "k").map_err(unreadable));
+    let dot = current.await.unwrap().unwrap().dot;
+    one.put("photos", "k", "v2").await.unwrap();
+    two.cut(true).await;
+    two.put("photos", "other", "o").await.unwrap();
+    assert!(two.site().is_member(id) && !two.site().is_complete(id));
+    for (key, which) in [("k", Which::Null), ("k", Which::Dot(dot)), ("k", Which::Current)] {
+        let old = Read { bucket: id, key: key.into(), which, part: Part::Nothing };
+        let old = answer::object(two.site(), old, 0).await.0;
+        assert!(matches!(old, Response::Joining), "{which:?}: {old:?}");
+    }
+    let own = Read { bucket: id, key: "other".into(), which: Which::Null, part: Part::Nothing };
+    let own = answer::object(two.site(), own, 0).await.0;
+    assert!(matches!(own, Response::Object(_)), "{own:?}");
+    world.stop().await;
+}

@@ -32,6 +32,7 @@ mod lazy;
 mod leaving;
 mod left_behind;
 mod lost;
+mod lost_entries;
 mod metered;
 mod nearby;
 mod newer;

@@ -48,6 +48,8 @@ const LANDING: Duration = Duration::from_secs(10);
 const REPORT: Duration = Duration::from_secs(3);
 /// A site that had said that it is empty before it was started hears so long who follows what before it takes that back.
 const SETTLE: Duration = Duration::from_secs(60);
+/// Records that no feed covers in one look, some hundred bytes of memory each: the next goes on behind them.
+const LOOSE: usize = 50_000;
 /// A look is not begun sooner after another, whatever links do.
 const NEWS: Duration = Duration::from_secs(1);
 
@@ -90,6 +92,8 @@ struct Under {
     members: BTreeSet<(BucketId, SiteId)>,
     /// How far buckets were offered of which more is lacking than is offered at once.
     pages: Pages,
+    /// With which record that no feed covers the next look goes on; none: with the first.
+    loose_from: Option<(BucketId, Dot)>,
     few: Few,
     /// What does not read, of the look at hand.
     unread: Unread,
@@ -169,6 +173,7 @@ impl Drainer {
                 refusing: BTreeSet::new(),
                 members: BTreeSet::new(),
                 pages: Pages::default(),
+                loose_from: None,
                 few: Few::default(),
                 unread: Unread::default(),
                 looked: now,
@@ -239,25 +244,29 @@ impl Drainer {
         self.keys.clear();
         let own = handover::own(&self.site).await?;
         // Taken note of before others are asked: what comes later comes from them.
-        let loose = handover::loose(&self.site).await?;
+        let loose = handover::loose(&self.site, under.loose_from.take(), LOOSE).await?;
+        under.loose_from = loose.next;
         let covered = own.iter().map(|(bucket, own)| (*bucket, own.vector.clone())).collect();
         let members = own.iter().flat_map(|(bucket, own)| own.members.iter().map(|site| (*bucket, *site)));
         under.members = members.collect();
         self.tell(under, Input::Look(own), &mut steps);
         loop {
-            let mut questions = Vec::new();
+            let (mut questions, mut hands) = (Vec::new(), Vec::new());
             let mut scan = false;
             for step in std::mem::take(&mut steps) {
                 match step {
                     Output::Ask { bucket, site, life, from } => questions.push((bucket, site, life, from)),
                     Output::Follow(bucket, site) => self.have_followed(bucket, site).await,
-                    Output::Hand(bucket, site) => self.hand(bucket, site).await,
+                    Output::Hand(bucket, site) => hands.push((bucket, site)),
                     Output::Scan => scan = true,
                     Output::Lacks(lacking) => return Ok(Ended::Lacks(lacking)),
                     Output::Doubt => return Ok(Ended::Doubt),
                     Output::Safe(vectors) => return Ok(Ended::Safe(vectors)),
                 }
             }
+            // An heir that has not all yet is waited for, for seconds: not for one home behind the other.
+            let hand = |(bucket, to)| self.hand(bucket, to);
+            futures::stream::iter(hands).for_each_concurrent(QUESTIONS, hand).await;
             if scan {
                 let scanned = self.scan(under, &covered, &loose).await?;
                 self.tell(under, scanned, &mut steps);
@@ -306,7 +315,7 @@ impl Drainer {
             let mut from = Some(Vector::new());
             let mut demands = Demands::new();
             let mut page = under.pages.of(bucket);
-            let mut items = loose.get(&bucket).cloned().unwrap_or_default();
+            let mut items = loose.all.get(&bucket).cloned().unwrap_or_default();
             loop {
                 for item in items {
                     let places = match lacks(under, bucket, (&behind, &mut demands), &item) {
@@ -353,7 +362,9 @@ impl Drainer {
         others += match under.abandons_uploads {
             true => 0,
             false => handover::uploads(&self.site).await?,
-        } + held::count(&self.site).await?;
+        } + held::count(&self.site).await?
+            // What was not looked at may be here alone.
+            + u64::from(!loose.is_all());
         Ok(Input::Scanned { bodies, bytes, others, believed })
     }
 
@@ -440,7 +451,8 @@ impl Drainer {
         let most = going.into_values().max_by_key(BTreeSet::len).unwrap_or_default();
         let names: Vec<String> = most.iter().map(|site| self.site.peers.roster.name(*site)).collect();
         let away = under.few.away.iter().map(|site| self.site.peers.roster.name(*site)).collect();
-        let unread = unread(&under.unread, lacking);
+        let lost_some = || self.site.waits_in_vain(self.site.system).filter(|_| lacking.bodies == 0);
+        let unread = unread(&under.unread, lacking).or_else(lost_some);
         let paid = self.site.peers.uplink.may(Class::Copy).err().filter(|_| lacking.bodies > 0);
         let waits = || match waits_for(there, &names, lacking, (under.few.bodies, away)) {
             words if words.is_empty() => paid.unwrap_or_default(),

@@ -24,6 +24,8 @@ const HEED: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_secs(5);
 /// Nor is anybody waited for longer, however much there is that it says.
 const LONGEST: Duration = Duration::from_secs(10);
+/// Buckets of which a site may refuse to speak before it is left alone: its link may be metered.
+const REFUSED: usize = 16;
 /// Words that wait to be taken note of.
 const WORDS: usize = 64;
 
@@ -93,13 +95,16 @@ impl Hearing {
             self.asked.insert(other, (now, now));
             self.asking.spawn(async move {
                 let asking = async {
+                    let mut refused = 0;
                     for (bucket, from) in of {
-                        if !claims::ask(&site, bucket, other, &from).await {
-                            return false;
+                        match claims::ask(&site, bucket, other, &from).await {
+                            claims::Word::Said => drop(say.send(Word::Said(bucket, other, link)).await),
+                            // What it says of the next does not hang on that.
+                            claims::Word::Refused if refused < REFUSED => refused += 1,
+                            claims::Word::Refused | claims::Word::Silent => return false,
                         }
-                        say.send(Word::Said(bucket, other, link)).await.ok();
                     }
-                    true
+                    refused == 0
                 };
                 // However it ends it is heard of: else this site would never be asked again.
                 let said_all = AssertUnwindSafe(asking).catch_unwind().await.unwrap_or(false);

@@ -1,0 +1,345 @@
+//! What others meet at a site that lost part of its journal: reads, copies, pins, a drain, and the homes of a node.
+
+use std::os::unix::fs::FileExt;
+
+use skerry_base::SiteId;
+use skerry_federation::Federation;
+use skerry_gateway::service::{
+    BucketPatch, DutyRequest, ErrorKind, LossRequest, PinAct, PinRequest, WriteCondition,
+};
+use skerry_model::space;
+
+use super::damaged::{anew, has_key, rot, world_of};
+use super::tenures::ready;
+use super::within;
+use super::world::{TestSite, TestWorld, noise};
+use crate::copies::handover;
+use crate::init;
+use crate::paths::answer;
+use crate::peers::message::{Part, Read, Response, Which};
+use crate::site::{entry, unreadable};
+
+fn asked(bucket: skerry_base::BucketId, key: &str, which: Which) -> Read {
+    Read { bucket, key: key.into(), which, part: Part::Nothing }
+}
+
+async fn id_of(site: &TestSite) -> skerry_base::BucketId {
+    site.site().bucket("photos").await.unwrap().unwrap().id
+}
+
+/// Whether a site knows of another one that it does not follow a bucket.
+async fn is_stranger(site: &TestSite, bucket: skerry_base::BucketId, other: SiteId) -> bool {
+    let of = move |machine: &Federation, _: &dyn skerry_federation::Replica| {
+        machine.strangers(bucket).contains(&other)
+    };
+    site.site().drive.ask(of).await.unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_here_is_read_while_all_others_say_that_they_follow_nothing() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    for key in ["first", "which-rots", "later"] {
+        world.sites[0].put("photos", key, key.to_uppercase()).await.unwrap();
+    }
+    for site in &mut world.sites {
+        site.stop().await;
+    }
+    rot(&world.sites[0], b"which-rots");
+    world.sites[0].start().await;
+    // Nothing becomes whole meanwhile.
+    let site = world.sites[0].site().clone();
+    let gate = site.leaving.gate().await;
+    world.sites[1].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    let (id, other) = (id_of(one).await, two.id());
+    one.until("the other one follows nothing", || async { is_stranger(one, id, other).await }).await;
+    assert!(anew(one).await.is_some() && !site.is_complete(id));
+    assert_eq!(one.get("photos", "first").await.unwrap(), "FIRST");
+    assert_eq!(one.list("photos").await.unwrap(), ["first", "later"]);
+    // It cannot say that there is nothing.
+    assert_eq!(one.get("photos", "which-rots").await.unwrap_err().kind(), ErrorKind::Unreachable);
+    drop(gate);
+    one.until("all have been heard", || async { anew(one).await.is_none() }).await;
+    assert_eq!(one.get("photos", "which-rots").await.unwrap_err().kind(), ErrorKind::NoSuchKey);
+    world.stop().await;
+}
+
+/// What only it has others get of it, and of who has something newer if they reach one that has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_get_what_was_taken_before_where_nobody_else_can_be_asked() {
+    let mut world = world_of(3).await;
+    {
+        let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+        let patch = BucketPatch { join: Some("manual".into()), ..BucketPatch::default() };
+        one.services().admin.update_bucket("photos", patch).await.unwrap();
+        one.put("photos", "mine", "v1").await.unwrap();
+        two.put("photos", "theirs", "v1").await.unwrap();
+        one.until("it has come", || async { one.get("photos", "theirs").await.is_ok() }).await;
+        one.put("photos", "mine", "v2").await.unwrap();
+        one.put("photos", "later", "l").await.unwrap();
+        has_key(two, "later").await;
+        let manual = || async {
+            let found = three.site().bucket("photos").await.unwrap();
+            found.is_some_and(|found| three.site().joins(&found) == skerry_model::bucket::Joins::Manual)
+        };
+        three.until("the bucket is known", manual).await;
+    }
+    for site in &mut world.sites {
+        site.stop().await;
+    }
+    rot(&world.sites[0], b"mine");
+    world.sites[0].start().await;
+    assert!(!world.sites[0].core.as_ref().unwrap().recovery.lost.is_empty());
+    let id = id_of(&world.sites[0]).await;
+    let is_v1 = async |site: &TestSite, key: &str| {
+        let body = site.get("photos", key).await.ok();
+        body.is_some_and(|body| body == "v1")
+    };
+    world.sites[2].start().await;
+    {
+        let [one, _, three] = &world.sites[..] else { panic!("three sites") };
+        world.until_linked(one, three).await;
+        for (key, which) in [("mine", Which::Current), ("mine", Which::Null), ("theirs", Which::Current)] {
+            let said = answer::object(one.site(), asked(id, key, which), 0).await.0;
+            assert!(matches!(said, Response::Joining), "who has something newer is asked first: {said:?}");
+        }
+        // Nobody else can be asked.
+        for key in ["mine", "theirs"] {
+            three.until("it is given", || async { is_v1(three, key).await }).await;
+            assert_eq!(one.get("photos", key).await.unwrap(), "v1");
+        }
+        assert!(!three.site().is_member(id) && anew(one).await.is_some());
+    }
+    world.sites[1].start().await;
+    let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+    world.until_linked(two, three).await;
+    for site in [three, one] {
+        site.until("the newer one is read", || async {
+            site.get("photos", "mine").await.is_ok_and(|body| body == "v2")
+        })
+        .await;
+    }
+    world.stop().await;
+}
+
+/// Bits flip wherever these bytes lie in the journal, and the index is gone.
+fn rot_all(site: &TestSite, bytes: &[u8]) {
+    rot(site, bytes);
+    let journal = site.directory.path().join("data").join("journal");
+    for entry in std::fs::read_dir(journal).unwrap() {
+        let path = entry.unwrap().path();
+        let content = std::fs::read(&path).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        for (at, window) in content.windows(bytes.len()).enumerate() {
+            if window == bytes {
+                file.write_all_at(&[!bytes[0]], at as u64).unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_site_that_lost_the_record_of_the_only_other_one_finds_it_again() {
+    let mut world = world_of(2).await;
+    world.sites[0].put("photos", "first", "FIRST").await.unwrap();
+    has_key(&world.sites[1], "first").await;
+    for site in &world.sites {
+        let place = site.directory.path().to_owned();
+        let is_kept = || async { init::take_roster(&place).unwrap().len() == 2 };
+        site.until("the records of sites lie beside the store", is_kept).await;
+    }
+    let name = format!("site/{}", world.sites[1].id());
+    for site in &mut world.sites {
+        site.stop().await;
+    }
+    rot_all(&world.sites[0], name.as_bytes());
+    world.sites[0].start().await;
+    assert!(!world.sites[0].core.as_ref().unwrap().recovery.lost.is_empty());
+    world.sites[1].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    one.until("all have been heard", || async { anew(one).await.is_none() }).await;
+    one.put("photos", "second", "SECOND").await.unwrap();
+    has_key(two, "second").await;
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_is_lost_with_its_frame_counts_as_held_there_no_more_though_a_site_is_away() {
+    let mut world = world_of(3).await;
+    let body = noise(20_000, 1);
+    world.sites[0].set_copies("photos", 2).await.unwrap();
+    world.sites[0].put("photos", "which-rots", body.clone()).await.unwrap();
+    {
+        let two = &world.sites[1];
+        has_key(two, "which-rots").await;
+        let unprotected = || async {
+            two.services().admin.bucket("photos").await.is_ok_and(|found| found.unprotected_bytes == 0)
+                && two.site().copies.life(id_of(two).await, world.sites[0].id()).is_some()
+        };
+        two.until("it counts on the first, which said what it holds", unprotected).await;
+        world.sites[0].put("photos", "later", "LATER").await.unwrap();
+        has_key(two, "later").await;
+    }
+    for site in [0, 2] {
+        world.sites[site].stop().await;
+    }
+    rot(&world.sites[0], b"which-rots");
+    world.sites[0].start().await;
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    world.until_linked(one, two).await;
+    let id = id_of(two).await;
+    let chunks = {
+        let record = move |view: &dyn skerry_base::kv::View| {
+            space::current(view, id, "which-rots").map_err(unreadable)
+        };
+        let record = two.site().read(record).await.unwrap().unwrap();
+        record.object().unwrap().clone()
+    };
+    // It was told, and had it held there again.
+    let is_there = || async { crate::copies::look::is_here(&one.site().store, id, &chunks) };
+    two.until("the body is at both again", is_there).await;
+    assert!(anew(one).await.is_some_and(|anew| anew.waits == ["site-3 (not linked)"]));
+    world.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_prefetch_at_a_site_that_waits_for_one_at_sea_says_so_and_is_over() {
+    let mut world = world_of(3).await;
+    for key in ["first", "which-rots", "later"] {
+        world.sites[0].put("photos", key, noise(5000, 1)).await.unwrap();
+    }
+    has_key(&world.sites[1], "later").await;
+    for site in [0, 2] {
+        world.sites[site].stop().await;
+    }
+    rot(&world.sites[0], b"which-rots");
+    world.sites[0].start().await;
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    world.until_linked(one, two).await;
+    let request = PinRequest { bucket: "photos".into(), prefix: String::new(), act: PinAct::Prefetch };
+    one.services().admin.set_pin(request).await.unwrap();
+    let says = || async {
+        let pins = one.services().admin.pins().await.unwrap().pins;
+        let waits = |reason: &str| reason.contains("site-3 (not linked)");
+        pins.iter().any(|pin| !pin.taking && pin.reason.as_deref().is_some_and(waits))
+    };
+    one.until("nothing is to be waited for", says).await;
+    assert!(anew(one).await.is_some());
+    one.services().admin.declare_loss("site-3", LossRequest { lost: true }).await.unwrap();
+    one.until("it is complete", || async {
+        one.services().admin.pins().await.unwrap().pins.iter().any(|pin| pin.complete && pin.objects == 3)
+    })
+    .await;
+    world.stop().await;
+}
+
+/// All that a site has may be records that no feed covers: they are looked through in parts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_feed_covers_is_handed_over_part_by_part() {
+    let world = TestWorld::new(1).await;
+    let one = &world.sites[0];
+    for bucket in ["photos", "others"] {
+        one.create_bucket(bucket).await.unwrap();
+        for n in 0..3 {
+            one.put(bucket, &format!("{n}"), noise(300, n)).await.unwrap();
+        }
+        let id = one.site().bucket(bucket).await.unwrap().unwrap().id;
+        let propose = move |view: &dyn skerry_base::kv::View| {
+            let entries = space::anew(view, id).map_err(unreadable)?;
+            Ok(((), entries.iter().map(entry).collect()))
+        };
+        one.site().commit(id, (), propose).await.unwrap();
+    }
+    let whole = handover::loose(one.site(), None, 100).await.unwrap();
+    let all = |loose: &handover::Loose| {
+        let dots = |(bucket, kept): (&skerry_base::BucketId, &Vec<handover::Kept>)| {
+            kept.iter().map(|kept| (*bucket, kept.want.dot)).collect::<Vec<_>>()
+        };
+        loose.all.iter().flat_map(dots).collect::<Vec<_>>()
+    };
+    assert!(whole.is_all());
+    assert_eq!(all(&whole).len(), 6);
+    // A page of records comes at once: with no room left none does.
+    let first = handover::loose(one.site(), None, 1).await.unwrap();
+    assert!(!first.is_all() && all(&first).len() == 3, "{:?}", first.next);
+    let second = handover::loose(one.site(), first.next, 1).await.unwrap();
+    assert!(!second.is_all(), "those before it were not looked at");
+    assert_eq!([all(&first), all(&second)].concat(), all(&whole));
+    world.stop().await;
+}
+
+/// Which decides nothing until all other sites were heard: the other nodes have all that was decided.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_homes_of_a_node_that_lost_entries_pass_to_the_others_though_a_site_is_away() {
+    let mut world = TestWorld::of_nodes(3, 1).await;
+    let absent = || WriteCondition { absent: true, ..WriteCondition::default() };
+    for node in &world.sites[..3] {
+        super::nodes::leased(node, &[0, 1, 2]).await;
+    }
+    world.sites[0].create_bucket("photos").await.unwrap();
+    ready(&world.sites[..3]).await;
+    for key in ["before", "which-rots", "later"] {
+        within::put(&world.sites[0], key, key.to_uppercase()).await.unwrap();
+    }
+    // All at once, as when the power fails: nobody is left out of the view.
+    for node in &mut world.sites {
+        node.stop().await;
+    }
+    rot(&world.sites[0], b"which-rots");
+    for node in [1, 2, 0] {
+        world.sites[node].start().await;
+    }
+    let [one, two, three, _] = &world.sites[..] else { panic!("four") };
+    let decides = async |node: &TestSite, key: &str| match node.put_if("photos", key, "x", absent()).await {
+        Ok(_) => true,
+        Err(error) => error.kind() == ErrorKind::PreconditionFailed,
+    };
+    two.until("a condition is decided", || async { decides(two, "lock").await }).await;
+    three
+        .until("it is refused", || async {
+            let refused = three.put_if("photos", "lock", "y", absent()).await.unwrap_err();
+            refused.kind() == ErrorKind::PreconditionFailed
+        })
+        .await;
+    // The register of names as well.
+    let makes = || async {
+        let created = three.create_bucket("another").await;
+        let named = three.put_if("another", "lock", "x", absent()).await;
+        created.is_ok()
+            && (named.is_ok() || named.is_err_and(|why| why.kind() == ErrorKind::PreconditionFailed))
+    };
+    three.until("a bucket is made whose home is named", makes).await;
+    // It is back in the view, and has others decide.
+    super::nodes::leased(two, &[0, 1, 2]).await;
+    one.until("a condition is decided through it", || async { decides(one, "lock-of-one").await }).await;
+    assert!(anew(one).await.is_some_and(|anew| anew.names));
+    world.stop().await;
+}
+
+/// What holds up the drain of a site that waits for another one is that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_of_a_site_that_lost_entries_says_for_whom_it_waits() {
+    let mut world = world_of(3).await;
+    for key in ["first", "which-rots", "later"] {
+        world.sites[0].put("photos", key, noise(5000, 1)).await.unwrap();
+    }
+    has_key(&world.sites[1], "later").await;
+    for site in [0, 2] {
+        world.sites[site].stop().await;
+    }
+    rot(&world.sites[0], b"which-rots");
+    world.sites[0].start().await;
+    let [one, two, _] = &world.sites[..] else { panic!("three sites") };
+    world.until_linked(one, two).await;
+    let request = DutyRequest { duty: "drain".into(), abandon_uploads: false };
+    one.services().admin.set_duty("site-1", request).await.unwrap();
+    let says = || async {
+        let drain = one.services().admin.site("site-1").await.unwrap().drain;
+        drain.is_some_and(|drain| drain.bodies == 0 && drain.waits_for.contains("site-3 (not linked)"))
+    };
+    one.until("its bodies are elsewhere, and it says for whom it waits", says).await;
+    world.stop().await;
+}
