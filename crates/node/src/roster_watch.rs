@@ -85,8 +85,9 @@ async fn tell(site: &Arc<Site>, root: PublicKey) -> Outcome<()> {
     if site.peers.roster.replace(known) {
         site.peers.uplink.set_lan(site.peers.roster.fellows(site.id));
         // Before there can be a link to them: what somebody says is refused who is not in it.
-        site.drive.tell(Input::Roster(entries));
+        // Whom this site shares with it is known by then, too.
         site.drive.tell(Input::Fellows(site.peers.roster.others(site.id)));
+        site.drive.tell(Input::Roster(entries));
         site.peers.net().set_peers(site.peers.roster.peers());
         site.changes.belonging();
         init::keep_roster(site).await;

@@ -47,6 +47,13 @@ impl Bucket {
             (self.settling != Some(*site), doubtful, !ahead.contains(site), cx.peers.distance(*site))
         };
         let best = |wanted: Turn| useful.iter().copied().filter(|site| turn(site) == wanted).min_by_key(rank);
+        // Another node of this site gives the bodies along with what it wrote; from elsewhere the bare records would be known first.
+        let writes_here = |site: &SiteId| cx.peers.is_fellow(*site) && ahead.contains(site);
+        if let Some(site) = best(Turn::Behind).filter(writes_here)
+            && !best(Turn::Now).is_some_and(|site| cx.peers.is_fellow(site))
+        {
+            return Choice::Behind(site);
+        }
         if let Some(site) = best(Turn::Now) {
             return Choice::Ask(site);
         }

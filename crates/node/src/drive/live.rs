@@ -223,6 +223,8 @@ struct Batch {
     /// Goes with the first step, before anything that it covers.
     horizon: Vector,
     doubt: Vector,
+    /// There was no room for long bodies.
+    is_full: bool,
 }
 
 impl Batch {
@@ -233,7 +235,7 @@ impl Batch {
         let most = (limits::STEP_BYTES / longest.max(1)).clamp(1, limits::STEP_RECORDS);
         let steps = space::steps(whole, most, |item: &FeedItem| item.dot);
         let steps: Box<dyn Iterator<Item = _> + Send> = Box::new(steps);
-        Self { steps: steps.peekable(), horizon, doubt }
+        Self { steps: steps.peekable(), horizon, doubt, is_full: false }
     }
 
     /// Where there is no room the bodies are left behind that another node of the site gave along: records go on as long as they
@@ -241,7 +243,9 @@ impl Batch {
     fn step(&mut self, view: &dyn View, is_full: bool) -> Result<Step, String> {
         let Some(step) = self.steps.next() else { return Ok(Step::default()) };
         let space::Incoming { bucket, source, base, records: mut items, upto, more } = step;
-        if is_full {
+        // Short steps find room where the next long one does not: what was short once is so for the batch.
+        self.is_full |= is_full;
+        if self.is_full {
             items.iter_mut().filter(|item| item.is_whole()).for_each(|item| item.bodies.clear());
         }
         let records = admitted(bucket, &items)?;

@@ -69,7 +69,7 @@ impl Along {
         self.fellow.as_ref().is_some_and(|(site, fellow, me)| {
             size <= JOURNAL_BODY_BYTES as u64
                 && item.dot.origin.node == *me
-                && !site.nodes.is_held_by(&site.peers.roster, *fellow, (bucket, item.dot))
+                && !site.nodes.is_held_by(*fellow, (bucket, item.dot), site)
         })
     }
 }
@@ -134,10 +134,14 @@ impl Replica for StoreReplica<'_> {
         let found = space::records_after_by(&self.view, bucket, seen, (share.max_bytes, weigh));
         let found = found.map_err(unreadable)?;
         let ahead = space::ahead(&self.view, bucket, (seen, &found), AHEAD_BYTES).map_err(unreadable)?;
-        // Nothing of them is this node's own.
-        ahead.iter().for_each(|item| _ = along.weigh(bucket, item));
-        let fed = |items: &[space::Item]| items.iter().map(|item| self.fed(bucket, item, &along)).collect();
-        Ok(FeedBatch { items: fed(&found.items), upto: found.upto, more: found.more, ahead: fed(&ahead) })
+        // These are weighed by their records alone: no longer body goes along, be they this node's own of an earlier life.
+        let mut beside = Along { fellow: None, dots: BTreeSet::new() };
+        ahead.iter().for_each(|item| _ = beside.weigh(bucket, item));
+        let fed = |items: &[space::Item], along: &Along| {
+            items.iter().map(|item| self.fed(bucket, item, along)).collect()
+        };
+        let (items, ahead) = (fed(&found.items, &along), fed(&ahead, &beside));
+        Ok(FeedBatch { items, upto: found.upto, more: found.more, ahead })
     }
 
     fn fingerprint(&self, bucket: BucketId, span: &Span) -> Result<Fingerprint, Unreadable> {

@@ -2,18 +2,22 @@
 //! behind, so that they mostly cross the LAN once.
 //!
 //! Before: `writes.rs`, with each answer. After: [`crate::drive::replica`]. Invariants: only what is durable over there is named;
-//! what is remembered is bounded and goes with the view, for a node comes back with another disk in another one only.
+//! what is remembered is bounded and goes with the view, for a node comes back with another disk in another one only, and within
+//! seconds: a node may leave the bucket, and what it had to say yes to may be what it need not keep.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use skerry_base::{BucketId, Dot, SiteId};
+use skerry_base::{BucketId, Dot, Instant, SiteId};
 use skerry_federation::site_view::Seat;
 
 use super::{Nodes, lock};
-use crate::peers::roster::Roster;
+use crate::site::Site;
 
 /// Versions that are remembered: more than are written in the time that news of them take.
 const REMEMBERED: usize = 4096;
+/// How long it counts: the news of a write come within a moment of its end.
+const COUNTS: Duration = Duration::from_secs(10);
 
 /// Who holds what.
 type Said = (Seat, BucketId, Dot);
@@ -22,16 +26,16 @@ type Said = (Seat, BucketId, Dot);
 #[derive(Debug, Default)]
 pub(super) struct Lately {
     epoch: u64,
-    said: BTreeSet<Said>,
+    said: BTreeMap<Said, Instant>,
     order: VecDeque<Said>,
 }
 
 impl Lately {
-    fn note(&mut self, epoch: u64, said: Said) {
+    fn note(&mut self, epoch: u64, said: Said, now: Instant) {
         if self.epoch < epoch {
             *self = Self { epoch, ..Self::default() };
         }
-        if self.epoch > epoch || !self.said.insert(said) {
+        if self.epoch > epoch || self.said.insert(said, now).is_some() {
             return;
         }
         self.order.push_back(said);
@@ -42,22 +46,23 @@ impl Lately {
         }
     }
 
-    fn has(&self, epoch: u64, said: Said) -> bool {
-        self.epoch == epoch && self.said.contains(&said)
+    fn has(&self, epoch: u64, said: Said, now: Instant) -> bool {
+        let at = self.said.get(&said).filter(|_| self.epoch == epoch);
+        at.is_some_and(|at| now.since(*at) <= COUNTS)
     }
 }
 
 impl Nodes {
     /// A node holds a version.
-    pub(super) fn note_held(&self, epoch: u64, by: Seat, (bucket, dot): (BucketId, Dot)) {
-        lock(&self.lately).note(epoch, (by, bucket, dot));
+    pub(super) fn note_held(&self, epoch: u64, by: Seat, (bucket, dot): (BucketId, Dot), now: Instant) {
+        lock(&self.lately).note(epoch, (by, bucket, dot), now);
     }
 
     /// Whether a node of the site is known to hold a version.
-    pub(crate) fn is_held_by(&self, roster: &Roster, member: SiteId, (bucket, dot): (BucketId, Dot)) -> bool {
+    pub(crate) fn is_held_by(&self, member: SiteId, (bucket, dot): (BucketId, Dot), site: &Site) -> bool {
         let epoch = *self.turned.borrow();
-        let seat = roster.seat(self.site, member);
-        epoch.zip(seat).is_some_and(|(epoch, seat)| lock(&self.lately).has(epoch, (seat, bucket, dot)))
+        let (seat, now) = (site.peers.roster.seat(self.site, member), site.clock.now());
+        epoch.zip(seat).is_some_and(|(epoch, seat)| lock(&self.lately).has(epoch, (seat, bucket, dot), now))
     }
 }
 
@@ -75,16 +80,27 @@ mod tests {
             (seat, BucketId([1; 16]), dot)
         };
         let mut lately = Lately::default();
-        lately.note(7, of(one, 1));
-        lately.note(7, of(one, 1));
-        assert!(lately.has(7, of(one, 1)) && !lately.has(7, of(other, 1)) && !lately.has(7, of(one, 2)));
-        assert!(!lately.has(6, of(one, 1)) && !lately.has(8, of(one, 1)), "of another view nothing is known");
-        (2..=REMEMBERED as u64 + 1).for_each(|seq| lately.note(7, of(one, seq)));
-        assert!(!lately.has(7, of(one, 1)), "the oldest makes room");
-        assert!(lately.has(7, of(one, 2)) && lately.order.len() == REMEMBERED);
-        lately.note(6, of(other, 1));
-        assert!(!lately.has(6, of(other, 1)), "too late");
-        lately.note(8, of(other, 1));
-        assert!(lately.has(8, of(other, 1)) && !lately.has(8, of(one, 2)) && lately.said.len() == 1);
+        let (now, later) = (Instant::default(), Instant::default().after(COUNTS));
+        lately.note(7, of(one, 1), now);
+        lately.note(7, of(one, 1), now);
+        let has = |lately: &Lately, epoch, said| lately.has(epoch, said, later);
+        assert!(
+            has(&lately, 7, of(one, 1)) && !has(&lately, 7, of(other, 1)) && !has(&lately, 7, of(one, 2))
+        );
+        assert!(
+            !has(&lately, 6, of(one, 1)) && !has(&lately, 8, of(one, 1)),
+            "of another view nothing is known"
+        );
+        assert!(
+            !lately.has(7, of(one, 1), later.after(Duration::from_millis(1))),
+            "by then it may be gone there"
+        );
+        (2..=REMEMBERED as u64 + 1).for_each(|seq| lately.note(7, of(one, seq), now));
+        assert!(!has(&lately, 7, of(one, 1)), "the oldest makes room");
+        assert!(has(&lately, 7, of(one, 2)) && lately.order.len() == REMEMBERED);
+        lately.note(6, of(other, 1), now);
+        assert!(!has(&lately, 6, of(other, 1)), "too late");
+        lately.note(8, of(other, 1), now);
+        assert!(has(&lately, 8, of(other, 1)) && !has(&lately, 8, of(one, 2)) && lately.said.len() == 1);
     }
 }

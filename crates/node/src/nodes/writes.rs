@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::limits::FEED_BODY_BYTES;
-use skerry_base::{BucketId, Dot};
+use skerry_base::{BucketId, Dot, Instant};
 use skerry_federation::site_view::{Input, Seat};
 use skerry_model::Record;
 use tokio::sync::{SemaphorePermit, oneshot};
@@ -182,7 +182,7 @@ impl Nodes {
         }
     }
 
-    fn answered(&self, (write, to, epoch): (u64, Seat, u64), reason: Option<String>) {
+    fn answered(&self, (write, to, epoch): (u64, Seat, u64), reason: Option<String>, now: Instant) {
         let mut writes = lock(&self.writes);
         let Some(open) = writes.open.get_mut(&write) else { return };
         if open.asked.get(&to) == Some(&epoch) {
@@ -192,7 +192,7 @@ impl Nodes {
             Some(reason) => open.reasons.insert(to, reason),
             None => {
                 if let Some(version) = open.version {
-                    self.note_held(epoch, to, version);
+                    self.note_held(epoch, to, version, now);
                 }
                 open.reasons.remove(&to)
             }
@@ -246,7 +246,7 @@ pub(super) async fn have_held(site: Arc<Site>, to: Seat, (write, epoch): (u64, u
         Err(why) => Some(why),
     };
     let is_held = reason.is_none();
-    nodes.answered((write, to, epoch), reason);
+    nodes.answered((write, to, epoch), reason, site.clock.now());
     if let Some(events) = nodes.events.as_ref().filter(|_| is_held) {
         events.send(Event::input(Input::Held { write, epoch, by: to })).await.ok();
     }

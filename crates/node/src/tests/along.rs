@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt;
 use skerry_base::BucketId;
 use skerry_gateway::service::{BucketPatch, ErrorKind, EtagTest, RequestContext, WriteCondition};
