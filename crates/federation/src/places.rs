@@ -44,8 +44,9 @@ impl Places {
 
     /// The other end of a link understands: it is told at once, if it needs to know.
     pub(crate) fn met(&mut self, site: SiteId, cx: &mut Context<'_>) {
-        self.told.remove(&site);
-        if !cx.peers.is_crowded() || cx.peers.tells(site) {
+        // Its end of the link may be a new one though this end stands.
+        let was_told = self.told.remove(&site);
+        if was_told || !cx.peers.is_crowded() || cx.peers.tells(site) {
             self.tell(site, cx);
         }
     }

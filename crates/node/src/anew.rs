@@ -403,9 +403,10 @@ fn named(site: &Site, silent: &BTreeSet<SiteId>, other: SiteId) -> String {
 }
 
 /// What a site answers that cannot say yet what it holds. Once it has all that those have who are linked it says so, however long
-/// others are away: who goes on counting on what was lost here copies nothing.
-pub(crate) fn check_says(site: &Site, bucket: BucketId) -> Outcome<()> {
-    if site.check_whole(bucket).is_ok() || site.is_heard_of_linked(bucket) {
+/// others are away: who goes on counting on what was lost here copies nothing. Whoever asks is linked, though this end may not know it yet.
+pub(crate) fn check_says(site: &Site, bucket: BucketId, asker: SiteId) -> Outcome<()> {
+    let is_heard = || site.anew.state().waits(bucket, others(site)).into_iter().all(|other| other != asker);
+    if site.check_whole(bucket).is_ok() || (site.is_heard_of_linked(bucket) && is_heard()) {
         return Ok(());
     }
     Err(refusal::unreachable(

@@ -528,7 +528,11 @@ async fn begin_anew(
 ) -> Result<(), StartError> {
     let system = system_bucket(&admission::federation_id(&trust.root));
     let (me, is_fellow) = (trust.statement.site, config.site.seats > 1);
-    let roster = init::take_roster(Path::new(&config.node.dir))?;
+    // Needed where records of sites were lost only.
+    let roster = init::take_roster(Path::new(&config.node.dir)).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the roster beside the store does not read");
+        Vec::new()
+    });
     let start = anew::Start { system, me, is_fellow, roster };
     Ok(anew::begin(store, &recovery.lost, start).await?)
 }

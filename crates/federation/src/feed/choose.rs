@@ -48,7 +48,14 @@ impl Bucket {
         };
         let best = |wanted: Turn| useful.iter().copied().filter(|site| turn(site) == wanted).min_by_key(rank);
         // Another node of this site gives the bodies along with what it wrote; from elsewhere the bare records would be known first.
-        let writes_here = |site: &SiteId| cx.peers.is_fellow(*site) && ahead.contains(site);
+        // Not if it failed lately, or is in doubt: whoever else can give something is asked then.
+        let is_well = |site: &SiteId| {
+            sites.tries(*site, cx.now) == Some(0)
+                && !self.sources.get(site).is_some_and(|source| source.doubtful)
+        };
+        let writes_here = |site: &SiteId| {
+            cx.peers.is_fellow(*site) && ahead.contains(site) && self.settling.is_none() && is_well(site)
+        };
         if let Some(site) = best(Turn::Behind).filter(writes_here)
             && !best(Turn::Now).is_some_and(|site| cx.peers.is_fellow(site))
         {

@@ -109,11 +109,13 @@ impl Membership {
     }
 
     pub(crate) fn receive(&mut self, from: SiteId, packet: &Bytes, cx: &mut Context<'_>) {
-        if hello::knows(packet, *self.foca.identity()) {
-            self.greetings.remove(from);
-        }
+        let is_answer = hello::knows(packet, *self.foca.identity());
         if !self.run(cx, |foca, effects| foca.handle_data(packet, effects)) {
             cx.refuse(from, "a packet that SWIM does not take");
+        }
+        // From one that is held for down SWIM takes nothing but that it has to begin a new life.
+        if is_answer && self.heard.contains(&from) {
+            self.greetings.remove(from);
         }
     }
 

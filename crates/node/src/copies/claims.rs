@@ -25,9 +25,9 @@ const PAGE: usize = 512 << 10;
 const PAGES: usize = 100_000;
 
 /// Answers which versions are held here.
-pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings) -> Outcome<Response> {
+pub(crate) async fn answer(site: &Arc<Site>, asked: Holdings, asker: SiteId) -> Outcome<Response> {
     // Its vector covers next to nothing for a moment: all others would make copies anew of what is here.
-    crate::anew::check_says(site, asked.bucket)?;
+    crate::anew::check_says(site, asked.bucket, asker)?;
     let life = site.copies.word_of(asked.bucket, site.stamps.origin_of(asked.bucket));
     let nothing = Held { life, spans: Spans::default().encode().into(), upto: Vector::new(), more: false };
     if asked.life == Some(life) || !site.is_member(asked.bucket) {

@@ -5,7 +5,8 @@
 //! leaves the view, and comes back once its homes have passed on: by the rules of tenures, none of which knows of this.
 //!
 //! Before: `anew.rs`, as long as it asks. After: [`super::refusing`]. Invariants: only while so many others are heard that the
-//! view goes on without it; only for homes that others may take over; for no longer than something comes of it.
+//! view goes on without it; only for homes that others may take over; for no longer than something comes of it, and then again after
+//! a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +24,16 @@ use crate::tasks::rest;
 const TURN: Duration = Duration::from_secs(1);
 /// It stays aside for so long without one of its homes passing on: whoever takes them over tries again within seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Then it stays in the view for so long: who could not take them over was not whole itself, maybe.
+const PAUSE: Duration = Duration::from_secs(600);
 
 /// Whether it stands aside, from one look to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     /// How many homes are left, and since when.
     left: Option<(usize, Instant)>,
-    /// Nothing came of it.
-    is_over: bool,
+    /// Nothing came of it: until when it is left so.
+    until: Option<Instant>,
 }
 
 impl Aside {
@@ -45,33 +48,39 @@ impl Aside {
     }
 
     async fn look(&mut self, site: &Arc<Site>) -> Outcome<()> {
-        if self.is_over || !site.nodes.keep_homes() {
+        let now = site.clock.now();
+        if self.until.is_some_and(|until| now < until) || !site.nodes.keep_homes() {
             return Ok(());
         }
         let homes = homes(site).await?;
-        let is_aside =
-            self.turn(homes, site.nodes.goes_on_without_me(site.clock.since_boot()), site.clock.now());
+        let is_aside = self.turn(homes, site.nodes.goes_on_without_me(site.clock.since_boot()), now);
         site.nodes.stand_aside(is_aside);
         Ok(())
     }
 
     fn turn(&mut self, homes: usize, goes_on: bool, now: Instant) -> bool {
-        if homes == 0 || !goes_on {
+        if homes == 0 {
             self.left = None;
             return false;
         }
+        // What is left of its patience stays: a view that goes on only now and then is not to be left each time.
+        if !goes_on {
+            return false;
+        }
         let (left, since) = self.left.get_or_insert((homes, now));
-        if homes < *left {
+        // More of them are some that it had forgotten: others pass meanwhile.
+        if homes != *left {
             (*left, *since) = (homes, now);
         }
-        self.is_over = now.since(*since) > PATIENCE;
-        if self.is_over {
+        let is_over = now.since(*since) > PATIENCE;
+        if is_over {
+            (self.left, self.until) = (None, Some(now.after(PAUSE)));
             tracing::warn!(
                 homes,
                 "the other nodes of this site did not take over all homes of this one, which lost entries"
             );
         }
-        !self.is_over
+        !is_over
     }
 }
 
@@ -116,6 +125,8 @@ mod tests {
         assert!(!aside.turn(0, true, at(102)), "all have");
         assert!(aside.turn(1, true, at(110)), "a home that it had forgotten");
         assert!(!aside.turn(1, true, at(141)), "nobody takes it over");
-        assert!(aside.is_over);
+        assert_eq!(aside.until, Some(at(741)), "and then again");
+        assert!(aside.turn(1, true, at(741)) && !aside.turn(1, false, at(760)));
+        assert!(!aside.turn(1, true, at(772)), "a view that comes and goes does not begin it anew");
     }
 }

@@ -119,7 +119,7 @@ impl Answers {
             Request::Hold(hold) => plain(scope::hold(site, from, hold).await),
             Request::ClaimName(claim) => plain(buckets::claimed_for(site, from.site, claim).await),
             Request::NameHome(request) => plain(home::answer(site, request).await),
-            Request::Holdings(asked) => plain(crate::copies::claims::answer(site, asked).await),
+            Request::Holdings(asked) => plain(crate::copies::claims::answer(site, asked, from.site).await),
             Request::Spare(asked) => plain(crate::copies::surplus::answer(site, from.site, asked).await),
             Request::Replaced(asked) => plain(crate::replacing::answer(site, from.site, *asked).await),
             Request::Have(asked) => plain(lost::answer(site, asked).await),
@@ -169,18 +169,25 @@ fn is_taken(view: &dyn View, read: &Read) -> Outcome<bool> {
     }
 }
 
-/// An object of a bucket that this site takes anew, for who got it of nobody else: as it was before part of the journal was lost.
+/// An object of a bucket that this site is taking, or takes anew, for who got it of nobody else: as it was before part of the journal
+/// was lost; what this site wrote, or read long ago, of which nobody who can be reached knows better.
 async fn kept(site: &Arc<Site>, read: Read) -> (Response, Vec<Bytes>) {
     let (store, bucket) = (site.store.clone(), read.bucket);
     // A version here that is overwritten or dead at one that is linked is so here as well, once that one was heard.
-    if !site.is_heard_of_linked(bucket) {
+    let is_anew = site.check_whole(bucket).is_err();
+    if !site.is_member(bucket) || (is_anew && !site.is_heard_of_linked(bucket)) {
         return object(site, read, u64::MAX).await;
     }
+    let me = site.id;
     let find = move || -> Outcome<_> {
         let view = &store.view();
         let Found::Object(record) = look(view, &read)? else { return Ok((Response::Joining, Vec::new())) };
         let former = space::former(view, bucket).map_err(unreadable)?.unwrap_or_default();
-        match former.covers(record.dot) || get::is_taken(view, &record)? {
+        let was_here = match is_anew {
+            true => former.covers(record.dot),
+            false => record.site == me || !matches!(read.which, Which::Current),
+        };
+        match was_here || get::is_taken(view, &record)? {
             true => found(&store, read, u64::MAX),
             false => Ok((Response::Joining, Vec::new())),
         }

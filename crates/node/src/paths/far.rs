@@ -163,7 +163,8 @@ async fn race(
         failed.push(members::incomplete(site, asking.bucket));
     }
     if absent.is_none() && !asking.unknown {
-        for member in joining {
+        // Each may take as long as an answer may.
+        for member in joining.into_iter().take(2) {
             if let Some(heard) = kept(site, member, question).await {
                 return Ok(Some(heard));
             }

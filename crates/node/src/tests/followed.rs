@@ -8,6 +8,7 @@ use skerry_gateway::service::{
 };
 use skerry_model::space::{self, Below};
 
+use super::duties;
 use super::world::{TestSite, TestWorld, noise};
 use crate::site::unreadable;
 
@@ -272,5 +273,20 @@ async fn what_a_prefix_costs() {
         sum.records,
         sum.record_bytes
     );
+    world.stop().await;
+}
+
+/// None of what it has is covered by a feed, however much that is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_follows_a_prefix_can_be_emptied() {
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("photos").await.unwrap();
+    for n in 0..20 {
+        one.put("photos", &format!("{PREFIX}{n}"), "x").await.unwrap();
+    }
+    follow(two, None).await;
+    duties::say(two, "site-2", "drain").await;
+    duties::until_duty(one, "site-2", "empty").await;
     world.stop().await;
 }

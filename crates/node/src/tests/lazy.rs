@@ -90,7 +90,7 @@ async fn what_a_site_holds_for_others_is_on_disk_before_it_says_so() {
     assert_eq!(scope_of(one, None, "own", 7).await, "unsynced");
     let id = one.site().bucket("loose").await.unwrap().unwrap().id;
     let asked = crate::peers::message::Holdings { bucket: id, life: None, from: skerry_base::Vector::new() };
-    crate::copies::claims::answer(one.site(), asked).await.unwrap();
+    crate::copies::claims::answer(one.site(), asked, two.id()).await.unwrap();
     assert_eq!(unsynced(one), 0);
     world.stop().await;
 }
