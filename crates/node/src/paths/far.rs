@@ -174,7 +174,7 @@ async fn race(
     Ok(absent.map(Heard::Nothing))
 }
 
-/// What a member has that takes the bucket anew: nobody else who can be reached says anything, and it has heard all that it reaches.
+/// What a member gives that is taking the bucket's records, or takes them anew: nobody else who can be reached says anything.
 async fn kept(site: &Site, member: SiteId, question: &Request) -> Option<Heard> {
     let Request::Read(read) = question else { return None };
     let request = Request::Kept(Box::new(Read { part: Part::Nothing, ..read.clone() }));

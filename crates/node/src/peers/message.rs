@@ -103,8 +103,8 @@ pub(crate) enum Request {
     },
     /// As [`Request::Forward`], of a key of which the asker knows something. Said to who speaks [`super::mark::REPLACES`] only.
     Replace(Box<Replace>),
-    /// As [`Self::Read`], of what the site asked takes anew from others since it lost part of its journal: for an asker that got it
-    /// of nobody else. Releases before that close.
+    /// As [`Self::Read`], of what the site asked is still taking from others, or takes anew since it lost part of its journal: for an
+    /// asker that got it of nobody else. Releases before that close.
     Kept(Box<Read>),
 }
 
