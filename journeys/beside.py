@@ -1,12 +1,12 @@
 """One store beside others on this machine: the same operations by the same client, in turn.
 
 python journeys/beside.py --binary target/release/skerry --garage PATH --minio PATH --weed PATH --work target/beside [--rounds N] [--seconds N]
-                          [--multipart] [--only WORDS] [--before PATH]
+                          [--multipart] [--only WORDS] [--before PATH] [--bare PATH]
 
 Each round starts every system anew on an empty directory, one at a time, and runs all cells against it; the figures are medians over the
 rounds. `garage-sync` is Garage told to sync, so that durable stands beside durable. CPU and memory are those of the server's process,
 bytes written those that the kernel counts for it. `--before` has another build of Skerry run in turn with the others; `--only "PUT 10,GET 10"` leaves
-out all cells that do not begin so. The client (`skerry bench`) shares the machine. Prints Markdown tables.
+out all cells that do not begin so. `--bare` has the floor beside them: hyper, MD5 and plain files (`cargo build --release -p skerry-bench --example bare`). The client (`skerry bench`) shares the machine. Prints Markdown tables.
 """
 
 import argparse
@@ -56,6 +56,7 @@ class System:
     """A server under test: how it is started, and what its process took."""
 
     region = "us-east-1"
+    lacks = ()  # what it has no answer for: beginnings of cells
 
     def __init__(self, binary, directory):
         self.binary, self.directory, self.process = binary, directory, None
@@ -200,6 +201,18 @@ class Weed(System):
         return True
 
 
+class Bare(System):
+    """What HTTP, a hash and a plain file for each body take: no store at all."""
+
+    endpoint = "http://127.0.0.1:17650"
+    lacks = ("LIST", "DELETE", "multipart")
+
+    def start(self):
+        files = self.directory / "files"
+        files.mkdir()
+        self.spawn("127.0.0.1:17650", str(files))
+
+
 def client(system):
     """A client of a system, that does not try again."""
     return boto3.client("s3", endpoint_url=system.endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name=system.region,
@@ -301,11 +314,12 @@ def play(options, name, kind, binary):
         wait_for(f"{name} to answer", system.answers, 60, 0.005)
         results = {"start": time.monotonic() - begin, "idle": system.memory()}
         for cell in CELLS if not options.multipart else ():
-            if not cell[0].startswith(options.only):
+            if not cell[0].startswith(options.only) or cell[0].startswith(system.lacks):
                 continue
             os.sync()
             results[cell[0], cell[5]] = bench(options, system, cell)
-        for what, figures in multipart(options, system).items() if "multipart".startswith(options.only) or options.multipart else ():
+        parts = ("multipart".startswith(options.only) or options.multipart) and "multipart" not in system.lacks
+        for what, figures in multipart(options, system).items() if parts else ():
             results[what, 4 if what.endswith("up") else 1] = figures
         results["end"] = system.memory()
         return results
@@ -328,7 +342,7 @@ def show(names, all_results):
                                ("Failed operations", "failed", "{:.0f}")]:
         print(f"\n{title}\n\n{head}\n{line}")
         for cell in cells:
-            values = [median(name, lambda results: results[cell][field]) for name in names]
+            values = [median(name, lambda results: results.get(cell, {}).get(field)) for name in names]
             shown = ["-" if value is None else form.format(value) for value in values]
             print(f"| {cell[0]}, {cell[1]} | " + " | ".join(shown) + " |")
     print(f"\nStart and memory\n\n{head.replace('operation, at once', 'what')}\n{line}")
@@ -344,6 +358,7 @@ def main():
     parser.add_argument("--garage", type=Path)
     parser.add_argument("--minio", type=Path)
     parser.add_argument("--weed", type=Path, help="SeaweedFS")
+    parser.add_argument("--bare", type=Path, help="the floor: the example `bare` of the bench")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3)
@@ -363,6 +378,8 @@ def main():
         systems |= {"garage": (Garage, options.garage), "garage-sync": (GarageSync, options.garage)}
     if options.weed:
         systems["seaweedfs"] = (Weed, options.weed)
+    if options.bare:
+        systems["bare"] = (Bare, options.bare.absolute())
     all_results, floors, loads = {name: [] for name in systems}, [], []
     for number in range(options.rounds):
         for name, (kind, binary) in systems.items():

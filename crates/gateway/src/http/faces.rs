@@ -124,7 +124,7 @@ impl Faces {
         let expects = expects(&parts);
         let request = Request::from_parts(parts, lent);
         let mut response = match only_reads(request.method()) {
-            true => self.choose(request, peer.address, id).await,
+            true => Box::pin(self.choose(request, peer.address, id)).await,
             false => self.change(request, peer.address, id).await,
         };
         // A client that expects to be told to go on, and is not, may have sent its body or not: what comes
@@ -146,7 +146,7 @@ impl Faces {
     ) -> Response<Outflow> {
         let (faces, task_id) = (Arc::clone(self), id.to_owned());
         let path = request.uri().path().to_owned();
-        let work = async move { faces.choose(request, peer, &task_id).await };
+        let work = Box::pin(async move { faces.choose(request, peer, &task_id).await });
         self.abandoned.run(work).await.unwrap_or_else(|why| self.refuse(&said(why), &path, id))
     }
 
@@ -215,4 +215,25 @@ fn is_admin(s3: &Front, parts: &Parts) -> bool {
     let path = parts.uri.path();
     (path.starts_with("/_skerry") || path.contains('%'))
         && s3.address(host(parts), path).is_ok_and(|address| address.is_admin())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of what a function of these arguments is while it is answered.
+    const fn held<F, A, B, C, D, Answer>(_: &F) -> usize
+    where
+        F: Fn(A, B, C, D) -> Answer,
+    {
+        size_of::<Answer>()
+    }
+
+    #[test]
+    fn a_request_is_moved_in_few_bytes_while_it_is_answered() {
+        // Whatever lies in a future lies in the one that waits for it, and is copied whenever that is moved: 14 KiB here, five times
+        // for each request, were a third of the instructions of a HEAD.
+        let held = held(&Faces::answer);
+        assert!(held <= 4 << 10, "{held}");
+    }
 }

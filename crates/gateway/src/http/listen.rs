@@ -135,7 +135,9 @@ impl Connection {
         let speaker = Peer { address: peer, scheme, activity: Arc::clone(&watched) };
         let requests = shared.requests();
         let service = service_fn(move |request| {
-            let answer = Arc::clone(&faces).answer(request, (speaker.clone(), requests.place()), limits);
+            // In a place of its own: hyper moves what it is given, and holds room for it while nothing is asked.
+            let answer =
+                Box::pin(Arc::clone(&faces).answer(request, (speaker.clone(), requests.place()), limits));
             async move { Ok::<_, Infallible>(answer.await) }
         });
         let builder = builder(&limits, &window);

@@ -210,10 +210,10 @@ impl Front {
         let region = self.settings.region.clone();
         let call = Call { context, bucket, key, query, headers, upload, document, _place, location, region };
         if !row.operation.may_take_long() {
-            return dispatch(row.operation, &self.services, call).await;
+            return Box::pin(dispatch(row.operation, &self.services, call)).await;
         }
         let (services, operation) = (self.services.clone(), row.operation);
-        let work = async move { dispatch(operation, &services, call).await };
+        let work = Box::pin(async move { dispatch(operation, &services, call).await });
         self.patiently(work, parts.uri.path(), request_id).await
     }
 
