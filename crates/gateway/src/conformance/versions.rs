@@ -90,6 +90,7 @@ pub(super) async fn listing(suite: &Suite) -> Checked {
                 break;
             }
             let (key, version) = (page.element("NextKeyMarker"), page.element("NextVersionIdMarker"));
+            same("the marker", Some((&key, &version)), found.last().map(|(key, version)| (key, version)))?;
             from = format!("&key-marker={}&version-id-marker={version}", key.replace('/', "%2F"));
         }
         same("joined", &found, &wanted)?;

@@ -224,7 +224,7 @@ pub fn list_versions(
                     page.add(shown, cursor.max)
                 })?;
                 if !is_shown && skips.end() {
-                    page.next = Some((key, None));
+                    page.next = Some((key, Some(VersionId::Null)));
                 }
             }
             Step::Prefix(prefix) => match below(view, bucket, (&prefix, cursor.start_after), &mut skips)? {
@@ -256,20 +256,18 @@ impl Versions {
             self.versions.push(shown);
             return ControlFlow::Continue(());
         }
-        self.next = match self.versions.last() {
-            Some(last) if last.record.key == shown.record.key => {
-                Some((last.record.key.clone(), Some(last.id)))
-            }
-            _ => self.end(),
-        };
+        self.next = self.end();
         ControlFlow::Break(())
     }
 
-    /// Behind all that is on the page.
+    /// Behind all that is on the page. A version is named though it is the last of its key: clients take what S3 gives with each key.
     fn end(&self) -> Option<(String, Option<VersionId>)> {
-        let key = self.versions.last().map(|shown| shown.record.key.as_str());
-        let prefix = self.prefixes.last().map(String::as_str);
-        key.max(prefix).map(|last| (last.to_owned(), None))
+        let (version, prefix) = (self.versions.last(), self.prefixes.last());
+        let later = version.filter(|shown| prefix.is_none_or(|prefix| *prefix < shown.record.key));
+        match later {
+            Some(shown) => Some((shown.record.key.clone(), Some(shown.id))),
+            None => prefix.map(|prefix| (prefix.clone(), None)),
+        }
     }
 }
 
