@@ -140,6 +140,11 @@ impl Client {
         Self { credentials, ..self.clone() }
     }
 
+    /// Host and port.
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// The access key in use.
     pub(super) fn access_key(&self) -> &str {
         &self.credentials.access_key

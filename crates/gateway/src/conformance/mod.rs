@@ -19,6 +19,7 @@ mod refusals;
 mod settings;
 mod signatures;
 mod suite;
+mod together;
 mod versions;
 
 use core::fmt;

@@ -7,7 +7,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::service::service_fn;
+use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -134,7 +136,10 @@ impl Connection {
         let Self { faces, limits, shared, peer } = self;
         let speaker = Peer { address: peer, scheme, activity: Arc::clone(&watched) };
         let requests = shared.requests();
-        let service = service_fn(move |request| {
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            if request.version() == Version::HTTP_2 {
+                request.extensions_mut().insert(requests.unread());
+            }
             // In a place of its own: hyper moves what it is given, and holds room for it while nothing is asked.
             let answer =
                 Box::pin(Arc::clone(&faces).answer(request, (speaker.clone(), requests.place()), limits));
@@ -185,7 +190,7 @@ fn builder(limits: &Limits, window: &Window) -> Builder<TokioExecutor> {
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(limits.streams)
         .initial_connection_window_size(window.bytes())
-        .initial_stream_window_size(window.bytes())
+        .initial_stream_window_size(window.stream_bytes())
         .max_send_buf_size(READY)
         .keep_alive_interval(limits.stall_time)
         .keep_alive_timeout(limits.stall_time);

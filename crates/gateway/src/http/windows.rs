@@ -2,8 +2,9 @@
 //!
 //! Why: a window is memory that a client fills as it likes, and a client opens as many streams as it is let: times all connections
 //! that is more than any machine has. Invariants: every connection has the window that HTTP/2 begins with, which is its part of the
-//! room of connections; a larger one comes out of a room that all share; each connection has one request for nothing, as with
-//! HTTP/1, and those beside it come out of a room that all share.
+//! room of connections; a larger one comes out of a room that all share; no stream may fill more than a fourth of it, so that those
+//! that are not read leave room to one that is; each connection has one request for nothing, as with HTTP/1, and those beside it
+//! come out of a room that all share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Limits;
+use crate::service::Places;
 
 /// The window that a connection of HTTP/2 begins with, whatever is said.
 const LEAST: usize = (64 << 10) - 1;
@@ -18,6 +20,8 @@ const LEAST: usize = (64 << 10) - 1;
 const WIDE: usize = 1 << 20;
 /// A large window takes its room in pieces of this.
 const PIECE: usize = 64 << 10;
+/// Streams that fill their windows fill that of their connection. One of them moves as long as the others stand.
+const STREAMS: usize = 4;
 /// What one answer may have ready for the socket: a stream that is taken slowly holds no more, and the piece that came last.
 pub(super) const READY: usize = 64 << 10;
 
@@ -48,7 +52,7 @@ impl Shared {
 
     /// The requests of one connection.
     pub(super) fn requests(&self) -> Requests {
-        Requests { shared: self.clone(), in_flight: Arc::default() }
+        Requests { shared: self.clone(), in_flight: Arc::default(), unread: Places::new(STREAMS - 1) }
     }
 }
 
@@ -63,6 +67,11 @@ impl Window {
     pub(super) fn bytes(&self) -> u32 {
         u32::try_from(self.bytes).unwrap_or(u32::MAX)
     }
+
+    /// The same of one stream.
+    pub(super) fn stream_bytes(&self) -> u32 {
+        u32::try_from(self.bytes / STREAMS).unwrap_or(u32::MAX)
+    }
 }
 
 /// The requests of one connection that are in flight.
@@ -70,9 +79,15 @@ impl Window {
 pub(super) struct Requests {
     shared: Shared,
     in_flight: Arc<AtomicUsize>,
+    unread: Places,
 }
 
 impl Requests {
+    /// Where their bodies may stand unread.
+    pub(super) fn unread(&self) -> Places {
+        self.unread.clone()
+    }
+
     /// A place for one more; none if it is not the only one and all connections together have too many.
     pub(super) fn place(&self) -> Option<Place> {
         let is_first = self.in_flight.fetch_add(1, Ordering::AcqRel) == 0;

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::headers;
 use super::sigv4::{ChunkKeys, Decoder, Payload};
 use crate::http::body::Inflow;
-use crate::service::{ErrorKind, Expected, Outcome, ServiceError, Trailers, UploadBody};
+use crate::service::{ErrorKind, Expected, Outcome, Places, ServiceError, Trailers, UploadBody};
 
 /// A document up to here takes no room: most are smaller, and a connection is worth as much.
 const SMALL: usize = 16 << 10;
@@ -76,6 +76,8 @@ pub(super) struct Intake<'a> {
     pub(super) keys: ChunkKeys,
     pub(super) headers: &'a HeaderMap,
     pub(super) body: Inflow,
+    /// Where it may stand unread, if it shares its connection.
+    pub(super) places: Option<Places>,
 }
 
 impl Intake<'_> {
@@ -123,7 +125,7 @@ impl Intake<'_> {
         gather(&mut body, &mut document, SMALL.min(limit)).await?;
         if document.len() > SMALL {
             let length = length.map_or(limit, |length| usize::try_from(length).unwrap_or(limit));
-            place = Some(room.take(length).await?);
+            place = Some(body.take_standing().wait(room.take(length)).await??);
             // Others wait for the room.
             let rest = gather(&mut body, &mut document, limit);
             tokio::time::timeout(WHOLE, rest).await.map_err(|_| too_slow())??;
@@ -153,13 +155,13 @@ impl Intake<'_> {
 
     fn body(self, expected: Expected) -> Outcome<UploadBody> {
         let Payload::Chunked { signed, trailer } = self.payload else {
-            return Ok(UploadBody::new(plain(self.body), expected));
+            return Ok(UploadBody::new(plain(self.body), expected).among(self.places));
         };
         let announced = if trailer { headers::trailer_names(self.headers)? } else { Vec::new() };
         let decoder = Decoder::new(signed.then_some(self.keys), announced);
         let (trailers, read) = trailer_slot();
         let expected = Expected { trailers: Some(read), ..expected };
-        Ok(UploadBody::new(chunked(self.body, decoder, trailers), expected))
+        Ok(UploadBody::new(chunked(self.body, decoder, trailers), expected).among(self.places))
     }
 }
 

@@ -63,7 +63,8 @@ use self::uri::Query;
 use crate::http::body::{Inflow, Outflow};
 use crate::http::slow::{self, Slow};
 use crate::service::{
-    ErrorKind, Outcome, Principal, ReadMode, RequestContext, ServiceError, Services, UploadBody, VersionId,
+    ErrorKind, Outcome, Places, Principal, ReadMode, RequestContext, ServiceError, Services, UploadBody,
+    VersionId,
 };
 
 /// Bytes of a request document: 10,000 parts with a SHA-256 each fit.
@@ -197,7 +198,8 @@ impl Front {
             read: read_mode(&parts.headers)?,
             scope: headers::text(&parts.headers, "x-skerry-scope")?,
         };
-        let intake = Intake { payload: claim.payload, keys, headers: &parts.headers, body };
+        let places = parts.extensions.get::<Places>().cloned();
+        let intake = Intake { payload: claim.payload, keys, headers: &parts.headers, body, places };
         let (upload, (document, _place)) = if row.streams {
             (Some(intake.upload()?), (Bytes::new(), None))
         } else {

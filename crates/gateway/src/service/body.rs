@@ -14,7 +14,9 @@ use futures::{Stream, StreamExt};
 use md5::Md5;
 use sha2::{Digest, Sha256};
 
-use super::{Checksum, ChecksumKind, ChecksumShape, ErrorKind, Hasher, Outcome, ServiceError};
+use super::{
+    Checksum, ChecksumKind, ChecksumShape, ErrorKind, Hasher, Outcome, Places, ServiceError, Standing,
+};
 
 type ByteStream = Pin<Box<dyn Stream<Item = Outcome<Bytes>> + Send>>;
 
@@ -87,6 +89,7 @@ pub struct UploadBody {
     md5: Option<Md5>,
     sha256: Option<Sha256>,
     hashers: Vec<Hasher>,
+    standing: Standing,
 }
 
 impl UploadBody {
@@ -100,6 +103,7 @@ impl UploadBody {
             md5: Some(Md5::new()),
             sha256: expected.sha256.map(|_| Sha256::new()),
             hashers: vec![Hasher::new(kind)],
+            standing: Standing::default(),
             expected,
         }
     }
@@ -109,6 +113,16 @@ impl UploadBody {
         let bytes = bytes.into();
         let expected = Expected { length: Some(bytes.len() as u64), ..Expected::default() };
         Self::new(futures::stream::iter([Ok(bytes)]), expected)
+    }
+
+    /// One that shares its connection with others.
+    pub(crate) fn among(self, places: Option<Places>) -> Self {
+        Self { standing: Standing::among(places), ..self }
+    }
+
+    /// By which to wait for what other bodies hold; for whoever reads this one.
+    pub fn take_standing(&mut self) -> Standing {
+        core::mem::take(&mut self.standing)
     }
 
     /// Bytes announced, if they were.

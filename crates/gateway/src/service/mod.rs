@@ -32,6 +32,7 @@ mod pins;
 mod range;
 mod sites;
 mod space;
+mod standing;
 
 use std::sync::Arc;
 
@@ -81,6 +82,7 @@ pub use sites::{
     RecoveryStatus, RenameRequest, ReplaceRequest, ReplacedSite, Replacing, SiteList, SiteStatus,
 };
 pub use space::{OthersStatus, SpaceQuery, SpaceReport, SpaceRow};
+pub use standing::{Places, Standing};
 
 /// Everything the HTTP faces need from a node.
 #[derive(Clone)]

@@ -213,12 +213,14 @@ async fn answer(stream: &mut Stream) -> Result<Response, PeerError> {
 
 /// Sends the body; how long it was.
 async fn pour(site: &Arc<Site>, taker: &mut Taker, body: &mut UploadBody, cause: &str) -> Outcome<u64> {
-    let mut size = 0;
+    let (mut size, mut standing) = (0, body.take_standing());
     while let Some(bytes) = body.next().await {
         let mut bytes = bytes?;
         while !bytes.is_empty() {
             let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
-            let sent = tokio::time::timeout(PIECE_WAIT, frame::write(&mut taker.stream, &piece)).await;
+            // Over there it may wait for room that another body of this connection holds.
+            let sent = tokio::time::timeout(PIECE_WAIT, frame::write(&mut taker.stream, &piece));
+            let sent = standing.wait(sent).await?;
             if !matches!(sent, Ok(Ok(()))) {
                 let name = site.peers.roster.name(taker.site);
                 return Err(refusal::unreachable(format!(

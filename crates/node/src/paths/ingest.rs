@@ -12,7 +12,7 @@ use futures::stream::FuturesOrdered;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES, PUT_BYTES};
 use skerry_base::{BucketId, ChunkKind, ChunkRef};
 use skerry_gateway::service::{
-    Digests, ErrorKind, Md5Batch, Md5Stream, Md5Ticket, Outcome, ServiceError, UploadBody,
+    Digests, ErrorKind, Md5Batch, Md5Stream, Md5Ticket, Outcome, ServiceError, Standing, UploadBody,
 };
 use skerry_model::body::{Composed, Composer};
 use skerry_storage::{Buffer, Class, Pin, SmallBody, StorageError, Store};
@@ -47,6 +47,7 @@ pub(crate) async fn ingest(
 ) -> Outcome<(Body, Digests)> {
     let expected = upload.announced().unwrap_or(0);
     let mut intake = Intake::new(site, domain, expected);
+    intake.standing = upload.take_standing();
     if expected <= JOURNAL_BODY_BYTES as u64 {
         while let Some(bytes) = upload.next().await {
             intake.take(bytes?).await?;
@@ -90,6 +91,8 @@ pub(super) struct Intake<'a> {
     buffer: Option<Buffer>,
     /// Room for the buffer, if it is for more than a small body.
     grant: Option<Grant>,
+    /// How it waits for room.
+    standing: Standing,
     /// Bytes that will come, as far as known.
     expected: u64,
     /// A body that came in one piece and need not be copied.
@@ -115,6 +118,7 @@ impl<'a> Intake<'a> {
             size: 0,
             buffer: None,
             grant: None,
+            standing: Standing::default(),
             expected,
             whole: None,
             md5: None,
@@ -164,7 +168,7 @@ impl<'a> Intake<'a> {
         // Nobody knows how much comes of a body that was not announced.
         let wanted = if left == 0 { CHUNK_BYTES } else { left };
         if wanted > JOURNAL_BODY_BYTES {
-            self.grant = Some(self.incoming.take(wanted).await?);
+            self.grant = Some(self.standing.wait(self.incoming.take(wanted)).await??);
         }
         Ok(self.store.gather(wanted))
     }

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use skerry_base::WallTime;
-use skerry_base::limits::CHUNK_REST_MS;
+use skerry_base::limits::{CHUNK_BYTES, CHUNK_REST_MS};
+use skerry_gateway::conformance::{Client, Credentials};
 use skerry_gateway::service::{BucketPatch, GetObject, ReadConditions};
 
-use super::world::{TestWorld, context, noise};
+use super::world::{TestWorld, context, key, noise};
 use crate::bulk::{Bulk, Grant};
-use crate::server::Core;
+use crate::server::{Core, Running};
+
+/// Far from the minute for which uploads wait for room.
+const PROMPT: Duration = Duration::from_secs(30);
 
 /// Takes all of a room.
 fn all(room: &Bulk) -> Grant {
@@ -152,4 +156,30 @@ async fn large_uploads_wait_for_room_and_small_ones_do_not() {
     let all_of_it = || async { site.site().incoming.taken() == 0 };
     site.until("all of it is given back", all_of_it).await;
     world.stop().await;
+}
+
+/// Bodies that share a connection of HTTP/2 share its window: those that wait for room leave some to those that have it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn uploads_of_one_connection_do_not_hold_each_other_up() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].stop().await;
+    let (config, options) = world.sites[0].settings();
+    let running = Running::start(&config, options).await.unwrap();
+    let incoming = &running.core().site.incoming;
+    // Room for two chunks.
+    let _held = incoming.try_take(incoming.bytes() - 2 * CHUNK_BYTES).unwrap();
+    let credentials = Credentials { access_key: key().id, secret: key().secret };
+    let client = Client::new(&format!("http://{}", running.endpoints.s3), credentials);
+    client.put_together(vec![("/bulk".into(), bytes::Bytes::new())]).await.unwrap();
+    // As many as may wait; then more than that.
+    for bodies in [3, 12] {
+        let puts = (0..bodies).map(|n| (format!("/bulk/{n}"), noise(4 * CHUNK_BYTES, n))).collect();
+        let answered = tokio::time::timeout(PROMPT, client.put_together(puts)).await;
+        let Ok(answers) = answered else { panic!("they hold each other up") };
+        let answers = answers.unwrap();
+        let stored = answers.iter().filter(|answer| answer.status == 200).count();
+        let told = answers.iter().filter(|answer| answer.element("Code") == "SlowDown").count();
+        assert!(stored >= 3 && stored + told == answers.len(), "{stored} stored, {told} refused");
+    }
+    running.shutdown().await;
 }
