@@ -94,6 +94,12 @@ pub fn allows(key: &KeyDocument, action: Action, target: Option<Target<'_>>) -> 
     if allowed { Ok(()) } else { Err(Denied::Action) }
 }
 
+/// Whether a bucket is among those that the key lists: its owner's own, or, where it is limited to some, those of them that there are.
+/// What it opens without listing, as an administrator's key does of others' buckets, would drown what is its own.
+pub fn lists(key: &KeyDocument, target: Target<'_>) -> bool {
+    if key.admin { key.owner == target.owner } else { opens(key, target) }
+}
+
 fn opens(key: &KeyDocument, target: Target<'_>) -> bool {
     match &key.buckets {
         Some(names) => names.iter().any(|name| name == target.name),
@@ -157,6 +163,18 @@ mod tests {
         assert_eq!(allows(&write, Action::Write, OTHER), Ok(()));
         assert_eq!(allows(&write, Action::ManageBucket, OTHER), Err(Denied::Action));
         assert_eq!(allows(&KeyDocument { read: false, ..key() }, Action::Read, OWN), Err(Denied::Action));
+    }
+
+    #[test]
+    fn a_limited_key_lists_what_it_opens_and_nothing_else() {
+        let shown =
+            |key: &KeyDocument| [OWN, OTHER].map(|target| target.is_some_and(|target| lists(key, target)));
+        assert_eq!(shown(&key()), [true, false]);
+        assert_eq!(shown(&KeyDocument { buckets: Some(vec!["other".into()]), ..key() }), [false, true]);
+        assert_eq!(shown(&KeyDocument { buckets: Some(Vec::new()), ..key() }), [false, false]);
+        let admin = KeyDocument { admin: true, ..key() };
+        assert_eq!(shown(&admin), [true, false]);
+        assert_eq!(shown(&KeyDocument { buckets: Some(vec!["other".into()]), ..admin }), [true, false]);
     }
 
     #[test]

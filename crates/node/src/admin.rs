@@ -135,7 +135,7 @@ pub(crate) async fn make_key(
     Ok(document)
 }
 
-async fn put_key(site: &Arc<Site>, id: &str, document: KeyDocument) -> Outcome<()> {
+pub(crate) async fn put_key(site: &Arc<Site>, id: &str, document: KeyDocument) -> Outcome<()> {
     let key = SystemKey::AccessKey(id.into()).to_string();
     let decide =
         move |_: &dyn View, wall| Ok(((), Some(Declared::document(key, document_object(&document, wall)))));

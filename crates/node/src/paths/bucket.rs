@@ -283,9 +283,13 @@ impl Site {
         action: Action,
         target: Option<Target<'_>>,
     ) -> Outcome<()> {
-        let id = &context.principal.access_key;
-        let key = self.access_key(id).await?.ok_or_else(unknown_key)?;
+        let key = self.asking(context).await?;
         policy::allows(&key, action, target).map_err(|denied| refused_access(&denied))
+    }
+
+    /// The document of the caller's key.
+    pub(crate) async fn asking(&self, context: &RequestContext) -> Outcome<KeyDocument> {
+        self.access_key(&context.principal.access_key).await?.ok_or_else(unknown_key)
     }
 
     /// Writes documents of the system bucket that `decide` makes on the commit thread; none for nothing to do.

@@ -13,7 +13,7 @@ use skerry_gateway::service::{
 use skerry_model::bucket::{
     self as model, BucketConfig, Claimed, HomeDocument, Known, Named, Naming, NewBucket,
 };
-use skerry_model::policy::Action;
+use skerry_model::policy::{self, Action, Target};
 use skerry_model::{Entry, space};
 
 use super::bucket::{Bucket, Declared, refused_claim};
@@ -270,10 +270,12 @@ pub(crate) async fn change(
 impl BucketService for Buckets {
     async fn list(&self, context: &RequestContext) -> Outcome<Vec<BucketInfo>> {
         self.0.may(context, Action::ListBuckets, None).await?;
-        let (system, owner) = (self.0.system, context.principal.owner.clone());
-        let read = move |view: &dyn View| model::list_buckets(view, system, Some(&owner)).map_err(unreadable);
-        let found = self.0.read(read).await?;
-        Ok(found.into_iter().map(Bucket::of).map(info).collect())
+        let (system, key) = (self.0.system, self.0.asking(context).await?);
+        let read = move |view: &dyn View| model::list_buckets(view, system, None).map_err(unreadable);
+        let found = self.0.read(read).await?.into_iter().map(Bucket::of);
+        let listed =
+            |bucket: &Bucket| policy::lists(&key, Target { name: &bucket.name, owner: &bucket.owner });
+        Ok(found.filter(listed).map(info).collect())
     }
 
     async fn create(&self, context: &RequestContext, request: CreateBucket) -> Outcome<CreatedBucket> {

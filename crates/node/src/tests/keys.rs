@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use skerry_base::WallTime;
-use skerry_gateway::service::{ErrorKind, ReplaceRequest};
-use skerry_model::bucket::{NodeEntry, SiteDocument, SiteState};
+use skerry_gateway::service::{ErrorKind, Principal, ReplaceRequest, RequestContext};
+use skerry_model::bucket::{KeyDocument, NodeEntry, SiteDocument, SiteState};
 
-use super::world::{TestWorld, key};
+use super::world::{TestWorld, context, key};
 use crate::faces::Running;
 use crate::init;
 use crate::net::tcp::TcpNet;
@@ -59,6 +59,31 @@ async fn a_key_that_was_disabled_stays_so_when_the_site_is_started_with_it() {
     world.sites[0].start().await;
     let refused = world.sites[0].services().credentials.credential(&key().id).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidAccessKeyId, "{refused}");
+    world.stop().await;
+}
+
+/// What a key does not open is not its business, and what it opens of others is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_limited_to_some_buckets_lists_these() {
+    let world = TestWorld::new(1).await;
+    let site = &world.sites[0];
+    for name in ["films", "photos"] {
+        site.create_bucket(name).await.unwrap();
+    }
+    let given = AccessKey { id: "SKLIMITED".into(), secret: "secretsecret".into() };
+    let document = crate::admin::make_key(site.site(), &given, "ann", "", false).await.unwrap();
+    let asks = RequestContext {
+        principal: Principal { access_key: given.id.clone(), owner: "ann".into() },
+        ..context()
+    };
+    let listed = async || {
+        let buckets = site.services().buckets.list(&asks).await.unwrap();
+        buckets.into_iter().map(|bucket| bucket.name).collect::<Vec<_>>()
+    };
+    assert!(listed().await.is_empty(), "none is its own");
+    let limited = KeyDocument { buckets: Some(vec!["none".into(), "photos".into()]), ..document };
+    crate::admin::put_key(site.site(), &given.id, limited).await.unwrap();
+    assert_eq!(listed().await, ["photos"]);
     world.stop().await;
 }
 
