@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use http_body_util::BodyExt;
-use hyper::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,11 +20,13 @@ pub(super) struct Failure {
     status: StatusCode,
     error: &'static str,
     message: String,
+    /// The methods that the path takes, where it does not take this one.
+    allowed: Option<&'static str>,
 }
 
 impl Failure {
     fn new(status: StatusCode, error: &'static str, message: impl Into<String>) -> Self {
-        Self { status, error, message: message.into() }
+        Self { status, error, message: message.into(), allowed: None }
     }
 
     pub(super) fn token() -> Self {
@@ -36,8 +38,11 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "NotFound", format!("there is nothing at /_skerry{path}"))
     }
 
-    pub(super) fn method(method: &Method) -> Self {
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", format!("{method} is not allowed here"))
+    /// `allowed` are the methods that the path takes.
+    pub(super) fn method(method: &Method, allowed: &'static str) -> Self {
+        let message = format!("{method} is not allowed here, but {allowed}");
+        let refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message);
+        Self { allowed: Some(allowed), ..refusal }
     }
 
     pub(super) fn internal(message: &str) -> Self {
@@ -51,6 +56,9 @@ impl Failure {
     pub(super) fn response(self) -> Response<Outflow> {
         let body = json!({ "version": VERSION, "error": self.error, "message": self.message });
         let mut response = of_text(self.status, body.to_string());
+        if let Some(allowed) = self.allowed {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

@@ -69,7 +69,9 @@ impl Administration {
                 }
                 self.metrics()
             }
-            "/health/live" | "/health/ready" | "/metrics" => Err(Failure::method(request.method())),
+            "/health/live" | "/health/ready" | "/metrics" => {
+                Err(Failure::method(request.method(), "GET, HEAD"))
+            }
             _ => match path.strip_prefix("/v1/") {
                 Some(verb) => {
                     self.check_token(&request)?;

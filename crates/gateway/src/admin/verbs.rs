@@ -70,22 +70,28 @@ pub(super) async fn run(
         ("POST", ["pins"]) => ok(service.set_pin(json::request(request).await?).await),
         ("POST", ["register"]) => ok(service.move_register(json::request(request).await?).await),
         ("PATCH", ["buckets", name]) => ok(service.update_bucket(name, json::request(request).await?).await),
-        (
-            _,
-            [
-                "status" | "areas" | "space" | "scrub" | "link" | "conflicts" | "conflict" | "invites"
-                | "keys" | "buckets" | "register" | "pins" | "sites",
-            ]
-            | ["link", "budget"]
-            | ["sites", _]
-            | ["sites", _, "duty" | "name" | "address" | "area" | "expel" | "replace"]
-            | ["keys", _, "disable"]
-            | ["sites", _, "lost" | "only"]
-            | ["buckets", _]
-            | ["buckets", _, "home" | "join" | "leave"],
-        ) => Err(Failure::method(&method)),
-        _ => Err(Failure::path(&format!("/v1/{verb}"))),
+        (_, path) => Err(match allowed(path) {
+            Some(allowed) => Failure::method(&method, allowed),
+            None => Failure::path(&format!("/v1/{verb}")),
+        }),
     }
+}
+
+/// The methods that a path takes; none where there is nothing.
+fn allowed(path: &[&str]) -> Option<&'static str> {
+    Some(match path {
+        ["status" | "areas" | "space" | "conflicts" | "sites"] | ["sites", _] | ["sites", _, "only"] => "GET",
+        ["link" | "invites" | "register"]
+        | ["sites", _, "duty" | "name" | "address" | "area" | "expel" | "replace"]
+        | ["keys", _, "disable"]
+        | ["buckets", _, "home" | "join"] => "POST",
+        ["scrub" | "conflict" | "keys" | "buckets" | "pins"]
+        | ["link", "budget"]
+        | ["sites", _, "lost"]
+        | ["buckets", _, "leave"] => "GET, POST",
+        ["buckets", _] => "GET, PATCH",
+        _ => return None,
+    })
 }
 
 /// The whole bucket, or what lies below a prefix.
@@ -229,3 +235,20 @@ pub(super) const VERBS: &[(Method, &str)] = &[
     (Method::POST, "register"),
     (Method::PATCH, "buckets/abc"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn what_a_refused_method_is_told_is_what_is_taken() {
+        for (_, path) in VERBS {
+            let taken = VERBS.iter().filter(|(_, other)| other == path).map(|(method, _)| method.as_str());
+            let taken = taken.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
+            assert_eq!(allowed(&path.split('/').collect::<Vec<_>>()), Some(taken.as_str()), "{path}");
+        }
+        assert_eq!(allowed(&["buckets", "x", "y"]), None);
+    }
+}

@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, DATE, HOST, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
 use md5::Md5;
@@ -227,13 +227,17 @@ impl Client {
         HeaderValue::from_str(&self.authority).unwrap_or(HeaderValue::from_static("localhost"))
     }
 
-    /// Adds the signature.
+    /// Adds the signature, and the time: in `Date`, where the request has one, as boto3 does.
     pub(super) fn seal(&self, ask: &mut Ask) -> Seal {
         let time = now(ask.ahead);
         let stamp = date::amz(time);
         let payload = ask.payload.map_or_else(|| hex(&Sha256::digest(&ask.body)), Into::into);
         ask.headers.insert(HOST, self.host());
-        for (name, value) in [("x-amz-date", &stamp), ("x-amz-content-sha256", &payload)] {
+        let (dated, day) = match ask.headers.contains_key(DATE) {
+            true => ("date", date::http(time).replace("GMT", "-0000")),
+            false => ("x-amz-date", stamp.clone()),
+        };
+        for (name, value) in [(dated, &day), ("x-amz-content-sha256", &payload)] {
             if let Ok(value) = HeaderValue::from_str(value) {
                 ask.headers.insert(name, value);
             }

@@ -168,3 +168,17 @@ pub(super) async fn empty_page(suite: &Suite) -> Checked {
     )?;
     place.clean().await
 }
+
+/// Mountpoint asks every listing whether objects are being restored from an archive, where none is.
+pub(super) async fn restored(suite: &Suite) -> Checked {
+    let place = with(suite, &["a"]).await?;
+    for query in ["", "?list-type=2&delimiter=&max-keys=1000&prefix=", "?versions"] {
+        let ask = |what: &str| place.about("GET", query).header("x-amz-optional-object-attributes", what);
+        let page = place.send(ask("RestoreStatus")).await?;
+        expect(&page, 200)?;
+        same("keys", page.elements("Key"), vec!["a".to_owned()])?;
+        holds("nothing is restored", !page.text().contains("RestoreStatus"))?;
+        refused(&place.send(ask("Colour")).await?, 400, "InvalidArgument")?;
+    }
+    place.clean().await
+}

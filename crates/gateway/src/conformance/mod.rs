@@ -87,13 +87,13 @@ checks! {
     buckets: life, names, location, unfinished, versioning_states, list_pages, not_empty, unknown;
     objects: round_trip, empty, headers, metadata, unicode_metadata, odd_keys, ranges, conditional_reads,
         conditional_writes, if_range, overrides, delete_is_idempotent, head_of_nothing, large_stream, many_deletes;
-    listings: first_version, second_version, delimiters, pages, unicode, start_after, encoding, empty_page;
+    listings: first_version, second_version, delimiters, pages, unicode, start_after, encoding, empty_page, restored;
     copies: plain, with_metadata, onto_itself, conditions, odd_names;
     multipart: whole, parts_by_number, refusals, copy_part, lists, abort, again, conditional;
     checksums: declared, wrong, on_request, md5, multipart_full, multipart_composite, trailers;
     versions: lifetimes, same_bytes, markers, suspended, listing, order, unnamed, erased;
     signatures: presigned, presigned_put, expired, skewed, wrong_secret, unknown_key, anonymous, signed_chunks,
-        unsigned_chunks, tampered_chunk, old_version, unsigned_header;
+        unsigned_chunks, tampered_chunk, old_version, unsigned_header, by_date;
     settings: none, acls, attributes;
     refusals: sub_resources, headers, keys, malformed_xml, short_body, missing_length, too_large, part_numbers,
         methods, errors_have_ids;

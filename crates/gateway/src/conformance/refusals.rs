@@ -50,6 +50,8 @@ pub(super) async fn headers(suite: &Suite) -> Checked {
         let answer = place.send(place.ask("PUT", "k", "").body("x").header(name, value)).await?;
         refused(&answer, 501, "NotImplemented").map_err(|what| format!("{name}: {what}"))?;
     }
+    let purge = place.ask("DELETE", "k", "").header("x-minio-force-delete", "true");
+    refused(&place.send(purge).await?, 501, "NotImplemented")?;
     let class = place.ask("PUT", "k", "").body("x").header("x-amz-storage-class", "PAPER");
     refused(&place.send(class).await?, 400, "InvalidStorageClass")?;
     refused(&place.get("k").await?, 404, "NoSuchKey")?;
@@ -138,7 +140,12 @@ pub(super) async fn part_numbers(suite: &Suite) -> Checked {
 /// Methods that S3 does not have.
 pub(super) async fn methods(suite: &Suite) -> Checked {
     let place = suite.place().await?;
-    refused(&place.send(place.ask("PATCH", "k", "").body("x")).await?, 405, "MethodNotAllowed")?;
+    let answer = place.send(place.ask("PATCH", "k", "").body("x")).await?;
+    refused(&answer, 405, "MethodNotAllowed")?;
+    same("Allow", answer.header("allow"), "DELETE, GET, HEAD, PUT")?;
+    let answer = place.send(Ask::new("DELETE", "/")).await?;
+    refused(&answer, 405, "MethodNotAllowed")?;
+    same("Allow", answer.header("allow"), "GET")?;
     refused(&place.send(place.about("POST", "").body("x")).await?, 501, "NotImplemented")?;
     place.clean().await
 }

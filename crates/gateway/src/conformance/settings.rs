@@ -67,7 +67,9 @@ pub(super) async fn acls(suite: &Suite) -> Checked {
     }
     for key in [None, Some("k")] {
         let ask = || key.map_or_else(|| place.about("PUT", "?acl"), |key| place.ask("PUT", key, "?acl"));
-        expect(&place.send(ask().header("x-amz-acl", "private")).await?, 200)?;
+        for acl in ["private", "bucket-owner-full-control"] {
+            expect(&place.send(ask().header("x-amz-acl", acl)).await?, 200)?;
+        }
         let public = place.send(ask().header("x-amz-acl", "public-read")).await?;
         refused(&public, 501, "NotImplemented")?;
         refused(&place.send(ask()).await?, 501, "NotImplemented")?;
@@ -102,6 +104,11 @@ pub(super) async fn attributes(suite: &Suite) -> Checked {
     holds("it has a date", all.header("last-modified").ends_with("GMT"))?;
     let one = place.send(ask("ObjectSize")).await?;
     holds("only what was asked for", !one.text().contains("ETag") && !one.text().contains("StorageClass"))?;
+    let page = |size: &str| {
+        ask("ObjectParts").header("x-amz-max-parts", size).header("x-amz-part-number-marker", "0")
+    };
+    expect(&place.send(page("1000")).await?, 200)?;
+    refused(&place.send(page("many")).await?, 400, "InvalidArgument")?;
     refused(&place.send(ask("Colour")).await?, 400, "InvalidArgument")?;
     refused(&place.send(ask(" ,")).await?, 400, "InvalidArgument")?;
     refused(&place.send(place.ask("GET", "k", "?attributes")).await?, 400, "InvalidArgument")?;

@@ -175,3 +175,12 @@ pub(super) async fn unsigned_header(suite: &Suite) -> Checked {
     let ask = ask.header("x-amz-acl", "public-read");
     refused(&suite.client.send_as_is(ask).await?, 403, "AccessDenied")
 }
+
+/// The time of a request in `Date`, where there is no `x-amz-date`.
+pub(super) async fn by_date(suite: &Suite) -> Checked {
+    let place = suite.place().await?;
+    expect(&place.send(place.ask("PUT", "k", "").body("x").header("date", "")).await?, 200)?;
+    let skewed = Ask { ahead: 3600, ..place.ask("GET", "k", "").header("date", "") };
+    refused(&place.send(skewed).await?, 403, "RequestTimeTooSkewed")?;
+    place.clean().await
+}

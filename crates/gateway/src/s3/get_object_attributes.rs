@@ -16,6 +16,7 @@ const NAMES: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "Ob
 /// Those that the request names, of an object that exists.
 pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     let wanted = wanted(&call)?;
+    check_page(&call)?;
     let head = services.objects.head(&call.context, about(&call)?).await?;
     let document = Attributes { wanted, info: &head.info };
     Ok(Reply::xml(&document)?
@@ -39,6 +40,16 @@ fn wanted(call: &Call) -> Outcome<Vec<&'static str>> {
         true => Err(headers::argument("x-amz-object-attributes", "names no attribute")),
         false => Ok(wanted),
     }
+}
+
+/// Which of the parts are listed; they are only counted.
+fn check_page(call: &Call) -> Outcome<()> {
+    for name in ["x-amz-max-parts", "x-amz-part-number-marker"] {
+        if headers::text(&call.headers, name)?.is_some_and(|number| number.parse::<u32>().is_err()) {
+            return Err(headers::argument(name, "is not a number"));
+        }
+    }
+    Ok(())
 }
 
 struct Attributes<'a> {

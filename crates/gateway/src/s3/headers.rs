@@ -135,10 +135,21 @@ pub(crate) fn check_new(headers: &HeaderMap) -> Outcome<()> {
     }
 }
 
-/// Refuses canned ACLs but `private`, which is what everything is.
+/// Of what a listing can tell of each object beyond the usual only whether it is being restored from an archive: none is in one, so
+/// that there is nothing to tell.
+pub(crate) fn check_optional(headers: &HeaderMap) -> Outcome<()> {
+    const NAME: &str = "x-amz-optional-object-attributes";
+    let asked = text(headers, NAME)?.unwrap_or_default();
+    match asked.split(',').map(str::trim).find(|name| !matches!(*name, "" | "RestoreStatus")) {
+        Some(_) => Err(argument(NAME, "may be RestoreStatus and nothing else")),
+        None => Ok(()),
+    }
+}
+
+/// Refuses canned ACLs but those that say what everything is: `private`, and the bucket's owner's, who is the owner of all in it.
 pub(crate) fn check_acl(headers: &HeaderMap) -> Outcome<()> {
     match text(headers, "x-amz-acl")?.as_deref() {
-        None | Some("private") => Ok(()),
+        None | Some("private" | "bucket-owner-full-control") => Ok(()),
         Some(acl) => Err(ServiceError::not_implemented(&format!("the canned ACL {acl}"))),
     }
 }

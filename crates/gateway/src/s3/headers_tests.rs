@@ -53,6 +53,8 @@ fn metadata_is_text_sorted_and_bounded() {
 fn only_what_changes_nothing_is_taken_of_classes_and_acls() {
     let check = |name, value| check_new(&headers(&[(name, value)]));
     assert!(check("x-amz-acl", "private").is_ok() && check("x-amz-storage-class", "STANDARD").is_ok());
+    assert!(check("x-amz-acl", "bucket-owner-full-control").is_ok());
+    assert_eq!(kind(check("x-amz-acl", "bucket-owner-read")), ErrorKind::NotImplemented);
     assert_eq!(kind(check("x-amz-acl", "public-read")), ErrorKind::NotImplemented);
     assert_eq!(kind(check("x-amz-storage-class", "GLACIER")), ErrorKind::NotImplemented);
     assert_eq!(kind(check("x-amz-storage-class", "PAPER")), ErrorKind::InvalidStorageClass);

@@ -5,15 +5,16 @@
 
 use s3s::{dto, xml};
 
-use super::Call;
 use super::documents::{Naming, algorithm, count, page_size, shape};
 use super::reply::{Reply, etag, owner, timestamp};
+use super::{Call, headers};
 use crate::service::{
     ErrorKind, Outcome, ServiceError, Services, VersionEntry, VersionId, VersionQuery, VersionSummary,
 };
 
 /// One page of versions and delete markers.
 pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
+    headers::check_optional(&call.headers)?;
     let naming = Naming::of(&call)?;
     let limit = page_size(&call, "max-keys")?;
     let page = services.objects.list_versions(&call.context, query(&call, limit)?).await?;

@@ -2,13 +2,14 @@
 
 use s3s::dto;
 
-use super::Call;
 use super::documents::{Naming, count, page_size};
 use super::reply::Reply;
+use super::{Call, headers};
 use crate::service::{ListEntry, ListPage, ListQuery, Outcome, Services};
 
 /// One page of current objects, after a marker.
 pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
+    headers::check_optional(&call.headers)?;
     let naming = Naming::of(&call)?;
     let limit = page_size(&call, "max-keys")?;
     let page = services.objects.list(&call.context, query(&call, "marker", limit)).await?;

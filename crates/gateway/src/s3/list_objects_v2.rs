@@ -3,10 +3,10 @@
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use s3s::dto;
 
-use super::Call;
 use super::documents::{Naming, count, page_size};
 use super::list_objects::{query, split};
 use super::reply::Reply;
+use super::{Call, headers};
 use crate::service::{ErrorKind, ListQuery, Outcome, ServiceError, Services};
 
 /// One page of current objects, after a continuation token or a key.
@@ -14,6 +14,7 @@ pub(super) async fn run(services: &Services, call: Call) -> Outcome<Reply> {
     if call.query.get("list-type") != Some("2") {
         return Err(ServiceError::new(ErrorKind::InvalidArgument, "the only list-type is 2"));
     }
+    headers::check_optional(&call.headers)?;
     let naming = Naming::of(&call)?;
     let limit = page_size(&call, "max-keys")?;
     let mut asked: ListQuery = query(&call, "start-after", limit);

@@ -3,6 +3,8 @@
 //! Invariant: this table is the whole truth. A sub-resource, an AWS parameter, an `x-amz-` or an `If-` header
 //! that its row does not allow is refused by name ([`Row::check`]), so that nothing is silently ignored.
 
+use std::collections::BTreeSet;
+
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method};
 
@@ -109,6 +111,8 @@ const WRITE_IF: &[&str] = &["if-match", "if-none-match"];
 const NEW: &[&str] = &["x-amz-acl", "x-amz-storage-class"];
 /// Asks that a lock be passed over, which no object has.
 const UNLOCKED: &[&str] = &["x-amz-bypass-governance-retention"];
+/// What a listing is to tell of each object beyond the usual; only what none has is taken, see `s3::headers`.
+const LISTED: &[&str] = &["x-amz-optional-object-attributes"];
 /// The source of a copy.
 const SOURCE: &[&str] = &[
     "x-amz-copy-source",
@@ -179,7 +183,7 @@ pub(crate) const TABLE: &[Row] = &[
     Row {
         selectors: &["attributes"],
         queries: &["versionId"],
-        headers: &[&["x-amz-object-attributes"]],
+        headers: &[&["x-amz-object-attributes", "x-amz-max-parts", "x-amz-part-number-marker"]],
         ..row(Operation::GetObjectAttributes, "GET", Level::Object)
     },
     Row {
@@ -207,6 +211,7 @@ pub(crate) const TABLE: &[Row] = &[
     Row {
         selectors: &["versions"],
         queries: &["prefix", "delimiter", "encoding-type", "key-marker", "version-id-marker", "max-keys"],
+        headers: &[LISTED],
         ..row(Operation::ListObjectVersions, "GET", Level::Bucket)
     },
     Row {
@@ -225,10 +230,12 @@ pub(crate) const TABLE: &[Row] = &[
             "fetch-owner",
             "max-keys",
         ],
+        headers: &[LISTED],
         ..row(Operation::ListObjectsV2, "GET", Level::Bucket)
     },
     Row {
         queries: &["prefix", "delimiter", "encoding-type", "marker", "max-keys"],
+        headers: &[LISTED],
         ..row(Operation::ListObjects, "GET", Level::Bucket)
     },
     Row {
@@ -448,8 +455,16 @@ fn unknown(method: &Method, level: Level, query: &Query) -> ServiceError {
         _ => ServiceError::new(
             ErrorKind::MethodNotAllowed,
             format!("the method {method} is not allowed against this resource"),
-        ),
+        )
+        .with_header("allow", allowed(level, query)),
     }
+}
+
+/// The methods that what a request names takes.
+fn allowed(level: Level, query: &Query) -> String {
+    let takes = |row: &&Row| row.level == level && row.selectors.iter().all(|name| query.has(name));
+    let methods: BTreeSet<&str> = TABLE.iter().filter(takes).map(|row| row.method).collect();
+    methods.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 impl Row {
@@ -493,7 +508,9 @@ impl Row {
     }
 
     fn check_header(&self, name: &str) -> Outcome<()> {
-        let watched = ["x-amz-", "x-skerry-", "if-"].iter().any(|prefix| name.starts_with(prefix));
+        // The last is MinIO's, by which a delete would be one of all that the key begins.
+        let watched = ["x-amz-", "x-skerry-", "if-", "x-minio-force-delete"];
+        let watched = watched.iter().any(|prefix| name.starts_with(prefix));
         let taken = EVERY.contains(&name)
             || self.headers.iter().any(|group| group.contains(&name))
             || (self.metadata && name.starts_with("x-amz-meta-"));

@@ -190,6 +190,25 @@ fn requests_of_sdks_are_taken() {
     {
         assert!(ask(row, "", &minio).is_ok(), "minio-go: {:?}", row.operation);
     }
+    let lists = [Operation::ListObjects, Operation::ListObjectsV2, Operation::ListObjectVersions];
+    for row in TABLE.iter().filter(|row| lists.contains(&row.operation)) {
+        let asked = ask(row, "", &["x-amz-optional-object-attributes"]);
+        assert!(asked.is_ok(), "Mountpoint: {:?}", row.operation);
+    }
+}
+
+#[test]
+fn a_method_that_is_refused_is_told_which_are_taken() {
+    let told = |method: Method, level, query: &str| {
+        let refused =
+            route(&method, level, &Query::parse(Some(query)).unwrap(), &HeaderMap::new()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::MethodNotAllowed);
+        refused.headers().to_vec()
+    };
+    let allow = |methods: &str| vec![("allow", methods.to_owned())];
+    assert_eq!(told(Method::DELETE, Level::Root, ""), allow("GET"));
+    assert_eq!(told(Method::PATCH, Level::Bucket, "x-id=1"), allow("DELETE, GET, HEAD, PUT"));
+    assert_eq!(told(Method::PATCH, Level::Object, "uploadId=1"), allow("DELETE, GET, HEAD, POST, PUT"));
 }
 
 #[test]

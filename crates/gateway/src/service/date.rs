@@ -123,7 +123,9 @@ pub fn parse_amz(text: &str) -> Option<WallTime> {
 pub fn parse_http(text: &str) -> Option<WallTime> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     match words[..] {
-        [_, day, month, year, time, "GMT" | "UTC" | "+0000"] => of(year.parse().ok()?, month, day, time),
+        [_, day, month, year, time, "GMT" | "UTC" | "+0000" | "-0000"] => {
+            of(year.parse().ok()?, month, day, time)
+        }
         [_, date, time, "GMT" | "UTC"] => {
             let mut fields = date.split('-');
             let (day, month, year) = (fields.next()?, fields.next()?, fields.next()?);
@@ -182,6 +184,8 @@ mod tests {
         for text in
             ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
         {
+            // As mail has it, and with it Python, by which boto3 writes a date that its caller set.
+            assert_eq!(parse_http(&text.replace("1994 08:49:37 GMT", "1994 08:49:37 -0000")), time, "{text}");
             assert_eq!(parse_http(text), time, "{text}");
         }
         assert_eq!(parse_http("Tuesday, 14-Nov-23 22:13:20 GMT"), Some(WallTime(1_700_000_000_000)));
