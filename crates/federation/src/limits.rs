@@ -19,6 +19,10 @@ pub const BATCHES_UNAPPLIED: usize = 12;
 pub const STEP_RECORDS: usize = 16;
 /// Their bytes, with the bodies that came along: a record and its body at least.
 pub const STEP_BYTES: usize = 128 << 10;
+/// Between two batches of an answer: what came meanwhile goes before the next.
+pub const SERVE_PAUSE: Duration = Duration::from_micros(1);
+/// Answers of which batches are left. Of more at once each is given in one piece.
+pub const SERVED_AT_ONCE: usize = 64;
 /// Pulls on the way at once over all buckets: bounds what can arrive to 32 MiB.
 pub const PULLS_AT_ONCE: usize = 4;
 /// Those of them from one source: its silence leaves one for the others.

@@ -1,15 +1,16 @@
 //! Feeds: every member of a bucket pulls from two or three others what its vector does not cover.
 //!
 //! The cursor is the vector, so it does not matter who serves: records pass from A by B to C when A and C cannot
-//! reach each other. [`pull`] asks and takes, [`serve`] gives and tells news, [`fresh`] sends small records with the
-//! news, [`check`] is the safety net under lost news, [`choose`] says whom to ask, [`sites`] who may be asked, [`loose`] is for
-//! what no feed can bring, [`bucket`] is the state of one bucket, [`known`] what others have.
+//! reach each other. [`pull`] asks and takes, [`serve`] tells news and hears who asks, [`answers`] gives
+//! batch by batch, [`fresh`] sends small records with the news, [`check`] is the safety net under lost news, [`choose`] says whom to
+//! ask, [`sites`] who may be asked, [`loose`] is for what no feed can bring, [`bucket`] is the state of one bucket, [`known`] what
+//! others have.
 //!
 //! Invariants: one pull on its way per bucket, [`limits::PULLS_AT_ONCE`] in all; at most
 //! [`limits::BATCHES_UNAPPLIED`] batches of a bucket wait for the store; a batch is handed over only if it
 //! continues exactly what was handed over before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -21,6 +22,7 @@ use crate::metered;
 use crate::reconcile::End;
 use crate::{Gaps, Pulls, Replica, Ticket, limits};
 
+mod answers;
 mod bucket;
 mod check;
 mod choose;
@@ -31,6 +33,7 @@ mod pull;
 mod serve;
 mod sites;
 
+use answers::Serving;
 use bucket::Bucket;
 use known::Known;
 use sites::{Line, Sites};
@@ -58,6 +61,8 @@ pub(crate) struct Feed {
     sites: Sites,
     /// Sites to and from which no records may cross now.
     spent: BTreeSet<SiteId>,
+    /// Answers of which batches are left, those that have waited longest first.
+    serving: VecDeque<Serving>,
     wishes: Vec<Wish>,
     /// Buckets of which loose records were gathered when that was last looked at.
     gathering: BTreeSet<BucketId>,
@@ -79,6 +84,7 @@ impl Feed {
             pulls: 0,
             sites: Sites::default(),
             spent: BTreeSet::new(),
+            serving: VecDeque::new(),
             wishes: Vec::new(),
             gathering: BTreeSet::new(),
             fresh,
@@ -88,7 +94,8 @@ impl Feed {
     }
 
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        [self.agenda.first().map(|(at, _)| *at), self.sites.next_wake()].into_iter().flatten().min()
+        let serves = self.serving.front().map(|serving| serving.at);
+        [self.agenda.first().map(|(at, _)| *at), self.sites.next_wake(), serves].into_iter().flatten().min()
     }
 
     pub(crate) fn take_wishes(&mut self) -> Vec<Wish> {
@@ -139,6 +146,7 @@ impl Feed {
             self.sites.ended(pull.source, pull.asked);
         }
         self.sites.forget(id);
+        self.stop_answers(id, cx);
         self.applies.retain(|_, of| *of != id);
         self.keeps.retain(|_, of| *of != id);
         self.queue.remove(id);
@@ -187,6 +195,7 @@ impl Feed {
     pub(crate) fn link_down(&mut self, site: SiteId, cx: &mut Context<'_>) {
         self.wanted.part(site);
         self.sites.part(site);
+        self.serving.retain(|serving| serving.to != site);
         for id in self.shared(site) {
             let Some(bucket) = self.buckets.get_mut(&id) else { continue };
             bucket.listeners.remove(&site);
@@ -312,6 +321,7 @@ impl Feed {
             self.agenda.pop_first();
             due.push(id);
         }
+        self.answer_on(cx);
         self.check_due(&due, cx);
         for id in due {
             self.time_out(id, cx);

@@ -1,25 +1,25 @@
-//! Giving records to who asks, and news to who listens.
+//! Hearing who asks ([`super::answers`] gives), and telling news to who listens.
 //!
 //! Only what is durable is fed, and news are told after durability: both read the store, not the outputs. News of a
 //! few small records bring them along ([`super::fresh`]).
 
-use skerry_base::{BucketId, Origin, SiteId, Vector, limits as bounds};
+use skerry_base::{BucketId, SiteId, Vector};
 
 use super::Feed;
 use super::bucket::{Bucket, Listener};
 use super::fresh::Packing;
 use super::known::{Known, STALE};
 use crate::context::Context;
-use crate::message::{Batch, Message, Pull, Refusal};
-use crate::{FeedBatch, Share, limits};
+use crate::limits;
+use crate::message::{Message, Pull, Refusal};
 
 impl Feed {
-    /// Answers a pull by a few batches in a row.
+    /// Answers a pull by a few batches in a row ([`super::answers`]).
     pub(crate) fn serve(&mut self, from: SiteId, pull: Pull, cx: &mut Context<'_>) {
         let (ticket, id) = (pull.ticket, pull.bucket);
-        let refuse = |reason| Message::PullRefused { ticket, bucket: id, reason };
         if !self.has_joined(id) {
-            return cx.send(from, refuse(Refusal::NotMember));
+            let reason = Refusal::NotMember;
+            return cx.send(from, Message::PullRefused { ticket, bucket: id, reason });
         }
         self.listen(id, from, Some(&pull.seen), cx);
         // Links repeat messages. A second answer may be cut in other places: among batches of both, one could skip
@@ -29,55 +29,7 @@ impl Feed {
         if listener.is_some_and(|listener| listener.served.replace(ticket) == Some(ticket)) {
             return cx.stale();
         }
-        if self.spent.contains(&from) {
-            return cx.send(from, refuse(Refusal::Busy));
-        }
-        let state = || Ok((cx.replica.vector(id)?, cx.replica.horizon(id)?, cx.replica.doubt(id)?));
-        let Some((vector, horizon, doubt)) = cx.read(state()) else {
-            return cx.send(from, refuse(Refusal::Busy));
-        };
-        let takes_ahead = pull.batches & Pull::AHEAD != 0;
-        let least = limits::BATCH_BYTES_MIN as usize;
-        let room = room_beside([&vector, &vector, &horizon, &doubt], takes_ahead);
-        if room < least {
-            cx.send(from, refuse(Refusal::Busy));
-            return cx.refuse(from, "a pull of a bucket of more origins than a message has room for");
-        }
-        let bytes = (pull.max_bytes as usize).clamp(least, room.min(bounds::FEED_BATCH_BYTES));
-        let count = pull.most().clamp(1, most);
-        let is_whole = pull.batches & Pull::WHOLE != 0 && cx.peers.is_fellow(from);
-        let share = Share { max_bytes: bytes, fellow: is_whole.then_some(from) };
-        let mut seen = pull.seen;
-        for index in 0..count {
-            let Some(piece) = cx.read(cx.replica.after(id, &seen, share)) else {
-                return cx.send(from, refuse(Refusal::Busy));
-            };
-            let passed = !seen.includes(&horizon);
-            let FeedBatch { mut items, upto, more, ahead } = piece;
-            if takes_ahead && !ahead.is_empty() {
-                items.extend(ahead);
-                items.sort_by_key(|item| item.dot);
-            }
-            let batch = Batch {
-                ticket,
-                bucket: id,
-                source: cx.replica.origin(id),
-                index,
-                last: !more || index + 1 == count,
-                upto: upto.beyond(&seen),
-                end: !more,
-                vector: if passed { vector.clone() } else { vector.beyond(&seen) },
-                horizon: if passed { horizon.clone() } else { Vector::new() },
-                doubt: doubt.clone(),
-                items,
-            };
-            cx.stats.items_out += batch.items.len() as u64;
-            seen.merge(&upto);
-            cx.send(from, Message::Batch(batch));
-            if !more {
-                break;
-            }
-        }
+        self.answer(from, pull, most, cx);
     }
 
     /// Who asks wants to hear of what comes; and what it has seen, if it says so.
@@ -168,22 +120,4 @@ impl Feed {
         }
         self.proceed(id, cx);
     }
-}
-
-/// Bytes of records that fit into a batch beside these vectors, whole as they may have to be said, and beside what goes along
-/// beyond the vector. Origins are few where sites are: only many lives of many sites leave less than a batch may have.
-fn room_beside(vectors: [&Vector; 4], takes_ahead: bool) -> usize {
-    let seqs = |vector: &Vector| vector.iter().map(|(origin, seq)| entry_bytes(origin, seq)).sum::<usize>();
-    let said: usize = vectors.into_iter().map(seqs).sum();
-    let ahead = if takes_ahead { limits::AHEAD_BYTES } else { 0 };
-    bounds::MESSAGE_BYTES.saturating_sub(said + ahead + HEAD_BYTES)
-}
-
-/// What a batch holds beside vectors and records; one record, which goes whatever its size, and more.
-const HEAD_BYTES: usize = (64 << 10) + bounds::JOURNAL_BODY_BYTES;
-
-/// An entry of a vector on the wire.
-fn entry_bytes(origin: Origin, seq: u64) -> usize {
-    let number = |value: u64| (u64::BITS - value.leading_zeros()).div_ceil(7).max(1) as usize;
-    size_of_val(&origin.node) + number(origin.incarnation) + number(seq)
 }
