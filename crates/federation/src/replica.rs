@@ -53,12 +53,15 @@ pub struct Share {
     /// Another node of this site: bodies of what this node has written go along up to `skerry_base::limits::JOURNAL_BODY_BYTES`,
     /// but for those that it holds already, or may not hold. None: anybody else.
     pub fellow: Option<SiteId>,
+    /// Nothing of this is wanted with bodies longer than all get: the answer ends before a record with which one would go along, and
+    /// no such body is read.
+    pub is_short: bool,
 }
 
 impl Share {
     /// For anybody.
     pub const fn of(max_bytes: usize) -> Self {
-        Self { max_bytes, fellow: None }
+        Self { max_bytes, fellow: None, is_short: false }
     }
 }
 

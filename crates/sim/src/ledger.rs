@@ -227,7 +227,7 @@ impl Steps {
     pub fn of(apply: Apply) -> Self {
         let Apply { source, more, bucket, base, items, upto, horizon, doubt, .. } = apply;
         let whole = space::Incoming { bucket, source, base, records: items, upto, more };
-        let steps = space::steps(whole, TOGETHER, |item: &FeedItem| item.dot);
+        let steps = space::steps(whole, (TOGETHER, usize::MAX), |item: &FeedItem| item.dot, FeedItem::len);
         let steps: Box<dyn Iterator<Item = _> + Send> = Box::new(steps);
         Self { steps: steps.peekable(), facts: [(Fact::Horizon, horizon), (Fact::Doubt, doubt)] }
     }

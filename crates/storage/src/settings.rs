@@ -92,7 +92,7 @@ pub struct Settings {
     /// Proposals of one commit group.
     pub group_proposals: usize,
     /// Entries, about, that one commit group takes of what goes behind when nobody waits; an eighth of it where somebody
-    /// does, and always one step.
+    /// does, and always one step. Each 4 KiB that they are long together count as one more.
     pub group_behind: usize,
     /// Files held open for reading.
     pub open_files: usize,

@@ -144,7 +144,7 @@ impl Feed {
         }
         let max_bytes = serving.bytes.clamp(least, room.min(bounds::FEED_BATCH_BYTES));
         let is_whole = serving.takes_whole && cx.peers.is_fellow(to);
-        let share = Share { max_bytes, fellow: is_whole.then_some(to) };
+        let share = Share { max_bytes, fellow: is_whole.then_some(to), is_short: false };
         let piece = cx.read(cx.replica.after(id, &serving.seen, share))?;
         let upto = piece.upto.clone();
         let batch = serving.batch(piece, (vector, horizon, doubt), cx.replica.origin(id));

@@ -213,11 +213,12 @@ impl Packing {
         }
         let span = Span { origin: self.origin, first: from + 1, last: self.last };
         let none = std::collections::BTreeSet::new();
-        let share = Share { max_bytes: limits::FRESH_BYTES, fellow };
+        let share = Share { max_bytes: limits::FRESH_BYTES, fellow, is_short: true };
         let found = cx.read(cx.replica.records_in(self.id, &span, &none, share));
         let (items, upto) = found?;
         let bytes: usize = items.iter().map(FeedItem::len).sum();
-        let whole = upto >= self.last && items.len() as u64 == count && !items.iter().any(FeedItem::is_whole);
-        (whole && bytes <= limits::FRESH_BYTES && are_dense(&items)).then_some(items)
+        // A replica that gives such bodies all the same gives too much.
+        let all = upto >= self.last && items.len() as u64 == count && !items.iter().any(FeedItem::is_whole);
+        (all && bytes <= limits::FRESH_BYTES && are_dense(&items)).then_some(items)
     }
 }

@@ -92,6 +92,25 @@ fn bodies_count_among_the_bytes_of_a_batch() {
     assert!(world.sites[0].sent_bytes < twice + twice / 10, "once to each node, and to nobody else");
 }
 
+/// News are told at once, and what may go with them is read for each listener.
+#[test]
+fn a_body_is_read_for_the_answer_that_it_goes_along_with_and_for_nothing_else() {
+    let mut world = world(4);
+    world.isolate(3);
+    for key in 0..20 {
+        world.write_body(0, bucket(1), key, body([300, LONG][key as usize % 2]));
+        world.run(seconds(1));
+    }
+    let given = world.sites[0].store.long_read.get();
+    assert_eq!(given, 2 * 20, "each once for each other node");
+    let fresh = |world: &World| world.sites[1].machine.stats().fresh_in;
+    assert_eq!(fresh(&world), 0, "told as news");
+    let short = world.write_body(0, bucket(1), 99, body(200));
+    world.run(seconds(1));
+    assert!(world.sites[1].store.bodies.contains_key(&short));
+    assert_eq!(fresh(&world), 1, "with the news of it");
+}
+
 /// Asks node 0 as somebody who marks his question, or does not; what came along.
 fn came(world: &mut World, from: usize, marks: u8) -> usize {
     let id = bucket(1);

@@ -1,5 +1,6 @@
 //! A replica in memory: a set of dots with vectors and tombstones, as the contract of outputs says.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -74,6 +75,8 @@ pub(crate) struct Memory {
     pub(crate) unwanted: BTreeSet<Dot>,
     /// Bodies, whatever of bucket and key.
     pub(crate) bodies: BTreeMap<Dot, Bytes>,
+    /// How many bodies were read that not everybody gets.
+    pub(crate) long_read: Cell<usize>,
 }
 
 impl Memory {
@@ -103,8 +106,8 @@ impl Memory {
         (dot, record)
     }
 
-    /// A record with the body that goes along.
-    fn item(&self, dot: Dot, record: &Record, share: Share) -> FeedItem {
+    /// The body that goes along with a record, and whether it is longer than everybody gets.
+    fn body(&self, dot: Dot, share: Share) -> (Option<&Bytes>, bool) {
         let is_own = dot.origin.node == self.origin.node;
         let most = if share.fellow.is_some() && is_own {
             limits::JOURNAL_BODY_BYTES
@@ -112,6 +115,13 @@ impl Memory {
             limits::FEED_BODY_BYTES
         };
         let body = self.bodies.get(&dot).filter(|body| body.len() <= most);
+        (body, body.is_some_and(|body| body.len() > limits::FEED_BODY_BYTES))
+    }
+
+    /// A record with the body that goes along.
+    fn item(&self, dot: Dot, record: &Record, share: Share) -> FeedItem {
+        let (body, is_long) = self.body(dot, share);
+        self.long_read.set(self.long_read.get() + usize::from(is_long));
         FeedItem {
             dot,
             record: postcard::to_stdvec(record).unwrap().into(),
@@ -290,6 +300,9 @@ impl Replica for Memory {
     ) -> Result<(Vec<FeedItem>, u64), Unreadable> {
         let (mut items, mut bytes) = (Vec::new(), 0);
         for dot in self.span(bucket, span).filter(|dot| !have.contains(&dot.seq)) {
+            if share.is_short && self.body(dot, share).1 {
+                return Ok((items, dot.seq - 1));
+            }
             let item = self.item(dot, &self.buckets[&bucket].live[&dot], share);
             if bytes > 0 && bytes + item.len() > share.max_bytes {
                 return Ok((items, dot.seq - 1));

@@ -71,13 +71,15 @@ fn progress(view: &dyn View, bucket: BucketId, source: Origin) -> Result<Option<
     Ok(row.filter(|progress| progress.source == source))
 }
 
-/// The same answer as answers of at most `most` records, to be taken in this order, with nothing left out. What kills from
-/// beyond the source's vector comes first: nothing that it killed is covered without it.
+/// The same answer as answers of at most so many records and bytes (one record at least), to be taken in this order, with nothing
+/// left out. What kills from beyond the source's vector comes first: nothing that it killed is covered without it.
 pub fn steps<R>(
     incoming: Incoming<R>,
-    most: usize,
+    (records, bytes): (usize, usize),
     dot: impl Fn(&R) -> Dot,
+    len: impl Fn(&R) -> usize,
 ) -> impl Iterator<Item = Incoming<R>> {
+    let most = (records.max(1), bytes);
     let Incoming { bucket, source, mut base, records, upto, more } = incoming;
     let (mut covered, ahead): (Vec<_>, Vec<_>) =
         records.into_iter().partition(|record| upto.covers(dot(record)));
@@ -88,7 +90,7 @@ pub fn steps<R>(
         if ended {
             return None;
         }
-        let records: Vec<R> = left.drain(..left.len().min(most.max(1))).collect();
+        let records: Vec<R> = left.drain(..fitting(left.iter().map(&len), most)).collect();
         ended = left.is_empty();
         let upto = match records.last().map(&dot) {
             Some(last) if !ended => up_to(&upto, last),
@@ -98,6 +100,15 @@ pub fn steps<R>(
         base.merge(&step.upto);
         Some(step)
     })
+}
+
+/// How many of these lengths, from the first on, are no more than so many and so long together; the first always is.
+fn fitting(lens: impl Iterator<Item = usize>, (count, bytes): (usize, usize)) -> usize {
+    let sums = lens.take(count).scan(0_usize, |sum, len| {
+        *sum = sum.saturating_add(len);
+        Some(*sum)
+    });
+    sums.enumerate().take_while(|(index, sum)| *index == 0 || *sum <= bytes).count()
 }
 
 /// What of an answer is complete with this record; nothing, with one from beyond it.

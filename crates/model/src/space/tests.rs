@@ -244,14 +244,17 @@ fn of_a_key_with_very_many_versions_the_oldest_go_first() {
 /// The seqs of a step, what origins 1 and 2 are complete to before and after it, and whether more comes.
 type Cut = (Vec<u64>, [u64; 2], [u64; 2], bool);
 
-/// Steps of an answer with these records as seqs of origins 1 and 2, complete to 1:9 and 2:7, seen to 1:2.
-fn cut(records: &[(u8, u64)], most: usize, more: bool) -> Vec<Cut> {
+/// However long.
+const ALL: usize = usize::MAX;
+
+/// Steps of an answer with these records as seqs of origins 1 and 2, complete to 1:9 and 2:7, seen to 1:2; each is as long as its seq.
+fn cut(records: &[(u8, u64)], most: (usize, usize), more: bool) -> Vec<Cut> {
     let vector = |one, two| Vector::from_iter([(origin(1), one), (origin(2), two)]);
     let records = records.iter().map(|&(node, seq)| put(node, seq, "a")).collect();
     let incoming =
         Incoming { bucket: BUCKET, source: origin(9), base: vector(2, 0), records, upto: vector(9, 7), more };
     let ends = |vector: &Vector| [vector.get(origin(1)), vector.get(origin(2))];
-    steps(incoming, most, |record: &Record| record.dot)
+    steps(incoming, most, |record: &Record| record.dot, |record| record.dot.seq as usize)
         .map(|step| {
             let seqs = step.records.iter().map(|record| record.dot.seq).collect();
             (seqs, ends(&step.base), ends(&step.upto), step.more)
@@ -261,11 +264,11 @@ fn cut(records: &[(u8, u64)], most: usize, more: bool) -> Vec<Cut> {
 
 #[test]
 fn an_answer_in_steps_is_answers_that_follow_on_each_other() {
-    let whole = cut(&[(1, 3), (1, 5), (2, 6)], 8, false);
+    let whole = cut(&[(1, 3), (1, 5), (2, 6)], (8, ALL), false);
     assert_eq!(whole, [(vec![3, 5, 6], [2, 0], [9, 7], false)]);
-    assert_eq!(cut(&[], 8, true), [(vec![], [2, 0], [9, 7], true)], "it passes over all");
+    assert_eq!(cut(&[], (8, ALL), true), [(vec![], [2, 0], [9, 7], true)], "it passes over all");
     // Out of order, and with 1:12 from beyond the source's vector: that comes first, and nothing is complete with it.
-    let steps = cut(&[(2, 6), (1, 5), (1, 3), (1, 12), (2, 2)], 1, false);
+    let steps = cut(&[(2, 6), (1, 5), (1, 3), (1, 12), (2, 2)], (1, ALL), false);
     let expected = [
         (vec![12], [2, 0], [0, 0], true),
         (vec![3], [2, 0], [3, 0], true),
@@ -275,9 +278,22 @@ fn an_answer_in_steps_is_answers_that_follow_on_each_other() {
     ];
     assert_eq!(steps, expected);
     assert_eq!(
-        cut(&[(1, 3), (1, 5), (2, 6)], 2, true),
+        cut(&[(1, 3), (1, 5), (2, 6)], (2, ALL), true),
         [(vec![3, 5], [2, 0], [5, 0], true), (vec![6], [5, 0], [9, 7], true),]
     );
+}
+
+#[test]
+fn a_step_is_cut_where_its_records_are_too_long_together() {
+    let all = [(1, 3), (1, 4), (1, 5), (1, 9), (2, 1), (2, 2), (2, 3)];
+    let seqs = |most| cut(&all, most, false).into_iter().map(|(seqs, ..)| seqs).collect::<Vec<_>>();
+    assert_eq!(
+        seqs((8, 8)),
+        [vec![3, 4], vec![5], vec![9], vec![1, 2, 3]],
+        "one that is too long goes alone"
+    );
+    assert_eq!(seqs((2, 8)), [vec![3, 4], vec![5], vec![9], vec![1, 2], vec![3]]);
+    assert_eq!(seqs((0, 0)).len(), 7, "one at least");
 }
 
 #[test]

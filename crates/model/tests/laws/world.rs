@@ -259,7 +259,7 @@ impl World {
         let records = items.iter().chain(&ahead);
         let records = records.map(|item| Record::admit(&item.record.encode()).unwrap()).collect();
         let incoming = Incoming { bucket: BUCKET, source: source.origin, base, records, upto, more };
-        for step in space::steps(incoming, STEP, |record| record.dot) {
+        for step in space::steps(incoming, (STEP, usize::MAX), |record| record.dot, |_| 1) {
             let entries = space::take(&self.sites[to].replica.tables, step).unwrap().unwrap();
             entries.iter().for_each(|entry| self.sites[to].replica.apply(entry));
         }

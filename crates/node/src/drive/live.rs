@@ -231,9 +231,8 @@ impl Batch {
     fn of(apply: Apply) -> Self {
         let Apply { source, more, bucket, base, items, upto, horizon, doubt, .. } = apply;
         let whole = space::Incoming { bucket, source, base, records: items, upto, more };
-        let longest = whole.records.iter().map(FeedItem::len).max().unwrap_or(0);
-        let most = (limits::STEP_BYTES / longest.max(1)).clamp(1, limits::STEP_RECORDS);
-        let steps = space::steps(whole, most, |item: &FeedItem| item.dot);
+        let most = (limits::STEP_RECORDS, limits::STEP_BYTES);
+        let steps = space::steps(whole, most, |item: &FeedItem| item.dot, FeedItem::len);
         let steps: Box<dyn Iterator<Item = _> + Send> = Box::new(steps);
         Self { steps: steps.peekable(), horizon, doubt, is_full: false }
     }

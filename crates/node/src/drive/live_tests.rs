@@ -72,6 +72,11 @@ fn with_bodies(count: u64, len: usize) -> Apply {
     answer
 }
 
+/// A record as another dot's.
+fn renamed(record: &[u8], dot: Dot) -> Bytes {
+    Record { dot, ..Record::admit(record).unwrap() }.encode().into()
+}
+
 /// What each step stores, until the last or one that is refused.
 fn take(tables: &mut Tables, apply: Apply) -> (Vec<usize>, Result<(), String>) {
     let (mut batch, mut stored) = (Batch::of(apply), Vec::new());
@@ -147,11 +152,17 @@ fn bodies(tables: &mut Tables, apply: Apply, is_full: bool) -> Vec<usize> {
 fn long_bodies_make_short_steps_and_are_left_behind_where_there_is_no_room() {
     let long = 32 << 10;
     let mut tables = Tables::default();
-    assert_eq!(bodies(&mut tables, with_bodies(8, long), false), [3, 3, 2]);
+    assert_eq!(bodies(&mut tables, with_bodies(8, long), false), [7, 1]);
     assert_eq!(dots(&tables), 8);
     assert_eq!(bodies(&mut Tables::default(), with_bodies(20, 1000), false), [16, 4]);
+    // One among many that are short is no reason to commit those by threes.
+    let mut one = with_bodies(33, 300);
+    one.items[20] = with_bodies(2, long).items.remove(1);
+    let dot = Dot { origin: WRITER, seq: 21 };
+    one.items[20] = FeedItem { dot, record: renamed(&one.items[20].record, dot), ..one.items[20].clone() };
+    assert_eq!(bodies(&mut Tables::default(), one, false), [16, 16, 1]);
     // Records come all the same, and the short ones with them: those are what a feed has ever brought.
     let mut tables = Tables::default();
-    assert_eq!(bodies(&mut tables, with_bodies(8, long), true), [2, 1, 1]);
+    assert_eq!(bodies(&mut tables, with_bodies(8, long), true), [4, 0]);
     assert_eq!((dots(&tables), space::vector(&tables, BUCKET).unwrap().get(WRITER)), (8, 8));
 }

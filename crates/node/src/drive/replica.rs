@@ -48,16 +48,24 @@ struct Along {
     /// The node of this site that it is for, and this one; none for anybody else.
     fellow: Option<(Arc<Site>, SiteId, NodeId)>,
     dots: BTreeSet<Dot>,
+    /// The answer ends before the first record with which a longer body would go.
+    is_short: bool,
+    /// Where it ends so.
+    ends: Option<Dot>,
 }
 
 impl Along {
     /// Bytes that a record takes with what goes along.
     fn weigh(&mut self, bucket: BucketId, item: &space::Item) -> usize {
         let size = item.record.object().map_or(0, |object| object.size);
-        let goes =
-            size > 0 && !item.spent && (size <= FEED_BODY_BYTES as u64 || self.is_whole(bucket, item, size));
+        let is_small = size <= FEED_BODY_BYTES as u64;
+        let goes = size > 0 && !item.spent && (is_small || self.is_whole(bucket, item, size));
         if !goes {
             return item.encoded.len();
+        }
+        if self.is_short && !is_small {
+            self.ends.get_or_insert(item.dot);
+            return usize::MAX;
         }
         self.dots.insert(item.dot);
         item.encoded.len() + usize::try_from(size).unwrap_or(usize::MAX)
@@ -69,8 +77,13 @@ impl Along {
         self.fellow.as_ref().is_some_and(|(site, fellow, me)| {
             size <= JOURNAL_BODY_BYTES as u64
                 && item.dot.origin.node == *me
-                && !site.nodes.is_held_by(*fellow, (bucket, item.dot), site)
+                && !site.nodes.is_held_for(*fellow, (bucket, item.dot), site)
         })
+    }
+
+    /// For nobody but who gets short ones.
+    const fn short() -> Self {
+        Self { fellow: None, dots: BTreeSet::new(), is_short: false, ends: None }
     }
 }
 
@@ -85,7 +98,7 @@ impl StoreReplica<'_> {
             let site = self.site.upgrade().filter(|site| site.may_lie_at(bucket, fellow))?;
             Some((site, fellow, self.stamps.origin.node))
         });
-        Along { fellow, dots: BTreeSet::new() }
+        Along { fellow, is_short: share.is_short, ..Along::short() }
     }
 
     /// The chunks of a body that goes along; empty if they are not here, or damaged.
@@ -135,7 +148,7 @@ impl Replica for StoreReplica<'_> {
         let found = found.map_err(unreadable)?;
         let ahead = space::ahead(&self.view, bucket, (seen, &found), AHEAD_BYTES).map_err(unreadable)?;
         // These are weighed by their records alone: no longer body goes along, be they this node's own of an earlier life.
-        let mut beside = Along { fellow: None, dots: BTreeSet::new() };
+        let mut beside = Along::short();
         ahead.iter().for_each(|item| _ = beside.weigh(bucket, item));
         let fed = |items: &[space::Item], along: &Along| {
             items.iter().map(|item| self.fed(bucket, item, along)).collect()
@@ -172,7 +185,11 @@ impl Replica for StoreReplica<'_> {
         let weigh = &mut |item: &space::Item| along.weigh(bucket, item);
         let found =
             space::records_in_by(&self.view, bucket, (first, span.last), have, (share.max_bytes, weigh));
-        let (items, upto) = found.map_err(unreadable)?;
+        let (mut items, mut upto) = found.map_err(unreadable)?;
+        if let Some(end) = along.ends {
+            items.retain(|item| item.dot < end);
+            upto = upto.min(end.seq.saturating_sub(1));
+        }
         Ok((items.iter().map(|item| self.fed(bucket, item, &along)).collect(), upto))
     }
 }

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use skerry_base::{BucketId, Dot, Instant, SiteId};
-use skerry_federation::site_view::Seat;
+use skerry_federation::site_view::{Seat, Seats};
+use skerry_model::bucket::Duty;
 
 use super::{Nodes, lock};
 use crate::site::Site;
@@ -58,11 +59,19 @@ impl Nodes {
         lock(&self.lately).note(epoch, (by, bucket, dot), now);
     }
 
-    /// Whether a node of the site is known to hold a version.
-    pub(crate) fn is_held_by(&self, member: SiteId, (bucket, dot): (BucketId, Dot), site: &Site) -> bool {
+    /// Whether a version need not be given to a node of the site with its body, because it is known to hold it; for one that is being
+    /// emptied it is enough that any other does, or each body that is written here would have to go away from there again.
+    pub(crate) fn is_held_for(&self, member: SiteId, (bucket, dot): (BucketId, Dot), site: &Site) -> bool {
         let epoch = *self.turned.borrow();
         let (seat, now) = (site.peers.roster.seat(self.site, member), site.clock.now());
-        epoch.zip(seat).is_some_and(|(epoch, seat)| lock(&self.lately).has(epoch, (seat, bucket, dot), now))
+        let goes = site.duties.of(member).duty == Duty::Drain;
+        let lately = lock(&self.lately);
+        let has = |epoch, seat| lately.has(epoch, (seat, bucket, dot), now);
+        epoch.zip(seat).is_some_and(|(epoch, seat)| {
+            has(epoch, seat)
+                || (goes
+                    && Seats::first(usize::MAX).iter().any(|other| other != self.me && has(epoch, other)))
+        })
     }
 }
 

@@ -1,17 +1,24 @@
 //! Nodes of one site: none hears of what another one has written before it has the body. What a lost node told of can be read and
 //! decided about without it.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use skerry_base::BucketId;
+use skerry_federation::{Share, Span};
 use skerry_gateway::service::{BucketPatch, ErrorKind, EtagTest, RequestContext, WriteCondition};
+use skerry_model::bucket::Duty;
 use skerry_model::space;
 
+use super::duties;
 use super::nodes::leased;
 use super::tenures::ready;
 use super::within::{put, sees, site_of};
 use super::world::{TestSite, context, noise};
+use crate::drive::Replicas;
+use crate::drive::replica::StoreReplicas;
 use crate::site::unreadable;
 
 const BUCKET: &str = "photos";
@@ -101,6 +108,45 @@ async fn bodies_go_along_to_no_node_that_may_not_have_them() {
     let chunk = skerry_base::ChunkId::of(&body);
     let has = |node: &TestSite| node.site().store.has_chunk(id, chunk).unwrap();
     assert_eq!([one, two, three].map(has), [true, true, false]);
+    world.stop().await;
+}
+
+/// What one answer to another node, asked for all, brings of long bodies; and how many records.
+fn given(node: &TestSite, fellow: &TestSite, bucket: BucketId, is_short: bool) -> (usize, usize) {
+    let site = node.site();
+    let replicas =
+        StoreReplicas { store: site.store.clone(), stamps: site.stamps.clone(), site: Arc::downgrade(site) };
+    let span = Span { origin: site.stamps.origin_of(bucket), first: 1, last: u64::MAX };
+    let share = Share { max_bytes: 1 << 20, fellow: Some(fellow.id()), is_short };
+    let mut items = Vec::new();
+    replicas.with(&mut |replica| {
+        items = replica.records_in(bucket, &span, &BTreeSet::new(), share).unwrap().0;
+    });
+    (items.iter().filter(|item| item.is_whole()).count(), items.len())
+}
+
+/// It would have to give them away again. What nobody else is known to hold it gets: it may be the only one that hears of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_being_emptied_gets_the_bodies_that_nobody_else_holds() {
+    let world = site_of(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three nodes") };
+    let id = bucket_of(one).await;
+    let short = one.put_in(&alone(), BUCKET, "short", "x").await.unwrap();
+    assert_eq!(short.receipt.scope.as_deref(), Some("node"));
+    one.put_in(&alone(), BUCKET, "alone", noise(20_000, 6)).await.unwrap();
+    duties::say(one, "site-1-2", "drain").await;
+    let goes = || async { one.site().duties.of(three.id()).duty == Duty::Drain };
+    one.until("it is known", goes).await;
+    leased(one, &[0, 1]).await;
+    // What others said that they hold counts for seconds only.
+    one.until("two holds it, and it is known here", || async {
+        put(one, "held", noise(20_000, 7)).await.unwrap();
+        given(one, two, id, false) == (1, 3)
+    })
+    .await;
+    assert_eq!(given(one, three, id, false), (1, 3), "the one that two is not known to hold");
+    // What goes with the news of a record ends before the first body that would have to go along.
+    assert_eq!(given(one, two, id, true), (0, 1));
     world.stop().await;
 }
 

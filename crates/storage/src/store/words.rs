@@ -47,6 +47,11 @@ impl Entry {
         Self { data, bodies: Vec::new(), frees: false, lazy: false }
     }
 
+    /// Bytes that it takes, with what lies beside it.
+    pub(super) fn len(&self) -> usize {
+        self.data.len() + self.bodies.iter().map(|body| body.bytes().len()).sum::<usize>()
+    }
+
     /// With one more body.
     #[must_use]
     pub fn with_body(mut self, body: SmallBody) -> Self {

@@ -162,6 +162,23 @@ fn a_group_takes_many_steps_where_nobody_waits_and_one_where_somebody_does() {
     assert!(matches!(idle.lock().unwrap().take(), Some(Ok(()))));
 }
 
+/// Who comes next waits for what a group writes: long bodies are as many entries.
+#[test]
+fn a_group_takes_fewer_steps_where_they_are_long() {
+    let (store, _) = open(&FaultyDisk::default(), &taking(16));
+    let step = |number| {
+        let long = body(number, skerry_base::limits::JOURNAL_BODY_BYTES);
+        vec![small_put(&format!("{number:03}"), number, &long)]
+    };
+    let whole = submit(&store, (1..=5).map(step).collect());
+    // Each is an entry and eight more.
+    assert_eq!((store.pump(), store.pump(), store.pump(), store.pump()), (2, 2, 1, 0));
+    assert!(matches!(whole.lock().unwrap().take(), Some(Ok(()))));
+    let many = submit(&store, vec![vec![small_put("a", 6, &[7; 300]), small_put("b", 7, &[8; 300])]; 16]);
+    assert_eq!((store.pump(), store.pump()), (8, 8), "and short ones are what they were");
+    assert!(matches!(many.lock().unwrap().take(), Some(Ok(()))));
+}
+
 #[test]
 fn the_first_step_that_fails_is_the_last_and_those_before_it_stay() {
     let (store, _) = open(&FaultyDisk::default(), &taking(8));
