@@ -73,7 +73,7 @@ impl Beginning {
         !self.buckets().is_empty()
     }
 
-    fn buckets(&self) -> Vec<BucketId> {
+    pub(crate) fn buckets(&self) -> Vec<BucketId> {
         self.state().buckets().collect()
     }
 }

@@ -17,6 +17,7 @@ use skerry_gateway::service::Outcome;
 use skerry_model::bucket::{Known, list_buckets};
 use skerry_model::space;
 
+use super::refusing::GoesOn;
 use crate::site::{Site, unreadable};
 use crate::tasks::rest;
 
@@ -27,11 +28,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Then it stays in the view for so long: who could not take them over was not whole itself, maybe.
 const PAUSE: Duration = Duration::from_secs(600);
 
+/// Of two that step aside in one moment, which leaves no view without either, the one with the higher seat comes back with its next
+/// look; the other one waits for that so long.
+const YIELDS: Duration = Duration::from_secs(5);
+
+/// What the number of homes depends on: how often the system bucket and who belongs changed, and how many buckets are not whole.
+type Basis = (u64, u64, usize);
+
 /// Whether it stands aside, from one look to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
-    /// How many homes are left, and since when.
-    left: Option<(usize, Instant)>,
+    /// How many homes there were, and what that rested on: all buckets are looked through for it.
+    counted: Option<(Basis, usize)>,
+    /// When it was looked last, if it stands aside since then.
+    looked: Option<Instant>,
+    /// Another one stands in the way, since when.
+    contended: Option<Instant>,
+    /// How many homes are left, and how long it stood aside for as many.
+    left: Option<(usize, Duration)>,
     /// Nothing came of it: until when it is left so.
     until: Option<Instant>,
 }
@@ -52,27 +66,54 @@ impl Aside {
         if self.until.is_some_and(|until| now < until) || !site.nodes.keep_homes() {
             return Ok(());
         }
-        let homes = homes(site).await?;
-        let is_aside = self.turn(homes, site.nodes.goes_on_without_me(site.clock.since_boot()), now);
-        site.nodes.stand_aside(is_aside);
+        // Before it is looked: what changes meanwhile is looked at again.
+        let (changes, anew) = (&site.changes, site.anew.buckets().len());
+        let basis = (changes.system_count(), changes.belonging_count(), anew);
+        let homes = match self.counted.filter(|(of, _)| *of == basis) {
+            Some((_, homes)) => homes,
+            None => homes(site).await?,
+        };
+        self.counted = Some((basis, homes));
+        let goes_on = site.nodes.goes_on_without_me(site.clock.since_boot());
+        site.nodes.stand_aside(self.turn(homes, goes_on, now));
         Ok(())
     }
 
-    fn turn(&mut self, homes: usize, goes_on: bool, now: Instant) -> bool {
+    fn turn(&mut self, homes: usize, goes_on: GoesOn, now: Instant) -> bool {
+        let before = self.looked.take();
+        let is_aside = self.stands(homes, goes_on, (before, now));
+        self.looked = is_aside.then_some(now);
+        is_aside
+    }
+
+    /// `before`: when it was looked last, if it stood aside then.
+    fn stands(&mut self, homes: usize, goes_on: GoesOn, (before, now): (Option<Instant>, Instant)) -> bool {
+        if goes_on != GoesOn::ButForLater {
+            self.contended = None;
+        }
         if homes == 0 {
             self.left = None;
             return false;
         }
-        // What is left of its patience stays: a view that goes on only now and then is not to be left each time.
-        if !goes_on {
-            return false;
-        }
-        let (left, since) = self.left.get_or_insert((homes, now));
+        // Its patience is for what it stands aside: a view that goes on only now and then is not to be left for long each time, and
+        // whoever makes way for another one has its turn later.
+        let (left, spent) = self.left.get_or_insert((homes, Duration::ZERO));
+        *spent += before.map_or(Duration::ZERO, |before| now.since(before));
         // More of them are some that it had forgotten: others pass meanwhile.
         if homes != *left {
-            (*left, *since) = (homes, now);
+            (*left, *spent) = (homes, Duration::ZERO);
         }
-        let is_over = now.since(*since) > PATIENCE;
+        let spent = *spent;
+        match goes_on {
+            GoesOn::Yes => {}
+            GoesOn::ButForLater if before.is_some() => {
+                if now.since(*self.contended.get_or_insert(now)) > YIELDS {
+                    return false;
+                }
+            }
+            GoesOn::ButForLater | GoesOn::No => return false,
+        }
+        let is_over = spent > PATIENCE;
         if is_over {
             (self.left, self.until) = (None, Some(now.after(PAUSE)));
             tracing::warn!(
@@ -110,23 +151,66 @@ fn is_left(view: &dyn View, site: &Site, bucket: BucketId) -> Outcome<bool> {
 
 #[cfg(test)]
 mod tests {
+    use super::GoesOn::{ButForLater, No, Yes};
     use super::*;
 
     #[test]
     fn it_stands_aside_while_homes_pass_and_no_longer() {
         let at = |seconds: u64| Instant::default().after(Duration::from_secs(seconds));
         let mut aside = Aside::default();
-        assert!(!aside.turn(0, true, at(0)), "no home of its own");
-        assert!(!aside.turn(2, false, at(0)), "the view would not go on");
-        assert!(aside.turn(2, true, at(40)));
-        assert!(aside.turn(2, true, at(70)));
-        assert!(aside.turn(1, true, at(71)), "one has passed");
-        assert!(aside.turn(1, true, at(101)));
-        assert!(!aside.turn(0, true, at(102)), "all have");
-        assert!(aside.turn(1, true, at(110)), "a home that it had forgotten");
-        assert!(!aside.turn(1, true, at(141)), "nobody takes it over");
+        assert!(!aside.turn(0, Yes, at(0)), "no home of its own");
+        assert!(!aside.turn(2, No, at(0)), "the view would not go on");
+        assert!(aside.turn(2, Yes, at(40)));
+        assert!(aside.turn(2, Yes, at(70)));
+        assert!(aside.turn(1, Yes, at(71)), "one has passed");
+        assert!(aside.turn(1, Yes, at(101)));
+        assert!(!aside.turn(0, Yes, at(102)), "all have");
+        assert!(aside.turn(1, Yes, at(110)), "a home that it had forgotten");
+        assert!(!aside.turn(1, Yes, at(141)), "nobody takes it over");
         assert_eq!(aside.until, Some(at(741)), "and then again");
-        assert!(aside.turn(1, true, at(741)) && !aside.turn(1, false, at(760)));
-        assert!(!aside.turn(1, true, at(772)), "a view that comes and goes does not begin it anew");
+        assert!(aside.turn(1, Yes, at(741)) && !aside.turn(1, No, at(760)));
+        assert!(aside.turn(1, Yes, at(772)) && aside.turn(1, Yes, at(783)));
+        assert!(!aside.turn(1, Yes, at(784)), "a view that comes and goes does not begin it anew");
+    }
+
+    /// Which seats stand aside after each look, of a site of three whose first two nodes begin anew and have homes for ever, and look in
+    /// the same moment: each knows what the other one said before.
+    fn side_by_side(seconds: u64) -> Vec<[bool; 2]> {
+        let mut nodes = [Aside::default(), Aside::default()];
+        let (mut before, mut all) = ([false; 2], Vec::new());
+        for second in 0..seconds {
+            let now = Instant::default().after(Duration::from_secs(second));
+            let goes_on = [if before[1] { ButForLater } else { Yes }, if before[0] { No } else { Yes }];
+            for (at, node) in nodes.iter_mut().enumerate() {
+                if node.until.is_none_or(|until| now >= until) {
+                    before[at] = node.turn(1, goes_on[at], now);
+                }
+            }
+            all.push(before);
+        }
+        all
+    }
+
+    #[test]
+    fn of_two_that_step_aside_at_once_one_does_and_then_the_other() {
+        let all = side_by_side(70);
+        assert_eq!(all[..2], [[true, true], [true, false]], "the higher seat comes back");
+        let of = |which: [bool; 2]| all.iter().filter(|are| **are == which).count() as u64;
+        assert!(of([true, false]) >= 25, "and leaves the other one time: {all:?}");
+        assert!(of([false, true]) >= 25, "which is over at some time: {all:?}");
+        assert_eq!(of([true, true]), 1);
+    }
+
+    #[test]
+    fn who_is_in_the_way_for_long_is_not_waited_for() {
+        let at = |seconds: u64| Instant::default().after(Duration::from_secs(seconds));
+        let mut aside = Aside::default();
+        assert!(!aside.turn(1, ButForLater, at(0)), "it is in the view, and stays");
+        assert!(aside.turn(1, Yes, at(1)));
+        assert!(aside.turn(1, ButForLater, at(2)) && aside.turn(1, ButForLater, at(7)));
+        assert!(!aside.turn(1, ButForLater, at(8)), "its disk is full, maybe");
+        assert!(!aside.turn(1, ButForLater, at(9)));
+        assert!(aside.turn(1, Yes, at(10)));
+        assert!(!aside.turn(1, No, at(11)));
     }
 }

@@ -38,6 +38,17 @@ pub(super) struct Refusing {
     is_aside: AtomicBool,
 }
 
+/// Whether the view of a site goes on without a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum GoesOn {
+    /// It does.
+    Yes,
+    /// It would, if one with a higher seat did not say at the same time that it cannot hold, which may be for the same reason.
+    ButForLater,
+    /// It does not.
+    No,
+}
+
 /// Whether it refuses, from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct Look {
@@ -133,9 +144,21 @@ impl Nodes {
     }
 
     /// Whether so many others are heard, and can hold, that the view goes on without this node.
-    pub(super) fn goes_on_without_me(&self, now: Instant) -> bool {
-        let others = self.all.iter().filter(|seat| *seat != self.me && self.is_near(*seat, now));
-        others.filter(|seat| !self.does_refuse(*seat)).count() >= self.all.majority()
+    pub(super) fn goes_on_without_me(&self, now: Instant) -> GoesOn {
+        let near: Seats =
+            self.all.iter().filter(|seat| *seat != self.me && self.is_near(*seat, now)).collect();
+        let (view, refusing) = {
+            let shown = lock(&self.shown);
+            (shown.view, shown.refusing)
+        };
+        let is_live = view.is_some_and(|view| view.live.contains(self.me));
+        let later: Seats = near.and(refusing).iter().filter(|seat| *seat > self.me).collect();
+        let is_enough = |seats: Seats| seats.len() >= self.all.majority();
+        match is_enough(near.minus(refusing)) {
+            true => GoesOn::Yes,
+            false if is_live && is_enough(near.minus(refusing).or(later)) => GoesOn::ButForLater,
+            false => GoesOn::No,
+        }
     }
 
     /// Whether a node said that it cannot hold.
