@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use skerry_base::kv::{Table, View};
-use skerry_base::{BucketId, Dot, Instant, Origin, SiteId};
+use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
 use skerry_federation::departure::{Attempt, Departures, Own, Standing, Verdict, Wait};
 use skerry_federation::{Input, Loose, limits};
 use skerry_gateway::service::{ErrorKind, Outcome, ServiceError};
@@ -34,9 +34,11 @@ use crate::tasks::rest;
 use crate::trust::entropy;
 
 mod hand_over;
+mod pace;
 
 use hand_over::Handed;
 pub(crate) use hand_over::MEND;
+use pace::{News, Pace};
 
 /// Between two tries.
 const TURN: Duration = Duration::from_millis(500);
@@ -180,6 +182,11 @@ impl Leavings {
     /// Of all but these it waits no more.
     pub(crate) fn keep_waits(&self, incomplete: &[BucketId]) {
         self.state().waits.retain(|bucket, _| incomplete.contains(bucket));
+    }
+
+    /// How far bodies were handed over.
+    fn handed_upto(&self, bucket: BucketId) -> Vector {
+        self.state().handed.get(&bucket).map(|handed| handed.upto.clone()).unwrap_or_default()
     }
 
     fn set_note(&self, bucket: BucketId, note: Note) {
@@ -486,6 +493,7 @@ pub(crate) async fn work(site: Arc<Site>) {
     // Who the members are is heard anew after a start: of those that are known a moment too early fewer would be enough.
     while site.waits_for_links().await {}
     pick_up(&site).await;
+    let mut paces: BTreeMap<BucketId, Pace> = BTreeMap::new();
     let mut turns = tokio::time::interval(TURN);
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -493,13 +501,21 @@ pub(crate) async fn work(site: Arc<Site>) {
             let state = site.leaving.state();
             (state.machine.all().collect::<Vec<_>>(), state.sweeps.iter().copied().collect::<Vec<_>>())
         };
+        paces.retain(|bucket, _| going.contains(bucket));
         for bucket in going {
+            let news = News::of(&site);
+            if paces.get(&bucket).is_some_and(|pace| !pace.is_due(&news, site.clock.now())) {
+                continue;
+            }
             if let Err(error) = attempt(&site, bucket).await {
                 let reason = error.message().to_owned();
                 tracing::debug!(%bucket, reason, "the bucket is not left yet");
                 let note = Note { reason, ..site.leaving.note(bucket).unwrap_or_default() };
                 site.leaving.set_note(bucket, note);
             }
+            let ended = (site.leaving.note(bucket), site.leaving.handed_upto(bucket));
+            let pace = Pace::after(paces.remove(&bucket), news, ended, site.clock.now());
+            paces.insert(bucket, pace);
         }
         for bucket in sweeps {
             if let Err(error) = sweep(&site, bucket).await {

@@ -48,7 +48,7 @@ pub(crate) const MEND: &str = "`skerry scrub start` mends what others have of it
 /// What was handed over so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Handed {
-    upto: Vector,
+    pub(super) upto: Vector,
     loose: BTreeSet<Dot>,
     /// Who was relied on for it, and the life in which they said what they hold.
     pub(super) by: BTreeMap<SiteId, Option<Origin>>,
