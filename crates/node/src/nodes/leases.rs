@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use skerry_base::{BucketId, Instant, NodeId, SiteId};
+use skerry_base::{BucketId, Instant, NodeId, SiteId, Vector};
 use skerry_federation::site_view::limits::SILENCE;
 use skerry_federation::site_view::{Seat, Seats};
 use skerry_gateway::service::Outcome;
@@ -15,12 +15,15 @@ use skerry_model::{Record, space};
 
 use super::ask::{Ask, Told, ask};
 use super::{Nodes, lock};
-use crate::paths::{list, refusal, write};
+use crate::paths::{list, members, refusal, write};
 use crate::peers::message::{List, Page, Which};
 use crate::site::{Site, unreadable};
+use crate::tasks::rest;
 
 /// How long another node may take: a client waits, and what is here can be answered.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How soon it is asked again what it has seen.
+const AGAIN: Duration = Duration::from_millis(20);
 
 impl Nodes {
     /// Whether a node was heard so lately that it is worth while asking it.
@@ -83,15 +86,39 @@ pub(crate) async fn heads(
     None
 }
 
-/// Asks the others for a page.
+/// Asks the others for a page, those that have seen what was written here: whoever wrote through this node lists what it wrote.
 pub(crate) async fn page(site: &Arc<Site>, list: &List, versions: bool) -> Option<Page> {
-    for (_, node) in site.leased_others() {
+    let mine = written_here(site, list.bucket).await.ok()?;
+    for (member, node) in site.leased_others() {
+        if !has_seen(site, member, list.bucket, &mine).await {
+            continue;
+        }
         let question = Ask::Page { list: list.clone(), versions };
         if let Ok(Told::Page(page)) = ask(site, node, question, PATIENCE).await {
             return Some(page);
         }
     }
     None
+}
+
+/// What this node itself wrote into a bucket, in whatever life.
+async fn written_here(site: &Arc<Site>, bucket: BucketId) -> Outcome<Vector> {
+    let me = site.stamps.origin.node;
+    let read = move |view: &dyn skerry_base::kv::View| {
+        let vector = space::vector(view, bucket).map_err(unreadable)?;
+        Ok(vector.iter().filter(|(origin, _)| origin.node == me).collect())
+    };
+    site.read(read).await
+}
+
+/// Whether another node has seen this, or sees it in a moment: it is fed what is written here, whatever the view.
+async fn has_seen(site: &Site, member: SiteId, bucket: BucketId, mine: &Vector) -> bool {
+    let comes = async {
+        while !members::seen_by(site, bucket, &[member]).await.0.includes(mine) {
+            rest(AGAIN).await;
+        }
+    };
+    mine.is_empty() || tokio::time::timeout(PATIENCE, comes).await.is_ok()
 }
 
 fn check(site: &Site, bucket: BucketId) -> Outcome<()> {

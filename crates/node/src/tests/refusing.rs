@@ -14,7 +14,7 @@ use skerry_model::space;
 
 use super::nodes::leased;
 use super::tenures::ready;
-use super::within::{get, put, sees, site_of};
+use super::within::{get, list, put, sees, site_of};
 use super::world::{TestSite, TestWorld, context, noise};
 use crate::copies::look::is_here;
 use crate::peers::Waits;
@@ -190,6 +190,33 @@ async fn a_home_whose_disk_hangs_passes_on_by_itself_and_its_node_comes_back() {
         leased(node, &[0, 1, 2]).await;
     }
     loses(one, "second").await;
+    world.stop().await;
+}
+
+/// The others read for the site, and have not what was written here alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_writes_through_a_node_outside_of_the_view_lists_what_it_wrote() {
+    let world = site_of(3).await;
+    let [one, two, three] = &world.sites[..] else { panic!("three nodes") };
+    put(one, "first", "body").await.unwrap();
+    sees(three, "first", &"body".into()).await;
+    three.site().nodes.stand_aside(true);
+    settles(one, &[0, 1], &[2]).await;
+    leased(two, &[0, 1]).await;
+    // Records of three come to them, and are stored by neither.
+    let hung = [Hung::of(one), Hung::of(two)];
+    let alone = RequestContext { scope: Some("node".into()), ..context() };
+    let done = three.put_in(&alone, "photos", "second", "body").await.unwrap();
+    assert_eq!(done.receipt.scope.as_deref(), Some("node"));
+    let (names, scope) = list(three).await;
+    assert_eq!((names, scope.as_str()), (vec!["first".to_owned(), "second".to_owned()], "node"));
+    drop(hung);
+    three
+        .until("it is the site's list", || async {
+            list(three).await == (vec!["first".to_owned(), "second".to_owned()], "site".to_owned())
+        })
+        .await;
+    three.site().nodes.stand_aside(false);
     world.stop().await;
 }
 

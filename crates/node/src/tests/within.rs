@@ -68,7 +68,7 @@ pub(super) async fn get(node: &TestSite, name: &str) -> Outcome<(Bytes, String)>
     Ok((bytes.freeze(), scope))
 }
 
-async fn list(node: &TestSite) -> (Vec<String>, String) {
+pub(super) async fn list(node: &TestSite) -> (Vec<String>, String) {
     let query = ListQuery { bucket: "photos".into(), limit: 1000, ..ListQuery::default() };
     let page = node.services().objects.list(&context(), query).await.unwrap();
     (page.entries.iter().map(|entry| entry.name().to_owned()).collect(), page.receipt.scope.unwrap())
