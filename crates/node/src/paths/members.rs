@@ -5,14 +5,14 @@
 //! the refusal says who could not be asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
-use skerry_base::{BucketId, SiteId, Vector};
+use skerry_base::{BucketId, Instant, SiteId, Vector};
 use skerry_federation::{Answer, Federation, Input, Replica};
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, ServiceError};
 use skerry_model::bucket::Joins;
@@ -291,6 +291,8 @@ pub(crate) struct Rounds {
     begun: AtomicU64,
     ended: AtomicU64,
     turn: tokio::sync::Mutex<()>,
+    /// Who did not answer in a round, since when.
+    silent: Mutex<BTreeMap<SiteId, Instant>>,
 }
 
 impl Rounds {
@@ -306,6 +308,18 @@ impl Rounds {
         round.await;
         self.ended.store(number, Ordering::SeqCst);
     }
+
+    /// Who is worth asking of these: one that hangs is waited for by one round, not by each, until it says anything again.
+    fn worth(&self, linked: Vec<SiteId>, heard: impl Fn(SiteId) -> Option<Instant>) -> Vec<SiteId> {
+        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
+        silent.retain(|site, since| linked.contains(site) && heard(*site).is_none_or(|at| at <= *since));
+        linked.into_iter().filter(|site| !silent.contains_key(site)).collect()
+    }
+
+    fn silent(&self, sites: impl IntoIterator<Item = SiteId>, now: Instant) {
+        let since = sites.into_iter().map(|site| (site, now));
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).extend(since);
+    }
 }
 
 /// Takes what the sites that can be reached know of the system bucket: a name that is not known here may have
@@ -314,7 +328,15 @@ pub(crate) async fn hear_claims(site: &Site) {
     let others = site.peers.roster.all().len() > 1;
     while others && site.boxes.linked().is_empty() && site.waits_for_links().await {}
     let round = async {
-        let goal = seen_by(site, site.system, &site.boxes.linked()).await.0;
+        let (begun, now) = (site.clock.now(), || site.clock.now());
+        let asked = site.claims.worth(site.boxes.linked(), |other| site.peers.heard_of(other));
+        let said = seen_by_each(site, site.system, &asked).await;
+        // Whoever did not answer in the time of all others may have refused to.
+        if now().since(begun) >= SAY {
+            let answered = |other: &SiteId| said.iter().any(|(of, _)| of == other);
+            site.claims.silent(asked.iter().copied().filter(|other| !answered(other)), now());
+        }
+        let goal = together(&said);
         if let Err(error) = seen(site, site.system, &goal).await {
             tracing::debug!(%error, "claims of others have not arrived");
         }
@@ -595,6 +617,22 @@ mod tests {
         drop(cut);
         late.await;
         assert_eq!(made.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn who_hangs_is_waited_for_by_one_round_until_it_is_heard_again() {
+        let (rounds, site) = (Rounds::default(), |n: u8| SiteId([n; 16]));
+        let at = |seconds| Instant::default().after(Duration::from_secs(seconds));
+        let both = || vec![site(1), site(2)];
+        let heard = |seconds| move |_| Some(at(seconds));
+        assert_eq!(rounds.worth(both(), heard(1)), both());
+        rounds.silent([site(2)], at(7));
+        assert_eq!(rounds.worth(both(), heard(2)), [site(1)], "what it said before is no word");
+        assert_eq!(rounds.worth(both(), |_| None), [site(1)]);
+        assert_eq!(rounds.worth(both(), heard(8)), both());
+        rounds.silent([site(2)], at(9));
+        assert_eq!(rounds.worth(vec![site(1)], heard(2)), [site(1)]);
+        assert_eq!(rounds.worth(both(), heard(2)), both(), "by another link");
     }
 
     fn doubted(others: u8, linked: u8) -> Asking {
