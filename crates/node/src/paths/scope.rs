@@ -42,8 +42,6 @@ use crate::site::{Site, entry, unreadable};
 
 /// What is answered for a scope where plain writes do not wait for the disk.
 const UNSYNCED: &str = "unsynced";
-/// How long a write may wait for other sites; S3 clients give up after a minute.
-const WAIT: Duration = Duration::from_secs(45);
 /// How long a site may take for the round trips and syncs of a hold before another is asked as well.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// And this much more for so many bytes: what a slow link carries in a second.
@@ -183,7 +181,7 @@ pub(crate) async fn reach(
 
 /// Until when other sites are waited for, by a write that is here now.
 pub(crate) fn until(site: &Site) -> Instant {
-    site.clock.now().after(WAIT)
+    site.clock.now().after(site.peers.waits().reached)
 }
 
 /// The same, by then: writes of one request wait together.
@@ -256,7 +254,11 @@ async fn beyond(
         let spread = of.until_reached(&mut reach, &mut failed);
         if tokio::time::timeout(until.since(site.clock.now()), spread).await.is_err() {
             let silent: Vec<String> = reach.asked().map(|other| site.peers.roster.name(other)).collect();
-            failed.push(format!("{}: no answer within {} s", silent.join(", "), WAIT.as_secs()));
+            failed.push(format!(
+                "{}: no answer within {} s",
+                silent.join(", "),
+                site.peers.waits().reached.as_secs()
+            ));
         }
         target = Target::of(site, bucket, wanted);
         reach.revise(target.goal.clone());

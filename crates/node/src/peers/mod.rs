@@ -485,6 +485,8 @@ pub(crate) struct Waits {
     pub(crate) turn: Duration,
     /// For the next question about it: so long what came of it stays in use. Longer than whoever asks rests after one that failed.
     pub(crate) next: Duration,
+    /// For other sites to hold what a write, or all of a DeleteObjects, asks them to; S3 clients give up after a minute.
+    pub(crate) reached: Duration,
     /// For a large body to reach the other nodes of the site.
     pub(crate) staged: Duration,
     /// Until a node looks again for bodies that the other nodes of its site hold and it lacks.
@@ -499,6 +501,7 @@ impl Default for Waits {
             back: Duration::from_secs(5),
             turn: Duration::from_secs(8),
             next: Duration::from_secs(60),
+            reached: Duration::from_secs(45),
             staged: Duration::from_secs(45),
             levelled: Duration::from_secs(30),
         }

@@ -3,7 +3,7 @@
 use skerry_base::kv::View;
 use skerry_base::{BucketId, Dot, Origin, Vector};
 use skerry_gateway::service::{
-    BucketPatch, ErrorKind, HomeRequest, JoinRequest, MembershipState, Outcome, WriteCondition,
+    BucketPatch, ErrorKind, HomeRequest, JoinRequest, LossRequest, MembershipState, Outcome, WriteCondition,
 };
 use skerry_model::{Entry, Record, space};
 
@@ -351,5 +351,38 @@ async fn a_body_that_does_not_read_whole_keeps_its_site_a_member() {
     .await;
     one.delete("photos", "rotten").await.unwrap();
     gone(two, "photos").await;
+    world.stop().await;
+}
+
+/// Whom nobody waits for is no other member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_only_member_of_a_bucket_does_not_leave_it() {
+    let mut world = TestWorld::new(2).await;
+    world.sites[0].create_bucket("photos").await.unwrap();
+    join(&world.sites[1], "photos").await;
+    world.sites[1].put("photos", "k", noise(300_000, 1)).await.unwrap();
+    world.sites[0].stop().await;
+    let say = async |site: &TestSite, lost| {
+        site.services().admin.declare_loss("site-1", LossRequest { lost }).await.unwrap();
+    };
+    {
+        let two = &world.sites[1];
+        let id = id_of(two, "photos").await;
+        say(two, true).await;
+        two.until("nobody else counts", || async { two.site().copies.lost().contains(&world.sites[0].id()) })
+            .await;
+        let refused = leave(two, "photos").await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidRequest);
+        assert!(refused.message().contains("only member of photos: 1 objects (300000 bytes)"), "{refused}");
+        assert!(two.site().is_complete(id) && two.site().leaving.note(id).is_none(), "nothing has begun");
+        assert_eq!(two.get("photos", "k").await.unwrap(), noise(300_000, 1));
+        say(two, false).await;
+    }
+    world.sites[0].start().await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    world.until_linked(one, two).await;
+    two.until("the other one is back", || async { leave(two, "photos").await.is_ok() }).await;
+    gone(two, "photos").await;
+    assert_eq!(one.get("photos", "k").await.unwrap(), noise(300_000, 1));
     world.stop().await;
 }

@@ -1,11 +1,15 @@
 //! Writes that wait for other sites: scope `sites=n`.
 
+use std::time::Duration;
+
 use skerry_base::kv::View;
 use skerry_gateway::service::{BucketPatch, DeleteObject, DeleteTarget, ErrorKind, ObjectHeaders, Outcome};
 use skerry_gateway::service::{PutObject, PutOutcome, RequestContext, UploadBody, WriteCondition};
 use skerry_model::space;
 
+use super::refusing::Hung;
 use super::world::{TestSite, TestWorld, context, noise};
+use crate::peers::Waits;
 use crate::site::unreadable;
 
 fn asking(scope: &str) -> RequestContext {
@@ -135,6 +139,42 @@ async fn a_bucket_has_a_scope_and_deletes_wait_as_well() {
     assert_eq!(done.receipt.scope.as_deref(), Some("sites=2"));
     two.cut(true).await;
     assert_eq!(two.list("safe").await.unwrap(), Vec::<String>::new());
+    world.stop().await;
+}
+
+/// All deletes of one request wait together, however many batches they are carried out in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deletes_of_one_request_wait_for_a_silent_site_once() {
+    const WAITS: Duration = Duration::from_secs(3);
+    let world = TestWorld::new(2).await;
+    let [one, two] = &world.sites[..] else { panic!("two sites") };
+    one.create_bucket("safe").await.unwrap();
+    // More than four times as many as are brought to others at once.
+    let keys: Vec<String> = (0..300).map(|n| format!("{n}")).collect();
+    for key in &keys {
+        one.put("safe", key, "x").await.unwrap();
+    }
+    assert_eq!(put(one, "sites=2", "k", noise(100, 1)).await.unwrap().receipt.scope.unwrap(), "sites=2");
+    one.site().peers.set_waits(Waits { reached: WAITS, ..Waits::default() });
+    // It takes questions and answers none.
+    let hung = Hung::of(two);
+    let target =
+        |key: &String| DeleteTarget { key: key.clone(), version: None, condition: WriteCondition::default() };
+    let targets = keys.iter().map(target).collect();
+    let asking = asking("sites=2");
+    let begun = one.site().clock.now();
+    let deleting = one.services().objects.delete_many(&asking, "safe", targets);
+    let outcomes = tokio::time::timeout(WAITS * 4, deleting).await.unwrap().unwrap();
+    assert!(one.site().clock.now().since(begun) >= WAITS);
+    assert_eq!(outcomes.len(), keys.len());
+    for outcome in outcomes {
+        let refused = outcome.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ScopeNotReached);
+        assert!(refused.message().contains("no answer within 3 s"), "{refused}");
+    }
+    assert_eq!(one.list("safe").await.unwrap(), ["k"], "they are deleted here, as each says");
+    drop(hung);
+    world.converged("safe").await;
     world.stop().await;
 }
 

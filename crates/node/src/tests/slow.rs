@@ -27,6 +27,7 @@ const WAITS: Waits = Waits {
     back: Duration::from_secs(3),
     turn: Duration::from_millis(500),
     next: Duration::from_secs(4),
+    reached: Duration::from_secs(45),
     staged: Duration::from_secs(3),
     levelled: Duration::from_millis(200),
 };
