@@ -171,7 +171,7 @@ fn is_taken(view: &dyn View, read: &Read) -> Outcome<bool> {
 
 /// An object of a bucket that this site is taking, or takes anew, for who got it of nobody else: as it was before part of the journal
 /// was lost; what this site wrote, or read long ago, of which nobody who can be reached knows better.
-async fn kept(site: &Arc<Site>, read: Read) -> (Response, Vec<Bytes>) {
+pub(crate) async fn kept(site: &Arc<Site>, read: Read) -> (Response, Vec<Bytes>) {
     let (store, bucket) = (site.store.clone(), read.bucket);
     // A version here that is overwritten or dead at one that is linked is so here as well, once that one was heard.
     let is_anew = site.check_whole(bucket).is_err();

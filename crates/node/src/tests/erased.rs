@@ -349,6 +349,14 @@ async fn a_site_that_is_still_joining_gives_others_no_null_version_that_it_read_
         let old = answer::object(two.site(), old, 0).await.0;
         assert!(matches!(old, Response::Joining), "{which:?}: {old:?}");
     }
+    // Whoever hears of nobody else gets what is named, for it is no other version anywhere; what is current it cannot say.
+    for (which, is_given) in [(Which::Null, true), (Which::Dot(dot), true), (Which::Current, false)] {
+        let old = Read { bucket: id, key: "k".into(), which, part: Part::Nothing };
+        let old = answer::kept(two.site(), old).await.0;
+        let is_as_said =
+            if is_given { matches!(old, Response::Object(_)) } else { matches!(old, Response::Joining) };
+        assert!(is_as_said, "{which:?}: {old:?}");
+    }
     let own = Read { bucket: id, key: "other".into(), which: Which::Null, part: Part::Nothing };
     let own = answer::object(two.site(), own, 0).await.0;
     assert!(matches!(own, Response::Object(_)), "{own:?}");

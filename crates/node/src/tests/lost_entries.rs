@@ -2,21 +2,23 @@
 
 use std::os::unix::fs::FileExt;
 
-use skerry_base::SiteId;
+use skerry_base::{SiteId, Vector};
 use skerry_federation::Federation;
+use skerry_federation::site_view::{Seat, View};
 use skerry_gateway::service::{
     BucketPatch, DutyRequest, ErrorKind, LossRequest, PinAct, PinRequest, WriteCondition,
 };
 use skerry_model::space;
 
 use super::damaged::{anew, has_key, rot, world_of};
+use super::refusing::Hung;
 use super::tenures::ready;
 use super::within;
 use super::world::{TestSite, TestWorld, noise};
-use crate::copies::handover;
+use crate::copies::{claims, handover};
 use crate::init;
 use crate::paths::answer;
-use crate::peers::message::{Part, Read, Response, Which};
+use crate::peers::message::{Holdings, Part, Read, Request, Response, Which};
 use crate::site::{entry, unreadable};
 
 fn asked(bucket: skerry_base::BucketId, key: &str, which: Which) -> Read {
@@ -97,6 +99,12 @@ async fn others_get_what_was_taken_before_where_nobody_else_can_be_asked() {
         let body = site.get("photos", key).await.ok();
         body.is_some_and(|body| body == "v1")
     };
+    {
+        // Nobody is linked, as far as is known here; who asks is, and has not been heard.
+        let holdings = || Holdings { bucket: id, life: None, from: Vector::new() };
+        let site = world.sites[0].site();
+        assert!(claims::answer(site, holdings(), world.sites[1].id()).await.is_err());
+    }
     world.sites[2].start().await;
     {
         let [one, _, three] = &world.sites[..] else { panic!("three sites") };
@@ -112,7 +120,20 @@ async fn others_get_what_was_taken_before_where_nobody_else_can_be_asked() {
         }
         assert!(!three.site().is_member(id) && anew(one).await.is_some());
     }
+    // Nothing of what the other one has can be taken.
+    let hung = Hung::of(&world.sites[0]);
     world.sites[1].start().await;
+    {
+        let [one, two, three] = &world.sites[..] else { panic!("three sites") };
+        world.until_linked(one, two).await;
+        let question = Request::Kept(Box::new(asked(id, "mine", Which::Current)));
+        let said = three.site().peers.call(one.id(), &question).await.unwrap().response;
+        assert!(
+            matches!(said, Response::Joining),
+            "one that is linked there may have something newer: {said:?}"
+        );
+    }
+    drop(hung);
     let [one, two, three] = &world.sites[..] else { panic!("three sites") };
     world.until_linked(two, three).await;
     for site in [three, one] {
@@ -186,11 +207,17 @@ async fn a_body_that_is_lost_with_its_frame_counts_as_held_there_no_more_though_
     for site in [0, 2] {
         world.sites[site].stop().await;
     }
+    let id = id_of(&world.sites[1]).await;
+    let said = world.sites[1].site().copies.life(id, world.sites[0].id()).unwrap();
     rot(&world.sites[0], b"which-rots");
     world.sites[0].start().await;
     let [one, two, _] = &world.sites[..] else { panic!("three sites") };
     world.until_linked(one, two).await;
-    let id = id_of(two).await;
+    // Its word of before counts for nothing, though it is not whole.
+    two.until("it says anew what it holds", || async {
+        two.site().copies.life(id, one.id()).is_some_and(|life| life != said)
+    })
+    .await;
     let chunks = {
         let record = move |view: &dyn skerry_base::kv::View| {
             space::current(view, id, "which-rots").map_err(unreadable)
@@ -239,13 +266,23 @@ async fn a_prefetch_at_a_site_that_waits_for_one_at_sea_says_so_and_is_over() {
 /// All that a site has may be records that no feed covers: they are looked through in parts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_no_feed_covers_is_handed_over_part_by_part() {
-    let world = TestWorld::new(1).await;
+    let mut world = TestWorld::new(1).await;
+    // Two lives: the records of each come by themselves.
+    for life in 0..2 {
+        for bucket in ["photos", "others"] {
+            let one = &world.sites[0];
+            if life == 0 {
+                one.create_bucket(bucket).await.unwrap();
+            }
+            for n in 0..3 {
+                one.put(bucket, &format!("{life}-{n}"), noise(300, n)).await.unwrap();
+            }
+        }
+        world.sites[0].stop().await;
+        world.sites[0].start().await;
+    }
     let one = &world.sites[0];
     for bucket in ["photos", "others"] {
-        one.create_bucket(bucket).await.unwrap();
-        for n in 0..3 {
-            one.put(bucket, &format!("{n}"), noise(300, n)).await.unwrap();
-        }
         let id = one.site().bucket(bucket).await.unwrap().unwrap().id;
         let propose = move |view: &dyn skerry_base::kv::View| {
             let entries = space::anew(view, id).map_err(unreadable)?;
@@ -261,13 +298,20 @@ async fn what_no_feed_covers_is_handed_over_part_by_part() {
         loose.all.iter().flat_map(dots).collect::<Vec<_>>()
     };
     assert!(whole.is_all());
-    assert_eq!(all(&whole).len(), 6);
+    assert_eq!(all(&whole).len(), 12);
     // A page of records comes at once: with no room left none does.
-    let first = handover::loose(one.site(), None, 1).await.unwrap();
-    assert!(!first.is_all() && all(&first).len() == 3, "{:?}", first.next);
-    let second = handover::loose(one.site(), first.next, 1).await.unwrap();
-    assert!(!second.is_all(), "those before it were not looked at");
-    assert_eq!([all(&first), all(&second)].concat(), all(&whole));
+    let (mut from, mut parts) = (None, Vec::new());
+    loop {
+        let part = handover::loose(one.site(), from, 1).await.unwrap();
+        assert!(!part.is_all(), "others were not looked at");
+        parts.push(all(&part));
+        from = part.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [3; 4]);
+    assert_eq!(parts.concat(), all(&whole));
     world.stop().await;
 }
 
@@ -316,6 +360,125 @@ async fn the_homes_of_a_node_that_lost_entries_pass_to_the_others_though_a_site_
     super::nodes::leased(two, &[0, 1, 2]).await;
     one.until("a condition is decided through it", || async { decides(one, "lock-of-one").await }).await;
     assert!(anew(one).await.is_some_and(|anew| anew.names));
+    world.stop().await;
+}
+
+/// Of two nodes none is left to whom homes could pass: what one lost it has of the other, body and all, and goes on as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_lost_entries_has_them_of_the_other_and_reads_for_its_site_again() {
+    let mut world = within::site_of(2).await;
+    let body = noise(20_000, 7);
+    for key in ["before", "which-rots", "later"] {
+        within::put(&world.sites[0], key, body.clone()).await.unwrap();
+    }
+    within::put(&world.sites[1], "of-the-other", body.clone()).await.unwrap();
+    for node in &mut world.sites {
+        node.stop().await;
+    }
+    rot(&world.sites[0], b"which-rots");
+    for node in &mut world.sites {
+        node.start().await;
+    }
+    assert!(!world.sites[0].core.as_ref().unwrap().recovery.lost.is_empty());
+    let [one, two] = &world.sites[..] else { panic!("two nodes") };
+    one.until("all have been heard", || async { anew(one).await.is_none() }).await;
+    for node in [one, two] {
+        super::nodes::leased(node, &[0, 1]).await;
+        for key in ["before", "which-rots", "later", "of-the-other"] {
+            within::sees(node, key, &body).await;
+        }
+    }
+    let id = id_of(one).await;
+    one.until("nothing of it is a gap", || async { !one.site().nodes.has_gap(id) }).await;
+    let chunk = skerry_base::ChunkId::of(&body);
+    one.until("it holds the body", || async { one.site().store.counts(id, chunk) }).await;
+    let absent = || WriteCondition { absent: true, ..WriteCondition::default() };
+    for node in [one, two] {
+        node.until("a condition is decided", || async {
+            match node.put_if("photos", "lock", "x", absent()).await {
+                Ok(_) => true,
+                Err(error) => error.kind() == ErrorKind::PreconditionFailed,
+            }
+        })
+        .await;
+        let known = node.put_if("photos", "which-rots", "y", absent()).await.unwrap_err();
+        assert_eq!(known.kind(), ErrorKind::PreconditionFailed, "it is there");
+    }
+    world.stop().await;
+}
+
+/// Two of three begin anew at once, as after a power failure of the whole site with cards of one batch: those homes pass that the third
+/// one takes over, first of one and then of the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_homes_of_two_nodes_that_lost_entries_pass_one_after_the_other() {
+    let mut world = TestWorld::of_nodes(3, 1).await;
+    let absent = || WriteCondition { absent: true, ..WriteCondition::default() };
+    for node in &world.sites[..3] {
+        super::nodes::leased(node, &[0, 1, 2]).await;
+    }
+    // Of these the third node is the owner of a view without the home.
+    let live = |home: u32| [home ^ 1, 2].into_iter().filter_map(|seat| Seat::new(seat as usize)).collect();
+    let passes = |home: u32, id: skerry_base::BucketId| {
+        let view = View { live: live(home), ..View::genesis() };
+        view.owner(id) == Seat::new(2)
+    };
+    let mut named: [Vec<String>; 2] = Default::default();
+    for home in [0_u32, 1] {
+        for n in 0.. {
+            let name = format!("bucket-{home}-{n}");
+            let node = &world.sites[home as usize];
+            node.create_bucket(&name).await.unwrap();
+            let id = node.site().bucket(&name).await.unwrap().unwrap().id;
+            if passes(home, id) {
+                named[home as usize].push(name);
+                break;
+            }
+        }
+    }
+    for (home, names) in named.iter().enumerate() {
+        for name in names {
+            let node = &world.sites[home];
+            node.until("its home decides", || async {
+                node.put_if(name, "which-rots", "x", absent()).await.is_ok()
+                    || node.get(name, "which-rots").await.is_ok()
+            })
+            .await;
+            node.put(name, "later", "x").await.unwrap();
+        }
+    }
+    // What was decided is at all of them, and each can take the homes over.
+    for name in named.iter().flatten() {
+        for node in &world.sites[..3] {
+            node.until("it has all of the bucket", || async {
+                let found = node.site().bucket(name).await.unwrap();
+                found.is_some_and(|found| node.site().is_complete(found.id))
+                    && node.get(name, "later").await.is_ok()
+            })
+            .await;
+        }
+    }
+    for node in &mut world.sites {
+        node.stop().await;
+    }
+    rot(&world.sites[0], b"which-rots");
+    rot(&world.sites[1], b"which-rots");
+    for node in [0, 1, 2] {
+        world.sites[node].start().await;
+    }
+    let three = &world.sites[2];
+    for name in named.iter().flatten() {
+        three
+            .until("a condition is decided", || async {
+                match three.put_if(name, "lock", "x", absent()).await {
+                    Ok(_) => true,
+                    Err(error) => error.kind() == ErrorKind::PreconditionFailed,
+                }
+            })
+            .await;
+    }
+    for node in &world.sites[..2] {
+        assert!(anew(node).await.is_some_and(|anew| anew.names));
+    }
     world.stop().await;
 }
 

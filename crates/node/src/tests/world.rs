@@ -118,7 +118,7 @@ impl TestSite {
         }
     }
 
-    /// Flips bits on disk where these bytes lie. The site must not run.
+    /// Flips bits on disk where these bytes lie. The site must not run, or not write there.
     pub(super) fn damage(&self, bytes: &[u8]) {
         use std::os::unix::fs::FileExt;
         let mut folders = vec![self.directory.path().join("data")];
