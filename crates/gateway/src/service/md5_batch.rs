@@ -1,67 +1,70 @@
-//! MD5 of concurrent uploads, several at once: who comes to compute his own takes along what others have waiting.
+//! MD5 of concurrent uploads, several at once: who computes his own takes along what others have waiting.
 //!
-//! Like a commit group: nobody waits for company. The first to come computes at once; what comes meanwhile waits for
-//! it to end, and one of those takes up to [`LANES`] of them in one go. One computes at a time: eight side by side take
-//! as long as one alone, so that two groups of four would use a second processor and be no sooner done.
-//! Invariants: blocking, for threads that may wait; a job is computed at most once, by whoever took it, who gives its
-//! result back before he goes on; a job whose upload is gone holds no memory; nobody waits for who panicked.
+//! One computes at a time, a slice of each body after the other: eight side by side take as long as one alone, so that two
+//! groups of four would use a second processor and be no sooner done. Who comes meanwhile is taken along from the next slice on.
+//! Nobody has to compute before his body ends: a body that has company may leave its last piece waiting, so that there is
+//! something to take along ([`Md5Work::catch_up`]); who lets pieces wait sees to it that [`Md5Batch::clear`] is called where their
+//! memory is wanted.
+//! Invariants: blocking, for threads that may wait, but for [`Md5Sum::push`]; the bytes of a body are taken in in the order they were
+//! handed in, each once; a body that is gone holds no memory for longer than a slice takes; nobody waits for who panicked.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
 use super::md5_lanes::{LANES, Lane, Md5Stream, update_all};
 
-/// A piece of a stream.
-struct Job {
-    stream: Md5Stream,
-    bytes: Bytes,
-}
+/// Bytes of each body between two looks at who came meanwhile: a fifth of a millisecond.
+const SLICE: usize = 128 << 10;
 
-/// Where a job stands.
-enum Stand {
-    Waiting(Job),
-    Taken,
-    Done(Md5Stream),
-    /// Nobody asks for it any more, or who computed it panicked.
-    Gone,
-}
-
-/// How many jobs of others one takes along unless told otherwise. Without optimisation lanes are slower than one after
+/// How many bodies of others one takes along unless told otherwise. Without optimisation lanes are slower than one after
 /// the other.
 const COMPANY: usize = if cfg!(debug_assertions) { 0 } else { LANES - 1 };
 
-type Slot = Arc<Mutex<Stand>>;
-
-fn stand(slot: &Slot) -> MutexGuard<'_, Stand> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
+/// A body whose digest is wanted.
+#[derive(Default)]
+struct Body {
+    /// None: somebody computes it.
+    stream: Option<Md5Stream>,
+    /// What was handed in and not taken in yet.
+    pieces: VecDeque<Bytes>,
+    /// Who computed it panicked.
+    lost: bool,
 }
 
-/// A job that was handed in: hand it to [`Md5Batch::complete`], or drop it if nobody wants the sum any more.
-pub struct Md5Ticket(Slot);
+impl Body {
+    /// Pieces that wait or are being computed.
+    fn behind(&self) -> usize {
+        self.pieces.len() + usize::from(self.stream.is_none())
+    }
 
-impl Drop for Md5Ticket {
-    fn drop(&mut self) {
-        let mut stand = stand(&self.0);
-        // What somebody else is computing he still owns.
-        if !matches!(*stand, Stand::Taken) {
-            *stand = Stand::Gone;
+    /// The next slice and what it goes into, if there is one and nobody computes the body.
+    fn take(&mut self) -> Option<(Md5Stream, Bytes)> {
+        let piece = self.pieces.front_mut()?;
+        let stream = self.stream.take()?;
+        let slice = piece.split_to(piece.len().min(SLICE));
+        if piece.is_empty() {
+            self.pieces.pop_front();
         }
+        Some((stream, slice))
     }
 }
 
-/// What waits, in order of arrival.
+/// The bodies that are open, the oldest first.
 #[derive(Default)]
-struct Queue {
-    slots: VecDeque<Slot>,
+struct Bodies {
+    all: BTreeMap<u64, Body>,
+    next: u64,
     /// Somebody computes: who comes now waits for the end of it.
     busy: bool,
+    /// Somebody is at [`Md5Batch::clear`]. One whose computing panicked stays there: then what waits is taken in by its own bodies.
+    clearing: bool,
 }
 
-/// The jobs of all uploads.
+/// The bodies of all uploads.
 pub struct Md5Batch {
-    queue: Mutex<Queue>,
+    bodies: Mutex<Bodies>,
     done: Condvar,
     company: usize,
     work: fn(Vec<Lane<'_>>),
@@ -75,93 +78,191 @@ impl Default for Md5Batch {
 }
 
 impl Md5Batch {
-    /// Who computes takes along at most so many jobs of others, never more than there are lanes.
+    /// Who computes takes along at most so many bodies of others, never more than there are lanes.
     pub fn with_company(company: usize) -> Self {
         Self {
-            queue: Mutex::default(),
+            bodies: Mutex::default(),
             done: Condvar::new(),
             company: company.min(LANES - 1),
             work: update_all,
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn bodies(&self) -> MutexGuard<'_, Bodies> {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands in the next bytes of a stream. Somebody who completes may take them along from now on.
-    pub fn add(&self, stream: Md5Stream, bytes: Bytes) -> Md5Ticket {
-        let slot = Arc::new(Mutex::new(Stand::Waiting(Job { stream, bytes })));
-        self.queue().slots.push_back(slot.clone());
-        Md5Ticket(slot)
+    /// Begins a body.
+    pub fn begin(self: &Arc<Self>) -> Md5Sum {
+        let mut bodies = self.bodies();
+        let id = bodies.next;
+        bodies.next += 1;
+        bodies.all.insert(id, Body { stream: Some(Md5Stream::default()), ..Body::default() });
+        Md5Sum(Md5Work { batch: self.clone(), id })
     }
 
-    /// The stream with its bytes taken in: by another already, or here and now, others' beside it. None: who computed
-    /// it panicked.
-    pub fn complete(&self, ticket: Md5Ticket) -> Option<Md5Stream> {
-        loop {
-            let jobs = {
-                let mut queue = self.queue();
-                // Apart from the match, which would hold the slot's lock to its end.
-                let was = core::mem::replace(&mut *stand(&ticket.0), Stand::Taken);
-                match was {
-                    Stand::Done(stream) => return Some(stream),
-                    Stand::Gone => return None,
-                    Stand::Waiting(job) if !queue.busy => self.take(&mut queue, ticket.0.clone(), job),
-                    still => {
-                        *stand(&ticket.0) = still;
-                        drop(self.done.wait(queue).unwrap_or_else(PoisonError::into_inner));
-                        continue;
-                    }
-                }
-            };
-            self.compute(jobs);
+    /// Takes in all that waits now: its memory is wanted. Returns at once where another is at it.
+    pub fn clear(&self) {
+        let waiting: Vec<u64> = {
+            let mut bodies = self.bodies();
+            if core::mem::replace(&mut bodies.clearing, true) {
+                return;
+            }
+            bodies.all.iter().filter(|(_, body)| body.behind() > 0).map(|(id, _)| *id).collect()
+        };
+        for id in waiting {
+            self.catch_up(id, 0);
         }
+        self.bodies().clearing = false;
     }
 
-    fn compute(&self, jobs: Vec<(Slot, Job)>) {
-        let (slots, mut jobs): (Vec<Slot>, Vec<Job>) = jobs.into_iter().unzip();
-        let mut giving = Giving { batch: self, slots, jobs: Vec::new() };
-        (self.work)(jobs.iter_mut().map(|Job { stream, bytes }| Lane { stream, bytes }).collect());
-        giving.jobs = jobs;
-    }
-
-    /// The own job with the oldest others from the queue. Under the queue's lock: whoever looks at a slot finds it either
-    /// waiting and in the queue, or taken, or nobody's.
-    fn take(&self, queue: &mut Queue, own: Slot, job: Job) -> Vec<(Slot, Job)> {
-        let Queue { slots, busy } = queue;
-        *busy = self.company > 0;
-        slots.retain(|slot| !Arc::ptr_eq(slot, &own) && matches!(*stand(slot), Stand::Waiting(_)));
-        let mut jobs = vec![(own, job)];
-        for slot in core::iter::from_fn(|| slots.pop_front()).take(self.company) {
-            let was = core::mem::replace(&mut *stand(&slot), Stand::Taken);
-            match was {
-                Stand::Waiting(job) => jobs.push((slot, job)),
-                // Its upload ended just now.
-                other => *stand(&slot) = other,
+    fn catch_up(&self, id: u64, most: usize) {
+        let mut bodies = self.bodies();
+        while bodies.all.get(&id).is_some_and(|body| !body.lost && body.behind() > most) {
+            let is_taken = bodies.all.get(&id).is_some_and(|body| body.stream.is_none());
+            if bodies.busy || is_taken {
+                bodies = self.done.wait(bodies).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                bodies = self.compute(bodies, id, most);
             }
         }
-        jobs
+    }
+
+    /// Slice after slice, until so few pieces of that body are left.
+    fn compute<'b>(
+        &'b self,
+        mut bodies: MutexGuard<'b, Bodies>,
+        id: u64,
+        most: usize,
+    ) -> MutexGuard<'b, Bodies> {
+        // Without company nobody is in the way of another.
+        bodies.busy = self.company > 0;
+        let mut turn = Turn { batch: self, taken: Vec::new() };
+        while bodies.all.get(&id).is_some_and(|body| body.behind() > most) {
+            let (ids, mut streams, slices) = self.take(&mut bodies, id);
+            drop(bodies);
+            turn.taken = ids;
+            let lanes = streams.iter_mut().zip(&slices);
+            (self.work)(lanes.map(|(stream, bytes)| Lane { stream, bytes }).collect());
+            drop(slices);
+            bodies = self.bodies();
+            for (id, stream) in turn.taken.drain(..).zip(streams) {
+                if let Some(body) = bodies.all.get_mut(&id) {
+                    body.stream = Some(stream);
+                }
+            }
+            self.done.notify_all();
+        }
+        bodies.busy = false;
+        self.done.notify_all();
+        bodies
+    }
+
+    /// The next slices of the own body and of the oldest others that have any.
+    fn take(&self, bodies: &mut Bodies, own: u64) -> (Vec<u64>, Vec<Md5Stream>, Vec<Bytes>) {
+        let (mut ids, mut streams, mut slices) = (Vec::new(), Vec::new(), Vec::new());
+        let mut add = |id: u64, body: &mut Body| {
+            if let Some((stream, slice)) = body.take() {
+                ids.push(id);
+                streams.push(stream);
+                slices.push(slice);
+            }
+            ids.len()
+        };
+        if let Some(body) = bodies.all.get_mut(&own) {
+            add(own, body);
+        }
+        for (id, body) in &mut bodies.all {
+            // The own one is not there to be taken a second time.
+            if self.company == 0 || add(*id, body) > self.company {
+                break;
+            }
+        }
+        (ids, streams, slices)
     }
 }
 
-/// Gives results back, also when computing them panicked: then there are none, and whoever waits hears that.
-struct Giving<'a> {
+/// Who computes. Should that panic, those it took are lost, and whoever waits hears that.
+struct Turn<'a> {
     batch: &'a Md5Batch,
-    slots: Vec<Slot>,
-    jobs: Vec<Job>,
+    taken: Vec<u64>,
 }
 
-impl Drop for Giving<'_> {
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // All of it under the lock of the queue, or one who is about to wait would miss it.
-        let mut queue = self.batch.queue();
-        queue.busy = false;
-        let mut streams = self.jobs.drain(..).map(|job| job.stream);
-        for slot in &self.slots {
-            *stand(slot) = streams.next().map_or(Stand::Gone, Stand::Done);
+        // Nothing is taken where it ended as it should; its lock is held then.
+        if self.taken.is_empty() {
+            return;
+        }
+        let mut bodies = self.batch.bodies();
+        bodies.busy = false;
+        for id in &self.taken {
+            if let Some(body) = bodies.all.get_mut(id) {
+                *body = Body { lost: true, ..Body::default() };
+            }
         }
         self.batch.done.notify_all();
+    }
+}
+
+/// A body, for who hands in its bytes. With it all goes that was handed in.
+pub struct Md5Sum(Md5Work);
+
+impl Md5Sum {
+    /// These bytes come next. Somebody who computes may take them along from now on.
+    pub fn push(&self, bytes: Bytes) {
+        let mut bodies = self.0.batch.bodies();
+        if let Some(body) = bodies.all.get_mut(&self.0.id)
+            && !body.lost
+            && !bytes.is_empty()
+        {
+            body.pieces.push_back(bytes);
+        }
+    }
+
+    /// The same body, for a thread that may wait.
+    pub fn work(&self) -> Md5Work {
+        self.0.clone()
+    }
+
+    /// The digest of all that was handed in, if all of it is taken in; else this waits for that. None: who computed it panicked.
+    pub fn finish(self) -> Option<[u8; 16]> {
+        self.0.catch_up(0);
+        let stream = self.0.batch.bodies().all.get_mut(&self.0.id)?.stream.take()?;
+        Some(stream.finish())
+    }
+
+    /// Whether [`Md5Sum::finish`] need not wait.
+    pub fn is_ready(&self) -> bool {
+        self.0.batch.bodies().all.get(&self.0.id).is_none_or(|body| body.lost || body.behind() == 0)
+    }
+}
+
+impl Drop for Md5Sum {
+    fn drop(&mut self) {
+        let body = self.0.batch.bodies().all.remove(&self.0.id);
+        // Its bytes go after the lock.
+        drop(body);
+    }
+}
+
+/// A body, for who computes.
+#[derive(Clone)]
+pub struct Md5Work {
+    batch: Arc<Md5Batch>,
+    id: u64,
+}
+
+impl Md5Work {
+    /// Returns once at most so many of the pieces that were handed in wait: taken in by others, or here and now, those of others
+    /// beside them. At once if the body is gone.
+    pub fn catch_up(&self, most: usize) {
+        self.batch.catch_up(self.id, most);
+    }
+
+    /// Whether other bodies are open, with which it pays to wait.
+    pub fn has_company(&self) -> bool {
+        self.batch.company > 0 && self.batch.bodies().all.len() > 1
     }
 }
 

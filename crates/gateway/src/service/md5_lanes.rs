@@ -3,9 +3,14 @@
 //! Why: MD5 is one long chain of dependent steps, so that a processor is idle most of the time it computes one; eight
 //! chains in vectors take little longer than one. The kept libraries do that for whole messages of equal length
 //! only (`docs/decisions/2026-11-22-md5-vectors.md`); here every stream goes on from where it stands. What vectors the
-//! processor has is found out while it runs; a stream that is alone is computed by the library.
+//! processor has is found out while it runs. A stream that is alone is computed as the library does it, but for the order of its sums.
+//!
+//! What bounds all of them is how long a step takes from the word before to its own. So all sums are written such that the last word
+//! comes in last, and the compiler is kept from knowing the constants: it would add them last (`docs/decisions/2026-11-26-md5-waits.md`).
 //!
 //! Invariant: pure; whatever pieces bytes come in and whoever shares the lanes, the digest is that of RFC 1321.
+
+use core::hint::black_box;
 
 use fearless_simd::{Level, Simd, SimdInt, dispatch, u32x4, u32x8};
 
@@ -130,6 +135,28 @@ fn transposed<S: Simd, V: SimdInt<S, Element = u32>, const N: usize>(
     )
 }
 
+/// The 64 steps, by a macro that makes one.
+macro_rules! all_rounds {
+    ($a:ident, $b:ident, $c:ident, $d:ident, $step:ident) => {
+        all_rounds!($a, $b, $c, $d, $step, 0);
+        all_rounds!($a, $b, $c, $d, $step, 1);
+        all_rounds!($a, $b, $c, $d, $step, 2);
+        all_rounds!($a, $b, $c, $d, $step, 3);
+    };
+    ($a:ident, $b:ident, $c:ident, $d:ident, $step:ident, $round:literal) => {
+        all_rounds!($a, $b, $c, $d, $step, $round, 0);
+        all_rounds!($a, $b, $c, $d, $step, $round, 4);
+        all_rounds!($a, $b, $c, $d, $step, $round, 8);
+        all_rounds!($a, $b, $c, $d, $step, $round, 12);
+    };
+    ($a:ident, $b:ident, $c:ident, $d:ident, $step:ident, $round:literal, $first:literal) => {
+        $step!($a, $b, $c, $d, $round, $first);
+        $step!($d, $a, $b, $c, $round, $first + 1);
+        $step!($c, $d, $a, $b, $round, $first + 2);
+        $step!($b, $c, $d, $a, $round, $first + 3);
+    };
+}
+
 /// One block of every lane. All of this is inlined into what [`dispatch!`] compiles for one kind of processor: what is
 /// not would be compiled for the oldest.
 #[inline(always)]
@@ -137,44 +164,53 @@ fn compress<S: Simd, V: SimdInt<S, Element = u32>, const N: usize>(
     simd: S,
     chains: &mut [V; 4],
     blocks: [&[u8; BLOCK]; N],
+    sines: &[V; 64],
 ) {
     let message = transposed::<S, V, N>(simd, blocks);
     let [mut a, mut b, mut c, mut d] = *chains;
     macro_rules! step {
         ($a:ident, $b:ident, $c:ident, $d:ident, $round:literal, $step:expr) => {
-            let sum = $a + mixed($round, $b, $c, $d) + SINES[$round * 16 + $step];
-            let sum = sum + message[const { word($round, $step) }];
+            let known = $a + (message[const { word($round, $step) }] + sines[$round * 16 + $step]);
+            let sum = known + mixed($round, $b, $c, $d);
             $a = $b + turned(sum, const { TURNS[$round][$step % 4] });
         };
     }
-    macro_rules! four {
-        ($round:literal, $first:literal) => {
-            step!(a, b, c, d, $round, $first);
-            step!(d, a, b, c, $round, $first + 1);
-            step!(c, d, a, b, $round, $first + 2);
-            step!(b, c, d, a, $round, $first + 3);
-        };
-    }
-    macro_rules! round {
-        ($round:literal) => {
-            four!($round, 0);
-            four!($round, 4);
-            four!($round, 8);
-            four!($round, 12);
-        };
-    }
-    round!(0);
-    round!(1);
-    round!(2);
-    round!(3);
+    all_rounds!(a, b, c, d, step);
     for (chain, now) in chains.iter_mut().zip([a, b, c, d]) {
         *chain += now;
     }
 }
 
+/// One block of one stream. `G` is a sum, not an `or`: what does not need the last word is added before it is there.
+#[inline(always)]
+fn compress_one(chain: &mut [u32; 4], block: &[u8; BLOCK], sines: &[u32; 64]) {
+    let mut message = [0; 16];
+    for (word, bytes) in message.iter_mut().zip(block.as_chunks::<4>().0) {
+        *word = u32::from_le_bytes(*bytes);
+    }
+    let [mut a, mut b, mut c, mut d] = *chain;
+    macro_rules! step {
+        ($a:ident, $b:ident, $c:ident, $d:ident, $round:literal, $step:expr) => {
+            let known = message[const { word($round, $step) }].wrapping_add(sines[$round * 16 + $step]);
+            let known = $a.wrapping_add(known);
+            let sum = match $round {
+                0 => known.wrapping_add($d ^ ($b & ($c ^ $d))),
+                1 => known.wrapping_add($c & !$d).wrapping_add($b & $d),
+                2 => known.wrapping_add($b ^ ($c ^ $d)),
+                _ => known.wrapping_add($c ^ ($b | !$d)),
+            };
+            $a = $b.wrapping_add(sum.rotate_left(const { TURNS[$round][$step % 4] }));
+        };
+    }
+    all_rounds!(a, b, c, d, step);
+    for (chain, now) in chain.iter_mut().zip([a, b, c, d]) {
+        *chain = chain.wrapping_add(now);
+    }
+}
+
 /// A stream whose bytes come in pieces.
 #[derive(Debug, Clone)]
-pub struct Md5Stream {
+pub(super) struct Md5Stream {
     chain: [u32; 4],
     length: u64,
     /// What does not fill a block yet.
@@ -190,13 +226,14 @@ impl Default for Md5Stream {
 
 impl Md5Stream {
     /// These bytes come next.
-    pub fn update(&mut self, bytes: &[u8]) {
+    #[cfg(test)]
+    pub(super) fn update(&mut self, bytes: &[u8]) {
         let whole = self.begin(bytes);
         self.blocks(whole);
     }
 
     /// The digest.
-    pub fn finish(mut self) -> [u8; 16] {
+    pub(super) fn finish(mut self) -> [u8; 16] {
         let bits = self.length.wrapping_mul(8);
         let mut tail = core::mem::take(&mut self.rest);
         tail.push(0x80);
@@ -231,7 +268,10 @@ impl Md5Stream {
     }
 
     fn blocks(&mut self, bytes: &[u8]) {
-        md5::block_api::compress(&mut self.chain, bytes.as_chunks::<BLOCK>().0);
+        let sines = black_box(&SINES);
+        for block in bytes.as_chunks::<BLOCK>().0 {
+            compress_one(&mut self.chain, block, sines);
+        }
     }
 }
 
@@ -271,9 +311,20 @@ type Open<'a> = (&'a mut Md5Stream, &'a [[u8; BLOCK]]);
 fn side_by_side(open: &mut [Open<'_>], count: usize) {
     let level = Level::new();
     match open.len() {
-        0..=4 => dispatch!(level, simd => in_lanes::<_, u32x4<_>, 4>(simd, open, count)),
+        0..=4 if !is_wide(level) => dispatch!(level, simd => in_lanes::<_, u32x4<_>, 4>(simd, open, count)),
         _ => dispatch!(level, simd => in_lanes::<_, u32x8<_>, LANES>(simd, open, count)),
     }
+}
+
+/// Whether eight words are one vector: then eight lanes cost what four do, and by some compilers' choice of registers less.
+#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+fn is_wide(level: Level) -> bool {
+    level.as_avx2().is_some()
+}
+
+#[cfg(not(any(target_arch = "x86", target_arch = "x86_64")))]
+const fn is_wide(_: Level) -> bool {
+    false
 }
 
 /// Of at most `N` streams; lanes without one compute nothing of use.
@@ -293,9 +344,14 @@ fn in_lanes<S: Simd, V: SimdInt<S, Element = u32>, const N: usize>(
         }
     }
     let mut chains = words.map(|row| V::from_slice(simd, &row));
+    let sines = SINES.map(
+        #[inline(always)]
+        |sine| V::splat(simd, sine),
+    );
+    let sines = black_box(&sines);
     for index in 0..count {
         let blocks = bytes.map(|blocks| blocks.get(index).unwrap_or(&IDLE));
-        compress::<S, V, N>(simd, &mut chains, blocks);
+        compress::<S, V, N>(simd, &mut chains, blocks, sines);
     }
     for (row, chain) in words.iter_mut().zip(chains) {
         chain.store_slice(row);

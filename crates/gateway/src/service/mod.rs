@@ -60,8 +60,7 @@ pub use list::{
     VersionEntry, VersionPage, VersionQuery, VersionSummary,
 };
 pub use loss::{LossPage, LossQuery, LossRequest, LossState, LostVersion};
-pub use md5_batch::{Md5Batch, Md5Ticket};
-pub use md5_lanes::Md5Stream;
+pub use md5_batch::{Md5Batch, Md5Sum, Md5Work};
 pub use membership::{
     FollowRequest, FollowedPrefix, JoinRequest, JoiningBucket, LeaveRequest, MembershipState,
 };

@@ -4,7 +4,7 @@
 //! refers to the chunks. Invariants: at most three chunks of a body are in memory; a body that fails leaves
 //! only chunks that nothing refers to; what is pinned stays until the record is committed.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -12,7 +12,7 @@ use futures::stream::FuturesOrdered;
 use skerry_base::limits::{CHUNK_BYTES, JOURNAL_BODY_BYTES, PUT_BYTES};
 use skerry_base::{BucketId, ChunkKind, ChunkRef};
 use skerry_gateway::service::{
-    Digests, ErrorKind, Md5Batch, Md5Stream, Md5Ticket, Outcome, ServiceError, Standing, UploadBody,
+    Digests, ErrorKind, Md5Batch, Md5Sum, Md5Work, Outcome, ServiceError, Standing, UploadBody,
 };
 use skerry_model::body::{Composed, Composer};
 use skerry_storage::{Buffer, Class, Pin, SmallBody, StorageError, Store};
@@ -56,7 +56,7 @@ pub(crate) async fn ingest(
         return Ok((intake.finish().await?.0, digests));
     }
     upload.leave_md5();
-    intake.md5 = Some((site.md5.clone(), turn_of(Md5Stream::default())));
+    intake.md5 = Some((site.md5.clone(), site.md5.begin()));
     while let Some(bytes) = upload.next().await {
         intake.take(bytes?).await?;
     }
@@ -66,17 +66,6 @@ pub(crate) async fn ingest(
         // Fewer bytes came than were announced; that is what ending it says.
         (body, None) => Ok((body, upload.finish_with([0; 16])?)),
     }
-}
-
-/// The MD5 of a body on its way from one chunk to the next.
-type Turn = mpsc::Receiver<Md5Stream>;
-
-/// A receiver that has it already.
-fn turn_of(stream: Md5Stream) -> Turn {
-    let (give, turn) = mpsc::sync_channel(1);
-    // Cannot fail: the receiver is here.
-    give.send(stream).ok();
-    turn
 }
 
 /// Takes bytes in any pieces and makes a [`Body`].
@@ -97,8 +86,8 @@ pub(super) struct Intake<'a> {
     expected: u64,
     /// A body that came in one piece and need not be copied.
     whole: Option<Bytes>,
-    /// Where its MD5 is computed, and how far it is; else somebody else does.
-    md5: Option<(Arc<Md5Batch>, Turn)>,
+    /// Where its MD5 is computed; else somebody else does.
+    md5: Option<(Arc<Md5Batch>, Md5Sum)>,
     writes: FuturesOrdered<JoinHandle<Result<(ChunkRef, Pin), StorageError>>>,
     composer: Composer,
     /// Of leaves that no tree names yet.
@@ -168,9 +157,23 @@ impl<'a> Intake<'a> {
         // Nobody knows how much comes of a body that was not announced.
         let wanted = if left == 0 { CHUNK_BYTES } else { left };
         if wanted > JOURNAL_BODY_BYTES {
-            self.grant = Some(self.standing.wait(self.incoming.take(wanted)).await??);
+            self.grant = Some(match self.incoming.try_take(wanted) {
+                Some(grant) => grant,
+                None => {
+                    self.hurry();
+                    self.standing.wait(self.incoming.take(wanted)).await??
+                }
+            });
         }
         Ok(self.store.gather(wanted))
+    }
+
+    /// There is no room: what waits for its MD5 with others is done now.
+    fn hurry(&self) {
+        if let Some((batch, _)) = &self.md5 {
+            let batch = batch.clone();
+            drop(tokio::task::spawn_blocking(move || batch.clear()));
+        }
     }
 
     /// What was taken since the last chunk.
@@ -199,27 +202,25 @@ impl<'a> Intake<'a> {
         pins.append(&mut self.trees);
         let chunks = composed.top.clone();
         pins.append(&mut put_trees(&self.store, self.domain, composed).await?);
-        // All writes are over, so the last of them has given it on.
-        let lost = |_| ServiceError::new(ErrorKind::Internal, "the MD5 of the body was lost");
-        let md5 = self.md5.map(|(_, turn)| turn.try_recv()).transpose().map_err(lost)?;
-        let md5 = md5.map(Md5Stream::finish);
+        let md5 = match self.md5.take() {
+            Some((_, sum)) => Some(digest(sum).await?),
+            None => None,
+        };
         Ok((Body { size: self.size, chunks, small: None, pins }, md5))
     }
 
     async fn write(&mut self, bytes: Bytes) -> Outcome<()> {
         let (store, domain) = (self.store.clone(), self.domain);
-        let (give, next) = mpsc::sync_channel(1);
-        let md5 = self.md5.take().map(|(batch, turn)| {
-            self.md5 = Some((batch.clone(), next));
+        let md5 = self.md5.as_ref().map(|(_, sum)| {
             // Handed in before a thread is free, so that another upload may take it along.
-            let early = turn.try_recv().ok().map(|stream| batch.add(stream, bytes.clone()));
-            Summing { batch, turn, early, give }
+            sum.push(bytes.clone());
+            Summing { work: sum.work(), room: self.incoming.clone(), is_last: self.size == self.expected }
         });
         let ended = |_| ServiceError::new(ErrorKind::Internal, "the site is ending");
         let may_write = self.writing.clone().acquire_owned().await.map_err(ended)?;
         self.writes.push_back(tokio::task::spawn_blocking(move || {
             let _may_write = may_write;
-            write_chunk(&store, domain, &bytes, md5)
+            write_chunk(&store, domain, bytes, md5)
         }));
         while self.writes.len() >= WRITES {
             if let Some(written) = self.writes.next().await {
@@ -246,40 +247,48 @@ impl<'a> Intake<'a> {
     }
 }
 
+/// The MD5 of a body whose chunks are written.
+async fn digest(sum: Md5Sum) -> Outcome<[u8; 16]> {
+    let digest = if sum.is_ready() {
+        sum.finish()
+    } else {
+        tokio::task::spawn_blocking(move || sum.finish()).await.map_err(refusal::task)?
+    };
+    digest.ok_or_else(|| ServiceError::new(ErrorKind::Internal, "the MD5 of the body was lost"))
+}
+
 /// The MD5 of a body at one of its chunks.
 struct Summing {
-    batch: Arc<Md5Batch>,
-    turn: Turn,
-    /// What was handed in already.
-    early: Option<Md5Ticket>,
-    give: mpsc::SyncSender<Md5Stream>,
+    work: Md5Work,
+    /// Where its memory was taken.
+    room: Bulk,
+    is_last: bool,
+}
+
+impl Summing {
+    /// Takes in what was handed in; on a thread that may wait. As long as memory is plenty, one chunk waits beside other uploads for
+    /// the next: then those have one too, and all are computed at the price of one.
+    fn catch_up(&self) {
+        let is_plenty = || self.room.taken() <= self.room.bytes() / 2;
+        let waits = !self.is_last && is_plenty() && self.work.has_company();
+        self.work.catch_up(usize::from(waits));
+    }
 }
 
 /// Writes a chunk and takes it into the MD5 of its body; on a thread that may wait.
 fn write_chunk(
     store: &Store,
     domain: BucketId,
-    bytes: &Bytes,
-    mut md5: Option<Summing>,
+    bytes: Bytes,
+    md5: Option<Summing>,
 ) -> Result<(ChunkRef, Pin), StorageError> {
-    // The chunk before may have been summed meanwhile: handed in, another upload takes this one along while it is written.
-    if let Some(Summing { batch, turn, early: early @ None, .. }) = &mut md5 {
-        *early = turn.try_recv().ok().map(|stream| batch.add(stream, bytes.clone()));
+    let pin = store.put_chunk(domain, Class::Payload, ChunkKind::Leaf, &bytes)?;
+    let length = bytes.len();
+    // Whoever computes it has it; it is not to stay longer than that.
+    drop(bytes);
+    if let Some(summing) = md5 {
+        summing.catch_up();
     }
-    let put = store.put_chunk(domain, Class::Payload, ChunkKind::Leaf, bytes);
-    if let Some(Summing { batch, turn, early, give }) = md5 {
-        match (&put, early) {
-            (Ok(_), early) => {
-                // The chunk before was begun before this one; where it failed the body has failed.
-                let late = || Some(batch.add(turn.recv().ok()?, bytes.clone()));
-                let summed = early.or_else(late).and_then(|ticket| batch.complete(ticket));
-                summed.into_iter().for_each(|stream| drop(give.send(stream)));
-            }
-            // Nobody wants it any more.
-            (Err(_), ticket) => drop(ticket),
-        }
-    }
-    let (pin, length) = (put?, bytes.len());
     let stored = u32::try_from(length).unwrap_or(u32::MAX);
     Ok((ChunkRef { id: pin.id(), kind: ChunkKind::Leaf, stored, length: length as u64 }, pin))
 }
