@@ -232,6 +232,7 @@ impl Hands<'_> {
             Input::Rtt { site, rtt } => self.cx.peers.measured(site, rtt, self.cx.now),
             Input::Join { bucket } => self.join(bucket),
             Input::Leave { bucket } => self.leave(bucket),
+            Input::Hear { bucket, upto } => self.feed.hear(bucket, upto, &self.cx),
             Input::Durable { bucket } => self.feed.news(bucket, &mut self.cx),
             Input::Applied { ticket, ok } => self.applied(ticket, ok),
             Input::Locate { ticket, bucket } => self.location.locate(ticket, bucket, None, &mut self.cx),

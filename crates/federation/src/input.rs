@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use skerry_base::{BucketId, SiteId};
+use skerry_base::{BucketId, SiteId, Vector};
 
 use crate::Message;
 
@@ -47,6 +47,14 @@ pub enum Input {
         from: SiteId,
         /// What it says.
         message: Message,
+    },
+    /// Somebody waits until all members of a followed bucket have said that they have seen so much of it: they are asked in turn,
+    /// once. What they have said is told by [`crate::Federation::seen`]; who still waits says so again.
+    Hear {
+        /// Which.
+        bucket: BucketId,
+        /// Up to where.
+        upto: Vector,
     },
     /// A measured round trip.
     Rtt {

@@ -78,6 +78,13 @@ pub const CHECK_MIN: Duration = Duration::from_secs(15);
 pub const CHECK_MAX: Duration = Duration::from_secs(300);
 /// The same at a site that pays for what crosses: so seldom that it still checks before it is told no more news ([`LISTEN`]).
 pub const CHECK_PAID: Duration = Duration::from_secs(600);
+/// Members are asked what they have seen, where somebody waits for that, one after the other so far apart: a thousand in six hours,
+/// by a message each way.
+pub const HEAR_PAUSE: Duration = Duration::from_secs(20);
+/// Between two rounds of that: who is away or behind comes meanwhile, and who is of a release that does not answer is asked in vain.
+pub const HEAR_AGAIN: Duration = Duration::from_secs(3600);
+/// What a member says so long after it was asked is its answer, and answered no more.
+pub const HEAR_ANSWER: Duration = Duration::from_secs(60);
 /// How long who pulled or checked is told news: longer than two checks at rest.
 pub const LISTEN: Duration = Duration::from_secs(660);
 /// Listeners of one bucket that are told news.

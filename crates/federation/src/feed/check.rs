@@ -63,6 +63,7 @@ impl Feed {
         entries: &[(BucketId, u64)],
         cx: &mut Context<'_>,
     ) {
+        let mut same = Vec::new();
         for (id, theirs) in entries {
             let id = *id;
             if !self.has_joined(id) {
@@ -77,10 +78,39 @@ impl Feed {
             if let Some(bucket) = self.buckets.get_mut(&id) {
                 bucket.checked(from, &vector, (listen, equal));
             }
-            if !equal {
+            if equal {
+                same.push(id);
+            } else {
                 cx.send(from, Message::News { bucket: id, vector: Vector::clone(&vector) });
             }
             self.tell_loose(id, from, cx);
+        }
+        if !listen && !same.is_empty() && self.hearing.answers(from, cx.now) {
+            self.check(from, &same, false, cx);
+        }
+    }
+}
+
+/// In a large federation.
+impl Feed {
+    /// A member tells what it has of what everybody follows. If that was all, as who is checked and differs says, it may lack what is
+    /// here, and among many nobody else may ever check this site: few links are drawn for that at their other ends. So it hears in
+    /// turn what it lacks, and news from then on, as if it had checked as well. Not if that is more than it told: then it told a
+    /// part, or has hardly begun, and asks for itself.
+    pub(super) fn tell_in_turn(&mut self, from: SiteId, id: BucketId, theirs: &Vector, cx: &mut Context<'_>) {
+        let is_asked = |bucket: &Bucket| bucket.listeners.contains_key(&from);
+        let is_told = self.buckets.get(&id).is_none_or(is_asked);
+        if is_told || !cx.peers.is_crowded() || !self.is_everybodys(id, cx) {
+            return;
+        }
+        let most = theirs.len();
+        // Who tells a few of a thousand lacks more of them than it told, whatever these are.
+        let Some(mine) = cx.vector(id).filter(|mine| mine.len() <= 2 * most) else { return };
+        let Some(bucket) = self.buckets.get(&id) else { return };
+        let known = bucket.sources.get(&from).map(|source| source.vector.lacks(&bucket.floor.mine(&mine)));
+        if known.is_some_and(|lacking| (1..=most).contains(&lacking.len())) {
+            self.listen(id, from, Some(theirs), cx);
+            self.plan_news(id, cx);
         }
     }
 }

@@ -214,6 +214,11 @@ impl Known {
         self.differs.get(&origin).copied().unwrap_or_else(rest)
     }
 
+    /// Whether it has all of this.
+    pub(super) fn includes(&self, floor: &Floor, vector: &Vector) -> bool {
+        vector.iter().all(|(origin, seq)| self.get(floor, origin) >= seq)
+    }
+
     fn put(&mut self, floor: &Vector, origin: Origin, seq: u64) {
         if seq == if self.rests { floor.get(origin) } else { 0 } {
             self.differs.remove(&origin);

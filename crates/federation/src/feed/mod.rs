@@ -2,9 +2,9 @@
 //!
 //! The cursor is the vector, so it does not matter who serves: records pass from A by B to C when A and C cannot
 //! reach each other. [`pull`] asks and takes, [`serve`] tells news and hears who asks, [`answers`] gives
-//! batch by batch, [`fresh`] sends small records with the news, [`check`] is the safety net under lost news, [`choose`] says whom to
-//! ask, [`sites`] who may be asked, [`loose`] is for what no feed can bring, [`bucket`] is the state of one bucket, [`known`] what
-//! others have.
+//! batch by batch, [`fresh`] sends small records with the news, [`check`] is the safety net under lost news, [`hear`] asks who has
+//! seen what, [`choose`] says whom to ask, [`sites`] who may be asked, [`loose`] is for what no feed can bring, [`bucket`] is the
+//! state of one bucket, [`known`] what others have.
 //!
 //! Invariants: one pull on its way per bucket, [`limits::PULLS_AT_ONCE`] in all; at most
 //! [`limits::BATCHES_UNAPPLIED`] batches of a bucket wait for the store; a batch is handed over only if it
@@ -27,6 +27,7 @@ mod bucket;
 mod check;
 mod choose;
 mod fresh;
+mod hear;
 mod known;
 mod loose;
 mod pull;
@@ -35,6 +36,7 @@ mod sites;
 
 use answers::Serving;
 use bucket::Bucket;
+use hear::Hearing;
 use known::Known;
 use sites::{Line, Sites};
 
@@ -64,6 +66,7 @@ pub(crate) struct Feed {
     /// Answers of which batches are left, those that have waited longest first.
     serving: VecDeque<Serving>,
     wishes: Vec<Wish>,
+    hearing: Hearing,
     /// Buckets of which loose records were gathered when that was last looked at.
     gathering: BTreeSet<BucketId>,
     /// Whether small records may go and come with their news.
@@ -86,6 +89,7 @@ impl Feed {
             spent: BTreeSet::new(),
             serving: VecDeque::new(),
             wishes: Vec::new(),
+            hearing: Hearing::default(),
             gathering: BTreeSet::new(),
             fresh,
             wanted: fresh::Wanted::default(),
@@ -94,8 +98,8 @@ impl Feed {
     }
 
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        let serves = self.serving.front().map(|serving| serving.at);
-        [self.agenda.first().map(|(at, _)| *at), self.sites.next_wake(), serves].into_iter().flatten().min()
+        let (due, serves) = (self.agenda.first().map(|(at, _)| *at), self.serving.front().map(|serving| serving.at));
+        [due, self.sites.next_wake(), self.hearing.next_wake(), serves].into_iter().flatten().min()
     }
 
     pub(crate) fn take_wishes(&mut self) -> Vec<Wish> {
@@ -147,6 +151,7 @@ impl Feed {
         }
         self.sites.forget(id);
         self.stop_answers(id, cx);
+        self.hearing.forget(id);
         self.applies.retain(|_, of| *of != id);
         self.keeps.retain(|_, of| *of != id);
         self.queue.remove(id);
@@ -323,6 +328,7 @@ impl Feed {
         }
         self.answer_on(cx);
         self.check_due(&due, cx);
+        self.hear_due(cx);
         for id in due {
             self.time_out(id, cx);
             self.tell_due(id, cx);

@@ -51,6 +51,12 @@ impl Feed {
     pub(crate) fn news(&mut self, id: BucketId, cx: &mut Context<'_>) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         bucket.rest(cx.now);
+        self.plan_news(id, cx);
+    }
+
+    /// The listeners are told what they lack, as soon as they may be.
+    pub(super) fn plan_news(&mut self, id: BucketId, cx: &mut Context<'_>) {
+        let Some(bucket) = self.buckets.get_mut(&id) else { return };
         let soonest = bucket.told_at.map(|told| told.after(limits::NEWS_PAUSE)).filter(|at| *at > cx.now);
         bucket.news_at = bucket.news_at.or(Some(soonest.unwrap_or(cx.now)));
         self.tell_due(id, cx);
@@ -118,6 +124,7 @@ impl Feed {
         if let Some(pull) = bucket.pull.as_mut().filter(|pull| pull.source == from) {
             pull.told.merge(vector);
         }
+        self.tell_in_turn(from, id, vector, cx);
         self.proceed(id, cx);
     }
 }

@@ -277,7 +277,8 @@ pub enum Message {
         /// How much.
         vector: Vector,
     },
-    /// Digests of the sender's vectors: who differs answers with news. Nothing to check and nothing to listen to: the
+    /// Digests of the sender's vectors: who differs answers with news. Who has the same is silent if the sender wants news, and
+    /// else says so by the same message, once in a while: releases before do not. Nothing to check and nothing to listen to: the
     /// sender takes batches that it has not asked for ([`Batch::FRESH`]).
     Check {
         /// Whether the sender wants news about these buckets from now on.

@@ -198,3 +198,22 @@ fn what_halves_wrote_apart_comes_together_as_they_meet() {
     world.run(seconds(60));
     assert_eq!(missed(&world, &all), []);
 }
+
+/// Each of the others draws 32 links of its own to check: hardly one of these. What they are told by a check of this site they lack.
+#[test]
+fn what_sites_of_few_links_wrote_while_away_is_found_as_they_come_back() {
+    let mut world = World::new(MANY, 7, millis(30));
+    let few: Vec<usize> = (10..18).collect();
+    few.iter().for_each(|n| world.isolate(*n));
+    let links = || few.iter().flat_map(|n| [(*n, n + 20), (*n, n + 60)]);
+    links().for_each(|(n, other)| world.heal(n, other));
+    world.start();
+    world.run(seconds(120));
+    links().for_each(|(n, other)| world.cut(n, other));
+    few.iter().for_each(|n| world.put(*n, SYSTEM, *n as u32));
+    world.run(seconds(200));
+    world.said.clear();
+    links().for_each(|(n, other)| world.heal(n, other));
+    world.run(seconds(5));
+    world.assert_converged(SYSTEM, &(0..MANY).collect::<Vec<_>>());
+}

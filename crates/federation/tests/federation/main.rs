@@ -7,6 +7,7 @@ mod crowd;
 mod equal;
 mod fellows;
 mod fresh;
+mod heard;
 mod hostile;
 mod ledger;
 mod levels;

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use skerry_base::codec;
 use skerry_base::kv::{Table, View};
 use skerry_base::{BucketId, Instant, Vector};
+use skerry_federation::Input;
 use skerry_gateway::service::Outcome;
 use skerry_model::Entry;
 use skerry_model::retire::{Settled, Sweep, droppable};
@@ -69,6 +70,10 @@ impl Tombstones {
             return Ok(0);
         }
         let Some(covered) = self.covered_by_all(bucket, seen).await? else { return Ok(0) };
+        if !covered.includes(rest.rested()) {
+            // What others have seen is in memory only, and at rest hardly anybody says so: they are asked in turn.
+            self.site.drive.tell(Input::Hear { bucket, upto: rest.rested().clone() });
+        }
         let covered = lesser(&covered, rest.rested());
         let begun = self.site.clock.now();
         if self.looked.get(&bucket).is_some_and(|looked| !looked.is_due(&covered, begun)) {
