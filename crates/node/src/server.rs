@@ -445,7 +445,7 @@ fn new_site(
         holding: crate::bulk::Bulk::new(rooms.holding),
         bringing: crate::bulk::Bulk::new(rooms.holding / 2),
         hands: crate::paths::hands::Hands::default(),
-        claims: crate::paths::members::Rounds::default(),
+        claims: crate::paths::heard::Claims::default(),
         parts: crate::paths::taking::Parts::default(),
         writing: Arc::new(tokio::sync::Semaphore::new(machine::writes())),
         taken: Arc::new(tokio::sync::Semaphore::new(crate::paths::forward::TAKEN_AT_ONCE)),

@@ -35,7 +35,7 @@ use crate::own_site::OwnSite;
 use crate::paths::bucket::Directory;
 use crate::paths::buckets;
 use crate::paths::hands::Hands;
-use crate::paths::members::Rounds;
+use crate::paths::heard::Claims;
 use crate::paths::refusal;
 use crate::paths::taking::Parts;
 use crate::peers::Peers;
@@ -103,7 +103,7 @@ pub(crate) struct Site {
     /// Chunks that come for other sites while those ask how far they are.
     pub(crate) hands: Hands,
     /// Questions for names that are not known here.
-    pub(crate) claims: Rounds,
+    pub(crate) claims: Claims,
     /// What is here of bodies that those have held here.
     pub(crate) parts: Parts,
     /// Chunks of bodies that may be written at once: other work finds a thread beside them.

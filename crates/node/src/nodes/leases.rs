@@ -15,7 +15,7 @@ use skerry_model::{Record, space};
 
 use super::ask::{Ask, Told, ask};
 use super::{Nodes, lock};
-use crate::paths::{list, members, refusal, write};
+use crate::paths::{heard, list, refusal, write};
 use crate::peers::message::{List, Page, Which};
 use crate::site::{Site, unreadable};
 use crate::tasks::rest;
@@ -114,7 +114,7 @@ async fn written_here(site: &Arc<Site>, bucket: BucketId) -> Outcome<Vector> {
 /// Whether another node has seen this, or sees it in a moment: it is fed what is written here, whatever the view.
 async fn has_seen(site: &Site, member: SiteId, bucket: BucketId, mine: &Vector) -> bool {
     let comes = async {
-        while !members::seen_by(site, bucket, &[member]).await.0.includes(mine) {
+        while !heard::seen_by(site, bucket, &[member]).await.0.includes(mine) {
             rest(AGAIN).await;
         }
     };

@@ -116,6 +116,7 @@ impl Answers {
             Request::Decide(decide) => plain(decided(site, decide).await),
             Request::Upload(call) => plain(upload_call(site, from.site, call).await),
             Request::Size { bucket } => plain(size(site, bucket).await),
+            Request::Seen { bucket, digest } => plain(super::heard::answer(site, bucket, digest).await),
             Request::Hold(hold) => plain(scope::hold(site, from, hold).await),
             Request::ClaimName(claim) => plain(buckets::claimed_for(site, from.site, claim).await),
             Request::NameHome(request) => plain(home::answer(site, request).await),

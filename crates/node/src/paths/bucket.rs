@@ -18,6 +18,7 @@ use skerry_model::space::SpaceReducer;
 use skerry_model::write::{self, Ask, Conditions, Intent, Proposed};
 use skerry_model::{Entry, Object, Record, space};
 
+use super::heard;
 use super::write::refused;
 use crate::site::{Site, Stamps, entry, unreadable};
 
@@ -237,7 +238,12 @@ impl Site {
         if let Some(bucket) = self.bucket(name).await? {
             return Ok(bucket);
         }
-        super::members::hear_claims(self).await;
+        if heard::hear_some_claims(self).await
+            && let Some(bucket) = self.bucket(name).await?
+        {
+            return Ok(bucket);
+        }
+        heard::hear_claims(self).await;
         self.bucket(name).await?.ok_or_else(|| ServiceError::no_such_bucket(name))
     }
 

@@ -279,7 +279,7 @@ async fn replace(
     to: SiteId,
 ) -> Outcome<Vec<String>> {
     // The lost home may have handed over already, and names be claimed that are on their way.
-    super::members::hear_claims(site).await;
+    super::heard::hear_claims(site).await;
     let unheard = hear_of_names(site, lost).await?;
     if bucket != site.system && !unheard.is_empty() {
         return Err(not_heard(&unheard));
@@ -377,7 +377,7 @@ async fn hear_of_names(site: &Arc<Site>, lost: SiteId) -> Outcome<Vec<String>> {
             _ => unheard.push(site.peers.roster.name(other)),
         }
     }
-    if super::members::seen(site, site.system, &goal).await.is_ok() {
+    if super::heard::seen(site, site.system, &goal).await.is_ok() {
         return Ok(unheard);
     }
     let system = site.system;

@@ -5,8 +5,7 @@
 //! the refusal says who could not be asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +19,7 @@ use skerry_model::space;
 use tokio::sync::mpsc;
 
 use super::bucket::Bucket;
+use super::heard::{CATCH_UP, seen, seen_by, seen_by_each, together};
 use super::orphans::Orphans;
 use super::refusal;
 use crate::duties::Act;
@@ -277,97 +277,8 @@ async fn finish(site: &Arc<Site>, bucket: BucketId) {
     }
 }
 
-/// How long a member may take to say what it has seen.
-const SAY: Duration = Duration::from_secs(5);
 /// How soon members are asked again what they have seen.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long a reader waits for records that others are known to have.
-const CATCH_UP: Duration = Duration::from_secs(5);
-
-/// Rounds of questions for claims of names. Who comes while one is under way waits for the next one, all of them for the same:
-/// however many names are asked for that nobody has, each site is asked once a round trip.
-#[derive(Debug, Default)]
-pub(crate) struct Rounds {
-    begun: AtomicU64,
-    ended: AtomicU64,
-    turn: tokio::sync::Mutex<()>,
-    /// Who did not answer in a round, since when.
-    silent: Mutex<BTreeMap<SiteId, Instant>>,
-}
-
-impl Rounds {
-    /// Comes back once a round is over that began after this was called: the caller's own, or another's.
-    async fn join(&self, round: impl Future<Output = ()>) {
-        let before = self.begun.load(Ordering::SeqCst);
-        let _turn = self.turn.lock().await;
-        // One whose caller went away meanwhile has not ended, and told nothing.
-        if self.ended.load(Ordering::SeqCst) > before {
-            return;
-        }
-        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        round.await;
-        self.ended.store(number, Ordering::SeqCst);
-    }
-
-    /// Who is worth asking of these: one that hangs is waited for by one round, not by each, until it says anything again.
-    fn worth(&self, linked: Vec<SiteId>, heard: impl Fn(SiteId) -> Option<Instant>) -> Vec<SiteId> {
-        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        silent.retain(|site, since| linked.contains(site) && heard(*site).is_none_or(|at| at <= *since));
-        linked.into_iter().filter(|site| !silent.contains_key(site)).collect()
-    }
-
-    fn silent(&self, sites: impl IntoIterator<Item = SiteId>, now: Instant) {
-        let since = sites.into_iter().map(|site| (site, now));
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner).extend(since);
-    }
-}
-
-/// Takes what the sites that can be reached know of the system bucket: a name that is not known here may have
-/// been claimed there a moment ago.
-pub(crate) async fn hear_claims(site: &Site) {
-    let others = site.peers.roster.all().len() > 1;
-    while others && site.boxes.linked().is_empty() && site.waits_for_links().await {}
-    let round = async {
-        let (begun, now) = (site.clock.now(), || site.clock.now());
-        let asked = site.claims.worth(site.boxes.linked(), |other| site.peers.heard_of(other));
-        let said = seen_by_each(site, site.system, &asked).await;
-        // Whoever did not answer in the time of all others may have refused to.
-        if now().since(begun) >= SAY {
-            let answered = |other: &SiteId| said.iter().any(|(of, _)| of == other);
-            site.claims.silent(asked.iter().copied().filter(|other| !answered(other)), now());
-        }
-        let goal = together(&said);
-        if let Err(error) = seen(site, site.system, &goal).await {
-            tracing::debug!(%error, "claims of others have not arrived");
-        }
-    };
-    site.claims.join(round).await;
-}
-
-/// What these sites have seen of a bucket together, and how many of them said so.
-pub(crate) async fn seen_by(site: &Site, bucket: BucketId, sites: &[SiteId]) -> (Vector, usize) {
-    let said = seen_by_each(site, bucket, sites).await;
-    (together(&said), said.len())
-}
-
-fn together(said: &[(SiteId, Vector)]) -> Vector {
-    let mut all = Vector::new();
-    said.iter().for_each(|(_, vector)| all.merge(vector));
-    all
-}
-
-/// What each of these sites has seen of a bucket, as far as they said so; in their order.
-async fn seen_by_each(site: &Site, bucket: BucketId, sites: &[SiteId]) -> Vec<(SiteId, Vector)> {
-    let request = Request::Size { bucket };
-    let asked = sites.iter().map(|member| tokio::time::timeout(SAY, site.peers.call(*member, &request)));
-    let answers = futures::future::join_all(asked).await;
-    let said = sites.iter().zip(answers).filter_map(|(member, answer)| match answer.ok()?.ok()?.response {
-        Response::Size { vector, .. } => Some((*member, vector)),
-        _ => None,
-    });
-    said.collect()
-}
-
 /// Of the members that are asked for a listing those that have seen what the reader wants to be seen; none of them is a
 /// refusal that says so. A page that is read afterwards has at least that.
 pub(crate) async fn who_have_seen(
@@ -408,22 +319,6 @@ pub(crate) async fn who_have_seen(
         }
         _ => "no member that can be asked for this listing has seen all that the others have; try again",
     }))
-}
-
-/// Waits until this site has seen all of `goal`.
-pub(crate) async fn seen(site: &Site, bucket: BucketId, goal: &Vector) -> Outcome<()> {
-    let mut changes = site.changes.follow();
-    let wait = async {
-        loop {
-            changes.mark_unchanged();
-            let own = site.read(move |view| space::vector(view, bucket).map_err(unreadable)).await?;
-            if own.includes(goal) || changes.changed().await.is_err() {
-                return Ok(());
-            }
-        }
-    };
-    let late = || refusal::unreachable("what others have of the bucket has not arrived; try again");
-    tokio::time::timeout(CATCH_UP, wait).await.map_err(|_| late())?
 }
 
 /// Before a listing at a member: what the reader wants to be seen is seen, or it is said why not.
@@ -583,57 +478,7 @@ pub(crate) async fn gaps(site: &Site) -> Outcome<Gaps> {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
-
-    use futures::poll;
-    use tokio::sync::oneshot;
-
     use super::*;
-
-    #[tokio::test]
-    async fn who_comes_during_a_round_shares_the_next_one_and_a_round_cut_short_counts_for_nobody() {
-        let (rounds, made) = (Rounds::default(), AtomicU64::new(0));
-        let (end, ended) = oneshot::channel::<()>();
-        let first = async {
-            made.fetch_add(1, Ordering::Relaxed);
-            ended.await.ok();
-        };
-        let mut first = Box::pin(rounds.join(first));
-        assert!(poll!(&mut first).is_pending());
-        let other = || async {
-            made.fetch_add(1, Ordering::Relaxed);
-        };
-        let (mut one, mut two) = (pin!(rounds.join(other())), pin!(rounds.join(other())));
-        assert!(poll!(&mut one).is_pending() && poll!(&mut two).is_pending());
-        end.send(()).ok();
-        first.await;
-        one.await;
-        two.await;
-        assert_eq!(made.load(Ordering::Relaxed), 2, "the first one's, and one for both");
-        let mut cut = Box::pin(rounds.join(std::future::pending()));
-        assert!(poll!(&mut cut).is_pending());
-        let mut late = pin!(rounds.join(other()));
-        assert!(poll!(&mut late).is_pending());
-        drop(cut);
-        late.await;
-        assert_eq!(made.load(Ordering::Relaxed), 3);
-    }
-
-    #[test]
-    fn who_hangs_is_waited_for_by_one_round_until_it_is_heard_again() {
-        let (rounds, site) = (Rounds::default(), |n: u8| SiteId([n; 16]));
-        let at = |seconds| Instant::default().after(Duration::from_secs(seconds));
-        let both = || vec![site(1), site(2)];
-        let heard = |seconds| move |_| Some(at(seconds));
-        assert_eq!(rounds.worth(both(), heard(1)), both());
-        rounds.silent([site(2)], at(7));
-        assert_eq!(rounds.worth(both(), heard(2)), [site(1)], "what it said before is no word");
-        assert_eq!(rounds.worth(both(), |_| None), [site(1)]);
-        assert_eq!(rounds.worth(both(), heard(8)), both());
-        rounds.silent([site(2)], at(9));
-        assert_eq!(rounds.worth(vec![site(1)], heard(2)), [site(1)]);
-        assert_eq!(rounds.worth(both(), heard(2)), both(), "by another link");
-    }
 
     fn doubted(others: u8, linked: u8) -> Asking {
         let site = |n: u8| SiteId([n; 16]);

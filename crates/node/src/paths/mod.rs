@@ -18,6 +18,7 @@ pub(crate) mod get;
 pub(crate) mod giving;
 pub(crate) mod goal;
 pub(crate) mod hands;
+pub(crate) mod heard;
 mod heir;
 pub(crate) mod held;
 pub(crate) mod home;

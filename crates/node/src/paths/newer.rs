@@ -15,7 +15,7 @@ use skerry_model::{Record, space};
 
 use super::dead::{self, Denied, Said};
 use super::get::{Found, Wanted};
-use super::{far, members, refusal};
+use super::{far, heard, members, refusal};
 use crate::peers::message::{Part, Response};
 use crate::site::{Site, unreadable};
 
@@ -48,7 +48,7 @@ pub(crate) async fn after(
     }
     let arrives = async {
         let goal = Vector::from_iter([(dot.origin, dot.seq)]);
-        if site.is_member(bucket) { members::seen(site, bucket, &goal).await.ok() } else { None }
+        if site.is_member(bucket) { heard::seen(site, bucket, &goal).await.ok() } else { None }
     };
     tokio::select! {
         Some(()) = arrives => Ok(None),
@@ -166,7 +166,7 @@ pub(crate) async fn latest(site: &Arc<Site>, wanted: &Wanted) -> Outcome<Found> 
         }
         return Ok(dead::unless_newer(found, &heard.without));
     }
-    members::seen(site, id, &heard.without).await?;
+    heard::seen(site, id, &heard.without).await?;
     here(site, wanted).await
 }
 

@@ -16,7 +16,7 @@ use skerry_federation::alone::{self, Held, Looks, Remains, Waits, Word};
 use skerry_gateway::service::Outcome;
 use skerry_model::space;
 
-use super::{members, refusal};
+use super::{heard, refusal};
 use crate::leaving;
 use crate::peers::message::{Request, Response};
 use crate::site::{Site, unreadable};
@@ -105,7 +105,7 @@ async fn ask(site: &Arc<Site>, bucket: BucketId, waited: Option<SiteId>) -> (BTr
             return (words, true);
         }
     }
-    let (known, said) = members::seen_by(site, site.system, &linked).await;
+    let (known, said) = heard::seen_by(site, site.system, &linked).await;
     let system = site.system;
     let own = site.read(move |view| space::vector(view, system).map_err(unreadable)).await;
     (words, said == linked.len() && own.is_ok_and(|own| own.includes(&known)))

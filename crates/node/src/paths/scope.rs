@@ -28,7 +28,7 @@ use super::goal::Target;
 use super::source::Chunks;
 use super::taking::{Parts, Taking};
 use super::write::Written;
-use super::{far, members, refusal, within};
+use super::{far, heard, refusal, within};
 use crate::copies::others::{self, Aside};
 use crate::copies::surplus::Question;
 use crate::copies::{book, look};
@@ -605,6 +605,11 @@ pub(crate) async fn claimed(site: &Arc<Site>, id: BucketId) -> Outcome<Bucket> {
     if let Some(bucket) = site.bucket_of(id).await? {
         return Ok(bucket);
     }
-    members::hear_claims(site).await;
+    if heard::hear_some_claims(site).await
+        && let Some(bucket) = site.bucket_of(id).await?
+    {
+        return Ok(bucket);
+    }
+    heard::hear_claims(site).await;
     site.bucket_of(id).await?.ok_or_else(|| ServiceError::no_such_bucket(&id.to_string()))
 }

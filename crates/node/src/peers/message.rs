@@ -106,6 +106,14 @@ pub(crate) enum Request {
     /// As [`Self::Read`], of what the site asked is still taking from others, or takes anew since it lost part of its journal: for an
     /// asker that got it of nobody else. Releases before that close.
     Kept(Box<Read>),
+    /// How far the site asked has seen a bucket, for an asker of which this is the digest of the same: answered by
+    /// [`Response::Same`] if it is, else as [`Self::Size`]. Said to who speaks [`super::mark::COMPARES`] only.
+    Seen {
+        /// Which.
+        bucket: BucketId,
+        /// See `paths::heard`.
+        digest: [u8; 32],
+    },
 }
 
 /// What a site wants of the nearest member of a bucket. It travels within messages of the federation machine, to whom it is bytes.
@@ -615,6 +623,8 @@ pub(crate) enum Response {
     IsLive(bool),
     /// What lies of a bucket at the answerer.
     Remains(Box<skerry_federation::alone::Remains>),
+    /// The answerer has seen just what the asker has.
+    Same,
 }
 
 /// An object that was found.

@@ -262,6 +262,15 @@ fn clones_v1_fixtures() {
 }
 
 #[test]
+fn seen_v1_fixtures() {
+    let request = Request::Seen { bucket: BucketId([1; 16]), digest: [2; 32] };
+    assert_eq!(hex(&codec::encode(&request)), format!("011d{}{}", "01".repeat(16), "02".repeat(32)));
+    assert_eq!(codec::decode::<Request>(&codec::encode(&request)).unwrap(), request);
+    assert_eq!(hex(&codec::encode(&Response::Same)), "011b");
+    assert_eq!(codec::decode::<Response>(&codec::encode(&Response::Same)).unwrap(), Response::Same);
+}
+
+#[test]
 fn give_v1_fixtures() {
     let request = Request::Give { token: 300 };
     assert_eq!(hex(&codec::encode(&request)), "011aac02");

@@ -158,6 +158,11 @@ impl Speech {
     fn completes(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= mark::COMPLETES
     }
+
+    /// Whether it compares what was seen by a digest.
+    fn compares(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= mark::COMPARES
+    }
 }
 
 /// The answer to the question which words a site understands.
@@ -418,6 +423,7 @@ impl Peers {
                 | Request::Through(_)
                 | Request::Tail(_)
                 | Request::Size { .. }
+                | Request::Seen { .. }
                 | Request::Words { .. }
         ) {
             self.sent(node, Kind::Record, asked.len() - payload);
@@ -430,6 +436,12 @@ impl Peers {
             self.received(node, Kind::Record, crossed);
         }
         Ok(Answer { response, stream, node, is_given: false, _held: None })
+    }
+
+    /// Whether a site compares what was seen by a digest, as far as it has said over the link that stands.
+    pub(crate) fn compares(&self, site: SiteId) -> bool {
+        let speech = self.roster.node(site).and_then(|node| self.speech_of(node));
+        speech.is_some_and(|speech| speech.compares())
     }
 
     /// Asks which words a site understands.

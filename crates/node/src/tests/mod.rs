@@ -9,6 +9,7 @@ mod caps;
 mod checking;
 mod circuits;
 mod clones;
+mod compared;
 mod copies;
 mod damaged;
 mod declared;

@@ -17,7 +17,7 @@ use skerry_model::bucket::{self as model, Joins, SiteState};
 
 use super::Worker;
 use crate::paths::bucket::Bucket;
-use crate::paths::{home, members, refusal};
+use crate::paths::{heard, home, refusal};
 use crate::site::{Site, unreadable};
 
 /// After a try that failed, unless something changed that it may depend on.
@@ -162,7 +162,7 @@ pub(crate) async fn all_heard(site: &Arc<Site>) -> Outcome<()> {
         .map(|other| site.peers.roster.name(*other))
         .collect();
     let (goal, answered) = match apart.is_empty() {
-        true => members::seen_by(site, site.system, &others).await,
+        true => heard::seen_by(site, site.system, &others).await,
         false => Default::default(),
     };
     if !apart.is_empty() || answered < others.len() {
@@ -172,5 +172,5 @@ pub(crate) async fn all_heard(site: &Arc<Site>) -> Outcome<()> {
              replace a site that is gone, or declare it lost"
         )));
     }
-    members::seen(site, site.system, &goal).await
+    heard::seen(site, site.system, &goal).await
 }
