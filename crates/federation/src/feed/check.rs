@@ -98,7 +98,8 @@ impl Feed {
     /// turn what it lacks, and news from then on, as if it had checked as well. Not if that is more than it told: then it told a
     /// part, or has hardly begun, and asks for itself.
     pub(super) fn tell_in_turn(&mut self, from: SiteId, id: BucketId, theirs: &Vector, cx: &mut Context<'_>) {
-        let is_asked = |bucket: &Bucket| bucket.listeners.contains_key(&from);
+        let is_asked =
+            |bucket: &Bucket| bucket.listeners.get(&from).is_some_and(|listener| listener.until > cx.now);
         let is_told = self.buckets.get(&id).is_none_or(is_asked);
         if is_told || !cx.peers.is_crowded() || !self.is_everybodys(id, cx) {
             return;

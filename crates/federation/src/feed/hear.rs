@@ -15,6 +15,9 @@ use super::Feed;
 use crate::context::Context;
 use crate::limits;
 
+/// Members that are looked at in one step until one is found that is to be asked: each look goes through all buckets waited for.
+const LOOKED: usize = 16;
+
 /// What is to be heard, and of whom.
 #[derive(Debug, Default)]
 pub(super) struct Hearing {
@@ -67,9 +70,10 @@ impl Feed {
             return;
         }
         if self.hearing.line.is_empty() {
-            self.hearing.line = self.unheard(cx);
+            self.hearing.line = self.members_from_anyone_on(cx);
         }
-        while let Some(site) = self.hearing.line.pop_front() {
+        for _ in 0..LOOKED {
+            let Some(site) = self.hearing.line.pop_front() else { break };
             let buckets = self.unheard_of(site, cx);
             if !buckets.is_empty() {
                 self.hearing.told.insert(site, cx.now.after(limits::HEAR_ANSWER));
@@ -86,13 +90,12 @@ impl Feed {
         }
     }
 
-    /// Whom a round asks, from anyone on: others that begin at the same time shall not ask the same one.
-    fn unheard(&self, cx: &mut Context<'_>) -> VecDeque<SiteId> {
+    /// Who may be asked in a round, from anyone on: others that begin at the same time shall not ask the same one.
+    fn members_from_anyone_on(&self, cx: &mut Context<'_>) -> VecDeque<SiteId> {
         let members = |id| self.buckets.get(id).map(|bucket| &bucket.members);
         let all: BTreeSet<SiteId> =
             self.hearing.goals.keys().filter_map(members).flatten().copied().collect();
-        let mut all: VecDeque<SiteId> =
-            all.into_iter().filter(|site| !self.unheard_of(*site, cx).is_empty()).collect();
+        let mut all = VecDeque::from_iter(all);
         all.rotate_left(cx.pick(all.len()));
         all
     }
