@@ -24,12 +24,12 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Sends, if a link is up.
+    /// Sends, if the site can be reached.
     pub(crate) fn send(&mut self, to: SiteId, message: Message) {
         let dialect = message.dialect();
         let understood = dialect == 1 || self.peers.speaks_at_least(to, dialect);
         self.hold(understood, "a word that the other does not know");
-        if self.peers.is_linked(to) && understood {
+        if self.peers.is_reachable(to) && understood {
             self.stats.sent += 1;
             self.out.push(Output::Send { to, message });
         } else {

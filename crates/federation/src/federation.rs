@@ -102,7 +102,7 @@ impl Federation {
         buckets.iter().filter_map(of).collect()
     }
 
-    /// Members that are linked and known to have records of a bucket that are missing here, nearest first.
+    /// Members that can be reached and are known to have records of a bucket that are missing here, nearest first.
     pub fn ahead(&self, bucket: BucketId, replica: &dyn Replica) -> Vec<SiteId> {
         self.ahead_by(bucket, replica).into_iter().map(|(site, _)| site).collect()
     }
@@ -110,7 +110,7 @@ impl Federation {
     /// The same members, each with what it is known to have that is missing here.
     pub fn ahead_by(&self, bucket: BucketId, replica: &dyn Replica) -> Vec<(SiteId, Vector)> {
         let mut ahead = self.feed.ahead_by(bucket, replica);
-        ahead.retain(|(site, _)| self.peers.is_linked(*site));
+        ahead.retain(|(site, _)| self.peers.is_reachable(*site));
         ahead.sort_by_key(|(site, _)| self.peers.distance(*site));
         ahead
     }

@@ -3,6 +3,10 @@
 //! Who is there for the landmarks' sake: everybody in the roster but those that SWIM calls dead and those that
 //! were neither linked nor heard of for [`limits::ABSENT`]. With one level everybody linked is a landmark.
 //!
+//! *Linked* is over whom a link stands: what is said over links that stand, and of links, asks that. *Reachable* is who can be
+//! asked or told something: what this site wants to say asks that, and so does whoever takes "nobody can be reached" for an
+//! answer. Today both are the same, as all sites keep links to all (docs/decisions/2026-11-26-links-on-demand.md).
+//!
 //! Invariants: this site is never among them; who leaves the roster leaves every table; distance is a smoothed
 //! round trip, and equal distances are ordered by id, so that all machines choose alike.
 
@@ -190,6 +194,12 @@ impl Peers {
         self.links.contains(&site) && self.roster.contains(&site)
     }
 
+    /// Whether something can be said to it: a link stands. Not the same as [`Self::is_linked`] once links are made when there is
+    /// something to be said.
+    pub(crate) fn is_reachable(&self, site: SiteId) -> bool {
+        self.is_linked(site)
+    }
+
     /// Smoothed over about eight measurements, as TCP does.
     pub(crate) fn measured(&mut self, site: SiteId, rtt: Duration, now: Instant) {
         if self.knows(site) {
@@ -212,9 +222,9 @@ impl Peers {
         self.links.len()
     }
 
-    /// All linked sites of the roster, in whatever order.
-    pub(crate) fn linked(&self) -> impl Iterator<Item = SiteId> {
-        self.links.intersection(&self.roster).copied()
+    /// All sites of the roster that can be asked, in whatever order.
+    pub(crate) fn in_reach(&self) -> impl Iterator<Item = SiteId> {
+        self.roster.iter().copied().filter(|site| self.is_reachable(*site))
     }
 
     /// The same, nearest first.
@@ -224,10 +234,24 @@ impl Peers {
 
     /// Those of `sites` that are linked, nearest first.
     pub(crate) fn nearest(&self, sites: impl Iterator<Item = SiteId>) -> Vec<SiteId> {
-        let mut linked: Vec<SiteId> = sites.filter(|site| self.is_linked(*site)).collect();
+        self.by_distance(sites.filter(|site| self.is_linked(*site)))
+    }
+
+    /// Those of `sites` that can be asked, nearest first.
+    pub(crate) fn reachable(&self, sites: impl Iterator<Item = SiteId>) -> Vec<SiteId> {
+        self.by_distance(sites.filter(|site| self.is_reachable(*site)))
+    }
+
+    /// All sites of the roster that can be asked, nearest first.
+    pub(crate) fn all_reachable(&self) -> Vec<SiteId> {
+        self.by_distance(self.in_reach())
+    }
+
+    fn by_distance(&self, sites: impl Iterator<Item = SiteId>) -> Vec<SiteId> {
+        let mut sites: Vec<SiteId> = sites.collect();
         // The distance of each is looked up once: there may be a thousand.
-        linked.sort_by_cached_key(|site| self.distance(*site));
-        linked
+        sites.sort_by_cached_key(|site| self.distance(*site));
+        sites
     }
 }
 
@@ -242,22 +266,22 @@ impl Peers {
         self.view.k() == 1
     }
 
-    /// Linked landmarks, nearest first.
+    /// Landmarks that can be asked, nearest first.
     pub(crate) fn landmarks(&self) -> Vec<SiteId> {
         match self.one_level() {
-            true => self.near(),
-            false => self.nearest(self.landmarks.iter().copied()),
+            true => self.all_reachable(),
+            false => self.reachable(self.landmarks.iter().copied()),
         }
     }
 
-    /// Linked landmarks that everybody tells what they hold, nearest first.
+    /// The same that everybody tells what they hold, nearest first.
     pub(crate) fn top(&self) -> Vec<SiteId> {
         self.landmarks().into_iter().filter(|site| self.is_top(*site)).collect()
     }
 
     /// Whether everybody tells this one what they hold, and it can be asked.
     pub(crate) fn is_top(&self, site: SiteId) -> bool {
-        self.is_linked(site) && self.view.level(site) + 1 >= self.view.k()
+        self.is_reachable(site) && self.view.level(site) + 1 >= self.view.k()
     }
 
     /// Whether this site tells that one what it holds: a landmark, or one that knows nothing of landmarks.
@@ -427,6 +451,24 @@ mod tests {
         assert!(peers.is_linked(site(2)));
         assert_eq!(peers.set_roster(&entries([1, 3]), Instant(2)), vec![site(2)]);
         assert!(!peers.is_linked(site(2)));
+    }
+
+    /// As long as all keep links to all. Who makes links when there is something to be said, decides it here.
+    #[test]
+    fn who_can_be_asked_is_who_is_linked() {
+        let mut peers = peers();
+        peers.set_roster(&entries(1..=20), Instant(1));
+        for step in 1..200_u64 {
+            let n = (step * 7 % 23) as u8 + 1;
+            match step % 3 {
+                0 => peers.link_down(site(n), Instant(step)),
+                1 => peers.link_up(site(n), Instant(step)),
+                _ => drop(peers.set_roster(&entries((1..=22).filter(|other| *other != n)), Instant(step))),
+            }
+            let same = |n: u8| peers.is_reachable(site(n)) == peers.is_linked(site(n));
+            assert!((1..=24).all(same), "after {step}");
+            assert_eq!(peers.all_reachable(), peers.near(), "after {step}");
+        }
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Places {
     }
 
     fn tell(&mut self, site: SiteId, cx: &mut Context<'_>) {
-        if !cx.peers.understands(site) || !cx.peers.is_linked(site) {
+        if !cx.peers.understands(site) || !cx.peers.is_reachable(site) {
             return;
         }
         let view = cx.peers.view();
@@ -101,8 +101,10 @@ impl Places {
         let rested = cx.now.since(self.last) > self.pause * 4;
         self.pause = if rested { limits::PLACE_PAUSE } else { (self.pause * 2).min(limits::PLACE_PAUSE_MAX) };
         (self.said, self.last, self.due) = ((own, view.k()), cx.now, None);
-        let all =
-            if cx.peers.is_crowded() { cx.peers.nearest(self.told.iter().copied()) } else { cx.peers.near() };
+        let all = match cx.peers.is_crowded() {
+            true => cx.peers.reachable(self.told.iter().copied()),
+            false => cx.peers.all_reachable(),
+        };
         all.into_iter().for_each(|site| self.tell(site, cx));
     }
 }

@@ -74,12 +74,15 @@ impl Bucket {
         useful.iter().filter_map(later).min().map_or(Choice::Nobody, Choice::Later)
     }
 
-    /// The members that are listened to: the nearest, and one drawn anew with each round of checks, so that
+    /// The members that are listened to: the nearest with a link, and one of all others that can be asked, drawn anew with each round of checks, so that
     /// no cluster of near sites keeps its news to itself.
     /// `draw` in 0..1 is the same for all buckets of a round, so that their checks share messages.
     pub(super) fn listened(&self, draw: f64, cx: &Context<'_>) -> Vec<SiteId> {
-        let mut near = cx.peers.nearest(self.members.iter().copied());
-        let far = near.split_off(near.len().min(limits::SOURCES - 1));
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for site in cx.peers.reachable(self.members.iter().copied()) {
+            let is_near = near.len() < limits::SOURCES - 1 && cx.peers.is_linked(site);
+            if is_near { near.push(site) } else { far.push(site) }
+        }
         let index = (far.len() as f64 * draw) as usize;
         near.extend(far.get(index));
         near

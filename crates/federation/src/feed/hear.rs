@@ -109,7 +109,7 @@ impl Feed {
             let known = bucket.sources.get(&site);
             known.is_none_or(|source| !source.vector.includes(&bucket.floor, upto))
         };
-        let goals = self.hearing.goals.iter().filter(|_| cx.peers.is_linked(site));
+        let goals = self.hearing.goals.iter().filter(|_| cx.peers.is_reachable(site));
         goals.filter(lacks).map(|(id, _)| *id).collect()
     }
 }

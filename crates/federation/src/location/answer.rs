@@ -70,7 +70,7 @@ impl Waiting {
         none: Said,
         cx: &mut Context<'_>,
     ) {
-        let mut reachable = cx.peers.nearest(members.iter().copied());
+        let mut reachable = cx.peers.reachable(members.iter().copied());
         if cx.peers.one_level() {
             reachable.truncate(1);
         } else {

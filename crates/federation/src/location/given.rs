@@ -21,7 +21,7 @@ impl Given {
     /// Answers a question to this site, which is a member.
     pub(super) fn answer(&mut self, mut question: Question, cx: &mut Context<'_>) {
         let knows = cx.peers.speaks_at_least(question.asker, limits::SEEKS);
-        let wanted = question.wanted.take().filter(|_| knows && cx.peers.is_linked(question.asker));
+        let wanted = question.wanted.take().filter(|_| knows && cx.peers.is_reachable(question.asker));
         match wanted.filter(|_| self.is_first((question.asker, question.ticket))) {
             Some(wanted) => {
                 question.say(Said::Giving, cx);

@@ -409,8 +409,8 @@ impl Location {
     /// Members as far as known here, this site included if it is one.
     fn known(&self, bucket: BucketId, cx: &Context<'_>) -> ask::Known {
         let members = self.members(bucket, cx);
-        let mut reachable = cx.peers.nearest(members.iter().copied());
-        let apart = members.iter().copied().filter(|site| !cx.peers.is_linked(*site)).collect();
+        let mut reachable = cx.peers.reachable(members.iter().copied());
+        let apart = members.iter().copied().filter(|site| !cx.peers.is_reachable(*site)).collect();
         if self.is_member(bucket) {
             reachable.insert(0, self.me);
         }

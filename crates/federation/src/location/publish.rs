@@ -101,12 +101,12 @@ impl Publisher {
 
     /// Who is told may be others now.
     pub(super) fn turned(&mut self, cx: &Context<'_>) {
-        cx.peers.linked().for_each(|site| self.weigh(site, cx));
+        cx.peers.in_reach().for_each(|site| self.weigh(site, cx));
     }
 
-    /// Whether a linked site is told may have changed.
+    /// Whether a site that can be reached is told may have changed.
     pub(super) fn weigh(&mut self, site: SiteId, cx: &Context<'_>) {
-        if !cx.peers.is_linked(site) {
+        if !cx.peers.is_reachable(site) {
             return;
         }
         let said = self.landmarks.get(&site).map(|landmark| landmark.saying == Saying::Farewell);
@@ -211,7 +211,7 @@ impl Publisher {
         let Some(landmark) = self.landmarks.get_mut(&site) else { return };
         let said = landmark.saying == Saying::News && landmark.acked == version;
         let rests = landmark.rest.is_some_and(|at| at > cx.now);
-        if landmark.on_the_way.is_some() || said || rests || !cx.peers.is_linked(site) {
+        if landmark.on_the_way.is_some() || said || rests || !cx.peers.is_reachable(site) {
             return;
         }
         landmark.rest = None;

@@ -248,10 +248,10 @@ impl Holders {
         self.heard.values().map(|heard| heard.entries.len() + heard.stale.len()).sum()
     }
 
-    /// Whether every site that is linked has said everything since this machine's start.
+    /// Whether every site that can be reached has said everything since this machine's start.
     pub(super) fn complete(&self, cx: &Context<'_>) -> bool {
         let said = |site: &SiteId| self.heard.get(site).is_some_and(|heard| heard.complete);
-        cx.peers.near().iter().all(said)
+        cx.peers.all_reachable().iter().all(said)
     }
 
     fn reindex(&mut self, site: SiteId, buckets: BTreeSet<BucketId>) -> Vec<Change> {
