@@ -4,6 +4,8 @@
 //! signature, keeps no index and verifies nothing: what an S3 server has to do beside that is not in it. `journeys/beside.py --bare`
 //! runs it beside the others, with the same client.
 
+#![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "plain files, beside no store")]
+
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt as _, Empty, StreamBody};
+use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};

@@ -98,7 +98,8 @@ impl Feed {
     }
 
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        let (due, serves) = (self.agenda.first().map(|(at, _)| *at), self.serving.front().map(|serving| serving.at));
+        let (due, serves) =
+            (self.agenda.first().map(|(at, _)| *at), self.serving.front().map(|serving| serving.at));
         [due, self.sites.next_wake(), self.hearing.next_wake(), serves].into_iter().flatten().min()
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use skerry_base::kv::View;
 use skerry_base::limits::MEMBERSHIP_ON_READ_BYTES;
-use skerry_base::{BucketId, Instant, SiteId, Vector};
+use skerry_base::{BucketId, SiteId, Vector};
 use skerry_federation::{Answer, Federation, Input, Replica};
 use skerry_gateway::service::{ErrorKind, Outcome, ReadMode, ServiceError};
 use skerry_model::bucket::Joins;

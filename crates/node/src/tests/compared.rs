@@ -58,7 +58,7 @@ async fn releases_before_are_asked_how_far_they_have_seen_as_ever() {
         // It answers nothing.
         let refused = one.list("nobody-has-it").await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::NoSuchBucket);
-        let heard = release.heard.lock().unwrap();
+        let heard = release.heard.lock().unwrap().clone();
         let asked: Vec<bool> = heard
             .iter()
             .filter_map(|frame| match skerry_base::codec::decode(mark::read(frame).1) {
@@ -71,7 +71,6 @@ async fn releases_before_are_asked_how_far_they_have_seen_as_ever() {
             !asked.is_empty() && asked.iter().all(|new| *new == (dialect == mark::COMPARES)),
             "{dialect}: {asked:?}"
         );
-        drop(heard);
         world.stop().await;
     }
 }
