@@ -83,6 +83,8 @@ pub const CHECK_PAID: Duration = Duration::from_secs(600);
 pub const HEAR_PAUSE: Duration = Duration::from_secs(20);
 /// Between two rounds of that: who is away or behind comes meanwhile, and who is of a release that does not answer is asked in vain.
 pub const HEAR_AGAIN: Duration = Duration::from_secs(3600);
+/// Who does not get what it is asked for rests between two questions for so long at most.
+pub const HEAR_SELDOM: Duration = Duration::from_secs(24 * 3600);
 /// What a member says so long after it was asked is its answer, and answered no more.
 pub const HEAR_ANSWER: Duration = Duration::from_secs(60);
 /// How long who pulled or checked is told news: longer than two checks at rest.

@@ -8,6 +8,7 @@
 //! themselves; who is known to have that much is not asked.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use skerry_base::{BucketId, Instant, SiteId, Vector};
 
@@ -29,6 +30,9 @@ pub(super) struct Hearing {
     at: Option<Instant>,
     /// No round begins before.
     rests: Instant,
+    /// Who was asked, until when it is not asked again, and for how long that is: who lacks it for long, as on a full disk, answers
+    /// by all that it has each time.
+    asked: BTreeMap<SiteId, (Instant, Duration)>,
     /// Who was sent such a check, and until when it is answered none: what it says meanwhile answers that.
     told: BTreeMap<SiteId, Instant>,
 }
@@ -40,6 +44,17 @@ impl Hearing {
 
     pub(super) fn forget(&mut self, bucket: BucketId) {
         self.goals.remove(&bucket);
+    }
+
+    /// Whether it may be asked once more; then it rests for twice as long as the last time.
+    fn may_ask(&mut self, site: SiteId, now: Instant) -> bool {
+        let last = self.asked.get(&site).copied();
+        if last.is_some_and(|(until, _)| until > now) {
+            return false;
+        }
+        let rest = last.map_or(limits::HEAR_AGAIN / 2, |(_, rest)| (rest * 2).min(limits::HEAR_SELDOM));
+        self.asked.insert(site, (now.after(rest), rest));
+        true
     }
 
     /// A check without a wish to hear news found the same on both sides: whether that is to be said.
@@ -75,7 +90,9 @@ impl Feed {
         for _ in 0..LOOKED {
             let Some(site) = self.hearing.line.pop_front() else { break };
             let buckets = self.unheard_of(site, cx);
-            if !buckets.is_empty() {
+            if buckets.is_empty() {
+                self.hearing.asked.remove(&site);
+            } else if !self.spent.contains(&site) && self.hearing.may_ask(site, cx.now) {
                 self.hearing.told.insert(site, cx.now.after(limits::HEAR_ANSWER));
                 self.check(site, &buckets, false, cx);
                 break;
@@ -111,5 +128,24 @@ impl Feed {
         };
         let goals = self.hearing.goals.iter().filter(|_| cx.peers.is_reachable(site));
         goals.filter(lacks).map(|(id, _)| *id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_lacks_it_for_long_is_asked_ever_more_seldom() {
+        let (mut hearing, mut now, site) = (Hearing::default(), Instant::default(), SiteId([1; 16]));
+        let hour = Duration::from_secs(3600);
+        let mut asked = 0;
+        for _ in 0..24 * 30 {
+            asked += u32::from(hearing.may_ask(site, now));
+            now = now.after(hour);
+        }
+        // Of 720 rounds: after 1, 1, 2, 4, 8 and 16 hours, then daily.
+        assert_eq!(asked, 6 + 29);
+        assert!(hearing.may_ask(SiteId([2; 16]), now), "each by itself");
     }
 }

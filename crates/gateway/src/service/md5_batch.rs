@@ -29,14 +29,27 @@ struct Body {
     stream: Option<Md5Stream>,
     /// What was handed in and not taken in yet.
     pieces: VecDeque<Bytes>,
+    /// Pieces of which the last slice was taken.
+    begun: u64,
+    /// Pieces that are taken in.
+    done: u64,
     /// Who computed it panicked.
     lost: bool,
 }
 
 impl Body {
-    /// Pieces that wait or are being computed.
-    fn behind(&self) -> usize {
-        self.pieces.len() + usize::from(self.stream.is_none())
+    /// Pieces that were handed in.
+    fn come(&self) -> u64 {
+        self.begun + self.pieces.len() as u64
+    }
+
+    /// Whether so many of those, all at most, are not taken in yet.
+    fn lacks(&self, upto: u64) -> bool {
+        !self.lost && self.done < upto.min(self.come())
+    }
+
+    fn give_back(&mut self, stream: Md5Stream) {
+        (self.stream, self.done) = (Some(stream), self.begun);
     }
 
     /// The next slice and what it goes into, if there is one and nobody computes the body.
@@ -46,6 +59,7 @@ impl Body {
         let slice = piece.split_to(piece.len().min(SLICE));
         if piece.is_empty() {
             self.pieces.pop_front();
+            self.begun += 1;
         }
         Some((stream, slice))
     }
@@ -58,8 +72,10 @@ struct Bodies {
     next: u64,
     /// Somebody computes: who comes now waits for the end of it.
     busy: bool,
-    /// Somebody is at [`Md5Batch::clear`]. One whose computing panicked stays there: then what waits is taken in by its own bodies.
+    /// Somebody is at [`Md5Batch::clear`].
     clearing: bool,
+    /// How often that was asked for.
+    clears: u64,
 }
 
 /// The bodies of all uploads.
@@ -101,44 +117,54 @@ impl Md5Batch {
         Md5Sum(Md5Work { batch: self.clone(), id })
     }
 
-    /// Takes in all that waits now: its memory is wanted. Returns at once where another is at it.
+    /// Takes in all that waits now: its memory is wanted. Returns at once where another is at it, who looks once more then.
     pub fn clear(&self) {
-        let waiting: Vec<u64> = {
+        {
             let mut bodies = self.bodies();
+            bodies.clears += 1;
             if core::mem::replace(&mut bodies.clearing, true) {
                 return;
             }
-            bodies.all.iter().filter(|(_, body)| body.behind() > 0).map(|(id, _)| *id).collect()
-        };
-        for id in waiting {
-            self.catch_up(id, 0);
         }
-        self.bodies().clearing = false;
+        let _clearing = Clearing(self);
+        loop {
+            let (asked, waiting) = {
+                let bodies = self.bodies();
+                let all = bodies.all.iter().map(|(id, body)| (*id, body.come()));
+                (bodies.clears, all.collect::<Vec<_>>())
+            };
+            waiting.into_iter().for_each(|(id, upto)| self.catch_up(id, upto));
+            let mut bodies = self.bodies();
+            if bodies.clears == asked {
+                bodies.clearing = false;
+                return;
+            }
+        }
     }
 
-    fn catch_up(&self, id: u64, most: usize) {
+    fn catch_up(&self, id: u64, upto: u64) {
         let mut bodies = self.bodies();
-        while bodies.all.get(&id).is_some_and(|body| !body.lost && body.behind() > most) {
+        while bodies.all.get(&id).is_some_and(|body| body.lacks(upto)) {
             let is_taken = bodies.all.get(&id).is_some_and(|body| body.stream.is_none());
             if bodies.busy || is_taken {
                 bodies = self.done.wait(bodies).unwrap_or_else(PoisonError::into_inner);
             } else {
-                bodies = self.compute(bodies, id, most);
+                bodies = self.compute(bodies, id, upto);
             }
         }
     }
 
-    /// Slice after slice, until so few pieces of that body are left.
+    /// Slice after slice, until so many pieces of that body are taken in.
     fn compute<'b>(
         &'b self,
         mut bodies: MutexGuard<'b, Bodies>,
         id: u64,
-        most: usize,
+        upto: u64,
     ) -> MutexGuard<'b, Bodies> {
         // Without company nobody is in the way of another.
         bodies.busy = self.company > 0;
         let mut turn = Turn { batch: self, taken: Vec::new() };
-        while bodies.all.get(&id).is_some_and(|body| body.behind() > most) {
+        while bodies.all.get(&id).is_some_and(|body| body.lacks(upto)) {
             let (ids, mut streams, slices) = self.take(&mut bodies, id);
             drop(bodies);
             turn.taken = ids;
@@ -148,7 +174,7 @@ impl Md5Batch {
             bodies = self.bodies();
             for (id, stream) in turn.taken.drain(..).zip(streams) {
                 if let Some(body) = bodies.all.get_mut(&id) {
-                    body.stream = Some(stream);
+                    body.give_back(stream);
                 }
             }
             self.done.notify_all();
@@ -182,6 +208,15 @@ impl Md5Batch {
     }
 }
 
+/// Who clears, also if computing panicked.
+struct Clearing<'a>(&'a Md5Batch);
+
+impl Drop for Clearing<'_> {
+    fn drop(&mut self) {
+        self.0.bodies().clearing = false;
+    }
+}
+
 /// Who computes. Should that panic, those it took are lost, and whoever waits hears that.
 struct Turn<'a> {
     batch: &'a Md5Batch,
@@ -209,15 +244,14 @@ impl Drop for Turn<'_> {
 pub struct Md5Sum(Md5Work);
 
 impl Md5Sum {
-    /// These bytes come next. Somebody who computes may take them along from now on.
-    pub fn push(&self, bytes: Bytes) {
+    /// These bytes come next. Somebody who computes may take them along from now on. How many pieces that are.
+    pub fn push(&self, bytes: Bytes) -> u64 {
         let mut bodies = self.0.batch.bodies();
-        if let Some(body) = bodies.all.get_mut(&self.0.id)
-            && !body.lost
-            && !bytes.is_empty()
-        {
+        let Some(body) = bodies.all.get_mut(&self.0.id) else { return 0 };
+        if !body.lost && !bytes.is_empty() {
             body.pieces.push_back(bytes);
         }
+        body.come()
     }
 
     /// The same body, for a thread that may wait.
@@ -227,14 +261,17 @@ impl Md5Sum {
 
     /// The digest of all that was handed in, if all of it is taken in; else this waits for that. None: who computed it panicked.
     pub fn finish(self) -> Option<[u8; 16]> {
-        self.0.catch_up(0);
-        let stream = self.0.batch.bodies().all.get_mut(&self.0.id)?.stream.take()?;
-        Some(stream.finish())
+        let Md5Work { batch, id } = &self.0;
+        let come = batch.bodies().all.get(id)?.come();
+        batch.catch_up(*id, come);
+        // Gone at once: nobody waits for a body that has no stream and is computed by nobody.
+        let body = batch.bodies().all.remove(id)?;
+        Some(body.stream?.finish())
     }
 
     /// Whether [`Md5Sum::finish`] need not wait.
     pub fn is_ready(&self) -> bool {
-        self.0.batch.bodies().all.get(&self.0.id).is_none_or(|body| body.lost || body.behind() == 0)
+        self.0.batch.bodies().all.get(&self.0.id).is_none_or(|body| !body.lacks(u64::MAX))
     }
 }
 
@@ -254,10 +291,9 @@ pub struct Md5Work {
 }
 
 impl Md5Work {
-    /// Returns once at most so many of the pieces that were handed in wait: taken in by others, or here and now, those of others
-    /// beside them. At once if the body is gone.
-    pub fn catch_up(&self, most: usize) {
-        self.batch.catch_up(self.id, most);
+    /// Returns once so many pieces are taken in, by others, or here and now, those of others beside them. At once if the body is gone.
+    pub fn catch_up(&self, upto: u64) {
+        self.batch.catch_up(self.id, upto);
     }
 
     /// Whether other bodies are open, with which it pays to wait.

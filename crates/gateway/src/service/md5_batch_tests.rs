@@ -50,8 +50,8 @@ fn storm(batch: &Arc<Md5Batch>) -> Vec<u64> {
                     let length = if (upload + turn) % 16 == 5 { 2 * SLICE + length } else { length };
                     let bytes = piece(upload, turn, length);
                     whole.update(&bytes);
-                    sum.push(bytes);
-                    sum.work().catch_up((turn % 4) as usize);
+                    let come = sum.push(bytes);
+                    sum.work().catch_up(come.saturating_sub(turn % 4));
                     if upload % 3 == 0 && turn == 9 {
                         (sum, whole) = (batch.begin(), Md5::new());
                     }
@@ -88,7 +88,7 @@ fn one_computes_at_a_time_and_the_next_after_it_also_if_it_panicked() {
     assert_eq!(storm(&batch), Vec::<u64>::new());
     assert_eq!(MOST.load(Ordering::SeqCst), 1);
     let bad = waiting(&batch, &b"bad"[..]);
-    assert!(std::panic::catch_unwind(AssertUnwindSafe(|| bad.work().catch_up(0))).is_err());
+    assert!(std::panic::catch_unwind(AssertUnwindSafe(|| bad.work().catch_up(1))).is_err());
     assert!(!batch.bodies().busy);
     assert_eq!(bad.finish(), None);
     assert_eq!(storm(&batch), Vec::<u64>::new());
@@ -115,7 +115,7 @@ fn who_computes_takes_along_what_waits_and_no_more_than_there_are_lanes() {
     for company in (0..LANES).chain([1000]) {
         let batch = batch(company, update_all);
         let sums: Vec<Md5Sum> = (0..10_u8).map(|n| waiting(&batch, vec![n; 500])).collect();
-        sums[4].work().catch_up(0);
+        sums[4].work().catch_up(1);
         let most = company.min(LANES - 1);
         let mut expected = vec![500; 10];
         expected[4] = 0;
@@ -137,9 +137,9 @@ fn pieces_may_wait_and_are_taken_along_in_their_order() {
         own.push(piece(1, turn, 1000));
         other.push(piece(2, turn, 3000));
     }
-    own.work().catch_up(3);
+    own.work().catch_up(0);
     assert_eq!(left(&batch), [3000, 9000], "so many may wait");
-    own.work().catch_up(1);
+    own.work().catch_up(2);
     assert_eq!(left(&batch), [1000, 3000], "no more is computed than must be, and others' as often");
     assert!(!own.is_ready());
     other.push(Bytes::new());
@@ -188,6 +188,53 @@ fn all_that_waits_is_taken_in_where_memory_is_wanted() {
 }
 
 #[test]
+fn memory_that_is_wanted_while_it_is_cleared_is_cleared_too() {
+    static STEPS: Steps = Steps::new();
+    fn slow(lanes: Vec<Lane<'_>>) {
+        STEPS.tell("computing");
+        STEPS.wait("wanted");
+        update_all(lanes);
+    }
+    let batch = batch(0, slow);
+    let (one, late) = (waiting(&batch, piece(1, 1, 100)), Bytes::from(vec![1; 100]));
+    std::thread::scope(|scope| {
+        let cleared = scope.spawn(|| batch.clear());
+        STEPS.wait("computing");
+        let other = waiting(&batch, late.clone());
+        // Returns at once, and its memory goes all the same.
+        batch.clear();
+        STEPS.tell("wanted");
+        cleared.join().unwrap();
+        assert!(late.is_unique() && other.is_ready() && one.is_ready());
+    });
+    assert!(!batch.bodies().clearing);
+}
+
+#[test]
+fn a_clear_that_panicked_is_over() {
+    fn panics(lanes: Vec<Lane<'_>>) {
+        assert!(lanes.iter().all(|lane| lane.bytes.first() != Some(&7)), "as a fault in the lanes would");
+        update_all(lanes);
+    }
+    let batch = batch(0, panics);
+    let _bad = waiting(&batch, &[7_u8][..]);
+    assert!(std::panic::catch_unwind(AssertUnwindSafe(|| batch.clear())).is_err());
+    let good = waiting(&batch, &b"good"[..]);
+    batch.clear();
+    assert!(good.is_ready());
+}
+
+#[test]
+fn a_body_that_is_finished_is_there_no_more() {
+    let batch = batch(LANES - 1, update_all);
+    let sum = waiting(&batch, &b"x"[..]);
+    let work = sum.work();
+    assert_eq!(sum.finish(), Some(digest(b"x")));
+    assert!(batch.bodies().all.is_empty());
+    work.catch_up(9);
+}
+
+#[test]
 fn a_body_that_is_gone_holds_no_memory_and_is_nobodys_company() {
     let batch = batch(LANES - 1, update_all);
     let bytes = Bytes::from(vec![1; 10_000]);
@@ -196,7 +243,7 @@ fn a_body_that_is_gone_holds_no_memory_and_is_nobodys_company() {
     drop(gone);
     assert!(bytes.is_unique(), "a body that nobody wants keeps its bytes");
     assert!(!work.has_company());
-    work.catch_up(0);
+    work.catch_up(1);
     let wanted = waiting(&batch, &b"x"[..]);
     assert!(!wanted.work().has_company());
     assert_eq!(wanted.finish(), Some(digest(b"x")));
@@ -277,7 +324,7 @@ fn who_waits_for_one_that_panicked_hears_of_it() {
     }
     let batch = batch(LANES - 1, panics);
     let (one, other) = (waiting(&batch, &[7_u8][..]), waiting(&batch, &b"other"[..]));
-    assert!(std::panic::catch_unwind(AssertUnwindSafe(|| one.work().catch_up(0))).is_err());
+    assert!(std::panic::catch_unwind(AssertUnwindSafe(|| one.work().catch_up(1))).is_err());
     assert!(other.is_ready());
     other.push(Bytes::from_static(b"more"));
     assert_eq!(other.finish(), None, "it was taken along and is lost, and nobody waits for ever");
@@ -303,7 +350,7 @@ proptest! {
             whole.update(&bytes);
             sum.push(bytes);
             match act {
-                0 => sum.work().catch_up(length % 3),
+                0 => sum.work().catch_up((length % 3) as u64),
                 1 if length % 5 == 0 => (*sum, *whole) = (batch.begin(), Md5::new()),
                 2 if length % 7 == 0 => batch.clear(),
                 _ => {}

@@ -114,11 +114,16 @@ async fn written_here(site: &Arc<Site>, bucket: BucketId) -> Outcome<Vector> {
 /// Whether another node has seen this, or sees it in a moment: it is fed what is written here, whatever the view.
 async fn has_seen(site: &Site, member: SiteId, bucket: BucketId, mine: &Vector) -> bool {
     let comes = async {
-        while !heard::seen_by(site, bucket, &[member]).await.0.includes(mine) {
-            rest(AGAIN).await;
+        loop {
+            match heard::seen_by(site, bucket, &[member]).await {
+                (seen, _) if seen.includes(mine) => return true,
+                // It says nothing of a bucket that it has not all of.
+                (_, 0) => return false,
+                _ => rest(AGAIN).await,
+            }
         }
     };
-    mine.is_empty() || tokio::time::timeout(PATIENCE, comes).await.is_ok()
+    mine.is_empty() || tokio::time::timeout(PATIENCE, comes).await.is_ok_and(|has_seen| has_seen)
 }
 
 fn check(site: &Site, bucket: BucketId) -> Outcome<()> {

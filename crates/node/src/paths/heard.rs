@@ -4,13 +4,12 @@
 //! Invariants: who is not asked, or does not answer, speaks for nobody, and nobody for it; however many wait for the same, each site is
 //! asked once a round trip; who is taken to have seen what this site has said that it has just that.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use skerry_base::kv::View;
-use skerry_base::{BucketId, Instant, SiteId, Vector};
+use skerry_base::{BucketId, SiteId, Vector};
 use skerry_gateway::service::Outcome;
 use skerry_model::space;
 
@@ -31,8 +30,6 @@ pub(crate) struct Rounds {
     begun: AtomicU64,
     ended: AtomicU64,
     turn: tokio::sync::Mutex<()>,
-    /// Who did not answer in a round, since when.
-    silent: Mutex<BTreeMap<SiteId, Instant>>,
 }
 
 impl Rounds {
@@ -47,18 +44,6 @@ impl Rounds {
         let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         round.await;
         self.ended.store(number, Ordering::SeqCst);
-    }
-
-    /// Who is worth asking of these: one that hangs is waited for by one round, not by each, until it says anything again.
-    fn worth(&self, linked: Vec<SiteId>, heard: impl Fn(SiteId) -> Option<Instant>) -> Vec<SiteId> {
-        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        silent.retain(|site, since| linked.contains(site) && heard(*site).is_none_or(|at| at <= *since));
-        linked.into_iter().filter(|site| !silent.contains_key(site)).collect()
-    }
-
-    fn silent(&self, sites: impl IntoIterator<Item = SiteId>, now: Instant) {
-        let since = sites.into_iter().map(|site| (site, now));
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner).extend(since);
     }
 }
 
@@ -84,8 +69,7 @@ pub(crate) async fn hear_some_claims(site: &Site) -> bool {
     if few.is_empty() {
         return false;
     }
-    let round = async { drop(hear_of(site, &few, SAY_SOON).await) };
-    site.claims.some.join(round).await;
+    site.claims.some.join(hear_of(site, &few, SAY_SOON)).await;
     true
 }
 
@@ -93,25 +77,15 @@ pub(crate) async fn hear_some_claims(site: &Site) -> bool {
 pub(crate) async fn hear_claims(site: &Site) {
     let others = site.peers.roster.all().len() > 1;
     while others && site.boxes.linked().is_empty() && site.waits_for_links().await {}
-    let rounds = &site.claims.all;
-    let round = async {
-        let asked = rounds.worth(site.boxes.linked(), |other| site.peers.heard_of(other));
-        let since = site.clock.now().after(SAY);
-        rounds.silent(hear_of(site, &asked, SAY).await, since);
-    };
-    rounds.join(round).await;
+    let round = async { hear_of(site, &site.boxes.linked(), SAY).await };
+    site.claims.all.join(round).await;
 }
 
-/// Takes what these say; answers who said nothing in all of that time. Whoever said nothing sooner may have refused to.
-async fn hear_of(site: &Site, sites: &[SiteId], within: Duration) -> Vec<SiteId> {
-    let begun = site.clock.now();
-    let said = say(site, site.system, sites, within).await;
-    let is_late = site.clock.now().since(begun) >= within;
-    if let Err(error) = seen(site, site.system, &together(&said)).await {
+async fn hear_of(site: &Site, sites: &[SiteId], within: Duration) {
+    let goal = together(&say(site, site.system, sites, within).await);
+    if let Err(error) = seen(site, site.system, &goal).await {
         tracing::debug!(%error, "claims of others have not arrived");
     }
-    let answered = |other: &SiteId| said.iter().any(|(of, _)| of == other);
-    sites.iter().copied().filter(|other| is_late && !answered(other)).collect()
 }
 
 /// Whom to ask first: none if there are few links.
@@ -271,22 +245,6 @@ mod tests {
         drop(cut);
         late.await;
         assert_eq!(made.load(Ordering::Relaxed), 3);
-    }
-
-    #[test]
-    fn who_hangs_is_waited_for_by_one_round_until_it_is_heard_again() {
-        let (rounds, site) = (Rounds::default(), |n: u8| SiteId([n; 16]));
-        let at = |seconds| Instant::default().after(Duration::from_secs(seconds));
-        let both = || vec![site(1), site(2)];
-        let heard = |seconds| move |_| Some(at(seconds));
-        assert_eq!(rounds.worth(both(), heard(1)), both());
-        rounds.silent([site(2)], at(7));
-        assert_eq!(rounds.worth(both(), heard(2)), [site(1)], "what it said before is no word");
-        assert_eq!(rounds.worth(both(), |_| None), [site(1)]);
-        assert_eq!(rounds.worth(both(), heard(8)), both());
-        rounds.silent([site(2)], at(9));
-        assert_eq!(rounds.worth(vec![site(1)], heard(2)), [site(1)]);
-        assert_eq!(rounds.worth(both(), heard(2)), both(), "by another link");
     }
 
     #[test]

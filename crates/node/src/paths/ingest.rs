@@ -56,7 +56,7 @@ pub(crate) async fn ingest(
         return Ok((intake.finish().await?.0, digests));
     }
     upload.leave_md5();
-    intake.md5 = Some((site.md5.clone(), site.md5.begin()));
+    intake.md5 = Some(site.md5.begin());
     while let Some(bytes) = upload.next().await {
         intake.take(bytes?).await?;
     }
@@ -86,8 +86,10 @@ pub(super) struct Intake<'a> {
     expected: u64,
     /// A body that came in one piece and need not be copied.
     whole: Option<Bytes>,
-    /// Where its MD5 is computed; else somebody else does.
-    md5: Option<(Arc<Md5Batch>, Md5Sum)>,
+    /// Where the MD5 of bodies is computed.
+    sums: &'a Arc<Md5Batch>,
+    /// That of this one; else somebody else computes it.
+    md5: Option<Md5Sum>,
     writes: FuturesOrdered<JoinHandle<Result<(ChunkRef, Pin), StorageError>>>,
     composer: Composer,
     /// Of leaves that no tree names yet.
@@ -110,6 +112,7 @@ impl<'a> Intake<'a> {
             standing: Standing::default(),
             expected,
             whole: None,
+            sums: &site.md5,
             md5: None,
             writes: FuturesOrdered::new(),
             composer: Composer::default(),
@@ -157,23 +160,21 @@ impl<'a> Intake<'a> {
         // Nobody knows how much comes of a body that was not announced.
         let wanted = if left == 0 { CHUNK_BYTES } else { left };
         if wanted > JOURNAL_BODY_BYTES {
-            self.grant = Some(match self.incoming.try_take(wanted) {
-                Some(grant) => grant,
-                None => {
-                    self.hurry();
-                    self.standing.wait(self.incoming.take(wanted)).await??
+            let room = async {
+                match self.incoming.try_take(wanted) {
+                    Some(grant) => Ok(grant),
+                    None => {
+                        // What waits for its MD5 with others is done now, whoever computes that of this body.
+                        let sums = Arc::clone(self.sums);
+                        drop(tokio::task::spawn_blocking(move || sums.clear()));
+                        self.incoming.take(wanted).await
+                    }
                 }
-            });
+            };
+            // Also where there is room: who comes first has a place in its connection to its end.
+            self.grant = Some(self.standing.wait(room).await??);
         }
         Ok(self.store.gather(wanted))
-    }
-
-    /// There is no room: what waits for its MD5 with others is done now.
-    fn hurry(&self) {
-        if let Some((batch, _)) = &self.md5 {
-            let batch = batch.clone();
-            drop(tokio::task::spawn_blocking(move || batch.clear()));
-        }
     }
 
     /// What was taken since the last chunk.
@@ -203,7 +204,7 @@ impl<'a> Intake<'a> {
         let chunks = composed.top.clone();
         pins.append(&mut put_trees(&self.store, self.domain, composed).await?);
         let md5 = match self.md5.take() {
-            Some((_, sum)) => Some(digest(sum).await?),
+            Some(sum) => Some(digest(sum).await?),
             None => None,
         };
         Ok((Body { size: self.size, chunks, small: None, pins }, md5))
@@ -211,10 +212,11 @@ impl<'a> Intake<'a> {
 
     async fn write(&mut self, bytes: Bytes) -> Outcome<()> {
         let (store, domain) = (self.store.clone(), self.domain);
-        let md5 = self.md5.as_ref().map(|(_, sum)| {
+        let md5 = self.md5.as_ref().map(|sum| {
             // Handed in before a thread is free, so that another upload may take it along.
-            sum.push(bytes.clone());
-            Summing { work: sum.work(), room: self.incoming.clone(), is_last: self.size == self.expected }
+            let number = sum.push(bytes.clone());
+            let is_last = self.size == self.expected;
+            Summing { work: sum.work(), number, room: self.incoming.clone(), is_last }
         });
         let ended = |_| ServiceError::new(ErrorKind::Internal, "the site is ending");
         let may_write = self.writing.clone().acquire_owned().await.map_err(ended)?;
@@ -260,6 +262,8 @@ async fn digest(sum: Md5Sum) -> Outcome<[u8; 16]> {
 /// The MD5 of a body at one of its chunks.
 struct Summing {
     work: Md5Work,
+    /// The chunk, counted from 1.
+    number: u64,
     /// Where its memory was taken.
     room: Bulk,
     is_last: bool,
@@ -271,7 +275,7 @@ impl Summing {
     fn catch_up(&self) {
         let is_plenty = || self.room.taken() <= self.room.bytes() / 2;
         let waits = !self.is_last && is_plenty() && self.work.has_company();
-        self.work.catch_up(usize::from(waits));
+        self.work.catch_up(self.number - u64::from(waits).min(self.number));
     }
 }
 
