@@ -279,7 +279,12 @@ impl State {
         self.write_current(&mut sums, batch);
         self.write_conflict(view, &mut sums, batch)?;
         self.write_heads(extra, batch);
-        batch.put(Table::Sums, keys::sums(self.bucket), skerry_base::codec::encode(&sums));
+        let name = keys::sums(self.bucket);
+        // Of nothing there is no row, as where nothing ever was.
+        match sums == Sums::default() {
+            true => batch.delete(Table::Sums, name),
+            false => batch.put(Table::Sums, name, skerry_base::codec::encode(&sums)),
+        }
         Ok(())
     }
 

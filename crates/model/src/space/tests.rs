@@ -224,6 +224,11 @@ fn who_leaves_vouches_for_nothing_and_drops_whole_keys() {
     assert_eq!(shown, [vec![("b".to_owned(), 5), ("c".to_owned(), 6)], vec![]]);
     assert_eq!(standing(&tables), (Vector::new(), 0, 0));
     assert_eq!(sums(&tables, BUCKET).unwrap(), Sums::default());
+    assert_eq!(
+        buckets(&tables).unwrap(),
+        [],
+        "a bucket of which nothing is left is none of which nothing ever was"
+    );
     // What comes again is new: nothing is taken for dead.
     assert_eq!(accept(&tables, &put(1, 1, "a")).unwrap(), Verdict::New);
 }
