@@ -447,7 +447,7 @@ impl Hands<'_> {
             for wish in wishes {
                 match wish {
                     Wish::Compare(bucket, with, before) => {
-                        let last = self.is_last(bucket, with, &before);
+                        let last = self.is_last(bucket, with.0, &before);
                         self.reconcile.start(bucket, with, last, &mut self.cx);
                     }
                     Wish::Settle(bucket, with) => self.reconcile.settled(bucket, with, &mut self.cx),

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use skerry_base::{BucketId, Instant, SiteId, Vector};
+use skerry_base::{BucketId, Instant, Origin, SiteId, Vector};
 
 use crate::context::Context;
 use crate::location::Change;
@@ -43,10 +43,10 @@ use sites::{Line, Sites};
 /// A comparison that the feed asks for: caught up with this site, and in doubt or asked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Start one; and who was compared with since the doubt last grew.
-    Compare(BucketId, SiteId, BTreeSet<SiteId>),
-    /// The one that runs found what is dead; all that could replace it has come since.
-    Settle(BucketId, SiteId),
+    /// Start one, with this site in this life; and who was compared with since the doubt last grew.
+    Compare(BucketId, (SiteId, Option<Origin>), BTreeSet<SiteId>),
+    /// The one that runs found what is dead; all that could replace it has come since, from this life.
+    Settle(BucketId, (SiteId, Option<Origin>)),
 }
 
 /// The feed machine.

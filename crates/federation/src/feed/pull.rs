@@ -329,9 +329,10 @@ impl Feed {
         let doubt = cx.read(cx.replica.doubt(id)).unwrap_or_default();
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         bucket.doubtful = !doubt.is_empty();
+        let life = bucket.sources.get(&source).and_then(|source| source.life);
         if bucket.settling == Some(source) {
             bucket.settling = None;
-            self.wishes.push(Wish::Settle(id, source));
+            self.wishes.push(Wish::Settle(id, (source, life)));
             return;
         }
         let asked = bucket.compare_with == Some(source);
@@ -342,7 +343,7 @@ impl Feed {
         if bucket.comparing.is_none() && (asked || (bucket.doubtful && worth)) {
             (bucket.comparing, bucket.void) = (Some(source), false);
             bucket.compare_with = bucket.compare_with.filter(|with| *with != source);
-            self.wishes.push(Wish::Compare(id, source, bucket.compared.clone()));
+            self.wishes.push(Wish::Compare(id, (source, life), bucket.compared.clone()));
         } else if bucket.doubtful && bucket.comparing.is_none() && !rests {
             bucket.doubt_at = Some(cx.backoff(limits::BACKOFF_MIN, bucket.doubt_tries));
             bucket.doubt_tries = bucket.doubt_tries.saturating_add(1);

@@ -20,11 +20,17 @@ impl super::Reconcile {
         cx.send(from, Message::Compared { ticket, bucket, doubt, verdict });
     }
 
-    /// Answers the next steps.
+    /// Answers the next steps: each by itself, as nothing is kept of those before.
     pub(crate) fn probe(&self, from: SiteId, probe: &Probe, member: bool, cx: &mut Context<'_>) {
         let (ticket, bucket) = (probe.ticket, probe.bucket);
         if !member {
             return cx.send(from, Message::NotMember { bucket });
+        }
+        // Who has left the bucket since the first step, and joined it again, vouches for nothing: what it lacks is not dead.
+        let Some(vector) = cx.read(cx.replica.vector(bucket)) else { return };
+        if probe.spans.iter().any(|span| vector.get(span.origin) < span.last) {
+            let (doubt, verdict) = (Vector::new(), Verdict::Unfit);
+            return cx.send(from, Message::Compared { ticket, bucket, doubt, verdict });
         }
         let doubt = cx.replica.doubt(bucket);
         let holdings = probe.spans.iter().map(|span| holding(probe, span, cx)).collect();

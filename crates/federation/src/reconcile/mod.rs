@@ -5,7 +5,9 @@
 //! pulling; caught up with another member, it compares with it the live dots that both vectors cover. What only
 //! one side holds there is dead. A member that is not in doubt itself and covers all that caused the doubt settles
 //! it; so do all members together, as whoever dropped a tombstone never takes back what it killed. Before anything is dropped the feed is pulled once more: a dot
-//! may be gone because something newer replaced it, which must be here first.
+//! may be gone because something newer replaced it, which must be here first. A member that leaves the bucket and joins it again
+//! between two steps lacks what it has let go of: it answers for no more than its vector covers, and whoever asks believes
+//! nothing of a comparison at whose end the other stamps its records otherwise than at its begin.
 //!
 //! The ranges compared are spans of one origin's seqs, not ranges of keys: cut to what both vectors cover,
 //! records that are merely new on one side never show up as differences, and equal sets of any size compare in
@@ -16,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skerry_base::{BucketId, Dot, Instant, SiteId, Vector};
+use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
 
 use crate::context::Context;
 use crate::message::{Holding, Message, Verdict};
@@ -76,13 +78,19 @@ impl Reconcile {
         core::mem::take(&mut self.next)
     }
 
-    /// Starts comparing. The feed has just caught up with this site.
+    /// Starts comparing. The feed has just caught up with this site, in this life of its.
     /// `last` says that every other member was compared since the doubt arose.
-    pub(crate) fn start(&mut self, bucket: BucketId, with: SiteId, last: bool, cx: &mut Context<'_>) {
+    pub(crate) fn start(
+        &mut self,
+        bucket: BucketId,
+        (with, life): (SiteId, Option<Origin>),
+        last: bool,
+        cx: &mut Context<'_>,
+    ) {
         if self.sessions.contains_key(&bucket) || self.sessions.len() >= limits::SESSIONS {
             return self.next.push(Next::Done(Done { bucket, with, end: End::Waits }));
         }
-        match Session::start(bucket, with, last, cx) {
+        match Session::start(bucket, (with, life), last, cx) {
             Some(session) => {
                 self.sessions.insert(bucket, session);
             }
@@ -116,11 +124,20 @@ impl Reconcile {
         self.act(bucket, step, cx);
     }
 
-    /// The feed has everything that could replace what is to be dropped.
-    pub(crate) fn settled(&mut self, bucket: BucketId, with: SiteId, cx: &mut Context<'_>) {
+    /// The feed has everything that could replace what is to be dropped; if the other is still what it was. Who has left the
+    /// bucket meanwhile and come back has let go of what it had, and has less to say than when it was compared.
+    pub(crate) fn settled(
+        &mut self,
+        bucket: BucketId,
+        (with, life): (SiteId, Option<Origin>),
+        cx: &mut Context<'_>,
+    ) {
         let Some(session) = self.sessions.get_mut(&bucket).filter(|session| session.with == with) else {
             return;
         };
+        if session.life != life {
+            return self.end(bucket, false, cx);
+        }
         for drop in session.drops(cx) {
             self.drops.insert(drop.ticket, bucket);
             cx.stats.dropped += drop.dots.len() as u64;

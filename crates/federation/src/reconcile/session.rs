@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use skerry_base::{BucketId, Dot, Instant, SiteId, Vector};
+use skerry_base::{BucketId, Dot, Instant, Origin, SiteId, Vector};
 
 use crate::context::Context;
 use crate::message::{Compare, Holding, Message, Probe, Verdict};
@@ -34,6 +34,8 @@ enum Asked {
 pub(super) struct Session {
     bucket: BucketId,
     pub(super) with: SiteId,
+    /// What the other stamped its records of this bucket with when the session began: another once it has left the bucket.
+    pub(super) life: Option<Origin>,
     /// What both vectors cover.
     limit: Vector,
     doubt: Vector,
@@ -75,12 +77,18 @@ impl Session {
     /// Asks for the first step; none if the store cannot be read. This site has all that the other has: it has just caught up
     /// with it. Its doubt may name more, which nobody has that is there: then the comparison finds what is dead, and does not
     /// settle the doubt, unless it is the last.
-    pub(super) fn start(bucket: BucketId, with: SiteId, last: bool, cx: &mut Context<'_>) -> Option<Self> {
+    pub(super) fn start(
+        bucket: BucketId,
+        (with, life): (SiteId, Option<Origin>),
+        last: bool,
+        cx: &mut Context<'_>,
+    ) -> Option<Self> {
         let state = || Ok((cx.replica.vector(bucket)?, cx.replica.doubt(bucket)?));
         let (limit, doubt) = cx.read(state())?;
         let mut session = Self {
             bucket,
             with,
+            life,
             limit,
             doubt,
             last,
@@ -158,14 +166,13 @@ impl Session {
         self.last || self.limit.includes(doubt)
     }
 
-    /// Takes the answer to the first step.
+    /// Takes the answer to the first step; to a later one, if the other cannot answer it any more.
     pub(super) fn compared(&mut self, verdict: Verdict, doubt: &Vector, cx: &mut Context<'_>) -> Step {
-        if !matches!(self.asked, Asked::All) {
-            return Step::Wait;
-        }
         match verdict {
-            Verdict::Equal | Verdict::Differs(_) if !self.believes(doubt) => Step::Failed,
+            // At any step.
             Verdict::Unfit => Step::Failed,
+            _ if !matches!(self.asked, Asked::All) => Step::Wait,
+            Verdict::Equal | Verdict::Differs(_) if !self.believes(doubt) => Step::Failed,
             Verdict::Equal => self.advance(cx),
             Verdict::Beyond(vector) => {
                 let lesser = |(origin, seq): (_, u64)| (origin, seq.min(vector.get(origin)));

@@ -83,6 +83,36 @@ fn a_key_that_was_written_over_is_never_without_a_value() {
     world.assert_converged(SHARED, &[0, 1, 2]);
 }
 
+/// Whoever returns lacks what it has let go of, and covers what it said at the step before no more.
+#[test]
+fn who_left_between_two_steps_of_a_comparison_and_returned_calls_nothing_dead() {
+    for pause in (0..300).step_by(3) {
+        let mut world = three();
+        (0..40).for_each(|key| world.put(0, SHARED, key));
+        world.run(seconds(30));
+        world.isolate(2);
+        world.run(seconds(10));
+        (30..40).for_each(|key| world.delete(0, SHARED, key));
+        world.run(seconds(30));
+        (0..2).for_each(|n| world.sites[n].store.forget_tombstones(SHARED));
+        world.heal(1, 2);
+        world.run(millis(pause / 2));
+        // Of what replaces these the one that is asked may know, and not who asks.
+        (10..20).for_each(|key| world.put(0, SHARED, key));
+        world.run(millis(pause - pause / 2));
+        world.let_go_and_return(1, SHARED);
+        for _ in 0..300 {
+            world.run(millis(1));
+            let keys = &world.sites[2].store.held(SHARED).keys;
+            let has = |key: &u32| keys.get(key).is_some_and(|dots| !dots.is_empty());
+            assert_eq!((0..30).find(|key| !has(key)), None, "after {pause} ms");
+        }
+        world.heal_all();
+        world.run(seconds(900));
+        world.assert_converged(SHARED, &[0, 1, 2]);
+    }
+}
+
 #[test]
 fn who_hears_from_one_in_doubt_is_in_doubt() {
     let mut world = World::new(4, 3, millis(30));

@@ -351,6 +351,15 @@ impl World {
         self.input(n, Input::Leave { bucket: id });
     }
 
+    /// Leaves and joins again at once, with nothing of what it had: what it writes has another origin from now on.
+    pub(crate) fn let_go_and_return(&mut self, n: usize, id: BucketId) {
+        self.leave(n, id);
+        let store = &mut self.sites[n].store;
+        store.buckets.remove(&id);
+        store.origin.incarnation += 1 << 32;
+        self.join(n, id);
+    }
+
     /// A local write, durable at once.
     pub(crate) fn write(&mut self, n: usize, id: BucketId, key: u32, tombstone: bool, payload: Bytes) -> Dot {
         let node = NodeId(site_id(n).0);
