@@ -296,8 +296,9 @@ impl History {
 
     /// Of a bucket that was left only this is still there.
     pub fn swept(&mut self, site: usize, bucket: BucketId, stored: &BTreeSet<Dot>) {
+        let writes = self.writes.get(&bucket).unwrap_or(&NONE);
         if let Some(memory) = self.memories.get_mut(site) {
-            memory.keep_of(bucket, stored);
+            memory.keep_of(bucket, stored, writes);
         }
     }
 
@@ -485,6 +486,27 @@ mod tests {
         history.set_back(0, Memory::default());
         history.set_back(1, Memory::default());
         assert!(!history.exists(history.write(place().0, dot(2)).unwrap()));
+    }
+
+    #[test]
+    fn what_was_swept_of_a_key_is_not_held_while_other_versions_of_it_are() {
+        let mut history = History::new(1);
+        for seq in 1..=4 {
+            let mut put = write(seq, BTreeSet::new());
+            (put.said, put.null) = (Said::Put(Body { hash: ChunkId::of(b""), length: 0 }), seq > 2);
+            put.seen = (1..seq).map(dot).collect();
+            assert!(history.decided(put));
+            history.stored(0, &place(), dot(seq));
+        }
+        let held = |history: &History| history.memory(0).unwrap().of(&place()).clone();
+        assert_eq!(held(&history).dead(), &BTreeSet::from([dot(3)]), "the fourth has replaced it");
+        history.swept(0, place().0, &[2, 4].map(dot).into());
+        assert_eq!(held(&history).alive(), &[2, 4].map(dot).into());
+        assert_eq!(held(&history).dead(), &BTreeSet::from([dot(3)]), "what killed it is here");
+        history.swept(0, place().0, &BTreeSet::from([dot(2)]));
+        assert_eq!(held(&history).all().collect::<Vec<_>>(), [dot(2)]);
+        history.swept(0, place().0, &BTreeSet::new());
+        assert_eq!(held(&history), Held::default());
     }
 
     #[test]

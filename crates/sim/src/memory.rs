@@ -60,9 +60,15 @@ impl Memory {
         }
     }
 
-    /// Of this bucket only keys of which one of these is stored.
-    pub(crate) fn keep_of(&mut self, bucket: BucketId, stored: &BTreeSet<Dot>) {
-        self.0.retain(|place, held| place.0 != bucket || held.all().any(|dot| stored.contains(&dot)));
+    /// Of this bucket only what is stored, and what that has killed: very many versions of one key go in parts.
+    pub(crate) fn keep_of(&mut self, bucket: BucketId, stored: &BTreeSet<Dot>, writes: &Writes) {
+        let places: Vec<Place> = self.0.keys().filter(|place| place.0 == bucket).cloned().collect();
+        for place in places {
+            let found = self.found_of(&place, stored, writes);
+            self.0.remove(&place);
+            self.merge(found);
+        }
+        self.0.retain(|place, held| place.0 != bucket || held.all().next().is_some());
     }
 
     /// What a disk holds of a key that has lost part of what it had: what is stored, and what that has killed.

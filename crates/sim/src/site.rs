@@ -53,6 +53,8 @@ pub struct Running {
     pub members: BTreeSet<BucketId>,
     /// Buckets it is about to leave.
     pub departures: Departures,
+    /// Those of them whose last commit was submitted: memberships begin and end one after the other.
+    pub letting_go: BTreeSet<BucketId>,
     /// Buckets of which it lost something.
     pub anew: Anew,
     /// When the machine is woken next, as planned.
@@ -355,6 +357,7 @@ impl Site {
             desk: Arc::new(Mutex::new(desk)),
             members,
             departures: Departures::default(),
+            letting_go: BTreeSet::new(),
             anew: Anew::new(self.node, formers),
             wake_at: None,
             pump_planned: false,

@@ -39,6 +39,18 @@ fn the_second_half_of_the_departures() {
     must_pass(5000 + HALF..5000 + 2 * HALF);
 }
 
+/// What they found: 50271: records that no vector covers came one by one while all showed the same, and the end was judged
+/// before. 50445, 50950: of a bucket that was left and emptied a row stayed that who never had it has not. 50583, 61169: a
+/// client joined in the moment in which the bucket was let go; the sweep then dropped what the feed had brought again. 50688,
+/// 60662, 61875: of a key with more versions than one commit of a sweep takes the checkers thought all held until the last was gone.
+/// 62073: a member that was compared left between two steps and came back; what it had let go of was taken for dead.
+const FAILED: [u64; 9] = [50271, 50445, 50583, 50688, 50950, 60662, 61169, 61875, 62073];
+
+#[test]
+fn departures_that_once_failed() {
+    must_pass(FAILED);
+}
+
 #[test]
 fn departures_where_sites_find_each_other_by_landmarks() {
     must_pass(LEVELLED + 500..LEVELLED + 510);

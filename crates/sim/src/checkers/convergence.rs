@@ -1,10 +1,17 @@
 //! The same records give the same tables: once healed and quiet, all members of a bucket show the same.
+//!
+//! Where tombstones are dropped at each site by itself the tables differ, and all may show the same, with equal vectors, while
+//! records that no vector covers still come one by one: then what lives and is held by one is to be held by all.
 
-use skerry_base::BucketId;
+use std::collections::BTreeSet;
+
 use skerry_base::kv::Table;
+use skerry_base::{BucketId, Dot};
 
 use super::Violation;
+use crate::history::{History, Write};
 use crate::standing::Standing;
+use crate::verdict;
 
 const NAME: &str = "convergence";
 
@@ -25,6 +32,25 @@ pub fn check(bucket: BucketId, standings: &[(usize, Standing)], tables: &[Table]
         (!names.is_empty()).then(|| describe(bucket, first, (*site, standing), &names))
     };
     rest.iter().filter_map(differs).collect()
+}
+
+/// What lives and is held by some members and not by others.
+pub fn check_living(history: &History, bucket: BucketId, standings: &[(usize, Standing)]) -> Vec<Violation> {
+    let somewhere: BTreeSet<Dot> =
+        standings.iter().flat_map(|(_, standing)| &standing.stored).copied().collect();
+    let places = history.places().filter(|place| place.0 == bucket);
+    let alive: BTreeSet<Dot> =
+        places.flat_map(|place| verdict::of_all(history, place).alive().clone()).collect();
+    let is_due = |dot: &&Dot| {
+        let excused = history.write(bucket, **dot).is_none_or(Write::is_excused);
+        somewhere.contains(*dot) && !excused
+    };
+    let due: BTreeSet<Dot> = alive.iter().filter(is_due).copied().collect();
+    let lacks = |(site, standing): &(usize, Standing)| {
+        let dot = due.difference(&standing.stored).next()?;
+        Some(Violation::at(NAME, *site, format!("{bucket}: {dot} lives, is held elsewhere and not here")))
+    };
+    standings.iter().filter_map(lacks).collect()
 }
 
 fn describe(

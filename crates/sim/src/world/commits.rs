@@ -262,9 +262,13 @@ impl World {
         self.plan_pump(site);
     }
 
-    /// The site becomes a member of a bucket; its client asks again.
+    /// The site becomes a member of a bucket; its client asks again. Not while the bucket is let go: what was joined in
+    /// that moment would be a membership in memory, and none on disk, of which all is swept.
     pub(super) fn submit_join(&mut self, site: usize, bucket: BucketId) {
         let Some(running) = self.running(site) else { return };
+        if running.letting_go.contains(&bucket) {
+            return self.count("joins that wait for a leave");
+        }
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
         let member = Entry::Local { key: membership(bucket).into(), value: Some(vec![1].into()) };
         // What is left of a former membership stays.
@@ -355,9 +359,12 @@ impl World {
                 self.reread_payers(site);
             }
             Answer::Joined(bucket) => {
-                if let Some(running) = self.sites.get_mut(site).and_then(|place| place.running.as_mut()) {
-                    running.members.insert(bucket);
-                }
+                let running = self.sites.get_mut(site).and_then(|place| place.running.as_mut());
+                // Asked for before the bucket was let go, and a member already: that is decided by who lets go.
+                let Some(running) = running.filter(|running| !running.letting_go.contains(&bucket)) else {
+                    return;
+                };
+                running.members.insert(bucket);
                 self.tell(Who::Site(site), format_args!("becomes a member of {bucket}"));
                 self.input(site, Input::Join { bucket });
             }

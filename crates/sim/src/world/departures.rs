@@ -161,6 +161,7 @@ impl World {
         let node = place.node;
         let Some(running) = place.running.as_mut() else { return };
         running.members.remove(&bucket);
+        running.letting_go.insert(bucket);
         let members: BTreeSet<_> = running.federation.members(bucket).into_iter().collect();
         let Some(attempt) = running.departures.attempt(bucket) else { return };
         let (store, desk) = (Arc::clone(&running.store), Arc::clone(&running.desk));
@@ -199,6 +200,7 @@ impl World {
     /// It has let go, or stays.
     pub(super) fn has_left(&mut self, site: usize, bucket: BucketId, ok: bool) {
         let Some(running) = self.sites.get_mut(site).and_then(|place| place.running.as_mut()) else { return };
+        running.letting_go.remove(&bucket);
         if ok {
             running.departures.end(bucket);
             self.count("departures");

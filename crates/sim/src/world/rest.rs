@@ -196,11 +196,15 @@ impl World {
         })
     }
 
-    /// Tombstones go at each site by itself, so after a retirement only what is visible must be equal.
+    /// Tombstones go at each site by itself, so after a retirement only what is visible must be equal, and what lives.
     fn differences(&self, bucket: BucketId, standings: &[(usize, Standing)]) -> Vec<Violation> {
         let retired = self.counts.contains_key("retirements");
         let tables = if retired { convergence::VISIBLE } else { convergence::ALL };
-        convergence::check(bucket, standings, tables)
+        let found = convergence::check(bucket, standings, tables);
+        match found.is_empty() && retired {
+            true => convergence::check_living(&lock(&self.history), bucket, standings),
+            false => found,
+        }
     }
 
     /// Everything is judged, at every site.

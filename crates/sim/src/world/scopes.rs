@@ -197,11 +197,18 @@ impl World {
         }
     }
 
-    /// A question arrives.
+    /// A question arrives. Who is about to leave the bucket takes no copies for others.
     pub(super) fn asked_to_hold(&mut self, id: u64, (from, to): (usize, usize), wire: u64) {
         let side = self.wires.side(to, from);
-        if self.net.open(from, to) && side.up && side.number == wire {
-            self.hold(id, to);
+        if !self.net.open(from, to) || !side.up || side.number != wire {
+            return;
+        }
+        let bucket = self.scopes.reaching.get(&id).map(|one| one.parcel.record.bucket);
+        let is_going =
+            |running: &crate::site::Running| bucket.is_some_and(|id| running.departures.is_going(id));
+        match self.running(to).is_some_and(is_going) {
+            true => self.say_held(id, to, false),
+            false => self.hold(id, to),
         }
     }
 
