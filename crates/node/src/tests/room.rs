@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use skerry_base::WallTime;
 use skerry_base::limits::{CHUNK_BYTES, CHUNK_REST_MS};
 use skerry_gateway::conformance::{Client, Credentials};
-use skerry_gateway::service::{BucketPatch, GetObject, ReadConditions};
+use skerry_gateway::service::{
+    BucketPatch, Expected, GetObject, Md5Batch, Outcome, PutObject, ReadConditions, UploadBody,
+    WriteCondition,
+};
 
-use super::world::{TestWorld, context, key, noise};
+use super::world::{TestWorld, context, key, noise, put_of};
 use crate::bulk::{Bulk, Grant};
 use crate::server::{Core, Running};
 
@@ -103,7 +107,7 @@ async fn a_download_goes_to_its_end_though_its_object_is_overwritten_and_deleted
     };
     tokio::task::spawn_blocking(collects.clone()).await.unwrap();
     for (stream, body) in reads.into_iter().zip(bodies) {
-        let pieces: Vec<bytes::Bytes> = stream.map(Result::unwrap).collect().await;
+        let pieces: Vec<Bytes> = stream.map(Result::unwrap).collect().await;
         assert!(pieces.concat() == body, "{} bytes", body.len());
     }
     tokio::task::spawn_blocking(collects).await.unwrap();
@@ -131,6 +135,46 @@ async fn a_download_with_little_room_and_nothing_kept_is_the_object() {
         assert!(two.get("bulk", "k").await.unwrap() == body, "with room for {room} pieces");
         drop(held);
     }
+    world.stop().await;
+}
+
+/// Chunks wait for the MD5 of others as long as there is room: who finds none has it computed, though their clients say nothing more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chunk_that_waits_for_company_gives_its_room_to_who_has_none() {
+    let mut world = TestWorld::new(1).await;
+    world.sites[0].stop().await;
+    let (config, mut options) = world.sites[0].settings();
+    (options.memory, options.md5) = (Some(128 << 20), Some(Md5Batch::with_company(7)));
+    world.sites[0].core = Some(Core::start(&config, options).await.unwrap());
+    let site = &world.sites[0];
+    let room = &site.site().incoming;
+    site.create_bucket("bulk").await.unwrap();
+    let silent = |key: &'static str| {
+        let (send, pieces) = tokio::sync::mpsc::unbounded_channel::<Outcome<Bytes>>();
+        let pieces =
+            futures::stream::unfold(pieces, |mut pieces| async { Some((pieces.recv().await?, pieces)) });
+        let expected = Expected { length: Some(4 << 20), ..Expected::default() };
+        let body = UploadBody::new(pieces, expected);
+        let request = PutObject { body, ..put_of("bulk", key, "", WriteCondition::default()) };
+        let put = async move { site.services().objects.put(&context(), request).await.map(drop) };
+        (send, Box::pin(put))
+    };
+    let ((one, first), (two, second)) = (silent("one"), silent("two"));
+    let uploads = futures::future::join(first, second);
+    let rest = async {
+        let send = |bytes: usize| [&one, &two].map(|to| to.send(Ok(noise(bytes, 1))).unwrap());
+        send(1);
+        site.until("both have begun", || async { room.taken() == 2 * CHUNK_BYTES }).await;
+        // Each has a chunk that is whole, and one that is begun.
+        send(CHUNK_BYTES);
+        site.until("both have begun another", || async { room.taken() == 4 * CHUNK_BYTES }).await;
+        let held = room.try_take(room.bytes() - room.taken()).unwrap();
+        let third = site.put("bulk", "three", noise(2 << 20, 3));
+        tokio::time::timeout(PROMPT, third).await.unwrap().unwrap();
+        drop((held, one, two));
+    };
+    let (ended, ()) = tokio::join!(uploads, rest);
+    assert!(ended.0.is_err() && ended.1.is_err(), "they were not whole");
     world.stop().await;
 }
 
@@ -170,7 +214,7 @@ async fn uploads_of_one_connection_do_not_hold_each_other_up() {
     let _held = incoming.try_take(incoming.bytes() - 2 * CHUNK_BYTES).unwrap();
     let credentials = Credentials { access_key: key().id, secret: key().secret };
     let client = Client::new(&format!("http://{}", running.endpoints.s3), credentials);
-    client.put_together(vec![("/bulk".into(), bytes::Bytes::new())]).await.unwrap();
+    client.put_together(vec![("/bulk".into(), Bytes::new())]).await.unwrap();
     // As many as may wait; then more than that.
     for bodies in [3, 12] {
         let puts = (0..bodies).map(|n| (format!("/bulk/{n}"), noise(4 * CHUNK_BYTES, n))).collect();

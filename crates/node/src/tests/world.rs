@@ -530,7 +530,12 @@ fn admit(first: &SiteTrust, name: &str) -> SiteTrust {
     }
 }
 
-fn put_of(bucket: &str, key: &str, body: impl Into<Bytes>, condition: WriteCondition) -> PutObject {
+pub(super) fn put_of(
+    bucket: &str,
+    key: &str,
+    body: impl Into<Bytes>,
+    condition: WriteCondition,
+) -> PutObject {
     PutObject {
         bucket: bucket.into(),
         key: key.into(),
