@@ -224,11 +224,7 @@ fn who_leaves_vouches_for_nothing_and_drops_whole_keys() {
     assert_eq!(shown, [vec![("b".to_owned(), 5), ("c".to_owned(), 6)], vec![]]);
     assert_eq!(standing(&tables), (Vector::new(), 0, 0));
     assert_eq!(sums(&tables, BUCKET).unwrap(), Sums::default());
-    assert_eq!(
-        buckets(&tables).unwrap(),
-        [],
-        "a bucket of which nothing is left is none of which nothing ever was"
-    );
+    assert_eq!(buckets(&tables).unwrap(), [], "nothing is left of the bucket");
     // What comes again is new: nothing is taken for dead.
     assert_eq!(accept(&tables, &put(1, 1, "a")).unwrap(), Verdict::New);
 }
@@ -292,11 +288,8 @@ fn an_answer_in_steps_is_answers_that_follow_on_each_other() {
 fn a_step_is_cut_where_its_records_are_too_long_together() {
     let all = [(1, 3), (1, 4), (1, 5), (1, 9), (2, 1), (2, 2), (2, 3)];
     let seqs = |most| cut(&all, most, false).into_iter().map(|(seqs, ..)| seqs).collect::<Vec<_>>();
-    assert_eq!(
-        seqs((8, 8)),
-        [vec![3, 4], vec![5], vec![9], vec![1, 2, 3]],
-        "one that is too long goes alone"
-    );
+    // One that is too long goes alone.
+    assert_eq!(seqs((8, 8)), [vec![3, 4], vec![5], vec![9], vec![1, 2, 3]]);
     assert_eq!(seqs((2, 8)), [vec![3, 4], vec![5], vec![9], vec![1, 2], vec![3]]);
     assert_eq!(seqs((0, 0)).len(), 7, "one at least");
 }
